@@ -62,7 +62,7 @@ lint: ## Run the linters of .golangci.yaml
 
 .PHONY: sizes
 sizes: ## List the files and functions that grow too long
-	@go test -count=1 -v -run '^TestSizes$$' ./internal/floors | grep -vE '^(=== RUN|ok )'
+	@go test -count=1 -v -run '^TestSizes$$' ./internal/archtest | grep -vE '^(=== RUN|ok )'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s) each

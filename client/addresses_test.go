@@ -66,9 +66,9 @@ func (h *house) logins() {
 	h.want("an app password for reading", err)
 	bob, err := h.s.Mailboxes.Authenticate(ctx, mailbox.IMAP, "bob@demo.test", reader.Password, from)
 	h.want("signing in", err)
-	session := h.s.Mailboxes.Opened(bob, mailbox.IMAP, from)
-	defer h.s.Mailboxes.Closed(session)
-	h.s.Mailboxes.Named(session, "Reader 7")
+	session := h.s.Mailboxes.OpenSession(bob, mailbox.IMAP, from)
+	defer h.s.Mailboxes.CloseSession(session)
+	h.s.Mailboxes.SetSessionProgram(session, "Reader 7")
 	open, err := h.c.ListMailboxSessions(ctx, box, client.Paging{Limit: 10})
 	if err != nil || len(open.Data) != 1 || open.Data[0].IP != from.String() || open.Data[0].Program != "Reader 7" || open.Data[0].AppPassword != "Reader" || open.Data[0].Protocol != "imap" {
 		h.Errorf("sessions: %+v, %v", open, err)

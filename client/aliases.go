@@ -30,14 +30,14 @@ func (c *Client) CreateAlias(ctx context.Context, address string, targets ...str
 	}{address, targets}, false)
 }
 
-// ListAliases returns a page of aliases, newest first; domainID "" is all.
+// ListAliases returns a page of aliases, newest first; domainKey "" is all.
 func (c *Client) ListAliases(ctx context.Context, domainID string, p Paging) (*Page[Alias], error) {
 	q := url.Values{}
 	set(q, "domain_id", domainID)
 	return list[Alias](ctx, c, "/aliases", q, p)
 }
 
-// Aliases walks through all aliases, newest first; domainID "" is all. After an
+// Aliases walks through all aliases, newest first; domainKey "" is all. After an
 // error it ends.
 func (c *Client) Aliases(ctx context.Context, domainID string) iter.Seq2[Alias, error] {
 	return walk(func(p Paging) (*Page[Alias], error) { return c.ListAliases(ctx, domainID, p) })

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxRspamdReply bounds what is read of an answer, in bytes.
 const maxAnswer = 64 << 20
 
 // call is a request to be made, perhaps several times.

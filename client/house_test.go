@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // waits notes how long a client would have waited between its attempts.
@@ -140,7 +140,7 @@ type house struct {
 	domain string // verified
 	boxes  []string
 	path   *path // from c to s
-	wake   *signal.Sub
+	wake   *notify.Subscription
 }
 
 // newHouse is a customer of a running service.
@@ -151,7 +151,7 @@ func newHouse(t *testing.T, s *servertest.Server) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), path: p, wake: s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})}
+	h := &house{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), path: p, wake: s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})}
 	t.Cleanup(h.wake.Close)
 	for _, m := range s.Dev.Mailboxes {
 		h.boxes = append(h.boxes, m.ID.String())
@@ -207,7 +207,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	config := server.DevConfig(dir)
-	config.FirstCheck = 0
+	config.FirstDomainCheck = 0
 	config.PortBase = server.AnyPort
 	s, err := server.Start(context.Background(), config, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -81,7 +81,7 @@ func (h *house) accounts(c *client.Client) {
 	}
 	id, err := db.ParseID(made.ID)
 	h.want("its id", err)
-	_, token, err := h.s.Accounts.CreateKey(ctx, id, account.NewKey{Name: "its own"})
+	_, token, err := h.s.Accounts.CreateKey(ctx, id, account.KeyParams{Name: "its own"})
 	h.want("its key", err)
 	theirs, err := client.New(h.s.Dev.BaseURL, token)
 	h.want("its client", err)

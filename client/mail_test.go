@@ -207,7 +207,7 @@ func (h *house) moveMail(box, id string) {
 	in("Archive", func(v *folder.View, uid uint32) {
 		_, err := v.Copy(ctx, []uint32{uid}, "INBOX")
 		h.want("copying", err)
-		_, _, err = v.Store(ctx, []uint32{uid}, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen | folder.Deleted})
+		_, _, err = v.UpdateFlags(ctx, []uint32{uid}, folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Seen | folder.Deleted})
 		h.want("flagging", err)
 	})
 	where(`Archive\Seen\Deleted`, "INBOX")
@@ -217,7 +217,7 @@ func (h *house) moveMail(box, id string) {
 	})
 	where("INBOX")
 	in("INBOX", func(v *folder.View, uid uint32) {
-		_, _, err = v.Store(ctx, []uint32{uid}, folder.StoreFlags{Op: folder.Add, Flags: folder.Deleted})
+		_, _, err = v.UpdateFlags(ctx, []uint32{uid}, folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Deleted})
 		h.want("flagging", err)
 		_, err := v.Expunge(ctx, []uint32{uid})
 		h.want("expunging", err)

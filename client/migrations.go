@@ -54,7 +54,7 @@ type MigrationProgress struct {
 	SecondsLeft       *int64  `json:"seconds_left"` // nil if it is not known
 }
 
-// MigrationDetail is a migration with all that is known of it.
+// MigrationDetailResponse is a migration with all that is known of it.
 type MigrationDetail struct {
 	Migration
 	Folders  []MigrationFolder  `json:"folders"`
@@ -113,7 +113,7 @@ func (c *Client) CreateMigration(ctx context.Context, m NewMigration) (*Migratio
 	return post[Migration](ctx, c, "/migrations", "", m, false)
 }
 
-// MigrationSourceTest is what a source has.
+// MigrationSourceTestResponse is what a source has.
 type MigrationSourceTest struct {
 	Folders []MigrationSourceFolder `json:"folders"` // INBOX first, at most 1,000
 }

@@ -215,7 +215,7 @@ func (c *Client) ReleaseQueue(ctx context.Context, o QueueOrder) (*QueueResult, 
 }
 
 // DropQueue ends what is chosen as failed. Each call does a part of the order:
-// go on while the result says More. What InHand counts is held; drop it again.
+// go on while the result says More. What AnyLeased counts is held; drop it again.
 func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/drop", "", struct {
 		chosenQueue

@@ -8,14 +8,14 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // operator does what those who run the service do, by the same path.
 func (h *house) operator() {
 	h.Helper()
 	ctx := h.Context()
-	_, key, err := h.s.Accounts.CreateKey(ctx, account.Operators, account.NewKey{Name: "operator"})
+	_, key, err := h.s.Accounts.CreateKey(ctx, account.OperatorAccount, account.KeyParams{Name: "operator"})
 	h.want("making an operator's key", err)
 	c, err := client.New(h.s.Dev.BaseURL, key, client.WithHTTPClient(&http.Client{Transport: h.path}))
 	h.want("a client", err)
@@ -119,7 +119,7 @@ func (h *house) untilHeld(recipient string) {
 		if m.Recipients[0].Held {
 			return
 		}
-		h.s.Hub.Wake(signal.Key{Kind: signal.Hold})
+		h.s.Hub.Wake(notify.Key{Kind: notify.Hold})
 	}
 }
 

@@ -145,7 +145,7 @@ func problem(a *answer) *Problem {
 	return p
 }
 
-// retryAfter reads the header of that name (RFC 9110 section 10.2.3); 0 if
+// retryDelay reads the header of that name (RFC 9110 section 10.2.3); 0 if
 // there is none.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))

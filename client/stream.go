@@ -19,7 +19,7 @@ const (
 	// silence is how long a stream may say nothing until it is taken for dead:
 	// the service says something every 15 seconds.
 	silence = time.Minute
-	// maxLine bounds a line of a stream, in bytes.
+	// maxGroupQueue bounds a line of a stream, in bytes.
 	maxLine = 16 << 20
 )
 

@@ -53,7 +53,7 @@ type WebhookChange struct {
 	Status         *string `json:"status,omitempty"` // enabled or disabled
 }
 
-// WebhookDelivery is an event on its way to a webhook.
+// WebhookDeliveryResponse is an event on its way to a webhook.
 type WebhookDelivery struct {
 	ID             string     `json:"id"` // the event's
 	WebhookID      string     `json:"webhook_id"`

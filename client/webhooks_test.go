@@ -41,7 +41,7 @@ func (h *house) webhooks() {
 	_, err := h.c.CreateWebhook(ctx, client.NewWebhook{URL: "gopher://x", Events: []string{"bounce", "bounced"}, Domains: []string{nobody}, Mailboxes: []string{h.boxes[0], "x"}})
 	refused(h, "a bad webhook", err, 422, "validation_failed", "url invalid_url", "events[1] unknown_event", "domains[0] not_found", "mailboxes[1] not_found")
 	for n := 1; n > 0; { // what happened before is numbered before there is a webhook
-		n, err = h.s.Events.NumberSome(ctx)
+		n, err = h.s.Events.AssignPositions(ctx)
 		h.want("numbering", err)
 	}
 	w, err := h.c.CreateWebhook(ctx, client.NewWebhook{URL: url, Events: []string{"bounce", "delivery_status"}, Description: "the shop", Domains: []string{h.domain}})

@@ -14,7 +14,7 @@ import (
 func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 	for _, accounts := range []int{1, 100} {
 		for _, conns := range apiConns {
-			out, err := s.send(conns, bound{b.options.count, b.options.limit}, s.senders[:min(accounts, len(s.senders))], s.outside)
+			out, err := s.send(conns, runLimit{b.options.count, b.options.limit}, s.senders[:min(accounts, len(s.senders))], s.externalDomains)
 			if err != nil {
 				return err
 			}
@@ -22,9 +22,9 @@ func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 			if err != nil {
 				return err
 			}
-			b.report.add(fmt.Sprintf("api/%d/%d", accounts, conns), s.name, rate(out.rate()),
-				duration("p50", out.percentile(50)), duration("p99", out.percentile(99)), count("backlog", waiting))
-			if err := s.settle(ctx); err != nil {
+			b.report.add(fmt.Sprintf("api/%d/%d", accounts, conns), s.name, rateMetric(out.rate()),
+				durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99)), countMetric("backlog", waiting))
+			if err := s.drain(ctx); err != nil {
 				return err
 			}
 		}
@@ -34,13 +34,13 @@ func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 
 // send sends one recipient's 4 KiB texts by the API, accounts and recipients'
 // domains taking turns.
-func (s *system) send(conns int, b bound, from []sender, domains []string) (outcome, error) {
-	text, err := json.Marshal(text(random(1), 4<<10))
+func (s *system) send(conns int, b runLimit, from []sender, domains []string) (runResult, error) {
+	text, err := json.Marshal(randomText(newRand(1), 4<<10))
 	if err != nil {
-		return outcome{}, err
+		return runResult{}, err
 	}
 	var n atomic.Int64
-	return together(conns, b, func(int) (func() error, func() error, error) {
+	return runSessions(conns, b, func(int) (func() error, func() error, error) {
 		c, err := dialHTTP(s.http)
 		if err != nil {
 			return nil, nil, err
@@ -57,7 +57,7 @@ func (s *system) send(conns int, b bound, from []sender, domains []string) (outc
 			if status != 202 {
 				return fmt.Errorf("%d %s", status, answer)
 			}
-			s.sent.Add(1)
+			s.submitted.Add(1)
 			return nil
 		}, c.close, nil
 	})

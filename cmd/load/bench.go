@@ -20,13 +20,13 @@ import (
 
 // What every system has.
 const (
-	mailboxes    = 100 // for MX and submission; the IMAP work has one more per round
-	outsideCount = 100 // domains that the sink answers for
+	mailboxCount        = 100 // for MX and submission; the IMAP work has one more per round
+	externalDomainCount = 100 // domains that the sink answers for
 )
 
 var (
-	apiConns = []int{1, 16, 64}
-	sessions = []int{1, 10, 50}
+	apiConns      = []int{1, 16, 64}
+	sessionCounts = []int{1, 10, 50}
 )
 
 // bench is one run of the program.
@@ -39,12 +39,12 @@ type bench struct {
 	report            *report
 	machine           string
 	failed            error
-	letters           [][]byte
+	messages          [][]byte
 	signer            *signer
 	sinkTLS           *tls.Config // nil: the sink offers no STARTTLS
 }
 
-func open(o *options) (b *bench, err error) {
+func openBench(o *options) (b *bench, err error) {
 	b = &bench{options: o, report: newReport()}
 	if b.dir, err = os.MkdirTemp(o.dir, "mailstead-bench-"); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func open(o *options) (b *bench, err error) {
 	if err := os.Chmod(b.dir, 0o755); err != nil { //nolint:gosec // the peers' own users pass through
 		return nil, err
 	}
-	if b.certFile, b.keyFile, err = peerCertificate(b.dir); err != nil {
+	if b.certFile, b.keyFile, err = writePeerCertificate(b.dir); err != nil {
 		return nil, err
 	}
 	if o.sinkTLS {
@@ -68,8 +68,8 @@ func open(o *options) (b *bench, err error) {
 	if b.names, err = names.Listen(); err != nil {
 		return nil, err
 	}
-	b.machine = machine(b.dir)
-	b.letters = letters(o.letters, 8<<10)
+	b.machine = describeMachine(b.dir)
+	b.messages = folderMessages(o.imapMessages, 8<<10)
 	return b, errors.Join(
 		b.names.Add(serviceHost, "A", "127.0.0.1"),
 		b.names.Add("spf."+serviceHost, "TXT", "v=spf1 ip4:127.0.0.0/8 -all"),
@@ -81,50 +81,50 @@ func open(o *options) (b *bench, err error) {
 	)
 }
 
-// work is a part of the bench, done on each system in turn.
-type work struct {
-	name string
-	fits func(*system) bool
-	do   func(*bench, context.Context, *system, int) error
+// benchmark is a part of the bench, done on each system in turn.
+type benchmark struct {
+	name     string
+	supports func(*system) bool
+	run      func(*bench, context.Context, *system, int) error
 }
 
-func works(o *options) []work {
-	return []work{
+func benchmarks(o *options) []benchmark {
+	return []benchmark{
 		{"api", func(s *system) bool { return s.http != "" }, (*bench).apiSends},
 		{"submission", func(s *system) bool { return s.submission != "" }, (*bench).submissions},
-		{"mx", func(s *system) bool { return s.mx != "" }, (*bench).arrivals},
-		{"mx-loss", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).lossy},
-		{"mx-silent", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).besideSilent},
-		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relays},
+		{"mx", func(s *system) bool { return s.mx != "" }, (*bench).inbound},
+		{"mx-loss", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).packetLoss},
+		{"mx-silent", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).silentDNS},
+		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relay},
 		{"imap", func(s *system) bool { return s.imap != "" }, (*bench).imapWork},
-		{"size", func(s *system) bool { return o.million > 0 && s.imap != "" && s.http != "" }, (*bench).sizes},
+		{"size", func(s *system) bool { return o.largeFolder > 0 && s.imap != "" && s.http != "" }, (*bench).sizes},
 		{"growth", func(s *system) bool { return o.growth && s.http != "" }, (*bench).growth},
 	}
 }
 
-// last is the work that is done once, after all rounds: it starts the systems
+// finalBenchmarks is the work that is done once, after all rounds: it starts the systems
 // anew.
-func last() []work {
-	return []work{
+func finalBenchmarks() []benchmark {
+	return []benchmark{
 		{"footprint", func(*system) bool { return true }, (*bench).footprint},
-		{"large", func(s *system) bool { return s.http != "" }, (*bench).large},
+		{"large", func(s *system) bool { return s.http != "" }, (*bench).largeAttachments},
 	}
 }
 
-// all starts the systems, does the rounds and prints the table. Systems take
+// run starts the systems, does the rounds and prints the table. Systems take
 // turns in every round, so that a slow minute of the machine hits all alike.
-func (b *bench) all(ctx context.Context) (err error) {
+func (b *bench) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.start(ctx); err != nil {
 		return err
 	}
 	for round := range b.options.rounds {
-		b.round(ctx, round)
+		b.runRound(ctx, round)
 	}
-	for _, w := range last() {
+	for _, w := range finalBenchmarks() {
 		for _, s := range b.systems {
-			if b.options.only.MatchString(w.name) && w.fits(s) {
-				b.try(ctx, w, s, 0)
+			if b.options.only.MatchString(w.name) && w.supports(s) {
+				b.runBenchmark(ctx, w, s, 0)
 			}
 		}
 	}
@@ -136,38 +136,38 @@ func (b *bench) all(ctx context.Context) (err error) {
 		size = "quick: less of everything than the rows say"
 	}
 	fmt.Printf("%s\n%s\n%s; %d rounds, medians; at most %v or %d messages per counted run. A dash: the system does not do this.\n\n",
-		b.machine, packages(), size, b.options.rounds, b.options.limit, b.options.count)
+		b.machine, packageVersions(), size, b.options.rounds, b.options.limit, b.options.count)
 	return errors.Join(b.report.print(os.Stdout, rows()), b.failed)
 }
 
-func (b *bench) round(ctx context.Context, n int) {
-	for _, w := range works(b.options) {
+func (b *bench) runRound(ctx context.Context, n int) {
+	for _, w := range benchmarks(b.options) {
 		if !b.options.only.MatchString(w.name) {
 			continue
 		}
 		for _, s := range b.systems {
-			if w.fits(s) {
-				b.try(ctx, w, s, n)
+			if w.supports(s) {
+				b.runBenchmark(ctx, w, s, n)
 			}
 		}
 	}
 }
 
-// try does a piece of work; what fails is told and noted, and the rest goes
+// runBenchmark does a piece of work; what fails is told and noted, and the rest goes
 // on.
-func (b *bench) try(ctx context.Context, w work, s *system, round int) {
+func (b *bench) runBenchmark(ctx context.Context, w benchmark, s *system, round int) {
 	if ctx.Err() != nil {
 		return
 	}
-	err := quiet(ctx)
+	err := waitIdle(ctx)
 	begin := time.Now()
 	if err == nil {
-		err = w.do(b, ctx, s, round)
+		err = w.run(b, ctx, s, round)
 	}
 	if err != nil && ctx.Err() == nil {
 		b.failed = errors.Join(b.failed, fmt.Errorf("%s on %s: %w", w.name, s.name, err))
 	}
-	fmt.Fprintf(os.Stderr, "round %d: %s on %s, %v %v\n", round+1, w.name, s.name, time.Since(begin).Round(time.Millisecond), errText(err))
+	fmt.Fprintf(os.Stderr, "round %d: %s on %s, %v %v\n", round+1, w.name, s.name, time.Since(begin).Round(time.Millisecond), errorNote(err))
 	for _, r := range rows() {
 		if !strings.HasPrefix(r.id, w.name+"/") {
 			continue
@@ -180,7 +180,7 @@ func (b *bench) try(ctx context.Context, w work, s *system, round int) {
 	}
 }
 
-func errText(err error) string {
+func errorNote(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (b *bench) start(ctx context.Context) error {
 		if _, err := startMailstead(ctx, b, "SQLite", "sqlite"); err != nil {
 			return fmt.Errorf("starting Mailstead on SQLite: %w", err)
 		}
-		b.describe("Mailstead, SQLite")
+		b.noteSetup("Mailstead, SQLite")
 	}
 	if o.mailstead != "" && o.postgres != "" && !o.skip.MatchString("Mailstead, PostgreSQL") {
 		database, err := newDatabase(ctx, o.postgres, "all")
@@ -205,7 +205,7 @@ func (b *bench) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("starting Mailstead on PostgreSQL: %w", err)
 		}
-		b.describe("Mailstead, PostgreSQL")
+		b.noteSetup("Mailstead, PostgreSQL")
 	}
 	var auth *system
 	for _, format := range []string{"maildir", "mdbox"} {
@@ -213,7 +213,7 @@ func (b *bench) start(ctx context.Context) error {
 			continue
 		}
 		s, err := startDovecot(ctx, b, format)
-		b.peer("Dovecot "+format, "flags not flushed (its default)", err)
+		b.notePeer("Dovecot "+format, "flags not flushed (its default)", err)
 		if format == "maildir" && err == nil {
 			auth = s
 		}
@@ -221,19 +221,19 @@ func (b *bench) start(ctx context.Context) error {
 	if !o.skip.MatchString("Postfix") {
 		s, err := startPostfix(ctx, b, auth)
 		words := "relays without DKIM; files by virtual(8) after its 250"
-		if s != nil && s.clear {
+		if s != nil && s.noAuth {
 			words += "; no AUTH"
 		}
-		b.peer("Postfix", words, err)
+		b.notePeer("Postfix", words, err)
 	}
 	return nil
 }
 
-func (b *bench) describe(name string) {
-	b.report.note("setup", name, fmt.Sprintf("%s, %d mailboxes; couriers always running", plural(b.options.accounts, "account"), mailboxes))
+func (b *bench) noteSetup(name string) {
+	b.report.note("setup", name, fmt.Sprintf("%s, %d mailboxes; couriers always running", plural(b.options.accounts, "account"), mailboxCount))
 }
 
-func (b *bench) peer(name, words string, err error) {
+func (b *bench) notePeer(name, words string, err error) {
 	if err != nil {
 		words, _, _ = strings.Cut(err.Error(), "\n")
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)

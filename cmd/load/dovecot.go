@@ -86,11 +86,11 @@ func startDovecot(ctx context.Context, b *bench, format string) (*system, error)
 	}
 	sys := &system{name: "Dovecot " + format, imap: net.JoinHostPort("127.0.0.1", fmt.Sprint(base+993))}
 	var users strings.Builder
-	for i := range mailboxes + b.options.rounds {
-		sys.boxes = append(sys.boxes, box{fmt.Sprintf("box%d@dovecot-home.net", i), fmt.Sprintf("Bench-%d", i)})
-		fmt.Fprintf(&users, "%[1]s:%[2]s\nbox%[3]d@postfix-home.net:%[2]s\n", sys.boxes[i].address, sys.boxes[i].password, i)
+	for i := range mailboxCount + b.options.rounds {
+		sys.mailboxes = append(sys.mailboxes, mailbox{fmt.Sprintf("box%d@dovecot-home.net", i), fmt.Sprintf("Bench-%d", i)})
+		fmt.Fprintf(&users, "%[1]s:%[2]s\nbox%[3]d@postfix-home.net:%[2]s\n", sys.mailboxes[i].address, sys.mailboxes[i].password, i)
 	}
-	sys.boxes, sys.private = sys.boxes[:mailboxes], sys.boxes[mailboxes:]
+	sys.mailboxes, sys.privateMailboxes = sys.mailboxes[:mailboxCount], sys.mailboxes[mailboxCount:]
 	location := map[string]string{"maildir": "maildir:~/Maildir", "mdbox": "mdbox:~/mdbox"}[format]
 	config := fmt.Sprintf(dovecotConfig, dir, b.certFile, b.keyFile, location, base+993)
 	file := filepath.Join(dir, "dovecot.conf")
@@ -100,11 +100,11 @@ func startDovecot(ctx context.Context, b *bench, format string) (*system, error)
 		return nil, err
 	}
 	sys.restart = func(ctx context.Context) (*process, error) {
-		p, err := start(dir+".log", nil, program, "-F", "-c", file)
+		p, err := startProcess(dir+".log", nil, program, "-F", "-c", file)
 		if err != nil {
 			return nil, err
 		}
-		return p, upTLS(ctx, p, sys.imap)
+		return p, waitTLS(ctx, p, sys.imap)
 	}
 	if sys.process, err = sys.restart(ctx); err != nil {
 		return nil, errors.Join(err, sys.process.stop())

@@ -11,8 +11,8 @@ import (
 
 func TestDriveDoesAsMuchAsItMay(t *testing.T) {
 	work := func() error { return nil }
-	out, err := drive(bound{1000, time.Hour}, []func() error{work, work, work})
-	if err != nil || out.done != 1000 || len(out.took) != 1000 {
+	out, err := runWorkers(runLimit{1000, time.Hour}, []func() error{work, work, work})
+	if err != nil || out.done != 1000 || len(out.durations) != 1000 {
 		t.Errorf("%d units, %v", out.done, err)
 	}
 	if out.percentile(50) > out.percentile(99) {
@@ -23,7 +23,7 @@ func TestDriveDoesAsMuchAsItMay(t *testing.T) {
 func TestDriveEndsAtTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	n := 0
-	_, err := drive(bound{1000, time.Hour}, []func() error{func() error {
+	_, err := runWorkers(runLimit{1000, time.Hour}, []func() error{func() error {
 		if n++; n == 5 {
 			return broken
 		}
@@ -32,7 +32,7 @@ func TestDriveEndsAtTheFirstError(t *testing.T) {
 	if !errors.Is(err, broken) || n != 5 {
 		t.Errorf("%d units, %v", n, err)
 	}
-	if _, err := drive(bound{10, 0}, []func() error{func() error { return nil }}); err == nil {
+	if _, err := runWorkers(runLimit{10, 0}, []func() error{func() error { return nil }}); err == nil {
 		t.Error("a run in which nothing was done has figures")
 	}
 }
@@ -49,7 +49,7 @@ func TestMedian(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := newReport()
 	for _, v := range []float64{3000, 1234.4, 1} {
-		r.add("a", "one", rate(v), duration("p99", 1500*time.Microsecond), count("backlog", 12345))
+		r.add("a", "one", rateMetric(v), durationMetric("p99", 1500*time.Microsecond), countMetric("backlog", 12345))
 	}
 	r.note("b", "two", "not measured")
 	var out strings.Builder
@@ -68,7 +68,7 @@ func TestReport(t *testing.T) {
 
 func TestMaterial(t *testing.T) {
 	seen := map[string]int{}
-	for i, l := range letters(400, 8<<10) {
+	for i, l := range folderMessages(400, 8<<10) {
 		m := string(l)
 		if len(m) < 7500 || len(m) > 8700 {
 			t.Errorf("letter %d has %d bytes", i, len(m))
@@ -91,7 +91,7 @@ func TestMaterial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := s.sign(plain(1, "a@bench-sink.net", "b@bench-home.net", 4<<10), "bench-sink.net")
+	signed, err := s.sign(plainMessage(1, "a@bench-sink.net", "b@bench-home.net", 4<<10), "bench-sink.net")
 	if err != nil || !strings.HasPrefix(string(signed), "DKIM-Signature:") || len(signed) < 4096 {
 		t.Errorf("%d bytes, %v", len(signed), err)
 	}

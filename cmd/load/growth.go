@@ -18,37 +18,37 @@ import (
 // growthRun does the same work on a service that has little and on one that
 // has a hundred times as much of everything, in turns.
 type growthRun struct {
-	b     *bench
-	s     *system // whose column it is
-	sides [2]*grown
+	b        *bench
+	s        *system // whose column it is
+	services [2]*grownService
 }
 
-// grown is a service whose rows were made by SQL.
-type grown struct {
+// grownService is a service whose rows were made by SQL.
+type grownService struct {
 	*mailstead
-	boxes   int // mailboxes, over all accounts
-	label   string
-	token   string // of the account that holds a third of everything
-	home    string // the domain that the others were copied from
-	domain  string // its id
-	empty   string // the id of a domain without mailboxes
-	box     string // the id of the mailbox that the others were copied from
-	sent    string // the id of a message
-	archive string // the id of the mailbox with a large folder
-	reader  box    // the same
-	hook    string // the id of a webhook
-	conn    *httpConn
-	session *imap.Client
+	mailboxCount  int // mailboxes, over all accounts
+	label         string
+	token         string  // of the account that holds a third of everything
+	domainName    string  // the domain that the others were copied from
+	domainID      string  // its id
+	emptyDomainID string  // the id of a domain without mailboxes
+	mailboxID     string  // the id of the mailbox that the others were copied from
+	sentID        string  // the id of a message
+	archiveID     string  // the id of the mailbox with a large folder
+	reader        mailbox // the same
+	webhookID     string  // the id of a webhook
+	conn          *httpConn
+	session       *imap.Client
 }
 
 const (
-	growthBoxes = 1000 // mailboxes of the smaller service
-	growthTimes = 100
-	growthMails = 4 // sent to each mailbox
+	growthMailboxes = 1000 // mailboxes of the smaller service
+	growthFactor    = 100
+	growthMessages  = 4 // sent to each mailbox
 	// growthPending are the deliveries that the webhook, whose place does not
 	// answer, still waits for: of the domain, two mailboxes, and two for each mail.
-	growthPending = 1 + 2 + 2*(1+growthMails)
-	growthLetters = 3 // in the large folder, for each mailbox of the service
+	growthPending        = 1 + 2 + 2*(1+growthMessages)
+	growthFolderMessages = 3 // in the large folder, for each mailbox of the service
 )
 
 // growth compares a service with one that has a hundred times its data.
@@ -56,24 +56,24 @@ func (b *bench) growth(ctx context.Context, s *system, round int) error {
 	if round > 0 {
 		return nil // once is long enough
 	}
-	few := growthBoxes
+	few := growthMailboxes
 	if b.options.quick {
 		few = 50
 	}
 	r := &growthRun{b: b, s: s}
 	defer r.close()
-	for i, boxes := range []int{few, few * growthTimes} {
+	for i, boxes := range []int{few, few * growthFactor} {
 		g, err := r.grow(ctx, boxes)
 		if err != nil {
 			return fmt.Errorf("making %d mailboxes: %w", boxes, err)
 		}
-		r.sides[i] = g
+		r.services[i] = g
 	}
-	if err := r.starts(ctx); err != nil {
+	if err := r.startBoth(ctx); err != nil {
 		return err
 	}
 	var err error
-	for _, part := range []func() error{r.lists, r.changes, r.folders, r.arrive, func() error { return r.backups(ctx) }} {
+	for _, part := range []func() error{r.lists, r.changes, r.folders, r.receive, func() error { return r.backups(ctx) }} {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -83,7 +83,7 @@ func (b *bench) growth(ctx context.Context, s *system, round int) error {
 }
 
 func (r *growthRun) close() {
-	for _, g := range r.sides {
+	for _, g := range r.services {
 		if g == nil {
 			continue
 		}
@@ -93,13 +93,13 @@ func (r *growthRun) close() {
 		if g.session != nil {
 			_ = g.session.Close()
 		}
-		_ = g.sys.process.stop() // what counts has been measured
+		_ = g.system.process.stop() // what counts has been measured
 	}
 }
 
 // grow makes a service with a bit of everything, stops it and multiplies its
 // rows.
-func (r *growthRun) grow(ctx context.Context, boxes int) (*grown, error) {
+func (r *growthRun) grow(ctx context.Context, boxes int) (*grownService, error) {
 	sqlite := strings.HasSuffix(r.s.name, "SQLite")
 	label := fmt.Sprintf("growth-%s-%d", strings.ToLower(strings.TrimPrefix(r.s.name, "Mailstead, ")), boxes)
 	database := "sqlite"
@@ -109,86 +109,86 @@ func (r *growthRun) grow(ctx context.Context, boxes int) (*grown, error) {
 			return nil, err
 		}
 	}
-	g := &grown{boxes: boxes, label: thousands(float64(boxes)), home: label + ".bench-home.net", mailstead: &mailstead{
+	g := &grownService{mailboxCount: boxes, label: thousands(float64(boxes)), domainName: label + ".bench-home.net", mailstead: &mailstead{
 		binary: r.b.options.mailstead, dir: filepath.Join(r.b.dir, label), database: database, names: r.b.names,
-		sys: &system{sink: r.s.sink},
+		system: &system{sink: r.s.sink},
 	}}
-	if err := g.begin(ctx); err != nil {
+	if err := g.launch(ctx); err != nil {
 		return nil, err
 	}
 	err := g.seed(ctx)
-	if stopped := g.sys.process.stop(); err != nil || stopped != nil {
+	if stopped := g.system.process.stop(); err != nil || stopped != nil {
 		return nil, errors.Join(err, stopped)
 	}
-	took, err := timed(func() error { return g.multiply(ctx) })
-	r.b.report.add("growth/fill", r.s.name, figure{g.label + ":", took.Seconds(), seconds})
+	took, err := measure(func() error { return g.multiplyRows(ctx) })
+	r.b.report.add("growth/fill", r.s.name, metric{g.label + ":", took.Seconds(), seconds})
 	return g, err
 }
 
-// begin starts the service on ports that are free now.
-func (g *grown) begin(ctx context.Context) (err error) {
+// launch starts the service on ports that are free now.
+func (g *grownService) launch(ctx context.Context) (err error) {
 	if err := g.choosePorts(); err != nil {
 		return err
 	}
-	g.sys.process, err = g.start(ctx)
+	g.system.process, err = g.start(ctx)
 	return err
 }
 
 // seed makes by the API what is multiplied.
-func (g *grown) seed(ctx context.Context) (err error) {
-	if g.conn, err = dialHTTP(g.sys.http); err != nil {
+func (g *grownService) seed(ctx context.Context) (err error) {
+	if g.conn, err = dialHTTP(g.system.http); err != nil {
 		return err
 	}
 	defer func() { _ = g.conn.close() }()
-	if g.token, err = g.account(ctx, "owner@"+g.home); err != nil {
+	if g.token, err = g.createAccount(ctx, "owner@"+g.domainName); err != nil {
 		return err
 	}
-	if g.domain, err = g.mailstead.domain(g.conn, g.token, g.home); err != nil {
+	if g.domainID, err = g.mailstead.createDomain(g.conn, g.token, g.domainName); err != nil {
 		return err
 	}
 	// There is no such host.
-	if g.hook, err = g.make("/webhooks", map[string]any{"url": "https://nowhere.bench-sink.net/", "events": []string{"all"}}); err != nil {
+	if g.webhookID, err = g.create("/webhooks", map[string]any{"url": "https://nowhere.bench-sink.net/", "events": []string{"all"}}); err != nil {
 		return err
 	}
-	if _, err = g.make("/suppressions", map[string]any{"address": "seed@bench-sink.net"}); err != nil {
+	if _, err = g.create("/suppressions", map[string]any{"address": "seed@bench-sink.net"}); err != nil {
 		return err
 	}
-	g.reader = box{"archive@" + g.home, "Bench-Growth-Passw0rd!"}
+	g.reader = mailbox{"archive@" + g.domainName, "Bench-Growth-Passw0rd!"}
 	for _, m := range []struct {
 		name  string
 		mails int
 		quota int // MB; all together are within the account's limit
 		id    *string
-	}{{"archive", 1, 20480, &g.archive}, {"seed", growthMails, 1, &g.box}} {
-		*m.id, err = g.make("/mailboxes", map[string]any{"domain_id": g.domain, "local_part": m.name, "password": g.reader.password, "quota_mb": m.quota})
+	}{{"archive", 1, 20480, &g.archiveID}, {"seed", growthMessages, 1, &g.mailboxID}} {
+		*m.id, err = g.create("/mailboxes", map[string]any{"domain_id": g.domainID, "local_part": m.name, "password": g.reader.password, "quota_mb": m.quota})
 		for i := 0; i < m.mails && err == nil; i++ {
-			g.sent, err = g.make("/outbound/send", map[string]any{
-				"from_email": "sender@" + g.home, "to": []string{m.name + "@" + g.home}, "subject": "The " + rareSubject + " figures",
-				"text": text(random(uint64(i)), 600),
+			g.sentID, err = g.create("/outbound/send", map[string]any{
+				"from_email": "sender@" + g.domainName, "to": []string{m.name + "@" + g.domainName}, "subject": "The " + rareSubject + " figures",
+				"text": randomText(newRand(uint64(i)), 600),
 			})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return g.arrived(ctx, 1+growthMails)
+	return g.waitInbound(ctx, 1+growthMessages)
 }
 
-// make creates something and returns its id.
-func (g *grown) make(path string, in map[string]any) (id string, err error) {
+// create creates something and returns its id.
+func (g *grownService) create(path string, in map[string]any) (id string, err error) {
 	var made struct {
 		ID string `json:"id"`
 	}
-	err = call(g.conn, "POST", path, g.token, in, &made)
+	err = callAPI(g.conn, "POST", path, g.token, in, &made)
 	return made.ID, err
 }
 
-// arrived waits until the events of n arrivals can be read, and the sent
+// waitInbound waits until the events of n arrivals can be read, and the sent
 // messages can be found.
-func (g *grown) arrived(ctx context.Context, n int) error {
-	for _, path := range []string{"/events?type=inbound_email", "/events?type=delivery_status", "/outbound/messages?recipient=" + g.home} {
+func (g *grownService) waitInbound(ctx context.Context, n int) error {
+	for _, path := range []string{"/events?type=inbound_email", "/events?type=delivery_status", "/outbound/messages?recipient=" + g.domainName} {
 		for {
-			got, err := g.list(path)
+			got, err := g.getPage(path)
 			if err != nil || len(got.Data) >= n {
 				if err != nil {
 					return err
@@ -205,68 +205,68 @@ func (g *grown) arrived(ctx context.Context, n int) error {
 	return nil
 }
 
-// listed is a page of a list.
-type listed struct {
+// pageSize is a page of a list.
+type listPage struct {
 	Data    []json.RawMessage `json:"data"`
 	HasMore bool              `json:"has_more"`
 	Next    *string           `json:"next_cursor"`
 }
 
-func (g *grown) list(path string) (got listed, err error) {
-	return got, call(g.conn, "GET", path, g.token, nil, &got)
+func (g *grownService) getPage(path string) (got listPage, err error) {
+	return got, callAPI(g.conn, "GET", path, g.token, nil, &got)
 }
 
-// starts starts both services on what they have, and waits until their search
+// startBoth starts both services on what they have, and waits until their search
 // indexes are at rest, so that these don't disturb what is measured.
-func (r *growthRun) starts(ctx context.Context) error {
+func (r *growthRun) startBoth(ctx context.Context) error {
 	var took [2]time.Duration
-	for i, g := range r.sides {
+	for i, g := range r.services {
 		// The first start after so many rows were made cleans up after that.
-		if err := errors.Join(g.begin(ctx), g.sys.process.stop()); err != nil {
+		if err := errors.Join(g.launch(ctx), g.system.process.stop()); err != nil {
 			return err
 		}
 		var err error
-		took[i], err = timed(func() error { return g.begin(ctx) })
+		took[i], err = measure(func() error { return g.launch(ctx) })
 		if err != nil {
 			return err
 		}
 	}
 	r.compare("start", took[0], took[1])
-	for _, g := range r.sides {
-		g.sys.data = g.dir
-		if _, err := g.sys.indexed(ctx); err != nil {
+	for _, g := range r.services {
+		g.system.dataDir = g.dir
+		if _, err := g.system.waitIndexed(ctx); err != nil {
 			return err
 		}
 	}
-	for _, g := range r.sides { // by now, since a server ends a connection that rests
+	for _, g := range r.services { // by now, since a server ends a connection that rests
 		if err := g.connect(); err != nil {
 			return err
 		}
-		bytes, err := g.sys.process.memory()
+		bytes, err := g.system.process.memory()
 		if err != nil {
 			return err
 		}
-		r.b.report.add("growth/memory", r.s.name, memory(g.label+":", bytes))
+		r.b.report.add("growth/memory", r.s.name, memoryMetric(g.label+":", bytes))
 	}
 	return nil
 }
 
-func (g *grown) connect() (err error) {
-	if g.conn, err = dialHTTP(g.sys.http); err != nil {
+func (g *grownService) connect() (err error) {
+	if g.conn, err = dialHTTP(g.system.http); err != nil {
 		return err
 	}
-	if g.session, err = imap.Dial(g.sys.imap, "", clientTLS()); err != nil {
+	if g.session, err = imap.Dial(g.system.imap, "", clientTLS()); err != nil {
 		return err
 	}
-	g.session.Roomy()
+	g.session.GrowBuffer()
 	return g.session.Login(g.reader.address, g.reader.password)
 }
 
-// both measures the same on the two services in turn. The first time is not counted: it
+// measureBoth measures the same on the two services in turn. The first time is not counted: it
 // reads what was never read.
-func (r *growthRun) both(row string, times int, do func(g *grown, i int) error) error {
-	took, err := inTurn(r.sides, times+1, func(g *grown, i int) (time.Duration, error) {
-		d, err := timed(func() error { return do(g, i) })
+func (r *growthRun) measureBoth(row string, times int, do func(g *grownService, i int) error) error {
+	took, err := alternate(r.services, times+1, func(g *grownService, i int) (time.Duration, error) {
+		d, err := measure(func() error { return do(g, i) })
 		if err != nil {
 			err = fmt.Errorf("%s with %s mailboxes: %w", row, g.label, err)
 		}
@@ -279,15 +279,15 @@ func (r *growthRun) both(row string, times int, do func(g *grown, i int) error) 
 }
 
 func (r *growthRun) compare(row string, few, many time.Duration) {
-	r.b.report.add("growth/"+row, r.s.name, duration(r.sides[0].label+":", few), duration(r.sides[1].label+":", many), figure{"×", float64(many) / float64(max(few, 1)), ratio})
+	r.b.report.add("growth/"+row, r.s.name, durationMetric(r.services[0].label+":", few), durationMetric(r.services[1].label+":", many), metric{"×", float64(many) / float64(max(few, 1)), ratio})
 }
 
 // backups copies each service once. That takes time for all that there is, so
 // what counts is the time for each megabyte.
 func (r *growthRun) backups(ctx context.Context) error {
-	for _, g := range r.sides {
+	for _, g := range r.services {
 		to := g.dir + "-backup"
-		took, err := timed(func() error {
+		took, err := measure(func() error {
 			out, err := exec.CommandContext(ctx, g.binary, "backup", to, "--data", g.dir, "--database", g.database).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("backup: %w: %s", err, out)
@@ -301,7 +301,7 @@ func (r *growthRun) backups(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.b.report.add("growth/backup", r.s.name, figure{g.label + ":", took.Seconds(), seconds}, memory(g.label+" of", size))
+		r.b.report.add("growth/backup", r.s.name, metric{g.label + ":", took.Seconds(), seconds}, memoryMetric(g.label+" of", size))
 	}
 	return nil
 }

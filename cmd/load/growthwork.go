@@ -18,45 +18,45 @@ func (r *growthRun) lists() error {
 	var err error
 	for _, l := range []struct {
 		row  string
-		path func(g *grown) string
+		path func(g *grownService) string
 		n    int // entries in all pages; -1: only the first page is read, which is full
 	}{
-		{"events", func(*grown) string { return "/events?limit=50" }, -1},
-		{"events-recipient", func(g *grown) string { return "/events?recipient=seed@" + g.home }, 2 * growthMails},
-		{"events-message", func(g *grown) string { return "/events?message=" + g.sent }, 1},
-		{"events-kind", func(*grown) string { return "/events?type=domain_verified" }, 1},
-		{"events-kinds", func(*grown) string { return "/events?type=domain_verified,migration_complete" }, 1},
-		{"events-mailbox", func(g *grown) string { return "/events?mailbox_id=" + g.archive }, 2},
-		{"events-domain", func(g *grown) string { return "/events?domain_id=" + g.empty }, 0},
-		{"domains", func(*grown) string { return "/domains?limit=50" }, -1},
-		{"mailboxes", func(*grown) string { return "/mailboxes?limit=50" }, -1},
-		{"mailboxes-domain", func(g *grown) string { return "/mailboxes?domain_id=" + g.domain }, 2},
-		{"mailboxes-empty", func(g *grown) string { return "/mailboxes?domain_id=" + g.empty }, 0},
-		{"mailboxes-deleted", func(*grown) string { return "/mailboxes?deleted=true" }, 0},
-		{"limits", func(*grown) string { return "/limits" }, -1},
-		{"suppressions", func(*grown) string { return "/suppressions?limit=50" }, -1},
-		{"suppressions-address", func(*grown) string { return "/suppressions?address=seed@bench-sink.net" }, 1},
-		{"suppressions-reason", func(*grown) string { return "/suppressions?reason=complaint" }, 0},
-		{"sent", func(*grown) string { return "/outbound/messages?limit=50" }, -1},
-		{"sent-recipient", func(g *grown) string { return "/outbound/messages?recipient=seed@" + g.home }, growthMails},
-		{"sent-status", func(*grown) string { return "/outbound/messages?status=bounced" }, 0},
-		{"sent-subject", func(*grown) string { return "/outbound/messages?subject=zeitgeber" }, 0},
-		{"sent-domain", func(g *grown) string { return "/outbound/messages?domain_id=" + g.empty }, 0},
-		{"received", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?limit=50" }, -1},
-		{"received-subject", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?subject=zeitgeber" }, 0},
-		{"received-from", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?from=nobody@example.com" }, 0},
-		{"webhook-deliveries", func(g *grown) string { return "/webhooks/" + g.hook + "/deliveries?limit=50" }, -1},
-		{"webhook-pending", func(g *grown) string { return "/webhooks/" + g.hook + "/deliveries?status=pending" }, growthPending},
-		{"audit", func(*grown) string { return "/activity?limit=50" }, -1},
+		{"events", func(*grownService) string { return "/events?limit=50" }, -1},
+		{"events-recipient", func(g *grownService) string { return "/events?recipient=seed@" + g.domainName }, 2 * growthMessages},
+		{"events-message", func(g *grownService) string { return "/events?message=" + g.sentID }, 1},
+		{"events-kind", func(*grownService) string { return "/events?type=domain_verified" }, 1},
+		{"events-kinds", func(*grownService) string { return "/events?type=domain_verified,migration_complete" }, 1},
+		{"events-mailbox", func(g *grownService) string { return "/events?mailbox_id=" + g.archiveID }, 2},
+		{"events-domain", func(g *grownService) string { return "/events?domain_id=" + g.emptyDomainID }, 0},
+		{"domains", func(*grownService) string { return "/domains?limit=50" }, -1},
+		{"mailboxes", func(*grownService) string { return "/mailboxes?limit=50" }, -1},
+		{"mailboxes-domain", func(g *grownService) string { return "/mailboxes?domain_id=" + g.domainID }, 2},
+		{"mailboxes-empty", func(g *grownService) string { return "/mailboxes?domain_id=" + g.emptyDomainID }, 0},
+		{"mailboxes-deleted", func(*grownService) string { return "/mailboxes?deleted=true" }, 0},
+		{"limits", func(*grownService) string { return "/limits" }, -1},
+		{"suppressions", func(*grownService) string { return "/suppressions?limit=50" }, -1},
+		{"suppressions-address", func(*grownService) string { return "/suppressions?address=seed@bench-sink.net" }, 1},
+		{"suppressions-reason", func(*grownService) string { return "/suppressions?reason=complaint" }, 0},
+		{"sent", func(*grownService) string { return "/outbound/messages?limit=50" }, -1},
+		{"sent-recipient", func(g *grownService) string { return "/outbound/messages?recipient=seed@" + g.domainName }, growthMessages},
+		{"sent-status", func(*grownService) string { return "/outbound/messages?status=bounced" }, 0},
+		{"sent-subject", func(*grownService) string { return "/outbound/messages?subject=zeitgeber" }, 0},
+		{"sent-domain", func(g *grownService) string { return "/outbound/messages?domain_id=" + g.emptyDomainID }, 0},
+		{"received", func(g *grownService) string { return "/mailboxes/" + g.archiveID + "/messages?limit=50" }, -1},
+		{"received-subject", func(g *grownService) string { return "/mailboxes/" + g.archiveID + "/messages?subject=zeitgeber" }, 0},
+		{"received-from", func(g *grownService) string { return "/mailboxes/" + g.archiveID + "/messages?from=nobody@example.com" }, 0},
+		{"webhook-deliveries", func(g *grownService) string { return "/webhooks/" + g.webhookID + "/deliveries?limit=50" }, -1},
+		{"webhook-pending", func(g *grownService) string { return "/webhooks/" + g.webhookID + "/deliveries?status=pending" }, growthPending},
+		{"audit", func(*grownService) string { return "/activity?limit=50" }, -1},
 	} {
-		err = errors.Join(err, r.both(l.row, 15, func(g *grown, _ int) error { return g.walk(l.path(g), l.n) }))
+		err = errors.Join(err, r.measureBoth(l.row, 15, func(g *grownService, _ int) error { return g.getPages(l.path(g), l.n) }))
 	}
 	return err
 }
 
-// walk reads a page, or all pages when there are n entries in them.
-func (g *grown) walk(path string, n int) error {
-	got, err := g.list(path)
+// getPages reads a page, or all pages when there are n entries in them.
+func (g *grownService) getPages(path string, n int) error {
+	got, err := g.getPage(path)
 	for all := len(got.Data); err == nil && n >= 0; all += len(got.Data) {
 		if !got.HasMore {
 			if all != n {
@@ -64,32 +64,32 @@ func (g *grown) walk(path string, n int) error {
 			}
 			return err
 		}
-		got, err = g.list(path + "&after=" + url.QueryEscape(*got.Next))
+		got, err = g.getPage(path + "&after=" + url.QueryEscape(*got.Next))
 	}
 	return err
 }
 
 // changes makes, changes and deletes a mailbox, and sends a message.
 func (r *growthRun) changes() error {
-	made := map[*grown][]string{}
-	err := r.both("mailbox-make", 15, func(g *grown, i int) error {
-		id, err := g.make("/mailboxes", map[string]any{"domain_id": g.domain, "local_part": fmt.Sprintf("new%d", i), "password": g.reader.password, "quota_mb": 10})
+	made := map[*grownService][]string{}
+	err := r.measureBoth("mailbox-make", 15, func(g *grownService, i int) error {
+		id, err := g.create("/mailboxes", map[string]any{"domain_id": g.domainID, "local_part": fmt.Sprintf("new%d", i), "password": g.reader.password, "quota_mb": 10})
 		made[g] = append(made[g], id)
 		return err
 	})
-	err = errors.Join(err, r.both("mailbox-quota", 15, func(g *grown, i int) error {
-		return call(g.conn, "PATCH", "/mailboxes/"+made[g][i], g.token, map[string]any{"quota_mb": 11 + i}, new(any))
+	err = errors.Join(err, r.measureBoth("mailbox-quota", 15, func(g *grownService, i int) error {
+		return callAPI(g.conn, "PATCH", "/mailboxes/"+made[g][i], g.token, map[string]any{"quota_mb": 11 + i}, new(any))
 	}))
-	err = errors.Join(err, r.both("mailbox-delete", 15, func(g *grown, i int) error {
+	err = errors.Join(err, r.measureBoth("mailbox-delete", 15, func(g *grownService, i int) error {
 		status, answer, err := g.conn.do("DELETE", "/mailboxes/"+made[g][i], g.token, nil)
 		if err == nil && status != 204 {
 			err = fmt.Errorf("%d %s", status, answer)
 		}
 		return err
 	}))
-	return errors.Join(err, r.both("send", 30, func(g *grown, i int) error {
-		_, err := g.make("/outbound/send", map[string]any{
-			"from_email": "sender@" + g.home, "to": []string{"archive@" + g.home}, "subject": fmt.Sprintf("Number %d", i), "text": "Hello!",
+	return errors.Join(err, r.measureBoth("send", 30, func(g *grownService, i int) error {
+		_, err := g.create("/outbound/send", map[string]any{
+			"from_email": "sender@" + g.domainName, "to": []string{"archive@" + g.domainName}, "subject": fmt.Sprintf("Number %d", i), "text": "Hello!",
 		})
 		return err
 	}))
@@ -97,8 +97,8 @@ func (r *growthRun) changes() error {
 
 // folders opens the large folder and searches it.
 func (r *growthRun) folders() error {
-	run := func(command string) func(*grown, int) error {
-		return func(g *grown, _ int) error {
+	run := func(command string) func(*grownService, int) error {
+		return func(g *grownService, _ int) error {
 			_, err := g.session.Command(command)
 			return err
 		}
@@ -108,26 +108,26 @@ func (r *growthRun) folders() error {
 		{"select", "SELECT INBOX"}, {"search-text", "UID SEARCH TEXT zeitgeber"}, {"search-subject", "UID SEARCH SUBJECT zeitgeber"},
 		{"newest", "UID FETCH 1:2 (FLAGS ENVELOPE)"},
 	} {
-		err = errors.Join(err, r.both(c.row, 15, run(c.command)))
+		err = errors.Join(err, r.measureBoth(c.row, 15, run(c.command)))
 	}
 	return err
 }
 
-// arrive takes in mail from outside.
-func (r *growthRun) arrive() error {
+// receive takes in mail from outside.
+func (r *growthRun) receive() error {
 	const from = "writer@bench-sink.net"
-	sessions, letter := map[*grown]*smtp.Client{}, map[*grown][]byte{}
+	sessions, letter := map[*grownService]*smtp.Client{}, map[*grownService][]byte{}
 	defer func() {
 		for _, c := range sessions {
 			_ = c.Close() // what counts has been answered
 		}
 	}()
-	return r.both("arrive", 30, func(g *grown, _ int) (err error) {
+	return r.measureBoth("arrive", 30, func(g *grownService, _ int) (err error) {
 		if sessions[g] == nil { // the first is not counted
-			if letter[g], err = r.b.signer.sign(plain(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
+			if letter[g], err = r.b.signer.sign(plainMessage(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
 				return err
 			}
-			if sessions[g], err = smtp.Dial(g.sys.mx); err != nil {
+			if sessions[g], err = smtp.Dial(g.system.mx); err != nil {
 				return err
 			}
 		}

@@ -43,16 +43,16 @@ func (c *httpConn) do(method, path, token string, body []byte) (status int, answ
 	}
 	if _, err := c.conn.Write(rest); err != nil {
 		// What is refused is answered before all of it was read.
-		if status, answer, readErr := c.answer(); readErr == nil {
+		if status, answer, readErr := c.readResponse(); readErr == nil {
 			return status, answer, nil
 		}
 		return 0, nil, err
 	}
-	return c.answer()
+	return c.readResponse()
 }
 
-// answer reads the answer to what was sent.
-func (c *httpConn) answer() (status int, answer []byte, err error) {
+// readResponse reads the answer to what was sent.
+func (c *httpConn) readResponse() (status int, answer []byte, err error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
 		return 0, nil, err
@@ -63,7 +63,7 @@ func (c *httpConn) answer() (status int, answer []byte, err error) {
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return 0, nil, err
 	}
-	length, err := c.headers()
+	length, err := c.readHeaders()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -72,12 +72,12 @@ func (c *httpConn) answer() (status int, answer []byte, err error) {
 		_, err = io.ReadFull(c.r, answer)
 		return status, answer, err
 	}
-	answer, err = c.chunks()
+	answer, err = c.readChunks()
 	return status, answer, err
 }
 
-// headers reads up to the empty line; -1 is a body in chunks.
-func (c *httpConn) headers() (length int, err error) {
+// readHeaders reads up to the empty line; -1 is a body in chunks.
+func (c *httpConn) readHeaders() (length int, err error) {
 	for {
 		line, err := c.r.ReadSlice('\n')
 		if err != nil {
@@ -97,7 +97,7 @@ func (c *httpConn) headers() (length int, err error) {
 	}
 }
 
-func (c *httpConn) chunks() (body []byte, err error) {
+func (c *httpConn) readChunks() (body []byte, err error) {
 	for {
 		line, err := c.r.ReadSlice('\n')
 		if err != nil {

@@ -17,28 +17,28 @@ const overview = "(UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE)"
 // imapRun is the IMAP work on one system in one round, in a mailbox that
 // nothing else uses.
 type imapRun struct {
-	b   *bench
-	s   *system
-	me  box
-	c   *imap.Client // one session that does most of it
-	all int          // messages in the folder
+	b            *bench
+	s            *system
+	mailbox      mailbox
+	c            *imap.Client // one session that does most of it
+	messageCount int          // messages in the folder
 }
 
 // imapWork fills a folder and does to it what mail programs do.
 func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
-	r := &imapRun{b: b, s: s, me: s.private[round], all: len(b.letters)}
+	r := &imapRun{b: b, s: s, mailbox: s.privateMailboxes[round], messageCount: len(b.messages)}
 	var err error
 	if r.c, err = r.session(); err != nil {
 		return err
 	}
 	defer func() { _ = r.c.Close() }()
-	r.c.Roomy()
+	r.c.GrowBuffer()
 	for _, folder := range []string{"Bench", "Other", "Big"} {
 		if _, err := r.c.Command("CREATE " + folder); err != nil {
 			return err
 		}
 	}
-	for _, part := range []func() error{r.fill, r.login, r.open, r.read, func() error { return r.search(ctx) }, r.flags, r.push, r.big, r.carry} {
+	for _, part := range []func() error{r.fill, r.login, r.open, r.read, func() error { return r.search(ctx) }, r.flags, r.notify, r.bigFolder, r.copyMove} {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -47,7 +47,7 @@ func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 	return err
 }
 
-func (r *imapRun) add(row string, figures ...figure) {
+func (r *imapRun) add(row string, figures ...metric) {
 	r.b.report.add("imap/"+row, r.s.name, figures...)
 }
 
@@ -57,7 +57,7 @@ func (r *imapRun) session() (*imap.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Login(r.me.address, r.me.password); err != nil {
+	if err := c.Login(r.mailbox.address, r.mailbox.password); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -65,7 +65,7 @@ func (r *imapRun) session() (*imap.Client, error) {
 
 // do runs a command and checks how many untagged responses came: a fast wrong
 // answer is no figure. Servers may add a few of their own.
-func (r *imapRun) do(command string, lines int) (imap.Answer, error) {
+func (r *imapRun) do(command string, lines int) (imap.Response, error) {
 	a, err := r.c.Command(command)
 	if err == nil && (a.Lines < lines || a.Lines > lines+lines/100+20) {
 		err = fmt.Errorf("%s: %d responses instead of %d", command, a.Lines, lines)
@@ -73,8 +73,8 @@ func (r *imapRun) do(command string, lines int) (imap.Answer, error) {
 	return a, err
 }
 
-func (r *imapRun) time(command string, lines int) (time.Duration, error) {
-	return timed(func() error {
+func (r *imapRun) measure(command string, lines int) (time.Duration, error) {
+	return measure(func() error {
 		_, err := r.do(command, lines)
 		return err
 	})
@@ -87,21 +87,21 @@ func (r *imapRun) fill() error {
 		row   string
 		conns int
 		until int
-	}{{"append1", 1, r.all / 5}, {"append4", 4, r.all}} {
-		out, err := together(step.conns, bound{step.until - int(next.Load()), 10 * time.Minute}, func(int) (func() error, func() error, error) {
+	}{{"append1", 1, r.messageCount / 5}, {"append4", 4, r.messageCount}} {
+		out, err := runSessions(step.conns, runLimit{step.until - int(next.Load()), 10 * time.Minute}, func(int) (func() error, func() error, error) {
 			c, err := r.session()
 			if err != nil {
 				return nil, nil, err
 			}
 			return func() error {
-				_, err := c.Append("Bench", r.b.letters[next.Add(1)-1])
+				_, err := c.Append("Bench", r.b.messages[next.Add(1)-1])
 				return err
 			}, c.Close, nil
 		})
 		if err != nil {
 			return err
 		}
-		r.add(step.row, rate(out.rate()), duration("p99", out.percentile(99)))
+		r.add(step.row, rateMetric(out.rate()), durationMetric("p99", out.percentile(99)))
 	}
 	return nil
 }
@@ -113,13 +113,13 @@ func (r *imapRun) login() error {
 		if err != nil {
 			return err
 		}
-		d, err := timed(func() error { return c.Login(r.me.address, r.me.password) })
+		d, err := measure(func() error { return c.Login(r.mailbox.address, r.mailbox.password) })
 		if err := errors.Join(err, c.Close()); err != nil {
 			return err
 		}
 		took = append(took, d)
 	}
-	r.add("login", duration("", median(took)))
+	r.add("login", durationMetric("", median(took)))
 	return nil
 }
 
@@ -130,18 +130,18 @@ func (r *imapRun) open() error {
 		if _, err := r.c.Command("SELECT INBOX"); err != nil {
 			return err
 		}
-		d, err := r.time("SELECT Bench", 5)
+		d, err := r.measure("SELECT Bench", 5)
 		if err != nil {
 			return err
 		}
 		took = append(took, d)
 	}
-	r.add("select", duration("", median(took)))
+	r.add("select", durationMetric("", median(took)))
 	return nil
 }
 
-// big copies the folder several times into one and reads that.
-func (r *imapRun) big() error {
+// bigFolder copies the folder several times into one and reads that.
+func (r *imapRun) bigFolder() error {
 	for range r.b.options.big {
 		if _, err := r.c.Command("COPY 1:* Big"); err != nil {
 			return err
@@ -150,14 +150,14 @@ func (r *imapRun) big() error {
 	if _, err := r.c.Command("SELECT Big"); err != nil {
 		return err
 	}
-	n := r.all * r.b.options.big
-	var figures []figure
+	n := r.messageCount * r.b.options.big
+	var figures []metric
 	for _, items := range []struct{ label, what string }{{"FLAGS", "FLAGS"}, {"overview", overview}, {"bodies", "BODY.PEEK[]"}} {
-		took, err := r.time("FETCH 1:* "+items.what, n)
+		took, err := r.measure("FETCH 1:* "+items.what, n)
 		if err != nil {
 			return err
 		}
-		figures = append(figures, rateOf(items.label, float64(n)/took.Seconds()))
+		figures = append(figures, labeledRate(items.label, float64(n)/took.Seconds()))
 	}
 	r.add("big", figures...)
 	_, err := r.c.Command("SELECT Bench")

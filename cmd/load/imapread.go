@@ -14,36 +14,36 @@ import (
 // read fetches all and one. The first fetch of the overview is told apart: some
 // servers parse then what they keep for later.
 func (r *imapRun) read() error {
-	first, err := r.time("FETCH 1:* "+overview, r.all)
+	first, err := r.measure("FETCH 1:* "+overview, r.messageCount)
 	if err != nil {
 		return err
 	}
-	later, err := repeat(3, func() error {
-		_, err := r.do("FETCH 1:* "+overview, r.all)
+	later, err := medianDuration(3, func() error {
+		_, err := r.do("FETCH 1:* "+overview, r.messageCount)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.add("envelope", duration("first", first), duration("later", later))
-	flags, err := repeat(5, func() error {
-		_, err := r.do("FETCH 1:* FLAGS", r.all)
+	r.add("envelope", durationMetric("first", first), durationMetric("later", later))
+	flags, err := medianDuration(5, func() error {
+		_, err := r.do("FETCH 1:* FLAGS", r.messageCount)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.add("flags", duration("", flags))
+	r.add("flags", durationMetric("", flags))
 	return r.bodies()
 }
 
 func (r *imapRun) bodies() error {
 	size := 0
-	for _, l := range r.b.letters {
+	for _, l := range r.b.messages {
 		size += len(l)
 	}
-	all, err := repeat(3, func() error {
-		a, err := r.do("FETCH 1:* BODY.PEEK[]", r.all)
+	all, err := medianDuration(3, func() error {
+		a, err := r.do("FETCH 1:* BODY.PEEK[]", r.messageCount)
 		if err == nil && a.Bytes < int64(size) {
 			err = fmt.Errorf("all bodies are %d bytes instead of %d", a.Bytes, size)
 		}
@@ -52,13 +52,13 @@ func (r *imapRun) bodies() error {
 	if err != nil {
 		return err
 	}
-	r.add("bodies", duration("", all))
-	chance := random(7)
-	one, err := repeat(500, func() error {
-		_, err := r.do(fmt.Sprintf("FETCH %d BODY.PEEK[]", 1+chance.IntN(r.all)), 1)
+	r.add("bodies", durationMetric("", all))
+	chance := newRand(7)
+	one, err := medianDuration(500, func() error {
+		_, err := r.do(fmt.Sprintf("FETCH %d BODY.PEEK[]", 1+chance.IntN(r.messageCount)), 1)
 		return err
 	})
-	r.add("body", duration("", one))
+	r.add("body", durationMetric("", one))
 	return err
 }
 
@@ -68,11 +68,11 @@ func (r *imapRun) search(ctx context.Context) error {
 	searches := []struct {
 		row, keys string
 		found     int
-	}{{"subject", "SUBJECT " + rareSubject, r.all / 100}, {"text", "BODY " + rareBody, r.all / 100}, {"unseen", "UNSEEN", r.all}}
+	}{{"subject", "SUBJECT " + rareSubject, r.messageCount / 100}, {"text", "BODY " + rareBody, r.messageCount / 100}, {"unseen", "UNSEEN", r.messageCount}}
 	var wrong error
 	first := map[string]time.Duration{}
 	for _, s := range searches {
-		took, err := timed(func() error { return r.find(s.keys, s.found) })
+		took, err := measure(func() error { return r.checkSearch(s.keys, s.found) })
 		if err != nil {
 			wrong = errors.Join(wrong, err)
 			r.b.report.note("imap/"+s.row, r.s.name, "wrong answer")
@@ -80,24 +80,24 @@ func (r *imapRun) search(ctx context.Context) error {
 		}
 		first[s.row] = took
 	}
-	if _, err := r.s.indexed(ctx); err != nil {
+	if _, err := r.s.waitIndexed(ctx); err != nil {
 		return err
 	}
 	for _, s := range searches {
 		if first[s.row] == 0 {
 			continue
 		}
-		later, err := repeat(5, func() error { return r.find(s.keys, s.found) })
+		later, err := medianDuration(5, func() error { return r.checkSearch(s.keys, s.found) })
 		if err != nil {
 			return err
 		}
-		r.add(s.row, duration("first", first[s.row]), duration("later", later))
+		r.add(s.row, durationMetric("first", first[s.row]), durationMetric("later", later))
 	}
 	return wrong
 }
 
-// find searches and checks how many were found.
-func (r *imapRun) find(keys string, want int) error {
+// checkSearch searches and checks how many were found.
+func (r *imapRun) checkSearch(keys string, want int) error {
 	found := -1
 	r.c.Untagged = func(line []byte) {
 		if bytes.HasPrefix(line, []byte("* ESEARCH")) {

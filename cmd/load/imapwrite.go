@@ -17,27 +17,27 @@ func (r *imapRun) flags() error {
 	var took []time.Duration
 	for range 3 {
 		for _, sign := range []string{"+", "-"} {
-			d, err := r.time("STORE 1:* "+sign+`FLAGS (\Flagged)`, r.all)
+			d, err := r.measure("STORE 1:* "+sign+`FLAGS (\Flagged)`, r.messageCount)
 			if err != nil {
 				return err
 			}
 			took = append(took, d)
 		}
 	}
-	r.add("storeall", duration("", median(took)))
-	order := random(9).Perm(r.all)
-	one, err := repeat(200, func() error {
+	r.add("storeall", durationMetric("", median(took)))
+	order := newRand(9).Perm(r.messageCount)
+	one, err := medianDuration(200, func() error {
 		_, err := r.do(fmt.Sprintf(`STORE %d +FLAGS (\Answered)`, 1+order[0]), 1)
 		order = order[1:]
 		return err
 	})
-	r.add("store", duration("", one))
+	r.add("store", durationMetric("", one))
 	return err
 }
 
-// carry copies, expunges and moves a thousand messages.
-func (r *imapRun) carry() error {
-	n := min(1000, r.all/2)
+// copyMove copies, expunges and moves a thousand messages.
+func (r *imapRun) copyMove() error {
+	n := min(1000, r.messageCount/2)
 	var copied, moved, expunged []time.Duration
 	for range 3 {
 		for _, step := range []struct {
@@ -55,7 +55,7 @@ func (r *imapRun) carry() error {
 			{nil, "MOVE 1:* Bench", n},
 			{nil, "SELECT Bench", 5},
 		} {
-			d, err := r.time(step.command, step.lines)
+			d, err := r.measure(step.command, step.lines)
 			if err != nil {
 				return err
 			}
@@ -64,14 +64,14 @@ func (r *imapRun) carry() error {
 			}
 		}
 	}
-	r.add("copy", duration("", median(copied)))
-	r.add("move", duration("", median(moved)))
-	r.add("expunge", duration("", median(expunged)))
+	r.add("copy", durationMetric("", median(copied)))
+	r.add("move", durationMetric("", median(moved)))
+	r.add("expunge", durationMetric("", median(expunged)))
 	return nil
 }
 
-// push measures how long after its OK another session hears of an APPEND.
-func (r *imapRun) push() error {
+// notify measures how long after its OK another session hears of an APPEND.
+func (r *imapRun) notify() error {
 	listener, err := r.session()
 	if err != nil {
 		return err
@@ -84,10 +84,10 @@ func (r *imapRun) push() error {
 		return err
 	}
 	heard, failed := make(chan time.Time, 100), make(chan error, 1)
-	go func() { failed <- listen(listener, heard) }()
+	go func() { failed <- recordExists(listener, heard) }()
 	var took []time.Duration
 	for i := range 20 {
-		if _, err := r.c.Append("INBOX", r.b.letters[i]); err != nil {
+		if _, err := r.c.Append("INBOX", r.b.messages[i]); err != nil {
 			return err
 		}
 		answered := time.Now()
@@ -102,12 +102,12 @@ func (r *imapRun) push() error {
 		}
 	}
 	slices.Sort(took)
-	r.add("push", duration("", median(took)))
+	r.add("push", durationMetric("", median(took)))
 	return nil
 }
 
-// listen tells when each EXISTS came, until the session ends.
-func listen(c *imap.Client, heard chan<- time.Time) error {
+// recordExists tells when each EXISTS came, until the session ends.
+func recordExists(c *imap.Client, heard chan<- time.Time) error {
 	for {
 		line, err := c.NextLine()
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 
 const largeSends = 16
 
-// large measures the most memory that the process holds while the largest
+// largeAttachments measures the most memory that the process holds while the largest
 // sends come in side by side and go out to the sink. It is started anew before,
 // as the peak is one since the start.
-func (b *bench) large(ctx context.Context, s *system, _ int) error {
+func (b *bench) largeAttachments(ctx context.Context, s *system, _ int) error {
 	if s.process != nil {
 		if err := s.process.stop(); err != nil {
 			return err
@@ -30,12 +30,12 @@ func (b *bench) large(ctx context.Context, s *system, _ int) error {
 	if err != nil {
 		return err
 	}
-	b.report.add("large/16", s.name, duration("accepted in", took))
-	if err := s.settle(ctx); err != nil || s.process == nil {
+	b.report.add("large/16", s.name, durationMetric("accepted in", took))
+	if err := s.drain(ctx); err != nil || s.process == nil {
 		return err
 	}
-	peak, err := statusField(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid), "VmHWM:")
-	b.report.add("large/16", s.name, memory("peak", peak))
+	peak, err := readStatusField(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid), "VmHWM:")
+	b.report.add("large/16", s.name, memoryMetric("peak", peak))
 	return err
 }
 
@@ -43,10 +43,10 @@ func (b *bench) large(ctx context.Context, s *system, _ int) error {
 // and with one attachment of so many bytes, and returns how long all took.
 func (s *system) sendLarge(attached int) (time.Duration, error) {
 	file := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("attached"), attached/8))
-	out, err := together(largeSends, bound{largeSends, time.Hour}, func(i int) (func() error, func() error, error) {
+	out, err := runSessions(largeSends, runLimit{largeSends, time.Hour}, func(i int) (func() error, func() error, error) {
 		who := s.senders[i%len(s.senders)]
 		body := fmt.Appendf(nil, `{"from_email":%q,"to":["large%d@%s"],"subject":"Large","text":"See the file.","attachments":[{"filename":"file.bin","content":%q}]}`,
-			who.from, i, s.outside[i%len(s.outside)], file)
+			who.from, i, s.externalDomains[i%len(s.externalDomains)], file)
 		var c *httpConn
 		return func() (err error) {
 			if c, err = dialHTTP(s.http); err != nil { // not before: all the bodies may take longer than a server waits for a request
@@ -57,7 +57,7 @@ func (s *system) sendLarge(attached int) (time.Duration, error) {
 				err = fmt.Errorf("%d %s", status, answer)
 			}
 			if err == nil {
-				s.sent.Add(1)
+				s.submitted.Add(1)
 			}
 			return errors.Join(err, c.close())
 		}, nil, nil

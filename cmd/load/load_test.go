@@ -38,29 +38,29 @@ func TestAgainstTheService(t *testing.T) {
 	live := servertest.Start(t, func(c *server.Config) {
 		c.Relay, c.Resolver = fmt.Sprintf("smtp://127.0.0.1:%d", sink.Port), dns.Addr
 	})
-	var boxes []box
+	var boxes []mailbox
 	for _, m := range live.Dev.Mailboxes {
-		boxes = append(boxes, box{m.Address, m.Password})
+		boxes = append(boxes, mailbox{m.Address, m.Password})
 	}
 	s := &system{
 		name: "service", http: live.Addr("http"), mx: live.Addr("smtp"), submission: live.Addr("submission"), imap: live.Addr("imaps"),
-		senders: []sender{{live.Dev.APIKey, boxes[0].address}}, boxes: boxes, private: append(boxes[1:2:2], boxes...), sink: sink,
-		outside: []string{"one.bench-sink.net", "two.bench-sink.net"},
+		senders: []sender{{live.Dev.APIKey, boxes[0].address}}, mailboxes: boxes, privateMailboxes: append(boxes[1:2:2], boxes...), sink: sink,
+		externalDomains: []string{"one.bench-sink.net", "two.bench-sink.net"},
 	}
 	signer, err := newSigner()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{
-		options: &options{rounds: 1, count: 100, limit: time.Minute, relay: 50, big: 1, million: 3000, large: 1 << 20},
-		report:  newReport(), names: dns, letters: letters(400, 8<<10), signer: signer,
+		options: &options{rounds: 1, count: 100, limit: time.Minute, relay: 50, big: 1, largeFolder: 3000, large: 1 << 20},
+		report:  newReport(), names: dns, messages: folderMessages(400, 8<<10), signer: signer,
 	}
-	for _, w := range append(works(b.options), last()[1]) { // not the footprint, which needs a process
+	for _, w := range append(benchmarks(b.options), finalBenchmarks()[1]) { // not the footprint, which needs a process
 		if w.name == "growth" || w.name == "mx-silent" { // one starts services of its own, the other takes the time-outs of DNS
 			continue
 		}
 		t.Run(w.name, func(t *testing.T) {
-			if err := w.do(b, t.Context(), s, 0); err != nil {
+			if err := w.run(b, t.Context(), s, 0); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// machine says in one line where the figures are from, and how busy the
+// describeMachine says in one line where the figures are from, and how busy the
 // machine was with other things when the run began.
-func machine(dir string) string {
+func describeMachine(dir string) string {
 	parts := []string{time.Now().UTC().Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d CPUs", runtime.NumCPU())}
-	if model := field("/proc/cpuinfo", "model name"); model != "" {
+	if model := readField("/proc/cpuinfo", "model name"); model != "" {
 		parts[1] += " (" + model + ")"
 	}
-	if total := field("/proc/meminfo", "MemTotal"); total != "" {
+	if total := readField("/proc/meminfo", "MemTotal"); total != "" {
 		parts = append(parts, "memory "+total)
 	}
 	parts = append(parts, "disk "+fileSystem(dir))
@@ -41,7 +41,7 @@ func machine(dir string) string {
 	return strings.Join(parts, ", ")
 }
 
-func field(file, name string) string {
+func readField(file, name string) string {
 	text, _ := os.ReadFile(file) // what is missing is left out
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
@@ -59,8 +59,8 @@ func fileSystem(dir string) string {
 	return strings.Join(strings.Fields(string(out))[1:], " ")
 }
 
-// packages are the versions of what the systems are, as Debian calls them.
-func packages() string {
+// packageVersions are the versions of what the systems are, as Debian calls them.
+func packageVersions() string {
 	out, err := exec.Command("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "postfix", "dovecot-core", "postgresql-15", "postgresql").Output()
 	if err != nil && len(out) == 0 {
 		return ""

@@ -20,9 +20,9 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 )
 
-// sizeBoxes are the mailboxes of the two folders whose sizes are compared; the
+// sizeMailboxes are the mailboxes of the two folders whose sizes are compared; the
 // last of the private ones.
-const sizeBoxes = 2
+const sizeMailboxes = 2
 
 // serviceHost is the host name of every server under test.
 const serviceHost = "mail.bench-host.net"
@@ -34,11 +34,11 @@ type mailstead struct {
 	binary, dir, database string
 	base                  int
 	names                 *names.Server
-	sys                   *system
+	system                *system
 }
 
 func startMailstead(ctx context.Context, b *bench, engine, database string) (*system, error) {
-	addrs, outside, err := outsideDomains(b.names, strings.ToLower(engine))
+	addrs, outside, err := addExternalDomains(b.names, strings.ToLower(engine))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 		return nil, err
 	}
 	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, names: b.names}
-	m.sys = &system{name: "Mailstead, " + engine, sink: sink, outside: outside, restart: m.start, data: m.dir}
+	m.system = &system{name: "Mailstead, " + engine, sink: sink, externalDomains: outside, restart: m.start, dataDir: m.dir}
 	info, err := os.Stat(m.binary)
 	if err == nil {
 		err = m.choosePorts()
@@ -55,15 +55,15 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if err != nil {
 		return nil, errors.Join(err, sink.Close())
 	}
-	m.sys.size = info.Size()
-	if m.sys.process, err = m.start(ctx); err != nil {
+	m.system.binarySize = info.Size()
+	if m.system.process, err = m.start(ctx); err != nil {
 		return nil, errors.Join(err, sink.Close())
 	}
-	b.systems = append(b.systems, m.sys) // from here on it is stopped with the rest
-	if err := b.idleMemory(ctx, m.sys); err != nil {
+	b.systems = append(b.systems, m.system) // from here on it is stopped with the rest
+	if err := b.idleMemory(ctx, m.system); err != nil {
 		return nil, err
 	}
-	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeBoxes)
+	return m.system, m.provision(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeMailboxes)
 }
 
 // choosePorts has the service listen on ports that are free now.
@@ -72,32 +72,32 @@ func (m *mailstead) choosePorts() (err error) {
 		return err
 	}
 	listener := func(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(m.base+port)) }
-	m.sys.http, m.sys.mx, m.sys.submission, m.sys.imap = listener(80), listener(25), listener(587), listener(993)
-	m.sys.greets = m.sys.submission
+	m.system.http, m.system.mx, m.system.submission, m.system.imap = listener(80), listener(25), listener(587), listener(993)
+	m.system.greetingAddr = m.system.submission
 	return nil
 }
 
 func (m *mailstead) start(ctx context.Context) (*process, error) {
-	p, err := start(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--postmaster", "operator@bench-sink.net", "--data", m.dir, "--bind", "127.0.0.1",
+	p, err := startProcess(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--postmaster", "operator@bench-sink.net", "--data", m.dir, "--bind", "127.0.0.1",
 		"--port-base", fmt.Sprint(m.base), "--database", m.database, "--tls", "self-signed", "--resolver", m.names.Addr,
 		"--mx-messages-per-hour", "0", // all of it comes from one network
 		"--http-proxy-from", "127.0.0.0/8", // what a TLS proxy in front does is not measured
-		"--smtp-port", fmt.Sprint(m.sys.sink.Port), "--allow-private", "127.0.0.0/8", "--node", "bench", "--log-level", "warn",
+		"--smtp-port", fmt.Sprint(m.system.sink.Port), "--allow-private", "127.0.0.0/8", "--node", "bench", "--log-level", "warn",
 		"--limit-requests-per-second", "0", "--limit-sends-per-hour", "0", "--limit-sends-per-day", "0", "--limit-recipients-per-day", "0")
 	if err != nil {
 		return nil, err
 	}
-	if err := p.greeted(ctx, m.sys.greets); err != nil {
+	if err := p.waitGreeting(ctx, m.system.greetingAddr); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return p, nil
 }
 
-// outsideDomains publishes the hundred domains to send to, each with a mail
+// addExternalDomains publishes the hundred domains to send to, each with a mail
 // host and an address of its own. The first address is where the sink's port
 // is chosen.
-func outsideDomains(n *names.Server, label string) (addrs, domains []string, err error) {
-	for i := 1; i <= outsideCount; i++ {
+func addExternalDomains(n *names.Server, label string) (addrs, domains []string, err error) {
+	for i := 1; i <= externalDomainCount; i++ {
 		name, addr := fmt.Sprintf("%s-d%d.bench-sink.net", label, i), fmt.Sprintf("127.0.1.%d", i)
 		err = errors.Join(err, n.Add(name, "MX", "10 mx."+name+"."), n.Add("mx."+name, "A", addr))
 		addrs, domains = append(addrs, addr), append(domains, name)
@@ -105,48 +105,48 @@ func outsideDomains(n *names.Server, label string) (addrs, domains []string, err
 	return addrs, domains, err
 }
 
-// furnish makes the accounts with a verified domain each, and the mailboxes
+// provision makes the accounts with a verified domain each, and the mailboxes
 // under the first one.
-func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, private int) error {
-	api, err := dialHTTP(m.sys.http)
+func (m *mailstead) provision(ctx context.Context, suffix string, accounts, private int) error {
+	api, err := dialHTTP(m.system.http)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = api.close() }()
 	first := ""
 	for i := range accounts {
-		token, err := m.account(ctx, fmt.Sprintf("customer%d@%s", i, suffix))
+		token, err := m.createAccount(ctx, fmt.Sprintf("customer%d@%s", i, suffix))
 		if err != nil {
 			return err
 		}
 		name := fmt.Sprintf("c%d.%s", i, suffix)
-		id, err := m.domain(api, token, name)
+		id, err := m.createDomain(api, token, name)
 		if err != nil {
 			return fmt.Errorf("making the domain %s: %w", name, err)
 		}
 		if i == 0 {
 			first = id
 		}
-		m.sys.senders = append(m.sys.senders, sender{token, "sender@" + name})
+		m.system.senders = append(m.system.senders, sender{token, "sender@" + name})
 	}
-	for i := range mailboxes + private {
+	for i := range mailboxCount + private {
 		password := fmt.Sprintf("Bench-%d-Passw0rd!", i)
 		var made struct {
 			Address string `json:"address"`
 		}
-		err := call(api, "POST", "/mailboxes", m.sys.senders[0].token, map[string]any{
+		err := callAPI(api, "POST", "/mailboxes", m.system.senders[0].token, map[string]any{
 			"domain_id": first, "local_part": fmt.Sprintf("box%d", i), "password": password, "quota_mb": 20480,
 		}, &made)
 		if err != nil {
 			return fmt.Errorf("making a mailbox: %w", err)
 		}
-		m.sys.boxes = append(m.sys.boxes, box{made.Address, password})
+		m.system.mailboxes = append(m.system.mailboxes, mailbox{made.Address, password})
 	}
-	m.sys.boxes, m.sys.private = m.sys.boxes[:mailboxes], m.sys.boxes[mailboxes:]
+	m.system.mailboxes, m.system.privateMailboxes = m.system.mailboxes[:mailboxCount], m.system.mailboxes[mailboxCount:]
 	return nil
 }
 
-func (m *mailstead) account(ctx context.Context, email string) (token string, err error) {
+func (m *mailstead) createAccount(ctx context.Context, email string) (token string, err error) {
 	out, err := exec.CommandContext(ctx, m.binary, "account", "create", "--email", email, "--data", m.dir, "--database", m.database).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("account create: %w: %s", err, out)
@@ -159,9 +159,9 @@ func (m *mailstead) account(ctx context.Context, email string) (token string, er
 	return "", errors.New("account create printed no key")
 }
 
-// domain adds a domain, publishes the records that the service asks for, and
+// createDomain adds a domain, publishes the records that the service asks for, and
 // has them checked.
-func (m *mailstead) domain(api *httpConn, token, name string) (id string, err error) {
+func (m *mailstead) createDomain(api *httpConn, token, name string) (id string, err error) {
 	var made struct {
 		ID      string `json:"id"`
 		Status  string `json:"status"`
@@ -171,7 +171,7 @@ func (m *mailstead) domain(api *httpConn, token, name string) (id string, err er
 			Required                       bool
 		} `json:"records"`
 	}
-	if err := call(api, "POST", "/domains", token, map[string]any{"name": name}, &made); err != nil {
+	if err := callAPI(api, "POST", "/domains", token, map[string]any{"name": name}, &made); err != nil {
 		return "", err
 	}
 	for _, r := range made.Records {
@@ -185,10 +185,10 @@ func (m *mailstead) domain(api *httpConn, token, name string) (id string, err er
 			return "", err
 		}
 	}
-	if err := call(api, "POST", "/domains/"+made.ID+"/verify", token, nil, &made); err != nil {
+	if err := callAPI(api, "POST", "/domains/"+made.ID+"/verify", token, nil, &made); err != nil {
 		return "", err
 	}
-	if err := call(api, "POST", "/domains/"+made.ID+"/verify-dns", token, nil, &made); err != nil {
+	if err := callAPI(api, "POST", "/domains/"+made.ID+"/verify-dns", token, nil, &made); err != nil {
 		return "", err
 	}
 	if made.Status != "verified" {
@@ -197,8 +197,8 @@ func (m *mailstead) domain(api *httpConn, token, name string) (id string, err er
 	return made.ID, nil
 }
 
-// call makes an API call that is set-up, not measured.
-func call(c *httpConn, method, path, token string, in, out any) error {
+// callAPI makes an API call that is set-up, not measured.
+func callAPI(c *httpConn, method, path, token string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error

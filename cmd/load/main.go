@@ -19,25 +19,25 @@ import (
 
 // options are the flags.
 type options struct {
-	mailstead string
-	postgres  string
-	dir       string
-	rounds    int
-	accounts  int
-	limit     time.Duration
-	count     int
-	relay     int
-	letters   int
-	big       int
-	conns     int
-	large     int // bytes of each large attachment
-	only      *regexp.Regexp
-	skip      *regexp.Regexp
-	million   int  // messages in the large folder; 0: not measured
-	growth    bool // its name was asked for
-	quick     bool
-	sinkTLS   bool
-	keep      bool
+	mailstead    string
+	postgres     string
+	dir          string
+	rounds       int
+	accounts     int
+	limit        time.Duration
+	count        int
+	relay        int
+	imapMessages int
+	big          int
+	conns        int
+	large        int // bytes of each large attachment
+	only         *regexp.Regexp
+	skip         *regexp.Regexp
+	largeFolder  int  // messages in the large folder; 0: not measured
+	growth       bool // its name was asked for
+	quick        bool
+	sinkTLS      bool
+	keep         bool
 }
 
 func parse(args []string) (*options, error) {
@@ -58,14 +58,14 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	o.accounts, o.relay, o.letters, o.big, o.conns, o.large = 100, 3000, 10_000, 5, 1000, 25<<20
+	o.accounts, o.relay, o.imapMessages, o.big, o.conns, o.large = 100, 3000, 10_000, 5, 1000, 25<<20
 	if o.quick {
-		o.rounds, o.accounts, o.limit, o.count, o.relay, o.letters, o.big, o.conns, o.large = 1, 3, 300*time.Millisecond, 200, 100, 2000, 1, 50, 1<<20
+		o.rounds, o.accounts, o.limit, o.count, o.relay, o.imapMessages, o.big, o.conns, o.large = 1, 3, 300*time.Millisecond, 200, 100, 2000, 1, 50, 1<<20
 	}
 	if *million {
-		o.million = 1_000_000
+		o.largeFolder = 1_000_000
 		if o.quick {
-			o.million = 20_000
+			o.largeFolder = 20_000
 		}
 	}
 	var err error
@@ -94,9 +94,9 @@ func run(args []string) error {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	b, err := open(o)
+	b, err := openBench(o)
 	if err != nil {
 		return err
 	}
-	return b.all(ctx)
+	return b.run(ctx)
 }

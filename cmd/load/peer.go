@@ -33,8 +33,8 @@ func peerProgram(name string) (string, error) {
 	return "", errors.New("not measured: not installed")
 }
 
-// upTLS waits until a server greets within TLS.
-func upTLS(ctx context.Context, p *process, addr string) error {
+// waitTLS waits until a server greets within TLS.
+func waitTLS(ctx context.Context, p *process, addr string) error {
 	for {
 		if c, err := imap.Dial(addr, "", clientTLS()); err == nil {
 			return c.Close()
@@ -50,8 +50,8 @@ func upTLS(ctx context.Context, p *process, addr string) error {
 	}
 }
 
-// peerCertificate writes a certificate of our own for the peers.
-func peerCertificate(dir string) (certFile, keyFile string, err error) {
+// writePeerCertificate writes a certificate of our own for the peers.
+func writePeerCertificate(dir string) (certFile, keyFile string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", "", err

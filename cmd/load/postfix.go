@@ -87,7 +87,7 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 	if err != nil {
 		return nil, err
 	}
-	addrs, outside, err := outsideDomains(b.names, "postfix")
+	addrs, outside, err := addExternalDomains(b.names, "postfix")
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +97,11 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 	}
 	dir := filepath.Join(b.dir, "postfix")
 	sys := &system{
-		name: "Postfix", sink: sink, outside: outside, clear: auth == nil,
+		name: "Postfix", sink: sink, externalDomains: outside, noAuth: auth == nil,
 		mx: net.JoinHostPort("127.0.0.1", fmt.Sprint(base+25)), submission: net.JoinHostPort("127.0.0.1", fmt.Sprint(base+587)),
-		queued: func() (int64, error) { return postfixQueue(dir) },
+		queueLength: func() (int64, error) { return postfixQueue(dir) },
 	}
-	sys.greets = sys.mx
+	sys.greetingAddr = sys.mx
 	// Postfix has no resolver setting of its own: it is told the hosts.
 	var transport strings.Builder
 	for i, name := range outside {
@@ -127,11 +127,11 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 	}
 	master := filepath.Join(strings.TrimSpace(string(where)), "master")
 	sys.restart = func(ctx context.Context) (*process, error) {
-		p, err := start(dir+".log", nil, master, "-d", "-c", dir)
+		p, err := startProcess(dir+".log", nil, master, "-d", "-c", dir)
 		if err != nil {
 			return nil, err
 		}
-		return p, p.greeted(ctx, sys.mx)
+		return p, p.waitGreeting(ctx, sys.mx)
 	}
 	if sys.process, err = sys.restart(ctx); err != nil {
 		return nil, errors.Join(err, sys.process.stop(), sink.Close())
@@ -142,12 +142,12 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 
 func writePostfix(dir string, sys, auth *system, files map[string]string) error {
 	var boxes strings.Builder
-	for i := range mailboxes {
-		b := box{address: fmt.Sprintf("box%d@postfix-home.net", i)}
+	for i := range mailboxCount {
+		b := mailbox{address: fmt.Sprintf("box%d@postfix-home.net", i)}
 		if auth != nil {
-			b.password = auth.boxes[i].password // Dovecot knows both names
+			b.password = auth.mailboxes[i].password // Dovecot knows both names
 		}
-		sys.boxes = append(sys.boxes, b)
+		sys.mailboxes = append(sys.mailboxes, b)
 		fmt.Fprintf(&boxes, "%s box%d/\n", b.address, i)
 	}
 	files["boxes"] = boxes.String()

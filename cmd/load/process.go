@@ -25,8 +25,8 @@ type process struct {
 	err  error
 }
 
-// start runs a program in a process group of its own.
-func start(log string, env []string, name string, args ...string) (*process, error) {
+// startProcess runs a program in a process group of its own.
+func startProcess(log string, env []string, name string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -64,9 +64,9 @@ func (p *process) stop() error {
 	}
 }
 
-// greeted waits until a server greets at addr, polling closely: this is what
+// waitGreeting waits until a server greets at addr, polling closely: this is what
 // the start-up time is taken from.
-func (p *process) greeted(ctx context.Context, addr string) error {
+func (p *process) waitGreeting(ctx context.Context, addr string) error {
 	for {
 		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
 			conn.SetDeadline(time.Now().Add(2 * time.Second))
@@ -92,11 +92,11 @@ func (p *process) greeted(ctx context.Context, addr string) error {
 func (p *process) memory() (float64, error) {
 	tree := descendants(p.cmd.Process.Pid)
 	if len(tree) == 1 {
-		return statusField(fmt.Sprintf("/proc/%d/status", tree[0]), "VmRSS:")
+		return readStatusField(fmt.Sprintf("/proc/%d/status", tree[0]), "VmRSS:")
 	}
 	total := 0.0
 	for _, pid := range tree {
-		kb, err := statusField(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+		kb, err := readStatusField(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // it ended meanwhile
 		}
@@ -133,7 +133,7 @@ func descendants(root int) []int {
 	return tree
 }
 
-func statusField(file, name string) (float64, error) {
+func readStatusField(file, name string) (float64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err

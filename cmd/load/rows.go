@@ -5,7 +5,7 @@ package main
 import "fmt"
 
 // row is a line of the table: what is done, and what Mailstead is to reach.
-type row struct{ id, work, reach string }
+type row struct{ id, work, target string }
 
 // rows is the shape of the table, in the order in which it is printed.
 func rows() []row {
@@ -22,13 +22,13 @@ func rows() []row {
 		}
 	}
 	submission := map[int]string{1: "1,500/s", 10: "3,000/s", 50: "4,000/s"}
-	for _, n := range sessions {
+	for _, n := range sessionCounts {
 		list = append(list, row{fmt.Sprintf("submission/%d", n),
 			fmt.Sprintf("submission accepted (587, TLS, AUTH once), 4 KiB, %s, couriers running", plural(n, "session")), "≥ " + submission[n] + ", p99 < 50 ms"})
 	}
 	mx := map[int]string{1: "1,000/s", 10: "2,500/s", 50: "4,000/s"}
 	for _, boxes := range []int{100, 1} {
-		for _, n := range sessions {
+		for _, n := range sessionCounts {
 			reach := "≥ " + mx[n]
 			if boxes == 1 {
 				reach = "≥ 2,000/s"
@@ -98,7 +98,7 @@ func sizeRows() []row {
 		{"store", "STORE of one, p50", twice}, {"append", "APPEND of one, p50", twice}, {"expunge", "EXPUNGE of one, p50", twice},
 		{"push", "IDLE: EXISTS after another session's APPEND was answered, p50", twice},
 	} {
-		list = append(list, row{"size/" + r.id, "folder of 1,000 and of a million: " + r.work, r.reach})
+		list = append(list, row{"size/" + r.id, "folder of 1,000 and of a million: " + r.work, r.target})
 	}
 	return append(list,
 		row{"size/session", "folder of 1,000 and of a million: memory of one more session (with buffers)", "alike"},

@@ -11,24 +11,24 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// small is how many messages the lesser of the two folders has.
-const small = 1000
+// smallFolder is how many messages the lesser of the two folders has.
+const smallFolder = 1000
 
 // sizeRun does the same work in a small folder and in a large one, each in a
 // mailbox of its own.
 type sizeRun struct {
 	b       *bench
 	s       *system
-	folders [2]*sized
+	folders [2]*sizedFolder
 }
 
-// sized is one of the two folders.
-type sized struct {
-	me     box
-	n      int // messages
-	label  string
-	reader *imap.Client // has it selected
-	writer *imap.Client
+// sizedFolder is one of the two folders.
+type sizedFolder struct {
+	mailbox      mailbox
+	messageCount int // messages
+	label        string
+	reader       *imap.Client // has it selected
+	writer       *imap.Client
 }
 
 // sizes compares the work in a folder of a thousand messages with the same
@@ -37,17 +37,17 @@ func (b *bench) sizes(ctx context.Context, s *system, round int) error {
 	if round > 0 {
 		return nil // once is long enough
 	}
-	boxes := s.private[len(s.private)-2:]
-	r := &sizeRun{b: b, s: s, folders: [2]*sized{
-		{me: boxes[0], n: small, label: thousands(small)},
-		{me: boxes[1], n: b.options.million, label: thousands(float64(b.options.million))},
+	boxes := s.privateMailboxes[len(s.privateMailboxes)-2:]
+	r := &sizeRun{b: b, s: s, folders: [2]*sizedFolder{
+		{mailbox: boxes[0], messageCount: smallFolder, label: thousands(smallFolder)},
+		{mailbox: boxes[1], messageCount: b.options.largeFolder, label: thousands(float64(b.options.largeFolder))},
 	}}
 	defer r.close()
 	if err := r.fill(ctx); err != nil {
 		return err
 	}
-	parts := []func() error{r.warm, r.resync, r.newest, r.change, r.push, r.sessions, func() error { return r.searches("scan") },
-		func() error { return r.indexed(ctx) }, func() error { return r.searches("") }, func() error { return r.cold(ctx) }}
+	parts := []func() error{r.selectWarm, r.resync, r.newest, r.changeOne, r.notify, r.sessions, func() error { return r.searches("scan") },
+		func() error { return r.waitIndexed(ctx) }, func() error { return r.searches("") }, func() error { return r.selectCold(ctx) }}
 	var err error
 	for _, part := range parts {
 		if ctx.Err() != nil {
@@ -64,7 +64,7 @@ func (r *sizeRun) close() {
 	}
 }
 
-func (f *sized) close() {
+func (f *sizedFolder) close() {
 	for _, c := range []*imap.Client{f.reader, f.writer} {
 		if c != nil {
 			_ = c.Close() // what counts has been answered
@@ -73,41 +73,41 @@ func (f *sized) close() {
 	f.reader, f.writer = nil, nil
 }
 
-func (r *sizeRun) session(f *sized) (*imap.Client, error) {
+func (r *sizeRun) connect(f *sizedFolder) (*imap.Client, error) {
 	c, err := imap.Dial(r.s.imap, "", clientTLS())
 	if err != nil {
 		return nil, err
 	}
-	c.Roomy()
-	if err := c.Login(f.me.address, f.me.password); err != nil {
+	c.GrowBuffer()
+	if err := c.Login(f.mailbox.address, f.mailbox.password); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 // open begins the two sessions of a folder.
-func (r *sizeRun) open(f *sized) (err error) {
-	if f.reader, err = r.session(f); err == nil {
-		f.writer, err = r.session(f)
+func (r *sizeRun) open(f *sizedFolder) (err error) {
+	if f.reader, err = r.connect(f); err == nil {
+		f.writer, err = r.connect(f)
 	}
 	return err
 }
 
-// note is a small message. Ten of each folder, all over it, come from a rare
+// smallMessage is a small message. Ten of each folder, all over it, come from a rare
 // sender and have a rare word in the subject.
-func note(i, n int) []byte {
-	r := random(uint64(i))
-	subject, from := text(r, 40)[:36], fmt.Sprintf("c%d", i%500)
+func smallMessage(i, n int) []byte {
+	r := newRand(uint64(i))
+	subject, from := randomText(r, 40)[:36], fmt.Sprintf("c%d", i%500)
 	if i%(n/10) == n/20 {
 		subject, from = "The "+rareSubject+" "+subject, "zoroaster"
 	}
 	return fmt.Appendf(nil, "From: Correspondent %d <%s@bench-sink.net>\r\nTo: Me <me@bench-home.net>\r\nSubject: %s\r\n"+
 		"Date: Mon, 02 Nov 2026 10:%02d:%02d +0000\r\nMessage-ID: <%d.note@bench-sink.net>\r\n\r\n%s\r\n",
-		i%500, from, subject, i/60%60, i%60, i, text(r, 200))
+		i%500, from, subject, i/60%60, i%60, i, randomText(r, 200))
 }
 
-// fillBatch is how many messages one APPEND stores (RFC 3502).
-const fillBatch = 500
+// appendBatch is how many messages one APPEND stores (RFC 3502).
+const appendBatch = 500
 
 // fill appends the messages as a client that moves in would, all but ten of
 // them seen.
@@ -120,25 +120,25 @@ func (r *sizeRun) fill(ctx context.Context) error {
 			return err
 		}
 		began := time.Now()
-		for i := 0; i < f.n; i += fillBatch {
+		for i := 0; i < f.messageCount; i += appendBatch {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			var batch [][]byte
-			for k := i; k < min(i+fillBatch, f.n); k++ {
-				batch = append(batch, note(k, f.n))
+			for k := i; k < min(i+appendBatch, f.messageCount); k++ {
+				batch = append(batch, smallMessage(k, f.messageCount))
 			}
 			if _, err := f.writer.AppendAll("Size", `(\Seen)`, batch); err != nil {
 				return err
 			}
 		}
-		if f.n > small {
-			r.b.report.add("size/fill", r.s.name, rate(float64(f.n)/time.Since(began).Seconds()))
+		if f.messageCount > smallFolder {
+			r.b.report.add("size/fill", r.s.name, rateMetric(float64(f.messageCount)/time.Since(began).Seconds()))
 		}
 		if _, err := f.reader.Command("SELECT Size"); err != nil {
 			return err
 		}
-		for k := f.n / 20; k < f.n; k += f.n / 10 {
+		for k := f.messageCount / 20; k < f.messageCount; k += f.messageCount / 10 {
 			if _, err := f.reader.Command(fmt.Sprintf(`STORE %d -FLAGS.SILENT (\Seen)`, k+1)); err != nil {
 				return err
 			}
@@ -147,10 +147,10 @@ func (r *sizeRun) fill(ctx context.Context) error {
 	return nil
 }
 
-// both measures the same in the two folders in turn, and notes the medians and
+// measureBoth measures the same in the two folders in turn, and notes the medians and
 // how they compare.
-func (r *sizeRun) both(row string, times int, do func(f *sized, i int) (time.Duration, error)) error {
-	took, err := inTurn(r.folders, times, func(f *sized, i int) (time.Duration, error) {
+func (r *sizeRun) measureBoth(row string, times int, do func(f *sizedFolder, i int) (time.Duration, error)) error {
+	took, err := alternate(r.folders, times, func(f *sizedFolder, i int) (time.Duration, error) {
 		d, err := do(f, i)
 		if err != nil {
 			err = fmt.Errorf("%s in %s: %w", row, f.label, err)
@@ -163,9 +163,9 @@ func (r *sizeRun) both(row string, times int, do func(f *sized, i int) (time.Dur
 	return err
 }
 
-// inTurn measures something on two sides in turn, so that a slow moment of the machine
+// alternate measures something on two sides in turn, so that a slow moment of the machine
 // hits both.
-func inTurn[T any](sides [2]T, times int, do func(side T, i int) (time.Duration, error)) (took [2][]time.Duration, err error) {
+func alternate[T any](sides [2]T, times int, do func(side T, i int) (time.Duration, error)) (took [2][]time.Duration, err error) {
 	for i := range times {
 		for k, side := range sides {
 			d, err := do(side, i)
@@ -179,12 +179,12 @@ func inTurn[T any](sides [2]T, times int, do func(side T, i int) (time.Duration,
 }
 
 func (r *sizeRun) compare(row string, few, many time.Duration) {
-	r.b.report.add("size/"+row, r.s.name, duration(r.folders[0].label+":", few), duration(r.folders[1].label+":", many),
-		figure{"×", float64(many) / float64(max(few, 1)), ratio})
+	r.b.report.add("size/"+row, r.s.name, durationMetric(r.folders[0].label+":", few), durationMetric(r.folders[1].label+":", many),
+		metric{"×", float64(many) / float64(max(few, 1)), ratio})
 }
 
-// timedAnswer times a command and checks how many responses came.
-func timedAnswer(c *imap.Client, command string, lines int) (time.Duration, error) {
+// measureCommand times a command and checks how many responses came.
+func measureCommand(c *imap.Client, command string, lines int) (time.Duration, error) {
 	begin := time.Now()
 	a, err := c.Command(command)
 	took := time.Since(begin)
@@ -194,18 +194,18 @@ func timedAnswer(c *imap.Client, command string, lines int) (time.Duration, erro
 	return took, err
 }
 
-func (r *sizeRun) warm() error {
-	return r.both("select", 15, func(f *sized, _ int) (time.Duration, error) {
+func (r *sizeRun) selectWarm() error {
+	return r.measureBoth("select", 15, func(f *sizedFolder, _ int) (time.Duration, error) {
 		if _, err := f.reader.Command("SELECT INBOX"); err != nil {
 			return 0, err
 		}
-		return timedAnswer(f.reader, "SELECT Size", 5)
+		return measureCommand(f.reader, "SELECT Size", 5)
 	})
 }
 
-// cold selects for the first time after a start, once the commands have been
+// selectCold selects for the first time after a start, once the commands have been
 // used in another folder.
-func (r *sizeRun) cold(ctx context.Context) error {
+func (r *sizeRun) selectCold(ctx context.Context) error {
 	if r.s.restart == nil {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (r *sizeRun) cold(ctx context.Context) error {
 				return err
 			}
 			_, _ = f.reader.Command("CREATE Warm") // it is there from the second time on
-			if _, err := f.writer.AppendAll("Warm", `(\Seen)`, [][]byte{note(1, small), note(2, small)}); err != nil {
+			if _, err := f.writer.AppendAll("Warm", `(\Seen)`, [][]byte{smallMessage(1, smallFolder), smallMessage(2, smallFolder)}); err != nil {
 				return err
 			}
 			for _, c := range []string{"SELECT Warm", "FETCH 1:* (FLAGS ENVELOPE)", "SELECT INBOX"} {
@@ -236,7 +236,7 @@ func (r *sizeRun) cold(ctx context.Context) error {
 					return err
 				}
 			}
-			d, err := timedAnswer(f.reader, "SELECT Size", 5)
+			d, err := measureCommand(f.reader, "SELECT Size", 5)
 			if err != nil {
 				return err
 			}
@@ -246,19 +246,19 @@ func (r *sizeRun) cold(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.b.report.add("size/rss", r.s.name, memory("before", before), memory("with both open", after))
+		r.b.report.add("size/rss", r.s.name, memoryMetric("before", before), memoryMetric("with both open", after))
 	}
 	r.compare("cold", median(took[0]), median(took[1]))
 	return nil
 }
 
-// indexed waits for the search index. That may take longer than a server keeps
+// waitIndexed waits for the search index. That may take longer than a server keeps
 // a session that says nothing (RFC 9051 section 5.4), so new ones go on.
-func (r *sizeRun) indexed(ctx context.Context) error {
+func (r *sizeRun) waitIndexed(ctx context.Context) error {
 	r.close()
-	took, err := r.s.indexed(ctx)
+	took, err := r.s.waitIndexed(ctx)
 	if took > 0 {
-		r.b.report.add("size/index", r.s.name, figure{"", took.Seconds(), seconds})
+		r.b.report.add("size/index", r.s.name, metric{"", took.Seconds(), seconds})
 	}
 	for _, f := range r.folders {
 		if err == nil {

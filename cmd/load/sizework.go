@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// state returns what a QRESYNC begins with: UIDVALIDITY and HIGHESTMODSEQ.
-func (f *sized) state() (validity, modseq string, err error) {
+// syncState returns what a QRESYNC begins with: UIDVALIDITY and HIGHESTMODSEQ.
+func (f *sizedFolder) syncState() (validity, modseq string, err error) {
 	f.reader.Untagged = func(line []byte) {
 		for _, want := range []struct {
 			code string
@@ -32,12 +32,12 @@ func (f *sized) state() (validity, modseq string, err error) {
 // resync changes the flags of 90 messages all over the folder and takes 10 out,
 // one by one, and comes back to that.
 func (r *sizeRun) resync() error {
-	command := map[*sized]string{}
+	command := map[*sizedFolder]string{}
 	for _, f := range r.folders {
 		if _, err := f.reader.Command("ENABLE QRESYNC"); err != nil {
 			return err
 		}
-		validity, modseq, err := f.state()
+		validity, modseq, err := f.syncState()
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (r *sizeRun) resync() error {
 			return err
 		}
 		for i := range 100 {
-			at := 1 + i*(f.n/100)
+			at := 1 + i*(f.messageCount/100)
 			if at++; i%10 == 9 {
 				_, err = f.writer.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Deleted)`, at-i/10))
 				if err == nil {
@@ -59,9 +59,9 @@ func (r *sizeRun) resync() error {
 			}
 		}
 		command[f] = fmt.Sprintf("SELECT Size (QRESYNC (%s %s))", validity, modseq)
-		f.n -= 10
+		f.messageCount -= 10
 	}
-	return r.both("qresync", 15, func(f *sized, _ int) (time.Duration, error) { return timedAnswer(f.reader, command[f], 5+91) })
+	return r.measureBoth("qresync", 15, func(f *sizedFolder, _ int) (time.Duration, error) { return measureCommand(f.reader, command[f], 5+91) })
 }
 
 // newest appends fifty messages and fetches their envelopes.
@@ -69,52 +69,52 @@ func (r *sizeRun) newest() error {
 	for _, f := range r.folders {
 		var batch [][]byte
 		for i := range 50 {
-			batch = append(batch, note(f.n+100+i, small))
+			batch = append(batch, smallMessage(f.messageCount+100+i, smallFolder))
 		}
 		if _, err := f.writer.AppendAll("Size", `(\Seen)`, batch); err != nil {
 			return err
 		}
-		f.n += len(batch)
+		f.messageCount += len(batch)
 		if _, err := f.reader.Command("NOOP"); err != nil {
 			return err
 		}
 	}
-	fetch := func(f *sized, _ int) (time.Duration, error) {
-		return timedAnswer(f.reader, fmt.Sprintf("FETCH %d:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE)", f.n-49), 50)
+	fetch := func(f *sizedFolder, _ int) (time.Duration, error) {
+		return measureCommand(f.reader, fmt.Sprintf("FETCH %d:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE)", f.messageCount-49), 50)
 	}
-	return errors.Join(r.both("newest-first", 1, fetch), r.both("newest", 15, fetch))
+	return errors.Join(r.measureBoth("newest-first", 1, fetch), r.measureBoth("newest", 15, fetch))
 }
 
-// change stores, appends and expunges one message.
-func (r *sizeRun) change() error {
-	err := r.both("store", 30, func(f *sized, i int) (time.Duration, error) {
-		return timedAnswer(f.reader, fmt.Sprintf(`STORE %d +FLAGS (\Answered)`, f.n/2+i), 1)
+// changeOne stores, appends and expunges one message.
+func (r *sizeRun) changeOne() error {
+	err := r.measureBoth("store", 30, func(f *sizedFolder, i int) (time.Duration, error) {
+		return measureCommand(f.reader, fmt.Sprintf(`STORE %d +FLAGS (\Answered)`, f.messageCount/2+i), 1)
 	})
-	err = errors.Join(err, r.both("append", 30, func(f *sized, i int) (time.Duration, error) {
-		message := note(f.n+200+i, small)
+	err = errors.Join(err, r.measureBoth("append", 30, func(f *sizedFolder, i int) (time.Duration, error) {
+		message := smallMessage(f.messageCount+200+i, smallFolder)
 		begin := time.Now()
 		_, err := f.writer.Append("Size", message)
-		f.n++
+		f.messageCount++
 		return time.Since(begin), err
 	}))
-	return errors.Join(err, r.both("expunge", 30, func(f *sized, i int) (time.Duration, error) {
-		if _, err := f.reader.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Deleted)`, f.n/3+i)); err != nil {
+	return errors.Join(err, r.measureBoth("expunge", 30, func(f *sizedFolder, i int) (time.Duration, error) {
+		if _, err := f.reader.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Deleted)`, f.messageCount/3+i)); err != nil {
 			return 0, err
 		}
-		f.n--
-		return timedAnswer(f.reader, "EXPUNGE", 1)
+		f.messageCount--
+		return measureCommand(f.reader, "EXPUNGE", 1)
 	}))
 }
 
-// push measures how long after its OK another session, in IDLE, hears of an
+// notify measures how long after its OK another session, in IDLE, hears of an
 // APPEND.
-func (r *sizeRun) push() error {
+func (r *sizeRun) notify() error {
 	for _, f := range r.folders {
 		if _, err := f.reader.Command("NOOP"); err != nil {
 			return err
 		}
 	}
-	return r.both("push", 15, func(f *sized, i int) (time.Duration, error) {
+	return r.measureBoth("push", 15, func(f *sizedFolder, i int) (time.Duration, error) {
 		if err := f.reader.Idle(); err != nil {
 			return 0, err
 		}
@@ -135,11 +135,11 @@ func (r *sizeRun) push() error {
 				}
 			}
 		}()
-		if _, err := f.writer.Append("Size", note(f.n+300+i, small)); err != nil {
+		if _, err := f.writer.Append("Size", smallMessage(f.messageCount+300+i, smallFolder)); err != nil {
 			return 0, err
 		}
 		answered := time.Now()
-		f.n++
+		f.messageCount++
 		at := <-heard
 		if err := f.reader.Done(); err != nil {
 			return 0, err
@@ -148,8 +148,8 @@ func (r *sizeRun) push() error {
 	})
 }
 
-// manySessions is how many more sessions open the folder.
-const manySessions = 20
+// extraSessions is how many more sessions open the folder.
+const extraSessions = 20
 
 // sessions tells what one more session on the same folder takes of memory.
 func (r *sizeRun) sessions() error {
@@ -162,8 +162,8 @@ func (r *sizeRun) sessions() error {
 		if err != nil {
 			return err
 		}
-		for range manySessions {
-			c, err := r.session(f)
+		for range extraSessions {
+			c, err := r.connect(f)
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func (r *sizeRun) sessions() error {
 			if _, err := c.Command("SELECT Size"); err != nil {
 				return err
 			}
-			if _, err := c.Command(fmt.Sprintf("FETCH %d:* FLAGS", f.n-10)); err != nil {
+			if _, err := c.Command(fmt.Sprintf("FETCH %d:* FLAGS", f.messageCount-10)); err != nil {
 				return err
 			}
 		}
@@ -179,9 +179,9 @@ func (r *sizeRun) sessions() error {
 		if err != nil {
 			return err
 		}
-		each[k] = max(0, after-before) / manySessions / 1024
+		each[k] = max(0, after-before) / extraSessions / 1024
 	}
-	r.b.report.add("size/session", r.s.name, figure{r.folders[0].label + ":", each[0], kibibytes}, figure{r.folders[1].label + ":", each[1], kibibytes})
+	r.b.report.add("size/session", r.s.name, metric{r.folders[0].label + ":", each[0], kibibytes}, metric{r.folders[1].label + ":", each[1], kibibytes})
 	return nil
 }
 
@@ -199,20 +199,20 @@ func (r *sizeRun) searches(suffix string) error {
 		{"subject", "SUBJECT " + rareSubject, 10}, {"from", "FROM zoroaster@", 10},
 		{"header", "HEADER Message-ID <%d.note@bench-sink.net>", 1}, {"unseen", "UNSEEN", 10},
 	} {
-		err = errors.Join(err, r.both(s.row+suffix, times, func(f *sized, _ int) (time.Duration, error) {
+		err = errors.Join(err, r.measureBoth(s.row+suffix, times, func(f *sizedFolder, _ int) (time.Duration, error) {
 			keys := s.keys
 			if strings.Contains(keys, "%d") {
-				keys = fmt.Sprintf(keys, f.n/2)
+				keys = fmt.Sprintf(keys, f.messageCount/2)
 			}
-			return f.find(keys, s.found)
+			return f.timeSearch(keys, s.found)
 		}))
 	}
 	return err
 }
 
-// find times a search and checks how many it found: the messages that were
+// timeSearch times a search and checks how many it found: the messages that were
 // appended or taken out since may make it a few more or fewer.
-func (f *sized) find(keys string, want int) (time.Duration, error) {
+func (f *sizedFolder) timeSearch(keys string, want int) (time.Duration, error) {
 	found := -1
 	f.reader.Untagged = func(line []byte) {
 		if _, rest, ok := bytes.Cut(line, []byte("COUNT ")); ok {

@@ -15,8 +15,8 @@ import (
 // submissions measures what the submission door accepts, with TLS and AUTH
 // once per session, while the couriers carry it away.
 func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
-	for _, n := range sessions {
-		out, err := s.submit(n, bound{b.options.count, b.options.limit}, s.outside)
+	for _, n := range sessionCounts {
+		out, err := s.submit(n, runLimit{b.options.count, b.options.limit}, s.externalDomains)
 		if err != nil {
 			return err
 		}
@@ -24,9 +24,9 @@ func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 		if err != nil {
 			return err
 		}
-		b.report.add(fmt.Sprintf("submission/%d", n), s.name, rate(out.rate()),
-			duration("p50", out.percentile(50)), duration("p99", out.percentile(99)), count("backlog", waiting))
-		if err := s.settle(ctx); err != nil {
+		b.report.add(fmt.Sprintf("submission/%d", n), s.name, rateMetric(out.rate()),
+			durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99)), countMetric("backlog", waiting))
+		if err := s.drain(ctx); err != nil {
 			return err
 		}
 	}
@@ -34,33 +34,33 @@ func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 }
 
 // submit sends 4 KiB messages over so many sessions, each as another mailbox.
-func (s *system) submit(n int, b bound, domains []string) (outcome, error) {
+func (s *system) submit(n int, b runLimit, domains []string) (runResult, error) {
 	var next atomic.Int64
-	return together(n, b, func(i int) (func() error, func() error, error) {
-		me := s.boxes[i%len(s.boxes)]
+	return runSessions(n, b, func(i int) (func() error, func() error, error) {
+		me := s.mailboxes[i%len(s.mailboxes)]
 		c, err := s.signIn(me)
 		if err != nil {
 			return nil, nil, err
 		}
-		message := plain(i, me.address, "someone@"+domains[0], 4<<10)
+		message := plainMessage(i, me.address, "someone@"+domains[0], 4<<10)
 		return func() error {
 			k := int(next.Add(1))
 			err := c.Send(me.address, fmt.Sprintf("user%d@%s", k, domains[k%len(domains)]), message)
 			if err == nil {
-				s.sent.Add(1)
+				s.submitted.Add(1)
 			}
 			return err
 		}, c.Close, nil
 	})
 }
 
-func (s *system) signIn(me box) (*smtp.Client, error) {
+func (s *system) signIn(me mailbox) (*smtp.Client, error) {
 	c, err := smtp.Dial(s.submission)
 	if err != nil {
 		return nil, err
 	}
 	err = c.StartTLS(clientTLS())
-	if err == nil && !s.clear {
+	if err == nil && !s.noAuth {
 		err = c.Auth(me.address, me.password)
 	}
 	if err != nil {
@@ -69,25 +69,25 @@ func (s *system) signIn(me box) (*smtp.Client, error) {
 	return c, nil
 }
 
-// arrivals measures what the MX takes from a correspondent outside who signs
+// inbound measures what the MX takes from a correspondent outside who signs
 // and whose SPF and DMARC pass.
-func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
+func (b *bench) inbound(ctx context.Context, s *system, _ int) error {
 	for _, boxes := range []int{100, 1} {
-		for _, n := range sessions {
-			out, err := b.arrive(s, n, min(boxes, len(s.boxes)))
+		for _, n := range sessionCounts {
+			out, err := b.receive(s, n, min(boxes, len(s.mailboxes)))
 			if err != nil {
 				return err
 			}
-			figures := []figure{rate(out.rate()), duration("p50", out.percentile(50)), duration("p99", out.percentile(99))}
-			if s.queued != nil {
-				waiting, err := s.queued()
+			figures := []metric{rateMetric(out.rate()), durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99))}
+			if s.queueLength != nil {
+				waiting, err := s.queueLength()
 				if err != nil {
 					return err
 				}
-				figures = append(figures, count("backlog", waiting))
+				figures = append(figures, countMetric("backlog", waiting))
 			}
 			b.report.add(fmt.Sprintf("mx/%d/%d", boxes, n), s.name, figures...)
-			if err := s.settle(ctx); err != nil {
+			if err := s.drain(ctx); err != nil {
 				return err
 			}
 		}
@@ -95,43 +95,43 @@ func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
 	return nil
 }
 
-// lossy measures what the MX takes while the DNS server loses packets, against
+// packetLoss measures what the MX takes while the DNS server loses packets, against
 // what it takes while it loses none, in turns.
-func (b *bench) lossy(ctx context.Context, s *system, _ int) error {
-	defer b.names.Lose(0, false)
+func (b *bench) packetLoss(ctx context.Context, s *system, _ int) error {
+	defer b.names.DropPackets(0, false)
 	var rates [2][]float64
 	for range 3 {
 		for i, every := range []int{0, 50} {
-			b.names.Lose(every, true)
-			out, err := b.arrive(s, 50, min(100, len(s.boxes)))
+			b.names.DropPackets(every, true)
+			out, err := b.receive(s, 50, min(100, len(s.mailboxes)))
 			if err != nil {
 				return err
 			}
 			rates[i] = append(rates[i], out.rate())
-			if err := s.settle(ctx); err != nil {
+			if err := s.drain(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	none, some := median(rates[0]), median(rates[1])
-	b.report.add("mx-loss", s.name, rateOf("none:", none), rateOf("one in fifty:", some), figure{"×", some / none, ratio})
+	b.report.add("mx-loss", s.name, labeledRate("none:", none), labeledRate("one in fifty:", some), metric{"×", some / none, ratio})
 	return nil
 }
 
 // silentDomain is one whose DNS servers never answer.
 const silentDomain = "silent-sink.net"
 
-// besideSilent measures how long the mail of ten sessions takes, alone and while a
+// silentDNS measures how long the mail of ten sessions takes, alone and while a
 // hundred others bring mail from names of a domain whose servers never answer.
-func (b *bench) besideSilent(ctx context.Context, s *system, _ int) error {
-	alone, err := b.arrive(s, 10, min(100, len(s.boxes)))
+func (b *bench) silentDNS(ctx context.Context, s *system, _ int) error {
+	alone, err := b.receive(s, 10, min(100, len(s.mailboxes)))
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.drain(ctx); err != nil {
 		return err
 	}
-	b.names.Silence(silentDomain)
+	b.names.Ignore(silentDomain)
 	var stop atomic.Bool
 	var others sync.WaitGroup
 	var busy sync.WaitGroup // until each of them has begun
@@ -147,27 +147,27 @@ func (b *bench) besideSilent(ctx context.Context, s *system, _ int) error {
 				if err != nil {
 					return
 				}
-				_ = errors.Join(c.Send(from, s.boxes[i%len(s.boxes)].address, plain(i, from, s.boxes[0].address, 4<<10)), c.Close()) // whatever it says
+				_ = errors.Join(c.Send(from, s.mailboxes[i%len(s.mailboxes)].address, plainMessage(i, from, s.mailboxes[0].address, 4<<10)), c.Close()) // whatever it says
 			}
 		})
 	}
 	busy.Wait()
-	beside, err := b.arrive(s, 10, min(100, len(s.boxes)))
+	beside, err := b.receive(s, 10, min(100, len(s.mailboxes)))
 	stop.Store(true)
 	others.Wait()
 	if err != nil {
 		return err
 	}
-	b.report.add("mx-silent", s.name, duration("alone", alone.percentile(50)), duration("beside", beside.percentile(50)),
-		figure{"×", float64(beside.percentile(50)) / float64(alone.percentile(50)), ratio})
-	return s.settle(ctx)
+	b.report.add("mx-silent", s.name, durationMetric("alone", alone.percentile(50)), durationMetric("beside", beside.percentile(50)),
+		metric{"×", float64(beside.percentile(50)) / float64(alone.percentile(50)), ratio})
+	return s.drain(ctx)
 }
 
-func (b *bench) arrive(s *system, n, boxes int) (outcome, error) {
+func (b *bench) receive(s *system, n, boxes int) (runResult, error) {
 	var next atomic.Int64
-	return together(n, bound{b.options.count, b.options.limit}, func(i int) (func() error, func() error, error) {
+	return runSessions(n, runLimit{b.options.count, b.options.limit}, func(i int) (func() error, func() error, error) {
 		from := fmt.Sprintf("writer%d@bench-sink.net", i)
-		message, err := b.signer.sign(plain(i, from, s.boxes[0].address, 4<<10), "bench-sink.net")
+		message, err := b.signer.sign(plainMessage(i, from, s.mailboxes[0].address, 4<<10), "bench-sink.net")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -176,7 +176,7 @@ func (b *bench) arrive(s *system, n, boxes int) (outcome, error) {
 			return nil, nil, err
 		}
 		return func() error {
-			return c.Send(from, s.boxes[int(next.Add(1))%boxes].address, message)
+			return c.Send(from, s.mailboxes[int(next.Add(1))%boxes].address, message)
 		}, c.Close, nil
 	})
 }

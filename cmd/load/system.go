@@ -25,27 +25,27 @@ type system struct {
 	submission string
 	imap       string
 
-	senders []sender // one of each account, for the API
-	boxes   []box    // mailboxes, for submission and MX
-	private []box    // mailboxes for the IMAP work, one for each round
-	outside []string // domains whose mail goes to the sink
-	sink    *smtp.Sink
-	sent    atomic.Int64 // accepted for the sink, over all runs
+	senders          []sender  // one of each account, for the API
+	mailboxes        []mailbox // mailboxes, for submission and MX
+	privateMailboxes []mailbox // mailboxes for the IMAP work, one for each round
+	externalDomains  []string  // domains whose mail goes to the sink
+	sink             *smtp.Sink
+	submitted        atomic.Int64 // accepted for the sink, over all runs
 
-	process *process
-	restart func(ctx context.Context) (*process, error) // starts again on the same data
-	greets  string                                      // which door tells that it is up
-	queued  func() (int64, error)                       // what waits in a peer's queue
-	size    int64                                       // bytes of the binary; 0: many binaries
-	data    string                                      // Mailstead's data folder
-	clear   bool                                        // submission without AUTH
+	process      *process
+	restart      func(ctx context.Context) (*process, error) // starts again on the same data
+	greetingAddr string                                      // which door tells that it is up
+	queueLength  func() (int64, error)                       // what waits in a peer's queue
+	binarySize   int64                                       // bytes of the binary; 0: many binaries
+	dataDir      string                                      // Mailstead's data folder
+	noAuth       bool                                        // submission without AUTH
 }
 
 // sender is an account that may send by API.
 type sender struct{ token, from string }
 
-// box is a mailbox's address and password.
-type box struct{ address, password string }
+// mailbox is a mailbox's address and password.
+type mailbox struct{ address, password string }
 
 // clientTLS trusts whatever certificate the server under test shows.
 func clientTLS() *tls.Config {
@@ -54,42 +54,42 @@ func clientTLS() *tls.Config {
 
 // backlog is what was accepted but has not left yet.
 func (s *system) backlog() (int64, error) {
-	if s.queued != nil {
-		return s.queued()
+	if s.queueLength != nil {
+		return s.queueLength()
 	}
-	return max(0, s.sent.Load()-s.sink.Counts().Messages), nil
+	return max(0, s.submitted.Load()-s.sink.Counts().Messages), nil
 }
 
-// indexed waits until the search index has come to rest, having taken in nothing
+// waitIndexed waits until the search index has come to rest, having taken in nothing
 // for a while, and returns when it did so, from the call on. Peers have none that
 // could be looked at: 0.
-func (s *system) indexed(ctx context.Context) (took time.Duration, err error) {
-	if s.data == "" {
+func (s *system) waitIndexed(ctx context.Context) (took time.Duration, err error) {
+	if s.dataDir == "" {
 		return 0, nil
 	}
 	began := time.Now()
 	for last, still := db.ID(-1), 0; still < 5; still++ {
-		upto, err := search.Progress(ctx, filepath.Join(s.data, "search.db"))
+		upto, err := search.Progress(ctx, filepath.Join(s.dataDir, "search.db"))
 		if err != nil {
 			return 0, err
 		}
 		if upto != last {
 			last, still, took = upto, 0, time.Since(began)
 		}
-		if err := pause(ctx); err != nil {
+		if err := waitSettled(ctx); err != nil {
 			return 0, err
 		}
 	}
 	return took, nil
 }
 
-// settle waits until nothing waits any more, so that the next run begins
+// drain waits until nothing waits any more, so that the next run begins
 // with idle couriers.
-func (s *system) settle(ctx context.Context) error {
+func (s *system) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if s.sink != nil {
-		if err := s.sink.Until(ctx, s.sent.Load()); err != nil {
+		if err := s.sink.WaitMessages(ctx, s.submitted.Load()); err != nil {
 			return err
 		}
 	}

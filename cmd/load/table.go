@@ -23,21 +23,21 @@ const (
 	ratio
 )
 
-// figure is one number of a cell, such as "p99".
-type figure struct {
+// metric is one number of a cell, such as "p99".
+type metric struct {
 	label string
 	value float64
 	unit  unit
 }
 
-func rate(v float64) figure                 { return figure{"", v, perSecond} }
-func rateOf(label string, v float64) figure { return figure{label, v, perSecond} }
-func duration(label string, d time.Duration) figure {
-	return figure{label, d.Seconds() * 1e3, milliseconds}
+func rateMetric(v float64) metric                { return metric{"", v, perSecond} }
+func labeledRate(label string, v float64) metric { return metric{label, v, perSecond} }
+func durationMetric(label string, d time.Duration) metric {
+	return metric{label, d.Seconds() * 1e3, milliseconds}
 }
-func count(label string, n int64) figure { return figure{label, float64(n), number} }
+func countMetric(label string, n int64) metric { return metric{label, float64(n), number} }
 
-func (f figure) String() string {
+func (f metric) String() string {
 	text := ""
 	switch f.unit {
 	case perSecond:
@@ -86,7 +86,7 @@ type report struct {
 }
 
 type cell struct {
-	order   []figure
+	metrics []metric
 	samples map[string][]float64
 	note    string
 }
@@ -105,11 +105,11 @@ func (r *report) at(row, system string) *cell {
 }
 
 // add notes the figures of one run.
-func (r *report) add(row, system string, figures ...figure) {
+func (r *report) add(row, system string, figures ...metric) {
 	c := r.at(row, system)
 	for _, f := range figures {
 		if _, known := c.samples[f.label]; !known {
-			c.order = append(c.order, f)
+			c.metrics = append(c.metrics, f)
 		}
 		c.samples[f.label] = append(c.samples[f.label], f.value)
 	}
@@ -123,7 +123,7 @@ func (c *cell) String() string {
 		return "–"
 	}
 	var parts []string
-	for _, f := range c.order {
+	for _, f := range c.metrics {
 		f.value = median(c.samples[f.label])
 		parts = append(parts, f.String())
 	}
@@ -145,7 +145,7 @@ func (r *report) print(w io.Writer, rows []row) error {
 			line += " | " + c.String()
 		}
 		if any {
-			b.WriteString(line + " | " + row.reach + " |\n")
+			b.WriteString(line + " | " + row.target + " |\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -21,24 +21,24 @@ type accountCommand struct {
 }
 
 type accountCreate struct {
-	where
+	serviceFlags
 	Email string `required:"" help:"The customer's e-mail address." placeholder:"ADDRESS"`
 	Name  string `help:"The customer's name." placeholder:"NAME"`
 }
 
 func (c *accountCreate) Run() error {
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		var acc account.Account
 		var token string
-		err := d.Change(ctx, account.Operators, "account create", "", "Created the account "+c.Email+".", func() (err error) {
+		err := d.RunAudited(ctx, account.OperatorAccount, "account create", "", "Created the account "+c.Email+".", func() (err error) {
 			acc, err = d.Accounts.Create(ctx, c.Email, c.Name)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		err = d.Change(ctx, acc.ID, "account create", acc.ID.String(), "Created the account "+acc.Email+" and its first API key.", func() (err error) {
-			_, token, err = d.Accounts.CreateKey(ctx, acc.ID, account.NewKey{Name: "first key"})
+		err = d.RunAudited(ctx, acc.ID, "account create", acc.ID.String(), "Created the account "+acc.Email+" and its first API key.", func() (err error) {
+			_, token, err = d.Accounts.CreateKey(ctx, acc.ID, account.KeyParams{Name: "first key"})
 			return err
 		})
 		if err != nil {
@@ -49,8 +49,8 @@ func (c *accountCreate) Run() error {
 	})
 }
 
-// accountOf finds the account that a flag names, by its e-mail address or id.
-func accountOf(ctx context.Context, d *server.Desk, flag, name string) (acc account.Account, err error) {
+// findAccount finds the account that a flag names, by its e-mail address or id.
+func findAccount(ctx context.Context, d *server.AdminTools, flag, name string) (acc account.Account, err error) {
 	if strings.ContainsRune(name, '@') {
 		acc, err = d.Accounts.ByEmail(ctx, name)
 	} else {

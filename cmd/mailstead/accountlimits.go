@@ -10,12 +10,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
 type accountLimits struct {
-	where
+	serviceFlags
 	Email             string `required:"" help:"The account's e-mail address." placeholder:"ADDRESS"`
 	RequestsPerSecond string `help:"Requests a second to the API of each node: a number, \"none\" for no limit, or \"default\" for what holds for all accounts. The other limits are given so, too." placeholder:"N"`
 	Burst             string `help:"Requests that may come at once." placeholder:"N"`
@@ -30,27 +30,27 @@ func (c *accountLimits) Run() error {
 	if err != nil {
 		return err
 	}
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		acc, err := accountOf(ctx, d, "email", c.Email)
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		acc, err := findAccount(ctx, d, "email", c.Email)
 		if err != nil {
 			return err
 		}
-		if set != limit.All(limit.Keep) {
-			change := func() error { return d.Limits.Change(ctx, acc.ID, set) }
-			if err := d.Change(ctx, acc.ID, "account limits", acc.ID.String(), "Set the limits of the account "+acc.Email+".", change); err != nil {
+		if set != quota.Uniform(quota.Unchanged) {
+			change := func() error { return d.Limits.SetOverrides(ctx, acc.ID, set) }
+			if err := d.RunAudited(ctx, acc.ID, "account limits", acc.ID.String(), "Set the limits of the account "+acc.Email+".", change); err != nil {
 				return err
 			}
 		}
-		if set, err = d.Limits.OfAccount(ctx, acc.ID); err != nil {
+		if set, err = d.Limits.Overrides(ctx, acc.ID); err != nil {
 			return err
 		}
 		t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		for _, name := range limit.Names() {
-			value := strconv.FormatInt(set.Get(name), 10)
-			switch set.Get(name) {
-			case limit.Default:
+		for _, name := range quota.Names() {
+			value := strconv.FormatInt(set.Value(name), 10)
+			switch set.Value(name) {
+			case quota.Default:
 				value = "default"
-			case limit.None:
+			case quota.Unlimited:
 				value = "none"
 			}
 			_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.ReplaceAll(name, "_", "-"), value) // Flush tells
@@ -60,22 +60,22 @@ func (c *accountLimits) Run() error {
 }
 
 // set reads the limits that were given.
-func (c *accountLimits) set() (limit.Set, error) {
-	set := limit.All(limit.Keep)
+func (c *accountLimits) set() (quota.AccountLimits, error) {
+	set := quota.Uniform(quota.Unchanged)
 	given := []string{c.RequestsPerSecond, c.Burst, c.SendsPerHour, c.SendsPerDay, c.RecipientsPerDay, c.StorageMB}
-	for i, name := range limit.Names() {
+	for i, name := range quota.Names() {
 		switch given[i] {
 		case "":
 		case "default":
-			set.Put(name, limit.Default)
+			set.SetValue(name, quota.Default)
 		case "none":
-			set.Put(name, limit.None)
+			set.SetValue(name, quota.Unlimited)
 		default:
 			n, err := strconv.ParseInt(given[i], 10, 64)
-			if err != nil || n < 1 || n > limit.Most {
-				return set, fmt.Errorf(`--%s must be a number from 1 to %d, "none" or "default"`, strings.ReplaceAll(name, "_", "-"), int64(limit.Most))
+			if err != nil || n < 1 || n > quota.MaxValue {
+				return set, fmt.Errorf(`--%s must be a number from 1 to %d, "none" or "default"`, strings.ReplaceAll(name, "_", "-"), int64(quota.MaxValue))
 			}
-			set.Put(name, n)
+			set.SetValue(name, n)
 		}
 	}
 	return set, nil

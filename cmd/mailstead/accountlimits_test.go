@@ -14,7 +14,7 @@ import (
 // service; wrong words change nothing.
 func TestAccountLimits(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		s := servertest.NewBinary(t, binary, t.TempDir(), url)
+		s := servertest.NewProcess(t, binary, t.TempDir(), url)
 		s.Start()
 		where := []string{"--data", s.Data, "--database", s.Database}
 		limits := func(args ...string) string {

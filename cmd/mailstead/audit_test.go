@@ -18,9 +18,9 @@ import (
 // without a secret; what is refused, and what only shows or counts, leaves none.
 func TestOperatorsCommandsAreAudited(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		s := servertest.NewBinary(t, binary, t.TempDir(), url)
+		s := servertest.NewProcess(t, binary, t.TempDir(), url)
 		s.Start()
-		d, err := server.OpenDesk(t.Context(), s.Data, s.Database)
+		d, err := server.OpenAdminTools(t.Context(), s.Data, s.Database)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,10 +29,10 @@ func TestOperatorsCommandsAreAudited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const ops = account.Operators
+		const ops = account.OperatorAccount
 		entries := func(of db.ID) []audit.Entry {
 			t.Helper()
-			list, _, err := d.Audit.List(t.Context(), of, db.Page{Limit: db.MaxPage})
+			list, _, err := d.Audit.List(t.Context(), of, db.Page{Limit: db.MaxPageSize})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,11 +84,11 @@ func TestOperatorsCommandsAreAudited(t *testing.T) {
 				continue
 			}
 			e := list[0]
-			if e.What != c.what || e.Action != c.action || e.State != audit.Finished || e.Actor != (audit.Actor{Kind: audit.Operator, Name: "command line"}) {
+			if e.Description != c.what || e.Action != c.action || e.State != audit.StateDone || e.Actor != (audit.Actor{Kind: audit.ActorOperator, Name: "command line"}) {
 				t.Errorf("%s: leaves %+v", c.args, e)
 			}
 			for _, word := range strings.Fields(out) {
-				if strings.HasPrefix(word, "ms_") && strings.Contains(e.What+e.Object, word) {
+				if strings.HasPrefix(word, "ms_") && strings.Contains(e.Description+e.Object, word) {
 					t.Errorf("%s: the entry has the key", c.args)
 				}
 			}

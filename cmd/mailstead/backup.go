@@ -9,27 +9,27 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// kept says where a service keeps what it has.
-type kept struct {
-	where
+// storageFlags says where a service keeps what it has.
+type storageFlags struct {
+	serviceFlags
 	Blobs     string     `help:"The service's folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
 	SecretKey string     `help:"The service's secret key, if that is not in the data folder." placeholder:"KEY"`
 	File      configFile `name:"config" help:"TOML file with any of the service's settings." placeholder:"FILE"`
 }
 
-func (k *kept) config() server.Config {
+func (k *storageFlags) config() server.Config {
 	return server.Config{Data: k.Data, Database: k.Database, Blobs: k.Blobs, SecretKey: k.SecretKey}
 }
 
 type backupCommand struct {
-	kept
+	storageFlags
 	Folder string `arg:"" help:"The backup's folder: a new one, or that of a former backup, which is brought up to date."`
 }
 
 // Run says what was copied. Messages whose files are lost are an error, though
 // all else is in the backup.
 func (c *backupCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	about, err := server.Backup(ctx, c.config(), c.Folder)
 	if err != nil && ctx.Err() != nil {
@@ -39,17 +39,17 @@ func (c *backupCommand) Run() error {
 		return err
 	}
 	key := "and the secret key"
-	if !about.Key {
+	if !about.HasKey {
 		key = "without the secret key, which is a setting"
 	}
 	fmt.Printf("%s: the database (%s) and %d large messages (%s; %d of them new), %s\n",
-		printable(c.Folder, 300), size(about.Database), about.Files, size(about.Bytes), about.New, key)
-	fmt.Printf("manifest %s\n", about.Sum)
-	return incomplete("backed up", about.Missing, nil)
+		printable(c.Folder, 300), formatSize(about.DatabaseBytes), about.Files, formatSize(about.FileBytes), about.NewFiles, key)
+	fmt.Printf("manifest %s\n", about.ManifestSum)
+	return incompleteError("backed up", about.Missing, nil)
 }
 
-// incomplete is the error for files that are lost, or are not what they were.
-func incomplete(done string, missing, wrong []string) error {
+// incompleteError is the error for files that are lost, or are not what they were.
+func incompleteError(done string, missing, wrong []string) error {
 	switch {
 	case len(missing)+len(wrong) == 0:
 		return nil

@@ -27,7 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// signIn opens bob's mailbox.
+// loginPassword opens bob's mailbox.
 func signIn(t *testing.T, s *servertest.Server) *imapclient.Client {
 	t.Helper()
 	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
@@ -428,16 +428,16 @@ func TestRestoreBesideBlobs(t *testing.T) {
 		t.Helper()
 		return servertest.Start(t, servertest.Data(restored(t, s, to, append(args, "--blobs", own)...)), blobs)
 	}
-	if err := restored().Blobs.Files.Ours(); !fault.Is(err, fault.Conflict) {
+	if err := restored().Blobs.Files.CheckOwner(); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a copy has the folder: %v", err)
 	}
-	if err := s.Blobs.Files.Ours(); err != nil {
+	if err := s.Blobs.Files.CheckOwner(); err != nil {
 		t.Error(err)
 	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := restored("--moved").Blobs.Files.Ours(); err != nil {
+	if err := restored("--moved").Blobs.Files.CheckOwner(); err != nil {
 		t.Errorf("the service that was moved: %v", err)
 	}
 }
@@ -452,7 +452,7 @@ func TestEventsAfterRestore(t *testing.T) {
 		var sent struct{ ID string }
 		s.API("POST", "/outbound/send", map[string]any{
 			"from_email": s.Dev.Mailboxes[0].Address, "to": []string{"delivered@simulator.test"}, "subject": "news", "text": "news",
-		}).Into(t, &sent)
+		}).Decode(t, &sent)
 		return sent.ID
 	}
 	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, to); status != 0 {
@@ -521,7 +521,7 @@ func TestBackupKilled(t *testing.T) {
 		t.Fatal(errs)
 	}
 	took := time.Since(began)
-	for range servertest.Soak(6, 200) {
+	for range servertest.SoakSize(6, 200) {
 		put()
 		taking := command(t, nil, "backup", "--data", data, to)
 		if err := taking.Start(); err != nil {

@@ -30,12 +30,12 @@ func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, at *kong.Path) 
 	return err
 }
 
-// settings is a TOML file whose keys are the names of flags, with - or _.
+// configValues is a TOML file whose keys are the names of flags, with - or _.
 // Flags and environment variables win over it.
-type settings map[string]any
+type configValues map[string]any
 
-func readSettings(r io.Reader) (kong.Resolver, error) {
-	s := settings{}
+func readConfig(r io.Reader) (kong.Resolver, error) {
+	s := configValues{}
 	if _, err := toml.NewDecoder(r).Decode(&s); err != nil {
 		return nil, fmt.Errorf("the configuration file: %w", err)
 	}
@@ -48,7 +48,7 @@ func readSettings(r io.Reader) (kong.Resolver, error) {
 
 // Validate refuses keys that are no setting of serve, so that a typing error is
 // not a setting silently left at its default.
-func (s settings) Validate(app *kong.Application) error {
+func (s configValues) Validate(app *kong.Application) error {
 	var known []string
 	for _, command := range app.Children {
 		if command.Name != "serve" {
@@ -67,7 +67,7 @@ func (s settings) Validate(app *kong.Application) error {
 }
 
 // Resolve gives kong a flag's value from the file.
-func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+func (s configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, ok := s[flag.Name]
 	if !ok || flag.Name == "config" {
 		return nil, nil

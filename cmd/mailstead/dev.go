@@ -21,12 +21,12 @@ func (c *devCommand) Run() error {
 	config := server.DevConfig(c.Data)
 	config.PortBase, config.Relay, config.Resolver = c.PortBase, c.Relay, c.Resolver
 	config.Database, config.LogLevel = c.Database, c.LogLevel
-	s, err := start(&config)
+	s, err := startServer(&config)
 	if err != nil {
 		return err
 	}
 	if err := s.Dev.Print(os.Stdout); err != nil {
 		return err
 	}
-	return s.untilStopped()
+	return s.wait()
 }

@@ -28,7 +28,7 @@ type hostRecords struct {
 }
 
 func (c *dnsCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	h, err := server.HostNames(ctx, c.Settings)
 	if err != nil {
@@ -46,12 +46,12 @@ func (c *dnsCommand) Run() error {
 		_, err := io.WriteString(os.Stdout, check.Zone())
 		return err
 	}
-	result := hostRecords{Host: h.Name, Records: check.Records, Failed: check.Failed()}
+	result := hostRecords{Host: h.Name, Records: check.Records, Failed: check.FailedCount()}
 	if err := result.print(os.Stdout, c.JSON, h.Key == nil); err != nil {
 		return err
 	}
 	if result.Failed > 0 {
-		return fmt.Errorf("%s missing or wrong", count(result.Failed, "required record"))
+		return fmt.Errorf("%s missing or wrong", plural(result.Failed, "required record"))
 	}
 	return nil
 }

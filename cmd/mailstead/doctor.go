@@ -21,17 +21,17 @@ type doctorCommand struct {
 	Settings server.Config `embed:""`
 }
 
-// examination is the result as JSON.
-type examination struct {
+// doctorReport is the result as JSON.
+type doctorReport struct {
 	Checks   []doctor.Finding `json:"checks"`
 	Errors   int              `json:"errors"`
 	Warnings int              `json:"warnings"`
 }
 
 func (c *doctorCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
-	result := examination{Checks: server.Examine(ctx, c.Settings, server.Examination{Deep: c.Deep, Probe: c.Probe})}
+	result := doctorReport{Checks: server.RunDoctor(ctx, c.Settings, server.DoctorOptions{Deep: c.Deep, Probe: c.Probe})}
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -47,12 +47,12 @@ func (c *doctorCommand) Run() error {
 		return err
 	}
 	if result.Errors > 0 {
-		return fmt.Errorf("%s found; what to do stands behind each", count(result.Errors, "error"))
+		return fmt.Errorf("%s found; what to do stands behind each", plural(result.Errors, "error"))
 	}
 	return nil
 }
 
-func (e *examination) print(w io.Writer, asJSON bool) error {
+func (e *doctorReport) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, e)
 	}
@@ -62,18 +62,18 @@ func (e *examination) print(w io.Writer, asJSON bool) error {
 	}
 	var text strings.Builder
 	for _, f := range e.Checks {
-		fmt.Fprintf(&text, "%-8s %-*s  %s", f.Status, widest, f.Check, strings.TrimSuffix(f.Says, "."))
-		if f.Do != "" {
-			text.WriteString(". " + f.Do)
+		fmt.Fprintf(&text, "%-8s %-*s  %s", f.Status, widest, f.Check, strings.TrimSuffix(f.Message, "."))
+		if f.Fix != "" {
+			text.WriteString(". " + f.Fix)
 		}
 		text.WriteByte('\n')
 	}
-	fmt.Fprintf(&text, "\n%s, %s, %d ok\n", count(e.Errors, "error"), count(e.Warnings, "warning"), len(e.Checks)-e.Errors-e.Warnings)
+	fmt.Fprintf(&text, "\n%s, %s, %d ok\n", plural(e.Errors, "error"), plural(e.Warnings, "warning"), len(e.Checks)-e.Errors-e.Warnings)
 	_, err := io.WriteString(w, text.String())
 	return err
 }
 
-func count(n int, what string) string {
+func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// examination is what doctor prints as JSON.
-type examination struct {
+// doctorReport is what doctor prints as JSON.
+type doctorReport struct {
 	Checks []struct {
 		Status, Check, Says, Do string
 	}
@@ -32,7 +32,7 @@ type examination struct {
 }
 
 // examine runs doctor, and wants its exit status to go with what it says.
-func examine(t *testing.T, env []string, args ...string) (e examination) {
+func examine(t *testing.T, env []string, args ...string) (e doctorReport) {
 	t.Helper()
 	status, out, stderr := run(t, env, append([]string{"doctor", "--json"}, args...)...)
 	if strings.Contains(stderr, "hunter2") {
@@ -52,7 +52,7 @@ func examine(t *testing.T, env []string, args ...string) (e examination) {
 }
 
 // expect wants a check with a status that says something.
-func (e examination) expect(t *testing.T, check, status, says string) {
+func (e doctorReport) expect(t *testing.T, check, status, says string) {
 	t.Helper()
 	for _, c := range e.Checks {
 		if c.Check == check && c.Status == status && strings.Contains(c.Says, says) {
@@ -63,7 +63,7 @@ func (e examination) expect(t *testing.T, check, status, says string) {
 }
 
 // well wants no errors, and no warnings but of these checks.
-func (e examination) well(t *testing.T, but ...string) {
+func (e doctorReport) well(t *testing.T, but ...string) {
 	t.Helper()
 	for _, c := range e.Checks {
 		if c.Status == "error" || c.Status == "warning" && !slices.Contains(but, c.Check) {
@@ -89,7 +89,7 @@ func TestDoctor(t *testing.T) {
 		}
 		// All this is for this machine alone, and the disk is whose it is.
 		but := []string{"host name", "DNS records", "listening address", "certificate", "disk"}
-		base := servertest.FreeBase(t)
+		base := servertest.FreePortBase(t)
 		fresh := append([]string{"--bind", "127.0.0.1", "--port-base", fmt.Sprint(base)}, settings...)
 		examine(t, nil, fresh...).well(t, but...)
 		if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
@@ -207,7 +207,7 @@ func TestDoctorTrouble(t *testing.T) {
 	at := append(append(settings, "--data", data), port...)
 
 	// Beside the running service, with other settings than its own.
-	examine(t, nil, append(at, "--port-base", fmt.Sprint(servertest.FreeBase(t)))...).expect(t, "smtp", "error", "nothing answers")
+	examine(t, nil, append(at, "--port-base", fmt.Sprint(servertest.FreePortBase(t)))...).expect(t, "smtp", "error", "nothing answers")
 	examine(t, nil, append(at, "--host", "other.example.com")...).expect(t, "smtp", "warning", "greets by another name")
 	other := examine(t, nil, append(at, "--data", filepath.Join(t.TempDir(), "new"))...)
 	other.expect(t, "service", "warning", "not on the data folder")

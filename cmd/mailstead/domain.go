@@ -15,21 +15,21 @@ type domainCommand struct {
 }
 
 type domainSuspend struct {
-	where
+	serviceFlags
 	Name string `arg:"" help:"The domain, such as example.com."`
 }
 
 func (c *domainSuspend) Run() error { return c.suspendDomain(c.Name, true) }
 
 type domainResume struct {
-	where
+	serviceFlags
 	Name string `arg:"" help:"The domain, such as example.com."`
 }
 
 func (c *domainResume) Run() error { return c.suspendDomain(c.Name, false) }
 
-func (w where) suspendDomain(name string, yes bool) error {
-	return w.desk(func(ctx context.Context, d *server.Desk) error {
+func (w serviceFlags) suspendDomain(name string, yes bool) error {
+	return w.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		if err := d.SuspendDomain(ctx, name, yes); err != nil {
 			return err
 		}

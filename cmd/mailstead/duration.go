@@ -16,23 +16,23 @@ import (
 
 var errDuration = errors.New("give a length of time such as 30s, 12h, 30d or 2w")
 
-// days are the parts of a duration that time.ParseDuration lacks.
-var days = regexp.MustCompile(`^([0-9]{1,6})([dw])`)
+// daysPattern are the parts of a duration that time.ParseDuration lacks.
+var daysPattern = regexp.MustCompile(`^([0-9]{1,6})([dw])`)
 
-// mostDays is how many a time.Duration holds.
-const mostDays = int(math.MaxInt64 / (24 * time.Hour))
+// maxDays is how many a time.Duration holds.
+const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
 // parseDuration reads what time.ParseDuration does, and before that weeks and
 // days, such as 2w or 1d12h. A day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
 	var sum int // of days
 	rest := text
-	for m := days.FindStringSubmatch(rest); m != nil; m = days.FindStringSubmatch(rest) {
+	for m := daysPattern.FindStringSubmatch(rest); m != nil; m = daysPattern.FindStringSubmatch(rest) {
 		n, _ := strconv.Atoi(m[1]) // digits, and few
 		if m[2] == "w" {
 			n *= 7
 		}
-		if sum += n; sum > mostDays {
+		if sum += n; sum > maxDays {
 			return 0, errDuration
 		}
 		rest = rest[len(m[0]):]
@@ -48,8 +48,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// durations has kong read flags and settings by parseDuration.
-func durations() kong.Option {
+// durationMapper has kong read flags and settings by parseDuration.
+func durationMapper() kong.Option {
 	return kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("duration")
 		if err != nil {

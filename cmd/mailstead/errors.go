@@ -23,17 +23,17 @@ func explain(err error, flags []*kong.Flag) string {
 	var p *client.Problem
 	switch {
 	case errors.As(err, &f):
-		said := sentences(f.Message, f.Fields, flags)
+		said := joinErrors(f.Message, f.Fields, flags)
 		if f.Cause != nil {
 			said += " " + f.Cause.Error()
 		}
 		text = strings.Replace(text, f.Error(), said, 1)
 	case errors.As(err, &p) && p.Code != "":
-		fields := make([]fault.Field, len(p.Errors))
+		fields := make([]fault.FieldError, len(p.Errors))
 		for i, e := range p.Errors {
-			fields[i] = fault.Field{Field: e.Field, Message: e.Message}
+			fields[i] = fault.FieldError{Path: e.Field, Message: e.Message}
 		}
-		said := sentences(p.Detail, fields, flags)
+		said := joinErrors(p.Detail, fields, flags)
 		if p.Status >= 500 && p.RequestID != "" { // to be found in the service's log
 			said += " [request " + p.RequestID + "]"
 		}
@@ -42,16 +42,16 @@ func explain(err error, flags []*kong.Flag) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, "mailstead: "), "\n", "; ")
 }
 
-// sentences says what is wrong with each field, a thing once; with none, the
+// joinErrors says what is wrong with each field, a thing once; with none, the
 // message.
-func sentences(message string, fields []fault.Field, flags []*kong.Flag) string {
+func joinErrors(message string, fields []fault.FieldError, flags []*kong.Flag) string {
 	if len(fields) == 0 {
 		return message
 	}
 	var all []string
 	for _, field := range fields {
 		said := field.Message
-		if name := flagOf(field.Field, flags); name != "" {
+		if name := findFlag(field.Path, flags); name != "" {
 			said = "--" + name + ": " + said
 		}
 		if !slices.Contains(all, said) {
@@ -61,12 +61,12 @@ func sentences(message string, fields []fault.Field, flags []*kong.Flag) string 
 	return strings.Join(all, " ")
 }
 
-var place = regexp.MustCompile(`\[\d+\]`)
+var indexPattern = regexp.MustCompile(`\[\d+\]`)
 
-// flagOf finds the flag of a field, such as scopes[0] or limits.burst; "" if
+// findFlag finds the flag of a field, such as scopes[0] or limits.burst; "" if
 // there is none.
-func flagOf(field string, flags []*kong.Flag) string {
-	field = place.ReplaceAllString(field, "")
+func findFlag(field string, flags []*kong.Flag) string {
+	field = indexPattern.ReplaceAllString(field, "")
 	name := strings.NewReplacer("_", "-", ".", "-").Replace(strings.TrimPrefix(field, "limits."))
 	for _, f := range flags {
 		if f.Name == name || f.Tag.Get("field") == field {

@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/client"
-	"github.com/mailstead/mailstead/internal/archive"
 	"github.com/mailstead/mailstead/internal/durable"
+	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
 type exportCommand struct {
@@ -24,13 +24,13 @@ type exportCommand struct {
 	Folder  string `help:"Only this folder of the mailbox." placeholder:"FOLDER"`
 	Path    string `arg:"" help:"What to write, which must not be there: a file or, for maildir, a folder. One that ends in .tar is a tar of the Maildirs, in .gz or .tgz packed by gzip; - is standard output."`
 
-	apiAccess
+	apiFlags
 }
 
 // Run writes a mailbox to a file. Nothing has the file's name before it is whole,
 // but for what the service can't read, and on disk.
 func (c *exportCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	err := c.export(ctx)
 	if ctx.Err() != nil {
@@ -41,10 +41,10 @@ func (c *exportCommand) Run() error {
 
 func (c *exportCommand) export(ctx context.Context) error {
 	c.Path = filepath.Clean(c.Path) // of a/b/, b is to be made in a
-	if err := c.free(); err != nil {
+	if err := c.checkTarget(); err != nil {
 		return err
 	}
-	api, box, err := c.mailbox(ctx, c.Mailbox)
+	api, box, err := c.openMailbox(ctx, c.Mailbox)
 	if err != nil {
 		return err
 	}
@@ -57,32 +57,32 @@ func (c *exportCommand) export(ctx context.Context) error {
 	if c.Path == "-" {
 		said = os.Stderr
 	}
-	m := newMeter(said, c.Path, "written")
+	m := newByteProgress(said, c.Path, "written")
 	if about, err := api.GetMailbox(ctx, box); err == nil && c.Folder == "" {
 		m.expect(about.UsedBytes)
 	}
-	in := &complete{Reader: metered{out, m}}
+	in := &exportReader{Reader: progressReader{out, m}}
 	err = c.write(in)
 	m.end()
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), size(m.n))
+	_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), formatSize(m.n))
 	if in.missing != nil {
 		return in.missing
 	}
 	return nil
 }
 
-// complete is an export that may lack messages: that is said when what there is
+// exportReader is an export that may lack messages: that is said when what there is
 // has been written.
-type complete struct {
+type exportReader struct {
 	io.Reader
 	missing *client.MissingError
 }
 
 // Read is that of io.Reader.
-func (c *complete) Read(p []byte) (int, error) {
+func (c *exportReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if errors.As(err, &c.missing) {
 		err = io.EOF
@@ -90,8 +90,8 @@ func (c *complete) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// free refuses a path that is taken, before anything is asked for.
-func (c *exportCommand) free() error {
+// checkTarget refuses a path that is taken, before anything is asked for.
+func (c *exportCommand) checkTarget() error {
 	if c.Path == "-" {
 		return nil
 	}
@@ -142,14 +142,14 @@ func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
 	if err := os.Link(f.Name(), c.Path); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already", printable(c.Path, 300))
 	} else if err != nil { // there are no links
-		if err := c.free(); err != nil {
+		if err := c.checkTarget(); err != nil {
 			return err
 		}
 		if err := os.Rename(f.Name(), c.Path); err != nil {
 			return err
 		}
 	}
-	return durable.SyncFolder(filepath.Dir(c.Path))
+	return durable.SyncDir(filepath.Dir(c.Path))
 }
 
 // writeFolder does the same with a folder: a rename takes the place only of one
@@ -160,13 +160,13 @@ func (c *exportCommand) writeFolder(in io.Reader) error {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it may have got its name
-	if err := archive.Unpack(in, dir); err != nil {
+	if err := mailfile.Unpack(in, dir); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, in); err != nil { // how it ends
 		return err
 	}
-	if err := c.free(); err != nil {
+	if err := c.checkTarget(); err != nil {
 		return err
 	}
 	return durable.Rename(dir, c.Path)

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/mailstead/mailstead/client"
-	"github.com/mailstead/mailstead/internal/archive"
+	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
 type importCommand struct {
@@ -20,37 +20,37 @@ type importCommand struct {
 	Quoting string   `help:"Which lines of an mbox that begin with From were quoted by a >: auto, mboxrd, mboxo, or mboxcl2 for none." default:"auto" enum:"auto,mboxrd,mboxo,mboxcl2"`
 	Paths   []string `arg:"" name:"path" help:"An mbox, an .eml, a tar, packed by gzip or not, a Maildir or a folder of any of these; - for standard input."`
 
-	apiAccess
+	apiFlags
 }
 
-// apiAccess says which service a command for customers works on.
-type apiAccess struct {
+// apiFlags says which service a command for customers works on.
+type apiFlags struct {
 	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
 	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes mailboxes.read, and mailboxes.write to import or mail.read to export; that of mailstead dev by default." placeholder:"KEY"`
 	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
 }
 
-// mailbox connects to the service and finds a mailbox by its address.
-func (a apiAccess) mailbox(ctx context.Context, address string) (api *client.Client, id string, err error) {
+// openMailbox connects to the service and finds a mailbox by its address.
+func (a apiFlags) openMailbox(ctx context.Context, address string) (api *client.Client, id string, err error) {
 	at := listenCommand{URL: a.URL, Key: a.Key, Data: a.Data}
-	if err := at.service(); err != nil {
+	if err := at.loadDevSettings(); err != nil {
 		return nil, "", err
 	}
 	if api, err = client.New(at.URL, at.Key); err != nil {
 		return nil, "", err
 	}
-	id, err = mailboxOf(ctx, api, address)
+	id, err = findMailbox(ctx, api, address)
 	return api, id, err
 }
 
 // Run imports one path after the other.
 func (c *importCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
-	api, box, err := c.mailbox(ctx, c.Mailbox)
+	api, box, err := c.openMailbox(ctx, c.Mailbox)
 	for _, path := range c.Paths {
 		if err == nil {
-			err = c.one(ctx, api, box, path)
+			err = c.importPath(ctx, api, box, path)
 		}
 	}
 	if ctx.Err() != nil {
@@ -59,8 +59,8 @@ func (c *importCommand) Run() error {
 	return err
 }
 
-func (c *importCommand) one(ctx context.Context, api *client.Client, box, path string) error {
-	m := newMeter(os.Stdout, path, "read")
+func (c *importCommand) importPath(ctx context.Context, api *client.Client, box, path string) error {
+	m := newByteProgress(os.Stdout, path, "read")
 	in, total, err := c.open(path, m)
 	if err != nil {
 		return err
@@ -80,16 +80,16 @@ func (c *importCommand) one(ctx context.Context, api *client.Client, box, path s
 		if more := done.Failed - int64(len(done.Failures)); more > 0 {
 			fmt.Printf("not imported: %d more\n", more)
 		}
-		fmt.Printf("%s: %d imported (%s), %d were there already, %d could not be imported\n", printable(path, 300), done.Imported, size(done.Bytes), done.Skipped, done.Failed)
+		fmt.Printf("%s: %d imported (%s), %d were there already, %d could not be imported\n", printable(path, 300), done.Imported, formatSize(done.Bytes), done.Skipped, done.Failed)
 	}
 	return err
 }
 
 // open opens a file, or a folder as a tar. total is how many bytes there are, 0
 // if that is not known.
-func (c *importCommand) open(path string, m *meter) (in io.ReadCloser, total int64, err error) {
+func (c *importCommand) open(path string, m *byteProgress) (in io.ReadCloser, total int64, err error) {
 	if path == "-" {
-		return metered{io.NopCloser(os.Stdin), m}, 0, nil
+		return progressReader{io.NopCloser(os.Stdin), m}, 0, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -100,45 +100,45 @@ func (c *importCommand) open(path string, m *meter) (in io.ReadCloser, total int
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	if !info.IsDir() {
-		return meteredFile{metered{f, m}, f}, info.Size(), nil
+		return progressFile{progressReader{f, m}, f}, info.Size(), nil
 	}
 	if err := f.Close(); err != nil {
 		return nil, 0, err
 	}
 	r, w := io.Pipe()
 	go func() {
-		err := archive.Pack(w, path, func(name string) {
-			m.say("not imported: " + printable(name, 300) + ": it is a link, or went away")
+		err := mailfile.Pack(w, path, func(name string) {
+			m.printLine("not imported: " + printable(name, 300) + ": it is a link, or went away")
 		})
 		w.CloseWithError(err)
 	}()
-	return metered{r, m}, 0, nil
+	return progressReader{r, m}, 0, nil
 }
 
-// metered shows how much of a stream was read.
-type metered struct {
+// progressReader shows how much of a stream was read.
+type progressReader struct {
 	io.ReadCloser
-	m *meter
+	progress *byteProgress
 }
 
 // Read is that of io.Reader.
-func (r metered) Read(p []byte) (int, error) {
+func (r progressReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	r.m.add(n)
+	r.progress.add(n)
 	return n, err
 }
 
-// meteredFile can be read again, when the service wants it once more.
-type meteredFile struct {
-	metered
+// progressFile can be read again, when the service wants it once more.
+type progressFile struct {
+	progressReader
 	f *os.File
 }
 
 // Seek is that of io.Seeker.
-func (r meteredFile) Seek(offset int64, whence int) (int64, error) {
+func (r progressFile) Seek(offset int64, whence int) (int64, error) {
 	at, err := r.f.Seek(offset, whence)
 	if err == nil {
-		r.m.set(at)
+		r.progress.set(at)
 	}
 	return at, err
 }

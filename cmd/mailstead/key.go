@@ -22,26 +22,26 @@ type keyCommand struct {
 }
 
 var (
-	errNoAccount  = errors.New("--email must name the account")
-	errNoCustomer = errors.New("an operator's key belongs to no account: leave --email out")
+	errNoAccount     = errors.New("--email must name the account")
+	errOperatorEmail = errors.New("an operator's key belongs to no account: leave --email out")
 )
 
-// owner finds whose keys are meant.
-func owner(ctx context.Context, d *server.Desk, email string, operator bool) (db.ID, error) {
+// findKeyOwner finds whose keys are meant.
+func findKeyOwner(ctx context.Context, d *server.AdminTools, email string, operator bool) (db.ID, error) {
 	switch {
 	case operator && email != "":
-		return 0, errNoCustomer
+		return 0, errOperatorEmail
 	case operator:
-		return account.Operators, nil
+		return account.OperatorAccount, nil
 	case email == "":
 		return 0, errNoAccount
 	}
-	acc, err := accountOf(ctx, d, "email", email)
+	acc, err := findAccount(ctx, d, "email", email)
 	return acc.ID, err
 }
 
 type keyCreate struct {
-	where
+	serviceFlags
 	Email   string        `help:"The account's e-mail address; none for an operator's key." placeholder:"ADDRESS"`
 	Name    string        `help:"What the key is for." default:"key" placeholder:"NAME"`
 	Scope   []string      `help:"What it may do, separated by commas; everything that the account can by default. \"operator\", alone, reaches the queue of all accounts." placeholder:"SCOPE" field:"scopes"`
@@ -57,16 +57,16 @@ type keyCreate struct {
 }
 
 func (c *keyCreate) Run() error {
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		operator := slices.Contains(c.Scope, account.Operator)
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		operator := slices.Contains(c.Scope, account.ScopeOperator)
 		if operator && len(c.Scope) > 1 {
 			return errors.New("the scope operator stands alone: make another key for the rest")
 		}
-		whose, err := owner(ctx, d, c.Email, operator)
+		whose, err := findKeyOwner(ctx, d, c.Email, operator)
 		if err != nil {
 			return err
 		}
-		n := account.NewKey{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network, Limits: account.Rates{
+		n := account.KeyParams{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network, Limits: account.Rates{
 			RequestsPerSecond: c.RequestsPerSecond, Burst: c.Burst, SendsPerHour: c.SendsPerHour, SendsPerDay: c.SendsPerDay, RecipientsPerDay: c.RecipientsPerDay,
 		}}
 		if c.Expires != 0 { // what has passed is refused
@@ -74,7 +74,7 @@ func (c *keyCreate) Run() error {
 		}
 		var token string
 		what := fmt.Sprintf("Created the API key %q (scopes %s).", c.Name, strings.Join(c.Scope, ", "))
-		err = d.Change(ctx, whose, "key create", "", what, func() (err error) {
+		err = d.RunAudited(ctx, whose, "key create", "", what, func() (err error) {
 			_, token, err = d.Accounts.CreateKey(ctx, whose, n)
 			return err
 		})

@@ -10,15 +10,15 @@ import (
 )
 
 type keyDelete struct {
-	where
+	serviceFlags
 	ID       string `arg:"" help:"The key's id, as key list shows it."`
 	Email    string `help:"The account's e-mail address." placeholder:"ADDRESS"`
 	Operator bool   `help:"A key of operators instead."`
 }
 
 func (c *keyDelete) Run() error {
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		whose, err := owner(ctx, d, c.Email, c.Operator)
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		whose, err := findKeyOwner(ctx, d, c.Email, c.Operator)
 		if err != nil {
 			return err
 		}
@@ -26,6 +26,6 @@ func (c *keyDelete) Run() error {
 		if err != nil {
 			return err
 		}
-		return d.Change(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
+		return d.RunAudited(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
 	})
 }

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// answerTime is how long a receiver may take, as for a webhook.
-	answerTime = 15 * time.Second
-	// mostPause is the longest wait before a receiver that is not there is
+	// responseTimeout is how long a receiver may take, as for a webhook.
+	responseTimeout = 15 * time.Second
+	// maxRetryDelay is the longest wait before a receiver that is not there is
 	// looked for again.
-	mostPause = 2 * time.Second
+	maxRetryDelay = 2 * time.Second
 )
 
 type listenCommand struct {
@@ -45,7 +45,7 @@ type listenCommand struct {
 
 // Run forwards events until it is interrupted.
 func (c *listenCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	err := c.listen(ctx)
 	if ctx.Err() != nil {
@@ -59,26 +59,26 @@ func (c *listenCommand) listen(ctx context.Context) error {
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
 		return errors.New("--forward must be a URL such as http://localhost:3000/hook")
 	}
-	if err := c.service(); err != nil {
+	if err := c.loadDevSettings(); err != nil {
 		return err
 	}
-	secret := cmp.Or(c.Secret, secretOf(c.Key))
+	secret := cmp.Or(c.Secret, deriveSecret(c.Key))
 	filter := client.EventFilter{}
-	if !slices.Contains(c.Events, webhook.All) {
+	if !slices.Contains(c.Events, webhook.AllKinds) {
 		filter.Types = c.Events
 	}
 	once, err := client.New(c.URL, c.Key, client.WithAttempts(1))
 	if err != nil {
 		return err
 	}
-	after, seen, err := newest(ctx, once, filter)
+	after, seen, err := latestEvent(ctx, once, filter)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("Forwarding %s of %s to %s\nSecret %s\n", cmp.Or(strings.Join(filter.Types, ", "), "every event"), c.URL, c.Forward, secret)
 
-	line := &connection{transport: http.DefaultTransport}
-	stream, err := client.New(c.URL, c.Key, client.WithHTTPClient(&http.Client{Transport: line}), client.WithWait(line.wait))
+	line := &streamTransport{transport: http.DefaultTransport}
+	stream, err := client.New(c.URL, c.Key, client.WithHTTPClient(&http.Client{Transport: line}), client.WithWait(line.waitRetry))
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (c *listenCommand) listen(ctx context.Context) error {
 	return nil
 }
 
-// service fills in what is not given from the dev.json of a sandbox.
-func (c *listenCommand) service() error {
+// loadDevSettings fills in what is not given from the dev.json of a sandbox.
+func (c *listenCommand) loadDevSettings() error {
 	if c.URL != "" && c.Key != "" {
 		return nil
 	}
@@ -120,18 +120,18 @@ func (c *listenCommand) service() error {
 	return nil
 }
 
-// secretOf makes a secret of an API key, which tells nothing about the key: the
+// deriveSecret makes a secret of an API key, which tells nothing about the key: the
 // same each time, so that the application is set up once.
-func secretOf(key string) string {
+func deriveSecret(key string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write([]byte("mailstead listen"))
 	return "whsec_" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// newest finds where to begin, and the last event that is not to be forwarded:
+// latestEvent finds where to begin, and the last event that is not to be forwarded:
 // nothing that happens after it returned is missed, however late the stream
 // begins.
-func newest(ctx context.Context, c *client.Client, f client.EventFilter) (after, seen string, err error) {
+func latestEvent(ctx context.Context, c *client.Client, f client.EventFilter) (after, seen string, err error) {
 	defer c.CloseIdleConnections()
 	page, err := c.ListEvents(ctx, f, client.Paging{Limit: 1})
 	if err != nil {
@@ -143,14 +143,14 @@ func newest(ctx context.Context, c *client.Client, f client.EventFilter) (after,
 	return cmp.Or(page.NextCursor, "0"), seen, nil
 }
 
-// connection says when the stream breaks off, and when it goes on.
-type connection struct {
+// streamTransport says when the stream breaks off, and when it goes on.
+type streamTransport struct {
 	transport http.RoundTripper
 	broken    bool
 }
 
 // RoundTrip is what http.Client asks for.
-func (c *connection) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK && c.broken {
 		c.broken = false
@@ -159,7 +159,7 @@ func (c *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (c *connection) wait(ctx context.Context, d time.Duration) error {
+func (c *streamTransport) waitRetry(ctx context.Context, d time.Duration) error {
 	if !c.broken {
 		c.broken = true
 		fmt.Fprintln(os.Stderr, "the connection to the service is lost; trying again")
@@ -180,14 +180,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // forwarder makes requests to a receiver as the service does.
 type forwarder struct {
-	to     *url.URL
+	url    *url.URL
 	secret string
 	http   *http.Client
 }
 
 func newForwarder(to *url.URL, secret string) *forwarder {
-	return &forwarder{to: to, secret: secret, http: &http.Client{
-		Timeout:       answerTime,
+	return &forwarder{url: to, secret: secret, http: &http.Client{
+		Timeout:       responseTimeout,
 		Transport:     &http.Transport{DisableCompression: true}, // with the headers of a webhook, and without a proxy
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -197,7 +197,7 @@ func newForwarder(to *url.URL, secret string) *forwarder {
 // listens there it waits: events come after another, and none is dropped
 // because the application is being restarted.
 func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, mostPause) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRetryDelay) {
 		began := time.Now()
 		status, err := f.post(ctx, e)
 		if ctx.Err() != nil {
@@ -206,7 +206,7 @@ func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error 
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			if pause == 100*time.Millisecond {
-				fmt.Fprintf(os.Stderr, "nobody listens at %s; waiting\n", f.to.Host)
+				fmt.Fprintf(os.Stderr, "nobody listens at %s; waiting\n", f.url.Host)
 			}
 			if err := sleep(ctx, pause); err != nil {
 				return err
@@ -223,7 +223,7 @@ func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error 
 
 // post makes one request, and returns the status of the answer.
 func (f *forwarder) post(ctx context.Context, e *client.StreamedEvent) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.to.String(), bytes.NewReader(e.Body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url.String(), bytes.NewReader(e.Body))
 	if err != nil {
 		return "", err
 	}

@@ -114,7 +114,7 @@ func TestListen(t *testing.T) {
 		send := func() string {
 			t.Helper()
 			var m struct{ ID string }
-			s.API("POST", "/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"bounced@simulator.test"}, "subject": "x", "text": "x"}).Into(t, &m)
+			s.API("POST", "/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"bounced@simulator.test"}, "subject": "x", "text": "x"}).Decode(t, &m)
 			return m.ID
 		}
 		send() // before it listens
@@ -197,7 +197,7 @@ func TestListen(t *testing.T) {
 func alike(t *testing.T, s *servertest.Server, at string, forwarded hooked, got <-chan hooked) {
 	t.Helper()
 	var hook struct{ ID string }
-	s.API("POST", "/webhooks", map[string]any{"url": "http://" + at + "/webhook", "events": []string{"bounce"}}).Into(t, &hook)
+	s.API("POST", "/webhooks", map[string]any{"url": "http://" + at + "/webhook", "events": []string{"bounce"}}).Decode(t, &hook)
 	s.API("POST", "/webhooks/"+hook.ID+"/replay?since=2026-01-01T00:00:00Z", nil)
 	for {
 		r := <-got
@@ -259,5 +259,5 @@ func TestListenBesideDev(t *testing.T) {
 	refused(t, "--forward", nil, "listen", "--forward", "localhost:3000")
 	refused(t, "--forward", nil, "listen")
 	refused(t, "mailstead dev", nil, "listen", "--data", t.TempDir(), "--forward", "http://127.0.0.1:1/")
-	refused(t, "refused", nil, "listen", "--url", fmt.Sprintf("http://127.0.0.1:%d", servertest.FreeBase(t)+80), "--key", "ms_x", "--forward", "http://127.0.0.1:1/")
+	refused(t, "refused", nil, "listen", "--url", fmt.Sprintf("http://127.0.0.1:%d", servertest.FreePortBase(t)+80), "--key", "ms_x", "--forward", "http://127.0.0.1:1/")
 }

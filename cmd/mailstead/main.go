@@ -14,8 +14,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // version is set by the build.
@@ -56,18 +56,18 @@ func (versionCommand) Run() error {
 }
 
 func main() {
-	signal.MakeRoom()
+	notify.EnableLowPriority()
 	runtime.LockOSThread() // the priority of the first thread is shown as that of the process: it must not work behind
 	server.Version = version
 	parser := kong.Must(&commands{},
 		kong.Name("mailstead"),
 		kong.Description("E-mail for your own domains: mailboxes and a sending API in one program."),
 		kong.DefaultEnvars("MAILSTEAD"),
-		kong.Configuration(readSettings),
+		kong.Configuration(readConfig),
 		kong.Vars{"dev_data": devData()},
-		durations(),
+		durationMapper(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.ValueFormatter(describe),
+		kong.ValueFormatter(flagHelp),
 	)
 	ctx, err := parser.Parse(os.Args[1:])
 	if err == nil {
@@ -83,9 +83,9 @@ func main() {
 	}
 }
 
-// describe is a flag's line of help: what it is, its default, and the
+// flagHelp is a flag's line of help: what it is, its default, and the
 // environment variable that is the same.
-func describe(v *kong.Value) string {
+func flagHelp(v *kong.Value) string {
 	var more []string
 	if v.HasDefault && v.Default != "" {
 		more = append(more, "default "+v.Default)

@@ -44,7 +44,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // should it not end
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, binary, args...)
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "MAILSTEAD_POSTMASTER=" + servertest.Operator}, env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "MAILSTEAD_POSTMASTER=" + servertest.OperatorAddress}, env...)
 	return c
 }
 
@@ -82,7 +82,7 @@ type service struct {
 // serve starts the service and waits until it is ready.
 func serve(t *testing.T, env []string, args ...string) *service {
 	t.Helper()
-	s := &service{t: t, base: servertest.FreeBase(t)}
+	s := &service{t: t, base: servertest.FreePortBase(t)}
 	s.Cmd = command(t, env, append([]string{"serve", "--bind", "127.0.0.1", "--port-base", fmt.Sprint(s.base)}, args...)...)
 	errs, err := s.StderrPipe()
 	if err != nil {
@@ -170,7 +170,7 @@ func TestWrongSettings(t *testing.T) {
 		}
 		return name
 	}
-	good := []string{"serve", "--host", "mail.example.com", "--data", dir, "--bind", "127.0.0.1", "--port-base", fmt.Sprint(servertest.FreeBase(t)), "--tls", "self-signed"}
+	good := []string{"serve", "--host", "mail.example.com", "--data", dir, "--bind", "127.0.0.1", "--port-base", fmt.Sprint(servertest.FreePortBase(t)), "--tls", "self-signed"}
 	for _, c := range []struct {
 		why  string
 		env  []string

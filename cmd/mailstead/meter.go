@@ -12,21 +12,21 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// meter shows how many bytes went by: a bar on a terminal, and lines elsewhere.
-type meter struct {
-	mu    sync.Mutex
-	to    io.Writer
-	name  string
-	did   string // with them
-	bar   *progressbar.ProgressBar
-	n     int64
-	total int64 // 0 if that is not known
-	begun time.Time
-	said  time.Time
+// byteProgress shows how many bytes went by: a bar on a terminal, and lines elsewhere.
+type byteProgress struct {
+	mu        sync.Mutex
+	w         io.Writer
+	name      string
+	verb      string // with them
+	bar       *progressbar.ProgressBar
+	n         int64
+	total     int64 // 0 if that is not known
+	startedAt time.Time
+	printedAt time.Time
 }
 
-func newMeter(to *os.File, name, did string) *meter {
-	m := &meter{to: to, name: printable(name, 60), did: did, begun: time.Now(), said: time.Now()}
+func newByteProgress(to *os.File, name, did string) *byteProgress {
+	m := &byteProgress{w: to, name: printable(name, 60), verb: did, startedAt: time.Now(), printedAt: time.Now()}
 	if isTerminal(to) {
 		m.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(),
 			progressbar.OptionThrottle(100*time.Millisecond))
@@ -35,7 +35,7 @@ func newMeter(to *os.File, name, did string) *meter {
 }
 
 // expect says how many bytes there will be.
-func (m *meter) expect(total int64) {
+func (m *byteProgress) expect(total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.total = total; m.bar != nil && total > 0 {
@@ -43,33 +43,33 @@ func (m *meter) expect(total int64) {
 	}
 }
 
-func (m *meter) add(n int) {
+func (m *byteProgress) add(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.show(m.n + int64(n))
 }
 
-func (m *meter) set(n int64) {
+func (m *byteProgress) set(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.show(n)
 }
 
-func (m *meter) show(n int64) {
+func (m *byteProgress) show(n int64) {
 	m.n = n
-	if m.bar == nil && time.Since(m.said) < linesEvery {
+	if m.bar == nil && time.Since(m.printedAt) < lineInterval {
 		return
 	}
-	m.said = time.Now()
-	text := fmt.Sprintf("%s: %s %s", m.name, size(n), m.did)
+	m.printedAt = time.Now()
+	text := fmt.Sprintf("%s: %s %s", m.name, formatSize(n), m.verb)
 	if m.total > 0 {
-		text = fmt.Sprintf("%s: %s of %s %s", m.name, size(n), size(m.total), m.did)
+		text = fmt.Sprintf("%s: %s of %s %s", m.name, formatSize(n), formatSize(m.total), m.verb)
 	}
-	if passed := time.Since(m.begun).Seconds(); passed >= 1 {
-		text += fmt.Sprintf(", %s/s", size(int64(float64(n)/passed)))
+	if passed := time.Since(m.startedAt).Seconds(); passed >= 1 {
+		text += fmt.Sprintf(", %s/s", formatSize(int64(float64(n)/passed)))
 	}
 	if m.bar == nil {
-		_, _ = fmt.Fprintln(m.to, text)
+		_, _ = fmt.Fprintln(m.w, text)
 		return
 	}
 	m.bar.Describe(text)
@@ -79,21 +79,21 @@ func (m *meter) show(n int64) {
 	_ = m.bar.Set64(n)
 }
 
-// say writes a line of its own.
-func (m *meter) say(text string) {
+// printLine writes a line of its own.
+func (m *byteProgress) printLine(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bar != nil {
 		_ = m.bar.Clear()
 	}
-	_, _ = fmt.Fprintln(m.to, text)
+	_, _ = fmt.Fprintln(m.w, text)
 }
 
-func (m *meter) end() {
+func (m *byteProgress) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bar != nil {
 		_ = m.bar.Exit()
-		_, _ = fmt.Fprintln(m.to)
+		_, _ = fmt.Fprintln(m.w)
 	}
 }

@@ -36,21 +36,21 @@ type migrateCommand struct {
 
 // Run has a mailbox copied, and shows how far that is.
 func (c *migrateCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	return c.migrate(ctx)
 }
 
 func (c *migrateCommand) migrate(ctx context.Context) error {
 	at := listenCommand{URL: c.URL, Key: c.Key, Data: c.Data}
-	if err := at.service(); err != nil {
+	if err := at.loadDevSettings(); err != nil {
 		return err
 	}
 	api, err := client.New(at.URL, at.Key)
 	if err != nil {
 		return err
 	}
-	box, err := mailboxOf(ctx, api, c.Mailbox)
+	box, err := findMailbox(ctx, api, c.Mailbox)
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (c *migrateCommand) migrate(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("Migration %s\n", m.ID)
-	return follow(ctx, api, m.ID)
+	return followMigration(ctx, api, m.ID)
 }
 
-// mailboxOf finds a mailbox by its address.
-func mailboxOf(ctx context.Context, api *client.Client, address string) (id string, err error) {
+// findMailbox finds a mailbox by its address.
+func findMailbox(ctx context.Context, api *client.Client, address string) (id string, err error) {
 	for m, err := range api.Mailboxes(ctx, client.MailboxFilter{}) {
 		if err != nil {
 			return "", err
@@ -99,12 +99,12 @@ func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	}
 	fmt.Fprintf(os.Stderr, "Password of %s at %s: ", c.SourceUser, c.SourceHost)
 	defer fmt.Fprintln(os.Stderr)
-	return secretFrom(ctx, int(os.Stdin.Fd()))
+	return readSecret(ctx, int(os.Stdin.Fd()))
 }
 
-// secretFrom reads a line from a terminal, which does not show it. Nothing but the
+// readSecret reads a line from a terminal, which does not show it. Nothing but the
 // line ends the reading: who gives up leaves it, and puts the terminal in order.
-func secretFrom(ctx context.Context, terminal int) (string, error) {
+func readSecret(ctx context.Context, terminal int) (string, error) {
 	type line struct {
 		text []byte
 		err  error
@@ -126,11 +126,11 @@ func secretFrom(ctx context.Context, terminal int) (string, error) {
 	}
 }
 
-// follow shows a migration until it has ended. An interruption leaves it
+// followMigration shows a migration until it has ended. An interruption leaves it
 // running.
-func follow(ctx context.Context, api *client.Client, id string) error {
+func followMigration(ctx context.Context, api *client.Client, id string) error {
 	var last client.Migration
-	show := newDisplay(os.Stdout, isTerminal(os.Stdout))
+	show := newMigrationProgress(os.Stdout, isTerminal(os.Stdout))
 	for m, err := range api.FollowMigration(ctx, id) {
 		if ctx.Err() != nil {
 			fmt.Printf("\nThe migration goes on without this command. See it at GET /api/v1/migrations/%[1]s, cancel it with POST /api/v1/migrations/%[1]s/cancel.\n", id)
@@ -158,43 +158,43 @@ func follow(ctx context.Context, api *client.Client, id string) error {
 		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Note)
 	}
 	p := last.Progress
-	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, size(p.BytesCopied), p.Skipped, p.Failed)
+	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, formatSize(p.BytesCopied), p.Skipped, p.Failed)
 	if last.Status != "completed" {
 		return fmt.Errorf("the migration was not completed: %s", last.Error)
 	}
 	return nil
 }
 
-// display is a bar on a terminal, and lines elsewhere.
-type display struct {
-	to   io.Writer
-	bar  *progressbar.ProgressBar // nil for lines
-	said time.Time
-	word string // the last trouble
+// migrationProgress is a bar on a terminal, and lines elsewhere.
+type migrationProgress struct {
+	w         io.Writer
+	bar       *progressbar.ProgressBar // nil for lines
+	printedAt time.Time
+	lastError string // the last trouble
 }
 
-func newDisplay(to io.Writer, terminal bool) *display {
-	d := &display{to: to}
+func newMigrationProgress(to io.Writer, terminal bool) *migrationProgress {
+	d := &migrationProgress{w: to}
 	if terminal {
 		d.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(to), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(), progressbar.OptionShowCount())
 	}
 	return d
 }
 
-// linesEvery is how often a line is written while nothing but numbers changes.
-const linesEvery = 10 * time.Second
+// lineInterval is how often a line is written while nothing but numbers changes.
+const lineInterval = 10 * time.Second
 
-func (d *display) update(m *client.Migration) {
+func (d *migrationProgress) update(m *client.Migration) {
 	p := m.Progress
-	text := fmt.Sprintf("%d of %d messages, %d of %d folders, %s", p.MessagesDone, p.Messages, p.FoldersDone, p.Folders, size(p.BytesCopied))
+	text := fmt.Sprintf("%d of %d messages, %d of %d folders, %s", p.MessagesDone, p.Messages, p.FoldersDone, p.Folders, formatSize(p.BytesCopied))
 	if p.BytesPerSecond > 0 {
-		text += fmt.Sprintf(", %s/s", size(int64(p.BytesPerSecond)))
+		text += fmt.Sprintf(", %s/s", formatSize(int64(p.BytesPerSecond)))
 	}
 	if p.SecondsLeft != nil {
 		text += fmt.Sprintf(", %v left", time.Duration(*p.SecondsLeft)*time.Second)
 	}
-	trouble := m.Error != d.word
-	if d.word = m.Error; m.Error != "" {
+	trouble := m.Error != d.lastError
+	if d.lastError = m.Error; m.Error != "" {
 		text += ": " + m.Error
 	}
 	if d.bar != nil {
@@ -203,21 +203,21 @@ func (d *display) update(m *client.Migration) {
 		_ = d.bar.Set64(min(p.MessagesDone, p.Messages))
 		return
 	}
-	if trouble || m.Ended() || time.Since(d.said) >= linesEvery {
-		d.said = time.Now()
-		_, _ = fmt.Fprintln(d.to, text)
+	if trouble || m.Ended() || time.Since(d.printedAt) >= lineInterval {
+		d.printedAt = time.Now()
+		_, _ = fmt.Fprintln(d.w, text)
 	}
 }
 
-func (d *display) end() {
+func (d *migrationProgress) end() {
 	if d.bar != nil {
 		_ = d.bar.Exit()
-		_, _ = fmt.Fprintln(d.to)
+		_, _ = fmt.Fprintln(d.w)
 	}
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
+// formatSize is a number of bytes for people.
+func formatSize(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))

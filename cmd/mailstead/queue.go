@@ -25,8 +25,8 @@ type queueCommand struct {
 	Drop    queueDrop    `cmd:"" help:"End deliveries as failed. Senders of submissions get a report."`
 }
 
-// chosen says which deliveries are meant; all of what is given must fit.
-type chosen struct {
+// filterFlags says which deliveries are meant; all of what is given must fit.
+type filterFlags struct {
 	Message     string        `arg:"" optional:"" help:"The id of a message."`
 	Destination string        `help:"Those to a domain." placeholder:"DOMAIN" env:"-"`
 	Account     string        `help:"Those of an account: its id or e-mail address." placeholder:"ACCOUNT" env:"-"`
@@ -37,18 +37,18 @@ type chosen struct {
 	NotHeld     bool          `help:"Those that are not held." xor:"held" env:"-"`
 }
 
-func (c *chosen) filter(ctx context.Context, d *server.Desk) (f queue.Filter, err error) {
+func (c *filterFlags) filter(ctx context.Context, d *server.AdminTools) (f queue.Filter, err error) {
 	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: c.OlderThan}
 	if c.Held || c.NotHeld {
 		f.Held = &c.Held
 	}
 	if c.Message != "" {
-		if f.Message, err = messageID(c.Message); err != nil {
+		if f.Message, err = parseMessageID(c.Message); err != nil {
 			return f, err
 		}
 	}
 	if c.Account != "" {
-		acc, err := accountOf(ctx, d, "account", c.Account)
+		acc, err := findAccount(ctx, d, "account", c.Account)
 		if err != nil {
 			return f, err
 		}
@@ -57,7 +57,7 @@ func (c *chosen) filter(ctx context.Context, d *server.Desk) (f queue.Filter, er
 	return f, f.Check()
 }
 
-func messageID(text string) (db.ID, error) {
+func parseMessageID(text string) (db.ID, error) {
 	id, err := db.ParseID(text)
 	if err != nil {
 		err = errors.New("this is not the id of a message: give it as queue list shows it")
@@ -65,20 +65,20 @@ func messageID(text string) (db.ID, error) {
 	return id, err
 }
 
-// order is what every command that changes deliveries takes.
-type order struct {
-	where
-	chosen
+// bulkFlags is what every command that changes deliveries takes.
+type bulkFlags struct {
+	serviceFlags
+	filterFlags
 	All    bool `help:"Everything; needed when nothing is chosen." env:"-"`
 	DryRun bool `help:"Only count." env:"-"`
 	JSON   bool `name:"json" help:"Print the result as JSON." env:"-"`
 }
 
-type verb func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error)
+type operatorFunc func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error)
 
-// give carries out an order and tells what came of it.
-func (c *order) give(past string, or queue.Order, which verb, before func(ctx context.Context, d *server.Desk, or queue.Order) error) error {
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
+// execute carries out an order and tells what came of it.
+func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, before func(ctx context.Context, d *server.AdminTools, or queue.Command) error) error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		var err error
 		if or.Filter, err = c.filter(ctx, d); err != nil {
 			return err
@@ -92,8 +92,8 @@ func (c *order) give(past string, or queue.Order, which verb, before func(ctx co
 				return err
 			}
 		}
-		p := newProgress(past)
-		or.Progress = p.tell
+		p := newQueueProgress(past)
+		or.Progress = p.print
 		var res queue.Result
 		act := func() (err error) {
 			res, err = which(d.Queue)(ctx, or)
@@ -102,16 +102,16 @@ func (c *order) give(past string, or queue.Order, which verb, before func(ctx co
 		if or.DryRun {
 			err = act()
 		} else {
-			of := cmp.Or(or.Filter.Account, account.Operators)
-			err = d.Change(ctx, of, "queue", cmp.Or(c.Message, c.Account), "Queued deliveries are "+past+c.words()+".", act)
+			of := cmp.Or(or.Filter.Account, account.OperatorAccount)
+			err = d.RunAudited(ctx, of, "queue", cmp.Or(c.Message, c.Account), "Queued deliveries are "+past+c.filterText()+".", act)
 		}
 		p.end()
 		return errors.Join(err, c.report(past, res))
 	})
 }
 
-// words says what was chosen, for the audit log.
-func (c *order) words() (text string) {
+// filterText says what was chosen, for the audit log.
+func (c *bulkFlags) filterText() (text string) {
 	for _, given := range [][2]string{{"destination", c.Destination}, {"account", c.Account}, {"message", c.Message}, {"sender", c.Sender}, {"state", c.State}} {
 		if given[1] != "" {
 			text += ", " + given[0] + " " + given[1]
@@ -120,67 +120,67 @@ func (c *order) words() (text string) {
 	return text
 }
 
-// orderResult is the result as JSON, in the API's words.
-type orderResult struct {
-	Matched int  `json:"matched"`
-	Changed int  `json:"changed"`
-	InHand  int  `json:"in_hand"`
-	Kept    int  `json:"kept"`
-	DryRun  bool `json:"dry_run"`
+// bulkResult is the result as JSON, in the API's words.
+type bulkResult struct {
+	Matched   int  `json:"matched"`
+	Changed   int  `json:"changed"`
+	Leased    int  `json:"in_hand"`
+	StillHeld int  `json:"kept"`
+	DryRun    bool `json:"dry_run"`
 }
 
-func (c *order) report(past string, res queue.Result) error {
+func (c *bulkFlags) report(past string, res queue.Result) error {
 	if c.JSON {
-		return printJSON(os.Stdout, orderResult{res.Matched, res.Changed, res.InHand, res.Kept, c.DryRun})
+		return printJSON(os.Stdout, bulkResult{res.Matched, res.Changed, res.Leased, res.StillHeld, c.DryRun})
 	}
-	text := fmt.Sprintf("%s %s", deliveries(res.Changed), past)
+	text := fmt.Sprintf("%s %s", formatDeliveries(res.Changed), past)
 	if c.DryRun {
-		text = fmt.Sprintf("%s would be %s", deliveries(res.Matched), past)
+		text = fmt.Sprintf("%s would be %s", formatDeliveries(res.Matched), past)
 	}
-	if res.InHand > 0 {
-		text += fmt.Sprintf("; %d in the hand of a node at this moment, and held when it lets go", res.InHand)
+	if res.Leased > 0 {
+		text += fmt.Sprintf("; %d in the hand of a node at this moment, and held when it lets go", res.Leased)
 	}
-	if res.Kept > 0 {
-		text += fmt.Sprintf("; %d kept, since another hold is on them (queue list --holds)", res.Kept)
+	if res.StillHeld > 0 {
+		text += fmt.Sprintf("; %d kept, since another hold is on them (queue list --holds)", res.StillHeld)
 	}
 	_, err := fmt.Println(text)
 	return err
 }
 
-func deliveries(n int) string {
+func formatDeliveries(n int) string {
 	if n == 1 {
 		return "1 delivery"
 	}
 	return fmt.Sprintf("%d deliveries", n)
 }
 
-// progress tells on stderr how far a long order is: now and then, and to a
+// queueProgress tells on stderr how far a long order is: now and then, and to a
 // person in place.
-type progress struct {
-	past     string
-	terminal bool
-	last     time.Time
-	told     bool
+type queueProgress struct {
+	verb      string
+	terminal  bool
+	printedAt time.Time
+	printed   bool
 }
 
-func newProgress(past string) *progress {
-	return &progress{past: past, terminal: isTerminal(os.Stderr), last: time.Now()}
+func newQueueProgress(past string) *queueProgress {
+	return &queueProgress{verb: past, terminal: isTerminal(os.Stderr), printedAt: time.Now()}
 }
 
-func (p *progress) tell(res queue.Result) {
+func (p *queueProgress) print(res queue.Result) {
 	every, before, after := 10*time.Second, "", "\n"
 	if p.terminal {
 		every, before, after = time.Second, "\r", ""
 	}
-	if time.Since(p.last) < every {
+	if time.Since(p.printedAt) < every {
 		return
 	}
-	p.last, p.told = time.Now(), true
-	_, _ = fmt.Fprintf(os.Stderr, "%s%d chosen, %d %s, %d in hand%s", before, res.Matched, res.Changed, p.past, res.InHand, after)
+	p.printedAt, p.printed = time.Now(), true
+	_, _ = fmt.Fprintf(os.Stderr, "%s%d chosen, %d %s, %d in hand%s", before, res.Matched, res.Changed, p.verb, res.Leased, after)
 }
 
-func (p *progress) end() {
-	if p.terminal && p.told {
+func (p *queueProgress) end() {
+	if p.terminal && p.printed {
 		_, _ = fmt.Fprintln(os.Stderr)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// dropAsked is how many deliveries are dropped without a question at most.
-const dropAsked = 10
+// maxUnconfirmedDrops is how many deliveries are dropped without a question at most.
+const maxUnconfirmedDrops = 10
 
 type queueDrop struct {
-	order
+	bulkFlags
 	Reason string        `help:"Why, for the accounts and senders." placeholder:"TEXT" env:"-"`
 	Silent bool          `help:"Send the senders of submissions no report." env:"-"`
 	Wait   time.Duration `help:"How long to wait for what nodes have in hand." default:"30s" placeholder:"TIME" env:"-"`
@@ -30,33 +30,33 @@ func (c *queueDrop) Run() error {
 	if c.Wait < 0 {
 		return errors.New("--wait must be a time such as 30s")
 	}
-	return c.give("dropped", queue.Order{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) {
-		return func(ctx context.Context, or queue.Order) (queue.Result, error) {
+	return c.execute("dropped", queue.Command{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error) {
+		return func(ctx context.Context, or queue.Command) (queue.Result, error) {
 			res, err := o.Drop(ctx, or)
-			if err == nil && res.InHand > 0 {
-				err = fmt.Errorf("%s still in the hand of a node, and held when it lets go: give the order again", deliveries(res.InHand))
+			if err == nil && res.Leased > 0 {
+				err = fmt.Errorf("%s still in the hand of a node, and held when it lets go: give the order again", formatDeliveries(res.Leased))
 			}
 			return res, err
 		}
-	}, c.ask)
+	}, c.confirm)
 }
 
-// ask makes sure that a drop of much is meant.
-func (c *queueDrop) ask(ctx context.Context, d *server.Desk, or queue.Order) error {
+// confirm makes sure that a drop of much is meant.
+func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or queue.Command) error {
 	if c.Yes {
 		return nil
 	}
-	p := newProgress("dropped")
-	or.DryRun, or.Progress = true, p.tell
+	p := newQueueProgress("dropped")
+	or.DryRun, or.Progress = true, p.print
 	res, err := d.Queue.Drop(ctx, or)
 	p.end()
-	if err != nil || res.Matched <= dropAsked {
+	if err != nil || res.Matched <= maxUnconfirmedDrops {
 		return err
 	}
 	if !isTerminal(os.Stdin) {
-		return fmt.Errorf("this would drop %s: repeat it with --yes if that is meant", deliveries(res.Matched))
+		return fmt.Errorf("this would drop %s: repeat it with --yes if that is meant", formatDeliveries(res.Matched))
 	}
-	_, _ = fmt.Fprintf(os.Stderr, "Drop %s? [y/N] ", deliveries(res.Matched))
+	_, _ = fmt.Fprintf(os.Stderr, "Drop %s? [y/N] ", formatDeliveries(res.Matched))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end is a no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

@@ -9,12 +9,12 @@ import (
 )
 
 type queueHold struct {
-	order
+	bulkFlags
 	Reason string `help:"Why, for those who look at the queue." placeholder:"TEXT" env:"-"`
 	Once   bool   `help:"Hold only what is there, not what is still to come." env:"-"`
 }
 
 func (c *queueHold) Run() error {
-	return c.give("held", queue.Order{Reason: c.Reason, Once: c.Once},
-		func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) { return o.Hold }, nil)
+	return c.execute("held", queue.Command{Reason: c.Reason, ExistingOnly: c.Once},
+		func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error) { return o.Hold }, nil)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 type queueList struct {
-	where
-	chosen
+	serviceFlags
+	filterFlags
 	Deliveries bool `help:"Each delivery, also when nothing is chosen." env:"-"`
 	Holds      bool `help:"The standing holds instead." env:"-"`
 	Limit      int  `help:"How many lines at most; 0 for all." default:"100" placeholder:"N" env:"-"`
@@ -28,12 +28,12 @@ func (c *queueList) Run() error {
 	if c.Limit < 0 {
 		return errors.New("--limit must be a number of lines, or 0 for all")
 	}
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		f, err := c.filter(ctx, d)
 		if err != nil {
 			return err
 		}
-		t := &table{w: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0), json: c.JSON, left: c.Limit, all: c.Limit == 0}
+		t := &table{w: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0), json: c.JSON, remaining: c.Limit, all: c.Limit == 0}
 		switch {
 		case c.Holds && (c.Deliveries || f != queue.Filter{}):
 			return errors.New("--holds shows all standing holds: leave the rest out")
@@ -44,27 +44,27 @@ func (c *queueList) Run() error {
 		default:
 			err = listDestinations(ctx, d, t)
 		}
-		return errors.Join(err, t.end())
+		return errors.Join(err, t.flush())
 	})
 }
 
 // table prints lines, each as JSON or in columns, up to a number of them.
 type table struct {
-	w    *tabwriter.Writer
-	json bool
-	all  bool
-	left int
-	more bool // than were wanted
-	rows int
+	w         *tabwriter.Writer
+	json      bool
+	all       bool
+	remaining int
+	more      bool // than were wanted
+	rows      int
 }
 
 // row prints a line; it returns false when no more is wanted.
 func (t *table) row(head string, v any, format string, args ...any) (bool, error) {
-	if !t.all && t.left == 0 {
+	if !t.all && t.remaining == 0 {
 		t.more = true
 		return false, nil
 	}
-	t.left--
+	t.remaining--
 	t.rows++
 	if t.json {
 		return true, printJSON(os.Stdout, v)
@@ -81,7 +81,7 @@ func (t *table) row(head string, v any, format string, args ...any) (bool, error
 	return true, err
 }
 
-func (t *table) end() error {
+func (t *table) flush() error {
 	err := t.w.Flush()
 	switch {
 	case t.more:
@@ -92,23 +92,23 @@ func (t *table) end() error {
 	return err
 }
 
-// listPage is how much is read at once.
-const listPage = 100
+// pageSize is how much is read at once.
+const pageSize = 100
 
-func listDestinations(ctx context.Context, d *server.Desk, t *table) error {
+func listDestinations(ctx context.Context, d *server.AdminTools, t *table) error {
 	for after := ""; ; {
-		page, next, err := d.Queue.Destinations(ctx, "", after, listPage)
+		page, next, err := d.Queue.Destinations(ctx, "", after, pageSize)
 		if err != nil {
 			return err
 		}
 		for _, o := range page {
-			held := upTo(o.Held, o.MoreHeld)
+			held := formatCount(o.Held, o.MoreHeld)
 			if o.Hold != nil {
 				held += " (all)"
 			}
-			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", destination(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
-				o.Destination, upTo(o.Waiting, o.MoreWaiting), held, o.InHand, age(o.Oldest), moment(o.NextTry),
-				printable(answerText(o.Code, o.Enhanced, o.Reply), 100)); !goOn || err != nil {
+			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", newJSONDestination(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
+				o.Destination, formatCount(o.Waiting, o.MoreWaiting), held, o.Leased, formatAge(o.OldestAt), formatTime(o.NextAttemptAt),
+				printable(formatReply(o.Code, o.Enhanced, o.Reply), 100)); !goOn || err != nil {
 				return err
 			}
 		}
@@ -118,28 +118,28 @@ func listDestinations(ctx context.Context, d *server.Desk, t *table) error {
 	}
 }
 
-func upTo(n int, more bool) string {
+func formatCount(n int, more bool) string {
 	if more {
 		return fmt.Sprint(n, "+")
 	}
 	return fmt.Sprint(n)
 }
 
-func listDeliveries(ctx context.Context, d *server.Desk, f queue.Filter, t *table) error {
+func listDeliveries(ctx context.Context, d *server.AdminTools, f queue.Filter, t *table) error {
 	for after := ""; ; {
-		page, next, err := d.Queue.List(ctx, f, after, listPage)
+		page, next, err := d.Queue.List(ctx, f, after, pageSize)
 		if err != nil {
 			return err
 		}
 		for _, e := range page {
-			v := delivery(e)
+			v := newJSONDelivery(e)
 			try := "-"
 			if v.NextAttemptAt != nil {
-				try = moment(e.DueAt)
+				try = formatTime(e.DueAt)
 			}
 			if goOn, err := t.row("MESSAGE\tRECIPIENT\tSTATE\tAGE\tTRIES\tNEXT TRY\tFROM\tLAST ANSWER", v, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s",
-				e.Message, printable(e.Recipient, 50), stateText(e.State, e.Held), age(e.AcceptedAt), e.Attempts, try, printable(e.Letter.From, 40),
-				printable(answerText(e.Code, e.Enhanced, e.Reply), 100)); !goOn || err != nil {
+				e.Message, printable(e.Recipient, 50), formatState(e.State, e.Held), formatAge(e.AcceptedAt), e.Attempts, try, printable(e.View.From, 40),
+				printable(formatReply(e.Code, e.Enhanced, e.Reply), 100)); !goOn || err != nil {
 				return err
 			}
 		}
@@ -149,7 +149,7 @@ func listDeliveries(ctx context.Context, d *server.Desk, f queue.Filter, t *tabl
 	}
 }
 
-func listHolds(ctx context.Context, d *server.Desk, t *table) error {
+func listHolds(ctx context.Context, d *server.AdminTools, t *table) error {
 	holds, err := d.Queue.Holds(ctx)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func listHolds(ctx context.Context, d *server.Desk, t *table) error {
 				target = acc.Email
 			}
 		}
-		if goOn, err := t.row("HELD\t\tSINCE\tREASON", hold(&h), "%s\t%s\t%s\t%s", h.Kind, printable(target, 100), moment(h.CreatedAt), printable(h.Reason, 100)); !goOn || err != nil {
+		if goOn, err := t.row("HELD\t\tSINCE\tREASON", newJSONHold(&h), "%s\t%s\t%s\t%s", h.Kind, printable(target, 100), formatTime(h.CreatedAt), printable(h.Reason, 100)); !goOn || err != nil {
 			return err
 		}
 	}
@@ -179,11 +179,11 @@ type jsonHold struct {
 	CreatedAt   time.Time      `json:"created_at"`
 }
 
-func hold(h *queue.StandingHold) *jsonHold {
+func newJSONHold(h *queue.Hold) *jsonHold {
 	if h == nil {
 		return nil
 	}
-	out := &jsonHold{ID: h.ID, Kind: h.Kind, Reason: optional(h.Reason), CreatedAt: h.CreatedAt}
+	out := &jsonHold{ID: h.ID, Kind: h.Kind, Reason: nilIfZero(h.Reason), CreatedAt: h.CreatedAt}
 	if account, ok := h.Account(); ok {
 		out.AccountID = &account
 	} else {
@@ -198,7 +198,7 @@ type jsonDestination struct {
 	MoreWaiting  bool       `json:"more_waiting"`
 	Held         int        `json:"held"`
 	MoreHeld     bool       `json:"more_held"`
-	InHand       int        `json:"in_hand"`
+	Leased       int        `json:"in_hand"`
 	OldestAt     *time.Time `json:"oldest_at"`
 	NextTryAt    *time.Time `json:"next_try_at"`
 	Slowed       bool       `json:"slowed"`
@@ -210,11 +210,11 @@ type jsonDestination struct {
 	Hold         *jsonHold  `json:"hold"`
 }
 
-func destination(o queue.Outlook) jsonDestination {
+func newJSONDestination(o queue.DestinationStatus) jsonDestination {
 	return jsonDestination{
-		Destination: o.Destination, Waiting: o.Waiting, MoreWaiting: o.MoreWaiting, Held: o.Held, MoreHeld: o.MoreHeld, InHand: o.InHand,
-		OldestAt: optional(o.Oldest), NextTryAt: optional(o.NextTry), Slowed: o.Slowed, SMTPCode: o.Code, EnhancedCode: o.Enhanced,
-		Reply: o.Reply, Remote: o.Remote, AnsweredAt: optional(o.AnswerAt), Hold: hold(o.Hold),
+		Destination: o.Destination, Waiting: o.Waiting, MoreWaiting: o.MoreWaiting, Held: o.Held, MoreHeld: o.MoreHeld, Leased: o.Leased,
+		OldestAt: nilIfZero(o.OldestAt), NextTryAt: nilIfZero(o.NextAttemptAt), Slowed: o.Deferred, SMTPCode: o.Code, EnhancedCode: o.Enhanced,
+		Reply: o.Reply, Remote: o.Remote, AnsweredAt: nilIfZero(o.RepliedAt), Hold: newJSONHold(o.Hold),
 	}
 }
 
@@ -240,15 +240,15 @@ type jsonDelivery struct {
 	CreatedAt     time.Time   `json:"created_at"`
 }
 
-func delivery(e queue.Entry) jsonDelivery {
+func newJSONDelivery(e queue.Entry) jsonDelivery {
 	out := jsonDelivery{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
 		Attempts: e.Attempts, ExpiresAt: e.ExpiresAt, SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
-		From: e.Letter.From, Sender: optional(e.Letter.Sender), Subject: e.Letter.Subject, MessageID: e.Letter.MessageID, Size: e.Letter.Size,
+		From: e.View.From, Sender: nilIfZero(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: e.View.Size,
 		CreatedAt: e.AcceptedAt,
 	}
 	if !e.Held && e.State != queue.Sending {
-		out.NextAttemptAt = optional(e.DueAt)
+		out.NextAttemptAt = nilIfZero(e.DueAt)
 	}
 	return out
 }

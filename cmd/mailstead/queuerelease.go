@@ -9,11 +9,11 @@ import (
 )
 
 type queueRelease struct {
-	order
+	bulkFlags
 	Once bool `help:"Release what is there, and let the standing hold be." env:"-"`
 }
 
 func (c *queueRelease) Run() error {
-	return c.give("released", queue.Order{Once: c.Once},
-		func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) { return o.Release }, nil)
+	return c.execute("released", queue.Command{ExistingOnly: c.Once},
+		func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error) { return o.Release }, nil)
 }

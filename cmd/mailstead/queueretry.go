@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-type queueRetry struct{ order }
+type queueRetry struct{ bulkFlags }
 
 func (c *queueRetry) Run() error {
-	return c.give("due now", queue.Order{}, func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) { return o.Retry }, nil)
+	return c.execute("due now", queue.Command{}, func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error) { return o.Retry }, nil)
 }

@@ -16,15 +16,15 @@ import (
 )
 
 type queueShow struct {
-	where
+	serviceFlags
 	ID         string `arg:"" help:"The message's id, as queue list shows it."`
 	Transcript bool   `help:"Show the SMTP conversations too." env:"-"`
 	JSON       bool   `name:"json" help:"Print it as JSON, conversations included." env:"-"`
 }
 
 func (c *queueShow) Run() error {
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		id, err := messageID(c.ID)
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		id, err := parseMessageID(c.ID)
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (c *queueShow) Run() error {
 			return err
 		}
 		if c.JSON {
-			return printJSON(os.Stdout, shownMessage(m))
+			return printJSON(os.Stdout, newJSONMessage(m))
 		}
 		whose := m.Account.String()
 		if acc, err := d.Accounts.Get(ctx, m.Account); err == nil {
@@ -46,39 +46,39 @@ func (c *queueShow) Run() error {
 	})
 }
 
-func (c *queueShow) write(b *strings.Builder, m queue.Shown, whose string) {
+func (c *queueShow) write(b *strings.Builder, m queue.MessageDetails, whose string) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
 	say("message   %s", m.ID)
 	say("account   %s", whose)
-	if m.Letter != (queue.Letter{}) {
-		say("from      %s", printable(m.Letter.From, 200))
-		if m.Letter.Sender != "" {
-			say("sender    %s", printable(m.Letter.Sender, 200))
+	if m.View != (queue.MessageView{}) {
+		say("from      %s", printable(m.View.From, 200))
+		if m.View.Sender != "" {
+			say("sender    %s", printable(m.View.Sender, 200))
 		}
-		say("subject   %s", printable(m.Letter.Subject, 200))
-		say("          %s, %d bytes", printable(m.Letter.MessageID, 200), m.Letter.Size)
+		say("subject   %s", printable(m.View.Subject, 200))
+		say("          %s, %d bytes", printable(m.View.MessageID, 200), m.View.Size)
 	}
-	say("accepted  %s (%s ago)", moment(m.ID.Time()), age(m.ID.Time()))
+	say("accepted  %s (%s ago)", formatTime(m.ID.Time()), formatAge(m.ID.Time()))
 	say("status    %s", m.Status)
 	for _, r := range m.Deliveries {
 		say("")
-		say("%s  %s", printable(r.Recipient, 320), stateText(r.State, r.Held))
+		say("%s  %s", printable(r.Recipient, 320), formatState(r.State, r.Held))
 		switch {
 		case r.Held:
 			say("  held by an operator")
 		case !r.State.Final() && r.State != queue.Sending:
-			say("  next try %s, until %s", moment(r.DueAt), moment(r.ExpiresAt))
+			say("  next try %s, until %s", formatTime(r.DueAt), formatTime(r.ExpiresAt))
 		}
 		for _, t := range m.Attempts {
 			if t.N != r.N {
 				continue
 			}
-			try := fmt.Sprintf("attempt %d", t.Attempt)
-			if t.Attempt == 0 {
+			try := fmt.Sprintf("attempt %d", t.Number)
+			if t.Number == 0 {
 				try = "later"
 			}
-			say("  %-9s  %s  %s  %s %s%s", try, moment(t.StartedAt), t.Outcome, printable(t.Host, 255), t.IP, stage(t.Stage))
-			if text := answerText(t.Code, t.Enhanced, t.Reply); text != "" {
+			say("  %-9s  %s  %s  %s %s%s", try, formatTime(t.StartedAt), t.Outcome, printable(t.Host, 255), t.IP, formatStage(t.Stage))
+			if text := formatReply(t.Code, t.Enhanced, t.Reply); text != "" {
 				say("    %s", printable(text, 400))
 			}
 			if c.Transcript {
@@ -87,27 +87,27 @@ func (c *queueShow) write(b *strings.Builder, m queue.Shown, whose string) {
 				}
 			}
 		}
-		if text := answerText(r.Code, r.Enhanced, r.Reply); text != "" && r.Attempts == 0 {
+		if text := formatReply(r.Code, r.Enhanced, r.Reply); text != "" && r.Attempts == 0 {
 			say("  %s", printable(text, 400))
 		}
 	}
 }
 
-func stage(s string) string {
+func formatStage(s string) string {
 	if s == "" {
 		return ""
 	}
 	return " (" + s + ")"
 }
 
-func stateText(s queue.State, held bool) string {
+func formatState(s queue.State, held bool) string {
 	if held {
 		return string(s) + ", held"
 	}
 	return string(s)
 }
 
-func answerText(code int, enhanced, reply string) string {
+func formatReply(code int, enhanced, reply string) string {
 	text := reply
 	if enhanced != "" {
 		text = enhanced + " " + text
@@ -162,10 +162,10 @@ type jsonAttempt struct {
 	Transcript   string      `json:"transcript,omitempty"`
 }
 
-func shownMessage(m queue.Shown) jsonMessage {
+func newJSONMessage(m queue.MessageDetails) jsonMessage {
 	out := jsonMessage{
-		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.Letter.From, Sender: optional(m.Letter.Sender), Subject: m.Letter.Subject,
-		MessageID: m.Letter.MessageID, Size: m.Letter.Size, CreatedAt: m.ID.Time(), Recipients: []jsonRecipient{},
+		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: nilIfZero(m.View.Sender), Subject: m.View.Subject,
+		MessageID: m.View.MessageID, Size: m.View.Size, CreatedAt: m.ID.Time(), Recipients: []jsonRecipient{},
 	}
 	for _, r := range m.Deliveries {
 		one := jsonRecipient{
@@ -173,12 +173,12 @@ func shownMessage(m queue.Shown) jsonMessage {
 			Remote: r.Remote, Attempts: r.Attempts, UpdatedAt: r.UpdatedAt,
 		}
 		if !r.Held && (r.State == queue.Deferred || r.State == queue.Scheduled) {
-			one.NextAttemptAt = optional(r.DueAt)
+			one.NextAttemptAt = nilIfZero(r.DueAt)
 		}
 		for _, t := range m.Attempts {
 			if t.N == r.N {
 				one.Timeline = append(one.Timeline, jsonAttempt{
-					Attempt: t.Attempt, At: t.StartedAt, DurationMS: float64(t.Took.Microseconds()) / 1000, Outcome: t.Outcome, Host: t.Host, IP: t.IP,
+					Attempt: t.Number, At: t.StartedAt, DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome, Host: t.Host, IP: t.IP,
 					TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced, Reply: t.Reply, Transcript: t.Transcript,
 				})
 			}

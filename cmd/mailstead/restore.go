@@ -11,7 +11,7 @@ import (
 )
 
 type restoreCommand struct {
-	kept
+	storageFlags
 	Hold       bool   `help:"Keep what was waiting to be sent until \"mailstead queue release --all --once\". Without it that is sent once the service runs, again if it had been sent since the backup." env:"-"`
 	Moved      bool   `help:"The service was stopped before the backup was taken and has not run since: folders keep their UIDVALIDITY. Without it mail clients read their folders anew." env:"-"`
 	EndKeys    bool   `help:"Delete all API keys and app passwords. Without it they work as when the backup was taken, also those that were deleted since." env:"-"`
@@ -23,13 +23,13 @@ type restoreCommand struct {
 // Run makes a service of a backup; it must not run yet, and there must be none in
 // the data folder or in the database.
 func (c *restoreCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := signalContext()
 	defer stop()
 	if c.Unverified && c.Manifest != "" {
 		return errors.New("--manifest and --unverified exclude each other")
 	}
-	done, err := server.Restore(ctx, c.config(), c.Folder, server.Restoring{
-		Moved: c.Moved, Hold: c.Hold, EndKeys: c.EndKeys, Options: backup.Options{Unverified: c.Unverified, Manifest: c.Manifest},
+	done, err := server.Restore(ctx, c.config(), c.Folder, server.RestoreOptions{
+		Moved: c.Moved, Hold: c.Hold, RevokeKeys: c.EndKeys, RestoreOptions: backup.RestoreOptions{Unverified: c.Unverified, Manifest: c.Manifest},
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted; the service is not restored, begin again")
@@ -37,16 +37,16 @@ func (c *restoreCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: restored, with %d large messages (%s)\n", printable(c.Data, 300), done.Files, size(done.Bytes))
-	c.tellAccess(&done)
+	fmt.Printf("%s: restored, with %d large messages (%s)\n", printable(c.Data, 300), done.Files, formatSize(done.Bytes))
+	c.printAccess(&done)
 	if done.Extra > 0 {
 		fmt.Printf("%d files in the folder are not of the backup and were left there, such as %s\n", done.Extra, printable(done.FirstExtra, 300))
 	}
-	return incomplete("restored", done.Missing, done.Wrong)
+	return incompleteError("restored", done.Missing, done.Mismatched)
 }
 
-// tellAccess says who can't get in any more, and who can again.
-func (c *restoreCommand) tellAccess(done *server.Restored) {
+// printAccess says who can't get in any more, and who can again.
+func (c *restoreCommand) printAccess(done *server.RestoreResult) {
 	fmt.Printf("ended: %d sessions of the dashboard and %d links (invitations, new passwords, setup, profiles)\n", done.Sessions, done.Links)
 	switch {
 	case c.EndKeys:

@@ -20,18 +20,18 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) Run() error {
-	s, err := start(&c.Settings)
+	s, err := startServer(&c.Settings)
 	if err != nil {
 		return err
 	}
 	if s.SetupURL != "" {
 		fmt.Printf("\nNobody can sign in yet. Set the service up, once, within a day:\n\n  %s\n\n", s.SetupURL)
 	}
-	return s.untilStopped()
+	return s.wait()
 }
 
-// running is a server together with the signals that end it.
-type running struct {
+// runningServer is a server together with the signals that end it.
+type runningServer struct {
 	*server.Server
 	stop context.Context
 }
@@ -40,13 +40,13 @@ type running struct {
 // cleaned up, so that is an end like any other.
 var errStopped = errors.New("stopped while starting")
 
-func start(c *server.Config) (*running, error) {
+func startServer(c *server.Config) (*runningServer, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	stop, cancel := untilSignal()
+	stop, cancel := signalContext()
 	s, err := server.Start(stop, *c, log)
 	if err != nil {
 		defer cancel()
@@ -55,18 +55,18 @@ func start(c *server.Config) (*running, error) {
 		}
 		return nil, err
 	}
-	go tidyMemory(stop, s)
-	return &running{Server: s, stop: stop}, nil
+	go releaseMemory(stop, s)
+	return &runningServer{Server: s, stop: stop}, nil
 }
 
-// untilSignal is a context that SIGINT and SIGTERM end. A second one then ends the
+// signalContext is a context that SIGINT and SIGTERM end. A second one then ends the
 // process at once: what is under way may hang, such as on a disk that is away.
-func untilSignal() (context.Context, context.CancelFunc) {
+func signalContext() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// untilStopped waits for SIGTERM or SIGINT, or for a failure of the service, then
+// wait waits for SIGTERM or SIGINT, or for a failure of the service, then
 // drains; a second signal ends the process at once.
-func (r *running) untilStopped() error { return r.Run(r.stop) }
+func (r *runningServer) wait() error { return r.Run(r.stop) }

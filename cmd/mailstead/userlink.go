@@ -20,7 +20,7 @@ type userCommand struct {
 }
 
 type userLink struct {
-	where
+	serviceFlags
 	Email    string `required:"" help:"Whom it is for." placeholder:"ADDRESS"`
 	Account  string `help:"The account to join, by its e-mail address; that of whom it is for unless given." placeholder:"ADDRESS"`
 	Role     string `help:"What they may do there: owner, member or reader." enum:"owner,member,reader" default:"owner"`
@@ -30,12 +30,12 @@ type userLink struct {
 }
 
 func (c *userLink) Run() error {
-	host, err := address.Domain(c.Host)
+	host, err := address.ParseDomain(c.Host)
 	if err != nil {
 		return errors.New("--host: this is not a host name; give the one that mailstead serve has as --host")
 	}
 	c.Host = host
-	return c.desk(func(ctx context.Context, d *server.Desk) error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		who, err := d.Users.ByEmail(ctx, c.Email)
 		if err == nil && c.Account == "" && !c.Operator {
 			token, err := c.reset(ctx, d, who)
@@ -54,8 +54,8 @@ func (c *userLink) Run() error {
 		}
 		var token string
 		what := "Made a link for " + c.Email + " to join as " + c.Role + "."
-		err = d.Change(ctx, to, "user link", "", what, func() (err error) {
-			token, err = d.Users.NewInvite(ctx, to, c.Email, user.Role(c.Role), c.Verified)
+		err = d.RunAudited(ctx, to, "user link", "", what, func() (err error) {
+			token, err = d.Users.CreateInviteLink(ctx, to, c.Email, user.Role(c.Role), c.Verified)
 			return err
 		})
 		if err != nil {
@@ -68,28 +68,28 @@ func (c *userLink) Run() error {
 
 // reset makes a link to choose a new password, which the activity of the user's first
 // account shows.
-func (c *userLink) reset(ctx context.Context, d *server.Desk, who user.User) (token string, err error) {
+func (c *userLink) reset(ctx context.Context, d *server.AdminTools, who user.User) (token string, err error) {
 	of, err := d.Users.Memberships(ctx, who.ID)
 	if err != nil {
 		return "", err
 	}
 	issue := func() (err error) {
-		token, err = d.Users.NewReset(ctx, who, c.Verified)
+		token, err = d.Users.CreateResetLink(ctx, who, c.Verified)
 		return err
 	}
 	for _, m := range of {
 		inner := issue
 		issue = func() error {
-			return d.Change(ctx, m.Account, "user link", who.ID.String(), "Made a link for "+who.Email+" to choose a new password.", inner)
+			return d.RunAudited(ctx, m.Account, "user link", who.ID.String(), "Made a link for "+who.Email+" to choose a new password.", inner)
 		}
 	}
 	err = issue()
 	return token, err
 }
 
-func (c *userLink) account(ctx context.Context, d *server.Desk) (db.ID, error) {
+func (c *userLink) account(ctx context.Context, d *server.AdminTools) (db.ID, error) {
 	if c.Operator {
-		if err := d.Accounts.HaveOperators(ctx); err != nil {
+		if err := d.Accounts.EnsureOperators(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -97,9 +97,9 @@ func (c *userLink) account(ctx context.Context, d *server.Desk) (db.ID, error) {
 	case c.Operator && c.Account != "":
 		return 0, errors.New("--operator and --account exclude each other")
 	case c.Operator:
-		return account.Operators, nil
+		return account.OperatorAccount, nil
 	case c.Account != "":
-		acc, err := accountOf(ctx, d, "account", c.Account)
+		acc, err := findAccount(ctx, d, "account", c.Account)
 		return acc.ID, err
 	}
 	acc, err := d.Accounts.ByEmail(ctx, c.Email)

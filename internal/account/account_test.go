@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 type clock struct{ t time.Time }
@@ -22,7 +22,7 @@ func (c *clock) now() time.Time { return c.t }
 func open(t *testing.T, d *db.DB) (*account.Accounts, *clock, account.Account) {
 	t.Helper()
 	c := &clock{time.Now().Truncate(time.Second)}
-	a := account.New(d, &signal.Hub{}, c.now)
+	a := account.New(d, &notify.Hub{}, c.now)
 	acc, err := a.Create(t.Context(), "Ann@Example.com", "Ann")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, c, acc := open(t, d)
 		ctx := t.Context()
-		key, token, err := a.CreateKey(ctx, acc.ID, account.NewKey{
+		key, token, err := a.CreateKey(ctx, acc.ID, account.KeyParams{
 			Name: "shop", Scopes: []string{"outbound.send", "domains.write"}, Domain: "Shop.Example",
 			Networks: []string{"192.0.2.0/24"}, ExpiresAt: c.t.Add(time.Hour),
 		})
@@ -66,13 +66,13 @@ func TestKeys(t *testing.T) {
 		if err != nil || p.Account != acc.ID || p.Domain != "shop.example" {
 			t.Fatalf("got %+v, %v", p, err)
 		}
-		if !p.Can("domains.read") || !p.Can("outbound.send") || p.Can("mailboxes.read") || p.Can("api_keys.write") {
+		if !p.HasScope("domains.read") || !p.HasScope("outbound.send") || p.HasScope("mailboxes.read") || p.HasScope("api_keys.write") {
 			t.Errorf("scopes %v allow the wrong things", p.Scopes)
 		}
 		if _, err := a.Authenticate(ctx, token, netip.MustParseAddr("198.51.100.1")); !fault.Is(err, fault.Denied) {
 			t.Errorf("from elsewhere: %v", err)
 		}
-		if _, err := a.Authenticate(ctx, token+"x", here); !fault.Is(err, fault.Unknown) {
+		if _, err := a.Authenticate(ctx, token+"x", here); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a token mistyped: %v", err)
 		}
 		other, err := a.Create(ctx, "bob@example.com", "Bob")
@@ -83,14 +83,14 @@ func TestKeys(t *testing.T) {
 			t.Errorf("another account's key: %v", err)
 		}
 		c.t = c.t.Add(time.Hour)
-		if _, err := a.Authenticate(ctx, token, here); !fault.Is(err, fault.Unknown) {
+		if _, err := a.Authenticate(ctx, token, here); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("expired: %v", err)
 		}
 		c.t = c.t.Add(-time.Hour)
 		if err := a.DeleteKey(ctx, acc.ID, key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Authenticate(ctx, token, here); !fault.Is(err, fault.Unknown) {
+		if _, err := a.Authenticate(ctx, token, here); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("deleted: %v", err)
 		}
 	})
@@ -99,7 +99,7 @@ func TestKeys(t *testing.T) {
 func TestNewKeyTellsAllFaults(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, c, acc := open(t, d)
-		_, _, err := a.CreateKey(t.Context(), acc.ID, account.NewKey{
+		_, _, err := a.CreateKey(t.Context(), acc.ID, account.KeyParams{
 			Scopes: []string{"*", "everything"}, Domain: "a b", Networks: []string{"10.0.0.0/99"}, ExpiresAt: c.t,
 		})
 		f, ok := err.(*fault.Error) //nolint:errorlint // exactly this type
@@ -108,7 +108,7 @@ func TestNewKeyTellsAllFaults(t *testing.T) {
 		}
 		var fields []string
 		for _, one := range f.Fields {
-			fields = append(fields, one.Field)
+			fields = append(fields, one.Path)
 		}
 		if want := []string{"name", "scopes[1]", "domain", "allowed_ips[0]", "expires_at"}; !slices.Equal(fields, want) {
 			t.Errorf("fields %v, want %v", fields, want)
@@ -121,7 +121,7 @@ func TestKeyPages(t *testing.T) {
 		a, _, acc := open(t, d)
 		var made []db.ID
 		for range 5 {
-			k, _, err := a.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "k"})
+			k, _, err := a.CreateKey(t.Context(), acc.ID, account.KeyParams{Name: "k"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,41 +156,41 @@ func TestOperatorKeys(t *testing.T) {
 		a, _, acc := open(t, d)
 		ctx := t.Context()
 		var principals []account.Principal
-		for _, scopes := range [][]string{nil, {account.Operator}} {
-			_, token, err := a.CreateKey(ctx, account.Operators, account.NewKey{Name: "operator", Scopes: scopes})
+		for _, scopes := range [][]string{nil, {account.ScopeOperator}} {
+			_, token, err := a.CreateKey(ctx, account.OperatorAccount, account.KeyParams{Name: "operator", Scopes: scopes})
 			if err != nil {
 				t.Fatal(err)
 			}
 			p, err := a.Authenticate(ctx, token, here)
-			if err != nil || !p.Can(account.Operator) || p.Account != account.Operators {
+			if err != nil || !p.HasScope(account.ScopeOperator) || p.Account != account.OperatorAccount {
 				t.Fatalf("got %+v, %v", p, err)
 			}
 			principals = append(principals, p)
 		}
 		for _, scope := range account.Scopes() {
-			if principals[0].Can(scope) {
+			if principals[0].HasScope(scope) {
 				t.Errorf("an operator has %s", scope)
 			}
-			if scope == account.Operator {
+			if scope == account.ScopeOperator {
 				t.Error("customers can give the scope of operators")
 			}
 		}
-		for _, n := range []account.NewKey{
-			{Name: "x", Scopes: []string{account.Operator, "domains.read"}},
-			{Name: "x", Scopes: []string{account.All}},
+		for _, n := range []account.KeyParams{
+			{Name: "x", Scopes: []string{account.ScopeOperator, "domains.read"}},
+			{Name: "x", Scopes: []string{account.ScopeAll}},
 			{Name: "x", Domain: "example.com"},
 		} {
-			if _, _, err := a.CreateKey(ctx, account.Operators, n); !fault.Is(err, fault.Invalid) {
+			if _, _, err := a.CreateKey(ctx, account.OperatorAccount, n); !fault.Is(err, fault.Invalid) {
 				t.Errorf("an operator's key %+v: %v", n, err)
 			}
 		}
-		if _, _, err := a.CreateKey(ctx, acc.ID, account.NewKey{Name: "x", Scopes: []string{account.Operator}}); !fault.Is(err, fault.Invalid) {
+		if _, _, err := a.CreateKey(ctx, acc.ID, account.KeyParams{Name: "x", Scopes: []string{account.ScopeOperator}}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("a customer's key with the scope of operators: %v", err)
 		}
-		if _, _, err := a.Delegate(ctx, account.Principal{Account: acc.ID, Scopes: []string{account.All}}, account.NewKey{Name: "x", Scopes: []string{account.Operator}}); !fault.Is(err, fault.Denied) {
+		if _, _, err := a.DelegateKey(ctx, account.Principal{Account: acc.ID, Scopes: []string{account.ScopeAll}}, account.KeyParams{Name: "x", Scopes: []string{account.ScopeOperator}}); !fault.Is(err, fault.Denied) {
 			t.Errorf("given on: %v", err)
 		}
-		if (account.Principal{Account: acc.ID, Scopes: []string{account.All, account.Operator}}).Can(account.Operator) {
+		if (account.Principal{Account: acc.ID, Scopes: []string{account.ScopeAll, account.ScopeOperator}}).HasScope(account.ScopeOperator) {
 			t.Error("a customer's key is an operator's")
 		}
 		if _, err := a.Create(ctx, "operators", ""); !fault.Is(err, fault.Invalid) {

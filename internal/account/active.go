@@ -10,48 +10,48 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// standing is an account's status as it was a moment ago.
-type standing struct {
-	active bool
-	until  time.Time
+// cachedStatus is an account's status as it was a moment ago.
+type cachedStatus struct {
+	active    bool
+	expiresAt time.Time
 }
 
-var statusByID = db.SQL(`SELECT status FROM account WHERE id = $1`)
+var statusByIDQuery = db.SQL(`SELECT status FROM account WHERE id = $1`)
 
-// Active reports whether an account is there and not suspended. It may be some
+// IsActive reports whether an account is there and not suspended. It may be some
 // seconds behind what another node did.
-func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
+func (a *Accounts) IsActive(ctx context.Context, id db.ID) (bool, error) {
 	now := a.now()
 	a.mu.Lock()
-	s, ok := a.standing[id]
-	mark := a.changes
+	s, ok := a.statusCache[id]
+	mark := a.changeCount
 	a.mu.Unlock()
-	if ok && now.Before(s.until) {
+	if ok && now.Before(s.expiresAt) {
 		return s.active, nil
 	}
-	active, err := ActiveIn(ctx, a.db, id)
+	active, err := IsActive(ctx, a.db, id)
 	if err != nil {
 		return false, err
 	}
-	s = standing{active, now.Add(knownFor)}
+	s = cachedStatus{active, now.Add(cacheTTL)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.changes != mark {
+	if a.changeCount != mark {
 		return s.active, nil
 	}
-	if len(a.standing) >= maxKnown {
-		clear(a.standing)
+	if len(a.statusCache) >= maxCachedKeys {
+		clear(a.statusCache)
 	}
-	a.standing[id] = s
+	a.statusCache[id] = s
 	return s.active, nil
 }
 
-var suspendedAccounts = db.SQL(`SELECT id FROM account WHERE status = 'suspended'`)
+var suspendedAccountsQuery = db.SQL(`SELECT id FROM account WHERE status = 'suspended'`)
 
 // SuspendedAccounts are the accounts that are suspended now.
 func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error) {
 	all := map[db.ID]bool{}
-	err := r.Each(ctx, suspendedAccounts.With(), func(r db.Row) error {
+	err := r.Each(ctx, suspendedAccountsQuery.With(), func(r db.Row) error {
 		var id db.ID
 		err := r.Scan(&id)
 		all[id] = true
@@ -60,11 +60,11 @@ func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error)
 	return all, err
 }
 
-// ActiveIn reports whether an account is there and not suspended, now.
-func ActiveIn(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
+// IsActive reports whether an account is there and not suspended, now.
+func IsActive(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
 	var status string
-	if err := r.One(ctx, statusByID.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
+	if err := r.One(ctx, statusByIDQuery.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
 		return false, err
 	}
-	return status == Active, nil
+	return status == StatusActive, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Key lets an application act for an account. The token itself is shown once
@@ -34,8 +34,8 @@ type Key struct {
 	CreatedAt  time.Time
 }
 
-// NewKey is what a key shall be allowed to do.
-type NewKey struct {
+// KeyParams is what a key shall be allowed to do.
+type KeyParams struct {
 	Name      string
 	Scopes    []string // none is everything
 	Domain    string
@@ -45,28 +45,28 @@ type NewKey struct {
 }
 
 const (
-	// All is the scope that allows everything that an account can do.
-	All = "*"
-	// Operator is the scope of those who run the service: it reaches the queued
+	// ScopeAll is the scope that allows everything that an account can do.
+	ScopeAll = "*"
+	// ScopeOperator is the scope of those who run the service: it reaches the queued
 	// mail of every account, and nothing else. All does not hold it, and no key
 	// can give it on: only the command line makes keys that have it, and they
 	// have no other scope.
-	Operator = "operator"
+	ScopeOperator = "operator"
 )
 
-// Operators is the account that the keys of operators belong to. It is no
+// OperatorAccount is the account that the keys of operators belong to. It is no
 // customer's, nobody can sign up for it, and it is there once it has a key; so
 // no customer lists, deletes or suspends these keys.
-const Operators db.ID = 1
+const OperatorAccount db.ID = 1
 
-// resources have a scope NAME.read and NAME.write each.
+// scopeResources have a scope NAME.read and NAME.write each.
 // mail is what lies in mailboxes, messages what was sent.
-var resources = [...]string{"api_keys", "domains", "mailboxes", "mail", "messages", "events", "webhooks", "templates", "suppressions", "migrations", "sandbox"}
+var scopeResources = [...]string{"api_keys", "domains", "mailboxes", "mail", "messages", "events", "webhooks", "templates", "suppressions", "migrations", "sandbox"}
 
 // Scopes lists every scope that an account can give to a key.
 func Scopes() []string {
-	all := []string{All, "outbound.send", "stats.read", "limits.read", "activity.read"}
-	for _, r := range resources {
+	all := []string{ScopeAll, "outbound.send", "stats.read", "limits.read", "activity.read"}
+	for _, r := range scopeResources {
 		all = append(all, r+".read", r+".write")
 	}
 	return all
@@ -80,15 +80,15 @@ const (
 	maxNetworks = 100
 )
 
-func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
-	var bad fault.Fields
+func (n KeyParams) validate(account db.ID, now time.Time) (Key, error) {
+	var bad fault.FieldErrors
 	k := Key{Name: strings.TrimSpace(n.Name), ExpiresAt: n.ExpiresAt, Scopes: slices.Compact(slices.Sorted(slices.Values(n.Scopes)))}
 	if k.Name == "" || len(k.Name) > maxName || strings.ContainsAny(k.Name, "\r\n\x00") {
 		bad.Add("name", "invalid_name", "Give the key a name of 1 to %d bytes in one line.", maxName)
 	}
-	known, all := Scopes(), All
-	if account == Operators {
-		known, all = []string{Operator}, Operator
+	known, all := Scopes(), ScopeAll
+	if account == OperatorAccount {
+		known, all = []string{ScopeOperator}, ScopeOperator
 	}
 	for i, s := range n.Scopes {
 		if !slices.Contains(known, s) {
@@ -99,12 +99,12 @@ func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
 		k.Scopes = []string{all}
 	}
 	if n.Domain != "" {
-		name, err := address.Domain(n.Domain)
+		name, err := address.ParseDomain(n.Domain)
 		if err != nil {
 			bad.Add("domain", "invalid_domain", "This is not a domain name.")
 		}
 		k.Domain = name
-		if account == Operators {
+		if account == OperatorAccount {
 			bad.Add("domain", "not_for_operators", "An operator's key can't be restricted to one domain.")
 		}
 	}
@@ -125,7 +125,7 @@ func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
 		bad.Add("expires_at", "invalid_time", "Give a time before the year 10000.")
 	}
 	k.Limits = n.Limits
-	n.Limits.check(&bad)
+	n.Limits.addFaults(&bad)
 	return k, bad.Err()
 }
 
@@ -139,50 +139,50 @@ func parsePrefix(s string) (netip.Prefix, error) {
 }
 
 var (
-	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
+	insertKeyQuery = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, $15)`)
-	countKeys = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
-	listKeys  = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
+	countKeysQuery = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
+	listKeysQuery  = db.PagedSQL(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
 		FROM api_key WHERE {page account = $1}`)
-	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
+	insertOperatorsQuery = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
 		ON CONFLICT (id) DO NOTHING`)  // the address is none, so that nobody has it
-	deleteKey = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
+	deleteKeyQuery = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
 )
 
 // CreateKey makes a key and returns it with its token, which can't be had
-// again. It asks nobody for permission. Keys of the account Operators, and only
-// these, have the scope Operator. More than MaxKeys are a fault.Conflict.
-func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key, string, error) {
-	k, err := n.check(account, a.now())
+// again. It asks nobody for permission. Keys of the account OperatorAccount, and only
+// these, have the scope ScopeOperator. More than MaxKeys are a fault.Conflict.
+func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (Key, string, error) {
+	k, err := n.validate(account, a.now())
 	if err != nil {
 		return Key{}, "", err
 	}
-	token := secret.Token(secret.APIKey, 32)
+	token := secret.NewToken(secret.APIKeyPrefix, 32)
 	k.ID, k.Account, k.CreatedAt = a.db.NewID(), account, a.now().UTC()
-	k.Hint = token[:len(secret.APIKey)+6]
+	k.Hint = token[:len(secret.APIKeyPrefix)+6]
 	networks := make([]string, len(k.Networks))
 	for i, p := range k.Networks {
 		networks[i] = p.String()
 	}
 	err = a.db.Tx(ctx, func(tx *db.Tx) error {
-		if account == Operators {
-			if _, err := tx.Exec(ctx, insertOperators.With(Operators, db.Micros(k.CreatedAt))); err != nil {
+		if account == OperatorAccount {
+			if _, err := tx.Exec(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(k.CreatedAt))); err != nil {
 				return err
 			}
 		}
-		if err := a.Hold(ctx, tx, account); err != nil { // so that the count is still true when this is committed
+		if err := a.Lock(ctx, tx, account); err != nil { // so that the count is still true when this is committed
 			return err
 		}
 		var n int
-		if err := tx.One(ctx, countKeys.With(account), &n); err != nil {
+		if err := tx.One(ctx, countKeysQuery.With(account), &n); err != nil {
 			return err
 		}
 		if n >= MaxKeys {
 			return fault.New(fault.Conflict, "too_many_api_keys", "An account can have %d API keys. Delete one first.", MaxKeys)
 		}
-		_, err := tx.Exec(ctx, insertKey.With(k.ID, k.Account, k.Name, k.Hint, secret.Hash(token),
+		_, err := tx.Exec(ctx, insertKeyQuery.With(k.ID, k.Account, k.Name, k.Hint, secret.HashToken(token),
 			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt),
 			k.Limits.RequestsPerSecond, k.Limits.Burst, k.Limits.SendsPerHour, k.Limits.SendsPerDay, k.Limits.RecipientsPerDay))
 		return err
@@ -190,25 +190,25 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 	return k, token, err
 }
 
-// Delegate makes a key by the power of another, which can't give what it
+// DelegateKey makes a key by the power of another, which can't give what it
 // doesn't have.
-func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, string, error) {
+func (a *Accounts) DelegateKey(ctx context.Context, p Principal, n KeyParams) (Key, string, error) {
 	if len(n.Scopes) == 0 {
 		n.Scopes = slices.Clone(p.Scopes)
 	}
 	for _, s := range n.Scopes {
-		if s == Operator || slices.Contains(Scopes(), s) && !p.Can(s) {
+		if s == ScopeOperator || slices.Contains(Scopes(), s) && !p.HasScope(s) {
 			return Key{}, "", fault.New(fault.Denied, "scope_exceeded", "This API key can't give a scope that it lacks itself.")
 		}
 	}
 	if p.Domain != "" && n.Domain == "" {
 		n.Domain = p.Domain
 	}
-	if name, err := address.Domain(n.Domain); p.Domain != "" && (err != nil || name != p.Domain) {
+	if name, err := address.ParseDomain(n.Domain); p.Domain != "" && (err != nil || name != p.Domain) {
 		return Key{}, "", fault.New(fault.Denied, "domain_exceeded", "This API key can make keys for its own domain only.")
 	}
 	var err error
-	if n.Limits, err = n.Limits.within(p.Limits); err != nil {
+	if n.Limits, err = n.Limits.restrictTo(p.Limits); err != nil {
 		return Key{}, "", err
 	}
 	return a.CreateKey(ctx, p.Account, n)
@@ -216,19 +216,19 @@ func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, st
 
 // Keys lists an account's keys, newest first.
 func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key, bool, error) {
-	return db.ReadPage(ctx, a.db, listKeys, page, scanKey, account)
+	return db.ReadPage(ctx, a.db, listKeysQuery, page, scanKey, account)
 }
 
 // DeleteKey ends a key at once, on every node. A key of another account is
 // fault.NotFound.
 func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
-	n, err := a.db.Exec(ctx, deleteKey.With(id, account))
+	n, err := a.db.Exec(ctx, deleteKeyQuery.With(id, account))
 	if err == nil && n == 0 {
 		err = fault.New(fault.NotFound, "not_found", "There is no API key with this id.")
 	}
 	if err == nil {
-		a.forget(account)
-		a.hub.Wake(signal.Key{Kind: signal.Account, ID: int64(account)})
+		a.invalidate(account)
+		a.hub.Wake(notify.Key{Kind: notify.Account, ID: int64(account)})
 	}
 	return err
 }

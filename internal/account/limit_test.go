@@ -25,7 +25,7 @@ func TestMostKeys(t *testing.T) {
 		errs := make(chan error, 20)
 		for range cap(errs) {
 			work.Go(func() {
-				_, _, err := a.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "k", Scopes: []string{"mail.read"}})
+				_, _, err := a.CreateKey(t.Context(), acc.ID, account.KeyParams{Name: "k", Scopes: []string{"mail.read"}})
 				errs <- err
 			})
 		}

@@ -16,8 +16,8 @@ type Rates struct {
 
 const maxRate = 1_000_000_000_000
 
-// check notes what can't be a limit.
-func (r *Rates) check(bad *fault.Fields) {
+// addFaults notes what can't be a limit.
+func (r *Rates) addFaults(bad *fault.FieldErrors) {
 	for _, f := range r.fields() {
 		if *f.value < 0 || *f.value > maxRate {
 			bad.Add("limits."+f.name, "out_of_range", "Give 1 to %d.", int64(maxRate))
@@ -28,9 +28,9 @@ func (r *Rates) check(bad *fault.Fields) {
 	}
 }
 
-// within keeps the limits of a key within those of the one that makes it, which
+// restrictTo keeps the limits of a key within those of the one that makes it, which
 // it gets where it has none of its own.
-func (r Rates) within(maker Rates) (Rates, error) {
+func (r Rates) restrictTo(maker Rates) (Rates, error) {
 	if r.RequestsPerSecond == 0 && r.Burst == 0 {
 		r.RequestsPerSecond, r.Burst = maker.RequestsPerSecond, maker.Burst
 	}

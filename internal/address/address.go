@@ -19,10 +19,10 @@ import (
 
 // Limits in octets (RFC 5321 §4.5.3.1, and RFC 3696 erratum 1690 for the total).
 const (
-	MaxLocal   = 64  // of our own mailboxes; forwarders and mailing lists make longer ones
-	MaxDomain  = 253 // as written; 255 on the wire
-	MaxAddress = 254
-	MaxName    = 512 // display name
+	MaxLocalPart   = 64  // of our own mailboxes; forwarders and mailing lists make longer ones
+	MaxDomain      = 253 // as written; 255 on the wire
+	MaxAddress     = 254
+	MaxDisplayName = 512 // display name
 )
 
 // maxInput bounds the work done for one input. A domain given as U-labels may
@@ -64,7 +64,7 @@ func parse(s string) (Address, string) {
 	if rest != "" && rest[0] == '[' {
 		return Address{}, "An IP address in place of the domain is not accepted; give a domain name."
 	}
-	domain, why := normalise(rest, mailDomain)
+	domain, why := normalizeDomain(rest, mailDomainRules)
 	if why != "" {
 		return Address{}, why
 	}
@@ -129,12 +129,12 @@ func LocalKey(local string) string {
 	}
 	// Folding is defined on decomposed text; composing again comes last.
 	s := cases.Fold().String(norm.NFD.String(unquote(local)))
-	return quote(norm.NFC.String(s))
+	return quoteIfNeeded(norm.NFC.String(s))
 }
 
-// Base splits the plus-tag off: a+x@d gives a@d and "x". Without one (a
+// SplitTag splits the plus-tag off: a+x@d gives a@d and "x". Without one (a
 // leading plus begins no tag) it returns a and "".
-func (a Address) Base() (Address, string) {
+func (a Address) SplitTag() (Address, string) {
 	if strings.IndexByte(a.Local, '+') < 0 {
 		return a, ""
 	}
@@ -142,12 +142,12 @@ func (a Address) Base() (Address, string) {
 	if !ok || name == "" {
 		return a, ""
 	}
-	return Address{Local: quote(name), Domain: a.Domain}, tag
+	return Address{Local: quoteIfNeeded(name), Domain: a.Domain}, tag
 }
 
-// IsUTF8 reports whether sending to or from the address needs SMTPUTF8 (RFC
+// NeedsSMTPUTF8 reports whether sending to or from the address needs SMTPUTF8 (RFC
 // 6531). The domain never does: it is ASCII.
-func (a Address) IsUTF8() bool { return !isASCII(a.Local) }
+func (a Address) NeedsSMTPUTF8() bool { return !isASCII(a.Local) }
 
 // Display returns the address for people to read: its domain in Unicode.
 func (a Address) Display() string {

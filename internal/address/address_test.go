@@ -123,7 +123,7 @@ func TestBase(t *testing.T) {
 	}
 	for _, tt := range tests {
 		a := must(t, tt.in)
-		base, tag := a.Base()
+		base, tag := a.SplitTag()
 		if base.String() != tt.base || tag != tt.tag {
 			t.Errorf("Base of %q = %q, %q; want %q, %q", tt.in, base, tag, tt.base, tt.tag)
 		}
@@ -131,11 +131,11 @@ func TestBase(t *testing.T) {
 }
 
 func TestIsUTF8AndDisplay(t *testing.T) {
-	if a := must(t, "a@bücher.example"); a.IsUTF8() || a.Display() != "a@bücher.example" {
-		t.Errorf("%v: IsUTF8 %v, Display %q", a, a.IsUTF8(), a.Display())
+	if a := must(t, "a@bücher.example"); a.NeedsSMTPUTF8() || a.Display() != "a@bücher.example" {
+		t.Errorf("%v: IsUTF8 %v, Display %q", a, a.NeedsSMTPUTF8(), a.Display())
 	}
-	if a := must(t, "ü@demo.test"); !a.IsUTF8() || a.Display() != "ü@demo.test" {
-		t.Errorf("%v: IsUTF8 %v, Display %q", a, a.IsUTF8(), a.Display())
+	if a := must(t, "ü@demo.test"); !a.NeedsSMTPUTF8() || a.Display() != "ü@demo.test" {
+		t.Errorf("%v: IsUTF8 %v, Display %q", a, a.NeedsSMTPUTF8(), a.Display())
 	}
 	var none Address
 	if none.String() != "" || none.Key() != "" || none.Display() != "" {
@@ -148,12 +148,12 @@ func TestIsUTF8AndDisplay(t *testing.T) {
 
 func TestLocalPart(t *testing.T) {
 	for _, in := range []string{"alice", "A.b-c_d", "7", "zoë", "zoe\u0308", "हिन्दी", "用户", "b", "bb-x", "-", strings.Repeat("l", 64)} {
-		if err := LocalPart(in); err != nil {
+		if err := CheckLocalPart(in); err != nil {
 			t.Errorf("LocalPart(%q): %v", in, err)
 		}
 	}
 	for _, in := range []string{"", ".a", "a.", "a..b", "a+b", "a b", "a@b", `"a"`, "a'b", "a/b", "a\x00", "a\xff", "\u0301a", "a\u200db", "😀", "a\u037e", strings.Repeat("l", 65), strings.Repeat("é", 33)} {
-		err := LocalPart(in)
+		err := CheckLocalPart(in)
 		if err == nil {
 			t.Errorf("LocalPart(%q) passed", in)
 			continue
@@ -161,7 +161,7 @@ func TestLocalPart(t *testing.T) {
 		checkFault(t, err, "invalid_local_part", in)
 	}
 	for _, in := range []string{"b-x", "B-x", "b-"} {
-		checkFault(t, LocalPart(in), "reserved_local_part", in)
+		checkFault(t, CheckLocalPart(in), "reserved_local_part", in)
 	}
 }
 

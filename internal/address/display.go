@@ -20,13 +20,13 @@ func DisplayDomain(name string) string {
 	if !strings.Contains(name, "xn--") {
 		return name
 	}
-	s, err := profile.ToUnicode(name)
+	s, err := idnaProfile.ToUnicode(name)
 	if err != nil {
 		return name
 	}
 	labels := strings.Split(s, ".")
 	for _, l := range labels {
-		if !distinct(l, labels[len(labels)-1]) {
+		if !isDistinct(l, labels[len(labels)-1]) {
 			return name
 		}
 	}
@@ -42,7 +42,7 @@ func DisplayText(text string) string {
 	}
 	var out strings.Builder
 	for rest := text; rest != ""; {
-		at := strings.IndexFunc(rest, inDomain)
+		at := strings.IndexFunc(rest, isDomainRune)
 		if at < 0 {
 			out.WriteString(rest)
 			break
@@ -50,27 +50,27 @@ func DisplayText(text string) string {
 		out.WriteString(rest[:at])
 		mailed := at > 0 && (rest[at-1] == '@' || strings.HasSuffix(rest[:at], "＠"))
 		rest = rest[at:]
-		end := strings.IndexFunc(rest, func(r rune) bool { return !inDomain(r) })
+		end := strings.IndexFunc(rest, func(r rune) bool { return !isDomainRune(r) })
 		if end < 0 {
 			end = len(rest)
 		}
-		out.WriteString(displayed(rest[:end], mailed))
+		out.WriteString(displayWord(rest[:end], mailed))
 		rest = rest[end:]
 	}
 	return out.String()
 }
 
-// inDomain reports whether a character may stand in something that a reader takes
+// isDomainRune reports whether a character may stand in something that a reader takes
 // for a domain.
-func inDomain(r rune) bool {
+func isDomainRune(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Cf) || strings.ContainsRune("-._。．｡·・", r)
 }
 
-func displayed(word string, mailed bool) string {
+func displayWord(word string, mailed bool) string {
 	if isASCII(word) {
 		return word
 	}
-	name, why := normalise(word, hostName)
+	name, why := normalizeDomain(word, hostnameRules)
 	if _, listed := publicsuffix.PublicSuffix(name); !mailed && (why != "" || !strings.Contains(name, ".") || !listed) {
 		return word
 	}
@@ -84,31 +84,31 @@ func displayed(word string, mailed bool) string {
 	return word
 }
 
-// mixes are the writing systems that use several scripts (UTS 39 §5.1).
-var mixes = [][]string{{"Han", "Hiragana", "Katakana"}, {"Han", "Bopomofo"}, {"Han", "Hangul"}}
+// scriptMixes are the writing systems that use several scripts (UTS 39 §5.1).
+var scriptMixes = [][]string{{"Han", "Hiragana", "Katakana"}, {"Han", "Bopomofo"}, {"Han", "Hangul"}}
 
-// anywhere are scripts that are not taken for Latin letters, so that they are shown
+// distinctScripts are scripts that are not taken for Latin letters, so that they are shown
 // below any top-level domain.
-var anywhere = []string{"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Arabic", "Devanagari", "Sinhala", "Tibetan"}
+var distinctScripts = []string{"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Arabic", "Devanagari", "Sinhala", "Tibetan"}
 
-// countries are the top-level domains in Latin letters below which a script is at
+// scriptTLDs are the top-level domains in Latin letters below which a script is at
 // home.
-var countries = map[string][]string{
+var scriptTLDs = map[string][]string{
 	"Armenian": {"am"}, "Bengali": {"bd"}, "Cyrillic": {"bg", "by", "kg", "kz", "me", "mk", "mn", "rs", "ru", "su", "tj", "ua", "uz"},
 	"Ethiopic": {"et", "er"}, "Georgian": {"ge"}, "Greek": {"cy", "gr"}, "Hebrew": {"il"}, "Khmer": {"kh"}, "Lao": {"la"}, "Myanmar": {"mm"},
 	"Tamil": {"lk"}, "Thaana": {"mv"}, "Thai": {"th"},
 }
 
-// distinct reports whether a label below a top-level domain can be told from those
+// isDistinct reports whether a label below a top-level domain can be told from those
 // of other letters.
-func distinct(label, top string) bool {
+func isDistinct(label, top string) bool {
 	if isASCII(label) {
 		return true
 	}
 	scripts, zero := scriptsOf(label), rune(0)
 	for _, r := range label {
 		if unicode.Is(unicode.Nd, r) { // digits of one kind
-			z := zeroOf(r)
+			z := zeroDigit(r)
 			if zero != 0 && z != zero {
 				return false
 			}
@@ -117,28 +117,28 @@ func distinct(label, top string) bool {
 	}
 	switch {
 	case len(scripts) == 1 && scripts[0] == "Latin":
-		return latin(label, top)
-	case len(scripts) == 1 && !slices.Contains(anywhere, scripts[0]):
-		return slices.Equal(scriptsOf(top), scripts) || slices.Contains(countries[scripts[0]], top)
+		return isCommonLatin(label, top)
+	case len(scripts) == 1 && !slices.Contains(distinctScripts, scripts[0]):
+		return slices.Equal(scriptsOf(top), scripts) || slices.Contains(scriptTLDs[scripts[0]], top)
 	case len(scripts) == 1:
 		return true
 	}
-	return len(scripts) > 1 && slices.ContainsFunc(mixes, func(mix []string) bool {
+	return len(scripts) > 1 && slices.ContainsFunc(scriptMixes, func(mix []string) bool {
 		return !slices.ContainsFunc(scripts, func(s string) bool { return !slices.Contains(mix, s) })
 	})
 }
 
-// zeroOf is the zero of the digits that a digit belongs to: they stand in a row.
-func zeroOf(r rune) rune {
+// zeroDigit is the zero of the digits that a digit belongs to: they stand in a row.
+func zeroDigit(r rune) rune {
 	for value := 0; value < 9 && unicode.Is(unicode.Nd, r-1); value++ {
 		r--
 	}
 	return r
 }
 
-// latin reports whether all letters of a label are of alphabets in use, composed:
+// isCommonLatin reports whether all letters of a label are of alphabets in use, composed:
 // others, such as those of phonetics, look like the common ones.
-func latin(label, top string) bool {
+func isCommonLatin(label, top string) bool {
 	for _, r := range label {
 		switch {
 		case r < 0x80, r >= 0xdf && r <= 0xff && r != '÷', r >= 0x1ea0 && r <= 0x1ef9, strings.ContainsRune("ơưșț", r):

@@ -38,7 +38,7 @@ func TestDisplayDomain(t *testing.T) {
 		name := in
 		if !isASCII(in) {
 			var err error
-			if name, err = profile.ToASCII(in); err != nil {
+			if name, err = idnaProfile.ToASCII(in); err != nil {
 				t.Errorf("%q: %v", in, err)
 				continue
 			}

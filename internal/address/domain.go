@@ -11,10 +11,10 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// profile is IDNA2008 without the transitional mappings of UTS 46, so that
+// idnaProfile is IDNA2008 without the transitional mappings of UTS 46, so that
 // straße.example stays itself. Hyphens in places three and four are allowed:
 // such names exist, and only xn-- gives them a meaning.
-var profile = idna.New(
+var idnaProfile = idna.New(
 	idna.MapForLookup(),
 	idna.Transitional(false),
 	idna.BidiRule(),
@@ -32,34 +32,34 @@ const (
 	whyDomainIDN    = "The domain name holds characters that international domain names do not allow."
 )
 
-// Domain returns name as lowercase A-labels without a trailing dot: the form
+// ParseDomain returns name as lowercase A-labels without a trailing dot: the form
 // in which names are stored, compared and looked up. Unicode names are mapped
 // and checked by IDNA2008. Underscores, IP addresses and names of a single
 // label are refused. The code of its errors is invalid_domain.
-func Domain(name string) (string, error) { return checked(name, ownDomain) }
+func ParseDomain(name string) (string, error) { return parseDomain(name, ownDomainRules) }
 
-// MailDomain is Domain for the domains of other people's addresses and signatures,
+// ParseMailDomain is ParseDomain for the domains of other people's addresses and signatures,
 // which may have underscores.
-func MailDomain(name string) (string, error) { return checked(name, mailDomain) }
+func ParseMailDomain(name string) (string, error) { return parseDomain(name, mailDomainRules) }
 
-// Hostname is Domain that also lets names of a single label pass, such as
+// ParseHostname is ParseDomain that also lets names of a single label pass, such as
 // localhost.
-func Hostname(name string) (string, error) { return checked(name, hostName) }
+func ParseHostname(name string) (string, error) { return parseDomain(name, hostnameRules) }
 
-// rules are what a name may be.
-type rules struct{ single, underscores bool }
+// domainRules are what a name may be.
+type domainRules struct{ singleLabel, underscores bool }
 
-var ownDomain, mailDomain, hostName = rules{}, rules{underscores: true}, rules{single: true}
+var ownDomainRules, mailDomainRules, hostnameRules = domainRules{}, domainRules{underscores: true}, domainRules{singleLabel: true}
 
-func checked(name string, may rules) (string, error) {
-	s, why := normalise(name, may)
+func parseDomain(name string, may domainRules) (string, error) {
+	s, why := normalizeDomain(name, may)
 	if why != "" {
 		return "", invalid("invalid_domain", why)
 	}
 	return s, nil
 }
 
-func normalise(name string, may rules) (string, string) {
+func normalizeDomain(name string, may domainRules) (string, string) {
 	if len(name) > maxInput {
 		return "", whyDomainLong
 	}
@@ -77,22 +77,22 @@ func normalise(name string, may rules) (string, string) {
 	}
 	if !plain {
 		// The profile takes broken UTF-8 for U+FFFD and lets it pass.
-		s, err := profile.ToASCII(name)
+		s, err := idnaProfile.ToASCII(name)
 		if err != nil || !utf8.ValidString(name) {
 			return "", whyDomainIDN
 		}
 		name = s
 	}
-	return ldh(name, may)
+	return checkLDH(name, may)
 }
 
 func hasPunycode(s string) bool {
 	return len(s) >= 4 && s[1]|0x20 == 'n' && s[2:4] == "--"
 }
 
-// ldh checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and
+// checkLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and
 // lowers the case.
-func ldh(name string, may rules) (string, string) {
+func checkLDH(name string, may domainRules) (string, string) {
 	name = strings.TrimSuffix(name, ".")
 	switch {
 	case name == "":
@@ -126,17 +126,17 @@ func ldh(name string, may rules) (string, string) {
 	if digits {
 		return "", whyDomainIP
 	}
-	if labels == 1 && !may.single {
+	if labels == 1 && !may.singleLabel {
 		return "", whyDomainSingle
 	}
 	return strings.ToLower(name), ""
 }
 
-// PublicSuffix reports whether a normalised name is one under which others
+// IsPublicSuffix reports whether a normalised name is one under which others
 // register theirs (co.uk, github.io, any lone label), so that no account may
 // claim it. Names under the reserved domains follow the default rule: test is
 // such a suffix, demo.test is not.
-func PublicSuffix(name string) bool {
+func IsPublicSuffix(name string) bool {
 	suffix, _ := publicsuffix.PublicSuffix(name)
 	return suffix == name
 }

@@ -21,7 +21,7 @@ func TestDomain(t *testing.T) {
 		{"a.b-c.x1", "a.b-c.x1", "a.b-c.x1"},
 	}
 	for _, tt := range tests {
-		got, err := Domain(tt.in)
+		got, err := ParseDomain(tt.in)
 		if err != nil || got != tt.want {
 			t.Errorf("Domain(%q) = %q, %v; want %q", tt.in, got, err, tt.want)
 		}
@@ -40,7 +40,7 @@ func TestDomainRefuses(t *testing.T) {
 		strings.Repeat("a", 64) + ".test", strings.Repeat("a.", 126) + "aa",
 		strings.Repeat("ü", 63) + ".test", strings.Repeat("a", 1<<20),
 	} {
-		got, err := Domain(in)
+		got, err := ParseDomain(in)
 		if err == nil {
 			t.Errorf("Domain(%q) = %q, want an error", in, got)
 			continue
@@ -50,11 +50,11 @@ func TestDomainRefuses(t *testing.T) {
 }
 
 func TestHostname(t *testing.T) {
-	if got, err := Hostname("LocalHost"); err != nil || got != "localhost" {
+	if got, err := ParseHostname("LocalHost"); err != nil || got != "localhost" {
 		t.Errorf("Hostname = %q, %v", got, err)
 	}
 	for _, in := range []string{"127", "a_b", ""} {
-		if _, err := Hostname(in); err == nil {
+		if _, err := ParseHostname(in); err == nil {
 			t.Errorf("Hostname(%q) passed", in)
 		}
 	}
@@ -65,7 +65,7 @@ func TestPublicSuffix(t *testing.T) {
 		"com": true, "co.uk": true, "github.io": true, "test": true, "xn--p1ai": true, "foo.ck": true,
 		"demo.test": false, "a.example": false, "bbc.co.uk": false, "www.ck": false, "mail.demo.test": false, "example.invalid": false,
 	} {
-		if got := PublicSuffix(name); got != want {
+		if got := IsPublicSuffix(name); got != want {
 			t.Errorf("PublicSuffix(%q) = %v", name, got)
 		}
 	}

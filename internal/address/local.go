@@ -39,7 +39,7 @@ func cutLocal(s string) (local, rest, why string) {
 	case atoms == "":
 		return "", "", whyLocalDots
 	case isDotAtom(atoms):
-		return quoted(local), rest, ""
+		return quoteText(local), rest, ""
 	}
 	return "", "", whyLocalChars
 }
@@ -57,7 +57,7 @@ func cutQuoted(s string) (local, rest, why string) {
 			if !isText(text.String()) {
 				return "", "", whyLocalChars
 			}
-			return quote(text.String()), s[i+2:], ""
+			return quoteIfNeeded(text.String()), s[i+2:], ""
 		case c == '\\':
 			i++
 			if i == len(s) || s[i] >= 0x7f {
@@ -71,16 +71,16 @@ func cutQuoted(s string) (local, rest, why string) {
 	return "", "", whyQuotes
 }
 
-// quote returns a local part's meaning in wire form.
-func quote(text string) string {
+// quoteIfNeeded returns a local part's meaning in wire form.
+func quoteIfNeeded(text string) string {
 	if isDotAtom(text) {
 		return text
 	}
-	return quoted(text)
+	return quoteText(text)
 }
 
-// quoted puts text in quotation marks (RFC 5321 §4.1.2, RFC 5322 §3.2.4).
-func quoted(text string) string {
+// quoteText puts text in quotation marks (RFC 5321 §4.1.2, RFC 5322 §3.2.4).
+func quoteText(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + 2)
 	b.WriteByte('"')
@@ -150,7 +150,7 @@ func isAtext(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
 }
 
-// isText reports whether s is UTF-8 without anything that could end a line,
+// isTextPart reports whether s is UTF-8 without anything that could end a line,
 // drive a terminal or turn the reading direction around.
 func isText(s string) bool {
 	if !utf8.ValidString(s) {
@@ -169,17 +169,17 @@ func isText(s string) bool {
 	return true
 }
 
-// LocalPart checks the local part of a NEW mailbox or alias, by stricter rules
+// CheckLocalPart checks the local part of a NEW mailbox or alias, by stricter rules
 // than Parse has for other people's: letters and digits of any script, dots,
 // hyphens and underscores; at most 64 octets; no plus (it begins a tag), and
 // no b- in front, which marks our return paths. The codes are
 // invalid_local_part and reserved_local_part.
-func LocalPart(s string) error {
+func CheckLocalPart(s string) error {
 	const code = "invalid_local_part"
 	switch {
 	case s == "":
 		return invalid(code, "The local part is missing.")
-	case len(s) > MaxLocal:
+	case len(s) > MaxLocalPart:
 		return invalid(code, "The local part is longer than 64 octets.")
 	case !utf8.ValidString(s):
 		return invalid(code, "The local part is not valid UTF-8.")
@@ -192,7 +192,7 @@ func LocalPart(s string) error {
 		}
 	}
 	key := LocalKey(s)
-	if !isDotAtom(key) || len(key) > MaxLocal {
+	if !isDotAtom(key) || len(key) > MaxLocalPart {
 		return invalid(code, "The local part holds a character that has no stable form.")
 	}
 	if strings.HasPrefix(key, reservedPrefix) {

@@ -17,47 +17,47 @@ func (a *API) activityRoutes(r *router) {
 			"An entry is written before its change, so no change lacks one. Sent messages have events instead. Entries are kept for 400 days. A key of one domain can't read it."}, a.listActivity)
 }
 
-type activityAnswer struct {
-	ID        db.ID               `json:"id" doc:"The entry's id."`
-	Actor     activityActorAnswer `json:"actor" doc:"Who did it."`
-	Action    string              `json:"action" doc:"A stable name: the id of an API operation, or a form of the dashboard; empty for an entry of an earlier release." example:"updateMailbox"`
-	Object    string              `json:"object" doc:"The id of what was changed or read; empty for none." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
-	Summary   string              `json:"summary" doc:"The same in a sentence." example:"Changed the mailbox ann@example.com (forward_to [ann@example.org])."`
-	State     string              `json:"state" enum:"begun,done,failed" doc:"begun: in progress, or the server stopped before it knew the outcome; failed: refused, or ended with an error after it may have changed something."`
-	CreatedAt time.Time           `json:"created_at" doc:"When it began."`
+type activityResponse struct {
+	ID        db.ID                 `json:"id" doc:"The entry's id."`
+	Actor     activityActorResponse `json:"actor" doc:"Who did it."`
+	Action    string                `json:"action" doc:"A stable name: the id of an API operation, or a form of the dashboard; empty for an entry of an earlier release." example:"updateMailbox"`
+	Object    string                `json:"object" doc:"The id of what was changed or read; empty for none." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	Summary   string                `json:"summary" doc:"The same in a sentence." example:"Changed the mailbox ann@example.com (forward_to [ann@example.org])."`
+	State     string                `json:"state" enum:"begun,done,failed" doc:"begun: in progress, or the server stopped before it knew the outcome; failed: refused, or ended with an error after it may have changed something."`
+	CreatedAt time.Time             `json:"created_at" doc:"When it began."`
 }
 
-type activityActorAnswer struct {
+type activityActorResponse struct {
 	Type string  `json:"type" enum:"user,api_key,mailbox,operator,nobody" doc:"nobody is a client that failed to prove who it is."`
 	ID   *db.ID  `json:"id" nullable:"true" doc:"The id of the user, key or mailbox; null for others."`
 	Name string  `json:"name" doc:"An address, or the name of a key, at that time." example:"shop"`
 	IP   *string `json:"ip" nullable:"true" doc:"The client's address; null for the command line." example:"192.0.2.7"`
 }
 
-func showActivity(e audit.Entry) activityAnswer {
-	out := activityAnswer{
-		ID: e.ID, Actor: activityActorAnswer{Type: e.Actor.Kind, Name: e.Actor.Name}, Action: e.Action, Object: e.Object, Summary: e.What, State: e.State, CreatedAt: stamp(e.At),
+func newActivityResponse(e audit.Entry) activityResponse {
+	out := activityResponse{
+		ID: e.ID, Actor: activityActorResponse{Type: e.Actor.Kind, Name: e.Actor.Name}, Action: e.Action, Object: e.Object, Summary: e.Description, State: e.State, CreatedAt: utcTime(e.At),
 	}
 	if e.Actor.ID != 0 {
 		out.Actor.ID = &e.Actor.ID
 	}
-	if e.Actor.From.IsValid() {
-		out.Actor.IP = optional(e.Actor.From.String())
+	if e.Actor.IP.IsValid() {
+		out.Actor.IP = optionalString(e.Actor.IP.String())
 	}
 	return out
 }
 
-func (a *API) listActivity(ctx context.Context, p account.Principal, in *page) (list[activityAnswer], error) {
-	at, err := in.db()
+func (a *API) listActivity(ctx context.Context, p account.Principal, in *pageParams) (listResponse[activityResponse], error) {
+	at, err := in.dbPage()
 	if err == nil && p.Domain != "" {
-		err = errOneDomain
+		err = errDomainRestricted
 	}
 	if err != nil {
-		return list[activityAnswer]{}, err
+		return listResponse[activityResponse]{}, err
 	}
 	found, more, err := a.Audit.List(ctx, p.Account, at)
 	if err != nil {
-		return list[activityAnswer]{}, err
+		return listResponse[activityResponse]{}, err
 	}
-	return answer(*in, found, more, showActivity, func(e audit.Entry) string { return e.ID.String() }), nil
+	return newListResponse(*in, found, more, newActivityResponse, func(e audit.Entry) string { return e.ID.String() }), nil
 }

@@ -16,7 +16,7 @@ import (
 
 // aliasRoutes are addresses whose mail goes to others.
 func (a *API) aliasRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", checksFirst: true, scope: "mailboxes.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", validatesFirst: true, scope: "mailboxes.write", status: 201, mayConflict: true,
 		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it, and to addresses elsewhere. " +
 			"*@example.com is the domain's catch-all: it takes what no mailbox and no other alias does. Plus-tags work as for mailboxes. " +
 			"What goes elsewhere is sent on as it came, with a return path that leads its reports back to the original sender, and counts for your limits. " +
@@ -25,13 +25,13 @@ func (a *API) aliasRoutes(r *router) {
 		summary: "List aliases", description: "Newest first."}, a.listAliases)
 	handle(r, operation{method: "GET", path: "/aliases/{id}", id: "getAlias", scope: "mailboxes.read",
 		summary: "Show an alias", description: "With its targets."}, a.getAlias)
-	handle(r, operation{method: "PATCH", path: "/aliases/{id}", id: "updateAlias", checksFirst: true, scope: "mailboxes.write",
+	handle(r, operation{method: "PATCH", path: "/aliases/{id}", id: "updateAlias", validatesFirst: true, scope: "mailboxes.write",
 		summary: "Change where an alias leads", description: "The targets given take the place of the former ones, for what arrives from now on."}, a.updateAlias)
 	handle(r, operation{method: "DELETE", path: "/aliases/{id}", id: "deleteAlias", scope: "mailboxes.write", status: 204,
 		summary: "Delete an alias", description: "Its address takes no more mail and is free for another. What it has brought stays where it is."}, a.deleteAlias)
 }
 
-type aliasAnswer struct {
+type aliasResponse struct {
 	ID        db.ID     `json:"id" doc:"The alias's id."`
 	DomainID  db.ID     `json:"domain_id" doc:"The domain it lives under."`
 	Address   string    `json:"address" doc:"Its address; * before the @ for the domain's catch-all." example:"info@example.com"`
@@ -40,8 +40,8 @@ type aliasAnswer struct {
 	UpdatedAt time.Time `json:"updated_at" doc:"When its targets were last changed."`
 }
 
-func showAlias(a mailbox.Alias) aliasAnswer {
-	out := aliasAnswer{ID: a.ID, DomainID: a.Domain, Address: a.Address, Targets: []string{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt)}
+func newAliasResponse(a mailbox.Alias) aliasResponse {
+	out := aliasResponse{ID: a.ID, DomainID: a.Domain, Address: a.Address, Targets: []string{}, CreatedAt: utcTime(a.CreatedAt), UpdatedAt: utcTime(a.UpdatedAt)}
 	for _, t := range a.Targets {
 		out.Targets = append(out.Targets, t.String())
 	}
@@ -55,32 +55,32 @@ type createAliasRequest struct {
 
 type createAliasInput struct{ Body createAliasRequest }
 
-func (a *API) createAlias(ctx context.Context, p account.Principal, in *createAliasInput) (aliasAnswer, error) {
-	var bad fault.Fields
+func (a *API) createAlias(ctx context.Context, p account.Principal, in *createAliasInput) (aliasResponse, error) {
+	var bad fault.FieldErrors
 	if at, err := address.Parse(in.Body.Address); err == nil && p.Domain != "" && at.Domain != p.Domain {
 		bad.Add("address", "domain_restricted", "This API key acts for one domain only.")
 	}
-	if err := merge(&bad, a.ownTargets(ctx, p, in.Body.Targets)); err != nil {
-		return aliasAnswer{}, err
+	if err := mergeFaults(&bad, a.checkTargetAccess(ctx, p, in.Body.Targets)); err != nil {
+		return aliasResponse{}, err
 	}
 	if err := bad.Err(); err != nil {
-		return aliasAnswer{}, err
+		return aliasResponse{}, err
 	}
 	made, err := a.Mailboxes.CreateAlias(ctx, p.Account, in.Body.Address, in.Body.Targets)
-	return shown(made, err, showAlias)
+	return convertResult(made, err, newAliasResponse)
 }
 
-// ownTargets is a fault of each target that a key of one domain can't see: a
+// checkTargetAccess is a fault of each target that a key of one domain can't see: a
 // mailbox of another.
-func (a *API) ownTargets(ctx context.Context, p account.Principal, targets []string) error {
+func (a *API) checkTargetAccess(ctx context.Context, p account.Principal, targets []string) error {
 	if p.Domain == "" {
 		return nil
 	}
-	found, err := a.Mailboxes.ReadTargets(ctx, p.Account, targets)
+	found, err := a.Mailboxes.ParseTargets(ctx, p.Account, targets)
 	if err != nil {
 		return err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	for i, t := range found {
 		if t.Mailbox == 0 {
 			continue
@@ -90,31 +90,31 @@ func (a *API) ownTargets(ctx context.Context, p account.Principal, targets []str
 			return err
 		}
 		if err != nil || !strings.HasSuffix(m.Address, "@"+p.Domain) {
-			mailbox.NoTarget(&bad, i)
+			mailbox.AddTargetFault(&bad, i)
 		}
 	}
 	return bad.Err()
 }
 
 type listAliasesInput struct {
-	page
+	pageParams
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
 }
 
-func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAliasesInput) (list[aliasAnswer], error) {
-	var none list[aliasAnswer]
-	var bad fault.Fields
-	at, err := in.db()
-	if err := merge(&bad, err); err != nil {
+func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAliasesInput) (listResponse[aliasResponse], error) {
+	var none listResponse[aliasResponse]
+	var bad fault.FieldErrors
+	at, err := in.dbPage()
+	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
 	}
-	domain, ok, err := a.onlyDomain(ctx, p)
+	domain, ok, err := a.keyDomainID(ctx, p)
 	if err != nil {
 		return none, err
 	}
 	if in.DomainID != "" {
-		domain, err = a.domainID(ctx, p, &one{in.DomainID})
-		if err := merge(&bad, fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
+		domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
+		if err := mergeFaults(&bad, notFoundAsFieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
 			return none, err
 		}
 	}
@@ -122,18 +122,18 @@ func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAlia
 		return none, err
 	}
 	if !ok {
-		return list[aliasAnswer]{Data: []aliasAnswer{}}, nil
+		return listResponse[aliasResponse]{Data: []aliasResponse{}}, nil
 	}
 	found, more, err := a.Mailboxes.Aliases(ctx, p.Account, domain, at)
 	if err != nil {
 		return none, err
 	}
-	return answer(in.page, found, more, showAlias, func(a mailbox.Alias) string { return a.ID.String() }), nil
+	return newListResponse(in.pageParams, found, more, newAliasResponse, func(a mailbox.Alias) string { return a.ID.String() }), nil
 }
 
 // alias finds the path's alias; for a key of one domain those of others are not
 // there.
-func (a *API) alias(ctx context.Context, p account.Principal, in *one) (mailbox.Alias, error) {
+func (a *API) alias(ctx context.Context, p account.Principal, in *idParams) (mailbox.Alias, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
 		return mailbox.Alias{}, err
@@ -145,9 +145,9 @@ func (a *API) alias(ctx context.Context, p account.Principal, in *one) (mailbox.
 	return found, err
 }
 
-func (a *API) getAlias(ctx context.Context, p account.Principal, in *one) (aliasAnswer, error) {
+func (a *API) getAlias(ctx context.Context, p account.Principal, in *idParams) (aliasResponse, error) {
 	found, err := a.alias(ctx, p, in)
-	return shown(found, err, showAlias)
+	return convertResult(found, err, newAliasResponse)
 }
 
 type updateAliasRequest struct {
@@ -155,25 +155,25 @@ type updateAliasRequest struct {
 }
 
 type updateAliasInput struct {
-	one
+	idParams
 	Body updateAliasRequest
 }
 
-func (a *API) updateAlias(ctx context.Context, p account.Principal, in *updateAliasInput) (aliasAnswer, error) {
-	found, err := a.alias(ctx, p, &in.one)
+func (a *API) updateAlias(ctx context.Context, p account.Principal, in *updateAliasInput) (aliasResponse, error) {
+	found, err := a.alias(ctx, p, &in.idParams)
 	if err == nil {
-		err = a.ownTargets(ctx, p, in.Body.Targets)
+		err = a.checkTargetAccess(ctx, p, in.Body.Targets)
 	}
 	if err == nil {
 		found, err = a.Mailboxes.UpdateAlias(ctx, p.Account, found.ID, in.Body.Targets)
 	}
-	return shown(found, err, showAlias)
+	return convertResult(found, err, newAliasResponse)
 }
 
-func (a *API) deleteAlias(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteAlias(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	found, err := a.alias(ctx, p, in)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Mailboxes.DeleteAlias(ctx, p.Account, found.ID)
+	return emptyResponse{}, a.Mailboxes.DeleteAlias(ctx, p.Account, found.ID)
 }

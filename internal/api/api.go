@@ -27,17 +27,17 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/inbound"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/relay"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
-	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -46,123 +46,123 @@ type API struct {
 	Accounts *account.Accounts
 	Audit    *audit.Log
 	// SuspendDomain suspends a domain for an operator, or ends that.
-	SuspendDomain func(ctx context.Context, name string, yes bool) error
-	Domains       *domain.Domains
-	Mailboxes     *mailbox.Mailboxes
-	Outbox        *outbound.Outbox
-	Folders       *folder.Store
-	Suppressions  *suppression.List
-	Templates     *template.Templates
-	Operator      *queue.Operator
-	Stats         *stat.Stats
-	Events        *event.Log
-	Webhooks      *webhook.Hooks
-	Migrations    *migration.Migrations
-	Transfers     *transfer.Transfers
-	Keys          *idempotency.Keys
-	Inbound       *inbound.Inbound
-	Captured      *relay.Capture // the sandbox's outbox; nil outside of the sandbox
-	Limits        *limit.Limits
-	Setup         *clientsetup.Service
-	Checker       *clientsetup.Checker
-	// Signer returns the certificate that profiles are signed with, nil for
+	SuspendDomain   func(ctx context.Context, name string, yes bool) error
+	Domains         *domain.Domains
+	Mailboxes       *mailbox.Mailboxes
+	Outbox          *outbound.Outbox
+	Folders         *folder.Store
+	Suppressions    *suppression.List
+	Templates       *template.Templates
+	QueueAdmin      *queue.Admin
+	Stats           *stat.Stats
+	Events          *event.Log
+	Webhooks        *webhook.Service
+	Migrations      *migration.Service
+	MailIO          *mailio.Service
+	IdempotencyKeys *idempotency.Keys
+	Inbound         *inbound.Service
+	SandboxOutbox   *relay.Sandbox // the sandbox's outbox; nil outside of the sandbox
+	Limits          *quota.Limiter
+	ClientSetup     *clientsetup.Service
+	SetupChecker    *clientsetup.Checker
+	// ProfileSigner returns the certificate that profiles are signed with, nil for
 	// none; may be nil.
-	Signer  func(context.Context) (*tls.Certificate, error)
-	Base    string // the URL up to /api/v1, for answers that point at others
-	Version string
-	Log     *slog.Logger
-	// Spool is the folder for attachments that are on their way in: on a disk, as
+	ProfileSigner func(context.Context) (*tls.Certificate, error)
+	BaseURL       string // the URL up to /api/v1, for answers that point at others
+	Version       string
+	Log           *slog.Logger
+	// SpoolDir is the folder for attachments that are on their way in: on a disk, as
 	// they may be many, while a system's own for such files may be in memory. "" is that.
-	Spool string
-	// Friend reports whom limits per client network don't apply to; may be nil.
-	Friend func(netip.Addr) bool
+	SpoolDir string
+	// Exempt reports whom limits per client network don't apply to; may be nil.
+	Exempt func(netip.Addr) bool
 
-	streams *streams
+	streams *streamRegistry
 
-	bodies *bodies
-	// cleartext limits how often a network has keys looked up that it sent without TLS.
-	cleartext *keyless
-	reading   signal.Turns[db.ID] // the accounts, for their answers to be made
-	mux       *http.ServeMux
-	document  []byte
+	memory *memoryBudget
+	// cleartextLimiter limits how often a network has keys looked up that it sent without TLS.
+	cleartextLimiter *networkLimiter
+	readSlots        notify.KeyedSemaphore[db.ID] // the accounts, for their answers to be made
+	mux              *http.ServeMux
+	document         []byte
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
 // with a problem, too.
 func (a *API) Handler() http.Handler {
-	a.streams, a.bodies, a.cleartext = newStreams(), newBodies(), a.keyless()
+	a.streams, a.memory, a.cleartextLimiter = newStreamRegistry(), newMemoryBudget(), a.newNetworkLimiter()
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
 	a.unsubscribeRoutes(r)
 	a.autoconfigRoutes(r)
-	r.doc.webhooks()
-	a.document = r.doc.text()
+	r.doc.addWebhooks()
+	a.document = r.doc.marshal()
 	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(a.document)
 	})
-	r.mux.HandleFunc(elsewhere, r.elsewhere)
+	r.mux.HandleFunc(catchAllPattern, r.serveUnknown)
 	a.mux = r.mux
-	return a.identified(a.recovered(a.plainPath(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.mux.ServeHTTP(w, anyCase(req))
+	return a.withRequestID(a.withRecovery(a.requireCleanPath(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mux.ServeHTTP(w, lowerAutodiscoverPath(req))
 	}))))
 }
 
 // Document is the OpenAPI document that Handler has made.
 func (a *API) Document() []byte { return a.document }
 
-// Takes reports whether a request is for this door, and not for the dashboard:
+// Matches reports whether a request is for this door, and not for the dashboard:
 // all below /api, and what mail clients and links to unsubscribe ask for.
-func (a *API) Takes(r *http.Request) bool {
+func (a *API) Matches(r *http.Request) bool {
 	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
 		return true
 	}
-	return len(allowed(a.mux, anyCase(r))) > 0
+	return len(allowedMethods(a.mux, lowerAutodiscoverPath(r))) > 0
 }
 
-type requestKey struct{}
+type requestIDKey struct{}
 
 func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
+	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// identified gives each request an id, which the answer, the log and every
+// withRequestID gives each request an id, which the answer, the log and every
 // problem carry.
-func (a *API) identified(next http.Handler) http.Handler {
+func (a *API) withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := strings.ToLower(rand.Text())
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
 	})
 }
 
-// started notices whether an answer has begun.
-type started struct {
+// responseTracker notices whether an answer has begun.
+type responseTracker struct {
 	http.ResponseWriter
-	yes bool
+	started bool
 }
 
-func (s *started) WriteHeader(status int) {
-	s.yes = true
+func (s *responseTracker) WriteHeader(status int) {
+	s.started = true
 	s.ResponseWriter.WriteHeader(status)
 }
 
-func (s *started) Write(p []byte) (int, error) {
-	s.yes = true
+func (s *responseTracker) Write(p []byte) (int, error) {
+	s.started = true
 	return s.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
-func (s *started) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *responseTracker) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// recovered answers for a panic, which is a bug of ours, and keeps the
+// withRecovery answers for a panic, which is a bug of ours, and keeps the
 // process alive for everyone else. An answer that has begun is cut off.
-func (a *API) recovered(next http.Handler) http.Handler {
+func (a *API) withRecovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := &started{ResponseWriter: w}
+		s := &responseTracker{ResponseWriter: w}
 		defer func() {
 			v := recover()
 			if v == nil {
@@ -172,22 +172,22 @@ func (a *API) recovered(next http.Handler) http.Handler {
 				panic(v)
 			}
 			a.Log.ErrorContext(r.Context(), "panic", "request", requestID(r.Context()), slog.Any("value", v), "stack", string(debug.Stack()))
-			if s.yes {
+			if s.started {
 				panic(http.ErrAbortHandler)
 			}
-			a.fail(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
+			a.writeProblem(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
 		}()
 		next.ServeHTTP(s, r)
 	})
 }
 
-// plainPath answers 404 where the mux would redirect to a path without
+// requireCleanPath answers 404 where the mux would redirect to a path without
 // doubled slashes and dots: a client that follows would lose its method. Those
 // that are percent-encoded are part of a name.
-func (a *API) plainPath(next http.Handler) http.Handler {
+func (a *API) requireCleanPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.EscapedPath(); p != "" && path.Clean("/"+strings.TrimSuffix(p, "/")) != strings.TrimSuffix(p, "/") && p != "/" {
-			a.fail(w, r, errNoEndpoint)
+			a.writeProblem(w, r, errNoEndpoint)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -201,11 +201,11 @@ func (a *API) authenticate(r *http.Request, scope string) (account.Principal, er
 	if err != nil {
 		return p, err
 	}
-	return p, p.Require(scope)
+	return p, p.RequireScope(scope)
 }
 
-// bearer returns the token that a request brings.
-func bearer(r *http.Request) (token string, ok bool) {
+// bearerToken returns the token that a request brings.
+func bearerToken(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	return token, strings.EqualFold(scheme, "Bearer") && token != ""
@@ -213,9 +213,9 @@ func bearer(r *http.Request) (token string, ok bool) {
 
 // identify finds out who makes a request.
 func (a *API) identify(r *http.Request) (account.Principal, error) {
-	token, ok := bearer(r)
+	token, ok := bearerToken(r)
 	if !ok {
-		return account.Principal{}, fault.New(fault.Unknown, "api_key_required", "Send the header Authorization: Bearer YOUR_API_KEY.")
+		return account.Principal{}, fault.New(fault.Unauthenticated, "api_key_required", "Send the header Authorization: Bearer YOUR_API_KEY.")
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// loginRoutes are what mailboxes are signed in to with, and who did.
-func (a *API) loginRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", checksFirst: true, scope: "mailboxes.write", status: 201, conflicts: true,
+// mailboxAccessRoutes are what mailboxes are signed in to with, and who did.
+func (a *API) mailboxAccessRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", validatesFirst: true, scope: "mailboxes.write", status: 201, mayConflict: true,
 		summary: "Make an app password", description: "A password for one application or device, beside the mailbox's own and to be revoked by itself. It is generated, and shown in this answer only; " +
 			"hyphens and case don't matter when it is typed. A mailbox has 50 at most. A change of the mailbox's own password leaves them valid."}, a.createAppPassword)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/app-passwords", id: "listAppPasswords", scope: "mailboxes.read",
@@ -22,13 +22,13 @@ func (a *API) loginRoutes(r *router) {
 		summary: "Revoke an app password", description: "It stops working at once, and sessions that were signed in to with it end."}, a.revokeAppPassword)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/sessions", id: "listMailboxSessions", scope: "mailboxes.read",
 		summary: "List the IMAP sessions of a mailbox", description: "The connections that are signed in now, on all nodes, newest first; of other nodes those of the last seconds may be missing. " +
-			"A session ends when the app password that it stands on is revoked, and otherwise with a new password or when the mailbox is suspended."}, a.listSessions)
+			"A session ends when the app password that it stands on is revoked, and otherwise with a new password or when the mailbox is suspended."}, a.listMailboxSessions)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/sign-ins", id: "listSignIns", scope: "mailboxes.read",
 		summary: "List who signed in to a mailbox", description: "And who tried to, newest first. What repeats within an hour, from one address and with one result, is one entry. " +
 			"The newest 200 that succeeded and the newest 200 others are kept, for 90 days. Attempts that were refused unseen, since too many had failed before, are not listed."}, a.listSignIns)
 }
 
-type appPasswordAnswer struct {
+type appPasswordResponse struct {
 	ID         db.ID      `json:"id" doc:"The app password's id."`
 	Name       string     `json:"name" doc:"What it is for." example:"Ann's phone"`
 	Protocols  []string   `json:"protocols" nullable:"false" enum:"imap,smtp" doc:"What it is good for: reading (imap), sending (smtp)." example:"imap"`
@@ -37,8 +37,8 @@ type appPasswordAnswer struct {
 	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the hour; null for never."`
 }
 
-func showAppPassword(p mailbox.AppPassword) appPasswordAnswer {
-	out := appPasswordAnswer{ID: p.ID, Name: p.Name, Protocols: []string{}, CreatedAt: stamp(p.CreatedAt), LastUsedAt: optionalTime(p.LastUsedAt)}
+func newAppPasswordResponse(p mailbox.AppPassword) appPasswordResponse {
+	out := appPasswordResponse{ID: p.ID, Name: p.Name, Protocols: []string{}, CreatedAt: utcTime(p.CreatedAt), LastUsedAt: optionalTime(p.LastUsedAt)}
 	for _, one := range p.Protocols {
 		out.Protocols = append(out.Protocols, string(one))
 	}
@@ -51,14 +51,14 @@ type createAppPasswordRequest struct {
 }
 
 type createAppPasswordInput struct {
-	one
+	idParams
 	Body createAppPasswordRequest
 }
 
-func (a *API) createAppPassword(ctx context.Context, p account.Principal, in *createAppPasswordInput) (appPasswordAnswer, error) {
-	id, err := a.mailboxID(ctx, p, &in.one)
+func (a *API) createAppPassword(ctx context.Context, p account.Principal, in *createAppPasswordInput) (appPasswordResponse, error) {
+	id, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return appPasswordAnswer{}, err
+		return appPasswordResponse{}, err
 	}
 	protocols := in.Body.Protocols
 	if protocols == nil {
@@ -66,58 +66,58 @@ func (a *API) createAppPassword(ctx context.Context, p account.Principal, in *cr
 	}
 	made, password, err := a.Mailboxes.CreateAppPassword(ctx, p.Account, id, in.Body.Name, protocols)
 	if err != nil {
-		return appPasswordAnswer{}, err
+		return appPasswordResponse{}, err
 	}
-	out := showAppPassword(made)
+	out := newAppPasswordResponse(made)
 	out.Password = password
 	return out, nil
 }
 
-type ofMailbox struct {
-	one
-	page
+type listByMailboxInput struct {
+	idParams
+	pageParams
 }
 
-func (a *API) listAppPasswords(ctx context.Context, p account.Principal, in *ofMailbox) (list[appPasswordAnswer], error) {
-	return listOf(ctx, a, p, in, a.Mailboxes.AppPasswords, showAppPassword, func(p mailbox.AppPassword) db.ID { return p.ID })
+func (a *API) listAppPasswords(ctx context.Context, p account.Principal, in *listByMailboxInput) (listResponse[appPasswordResponse], error) {
+	return listByMailbox(ctx, a, p, in, a.Mailboxes.AppPasswords, newAppPasswordResponse, func(p mailbox.AppPassword) db.ID { return p.ID })
 }
 
-// listOf answers with a list of what belongs to a mailbox.
-func listOf[S, T any](ctx context.Context, a *API, p account.Principal, in *ofMailbox,
-	read func(ctx context.Context, account, mailbox db.ID, page db.Page) ([]S, bool, error), show func(S) T, id func(S) db.ID) (list[T], error) {
-	at, err := in.db()
+// listByMailbox answers with a list of what belongs to a mailbox.
+func listByMailbox[S, T any](ctx context.Context, a *API, p account.Principal, in *listByMailboxInput,
+	read func(ctx context.Context, account, mailbox db.ID, page db.Page) ([]S, bool, error), show func(S) T, id func(S) db.ID) (listResponse[T], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[T]{}, err
+		return listResponse[T]{}, err
 	}
-	box, err := a.mailboxID(ctx, p, &in.one)
+	box, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return list[T]{}, err
+		return listResponse[T]{}, err
 	}
 	found, more, err := read(ctx, p.Account, box, at)
 	if err != nil {
-		return list[T]{}, err
+		return listResponse[T]{}, err
 	}
-	return answer(in.page, found, more, show, func(s S) string { return id(s).String() }), nil
+	return newListResponse(in.pageParams, found, more, show, func(s S) string { return id(s).String() }), nil
 }
 
-type oneAppPassword struct {
-	one
+type appPasswordInput struct {
+	idParams
 	Password string `path:"password" format:"uuid" doc:"The app password's id."`
 }
 
-func (a *API) revokeAppPassword(ctx context.Context, p account.Principal, in *oneAppPassword) (nothing, error) {
-	box, err := a.mailboxID(ctx, p, &in.one)
+func (a *API) revokeAppPassword(ctx context.Context, p account.Principal, in *appPasswordInput) (emptyResponse, error) {
+	box, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
 	id, err := db.ParseID(in.Password)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Mailboxes.RevokeAppPassword(ctx, p.Account, box, id)
+	return emptyResponse{}, a.Mailboxes.RevokeAppPassword(ctx, p.Account, box, id)
 }
 
-type sessionAnswer struct {
+type sessionResponse struct {
 	ID          db.ID     `json:"id" doc:"The session's id."`
 	Protocol    string    `json:"protocol" enum:"imap" doc:"What for: reading (imap)."`
 	IP          string    `json:"ip" doc:"The client's network address." example:"192.0.2.7"`
@@ -126,17 +126,17 @@ type sessionAnswer struct {
 	Since       time.Time `json:"since" doc:"When it signed in."`
 }
 
-func showSession(s mailbox.Session) sessionAnswer {
-	return sessionAnswer{
-		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, AppPassword: optional(s.AppPassword), Program: optional(s.Program), Since: stamp(s.Since),
+func newSessionResponse(s mailbox.Session) sessionResponse {
+	return sessionResponse{
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, AppPassword: optionalString(s.AppPassword), Program: optionalString(s.Program), Since: utcTime(s.Since),
 	}
 }
 
-func (a *API) listSessions(ctx context.Context, p account.Principal, in *ofMailbox) (list[sessionAnswer], error) {
-	return listOf(ctx, a, p, in, a.Mailboxes.Sessions, showSession, func(s mailbox.Session) db.ID { return s.ID })
+func (a *API) listMailboxSessions(ctx context.Context, p account.Principal, in *listByMailboxInput) (listResponse[sessionResponse], error) {
+	return listByMailbox(ctx, a, p, in, a.Mailboxes.Sessions, newSessionResponse, func(s mailbox.Session) db.ID { return s.ID })
 }
 
-type signInAnswer struct {
+type signInResponse struct {
 	ID          db.ID     `json:"id" doc:"The entry's id."`
 	Protocol    string    `json:"protocol" enum:"imap,smtp,web" doc:"What for: reading (imap), sending (smtp), the owner's page (web)."`
 	IP          string    `json:"ip" doc:"The client's network address; of wrong passwords over IPv6 its network (/64)." example:"192.0.2.7"`
@@ -147,13 +147,13 @@ type signInAnswer struct {
 	LastAt      time.Time `json:"last_at" doc:"When last; within an hour of the first time."`
 }
 
-func showSignIn(s mailbox.SignIn) signInAnswer {
-	return signInAnswer{
-		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, Result: s.Result, AppPassword: optional(s.AppPassword), Times: s.Times,
-		FirstAt: stamp(s.FirstAt), LastAt: stamp(s.LastAt),
+func newSignInResponse(s mailbox.SignIn) signInResponse {
+	return signInResponse{
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, Result: s.Result, AppPassword: optionalString(s.AppPassword), Times: s.Times,
+		FirstAt: utcTime(s.FirstAt), LastAt: utcTime(s.LastAt),
 	}
 }
 
-func (a *API) listSignIns(ctx context.Context, p account.Principal, in *ofMailbox) (list[signInAnswer], error) {
-	return listOf(ctx, a, p, in, a.Mailboxes.SignIns, showSignIn, func(s mailbox.SignIn) db.ID { return s.ID })
+func (a *API) listSignIns(ctx context.Context, p account.Principal, in *listByMailboxInput) (listResponse[signInResponse], error) {
+	return listByMailbox(ctx, a, p, in, a.Mailboxes.SignIns, newSignInResponse, func(s mailbox.SignIn) db.ID { return s.ID })
 }

@@ -67,11 +67,11 @@ func loginIMAP(t *testing.T, s *servertest.Server, user, password string) (*imap
 func TestAppPasswords(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
-		refused(t, "no name", s.API("POST", box+"/app-passwords", object{"name": " ", "protocols": []string{"imap"}}), 422, "validation_failed", "name invalid_name")
-		refused(t, "no protocol", s.API("POST", box+"/app-passwords", object{"name": "x", "protocols": []string{"imap", "pop"}}), 422, "validation_failed", "protocols[1] unknown_value")
+		refused(t, "no name", s.API("POST", box+"/app-passwords", jsonObject{"name": " ", "protocols": []string{"imap"}}), 422, "validation_failed", "name invalid_name")
+		refused(t, "no protocol", s.API("POST", box+"/app-passwords", jsonObject{"name": "x", "protocols": []string{"imap", "pop"}}), 422, "validation_failed", "protocols[1] unknown_value")
 		made := func(protocols ...string) (id, password string) {
 			t.Helper()
-			a := s.API("POST", box+"/app-passwords", object{"name": strings.Join(protocols, " and "), "protocols": protocols})
+			a := s.API("POST", box+"/app-passwords", jsonObject{"name": strings.Join(protocols, " and "), "protocols": protocols})
 			status(t, "an app password", a, 201)
 			one := into(t, a)
 			return one["id"].(string), one["password"].(string)
@@ -111,9 +111,9 @@ func TestAppPasswords(t *testing.T) {
 		if err := c.Mail("alice@demo.test"); err == nil || !strings.Contains(err.Error(), "421") {
 			t.Errorf("SMTP goes on: %v", err)
 		}
-		_, key := newKey(t, s, object{"domain": "other.test"})
+		_, key := newKey(t, s, jsonObject{"domain": "other.test"})
 		for _, path := range []string{"/app-passwords", "/sign-ins"} {
-			refused(t, "for a key of another domain", s.As(key, "GET", box+path, nil), 404, "not_found")
+			refused(t, "for a key of another domain", s.APIWithKey(key, "GET", box+path, nil), 404, "not_found")
 		}
 	})
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/mailstead/mailstead/internal/clientsetup"
 )
 
-// autoconfig answers mail clients that set themselves up, without a key. It
+// autoconfigHandler answers mail clients that set themselves up, without a key. It
 // knows hosted domains only, and nothing of single addresses.
-type autoconfig struct {
+type autoconfigHandler struct {
 	api *API
-	*keyless
+	*networkLimiter
 }
 
 var thunderbirdPaths = []string{"/mail/config-v1.1.xml", "/.well-known/autoconfig/mail/config-v1.1.xml"}
 
-// AnswersInClear reports whether a request may be answered without TLS:
+// AllowsCleartext reports whether a request may be answered without TLS:
 // Thunderbird asks for its settings that way where a domain has no certificate.
-func AnswersInClear(r *http.Request) bool {
+func AllowsCleartext(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(thunderbirdPaths, r.URL.Path)
 }
 
 func (a *API) autoconfigRoutes(r *router) {
-	c := &autoconfig{api: a, keyless: a.keyless()}
+	c := &autoconfigHandler{api: a, networkLimiter: a.newNetworkLimiter()}
 	for _, path := range thunderbirdPaths {
 		r.mux.HandleFunc("GET "+path, c.handle(c.thunderbird))
 	}
@@ -39,33 +39,33 @@ func (a *API) autoconfigRoutes(r *router) {
 	}
 }
 
-func (c *autoconfig) handle(f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+func (c *autoconfigHandler) handle(f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := c.allow(r)
 		if err == nil {
 			err = f(w, r)
 		}
 		if err != nil {
-			c.api.fail(w, r, err)
+			c.api.writeProblem(w, r, err)
 		}
 	}
 }
 
 var errNotHosted = newProblem(http.StatusNotFound, "domain_not_hosted", "Mail of this domain is not hosted here.")
 
-// hosted returns the domain of an address if it is hosted here.
-func (c *autoconfig) hosted(r *http.Request, text string) (a address.Address, ok bool, err error) {
+// hostedAddress returns the domain of an address if it is hosted here.
+func (c *autoconfigHandler) hostedAddress(r *http.Request, text string) (a address.Address, ok bool, err error) {
 	if a, err = address.Parse(text); err != nil {
 		return a, false, nil //nolint:nilerr // what is no address is hosted nowhere
 	}
-	h, ok, err := c.api.Domains.Hosted(r.Context(), a.Domain)
+	h, ok, err := c.api.Domains.FindHosted(r.Context(), a.Domain)
 	return a, ok && !h.Suspended, err
 }
 
 // thunderbird takes the domain from the address, or from the name under which
 // it is asked.
-func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
-	given := addressIn(r, "emailaddress")
+func (c *autoconfigHandler) thunderbird(w http.ResponseWriter, r *http.Request) error {
+	given := queryAddress(r, "emailaddress")
 	if given == clientsetup.AnyAddress { // the client has put in no address
 		given = ""
 	}
@@ -74,7 +74,7 @@ func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
 		host, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
 		text = "anybody@" + strings.TrimPrefix(host, "autoconfig.")
 	}
-	who, ok, err := c.hosted(r, text)
+	who, ok, err := c.hostedAddress(r, text)
 	if err != nil {
 		return err
 	}
@@ -85,17 +85,17 @@ func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
 	if given != "" {
 		username = who.String()
 	}
-	doc, err := c.api.Setup.Autoconfig(who.Domain, username)
+	doc, err := c.api.ClientSetup.Autoconfig(who.Domain, username)
 	if err != nil {
 		return err
 	}
-	writeText(w, http.StatusOK, "application/xml; charset=utf-8", doc)
+	writeBody(w, http.StatusOK, "application/xml; charset=utf-8", doc)
 	return nil
 }
 
-// addressIn returns the address in a query. A plus sign is one, although it means a
+// queryAddress returns the address in a query. A plus sign is one, although it means a
 // blank in queries: clients put addresses in as their users type them.
-func addressIn(r *http.Request, name string) string {
+func queryAddress(r *http.Request, name string) string {
 	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
 		key, value, _ := strings.Cut(part, "=")
 		if !strings.EqualFold(key, name) {
@@ -108,9 +108,9 @@ func addressIn(r *http.Request, name string) string {
 	return ""
 }
 
-// anyCase writes the path of Autodiscover in lower case, but for an address in it:
+// lowerAutodiscoverPath writes the path of Autodiscover in lower case, but for an address in it:
 // Windows knows no difference, and so clients make none.
-func anyCase(r *http.Request) *http.Request {
+func lowerAutodiscoverPath(r *http.Request) *http.Request {
 	const all, json = "/autodiscover/", "/autodiscover/autodiscover.json/v1.0/"
 	if len(r.URL.Path) < len(all) || !strings.EqualFold(r.URL.Path[:len(all)], all) {
 		return r
@@ -129,57 +129,57 @@ func anyCase(r *http.Request) *http.Request {
 }
 
 // outlook always answers 200: what is wrong stands in the document.
-func (c *autoconfig) outlook(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // the server has a bound of its own, too
+func (c *autoconfigHandler) outlook(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // the server has a bound of its own, too
 	var doc []byte
-	q, err := clientsetup.ReadQuestion(r.Body)
+	q, err := clientsetup.ReadAutodiscoverRequest(r.Body)
 	switch {
 	case err != nil:
 		doc, err = clientsetup.AutodiscoverError(clientsetup.InvalidRequest, "This is no request of Autodiscover.", time.Now())
 	case !q.Supported():
 		doc, err = clientsetup.AutodiscoverError(clientsetup.UnsupportedSchema, "There are settings for IMAP and SMTP only.", time.Now())
 	default:
-		who, ok, found := c.hosted(r, q.Address)
+		who, ok, found := c.hostedAddress(r, q.Address)
 		switch {
 		case found != nil:
 			return found
 		case !ok:
 			doc, err = clientsetup.AutodiscoverError(clientsetup.NoSuchAddress, "Mail of this domain is not hosted here.", time.Now())
 		default:
-			doc, err = c.api.Setup.Autodiscover(who.String())
+			doc, err = c.api.ClientSetup.Autodiscover(who.String())
 		}
 	}
 	if err != nil {
 		return err
 	}
-	writeText(w, http.StatusOK, "text/xml; charset=utf-8", doc)
+	writeBody(w, http.StatusOK, "text/xml; charset=utf-8", doc)
 	return nil
 }
 
-// notOffered is how the second version of Autodiscover says no.
-type notOffered struct {
+// autodiscoverError is how the second version of Autodiscover says no.
+type autodiscoverError struct {
 	Code    string `json:"ErrorCode"`
 	Message string `json:"ErrorMessage"`
 }
 
-func (c *autoconfig) outlookJSON(w http.ResponseWriter, r *http.Request) error {
+func (c *autoconfigHandler) outlookJSON(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("address")
 	if text == "" {
-		text = addressIn(r, "Email")
+		text = queryAddress(r, "Email")
 	}
-	_, ok, err := c.hosted(r, text)
+	_, ok, err := c.hostedAddress(r, text)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		c.api.write(w, r, http.StatusNotFound, "application/json", notOffered{"UserNotFound", "Mail of this domain is not hosted here."})
+		c.api.writeJSON(w, r, http.StatusNotFound, "application/json", autodiscoverError{"UserNotFound", "Mail of this domain is not hosted here."})
 		return nil
 	}
-	to, ok := c.api.Setup.AutodiscoverJSON(r.URL.Query().Get("Protocol"))
+	to, ok := c.api.ClientSetup.AutodiscoverJSON(r.URL.Query().Get("Protocol"))
 	if !ok {
-		c.api.write(w, r, http.StatusBadRequest, "application/json", notOffered{"InvalidProtocol", "The protocol offered is AutodiscoverV1."})
+		c.api.writeJSON(w, r, http.StatusBadRequest, "application/json", autodiscoverError{"InvalidProtocol", "The protocol offered is AutodiscoverV1."})
 		return nil
 	}
-	c.api.write(w, r, http.StatusOK, "application/json", to)
+	c.api.writeJSON(w, r, http.StatusOK, "application/json", to)
 	return nil
 }

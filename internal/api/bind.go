@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// maxBody bounds ordinary requests; sends have their own bound.
+	// maxBodyBytes bounds ordinary requests; sends have their own bound.
 	maxBody = 1 << 20
-	// bodyTime bounds how long an ordinary body may take to arrive, sendTime
+	// bodyTimeout bounds how long an ordinary body may take to arrive, sendTimeout
 	// that of a send: the server's own bound must leave time for the answer. A
 	// long one gets as much again each time that it has come on at slowest, in
-	// bytes a second, and its answer answerTime.
-	bodyTime, sendTime = 30 * time.Second, 4 * time.Minute
-	answerTime         = 5 * time.Minute
-	slowest            = 8 << 10
+	// bytes a second, and its answer responseTimeout.
+	bodyTimeout, sendTimeout = 30 * time.Second, 4 * time.Minute
+	responseTimeout          = 5 * time.Minute
+	minBodyRate              = 8 << 10
 )
 
-// one is the path of a single resource.
-type one struct {
+// idParams is the path of a single resource.
+type idParams struct {
 	ID string `path:"id" format:"uuid" doc:"The resource's id."`
 }
 
@@ -51,54 +51,54 @@ func bindBody(w http.ResponseWriter, r *http.Request, into any, hold func(n int)
 	}
 	b.query = query
 	v := reflect.ValueOf(into).Elem()
-	b.parameters(v)
+	b.bindFields(v)
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !b.known[name] {
-			b.bad.Add(clip(name), "unknown_parameter", "There is no such query parameter.")
+			b.faults.Add(cleanName(name), "unknown_parameter", "There is no such query parameter.")
 		}
 	}
 	if body := v.FieldByName("Body"); body.IsValid() {
-		if err := merge(&b.bad, readBody(w, r, body, hold)); err != nil {
+		if err := mergeFaults(&b.faults, readBody(w, r, body, hold)); err != nil {
 			return err
 		}
 	}
-	return b.bad.Err()
+	return b.faults.Err()
 }
 
-// noQuery refuses query parameters where there are none to give.
-func noQuery(r *http.Request) error { return bind(r, &struct{}{}) }
+// rejectQuery refuses query parameters where there are none to give.
+func rejectQuery(r *http.Request) error { return bind(r, &struct{}{}) }
 
 type binder struct {
-	r     *http.Request
-	query url.Values
-	known map[string]bool
-	bad   fault.Fields
+	r      *http.Request
+	query  url.Values
+	known  map[string]bool
+	faults fault.FieldErrors
 }
 
-func (b *binder) parameters(v reflect.Value) {
+func (b *binder) bindFields(v reflect.Value) {
 	if b.known == nil {
 		b.known = map[string]bool{}
 	}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous {
-			b.parameters(v.Field(i))
+			b.bindFields(v.Field(i))
 			continue
 		}
 		if name := f.Tag.Get("path"); name != "" {
 			v.Field(i).SetString(b.r.PathValue(name))
 		}
 		if name := f.Tag.Get("query"); name != "" && f.Type.Kind() == reflect.Map {
-			b.members(name, v.Field(i))
+			b.bindMap(name, v.Field(i))
 		} else if name != "" {
 			b.known[name] = true
-			b.parameter(name, f, v.Field(i))
+			b.bindParameter(name, f, v.Field(i))
 		}
 	}
 }
 
-// members reads query parameters such as metadata[order]=42 into a map.
-func (b *binder) members(name string, v reflect.Value) {
+// bindMap reads query parameters such as metadata[order]=42 into a map.
+func (b *binder) bindMap(name string, v reflect.Value) {
 	for param, given := range b.query {
 		key, ok := strings.CutPrefix(param, name+"[")
 		if !ok || !strings.HasSuffix(key, "]") || !utf8.ValidString(key+given[0]) {
@@ -106,7 +106,7 @@ func (b *binder) members(name string, v reflect.Value) {
 		}
 		b.known[param] = true
 		if len(given) > 1 {
-			b.bad.Add(clip(param), "given_twice", "Give this parameter once.")
+			b.faults.Add(cleanName(param), "given_twice", "Give this parameter once.")
 		}
 		if v.IsNil() {
 			v.Set(reflect.ValueOf(map[string]string{}))
@@ -115,8 +115,8 @@ func (b *binder) members(name string, v reflect.Value) {
 	}
 }
 
-// parameter reads one query parameter; an empty one is none.
-func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) {
+// bindParameter reads one query parameter; an empty one is none.
+func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Value) {
 	given := b.query[name]
 	if v.Kind() == reflect.Slice {
 		var all []string
@@ -125,12 +125,12 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 		}
 		v.Set(reflect.ValueOf(all))
 		for i := range all {
-			b.obey(name, f, v.Index(i))
+			b.checkRules(name, f, v.Index(i))
 		}
 		return
 	}
 	if len(given) > 1 {
-		b.bad.Add(name, "given_twice", "Give this parameter once.")
+		b.faults.Add(name, "given_twice", "Give this parameter once.")
 		return
 	}
 	text := f.Tag.Get("default")
@@ -143,10 +143,10 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text)
-		b.obey(name, f, v)
+		b.checkRules(name, f, v)
 	case reflect.Bool:
 		if text != "true" && text != "false" {
-			b.bad.Add(name, "wrong_type", "Give true or false.")
+			b.faults.Add(name, "wrong_type", "Give true or false.")
 		}
 		v.SetBool(text == "true")
 	case reflect.Int:
@@ -154,18 +154,18 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 		v.SetInt(n)
 		switch {
 		case errors.Is(err, strconv.ErrSyntax):
-			b.bad.Add(name, "wrong_type", "Give a whole number.")
+			b.faults.Add(name, "wrong_type", "Give a whole number.")
 			b.reset(f, v)
 		default: // one that is too large is the largest
-			b.obey(name, f, v)
+			b.checkRules(name, f, v)
 		}
 	}
 }
 
-// obey tells the rule that a parameter breaks, which then counts as left out.
-func (b *binder) obey(name string, f reflect.StructField, v reflect.Value) {
-	if code, words := rules(f.Tag).broken(v); code != "" {
-		b.bad.Add(name, code, "%s", words)
+// checkRules tells the rule that a parameter breaks, which then counts as left out.
+func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value) {
+	if code, words := fieldRules(f.Tag).violation(v); code != "" {
+		b.faults.Add(name, code, "%s", words)
 		b.reset(f, v)
 	}
 }
@@ -182,8 +182,8 @@ func (b *binder) reset(f reflect.StructField, v reflect.Value) {
 
 // readBody reads an ordinary JSON body into a struct, or a pointer to one.
 func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold func(n int) error) error {
-	body, arrived := arriving(w, r, maxBody, bodyTime)
-	text, err := io.ReadAll(&growing{Reader: body, hold: hold})
+	body, arrived := limitBody(w, r, maxBody, bodyTimeout)
+	text, err := io.ReadAll(&reservingReader{Reader: body, reserve: hold})
 	if err != nil {
 		return err
 	}
@@ -201,28 +201,28 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold f
 	return decode(text, into)
 }
 
-// arriving bounds a body, in bytes and in time. When all of it was read the
+// limitBody bounds a body, in bytes and in time. When all of it was read the
 // caller calls arrived; what is left of a body that was not gets no more time.
-func arriving(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) (body io.Reader, arrived func()) {
+func limitBody(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) (body io.Reader, arrived func()) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(within)) // the server has a bound of its own, too
-	return http.MaxBytesReader(w, broken{&steady{ReadCloser: r.Body, c: c, within: within}}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
+	return http.MaxBytesReader(w, bodyErrorReader{&deadlineExtender{ReadCloser: r.Body, control: c, timeout: within}}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
 }
 
-// steady gives a body that goes on coming more time.
-type steady struct {
+// deadlineExtender gives a body that goes on coming more time.
+type deadlineExtender struct {
 	io.ReadCloser
-	c      *http.ResponseController
-	within time.Duration
-	got    int
+	control  *http.ResponseController
+	timeout  time.Duration
+	received int
 }
 
-func (s *steady) Read(p []byte) (int, error) {
+func (s *deadlineExtender) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
-	if s.got += n; s.got >= slowest*int(s.within/time.Second) && err == nil {
-		s.got = 0
-		_ = s.c.SetReadDeadline(time.Now().Add(s.within))
-		_ = s.c.SetWriteDeadline(time.Now().Add(s.within + answerTime))
+	if s.received += n; s.received >= minBodyRate*int(s.timeout/time.Second) && err == nil {
+		s.received = 0
+		_ = s.control.SetReadDeadline(time.Now().Add(s.timeout))
+		_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout + responseTimeout))
 	}
 	return n, err
 }
@@ -240,23 +240,23 @@ func requireJSON(r *http.Request) error {
 	return nil
 }
 
-// broken tells a body that did not arrive whole as the client's trouble.
-type broken struct{ io.ReadCloser }
+// bodyErrorReader tells a body that did not arrive whole as the client's trouble.
+type bodyErrorReader struct{ io.ReadCloser }
 
-func (b broken) Read(p []byte) (int, error) {
+func (b bodyErrorReader) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = newProblem(http.StatusRequestTimeout, "body_too_slow", "The request's body did not arrive in time.")
-	case keyEnded(err):
+	case isAuthError(err):
 	case err != nil && err != io.EOF: //nolint:errorlint // what io.Reader promises
 		err = fault.Wrap(err, fault.Invalid, "invalid_json", "The request's body ended early.")
 	}
 	return n, err
 }
 
-// clip keeps a name that a client made up short and printable.
-func clip(name string) string {
+// cleanName keeps a name that a client made up short and printable.
+func cleanName(name string) string {
 	const most = 64
 	name = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f || c == '\uFFFD' {

@@ -42,7 +42,7 @@ func TestContentNeedsMailRead(t *testing.T) {
 		}
 		keys, hooks := map[string]string{}, map[string]*hooked{}
 		for _, set := range sets {
-			_, keys[set.name] = newKey(t, s, object{"scopes": set.scopes})
+			_, keys[set.name] = newKey(t, s, jsonObject{"scopes": set.scopes})
 			hooks[set.name] = listening(t, clientOf(t, s, keys[set.name]))
 			if hooks[set.name].hook.IncludeContent != set.mail {
 				t.Errorf("%s: a new webhook includes content: %v", set.name, hooks[set.name].hook.IncludeContent)
@@ -161,16 +161,16 @@ func TestContentOfWebhooks(t *testing.T) {
 		c := clientOf(t, s, s.Dev.APIKey)
 		h := listening(t, c)
 		path := "/webhooks/" + h.hook.ID
-		_, key := newKey(t, s, object{"scopes": []string{"webhooks.write", "events.read"}})
-		refused(t, "making one with content", s.As(key, "POST", "/webhooks", object{"url": h.hook.URL, "events": []string{"all"}, "include_content": true}), 403, "missing_scope")
-		for _, change := range []object{
+		_, key := newKey(t, s, jsonObject{"scopes": []string{"webhooks.write", "events.read"}})
+		refused(t, "making one with content", s.APIWithKey(key, "POST", "/webhooks", jsonObject{"url": h.hook.URL, "events": []string{"all"}, "include_content": true}), 403, "missing_scope")
+		for _, change := range []jsonObject{
 			{"url": h.hook.URL + "/mine"}, {"events": []string{"inbound_email"}}, {"domains": []string{s.Dev.Domain.ID.String()}},
 			{"mailboxes": []string{s.Dev.Mailboxes[0].ID.String()}},
 		} {
-			refused(t, "changing one with content", s.As(key, "PATCH", path, change), 403, "missing_scope")
+			refused(t, "changing one with content", s.APIWithKey(key, "PATCH", path, change), 403, "missing_scope")
 		}
-		status(t, "describing it", s.As(key, "PATCH", path, object{"description": "the shop", "url": h.hook.URL}), 200)
-		_, id := receive(t, s, object{"subject": "Your offer", "text": "Yes, please"})
+		status(t, "describing it", s.APIWithKey(key, "PATCH", path, jsonObject{"description": "the shop", "url": h.hook.URL}), 200)
+		_, id := receive(t, s, jsonObject{"subject": "Your offer", "text": "Yes, please"})
 		var first string
 		servertest.Eventually(t, func() string {
 			page, err := c.ListEvents(t.Context(), client.EventFilter{Types: []string{"inbound_email"}}, client.Paging{Limit: 100})
@@ -188,10 +188,10 @@ func TestContentOfWebhooks(t *testing.T) {
 		if body := h.body(first, "inbound_email"); !strings.Contains(string(body), "Yes, please") {
 			t.Errorf("with content it gets %s", body)
 		}
-		status(t, "turning content off", s.As(key, "PATCH", path, object{"include_content": false, "url": h.hook.URL + "/mine"}), 200)
-		refused(t, "turning it on again", s.As(key, "PATCH", path, object{"include_content": true}), 403, "missing_scope")
+		status(t, "turning content off", s.APIWithKey(key, "PATCH", path, jsonObject{"include_content": false, "url": h.hook.URL + "/mine"}), 200)
+		refused(t, "turning it on again", s.APIWithKey(key, "PATCH", path, jsonObject{"include_content": true}), 403, "missing_scope")
 		h.got.Clear()
-		status(t, "sending it again", s.As(key, "POST", path+"/deliveries/"+first+"/redeliver", nil), 200)
+		status(t, "sending it again", s.APIWithKey(key, "POST", path+"/deliveries/"+first+"/redeliver", nil), 200)
 		if body := h.body(first, "inbound_email"); strings.Contains(string(body), "Yes, please") || strings.Contains(string(body), "Your offer") {
 			t.Errorf("without content it gets %s", body)
 		}
@@ -201,12 +201,12 @@ func TestContentOfWebhooks(t *testing.T) {
 				Omitted                  bool `json:"content_omitted"`
 			}
 		}
-		_, threads := newKey(t, s, object{"scopes": []string{"messages.read"}})
+		_, threads := newKey(t, s, jsonObject{"scopes": []string{"messages.read"}})
 		kept, err := c.GetMailboxMessage(t.Context(), s.Dev.Mailboxes[0].ID.String(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.As(threads, "GET", "/threads/"+kept.ThreadID, nil).Into(t, &thread)
+		s.APIWithKey(threads, "GET", "/threads/"+kept.ThreadID, nil).Decode(t, &thread)
 		if m := thread.Messages; len(m) != 1 || m[0].Direction != "inbound" || m[0].From != "" || m[0].Subject != "" || !m[0].Omitted {
 			t.Errorf("the thread without mail.read is %+v", m)
 		}
@@ -218,24 +218,24 @@ func TestContentOfWebhooks(t *testing.T) {
 func TestForwardedNeedsMailRead(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		newAlias(t, s, "both@demo.test", "far@away.example.net", "bob@demo.test")
-		arriving(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, object{"spf": "pass"})
-		_, sees := newKey(t, s, object{"scopes": []string{"messages.read", "messages.write"}})
-		_, reads := newKey(t, s, object{"scopes": []string{"messages.read", "mail.read"}})
+		limitBody(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, jsonObject{"spf": "pass"})
+		_, sees := newKey(t, s, jsonObject{"scopes": []string{"messages.read", "messages.write"}})
+		_, reads := newKey(t, s, jsonObject{"scopes": []string{"messages.read", "mail.read"}})
 		all := func(key, query string) []any {
 			t.Helper()
-			return into(t, s.As(key, "GET", "/outbound/messages"+query, nil))["data"].([]any)
+			return into(t, s.APIWithKey(key, "GET", "/outbound/messages"+query, nil))["data"].([]any)
 		}
 		servertest.Eventually(t, func() string {
-			if list := all(sees, ""); len(list) != 1 || list[0].(object)["status"] != "delivered" {
+			if list := all(sees, ""); len(list) != 1 || list[0].(jsonObject)["status"] != "delivered" {
 				return fmt.Sprint("there are ", list)
 			}
 			return ""
 		})
-		m := all(sees, "")[0].(object)
+		m := all(sees, "")[0].(jsonObject)
 		path := "/outbound/messages/" + m["id"].(string)
 		for what, body := range map[string][]byte{
-			"the list": s.As(sees, "GET", "/outbound/messages", nil).Body, "the message": s.As(sees, "GET", path, nil).Body,
-			"the thread": s.As(sees, "GET", "/threads/"+m["thread_id"].(string), nil).Body, "a search": s.As(sees, "GET", "/outbound/messages?recipient=far@away.example.net", nil).Body,
+			"the list": s.APIWithKey(sees, "GET", "/outbound/messages", nil).Body, "the message": s.APIWithKey(sees, "GET", path, nil).Body,
+			"the thread": s.APIWithKey(sees, "GET", "/threads/"+m["thread_id"].(string), nil).Body, "a search": s.APIWithKey(sees, "GET", "/outbound/messages?recipient=far@away.example.net", nil).Body,
 		} {
 			if text := string(body); strings.Contains(text, "on and on") || strings.Contains(text, "ann@elsewhere") || strings.Contains(text, "=ann") || !strings.Contains(text, `"content_omitted":true`) {
 				t.Errorf("%s tells %s", what, text)
@@ -249,7 +249,7 @@ func TestForwardedNeedsMailRead(t *testing.T) {
 				t.Errorf("with mail.read %s finds %d", query, n)
 			}
 		}
-		got := into(t, s.As(reads, "GET", path, nil))
+		got := into(t, s.APIWithKey(reads, "GET", path, nil))
 		if got["subject"] != "on and on" || got["content_omitted"] != nil || !strings.Contains(fmt.Sprint(got["from"]), "ann@elsewhere") {
 			t.Errorf("with mail.read it is %v", got)
 		}

@@ -24,7 +24,7 @@ const (
 	maxFaults = 100 // more are not told
 )
 
-func badJSON(format string, args ...any) error {
+func invalidJSON(format string, args ...any) error {
 	return fault.New(fault.Invalid, "invalid_json", format, args...)
 }
 
@@ -32,9 +32,9 @@ func tooManyValues(limit int) error {
 	return fault.New(fault.TooLarge, "too_many_values", "The JSON may hold %d values.", limit)
 }
 
-// wellFormed returns a fault unless text is one JSON value in UTF-8, without
+// checkWellFormed returns a fault unless text is one JSON value in UTF-8, without
 // duplicate names, within the bounds (RFC 8259; RFC 7493 section 2.3).
-func wellFormed(text []byte, values int) error {
+func checkWellFormed(text []byte, values int) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for n := 0; ; n++ {
 		_, err := d.ReadToken()
@@ -42,15 +42,15 @@ func wellFormed(text []byte, values int) error {
 		case err == io.EOF && n > 0: //nolint:errorlint // ReadToken promises this
 			return nil
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return badJSON("The JSON gives a name twice in one object.")
+			return invalidJSON("The JSON gives a name twice in one object.")
 		case err != nil:
-			return badJSON("The request's body is not valid JSON in UTF-8.")
+			return invalidJSON("The request's body is not valid JSON in UTF-8.")
 		case d.StackDepth() > maxDepth:
-			return badJSON("The JSON is nested more than %d levels deep.", maxDepth)
+			return invalidJSON("The JSON is nested more than %d levels deep.", maxDepth)
 		case n > values:
 			return tooManyValues(values)
 		case n > 0 && d.StackDepth() == 0 && d.PeekKind() != 0:
-			return badJSON("Something follows the JSON value.")
+			return invalidJSON("Something follows the JSON value.")
 		}
 	}
 }
@@ -60,82 +60,82 @@ func wellFormed(text []byte, values int) error {
 // is required unless it is tagged omitempty; null is the same as leaving it
 // out.
 func decode(text []byte, into reflect.Value) error {
-	return decodeWithin(text, into, maxValues, maxFaults)
+	return decodeLimited(text, into, maxValues, maxFaults)
 }
 
-// decodeWithin is decode with bounds of its own on the values in the text and
+// decodeLimited is decode with bounds of its own on the values in the text and
 // on the faults that are told.
-func decodeWithin(text []byte, into reflect.Value, values, faults int) error {
-	if err := wellFormed(text, values); err != nil {
+func decodeLimited(text []byte, into reflect.Value, values, faults int) error {
+	if err := checkWellFormed(text, values); err != nil {
 		return err
 	}
-	r := &reader{in: jsontext.NewDecoder(bytes.NewBuffer(text)), faults: faults}
+	r := &jsonDecoder{in: jsontext.NewDecoder(bytes.NewBuffer(text)), maxFaults: faults}
 	r.value(into, "", "")
-	return r.bad.Err()
+	return r.faults.Err()
 }
 
-// reader reads a well-formed text.
-type reader struct {
-	in     *jsontext.Decoder
-	faults int // told at most
-	bad    fault.Fields
+// jsonDecoder reads a well-formed text.
+type jsonDecoder struct {
+	in        *jsontext.Decoder
+	maxFaults int // told at most
+	faults    fault.FieldErrors
 }
 
-func (r *reader) fault(at, code, format string, args ...any) {
-	if len(r.bad) < r.faults {
-		r.bad.Add(at, code, format, args...)
+func (r *jsonDecoder) addFault(at, code, format string, args ...any) {
+	if len(r.faults) < r.maxFaults {
+		r.faults.Add(at, code, format, args...)
 	}
 }
 
 // token and skip can't fail on a well-formed text.
-func (r *reader) token() jsontext.Token {
+func (r *jsonDecoder) token() jsontext.Token {
 	t, _ := r.in.ReadToken()
 	return t
 }
 
-func (r *reader) skip() { _ = r.in.SkipValue() }
+func (r *jsonDecoder) skip() { _ = r.in.SkipValue() }
 
-// wrong skips a value of another type than the field's.
-func (r *reader) wrong(at, what string) {
+// skipWrongType skips a value of another type than the field's.
+func (r *jsonDecoder) skipWrongType(at, what string) {
 	r.skip()
 	if at == "" {
 		at = "body"
 	}
-	r.fault(at, "wrong_type", "This must be %s.", what)
+	r.addFault(at, "wrong_type", "This must be %s.", what)
 }
 
 var timeType = reflect.TypeFor[time.Time]()
 
 // value reads a value of a field that has rules.
-func (r *reader) value(v reflect.Value, at string, s rules) {
+func (r *jsonDecoder) value(v reflect.Value, at string, s fieldRules) {
 	switch kind := r.in.PeekKind(); {
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		r.value(v.Elem(), at, s)
-	case v.Type() == objectType:
+	case v.Type() == jsonObjectType:
 		if kind != '{' {
-			r.wrong(at, "an object")
+			r.skipWrongType(at, "an object")
 			return
 		}
 		raw, _ := r.in.ReadValue()
-		r.numbers(raw, at)
+		r.checkNumbers(raw, at)
 		v.SetBytes(bytes.Clone(raw))
-	case v.Type() == anythingType:
+	case v.Type() == jsonValueType:
 		raw, _ := r.in.ReadValue()
-		r.numbers(raw, at)
+		r.checkNumbers(raw, at)
 		v.SetBytes(bytes.Clone(raw))
 	case v.Type() == timeType:
 		r.time(v, at)
 	case v.Kind() == reflect.String:
 		if kind != '"' {
-			r.wrong(at, "a string")
+			r.skipWrongType(at, "a string")
 			return
 		}
 		v.SetString(r.token().String())
-		r.obey(v, at, s)
+		r.checkRules(v, at, s)
 	case v.Kind() == reflect.Bool:
 		if kind != 't' && kind != 'f' {
-			r.wrong(at, "true or false")
+			r.skipWrongType(at, "true or false")
 			return
 		}
 		v.SetBool(kind == 't')
@@ -147,15 +147,15 @@ func (r *reader) value(v reflect.Value, at string, s rules) {
 	case v.Kind() == reflect.Slice:
 		r.array(v, at, s)
 	case v.Kind() == reflect.Map:
-		r.table(v, at, s)
+		r.mapping(v, at, s)
 	default:
 		r.object(v, at)
 	}
 }
 
-func (r *reader) time(v reflect.Value, at string) {
+func (r *jsonDecoder) time(v reflect.Value, at string) {
 	if r.in.PeekKind() != '"' {
-		r.wrong(at, "a time as a string")
+		r.skipWrongType(at, "a time as a string")
 		return
 	}
 	t, err := time.Parse(time.RFC3339, r.token().String())
@@ -163,55 +163,55 @@ func (r *reader) time(v reflect.Value, at string) {
 		_, err = t.UTC().MarshalText() // an answer must be able to say it
 	}
 	if err != nil || t.IsZero() { // which would count as left out
-		r.fault(at, "invalid_time", "Give a time such as 2026-01-31T12:00:00Z (RFC 3339).")
+		r.addFault(at, "invalid_time", "Give a time such as 2026-01-31T12:00:00Z (RFC 3339).")
 	}
 	v.Set(reflect.ValueOf(t))
 }
 
-// obey tells the rule that a value breaks, which then counts as left out.
-func (r *reader) obey(v reflect.Value, at string, s rules) {
-	if code, words := s.broken(v); code != "" {
-		r.fault(at, code, "%s", words)
+// checkRules tells the rule that a value breaks, which then counts as left out.
+func (r *jsonDecoder) checkRules(v reflect.Value, at string, s fieldRules) {
+	if code, words := s.violation(v); code != "" {
+		r.addFault(at, code, "%s", words)
 		v.SetZero()
 	}
 }
 
-func (r *reader) float(v reflect.Value, at string, s rules) {
+func (r *jsonDecoder) float(v reflect.Value, at string, s fieldRules) {
 	if r.in.PeekKind() != '0' {
-		r.wrong(at, "a number")
+		r.skipWrongType(at, "a number")
 		return
 	}
 	raw, _ := r.in.ReadValue()
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil { // the text is a number
-		r.fault(at, "out_of_range", "This number is too large.")
+		r.addFault(at, "out_of_range", "This number is too large.")
 		return
 	}
 	v.SetFloat(n)
-	r.obey(v, at, s)
+	r.checkRules(v, at, s)
 }
 
-func (r *reader) number(v reflect.Value, at string, s rules) {
+func (r *jsonDecoder) number(v reflect.Value, at string, s fieldRules) {
 	if r.in.PeekKind() != '0' {
-		r.wrong(at, "a whole number")
+		r.skipWrongType(at, "a whole number")
 		return
 	}
 	raw, _ := r.in.ReadValue()
 	n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		r.fault(at, "out_of_range", "This number is too large.")
+		r.addFault(at, "out_of_range", "This number is too large.")
 	case err != nil:
-		r.fault(at, "wrong_type", "This must be a whole number.")
+		r.addFault(at, "wrong_type", "This must be a whole number.")
 	default:
 		v.SetInt(n)
-		r.obey(v, at, s)
+		r.checkRules(v, at, s)
 	}
 }
 
-func (r *reader) array(v reflect.Value, at string, s rules) {
+func (r *jsonDecoder) array(v reflect.Value, at string, s fieldRules) {
 	if r.in.PeekKind() != '[' {
-		r.wrong(at, "a list")
+		r.skipWrongType(at, "a list")
 		return
 	}
 	r.token()
@@ -224,10 +224,10 @@ func (r *reader) array(v reflect.Value, at string, s rules) {
 	r.token()
 }
 
-// table reads an object whose names are free.
-func (r *reader) table(v reflect.Value, at string, s rules) {
+// mapping reads an object whose names are free.
+func (r *jsonDecoder) mapping(v reflect.Value, at string, s fieldRules) {
 	if r.in.PeekKind() != '{' {
-		r.wrong(at, "an object")
+		r.skipWrongType(at, "an object")
 		return
 	}
 	r.token()
@@ -235,15 +235,15 @@ func (r *reader) table(v reflect.Value, at string, s rules) {
 	for r.in.PeekKind() != '}' {
 		name := r.token().String()
 		element := reflect.New(v.Type().Elem()).Elem()
-		r.value(element, at+"."+clip(name), s)
+		r.value(element, at+"."+cleanName(name), s)
 		v.SetMapIndex(reflect.ValueOf(name), element)
 	}
 	r.token()
 }
 
-func (r *reader) object(v reflect.Value, at string) {
+func (r *jsonDecoder) object(v reflect.Value, at string) {
 	if r.in.PeekKind() != '{' {
-		r.wrong(at, "an object")
+		r.skipWrongType(at, "an object")
 		return
 	}
 	r.token()
@@ -254,11 +254,11 @@ func (r *reader) object(v reflect.Value, at string) {
 	given := map[string]bool{}
 	for r.in.PeekKind() != '}' {
 		name := r.token().String()
-		f, s, ok := member(v, name)
+		f, s, ok := findField(v, name)
 		switch {
 		case !ok:
 			r.skip()
-			r.fault(prefix+clip(name), "unknown_field", "There is no such field.")
+			r.addFault(prefix+cleanName(name), "unknown_field", "There is no such field.")
 		case r.in.PeekKind() == 'n':
 			r.skip()
 		default:
@@ -267,19 +267,19 @@ func (r *reader) object(v reflect.Value, at string) {
 		}
 	}
 	r.token()
-	for _, name := range required(v.Type()) {
+	for _, name := range requiredNames(v.Type()) {
 		if !given[name] {
-			r.fault(prefix+name, "required", "This field is required.")
+			r.addFault(prefix+name, "required", "This field is required.")
 		}
 	}
 }
 
-// required lists the names of a struct's members that must be given.
-func required(t reflect.Type) (names []string) {
+// requiredNames lists the names of a struct's members that must be given.
+func requiredNames(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous {
-			names = append(names, required(f.Type)...)
+			names = append(names, requiredNames(f.Type)...)
 			continue
 		}
 		if name, options, _ := strings.Cut(f.Tag.Get("json"), ","); options == "" {
@@ -289,19 +289,19 @@ func required(t reflect.Type) (names []string) {
 	return names
 }
 
-// member finds the field of a struct by its name in JSON, as it is spelt, and its
+// findField finds the field of a struct by its name in JSON, as it is spelt, and its
 // rules. The members of an embedded struct are its own.
-func member(v reflect.Value, name string) (reflect.Value, rules, bool) {
+func findField(v reflect.Value, name string) (reflect.Value, fieldRules, bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous {
-			if found, s, ok := member(v.Field(i), name); ok {
+			if found, s, ok := findField(v.Field(i), name); ok {
 				return found, s, true
 			}
 			continue
 		}
 		if is, _, _ := strings.Cut(f.Tag.Get("json"), ","); is == name && name != "" {
-			return v.Field(i), rules(f.Tag), true
+			return v.Field(i), fieldRules(f.Tag), true
 		}
 	}
 	return reflect.Value{}, "", false

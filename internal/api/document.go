@@ -23,7 +23,7 @@ type document struct {
 	schemas huma.Registry
 }
 
-const about = `Mailboxes and sending for your own domains.
+const apiDescription = `Mailboxes and sending for your own domains.
 
 Requests and answers are JSON objects with names in snake_case, times in UTC (RFC 3339) and ids that are UUIDs. Send your API key as ` +
 	"`Authorization: Bearer ms_…`" + ` with every request.
@@ -56,23 +56,24 @@ var tags = [...]huma.Tag{
 
 func newDocument(version string) *document {
 	schemas := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
-		name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "Answer", "")
-		if of, ok := strings.CutPrefix(name, "List"); ok {
+		name := huma.DefaultSchemaNamer(t, hint)
+		of, list := strings.CutPrefix(name, "ListResponse")
+		if of = strings.ReplaceAll(of, "Response", ""); list {
 			return of + "List"
 		}
-		return name
+		return of
 	})
-	schemas.RegisterTypeAlias(reflect.TypeFor[db.ID](), reflect.TypeFor[uuid]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[queue.State](), reflect.TypeFor[state]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[object]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[db.ID](), reflect.TypeFor[uuidSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[queue.State](), reflect.TypeFor[stateSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[jsonObject]())
 	d := &document{schemas: schemas, OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info:    &huma.Info{Title: "Mailstead", Version: version, Description: about},
+		Info:    &huma.Info{Title: "Mailstead", Version: version, Description: apiDescription},
 		Servers: []*huma.Server{{URL: "/", Description: "The service that this document comes from."}},
 		Components: &huma.Components{
 			Schemas:   schemas,
 			Responses: map[string]*huma.Response{},
-			Headers:   rateHeaders(),
+			Headers:   rateLimitHeaders(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key": {Type: "http", Scheme: "bearer", Description: "An API key: ms_ and 52 letters and digits."},
 			},
@@ -93,7 +94,7 @@ func newDocument(version string) *document {
 			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}, Example: p},
 		}}
 		if status == http.StatusTooManyRequests {
-			d.Components.Responses[name].Headers = headerRefs(ratePolicy, rateLeft, "Retry-After")
+			d.Components.Responses[name].Headers = headerRefs(rateLimitPolicyHeader, rateLimitHeader, "Retry-After")
 		}
 	}
 	return d
@@ -117,7 +118,7 @@ var problemExamples = func() map[int]*problem {
 		p.RequestID = "ofvd5mpqfkhd2tmxjsyhzqvzr4"
 		all[p.Status] = p
 	}
-	all[http.StatusUnprocessableEntity].Errors = []fieldAnswer{{"to[2]", "invalid_address", "This must be an address such as you@example.com."}}
+	all[http.StatusUnprocessableEntity].Errors = []fieldErrorResponse{{"to[2]", "invalid_address", "This must be an address such as you@example.com."}}
 	all[0] = all[http.StatusInternalServerError]
 	return all
 }()
@@ -131,7 +132,7 @@ func describe[I, O any](d *document, o operation) {
 	}
 	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError}
 	in := reflect.TypeFor[I]()
-	d.parameters(op, in)
+	d.addParameters(op, in)
 	if strings.Contains(o.path, "{") {
 		problems = append(problems, http.StatusNotFound)
 	}
@@ -143,36 +144,36 @@ func describe[I, O any](d *document, o operation) {
 		}
 		problems = append(problems, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	if o.takes != "" {
+	if o.requestMedia != "" {
 		op.RequestBody = &huma.RequestBody{
 			Required:    true,
 			Description: "A file.",
 			Content:     map[string]*huma.MediaType{},
 		}
-		for media := range strings.SplitSeq(o.takes, ", ") {
+		for media := range strings.SplitSeq(o.requestMedia, ", ") {
 			op.RequestBody.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
 		}
 		problems = append(problems, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	problems = append(problems, http.StatusUnprocessableEntity)
-	if o.conflicts {
+	if o.mayConflict {
 		problems = append(problems, http.StatusConflict)
 	}
 	for _, status := range problems {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: fmt.Sprintf("#/components/responses/Problem%d", status)}
 	}
 	op.Responses["default"] = &huma.Response{Ref: "#/components/responses/Problem"}
-	op.Responses[strconv.Itoa(o.success())] = d.success(o, reflect.TypeFor[O]())
+	op.Responses[strconv.Itoa(o.successStatus())] = d.successResponse(o, reflect.TypeFor[O]())
 	d.AddOperation(op)
 }
 
-func (d *document) success(o operation, out reflect.Type) *huma.Response {
-	r := &huma.Response{Description: http.StatusText(o.success()), Headers: headerRefs(ratePolicy, rateLeft)}
+func (d *document) successResponse(o operation, out reflect.Type) *huma.Response {
+	r := &huma.Response{Description: http.StatusText(o.successStatus()), Headers: headerRefs(rateLimitPolicyHeader, rateLimitHeader)}
 	switch {
-	case out == reflect.TypeFor[nothing]():
-	case o.media != "":
+	case out == reflect.TypeFor[emptyResponse]():
+	case o.responseMedia != "":
 		r.Content = map[string]*huma.MediaType{}
-		for media := range strings.SplitSeq(o.media, ", ") {
+		for media := range strings.SplitSeq(o.responseMedia, ", ") {
 			r.Content[strings.Split(media, ";")[0]] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
 		}
 	default:
@@ -181,11 +182,11 @@ func (d *document) success(o operation, out reflect.Type) *huma.Response {
 	return r
 }
 
-func (d *document) parameters(op *huma.Operation, in reflect.Type) {
+func (d *document) addParameters(op *huma.Operation, in reflect.Type) {
 	for i := range in.NumField() {
 		f := in.Field(i)
 		if f.Anonymous {
-			d.parameters(op, f.Type)
+			d.addParameters(op, f.Type)
 			continue
 		}
 		for _, place := range []string{"path", "query", "header"} {
@@ -206,9 +207,9 @@ func (d *document) parameters(op *huma.Operation, in reflect.Type) {
 	}
 }
 
-// text is the document as JSON. Requests with other members than those shown
+// marshal is the document as JSON. Requests with other members than those shown
 // are refused; answers may get more of them.
-func (d *document) text() []byte {
+func (d *document) marshal() []byte {
 	for name, schema := range d.schemas.Map() {
 		if !strings.HasSuffix(name, "Request") {
 			schema.AdditionalProperties = nil
@@ -261,31 +262,31 @@ func tagOf(path string) string {
 	}
 }
 
-// uuid, state, object and content are how some types show in the document.
-type uuid struct{}
+// uuidSchema, state, object and content are how some types show in the document.
+type uuidSchema struct{}
 
 // Schema is what huma asks a type for.
-func (uuid) Schema(huma.Registry) *huma.Schema {
+func (uuidSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "uuid", Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
 }
 
-type state struct{}
+type stateSchema struct{}
 
 // Schema is what huma asks a type for.
-func (state) Schema(huma.Registry) *huma.Schema {
+func (stateSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Enum: []any{
 		string(queue.Scheduled), string(queue.Queued), string(queue.Sending), string(queue.Deferred), string(queue.Delivered),
 		string(queue.Bounced), string(queue.Complained), string(queue.Suppressed), string(queue.Failed), string(queue.Cancelled),
 	}}
 }
 
-// anything is a JSON value, kept as it was given.
-type anything json.RawMessage
+// jsonValue is a JSON value, kept as it was given.
+type jsonValue json.RawMessage
 
-var anythingType = reflect.TypeFor[anything]()
+var jsonValueType = reflect.TypeFor[jsonValue]()
 
 // MarshalJSON returns the value itself.
-func (v anything) MarshalJSON() ([]byte, error) {
+func (v jsonValue) MarshalJSON() ([]byte, error) {
 	if len(v) == 0 {
 		return []byte("null"), nil
 	}
@@ -293,15 +294,15 @@ func (v anything) MarshalJSON() ([]byte, error) {
 }
 
 // Schema is what huma asks a type for.
-func (anything) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+func (jsonValue) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
-// object is a JSON object, kept as it was given.
-type object json.RawMessage
+// jsonObject is a JSON object, kept as it was given.
+type jsonObject json.RawMessage
 
-var objectType = reflect.TypeFor[object]()
+var jsonObjectType = reflect.TypeFor[jsonObject]()
 
 // MarshalJSON returns the object itself.
-func (o object) MarshalJSON() ([]byte, error) {
+func (o jsonObject) MarshalJSON() ([]byte, error) {
 	if len(o) == 0 {
 		return []byte("{}"), nil
 	}
@@ -309,6 +310,6 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 // Schema is what huma asks a type for.
-func (object) Schema(huma.Registry) *huma.Schema {
+func (jsonObject) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "object", AdditionalProperties: true}
 }

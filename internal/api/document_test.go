@@ -20,7 +20,7 @@ import (
 // document loads and validates the OpenAPI document.
 func document(t *testing.T, s *servertest.Server) *openapi3.T {
 	t.Helper()
-	a := s.As("", "GET", "/openapi.json", nil)
+	a := s.APIWithKey("", "GET", "/openapi.json", nil)
 	if a.Status != 200 || a.Header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v", a.Status, a.Header)
 	}
@@ -81,7 +81,7 @@ func TestDocumentIsComplete(t *testing.T) {
 		}
 	}
 	for name, schema := range doc.Components.Schemas {
-		if strings.Contains(name, "Answer") || name[0] < 'A' || name[0] > 'Z' {
+		if strings.Contains(name, "Response") || name[0] < 'A' || name[0] > 'Z' {
 			t.Errorf("a strange name: %s", name)
 		}
 		for field, property := range schema.Value.Properties {
@@ -123,7 +123,7 @@ func checkResponses(t *testing.T, what string, op *openapi3.Operation) {
 func TestDocumentIsTrue(t *testing.T) {
 	s := servertest.Start(t)
 	doc := document(t, s)
-	conforms := func(method, path, template string, body any) servertest.Answer {
+	conforms := func(method, path, template string, body any) servertest.Response {
 		t.Helper()
 		a := s.API(method, path, body)
 		op := doc.Paths.Value("/api/v1" + template).GetOperation(method)
@@ -135,7 +135,7 @@ func TestDocumentIsTrue(t *testing.T) {
 			return a
 		}
 		var v any
-		a.Into(t, &v)
+		a.Decode(t, &v)
 		media := r.Value.Content[a.Header.Get("Content-Type")]
 		if media == nil {
 			t.Fatalf("%s %s: %s is not in the document", method, path, a.Header.Get("Content-Type"))
@@ -145,43 +145,43 @@ func TestDocumentIsTrue(t *testing.T) {
 		}
 		return a
 	}
-	d := into(t, conforms("POST", "/domains", "/domains", object{"name": "new.test"}))["id"].(string)
-	conforms("POST", "/domains", "/domains", object{"name": 5})
+	d := into(t, conforms("POST", "/domains", "/domains", jsonObject{"name": "new.test"}))["id"].(string)
+	conforms("POST", "/domains", "/domains", jsonObject{"name": 5})
 	conforms("GET", "/domains?limit=1", "/domains", nil)
 	conforms("GET", "/domains/"+d, "/domains/{id}", nil)
 	conforms("POST", "/domains/"+d+"/verify", "/domains/{id}/verify", nil)
 	conforms("GET", "/domains/"+d+"/verify", "/domains/{id}/verify", nil)
 	conforms("POST", "/domains/"+d+"/verify-dns", "/domains/{id}/verify-dns", nil)
-	m := into(t, conforms("POST", "/mailboxes", "/mailboxes", object{"domain_id": d, "local_part": "x"}))["id"].(string)
-	conforms("PATCH", "/mailboxes/"+m, "/mailboxes/{id}", object{"quota_mb": 3})
+	m := into(t, conforms("POST", "/mailboxes", "/mailboxes", jsonObject{"domain_id": d, "local_part": "x"}))["id"].(string)
+	conforms("PATCH", "/mailboxes/"+m, "/mailboxes/{id}", jsonObject{"quota_mb": 3})
 	conforms("POST", "/mailboxes/"+m+"/password", "/mailboxes/{id}/password", nil)
 	conforms("DELETE", "/mailboxes/"+m, "/mailboxes/{id}", nil)
 	conforms("GET", "/mailboxes?deleted=true", "/mailboxes", nil)
 	conforms("POST", "/mailboxes/"+m+"/restore", "/mailboxes/{id}/restore", nil)
 	conforms("POST", "/mailboxes/"+m+"/restore", "/mailboxes/{id}/restore", nil)
-	k := into(t, conforms("POST", "/api-keys", "/api-keys", object{"name": "x", "expires_at": "2999-01-01T00:00:00Z"}))["id"].(string)
+	k := into(t, conforms("POST", "/api-keys", "/api-keys", jsonObject{"name": "x", "expires_at": "2999-01-01T00:00:00Z"}))["id"].(string)
 	conforms("GET", "/api-keys", "/api-keys", nil)
 	conforms("DELETE", "/api-keys/"+k, "/api-keys/{id}", nil)
-	sent := into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(object{"metadata": object{"a": 1}})))["id"].(string)
+	sent := into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"metadata": jsonObject{"a": 1}})))["id"].(string)
 	conforms("POST", "/outbound/send", "/outbound/send", "{}")
 	arrived(t, s)
 	conforms("GET", "/outbound/messages/"+sent, "/outbound/messages/{id}", nil)
 	conforms("GET", "/outbound/messages", "/outbound/messages", nil)
-	conforms("POST", "/outbound/batch", "/outbound/batch", object{"partial": true, "messages": []object{mail(nil), {}, mail(object{"from_email": "x@rival.test"})}})
-	conforms("POST", "/outbound/batch", "/outbound/batch", object{"messages": []object{mail(nil), {}}})
+	conforms("POST", "/outbound/batch", "/outbound/batch", jsonObject{"partial": true, "messages": []jsonObject{mail(nil), {}, mail(jsonObject{"from_email": "x@rival.test"})}})
+	conforms("POST", "/outbound/batch", "/outbound/batch", jsonObject{"messages": []jsonObject{mail(nil), {}}})
 	later := time.Now().Add(time.Hour)
-	sent = into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(object{"send_at": later})))["id"].(string)
-	conforms("PATCH", "/outbound/messages/"+sent, "/outbound/messages/{id}", object{"send_at": later})
+	sent = into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"send_at": later})))["id"].(string)
+	conforms("PATCH", "/outbound/messages/"+sent, "/outbound/messages/{id}", jsonObject{"send_at": later})
 	conforms("POST", "/outbound/messages/"+sent+"/retry", "/outbound/messages/{id}/retry", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
-	conforms("POST", "/outbound/send", "/outbound/send", mail(object{"thread_id": "a"}))
+	conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"thread_id": "a"}))
 	conforms("GET", "/threads/a", "/threads/{id}", nil)
 	conforms("GET", "/events", "/events", nil)
 
 	// The example of a send is one that is taken, but for its sender.
 	send := doc.Components.Schemas["SendRequest"].Value
-	example := object{}
+	example := jsonObject{}
 	for field, property := range send.Properties {
 		if examples := property.Value.Examples; len(examples) > 0 {
 			example[field] = examples[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-type recordAnswer struct {
+type recordResponse struct {
 	Kind          string     `json:"kind" doc:"MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one; of the service itself also ADDRESS and REVERSE." example:"MX"`
 	Type          string     `json:"type" doc:"The DNS type." example:"MX"`
 	Name          string     `json:"name" doc:"The name to publish it under." example:"example.com"`
@@ -26,43 +26,43 @@ type recordAnswer struct {
 	LastCheckedAt *time.Time `json:"last_checked_at" doc:"When it was last looked for; null for never."`
 }
 
-type domainAnswer struct {
-	ID              db.ID          `json:"id" doc:"The domain's id."`
-	Name            string         `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
-	DisplayName     string         `json:"display_name" doc:"The name in Unicode." example:"example.com"`
-	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
-	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
-	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
-	RotationDays    int            `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
-	Enforcement     string         `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
-	Filtering       string         `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`
-	STS             string         `json:"mta_sts" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain (RFC 8461)." example:"testing"`
-	CreatedAt       time.Time      `json:"created_at" doc:"When it was added."`
-	VerifiedAt      *time.Time     `json:"verified_at" doc:"When it last became verified; null for never."`
-	LastCheckedAt   *time.Time     `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
-	NextCheckAt     *time.Time     `json:"next_check_at" doc:"When they will be looked for again."`
+type domainResponse struct {
+	ID               db.ID            `json:"id" doc:"The domain's id."`
+	Name             string           `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
+	DisplayName      string           `json:"display_name" doc:"The name in Unicode." example:"example.com"`
+	Status           string           `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
+	OwnershipStatus  string           `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
+	Records          []recordResponse `json:"records" nullable:"false" doc:"The DNS records to publish."`
+	DKIMRotationDays int              `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
+	DMARCEnforcement string           `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
+	SpamFiltering    string           `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`
+	MTASTS           string           `json:"mta_sts" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain (RFC 8461)." example:"testing"`
+	CreatedAt        time.Time        `json:"created_at" doc:"When it was added."`
+	VerifiedAt       *time.Time       `json:"verified_at" doc:"When it last became verified; null for never."`
+	LastCheckedAt    *time.Time       `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
+	NextCheckAt      *time.Time       `json:"next_check_at" doc:"When they will be looked for again."`
 }
 
-func showRecord(r domain.Record) recordAnswer {
-	return recordAnswer{
+func newRecordResponse(r domain.Record) recordResponse {
+	return recordResponse{
 		Kind: r.Kind, Type: r.Type, Name: r.Name, Value: r.Value, Priority: r.Priority, TTL: r.TTL, Required: r.Required,
-		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optional(r.Error), Note: optional(r.Note), LastCheckedAt: checked(r.LastCheckedAt),
+		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optionalString(r.Error), Note: optionalString(r.Note), LastCheckedAt: optionalTimePtr(r.LastCheckedAt),
 	}
 }
 
-func showDomain(d domain.Domain) domainAnswer {
-	out := domainAnswer{
+func newDomainResponse(d domain.Domain) domainResponse {
+	out := domainResponse{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
-		Records: []recordAnswer{}, RotationDays: d.RotationDays, Enforcement: string(d.Enforcement), Filtering: string(d.Filtering), STS: string(d.STS), CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
+		Records: []recordResponse{}, DKIMRotationDays: d.RotationDays, DMARCEnforcement: string(d.DMARCEnforcement), SpamFiltering: string(d.SpamFiltering), MTASTS: string(d.STS), CreatedAt: utcTime(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}
 	for _, r := range d.Records {
-		out.Records = append(out.Records, showRecord(r))
+		out.Records = append(out.Records, newRecordResponse(r))
 	}
 	return out
 }
 
-func checked(t *time.Time) *time.Time {
+func optionalTimePtr(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
@@ -75,16 +75,16 @@ type createDomainRequest struct {
 
 type createDomainInput struct{ Body createDomainRequest }
 
-func (a *API) createDomain(ctx context.Context, p account.Principal, in *createDomainInput) (domainAnswer, error) {
+func (a *API) createDomain(ctx context.Context, p account.Principal, in *createDomainInput) (domainResponse, error) {
 	if p.Domain != "" {
-		return domainAnswer{}, errOneDomain
+		return domainResponse{}, errDomainRestricted
 	}
 	d, err := a.Domains.Create(ctx, p.Account, in.Body.Name)
-	return shown(d, onField(err, "name"), showDomain)
+	return convertResult(d, asFieldFault(err, "name"), newDomainResponse)
 }
 
-// shown answers with what a package returned.
-func shown[S, T any](s S, err error, show func(S) T) (T, error) {
+// convertResult answers with what a package returned.
+func convertResult[S, T any](s S, err error, show func(S) T) (T, error) {
 	if err != nil {
 		var none T
 		return none, err
@@ -92,49 +92,49 @@ func shown[S, T any](s S, err error, show func(S) T) (T, error) {
 	return show(s), nil
 }
 
-func (a *API) listDomains(ctx context.Context, p account.Principal, in *page) (list[domainAnswer], error) {
-	at, err := in.db()
+func (a *API) listDomains(ctx context.Context, p account.Principal, in *pageParams) (listResponse[domainResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[domainAnswer]{}, err
+		return listResponse[domainResponse]{}, err
 	}
 	if p.Domain != "" {
-		return a.listOwnDomain(ctx, p, at)
+		return a.listKeyDomain(ctx, p, at)
 	}
 	domains, more, err := a.Domains.List(ctx, p.Account, at)
 	if err != nil {
-		return list[domainAnswer]{}, err
+		return listResponse[domainResponse]{}, err
 	}
-	return answer(*in, domains, more, showDomain, func(d domain.Domain) string { return d.ID.String() }), nil
+	return newListResponse(*in, domains, more, newDomainResponse, func(d domain.Domain) string { return d.ID.String() }), nil
 }
 
-// listOwnDomain is the list for a key of one domain.
-func (a *API) listOwnDomain(ctx context.Context, p account.Principal, at db.Page) (list[domainAnswer], error) {
-	d, ok, err := a.ownDomain(ctx, p)
+// listKeyDomain is the list for a key of one domain.
+func (a *API) listKeyDomain(ctx context.Context, p account.Principal, at db.Page) (listResponse[domainResponse], error) {
+	d, ok, err := a.keyDomain(ctx, p)
 	all := []domain.Domain{d}
 	if !ok || at.After != 0 && d.ID >= at.After || at.Before != 0 && d.ID <= at.Before {
 		all = nil
 	}
-	return answer(page{}, all, false, showDomain, nil), err
+	return newListResponse(pageParams{}, all, false, newDomainResponse, nil), err
 }
 
-func (a *API) getDomain(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
-	return a.onDomain(ctx, p, in, a.Domains.Get)
+func (a *API) getDomain(ctx context.Context, p account.Principal, in *idParams) (domainResponse, error) {
+	return a.withDomain(ctx, p, in, a.Domains.Get)
 }
 
-// onDomain does something with one of the account's domains.
-func (a *API) onDomain(ctx context.Context, p account.Principal, in *one,
-	do func(ctx context.Context, account, id db.ID) (domain.Domain, error)) (domainAnswer, error) {
+// withDomain does something with one of the account's domains.
+func (a *API) withDomain(ctx context.Context, p account.Principal, in *idParams,
+	do func(ctx context.Context, account, id db.ID) (domain.Domain, error)) (domainResponse, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return domainAnswer{}, err
+		return domainResponse{}, err
 	}
 	d, err := do(ctx, p.Account, id)
-	return shown(d, err, showDomain)
+	return convertResult(d, err, newDomainResponse)
 }
 
-// domainID reads the path's id; for a key of one domain all others are not
+// domainKey reads the path's id; for a key of one domain all others are not
 // there.
-func (a *API) domainID(ctx context.Context, p account.Principal, in *one) (db.ID, error) {
+func (a *API) domainID(ctx context.Context, p account.Principal, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil || p.Domain == "" {
 		return id, err
@@ -146,47 +146,47 @@ func (a *API) domainID(ctx context.Context, p account.Principal, in *one) (db.ID
 	return id, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteDomain(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Domains.Delete(ctx, p.Account, id)
+	return emptyResponse{}, a.Domains.Delete(ctx, p.Account, id)
 }
 
-func (a *API) verifyDomain(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
-	return a.onDomain(ctx, p, in, a.Domains.VerifyOwnership)
+func (a *API) verifyDomain(ctx context.Context, p account.Principal, in *idParams) (domainResponse, error) {
+	return a.withDomain(ctx, p, in, a.Domains.VerifyOwnership)
 }
 
-func (a *API) verifyDNS(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
-	return a.onDomain(ctx, p, in, a.Domains.CheckDNS)
+func (a *API) verifyDomainDNS(ctx context.Context, p account.Principal, in *idParams) (domainResponse, error) {
+	return a.withDomain(ctx, p, in, a.Domains.CheckDNS)
 }
 
-type ownershipAnswer struct {
-	ID              db.ID        `json:"id" doc:"The domain's id."`
-	Name            string       `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
-	OwnershipStatus string       `json:"ownership_status" enum:"pending,verified" doc:"Whether the record was seen."`
-	Record          recordAnswer `json:"record" doc:"The TXT record that proves that the domain is yours."`
+type ownershipResponse struct {
+	ID              db.ID          `json:"id" doc:"The domain's id."`
+	Name            string         `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
+	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether the record was seen."`
+	Record          recordResponse `json:"record" doc:"The TXT record that proves that the domain is yours."`
 }
 
-func (a *API) showOwnership(ctx context.Context, p account.Principal, in *one) (ownershipAnswer, error) {
+func (a *API) getDomainVerification(ctx context.Context, p account.Principal, in *idParams) (ownershipResponse, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return ownershipAnswer{}, err
+		return ownershipResponse{}, err
 	}
 	d, err := a.Domains.Get(ctx, p.Account, id)
-	return shown(d, err, func(d domain.Domain) ownershipAnswer {
-		out := ownershipAnswer{ID: d.ID, Name: d.Name, OwnershipStatus: d.OwnershipStatus}
+	return convertResult(d, err, func(d domain.Domain) ownershipResponse {
+		out := ownershipResponse{ID: d.ID, Name: d.Name, OwnershipStatus: d.OwnershipStatus}
 		for _, r := range d.Records {
-			if r.Kind == domain.Ownership {
-				out.Record = showRecord(r)
+			if r.Kind == domain.KindOwnership {
+				out.Record = newRecordResponse(r)
 			}
 		}
 		return out
 	})
 }
 
-func (a *API) domainZone(ctx context.Context, p account.Principal, in *one) ([]byte, error) {
+func (a *API) getDomainZone(ctx context.Context, p account.Principal, in *idParams) ([]byte, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// deleteKey ends a key.
+// deleteAPIKey ends a key.
 func deleteKey(t *testing.T, s *servertest.Server, id string) {
 	t.Helper()
 	status(t, "deleting a key", s.API("DELETE", "/api-keys/"+id, nil), 204)
@@ -72,7 +72,7 @@ func TestBodyAfterTheKey(t *testing.T) {
 		box + "/import":        {"message/rfc822", "Subject: late\r\n\r\nx\r\n"},
 		"/suppressions/import": {"text/csv", "late@example.org\r\n"},
 	} {
-		id, key := newKey(t, s, object{})
+		id, key := newKey(t, s, jsonObject{})
 		code, answer := asks(t, s, key, "POST", path, c.media, &whenAsked{func() { deleteKey(t, s, id) }, strings.NewReader(c.body)})
 		if text, _ := io.ReadAll(answer); code != 401 || !bytes.Contains(text, []byte(`"invalid_api_key"`)) {
 			t.Errorf("%s: %d %s", path, code, text)
@@ -82,8 +82,8 @@ func TestBodyAfterTheKey(t *testing.T) {
 		t.Errorf("%v messages, and %v before", after, before)
 	}
 	var sent, listed struct{ Data []any }
-	s.API("GET", "/outbound/messages?subject=late", nil).Into(t, &sent)
-	s.API("GET", "/suppressions", nil).Into(t, &listed)
+	s.API("GET", "/outbound/messages?subject=late", nil).Decode(t, &sent)
+	s.API("GET", "/suppressions", nil).Decode(t, &listed)
 	if len(sent.Data)+len(listed.Data) != 0 {
 		t.Errorf("sent %v, suppressed %v", sent, listed)
 	}
@@ -101,18 +101,18 @@ func TestAnswerAfterTheKey(t *testing.T) {
 			t.Fatalf("importing: %d", code)
 		}
 		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			return s.Events.Record(t.Context(), tx, event.New{Account: demo(t, s), Kind: event.Bounce, Data: object{"reason": "large " + large}})
+			return s.Events.Record(t.Context(), tx, event.Input{Account: demo(t, s), Kind: event.Bounce, Data: jsonObject{"reason": "large " + large}})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n, err := 1, error(nil); n > 0; {
-		if n, err = s.Events.NumberSome(t.Context()); err != nil {
+		if n, err = s.Events.AssignPositions(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, path := range []string{box + "/export", box + "/export?format=maildir", "/events/stream?type=bounce&after=0"} {
-		id, key := newKey(t, s, object{})
+		id, key := newKey(t, s, jsonObject{})
 		code, answer := asks(t, s, key, "GET", path, "", nil)
 		if _, err := io.ReadFull(answer, make([]byte, 1<<20)); err != nil || code != 200 {
 			t.Fatalf("%s: %d %v", path, code, err)

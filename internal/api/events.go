@@ -17,35 +17,35 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-type eventAnswer struct {
-	ID        db.ID     `json:"id" doc:"The event's id; X-Event-ID of its webhook deliveries."`
-	Type      string    `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
-	Timestamp time.Time `json:"timestamp" doc:"When it happened."`
-	Version   int       `json:"version" doc:"Of the form of data." example:"1"`
-	Account   db.ID     `json:"account_id" doc:"Your account."`
-	Data      object    `json:"data" doc:"What happened; its members depend on the type."`
+type eventResponse struct {
+	ID        db.ID      `json:"id" doc:"The event's id; X-Event-ID of its webhook deliveries."`
+	Type      string     `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
+	Timestamp time.Time  `json:"timestamp" doc:"When it happened."`
+	Version   int        `json:"version" doc:"Of the form of data." example:"1"`
+	AccountID db.ID      `json:"account_id" doc:"Your account."`
+	Data      jsonObject `json:"data" doc:"What happened; its members depend on the type."`
 }
 
-func showEvent(e event.Event) eventAnswer {
-	return eventAnswer{ID: e.ID, Type: e.Type, Timestamp: stamp(e.Timestamp), Version: e.Version, Account: e.Account, Data: object(e.Data)}
+func newEventResponse(e event.Event) eventResponse {
+	return eventResponse{ID: e.ID, Type: e.Type, Timestamp: utcTime(e.Timestamp), Version: e.Version, AccountID: e.Account, Data: jsonObject(e.Data)}
 }
 
-const contentNeeds = "For a key without `mail.read`, an `inbound_email` event leaves out what the message says: subject, addresses, header, texts and files; `content_omitted` is true then."
+const contentScopeNote = "For a key without `mail.read`, an `inbound_email` event leaves out what the message says: subject, addresses, header, texts and files; `content_omitted` is true then."
 
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
-			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentNeeds}, a.listEvents)
-	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", media: "text/event-stream",
+			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentScopeNote}, a.listEvents)
+	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", responseMedia: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
-			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again. " + contentNeeds}
+			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again. " + contentScopeNote}
 	describe[streamEventsInput, []byte](r.doc, stream)
 	r.serve(stream, a.streamEvents)
 }
 
-// eventChoice says which events are wanted.
-type eventChoice struct {
+// eventFilterParams says which events are wanted.
+type eventFilterParams struct {
 	Types     []string `query:"type" doc:"Only these kinds, separated by commas." example:"bounce,complaint"`
 	MessageID string   `query:"message" format:"uuid" doc:"Only events of the sent message with this id."`
 	Recipient string   `query:"recipient" doc:"Only events about this recipient, in any case." example:"bob@example.org"`
@@ -54,7 +54,7 @@ type eventChoice struct {
 }
 
 // filter reads the choice.
-func (in *eventChoice) filter(bad *fault.Fields) event.Filter {
+func (in *eventFilterParams) filter(bad *fault.FieldErrors) event.Filter {
 	f := event.Filter{Kinds: in.Types}
 	for _, kind := range in.Types {
 		if !slices.Contains(event.Kinds[:], kind) {
@@ -84,10 +84,10 @@ func (in *eventChoice) filter(bad *fault.Fields) event.Filter {
 	return f
 }
 
-// only restricts a filter to what a key of one domain may see; false if that is
+// restrictToKeyDomain restricts a filter to what a key of one domain may see; false if that is
 // nothing.
-func (a *API) only(ctx context.Context, p account.Principal, f *event.Filter) (bool, error) {
-	id, ok, err := a.onlyDomain(ctx, p)
+func (a *API) restrictToKeyDomain(ctx context.Context, p account.Principal, f *event.Filter) (bool, error) {
+	id, ok, err := a.keyDomainID(ctx, p)
 	if err != nil || !ok || id == 0 {
 		return ok, err
 	}
@@ -99,44 +99,44 @@ func (a *API) only(ctx context.Context, p account.Principal, f *event.Filter) (b
 }
 
 type listEventsInput struct {
-	page
-	eventChoice
+	pageParams
+	eventFilterParams
 	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Only what happened at this time or later." example:"2026-01-31T00:00:00Z"`
 	CreatedBefore string `query:"created_before" format:"date-time" doc:"Only what happened before this time." example:"2026-02-28T00:00:00Z"`
 }
 
-func position(bad *fault.Fields, name, text string) int64 {
+func parsePosition(bad *fault.FieldErrors, name, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
-		badCursor(bad, name)
+		addCursorFault(bad, name)
 	}
 	return n
 }
 
 // filter reads the query. Positions are the cursors of this list.
 func (in *listEventsInput) filter() (event.Filter, error) {
-	var bad fault.Fields
-	in.check(&bad)
-	f := in.eventChoice.filter(&bad)
+	var bad fault.FieldErrors
+	in.checkCursors(&bad)
+	f := in.eventFilterParams.filter(&bad)
 	f.Before, f.Limit = math.MaxInt64, in.Limit
-	f.Since, f.Until = instant(&bad, "created_after", in.CreatedAfter), instant(&bad, "created_before", in.CreatedBefore)
+	f.Since, f.Until = parseTime(&bad, "created_after", in.CreatedAfter), parseTime(&bad, "created_before", in.CreatedBefore)
 	switch {
 	case in.After != "":
-		f.Before = position(&bad, "after", in.After)
+		f.Before = parsePosition(&bad, "after", in.After)
 	case in.Before != "":
-		f.After, f.Before = position(&bad, "before", in.Before), 0
+		f.After, f.Before = parsePosition(&bad, "before", in.Before), 0
 	}
 	return f, bad.Err()
 }
 
-func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (list[eventAnswer], error) {
-	out := list[eventAnswer]{Data: []eventAnswer{}}
+func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (listResponse[eventResponse], error) {
+	out := listResponse[eventResponse]{Data: []eventResponse{}}
 	f, err := in.filter()
 	if err != nil {
 		return out, err
 	}
-	f.NoContent = !p.Can(readMail)
-	if ok, err := a.only(ctx, p, &f); err != nil || !ok {
+	f.NoContent = !p.HasScope(mailReadScope)
+	if ok, err := a.restrictToKeyDomain(ctx, p, &f); err != nil || !ok {
 		return out, err
 	}
 	found, err := a.Events.List(ctx, p.Account, f)
@@ -147,7 +147,7 @@ func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEvent
 		slices.Reverse(found.Events)
 	}
 	for _, e := range found.Events {
-		out.Data = append(out.Data, showEvent(e))
+		out.Data = append(out.Data, newEventResponse(e))
 	}
 	if out.HasMore = found.More; found.More {
 		next := strconv.FormatInt(found.Last, 10)

@@ -23,43 +23,43 @@ import (
 // replaces by a number. What is left is small and goes to the JSON decoder,
 // which judges it strictly; the extractor only needs to find its way.
 
-// bounds are those of a body that is read as a stream.
-type bounds struct {
-	body   int64  // bytes of the whole
-	rest   int    // bytes without the contents of attachments
-	values int    // JSON values
-	faults int    // that are told of its types
-	within string // the member that holds the sends; "" if the body is one itself
-	whole  string // a member that is a content, too; "" for none
-	// hold is asked before the rest takes more memory than freeBody, a bodyStep at
+// bodyLimits are those of a body that is read as a stream.
+type bodyLimits struct {
+	maxBytes     int64  // bytes of the whole
+	maxRest      int    // bytes without the contents of attachments
+	maxValues    int    // JSON values
+	maxFaults    int    // that are told of its types
+	sendsField   string // the member that holds the sends; "" if the body is one itself
+	contentField string // a member that is a content, too; "" for none
+	// reserve is asked before the rest takes more memory than freeBodyBytes, a reserveStepBytes at
 	// a time; nil for no bound but that of rest.
-	hold func(n int) error
+	reserve func(n int) error
 }
 
 // extractor reads a JSON text once.
 type extractor struct {
-	bounds
+	bodyLimits
 	in  *bufio.Reader
 	out []byte
-	// sink takes the decoded content of the next attachment.
-	sink  func() io.Writer
-	path  []step // what leads to the value being read
-	found int
-	seen  int // values
-	held  int // bytes of out that hold was asked for, and freeBody
-	bad   fault.Fields
+	// newSink takes the decoded content of the next attachment.
+	newSink      func() io.Writer
+	path         []pathStep // what leads to the value being read
+	contentCount int
+	valueCount   int // values
+	reserved     int // bytes of out that hold was asked for, and freeBodyBytes
+	faults       fault.FieldErrors
 }
 
-// step is one on the way into a JSON text: the name of a member, or the index
+// pathStep is one on the way into a JSON text: the name of a member, or the index
 // of an element.
-type step struct {
+type pathStep struct {
 	name  string
 	index int // -1 for a member
 }
 
 const (
-	maxKey   = 4 << 10
-	maxAhead = 16 << 10 // octets read ahead
+	maxNameBytes   = 4 << 10
+	readAheadBytes = 16 << 10 // octets read ahead
 )
 
 // extract returns the JSON text of r with the content of each attachment of a
@@ -67,42 +67,42 @@ const (
 // contents that are no base64. The text is yet to be judged by decode; its
 // content members are numbers or, told in bad, something else. size is how long
 // the text will be, as far as that is known; else -1.
-func extract(r io.Reader, size int64, sink func() io.Writer, b bounds) (rest []byte, bad fault.Fields, err error) {
-	if size < 0 || size > maxAhead {
-		size = maxAhead
+func extract(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest []byte, bad fault.FieldErrors, err error) {
+	if size < 0 || size > readAheadBytes {
+		size = readAheadBytes
 	}
-	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bounds: b, sink: sink, held: freeBody}
+	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bodyLimits: b, newSink: sink, reserved: freeBodyBytes}
 	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.
 		err = x.copySpace()
 		if b, end := x.in.ReadByte(); err == nil && end == nil {
-			err = x.put(b)
+			err = x.putByte(b)
 		}
 	}
 	if err == io.EOF { //nolint:errorlint // of our own reader
-		err = errEnd(err)
+		err = unexpectedEnd(err)
 	}
-	return x.out, x.bad, err
+	return x.out, x.faults, err
 }
 
-func (x *extractor) fault(code, message string) {
-	if len(x.bad) < x.faults {
-		x.bad.Add(x.place(), code, "%s", message)
+func (x *extractor) addFault(code, message string) {
+	if len(x.faults) < x.maxFaults {
+		x.faults.Add(x.fieldPath(), code, "%s", message)
 	}
 }
 
-// place is the path as problems tell it: attachments[0].content.
-func (x *extractor) place() string {
+// fieldPath is the path as problems tell it: attachments[0].content.
+func (x *extractor) fieldPath() string {
 	var b strings.Builder
 	for _, s := range x.path {
 		switch {
 		case s.index >= 0:
 			fmt.Fprintf(&b, "[%d]", s.index)
 		case b.Len() == 0:
-			b.WriteString(clip(s.name))
+			b.WriteString(cleanName(s.name))
 		default:
-			b.WriteString("." + clip(s.name))
+			b.WriteString("." + cleanName(s.name))
 		}
 	}
 	return b.String()
@@ -112,19 +112,19 @@ func (x *extractor) place() string {
 // a send.
 func (x *extractor) atContent() bool {
 	path := x.path
-	if x.whole != "" && len(path) == 1 && path[0] == (step{x.whole, -1}) {
+	if x.contentField != "" && len(path) == 1 && path[0] == (pathStep{x.contentField, -1}) {
 		return true
 	}
-	if x.within != "" {
-		if len(path) != 5 || path[0] != (step{x.within, -1}) || path[1].index < 0 {
+	if x.sendsField != "" {
+		if len(path) != 5 || path[0] != (pathStep{x.sendsField, -1}) || path[1].index < 0 {
 			return false
 		}
 		path = path[2:]
 	}
-	return len(path) == 3 && path[0] == step{"attachments", -1} && path[1].index >= 0 && path[2] == step{"content", -1}
+	return len(path) == 3 && path[0] == pathStep{"attachments", -1} && path[1].index >= 0 && path[2] == pathStep{"content", -1}
 }
 
-func (x *extractor) put(b byte) error {
+func (x *extractor) putByte(b byte) error {
 	if err := x.grow(1); err != nil {
 		return err
 	}
@@ -136,17 +136,17 @@ func (x *extractor) put(b byte) error {
 // what there was, as append's smaller steps would leave behind four times what
 // is kept at last.
 func (x *extractor) grow(n int) error {
-	if len(x.out)+n > x.rest {
-		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.rest)
+	if len(x.out)+n > x.maxRest {
+		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.maxRest)
 	}
-	for x.hold != nil && len(x.out)+n > x.held {
-		if err := x.hold(bodyStep); err != nil {
+	for x.reserve != nil && len(x.out)+n > x.reserved {
+		if err := x.reserve(reserveStepBytes); err != nil {
 			return err
 		}
-		x.held += bodyStep
+		x.reserved += reserveStepBytes
 	}
 	if need := len(x.out) + n; need > cap(x.out) {
-		x.out = append(make([]byte, 0, max(need, min(2*cap(x.out), x.rest))), x.out...)
+		x.out = append(make([]byte, 0, max(need, min(2*cap(x.out), x.maxRest))), x.out...)
 	}
 	return nil
 }
@@ -166,14 +166,14 @@ func (x *extractor) copySpace() error {
 		default:
 			return x.in.UnreadByte()
 		}
-		if err := x.put(b); err != nil {
+		if err := x.putByte(b); err != nil {
 			return err
 		}
 	}
 }
 
-// next passes white space on and returns the byte after it, unread.
-func (x *extractor) next() (byte, error) {
+// peekNext passes white space on and returns the byte after it, unread.
+func (x *extractor) peekNext() (byte, error) {
 	if err := x.copySpace(); err != nil {
 		return 0, err
 	}
@@ -185,21 +185,21 @@ func (x *extractor) next() (byte, error) {
 }
 
 func (x *extractor) value() error {
-	if x.seen++; x.seen > x.values {
-		return tooManyValues(x.values)
+	if x.valueCount++; x.valueCount > x.maxValues {
+		return tooManyValues(x.maxValues)
 	}
-	b, err := x.next()
+	b, err := x.peekNext()
 	if err != nil {
 		return err
 	}
 	if x.atContent() {
 		switch b {
 		case '"':
-			return x.content()
+			return x.decodeContent()
 		case 'n':
-			x.fault("required", "Give the content in base64.")
+			x.addFault("required", "Give the content in base64.")
 		default:
-			x.fault("wrong_type", "The content must be a string, in base64.")
+			x.addFault("wrong_type", "The content must be a string, in base64.")
 		}
 	}
 	switch b {
@@ -208,13 +208,13 @@ func (x *extractor) value() error {
 	case '[':
 		return x.array()
 	case '"':
-		return x.text()
+		return x.copyString()
 	}
-	return x.literal()
+	return x.copyLiteral()
 }
 
-// literal passes a number, true, false, null, or whatever is not JSON, on.
-func (x *extractor) literal() error {
+// copyLiteral passes a number, true, false, null, or whatever is not JSON, on.
+func (x *extractor) copyLiteral() error {
 	for n := 0; ; n++ {
 		b, err := x.in.ReadByte()
 		if err == io.EOF && n > 0 {
@@ -226,68 +226,68 @@ func (x *extractor) literal() error {
 		switch b {
 		case ',', ']', '}', ' ', '\t', '\r', '\n':
 			if n == 0 {
-				return badJSON("A value is missing.")
+				return invalidJSON("A value is missing.")
 			}
 			return x.in.UnreadByte()
 		}
 		if n > 400 {
-			return badJSON("This is no JSON, or a number is too long.")
+			return invalidJSON("This is no JSON, or a number is too long.")
 		}
-		if err := x.put(b); err != nil {
+		if err := x.putByte(b); err != nil {
 			return err
 		}
 	}
 }
 
-func (x *extractor) enter(s step) error {
+func (x *extractor) push(s pathStep) error {
 	if len(x.path) >= maxDepth {
-		return badJSON("The JSON is nested more than %d levels deep.", maxDepth)
+		return invalidJSON("The JSON is nested more than %d levels deep.", maxDepth)
 	}
 	x.path = append(x.path, s)
 	return nil
 }
 
-func (x *extractor) leave() { x.path = x.path[:len(x.path)-1] }
+func (x *extractor) pop() { x.path = x.path[:len(x.path)-1] }
 
 func (x *extractor) object() error {
-	return x.list('}', func(int) error {
-		if b, err := x.next(); err != nil {
+	return x.copyElements('}', func(int) error {
+		if b, err := x.peekNext(); err != nil {
 			return err
 		} else if b != '"' {
-			return badJSON("The name of a member is missing.")
+			return invalidJSON("The name of a member is missing.")
 		}
 		start := len(x.out)
-		if err := x.text(); err != nil {
+		if err := x.copyString(); err != nil {
 			return err
 		}
-		if len(x.out)-start > maxKey {
-			return badJSON("The name of a member is too long.")
+		if len(x.out)-start > maxNameBytes {
+			return invalidJSON("The name of a member is too long.")
 		}
 		// Names are compared as what they are, however they are escaped.
 		// One that can't be read is for the decoder to refuse.
 		name, _ := jsontext.AppendUnquote(nil, x.out[start:])
-		if b, err := x.next(); err != nil {
+		if b, err := x.peekNext(); err != nil {
 			return err
 		} else if b != ':' {
-			return badJSON("A colon is missing.")
+			return invalidJSON("A colon is missing.")
 		}
 		if err := x.copyByte(); err != nil {
 			return err
 		}
-		if err := x.enter(step{string(name), -1}); err != nil {
+		if err := x.push(pathStep{string(name), -1}); err != nil {
 			return err
 		}
-		defer x.leave()
+		defer x.pop()
 		return x.value()
 	})
 }
 
 func (x *extractor) array() error {
-	return x.list(']', func(i int) error {
-		if err := x.enter(step{"", i}); err != nil {
+	return x.copyElements(']', func(i int) error {
+		if err := x.push(pathStep{"", i}); err != nil {
 			return err
 		}
-		defer x.leave()
+		defer x.pop()
 		return x.value()
 	})
 }
@@ -297,15 +297,15 @@ func (x *extractor) copyByte() error {
 	if err != nil {
 		return err
 	}
-	return x.put(b)
+	return x.putByte(b)
 }
 
-// list passes on what stands between brackets.
-func (x *extractor) list(end byte, element func(i int) error) error {
+// copyElements passes on what stands between brackets.
+func (x *extractor) copyElements(end byte, element func(i int) error) error {
 	if err := x.copyByte(); err != nil {
 		return err
 	}
-	if b, err := x.next(); err != nil {
+	if b, err := x.peekNext(); err != nil {
 		return err
 	} else if b == end {
 		return x.copyByte()
@@ -314,12 +314,12 @@ func (x *extractor) list(end byte, element func(i int) error) error {
 		if err := element(i); err != nil {
 			return err
 		}
-		b, err := x.next()
+		b, err := x.peekNext()
 		if err != nil {
 			return err
 		}
 		if b != ',' && b != end {
-			return badJSON("A comma or closing bracket is missing.")
+			return invalidJSON("A comma or closing bracket is missing.")
 		}
 		if err := x.copyByte(); err != nil {
 			return err
@@ -330,8 +330,8 @@ func (x *extractor) list(end byte, element func(i int) error) error {
 	}
 }
 
-// text passes a string on as it is.
-func (x *extractor) text() error {
+// copyString passes a string on as it is.
+func (x *extractor) copyString() error {
 	if err := x.copyByte(); err != nil { // the opening quote
 		return err
 	}
@@ -367,25 +367,25 @@ func (x *extractor) text() error {
 	}
 }
 
-// content decodes the string that follows into the next sink.
-func (x *extractor) content() error {
+// decodeContent decodes the string that follows into the next sink.
+func (x *extractor) decodeContent() error {
 	if _, err := x.in.Discard(1); err != nil { // the opening quote
 		return err
 	}
 	s := &stringReader{in: x.in}
-	good, err := decodeBase64(x.sink(), s)
+	good, err := decodeBase64(x.newSink(), s)
 	if err != nil {
 		return err
 	}
 	if !good {
-		x.fault("invalid_base64", "The content must be base64 with its padding (RFC 4648 section 4).")
+		x.addFault("invalid_base64", "The content must be base64 with its padding (RFC 4648 section 4).")
 	}
-	for _, b := range strconv.AppendInt(nil, int64(x.found), 10) {
-		if err := x.put(b); err != nil {
+	for _, b := range strconv.AppendInt(nil, int64(x.contentCount), 10) {
+		if err := x.putByte(b); err != nil {
 			return err
 		}
 	}
-	x.found++
+	x.contentCount++
 	return nil
 }
 
@@ -432,7 +432,7 @@ func (s *stringReader) Read(p []byte) (n int, err error) {
 			return n, nil
 		}
 		if _, err := s.in.Peek(1); err != nil {
-			return n, errEnd(err)
+			return n, unexpectedEnd(err)
 		}
 		chunk, _ := s.in.Peek(min(len(p)-n, s.in.Buffered()))
 		plain := bytes.IndexByte(chunk, '"')
@@ -446,7 +446,7 @@ func (s *stringReader) Read(p []byte) (n int, err error) {
 		if plain == len(chunk) {
 			_, err = s.in.Discard(plain)
 		} else {
-			n, err = s.special(p, n, plain)
+			n, err = s.readSpecial(p, n, plain)
 		}
 		if err != nil {
 			return n, err
@@ -458,9 +458,9 @@ func (s *stringReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// special takes what stands behind plain characters: the closing quote, a
+// readSpecial takes what stands behind plain characters: the closing quote, a
 // line break, or an escape.
-func (s *stringReader) special(p []byte, n, plain int) (int, error) {
+func (s *stringReader) readSpecial(p []byte, n, plain int) (int, error) {
 	if _, err := s.in.Discard(plain); err != nil {
 		return n, err
 	}
@@ -472,9 +472,9 @@ func (s *stringReader) special(p []byte, n, plain int) (int, error) {
 	case '"':
 		s.done = true
 	case '\r', '\n':
-		return n, badJSON("A string holds a line break; write it as \\n.")
+		return n, invalidJSON("A string holds a line break; write it as \\n.")
 	case '\\':
-		c, err := s.escape()
+		c, err := s.readEscape()
 		if err != nil {
 			return n, err
 		}
@@ -486,20 +486,20 @@ func (s *stringReader) special(p []byte, n, plain int) (int, error) {
 	return n, nil
 }
 
-func errEnd(err error) error {
+func unexpectedEnd(err error) error {
 	if err == io.EOF { //nolint:errorlint // of our own reader
-		return badJSON("The JSON ends too early.")
+		return invalidJSON("The JSON ends too early.")
 	}
 	return err
 }
 
-// escape reads what follows a backslash. Of the escapes base64 has use for
+// readEscape reads what follows a backslash. Of the escapes base64 has use for
 // \/ \n \r, and for a character written as \u00XX; any other becomes one that
 // base64 refuses.
-func (s *stringReader) escape() (byte, error) {
+func (s *stringReader) readEscape() (byte, error) {
 	b, err := s.in.ReadByte()
 	if err != nil {
-		return 0, errEnd(err)
+		return 0, unexpectedEnd(err)
 	}
 	switch b {
 	case '/':
@@ -509,7 +509,7 @@ func (s *stringReader) escape() (byte, error) {
 	case 'u':
 		var hex [4]byte
 		if _, err := io.ReadFull(s.in, hex[:]); err != nil {
-			return 0, errEnd(io.EOF)
+			return 0, unexpectedEnd(io.EOF)
 		}
 		if v, err := strconv.ParseUint(string(hex[:]), 16, 16); err == nil && v < 0x80 && v != '\r' {
 			return byte(v), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func extractAll(r io.Reader, within bounds) (rest string, contents []string, err error) {
+func extractAll(r io.Reader, within bodyLimits) (rest string, contents []string, err error) {
 	var sinks []*bytes.Buffer
 	b, bad, err := extract(r, -1, func() io.Writer {
 		sinks = append(sinks, &bytes.Buffer{})
@@ -44,9 +44,9 @@ func TestExtract(t *testing.T) {
 		`{"attachments":[{"x":{"content":"aGk="}}]}`:                 {`{"attachments":[{"x":{"content":"aGk="}}]}`, ""},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in))} {
-			within := oneSend()
+			within := sendBodyLimits()
 			if strings.HasPrefix(in, `{"messages"`) {
-				within = manySends()
+				within = batchBodyLimits()
 			}
 			rest, contents, err := extractAll(r, within)
 			if in == `{"attachments":[{"content":"aG\/k\u003d\n"}]}` {
@@ -73,10 +73,10 @@ func TestExtractRefuses(t *testing.T) {
 		`{"attachments":[{"content":"aGk`:    "invalid_json",
 		strings.Repeat("[", 100):             "invalid_json",
 		`{"attachments":[{"content":"!!"}]}`: "validation_failed",
-		`{"attachments":[{"content":"aGk=aGk="}]}`:      "validation_failed",
-		`"` + strings.Repeat("x", oneSend().rest) + `"`: "body_too_large",
+		`{"attachments":[{"content":"aGk=aGk="}]}`:                "validation_failed",
+		`"` + strings.Repeat("x", sendBodyLimits().maxRest) + `"`: "body_too_large",
 	} {
-		_, _, err := extractAll(strings.NewReader(in), oneSend())
+		_, _, err := extractAll(strings.NewReader(in), sendBodyLimits())
 		var f *fault.Error
 		if f, _ = err.(*fault.Error); f == nil || f.Code != code { //nolint:errorlint // exactly this type
 			t.Errorf("%.40s → %v, want %s", in, err, code)
@@ -86,7 +86,7 @@ func TestExtractRefuses(t *testing.T) {
 
 // Every content that is not base64 is told, and the good ones are kept.
 func TestExtractTellsAllContents(t *testing.T) {
-	_, contents, err := extractAll(strings.NewReader(`{"attachments":[{"content":"@"},{"content":"aGk="},{"content":"aGk"}]}`), oneSend())
+	_, contents, err := extractAll(strings.NewReader(`{"attachments":[{"content":"@"},{"content":"aGk="},{"content":"aGk"}]}`), sendBodyLimits())
 	if err == nil || !strings.Contains(err.Error(), "attachments[0].content") || !strings.Contains(err.Error(), "attachments[2].content") {
 		t.Errorf("got %v", err)
 	}
@@ -98,7 +98,7 @@ func FuzzExtract(f *testing.F) {
 	f.Add(`{"a":[1,2,{"b":null}],"c":"\u00e4\\"}`)
 	f.Add(`[[[[`)
 	f.Fuzz(func(t *testing.T, in string) {
-		rest, contents, err := extractAll(strings.NewReader(in), oneSend())
+		rest, contents, err := extractAll(strings.NewReader(in), sendBodyLimits())
 		if err != nil || !json.Valid([]byte(in)) {
 			return
 		}
@@ -121,7 +121,7 @@ func BenchmarkExtract25MiB(b *testing.B) {
 	b.SetBytes(int64(body.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := extract(bytes.NewReader(body.Bytes()), -1, func() io.Writer { return io.Discard }, oneSend()); err != nil {
+		if _, _, err := extract(bytes.NewReader(body.Bytes()), -1, func() io.Writer { return io.Discard }, sendBodyLimits()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,21 +15,21 @@ import (
 // problem is an error as clients see it (RFC 9457). It never repeats what
 // the request said: that may have been a password.
 type problem struct {
-	Type      string              `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
-	Title     string              `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
-	Status    int                 `json:"status" doc:"The HTTP status." example:"422"`
-	Detail    string              `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
-	Code      string              `json:"code" doc:"Stable name of the error." example:"validation_failed"`
-	Errors    []fieldAnswer       `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
-	Import    *importedMailAnswer `json:"import,omitempty" nullable:"false" doc:"Of an import of mail: how far it came."`
-	RequestID string              `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
+	Type      string               `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
+	Title     string               `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
+	Status    int                  `json:"status" doc:"The HTTP status." example:"422"`
+	Detail    string               `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
+	Code      string               `json:"code" doc:"Stable name of the error." example:"validation_failed"`
+	Errors    []fieldErrorResponse `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
+	Import    *mailImportResponse  `json:"import,omitempty" nullable:"false" doc:"Of an import of mail: how far it came."`
+	RequestID string               `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
 
 	retry int // seconds, for Retry-After
 }
 
-// fieldAnswer is one part of a request that breaks a rule.
-type fieldAnswer struct {
-	Field   string `json:"field" doc:"Where it stands in the request." example:"to[2]"`
+// fieldErrorResponse is one part of a request that breaks a rule.
+type fieldErrorResponse struct {
+	Path    string `json:"field" doc:"Where it stands in the request." example:"to[2]"`
 	Code    string `json:"code" doc:"Stable name of the rule." example:"invalid_address"`
 	Message string `json:"message" doc:"What is wrong, in words." example:"This must be an address such as you@example.com."`
 }
@@ -38,15 +38,15 @@ func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
 // statuses is the one translation of faults at this door.
 var statuses = map[fault.Kind]int{
-	fault.Invalid:     http.StatusUnprocessableEntity,
-	fault.Denied:      http.StatusForbidden,
-	fault.Unknown:     http.StatusUnauthorized,
-	fault.NotFound:    http.StatusNotFound,
-	fault.Conflict:    http.StatusConflict,
-	fault.TooLarge:    http.StatusRequestEntityTooLarge,
-	fault.Limited:     http.StatusTooManyRequests,
-	fault.OverQuota:   http.StatusInsufficientStorage,
-	fault.Unavailable: http.StatusServiceUnavailable,
+	fault.Invalid:         http.StatusUnprocessableEntity,
+	fault.Denied:          http.StatusForbidden,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Conflict:        http.StatusConflict,
+	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.RateLimited:     http.StatusTooManyRequests,
+	fault.OverQuota:       http.StatusInsufficientStorage,
+	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
 // toProblem translates an error. What is not a fault is ours: it is logged,
@@ -77,9 +77,9 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 		status = http.StatusBadRequest
 	}
 	p := newProblem(status, f.Code, f.Message)
-	p.RequestID, p.retry = requestID(ctx), int(math.Ceil(f.Retry.Seconds()))
+	p.RequestID, p.retry = requestID(ctx), int(math.Ceil(f.RetryAfter.Seconds()))
 	for _, field := range f.Fields[:min(len(f.Fields), maxFaults)] {
-		p.Errors = append(p.Errors, fieldAnswer(field))
+		p.Errors = append(p.Errors, fieldErrorResponse(field))
 	}
 	return p
 }
@@ -88,8 +88,8 @@ func newProblem(status int, code, detail string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// fail answers with a problem.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+// writeProblem answers with a problem.
+func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.toProblem(r.Context(), err)
 	if p.retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(p.retry))
@@ -101,24 +101,24 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	a.write(w, r, p.Status, "application/problem+json", p)
+	a.writeJSON(w, r, p.Status, "application/problem+json", p)
 }
 
-// onField makes of a fault that a package found in a single value the fault of
+// asFieldFault makes of a fault that a package found in a single value the fault of
 // the field that gave it.
-func onField(err error, field string) error {
+func asFieldFault(err error, field string) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) > 0 {
 		return err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	bad.Add(field, f.Code, "%s", f.Message)
 	return bad.Err()
 }
 
-// merge adds the fields that another check found. An error without fields is
+// mergeFaults adds the fields that another check found. An error without fields is
 // returned.
-func merge(bad *fault.Fields, err error) error {
+func mergeFaults(bad *fault.FieldErrors, err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && len(f.Fields) == 0 {
 		return err

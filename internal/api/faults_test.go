@@ -35,7 +35,7 @@ func wrongs(s *openapi3.Schema) (all []any) {
 	case s.Type.Includes("integer"):
 		return []any{0, -1, 1 << 30}
 	case s.Type.Includes("object") && len(s.Properties) == 0:
-		return []any{object{"\x00": "x"}, object{"x": strings.Repeat("x", 20_000)}, object{"a b": object{}}}
+		return []any{jsonObject{"\x00": "x"}, jsonObject{"x": strings.Repeat("x", 20_000)}, jsonObject{"a b": jsonObject{}}}
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func right(name string, s *openapi3.Schema) any {
 	case s.Type.Includes("array"):
 		return []any{right(name, s.Items.Value)}
 	case s.Type.Includes("object"):
-		o := object{}
+		o := jsonObject{}
 		for _, inner := range s.Required {
 			o[inner] = right(inner, s.Properties[inner].Value)
 		}
@@ -73,8 +73,8 @@ func fields(name string, s *openapi3.Schema, nested func(any) any, f func(at str
 			at = name + "." + inner
 		}
 		within := func(value any) any {
-			o := object{}
-			if given, ok := right(name, s).(object); ok {
+			o := jsonObject{}
+			if given, ok := right(name, s).(jsonObject); ok {
 				o = given
 			}
 			o[inner] = value
@@ -92,11 +92,11 @@ func fields(name string, s *openapi3.Schema, nested func(any) any, f func(at str
 // its form, whatever the operation.
 func TestFaultsAreToldAtOnce(t *testing.T) {
 	s := servertest.Start(t)
-	_, operator, err := s.Accounts.CreateKey(t.Context(), account.Operators, account.NewKey{Name: "ops", Scopes: []string{account.Operator}})
+	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := func(path string, body object) string {
+	made := func(path string, body jsonObject) string {
 		t.Helper()
 		a := s.API("POST", path, body)
 		if a.Status/100 != 2 {
@@ -107,10 +107,10 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 	}
 	ids := map[string]string{
 		"/mailboxes": s.Dev.Mailboxes[0].ID.String(), "/domains": s.Dev.Domain.ID.String(),
-		"/aliases":          made("/aliases", object{"address": "other@demo.test", "targets": []string{s.Dev.Mailboxes[0].Address}}),
-		"/webhooks":         made("/webhooks", object{"url": "https://hooks.example.net/x", "events": []string{"all"}}),
-		"/templates":        made("/templates", object{"name": "x", "subject": "x", "text": "x"}),
-		"/outbound":         made("/outbound/send", mail(object{"send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)})),
+		"/aliases":          made("/aliases", jsonObject{"address": "other@demo.test", "targets": []string{s.Dev.Mailboxes[0].Address}}),
+		"/webhooks":         made("/webhooks", jsonObject{"url": "https://hooks.example.net/x", "events": []string{"all"}}),
+		"/templates":        made("/templates", jsonObject{"name": "x", "subject": "x", "text": "x"}),
+		"/outbound":         made("/outbound/send", mail(jsonObject{"send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)})),
 		"/operator/domains": s.Dev.Domain.Name,
 	}
 	seen := 0
@@ -127,7 +127,7 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 			}
 			told := func(query string, body any) map[string]bool {
 				var p problem
-				a := s.As(key, method, to+query, body)
+				a := s.APIWithKey(key, method, to+query, body)
 				if a.Status != 422 || json.Unmarshal(a.Body, &p) != nil {
 					return nil
 				}
@@ -176,7 +176,7 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 					if op.OperationID == "testMigrationSource" && at == "source.host" {
 						continue // nothing outside is to be asked for
 					}
-					body := nested(value).(object)
+					body := nested(value).(jsonObject)
 					alone := told("", body)
 					body["no_such"] = true
 					compare(at, value, alone, told("", body))

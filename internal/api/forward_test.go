@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -26,7 +26,7 @@ func outside(t *testing.T, s *servertest.Server, to string) (senders, raw []stri
 			}
 		}
 	}
-	s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &all)
+	s.API("GET", "/sandbox/outbox?limit=100", nil).Decode(t, &all)
 	for _, one := range all.Data {
 		if slices.Equal(one.Envelope.RcptTo, []string{to}) {
 			senders = append(senders, one.Envelope.MailFrom)
@@ -36,10 +36,10 @@ func outside(t *testing.T, s *servertest.Server, to string) (senders, raw []stri
 	return senders, raw
 }
 
-// arriving has a message arrive as from outside; it returns what SMTP would say.
-func arriving(t *testing.T, s *servertest.Server, from, to, raw string, verdicts object) string {
+// limitBody has a message arrive as from outside; it returns what SMTP would say.
+func limitBody(t *testing.T, s *servertest.Server, from, to, raw string, verdicts jsonObject) string {
 	t.Helper()
-	m := object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{to}}
+	m := jsonObject{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{to}}
 	if verdicts != nil {
 		m["verdicts"] = verdicts
 	}
@@ -53,7 +53,7 @@ func arriving(t *testing.T, s *servertest.Server, from, to, raw string, verdicts
 			EnhancedCode string `json:"enhanced_code"`
 		}
 	}
-	a.Into(t, &said)
+	a.Decode(t, &said)
 	if said.Recipients[0].SMTPCode != 250 {
 		return fmt.Sprint("RCPT ", said.Recipients[0].SMTPCode, " ", said.Recipients[0].EnhancedCode)
 	}
@@ -68,7 +68,7 @@ func TestForwarding(t *testing.T) {
 		const far = "far@away.example.net"
 		newAlias(t, s, "out@demo.test", far)
 		newAlias(t, s, "both@demo.test", far, "bob@demo.test")
-		pass, fail := object{"spf": "pass"}, object{"dmarc": "fail"}
+		pass, fail := jsonObject{"spf": "pass"}, jsonObject{"dmarc": "fail"}
 		arrives := func(n int) (sender, text string) {
 			t.Helper()
 			servertest.Eventually(t, func() string {
@@ -80,7 +80,7 @@ func TestForwarding(t *testing.T) {
 			senders, raw := outside(t, s, far)
 			return senders[0], raw[0]
 		}
-		if said := arriving(t, s, "Ann@elsewhere.example.net", "out+x@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := limitBody(t, s, "Ann@elsewhere.example.net", "out+x@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Fatal(said)
 		}
 		back, text := arrives(1)
@@ -94,11 +94,11 @@ func TestForwarding(t *testing.T) {
 		// A report about it goes back to its sender, and nothing else does.
 		report := "From: MAILER-DAEMON@away.example.net\r\nSubject: failed\r\n\r\nno such user\r\n"
 		for path, want := range map[string]string{back: "250 2.0.0", strings.Replace(back, "=Ann@", "=eve@", 1): "RCPT 550 5.1.1"} {
-			if said := arriving(t, s, "", path, report, nil); said != want {
+			if said := limitBody(t, s, "", path, report, nil); said != want {
 				t.Errorf("a report to %s: %s", path, said)
 			}
 		}
-		if said := arriving(t, s, "eve@elsewhere.example.net", back, report, pass); said != "RCPT 550 5.7.1" {
+		if said := limitBody(t, s, "eve@elsewhere.example.net", back, report, pass); said != "RCPT 550 5.7.1" {
 			t.Errorf("no report: %s", said)
 		}
 		servertest.Eventually(t, func() string {
@@ -109,7 +109,7 @@ func TestForwarding(t *testing.T) {
 		})
 
 		// Who was not shown to be the sender is told nothing.
-		if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, object{"spf": "softfail"}); said != "250 2.0.0" {
+		if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, jsonObject{"spf": "softfail"}); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		if sender, _ := arrives(2); sender != "postmaster@demo.test" {
@@ -117,7 +117,7 @@ func TestForwarding(t *testing.T) {
 		}
 		// So it is for a sender whose address has no place in a return path.
 		long := strings.Repeat("l", 60) + "@elsewhere.example.net"
-		if said := arriving(t, s, long, "both@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := limitBody(t, s, long, "both@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		opaque, _ := arrives(3)
@@ -125,7 +125,7 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("the return path is %s", opaque)
 		}
 		for path, want := range map[string]string{opaque: "250 2.0.0", strings.Replace(opaque, "SRS0=p=", "SRS0=p=a", 1): "RCPT 550 5.1.1"} {
-			if said := arriving(t, s, "", path, report, nil); said != want {
+			if said := limitBody(t, s, "", path, report, nil); said != want {
 				t.Errorf("a report to %s: %s", path, said)
 			}
 		}
@@ -135,20 +135,20 @@ func TestForwarding(t *testing.T) {
 			}
 			return ""
 		})
-		if n, err := s.Inbound.PrunePaths(t.Context(), time.Now().Add(time.Minute), 10); n != 1 || err != nil {
+		if n, err := s.Inbound.PruneForwardPaths(t.Context(), time.Now().Add(time.Minute), 10); n != 1 || err != nil {
 			t.Errorf("forgot %d senders, %v", n, err)
 		}
-		if said := arriving(t, s, "", opaque, report, nil); said != "RCPT 550 5.1.1" {
+		if said := limitBody(t, s, "", opaque, report, nil); said != "RCPT 550 5.1.1" {
 			t.Errorf("a report when the sender is forgotten: %s", said)
 		}
 
 		// What is not wanted stays here, or outside.
 		bob := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String() + "/messages"
-		for _, bad := range []object{fail, {"spam": "spam"}} {
-			if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, bad); said != "550 5.7.1" {
+		for _, bad := range []jsonObject{fail, {"spam": "spam"}} {
+			if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, bad); said != "550 5.7.1" {
 				t.Errorf("with %v: %s", bad, said)
 			}
-			if said := arriving(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, bad); said != "250 2.0.0" {
+			if said := limitBody(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, bad); said != "250 2.0.0" {
 				t.Errorf("with %v: %s", bad, said)
 			}
 		}
@@ -156,13 +156,13 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("bob has %d messages", len(got))
 		}
 		for _, again := range []string{"X-Loop: OUT@demo.test\r\n", "Delivered-To: out@demo.test\r\n", strings.Repeat("Delivered-To: x@example.org\r\n", 10)} {
-			if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", again+forwarded, pass); said != "554 5.4.6" {
+			if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", again+forwarded, pass); said != "554 5.4.6" {
 				t.Errorf("round in circles: %s", said)
 			}
 		}
 
 		// What is sent from here goes on as well, signed as it was.
-		status(t, "sending", s.API("POST", "/outbound/send", mail(object{"to": []string{"both@demo.test"}})), 202)
+		status(t, "sending", s.API("POST", "/outbound/send", mail(jsonObject{"to": []string{"both@demo.test"}})), 202)
 		if sender, text := arrives(4); !strings.HasPrefix(sender, "b-") || !strings.Contains(text, "DKIM-Signature: v=1; a=") {
 			t.Errorf("from %s goes on\n%s", sender, text)
 		}
@@ -171,7 +171,7 @@ func TestForwarding(t *testing.T) {
 		}
 		// Of what can't be sent on its sender is told, or else the postmaster.
 		newAlias(t, s, "dead@demo.test", "bounced@simulator.test")
-		if said := arriving(t, s, "carol@elsewhere.example.net", "dead@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := limitBody(t, s, "carol@elsewhere.example.net", "dead@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		servertest.Eventually(t, func() string {
@@ -180,7 +180,7 @@ func TestForwarding(t *testing.T) {
 			}
 			return ""
 		})
-		if said := arriving(t, s, "dave@elsewhere.example.net", "dead@demo.test", forwarded, object{"spf": "none"}); said != "250 2.0.0" {
+		if said := limitBody(t, s, "dave@elsewhere.example.net", "dead@demo.test", forwarded, jsonObject{"spf": "none"}); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		alice := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/messages"
@@ -198,10 +198,10 @@ func TestForwarding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Limits.Change(t.Context(), acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1}}); err != nil {
+		if err := s.Limits.SetOverrides(t.Context(), acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "RCPT 450 4.7.1" {
+		if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "RCPT 450 4.7.1" {
 			t.Errorf("over the limit: %s", said)
 		}
 	})

@@ -16,13 +16,13 @@ func TestHostDNS(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t, host+". A 127.0.0.1")
 	zone.ServFail("_dmarc." + host)
-	s := servertest.Start(t, servertest.Named(host, addr), servertest.Relayed())
-	_, operator, err := s.Accounts.CreateKey(t.Context(), account.Operators, account.NewKey{Name: "ops", Scopes: []string{account.Operator}})
+	s := servertest.Start(t, servertest.Hostname(host, addr), servertest.SmartHost())
+	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	status(t, "a customer", s.API("GET", "/operator/dns", nil), 403)
-	answer := s.As(operator, "GET", "/operator/dns", nil)
+	answer := s.APIWithKey(operator, "GET", "/operator/dns", nil)
 	status(t, "an operator", answer, 200)
 	var got struct {
 		Host    string
@@ -33,7 +33,7 @@ func TestHostDNS(t *testing.T) {
 			Error, Note                     *string
 		}
 	}
-	answer.Into(t, &got)
+	answer.Decode(t, &got)
 	want := []struct{ kind, name, value, status string }{
 		{"ADDRESS", host, "127.0.0.1", "verified"},
 		{"SPF", "spf." + host, "v=spf1 include:SPF-NAME-OF-THE-RELAY -all", "failed"}, // a smart host sends

@@ -25,7 +25,7 @@ const (
 )
 
 // keyed posts a body below /outbound with an Idempotency-Key.
-func keyed(t *testing.T, s *servertest.Server, path, key string, body io.Reader) servertest.Answer {
+func keyed(t *testing.T, s *servertest.Server, path, key string, body io.Reader) servertest.Response {
 	t.Helper()
 	return call(t, s, "POST", "/api/v1/outbound"+path, map[string]string{"Content-Type": "application/json", "Idempotency-Key": key}, body)
 }
@@ -47,19 +47,19 @@ func TestIdempotency(t *testing.T) {
 			{"/send", aSend, strings.Replace(aSend, "y", "z", 1), 1},
 			{"/batch", aBatch, aBatch + " ", 2},
 		} {
-			first := keyed(t, s, c.path, "ключ 1", reader(c.body))
+			first := keyed(t, s, c.path, "ключ 1", jsonDecoder(c.body))
 			status(t, "sending", first, 202)
 			if first.Header.Get("Idempotency-Replayed") != "" {
 				t.Error("the first answer is a replay")
 			}
-			again := keyed(t, s, c.path, "ключ 1", reader(c.body))
+			again := keyed(t, s, c.path, "ключ 1", jsonDecoder(c.body))
 			if again.Status != 202 || !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" ||
 				again.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s again: %d %v %s, first %s", c.path, again.Status, again.Header, again.Body, first.Body)
 			}
-			refused(t, "another body", keyed(t, s, c.path, "ключ 1", reader(c.other)), 422, "idempotency_key_reused")
-			refused(t, "a faulty other body", keyed(t, s, c.path, "ключ 1", reader(`{}`)), 422, "idempotency_key_reused")
-			status(t, "another key", keyed(t, s, c.path, "2", reader(c.body)), 202)
+			refused(t, "another body", keyed(t, s, c.path, "ключ 1", jsonDecoder(c.other)), 422, "idempotency_key_reused")
+			refused(t, "a faulty other body", keyed(t, s, c.path, "ключ 1", jsonDecoder(`{}`)), 422, "idempotency_key_reused")
+			status(t, "another key", keyed(t, s, c.path, "2", jsonDecoder(c.body)), 202)
 			sent += 2 * c.messages
 		}
 		if n := messages(t, s); n != sent {
@@ -67,7 +67,7 @@ func TestIdempotency(t *testing.T) {
 		}
 		foreign := stranger(t, s)
 		a := call(t, s, "POST", "/api/v1/outbound/send",
-			map[string]string{"Content-Type": "application/json", "Idempotency-Key": "ключ 1", "Authorization": "Bearer " + foreign}, reader(aSend))
+			map[string]string{"Content-Type": "application/json", "Idempotency-Key": "ключ 1", "Authorization": "Bearer " + foreign}, jsonDecoder(aSend))
 		refused(t, "another account", a, 403, "sender_not_allowed")
 	})
 }
@@ -77,20 +77,20 @@ func TestIdempotencyOfRefusals(t *testing.T) {
 	s := servertest.Start(t)
 	faulty := strings.Replace(aSend, `"y"`, `""`, 1)
 	for range 2 {
-		refused(t, "a fault", keyed(t, s, "/send", "k", reader(faulty)), 422, "validation_failed", "text text_or_html_required")
+		refused(t, "a fault", keyed(t, s, "/send", "k", jsonDecoder(faulty)), 422, "validation_failed", "text text_or_html_required")
 	}
-	refused(t, "no JSON", keyed(t, s, "/send", "k", reader(`{`)), 400, "invalid_json")
-	refused(t, "a foreign sender", keyed(t, s, "/send", "k", reader(strings.Replace(aSend, "demo.test", "rival.test", 1))), 403, "sender_not_allowed")
-	status(t, "mended", keyed(t, s, "/send", "k", reader(aSend)), 202)
+	refused(t, "no JSON", keyed(t, s, "/send", "k", jsonDecoder(`{`)), 400, "invalid_json")
+	refused(t, "a foreign sender", keyed(t, s, "/send", "k", jsonDecoder(strings.Replace(aSend, "demo.test", "rival.test", 1))), 403, "sender_not_allowed")
+	status(t, "mended", keyed(t, s, "/send", "k", jsonDecoder(aSend)), 202)
 	// A batch of which nothing is accepted is an answer, too.
 	nothing := `{"partial":true,"messages":[` + faulty + `]}`
-	first := keyed(t, s, "/batch", "k", reader(nothing))
+	first := keyed(t, s, "/batch", "k", jsonDecoder(nothing))
 	status(t, "a batch of nothing", first, 202)
-	if again := keyed(t, s, "/batch", "k", reader(nothing)); !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" {
+	if again := keyed(t, s, "/batch", "k", jsonDecoder(nothing)); !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s", again.Status, again.Body)
 	}
 	for what, key := range map[string]string{"an empty key": "", "a long key": strings.Repeat("x", 257)} {
-		refused(t, what, keyed(t, s, "/send", key, reader(faulty)), 422, "validation_failed", "Idempotency-Key invalid_idempotency_key", "text text_or_html_required")
+		refused(t, what, keyed(t, s, "/send", key, jsonDecoder(faulty)), 422, "validation_failed", "Idempotency-Key invalid_idempotency_key", "text text_or_html_required")
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "POST", s.Dev.BaseURL+"/api/v1/outbound/send", strings.NewReader(aSend))
 	if err != nil {
@@ -103,7 +103,7 @@ func TestIdempotencyOfRefusals(t *testing.T) {
 	}
 }
 
-func do(t *testing.T, r *http.Request) servertest.Answer {
+func do(t *testing.T, r *http.Request) servertest.Response {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -114,14 +114,14 @@ func do(t *testing.T, r *http.Request) servertest.Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return servertest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: text}
+	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
 // While a request is being received, another with its key is told to wait.
 func TestIdempotencyInFlight(t *testing.T) {
 	s := servertest.Start(t)
 	body, slow := io.Pipe()
-	done := make(chan servertest.Answer)
+	done := make(chan servertest.Response)
 	go func() { done <- keyed(t, s, "/send", "k", body) }()
 	text, err := io.ReadAll(letter("delivered@simulator.test", 20<<20))
 	if err != nil {
@@ -136,7 +136,7 @@ func TestIdempotencyInFlight(t *testing.T) {
 	if a.Header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After: %q", a.Header.Get("Retry-After"))
 	}
-	status(t, "another key", keyed(t, s, "/send", "k2", reader(aSend)), 202)
+	status(t, "another key", keyed(t, s, "/send", "k2", jsonDecoder(aSend)), 202)
 	if _, err := slow.Write(text[len(text)-10:]); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestIdempotencyRace(t *testing.T) {
 			// A node as far as keys go: it does not know what the others do.
 			node := httptest.NewServer((&api.API{
 				Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Limits: s.Limits,
-				Keys: idempotency.New(s.DB, time.Now), Log: slog.New(slog.DiscardHandler),
+				IdempotencyKeys: idempotency.New(s.DB, time.Now), Log: slog.New(slog.DiscardHandler),
 			}).Handler())
 			defer node.Close()
 			nodes = append(nodes, node.URL)
@@ -208,11 +208,11 @@ func TestIdempotencyRace(t *testing.T) {
 // gets the other's answer, nor is refused for it.
 func TestIdempotencyKeysOfTwoAPIKeys(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		status(t, "with one key", keyed(t, s, "/send", "invoice-1", reader(aSend)), 202)
-		_, other := newKey(t, s, object{"name": "other", "scopes": []string{"outbound.send"}})
+		status(t, "with one key", keyed(t, s, "/send", "invoice-1", jsonDecoder(aSend)), 202)
+		_, other := newKey(t, s, jsonObject{"name": "other", "scopes": []string{"outbound.send"}})
 		for _, body := range []string{aSend, strings.Replace(aSend, "y", "z", 1)} {
 			a := call(t, s, "POST", "/api/v1/outbound/send",
-				map[string]string{"Content-Type": "application/json", "Idempotency-Key": "invoice-1", "Authorization": "Bearer " + other}, reader(body))
+				map[string]string{"Content-Type": "application/json", "Idempotency-Key": "invoice-1", "Authorization": "Bearer " + other}, jsonDecoder(body))
 			if body == aSend {
 				status(t, "with another", a, 202)
 				if a.Header.Get("Idempotency-Replayed") != "" {

@@ -21,14 +21,14 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler), bodies: newBodies()} }
+func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler), memory: newMemoryBudget()} }
 
 // A panic is answered, or cuts an answer that has begun; the server lives on.
 func TestPanic(t *testing.T) {
 	serve := func(h http.HandlerFunc) (w *httptest.ResponseRecorder, aborted bool) {
 		a, w := quiet(), httptest.NewRecorder()
 		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // a sentinel value
-		a.identified(a.recovered(h)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		a.withRequestID(a.withRecovery(h)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		return w, false
 	}
 	w, aborted := serve(func(http.ResponseWriter, *http.Request) { panic("secret") })
@@ -50,12 +50,12 @@ func TestPanic(t *testing.T) {
 func TestProblemStatuses(t *testing.T) {
 	a := quiet()
 	for kind, want := range map[fault.Kind]int{
-		fault.Internal: 500, fault.Invalid: 422, fault.Denied: 403, fault.Unknown: 401, fault.NotFound: 404, fault.Conflict: 409,
-		fault.TooLarge: 413, fault.Limited: 429, fault.OverQuota: 507, fault.Unavailable: 503,
+		fault.Internal: 500, fault.Invalid: 422, fault.Denied: 403, fault.Unauthenticated: 401, fault.NotFound: 404, fault.Conflict: 409,
+		fault.TooLarge: 413, fault.RateLimited: 429, fault.OverQuota: 507, fault.Unavailable: 503,
 	} {
 		w := httptest.NewRecorder()
-		err := fmt.Errorf("doing x: %w", &fault.Error{Kind: kind, Code: "x", Message: "X.", Retry: 1500e6, Cause: errors.New("secret")})
-		a.fail(w, httptest.NewRequest("GET", "/", nil), err)
+		err := fmt.Errorf("doing x: %w", &fault.Error{Kind: kind, Code: "x", Message: "X.", RetryAfter: 1500e6, Cause: errors.New("secret")})
+		a.writeProblem(w, httptest.NewRequest("GET", "/", nil), err)
 		if w.Code != want || w.Header().Get("Retry-After") != "2" || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%d: %d %v %s", kind, w.Code, w.Header(), w.Body)
 		}
@@ -67,14 +67,14 @@ func TestProblemStatuses(t *testing.T) {
 
 // No request makes more than a bounded answer.
 func TestFaultsAreBounded(t *testing.T) {
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	for i := range 10_000 {
 		bad.Add(fmt.Sprintf("to[%d]", i), "x", "X.")
 	}
 	if p := quiet().toProblem(t.Context(), bad.Err()); len(p.Errors) != maxFaults {
 		t.Errorf("%d faults are told", len(p.Errors))
 	}
-	if got := clip(strings.Repeat("ä", 500) + "\n"); len(got) > 70 {
+	if got := cleanName(strings.Repeat("ä", 500) + "\n"); len(got) > 70 {
 		t.Errorf("a name is told with %d bytes", len(got))
 	}
 }
@@ -91,19 +91,19 @@ func FuzzSend(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p := &posting{api: quiet(), bounds: oneSend()}
-		defer p.end()
+		p := &sendOperation{api: quiet(), bodyLimits: sendBodyLimits()}
+		defer p.close()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
 		var in sendRequest
-		bad, err := p.read(httptest.NewRecorder(), r, &in)
+		bad, err := p.readBody(httptest.NewRecorder(), r, &in)
 		if err != nil {
 			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 {
 				t.Fatalf("%d: %v", p.Status, err)
 			}
 			return
 		}
-		for _, a := range in.send(&p.files, bad).Attachments {
+		for _, a := range in.send(&p.spool, bad).Attachments {
 			if a.Open == nil {
 				if len(bad) > 0 {
 					continue
@@ -131,27 +131,27 @@ func FuzzBatch(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p := &posting{api: quiet(), bounds: manySends()}
-		defer p.end()
+		p := &sendOperation{api: quiet(), bodyLimits: batchBodyLimits()}
+		defer p.close()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
 		var in batchRequest
-		bad, err := p.read(httptest.NewRecorder(), r, &in)
+		bad, err := p.readBody(httptest.NewRecorder(), r, &in)
 		if err != nil {
 			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 {
 				t.Fatalf("%d: %v", p.Status, err)
 			}
 			return
 		}
-		o, err := buildBatch(t.Context(), account.Principal{}, &in, attached{files: &p.files, bad: bad})
+		o, err := buildBatch(t.Context(), account.Principal{}, &in, decodedBody{spool: &p.spool, faults: bad})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := len(o.Faults)
+		told := len(o.RequestFaults)
 		for _, s := range o.sends {
-			told += len(s.Faults)
+			told += len(s.RequestFaults)
 			for _, a := range s.Attachments {
-				if a.Open == nil && len(s.Faults)+len(o.Faults) == 0 {
+				if a.Open == nil && len(s.RequestFaults)+len(o.RequestFaults) == 0 {
 					t.Fatal("an attachment without content passed")
 				}
 			}
@@ -159,7 +159,7 @@ func FuzzBatch(f *testing.F) {
 		if told < len(bad) {
 			t.Fatalf("%d of %d faults are told", told, len(bad))
 		}
-		if len(o.sends) != len(in.Messages) && len(o.Faults) == 0 {
+		if len(o.sends) != len(in.Messages) && len(o.RequestFaults) == 0 {
 			t.Fatalf("%d of %d messages, and no fault", len(o.sends), len(in.Messages))
 		}
 	})
@@ -195,8 +195,8 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		var in sendRequest
-		p := &posting{api: quiet(), bounds: oneSend()}
-		if bad, err := p.read(httptest.NewRecorder(), r, &in); err != nil || len(bad) > 0 {
+		p := &sendOperation{api: quiet(), bodyLimits: sendBodyLimits()}
+		if bad, err := p.readBody(httptest.NewRecorder(), r, &in); err != nil || len(bad) > 0 {
 			b.Fatal(bad, err)
 		}
 	}
@@ -208,15 +208,15 @@ func TestRefusedBodyIsNotKept(t *testing.T) {
 	a := quiet()
 	kept := []int{}
 	left := readerFunc(func([]byte) (int, error) {
-		kept = append(kept, a.bodies.total)
+		kept = append(kept, a.memory.total)
 		return 0, io.EOF
 	})
 	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"text":"`+strings.Repeat("x", 1<<20)), strings.NewReader("\" no JSON"), left))
 	r.Header.Set("Content-Type", "application/json")
-	post := &posting{api: a, bounds: oneSend()}
-	_, err := post.carryOut(httptest.NewRecorder(), r, new(struct{}), nil, nil)
-	if post.end(); !fault.Is(err, fault.Invalid) || !reflect.DeepEqual(kept, []int{0}) || a.bodies.total != 0 || len(a.bodies.of) != 0 {
-		t.Errorf("%v; kept %d while the rest came, %d afterwards", err, kept, a.bodies.total)
+	post := &sendOperation{api: a, bodyLimits: sendBodyLimits()}
+	_, err := post.run(httptest.NewRecorder(), r, new(struct{}), nil, nil)
+	if post.close(); !fault.Is(err, fault.Invalid) || !reflect.DeepEqual(kept, []int{0}) || a.memory.total != 0 || len(a.memory.byAccount) != 0 {
+		t.Errorf("%v; kept %d while the rest came, %d afterwards", err, kept, a.memory.total)
 	}
 }
 
@@ -229,10 +229,10 @@ func TestOrdinaryBodyIsKept(t *testing.T) {
 			Text string `json:"text"`
 		}
 	}
-	answer := carryOut(a, operation{}, func(context.Context, account.Principal, *input) (nothing, error) { return nothing{}, nil })
+	answer := operationHandler(a, operation{}, func(context.Context, account.Principal, *input) (emptyResponse, error) { return emptyResponse{}, nil })
 	post := func(who db.ID) (most int, err error) {
 		half := readerFunc(func([]byte) (int, error) {
-			most = max(most, a.bodies.of[who])
+			most = max(most, a.memory.byAccount[who])
 			return 0, io.EOF
 		})
 		text := strings.NewReader(`{"text":"` + strings.Repeat("x", 1000<<10))
@@ -241,14 +241,14 @@ func TestOrdinaryBodyIsKept(t *testing.T) {
 		err = answer(httptest.NewRecorder(), r, account.Principal{Account: who})
 		return most, err
 	}
-	if most, err := post(1); err != nil || most < 900<<10 || a.bodies.total != 0 {
-		t.Errorf("%v; kept %d, afterwards %d", err, most, a.bodies.total)
+	if most, err := post(1); err != nil || most < 900<<10 || a.memory.total != 0 {
+		t.Errorf("%v; kept %d, afterwards %d", err, most, a.memory.total)
 	}
-	full := kept{of: a.bodies, account: 1}
-	for full.take(bodyStep) == nil {
+	full := memoryReservation{budget: a.memory, account: 1}
+	for full.reserve(reserveStepBytes) == nil {
 	}
-	if most, err := post(1); !fault.Is(err, fault.Limited) || most != full.bytes || a.bodies.total != full.bytes {
-		t.Errorf("%v; kept %d with the %d of others", err, most, full.bytes)
+	if most, err := post(1); !fault.Is(err, fault.RateLimited) || most != full.reserved || a.memory.total != full.reserved {
+		t.Errorf("%v; kept %d with the %d of others", err, most, full.reserved)
 	}
 	if _, err := post(2); err != nil {
 		t.Errorf("another account: %v", err)
@@ -262,15 +262,15 @@ func TestAnswersAreKept(t *testing.T) {
 	a := quiet()
 	changed := 0
 	answers := func(o operation) handler {
-		return carryOut(a, o, func(context.Context, account.Principal, *struct{}) (string, error) {
-			if o.room > 0 {
+		return operationHandler(a, o, func(context.Context, account.Principal, *struct{}) (string, error) {
+			if o.maxResponseBytes > 0 {
 				changed++
 			}
 			return strings.Repeat("x", 1<<20), nil
 		})
 	}
-	show, try, change, small := answers(operation{method: "GET"}), answers(operation{method: "POST", reads: true}),
-		answers(operation{method: "POST", room: 1 << 20}), answers(operation{method: "POST"})
+	show, try, change, small := answers(operation{method: "GET"}), answers(operation{method: "POST", readOnly: true}),
+		answers(operation{method: "POST", maxResponseBytes: 1 << 20}), answers(operation{method: "POST"})
 	ask := func(who db.ID, answer handler, w http.ResponseWriter) error {
 		return answer(w, httptest.NewRequest("GET", "/", nil), account.Principal{Account: who})
 	}
@@ -289,12 +289,12 @@ func TestAnswersAreKept(t *testing.T) {
 		}()
 		<-begun
 	}
-	if !fault.Is(refused, fault.Limited) || a.bodies.total > maxBodiesOfOne {
-		t.Fatalf("after %d answers: %v; kept %d", n, refused, a.bodies.total)
+	if !fault.Is(refused, fault.RateLimited) || a.memory.total > maxMemoryPerAccount {
+		t.Fatalf("after %d answers: %v; kept %d", n, refused, a.memory.total)
 	}
 	before := changed
 	for what, of := range map[string]handler{"show": show, "try": try, "change": change} {
-		if err := ask(1, of, httptest.NewRecorder()); !fault.Is(err, fault.Limited) {
+		if err := ask(1, of, httptest.NewRecorder()); !fault.Is(err, fault.RateLimited) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -317,7 +317,7 @@ func TestAnswersAreKept(t *testing.T) {
 func TestReadsInTurns(t *testing.T) {
 	a := quiet()
 	begun, end := make(chan struct{}), make(chan struct{})
-	show := carryOut(a, operation{method: "GET"}, func(context.Context, account.Principal, *struct{}) (string, error) {
+	show := operationHandler(a, operation{method: "GET"}, func(context.Context, account.Principal, *struct{}) (string, error) {
 		begun <- struct{}{}
 		<-end
 		return "", nil
@@ -326,7 +326,7 @@ func TestReadsInTurns(t *testing.T) {
 	ask := func(ctx context.Context, who db.ID) error {
 		return show(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil), account.Principal{Account: who})
 	}
-	for range readsOfOne {
+	for range maxReadsPerAccount {
 		all.Go(func() { _ = ask(t.Context(), 1) })
 		<-begun
 	}
@@ -359,12 +359,12 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // However much some accounts keep, another one still gets a part of what is free.
 func TestLargeBodiesOfMany(t *testing.T) {
-	b := newBodies()
+	b := newMemoryBudget()
 	for account := db.ID(1); account <= 3; account++ {
-		for b.take(account, bodyStep) == nil {
+		for b.reserve(account, reserveStepBytes) == nil {
 		}
 	}
-	if err := b.take(4, 8<<20); err != nil || b.total > maxBodies || b.of[1] != maxBodiesOfOne {
-		t.Errorf("%v; kept %d, %v", err, b.total, b.of)
+	if err := b.reserve(4, 8<<20); err != nil || b.total > maxMemory || b.byAccount[1] != maxMemoryPerAccount {
+		t.Errorf("%v; kept %d, %v", err, b.total, b.byAccount)
 	}
 }

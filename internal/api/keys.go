@@ -10,33 +10,33 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
-type keyAnswer struct {
-	ID         db.ID            `json:"id" doc:"The key's id."`
-	Name       string           `json:"name" doc:"What the key is for." example:"shop"`
-	Hint       string           `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
-	Key        string           `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
-	Scopes     []string         `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
-	Domain     *string          `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
-	AllowedIPs []string         `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
-	Limits     *keyLimitsAnswer `json:"limits,omitempty" doc:"Limits of its own, which hold beside those of the account; absent for none."`
-	ExpiresAt  *time.Time       `json:"expires_at" doc:"When it stops working; null for never."`
-	LastUsedAt *time.Time       `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
-	ExposedAt  *time.Time       `json:"exposed_at" doc:"When it was last sent to the service without TLS, where others may have read it: replace it then. Null for never."`
-	CreatedAt  time.Time        `json:"created_at" doc:"When it was made."`
+type keyResponse struct {
+	ID         db.ID              `json:"id" doc:"The key's id."`
+	Name       string             `json:"name" doc:"What the key is for." example:"shop"`
+	Hint       string             `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
+	Key        string             `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
+	Scopes     []string           `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
+	Domain     *string            `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
+	AllowedIPs []string           `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
+	Limits     *keyLimitsResponse `json:"limits,omitempty" doc:"Limits of its own, which hold beside those of the account; absent for none."`
+	ExpiresAt  *time.Time         `json:"expires_at" doc:"When it stops working; null for never."`
+	LastUsedAt *time.Time         `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
+	ExposedAt  *time.Time         `json:"exposed_at" doc:"When it was last sent to the service without TLS, where others may have read it: replace it then. Null for never."`
+	CreatedAt  time.Time          `json:"created_at" doc:"When it was made."`
 }
 
-func showKey(k account.Key) keyAnswer {
-	return keyAnswer{
-		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: append([]string{}, k.Scopes...), Domain: optional(k.Domain),
-		AllowedIPs: networks(k), Limits: showKeyLimits(k.Limits), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt),
-		ExposedAt: optionalTime(k.ExposedAt), CreatedAt: stamp(k.CreatedAt),
+func newKeyResponse(k account.Key) keyResponse {
+	return keyResponse{
+		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: append([]string{}, k.Scopes...), Domain: optionalString(k.Domain),
+		AllowedIPs: networkStrings(k), Limits: newKeyLimitsResponse(k.Limits), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt),
+		ExposedAt: optionalTime(k.ExposedAt), CreatedAt: utcTime(k.CreatedAt),
 	}
 }
 
-func networks(k account.Key) []string {
+func networkStrings(k account.Key) []string {
 	all := []string{}
 	for _, p := range k.Networks {
 		all = append(all, p.String())
@@ -44,23 +44,23 @@ func networks(k account.Key) []string {
 	return all
 }
 
-// optional shows an empty text as null.
-func optional(s string) *string {
+// optionalString shows an empty text as null.
+func optionalString(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-// stamp shows a time in UTC, as exactly as it is stored.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// utcTime shows a time in UTC, as exactly as it is stored.
+func utcTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // optionalTime shows the zero time as null.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	t = stamp(t)
+	t = utcTime(t)
 	return &t
 }
 
@@ -75,42 +75,42 @@ type createKeyRequest struct {
 
 type createKeyInput struct{ Body createKeyRequest }
 
-func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyInput) (keyAnswer, error) {
+func (a *API) createAPIKey(ctx context.Context, p account.Principal, in *createKeyInput) (keyResponse, error) {
 	if in.Body.Scopes != nil && len(in.Body.Scopes) == 0 {
-		var bad fault.Fields
+		var bad fault.FieldErrors
 		bad.Add("scopes", "required", "Give at least one scope; leave the field out for all that this key has.")
-		return keyAnswer{}, bad.Err()
+		return keyResponse{}, bad.Err()
 	}
-	n := account.NewKey{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs, Limits: in.Body.Limits.rates()}
+	n := account.KeyParams{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs, Limits: in.Body.Limits.accountRates()}
 	if in.Body.ExpiresAt != nil {
 		n.ExpiresAt = *in.Body.ExpiresAt
 	}
-	maker, err := a.key(ctx, p, p.Key)
+	maker, err := a.apiKey(ctx, p, p.Key)
 	if err != nil {
-		return keyAnswer{}, err
+		return keyResponse{}, err
 	}
-	if err := within(maker, &n); err != nil {
-		return keyAnswer{}, err
+	if err := constrainNewKey(maker, &n); err != nil {
+		return keyResponse{}, err
 	}
-	set, err := a.Limits.Account(ctx, p.Account)
+	set, err := a.Limits.AccountLimits(ctx, p.Account)
 	if err != nil {
-		return keyAnswer{}, err
+		return keyResponse{}, err
 	}
-	if err := limit.Within(limit.Rates(n.Limits), set.Rates); err != nil {
-		return keyAnswer{}, err
+	if err := quota.CheckKeyRates(quota.Rates(n.Limits), set.Rates); err != nil {
+		return keyResponse{}, err
 	}
-	k, token, err := a.Accounts.Delegate(ctx, p, n)
+	k, token, err := a.Accounts.DelegateKey(ctx, p, n)
 	if err != nil {
-		return keyAnswer{}, err
+		return keyResponse{}, err
 	}
-	out := showKey(k)
+	out := newKeyResponse(k)
 	out.Key = token
 	return out, nil
 }
 
-// within keeps a new key within the lifetime and the networks of the one that
+// constrainNewKey keeps a new key within the lifetime and the networks of the one that
 // makes it, which it gets when it names none.
-func within(maker account.Key, n *account.NewKey) error {
+func constrainNewKey(maker account.Key, n *account.KeyParams) error {
 	if end := maker.ExpiresAt; !end.IsZero() {
 		if n.ExpiresAt.IsZero() {
 			n.ExpiresAt = end
@@ -122,21 +122,21 @@ func within(maker account.Key, n *account.NewKey) error {
 		return nil
 	}
 	if len(n.Networks) == 0 {
-		n.Networks = networks(maker)
+		n.Networks = networkStrings(maker)
 	}
 	for _, text := range n.Networks {
 		inner, err := netip.ParsePrefix(text)
 		if addr, notPrefix := netip.ParseAddr(text); notPrefix == nil {
 			inner, err = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
 		}
-		if err == nil && !covered(maker.Networks, inner) {
+		if err == nil && !containsNetwork(maker.Networks, inner) {
 			return fault.New(fault.Denied, "networks_exceeded", "This API key can make keys for its own networks only.")
 		}
 	}
 	return nil
 }
 
-func covered(outer []netip.Prefix, inner netip.Prefix) bool {
+func containsNetwork(outer []netip.Prefix, inner netip.Prefix) bool {
 	for _, p := range outer {
 		if p.Bits() <= inner.Bits() && p.Contains(inner.Addr()) {
 			return true
@@ -145,18 +145,18 @@ func covered(outer []netip.Prefix, inner netip.Prefix) bool {
 	return false
 }
 
-func (a *API) listKeys(ctx context.Context, p account.Principal, in *page) (list[keyAnswer], error) {
-	at, err := in.db()
+func (a *API) listAPIKeys(ctx context.Context, p account.Principal, in *pageParams) (listResponse[keyResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[keyAnswer]{}, err
+		return listResponse[keyResponse]{}, err
 	}
 	keys, more, err := a.Accounts.Keys(ctx, p.Account, at)
 	if err != nil {
-		return list[keyAnswer]{}, err
+		return listResponse[keyResponse]{}, err
 	}
-	out := answer(*in, keys, more, showKey, func(k account.Key) string { return k.ID.String() })
+	out := newListResponse(*in, keys, more, newKeyResponse, func(k account.Key) string { return k.ID.String() })
 	if p.Domain != "" {
-		visible := []keyAnswer{}
+		visible := []keyResponse{}
 		for _, k := range out.Data {
 			if k.Domain != nil && *k.Domain == p.Domain {
 				visible = append(visible, k)
@@ -167,13 +167,13 @@ func (a *API) listKeys(ctx context.Context, p account.Principal, in *page) (list
 	return out, nil
 }
 
-func (a *API) deleteKey(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteAPIKey(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	if _, err := a.key(ctx, p, id); err != nil {
-		return nothing{}, err
+	if _, err := a.apiKey(ctx, p, id); err != nil {
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Accounts.DeleteKey(ctx, p.Account, id)
+	return emptyResponse{}, a.Accounts.DeleteKey(ctx, p.Account, id)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
 func (a *API) limitRoutes(r *router) {
@@ -19,107 +19,107 @@ func (a *API) limitRoutes(r *router) {
 			"At 80 % of an hour's or a day's limit there is one `rate_limit_warning`."}, a.getLimits)
 }
 
-type limitsAnswer struct {
-	Requests   requestLimitAnswer `json:"requests" doc:"Requests to the API."`
-	SendsHour  usageAnswer        `json:"sends_per_hour" doc:"Messages in this hour."`
-	SendsDay   usageAnswer        `json:"sends_per_day" doc:"Messages in this day."`
-	Recipients usageAnswer        `json:"recipients_per_day" doc:"Recipients in this day, each once per message."`
-	Storage    storageAnswer      `json:"storage" doc:"What the mailboxes may hold."`
-	Key        *keyUsageAnswer    `json:"api_key,omitempty" doc:"The key's own limits, which hold beside the account's; absent if it has none."`
+type limitsResponse struct {
+	Requests         requestLimitResponse `json:"requests" doc:"Requests to the API."`
+	SendsPerHour     usageResponse        `json:"sends_per_hour" doc:"Messages in this hour."`
+	SendsPerDay      usageResponse        `json:"sends_per_day" doc:"Messages in this day."`
+	RecipientsPerDay usageResponse        `json:"recipients_per_day" doc:"Recipients in this day, each once per message."`
+	Storage          storageResponse      `json:"storage" doc:"What the mailboxes may hold."`
+	APIKey           *keyUsageResponse    `json:"api_key,omitempty" doc:"The key's own limits, which hold beside the account's; absent if it has none."`
 }
 
-type requestLimitAnswer struct {
+type requestLimitResponse struct {
 	PerSecond *int64 `json:"per_second" doc:"How many may be made a second, on each node of the service; null for no limit." example:"2000"`
 	Burst     *int64 `json:"burst" doc:"How many may come at once; null for no limit." example:"20000"`
 }
 
-type usageAnswer struct {
-	Limit    *int64    `json:"limit" doc:"How much is allowed; null for no limit." example:"1000000"`
-	Used     int64     `json:"used" doc:"How much is used." example:"42"`
-	Left     *int64    `json:"remaining" doc:"How much is left; null for no limit." example:"999958"`
-	ResetsAt time.Time `json:"resets_at" doc:"When the next hour, or day, of UTC begins."`
+type usageResponse struct {
+	Limit     *int64    `json:"limit" doc:"How much is allowed; null for no limit." example:"1000000"`
+	Used      int64     `json:"used" doc:"How much is used." example:"42"`
+	Remaining *int64    `json:"remaining" doc:"How much is left; null for no limit." example:"999958"`
+	ResetsAt  time.Time `json:"resets_at" doc:"When the next hour, or day, of UTC begins."`
 }
 
-type storageAnswer struct {
-	Limit    *int64 `json:"limit_bytes" doc:"What the quotas of all mailboxes may be together; null for no limit."`
-	Allotted int64  `json:"allotted_bytes" doc:"What they are together. Deleted mailboxes count with what they hold."`
-	Used     int64  `json:"used_bytes" doc:"How much of their quotas the mailboxes use. Each message counts for 1,024 bytes at least. Of an account with more than 1,000 mailboxes this is up to a minute old."`
+type storageResponse struct {
+	LimitBytes    *int64 `json:"limit_bytes" doc:"What the quotas of all mailboxes may be together; null for no limit."`
+	AllottedBytes int64  `json:"allotted_bytes" doc:"What they are together. Deleted mailboxes count with what they hold."`
+	UsedBytes     int64  `json:"used_bytes" doc:"How much of their quotas the mailboxes use. Each message counts for 1,024 bytes at least. Of an account with more than 1,000 mailboxes this is up to a minute old."`
 }
 
-type keyUsageAnswer struct {
-	ID         db.ID               `json:"id" doc:"The key's id."`
-	Requests   *requestLimitAnswer `json:"requests,omitempty" doc:"Requests to the API; absent for no limit of its own."`
-	SendsHour  *usageAnswer        `json:"sends_per_hour,omitempty" doc:"Messages in this hour; absent for no limit of its own."`
-	SendsDay   *usageAnswer        `json:"sends_per_day,omitempty" doc:"Messages in this day; absent for no limit of its own."`
-	Recipients *usageAnswer        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
+type keyUsageResponse struct {
+	ID               db.ID                 `json:"id" doc:"The key's id."`
+	Requests         *requestLimitResponse `json:"requests,omitempty" doc:"Requests to the API; absent for no limit of its own."`
+	SendsPerHour     *usageResponse        `json:"sends_per_hour,omitempty" doc:"Messages in this hour; absent for no limit of its own."`
+	SendsPerDay      *usageResponse        `json:"sends_per_day,omitempty" doc:"Messages in this day; absent for no limit of its own."`
+	RecipientsPerDay *usageResponse        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
 }
 
-// figure shows no limit as null.
-func figure(n int64) *int64 {
+// optionalLimit shows no limit as null.
+func optionalLimit(n int64) *int64 {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-func showRequests(r limit.Rates) requestLimitAnswer {
+func newRequestLimitResponse(r quota.Rates) requestLimitResponse {
 	if r.RequestsPerSecond == 0 {
-		return requestLimitAnswer{}
+		return requestLimitResponse{}
 	}
 	burst := r.Burst
 	if burst == 0 {
 		burst = r.RequestsPerSecond
 	}
-	return requestLimitAnswer{&r.RequestsPerSecond, &burst}
+	return requestLimitResponse{&r.RequestsPerSecond, &burst}
 }
 
-func showUsage(u limit.Usage) usageAnswer {
-	out := usageAnswer{Limit: figure(u.Limit), Used: u.Used, ResetsAt: stamp(u.Resets)}
+func newUsageResponse(u quota.Usage) usageResponse {
+	out := usageResponse{Limit: optionalLimit(u.Limit), Used: u.Used, ResetsAt: utcTime(u.ResetsAt)}
 	if u.Limit > 0 {
 		left := max(0, u.Limit-u.Used)
-		out.Left = &left
+		out.Remaining = &left
 	}
 	return out
 }
 
-func (a *API) getLimits(ctx context.Context, p account.Principal, _ *struct{}) (limitsAnswer, error) {
-	set, err := a.Limits.Account(ctx, p.Account)
+func (a *API) getLimits(ctx context.Context, p account.Principal, _ *struct{}) (limitsResponse, error) {
+	set, err := a.Limits.AccountLimits(ctx, p.Account)
 	if err != nil {
-		return limitsAnswer{}, err
+		return limitsResponse{}, err
 	}
-	who := outbound.UserOf(p)
+	who := outbound.LimitSubject(p)
 	usage, err := a.Limits.Usage(ctx, who)
 	if err != nil {
-		return limitsAnswer{}, err
+		return limitsResponse{}, err
 	}
-	out := limitsAnswer{Requests: showRequests(set.Rates), Storage: storageAnswer{Limit: figure(set.StorageMB << 20)}}
-	if out.Storage.Allotted, out.Storage.Used, err = a.Mailboxes.Stored(ctx, p.Account); err != nil {
+	out := limitsResponse{Requests: newRequestLimitResponse(set.Rates), Storage: storageResponse{LimitBytes: optionalLimit(set.StorageMB << 20)}}
+	if out.Storage.AllottedBytes, out.Storage.UsedBytes, err = a.Mailboxes.StorageUsage(ctx, p.Account); err != nil {
 		return out, err
 	}
-	for i, into := range []*usageAnswer{&out.SendsHour, &out.SendsDay, &out.Recipients} {
-		*into = showUsage(usage[i])
+	for i, into := range []*usageResponse{&out.SendsPerHour, &out.SendsPerDay, &out.RecipientsPerDay} {
+		*into = newUsageResponse(usage[i])
 	}
-	if who.Own != (limit.Rates{}) {
-		out.Key = showKeyUsage(who, usage[3:])
+	if who.KeyRates != (quota.Rates{}) {
+		out.APIKey = newKeyUsageResponse(who, usage[3:])
 	}
 	return out, nil
 }
 
-func showKeyUsage(who limit.Who, usage []limit.Usage) *keyUsageAnswer {
-	out := &keyUsageAnswer{ID: who.Key}
-	if who.Own.RequestsPerSecond > 0 {
-		requests := showRequests(who.Own)
+func newKeyUsageResponse(who quota.Consumer, usage []quota.Usage) *keyUsageResponse {
+	out := &keyUsageResponse{ID: who.Key}
+	if who.KeyRates.RequestsPerSecond > 0 {
+		requests := newRequestLimitResponse(who.KeyRates)
 		out.Requests = &requests
 	}
 	for _, u := range usage {
-		shown := showUsage(u)
+		shown := newUsageResponse(u)
 		switch u.Name {
 		case "sends_per_hour":
-			out.SendsHour = &shown
+			out.SendsPerHour = &shown
 		case "sends_per_day":
-			out.SendsDay = &shown
+			out.SendsPerDay = &shown
 		case "recipients_per_day":
-			out.Recipients = &shown
+			out.RecipientsPerDay = &shown
 		}
 	}
 	return out
@@ -134,11 +134,11 @@ type keyLimitsRequest struct {
 	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" nullable:"false" minimum:"1" doc:"Recipients in a day of UTC." example:"10000"`
 }
 
-type keyLimitsAnswer keyLimitsRequest
+type keyLimitsResponse keyLimitsRequest
 
-// rates are the limits as the account takes them; one that was given and is none
+// accountRates are the limits as the account takes them; one that was given and is none
 // becomes one that it refuses.
-func (k *keyLimitsRequest) rates() account.Rates {
+func (k *keyLimitsRequest) accountRates() account.Rates {
 	if k == nil {
 		return account.Rates{}
 	}
@@ -157,8 +157,8 @@ func (k *keyLimitsRequest) rates() account.Rates {
 	}
 }
 
-// showKeyLimits shows the limits of a key's own; nil if it has none.
-func showKeyLimits(r account.Rates) *keyLimitsAnswer {
+// newKeyLimitsResponse shows the limits of a key's own; nil if it has none.
+func newKeyLimitsResponse(r account.Rates) *keyLimitsResponse {
 	if r == (account.Rates{}) {
 		return nil
 	}
@@ -168,5 +168,5 @@ func showKeyLimits(r account.Rates) *keyLimitsAnswer {
 		}
 		return new(int(n))
 	}
-	return &keyLimitsAnswer{show(r.RequestsPerSecond), show(r.Burst), show(r.SendsPerHour), show(r.SendsPerDay), show(r.RecipientsPerDay)}
+	return &keyLimitsResponse{show(r.RequestsPerSecond), show(r.Burst), show(r.SendsPerHour), show(r.SendsPerDay), show(r.RecipientsPerDay)}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-type mailboxAnswer struct {
+type mailboxResponse struct {
 	ID          db.ID      `json:"id" doc:"The mailbox's id."`
 	DomainID    db.ID      `json:"domain_id" doc:"The domain it lives under."`
 	Address     string     `json:"address" doc:"Its address, which is the user name too." example:"ann@example.com"`
@@ -31,12 +31,12 @@ type mailboxAnswer struct {
 	DeletedAt   *time.Time `json:"deleted_at,omitempty" doc:"When it was deleted; only for those that can be restored."`
 }
 
-func showMailbox(m mailbox.Mailbox) mailboxAnswer {
+func newMailboxResponse(m mailbox.Mailbox) mailboxResponse {
 	at := strings.LastIndexByte(m.Address, '@')
-	return mailboxAnswer{
+	return mailboxResponse{
 		ID: m.ID, DomainID: m.Domain, Address: m.Address, LocalPart: m.Address[:at], DisplayName: m.DisplayName,
 		QuotaMB: m.Quota >> 20, UsedBytes: m.Used, Messages: m.Messages, Status: m.Status, SpamFilter: string(m.SpamFilter),
-		ForwardTo: append([]string{}, m.ForwardTo()...), KeepCopy: m.KeepCopy, CreatedAt: stamp(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
+		ForwardTo: append([]string{}, m.ForwardTo()...), KeepCopy: m.KeepCopy, CreatedAt: utcTime(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
 	}
 }
 
@@ -48,87 +48,87 @@ type createMailboxRequest struct {
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"1024 when left out." example:"2048"`
 }
 
-func (r createMailboxRequest) mailbox(domain db.ID) mailbox.New {
-	return mailbox.New{Domain: domain, LocalPart: r.LocalPart, Password: r.Password, DisplayName: r.DisplayName, QuotaMB: r.QuotaMB}
+func (r createMailboxRequest) mailbox(domain db.ID) mailbox.CreateParams {
+	return mailbox.CreateParams{Domain: domain, LocalPart: r.LocalPart, Password: r.Password, DisplayName: r.DisplayName, QuotaMB: r.QuotaMB}
 }
 
 type createMailboxInput struct{ Body createMailboxRequest }
 
-func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (mailboxAnswer, error) {
+func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (mailboxResponse, error) {
 	const noDomain = "There is no domain of yours with this id."
-	domainID, err := a.domainID(ctx, p, &one{in.Body.DomainID})
-	unknown := fieldFault(err, "domain_id", noDomain)
+	domainID, err := a.domainID(ctx, p, &idParams{in.Body.DomainID})
+	unknown := notFoundAsFieldFault(err, "domain_id", noDomain)
 	if unknown != nil {
 		if !fault.Is(unknown, fault.Invalid) {
-			return mailboxAnswer{}, unknown
+			return mailboxResponse{}, unknown
 		}
 		domainID = 0 // nobody's: the other fields are judged nevertheless
 	}
 	m, password, err := a.Mailboxes.Create(ctx, p.Account, in.Body.mailbox(domainID))
-	if err = fieldFault(err, "domain_id", noDomain); err != nil {
-		var bad fault.Fields
+	if err = notFoundAsFieldFault(err, "domain_id", noDomain); err != nil {
+		var bad fault.FieldErrors
 		for _, found := range []error{unknown, err} {
-			if err := merge(&bad, found); err != nil {
-				return mailboxAnswer{}, err
+			if err := mergeFaults(&bad, found); err != nil {
+				return mailboxResponse{}, err
 			}
 		}
-		return mailboxAnswer{}, bad.Err()
+		return mailboxResponse{}, bad.Err()
 	}
-	out := showMailbox(m)
+	out := newMailboxResponse(m)
 	out.Password = password
 	return out, nil
 }
 
-// fieldFault turns a resource that is not there into a fault of the field
+// notFoundAsFieldFault turns a resource that is not there into a fault of the field
 // that named it.
-func fieldFault(err error, field, message string) error {
+func notFoundAsFieldFault(err error, field, message string) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	bad.Add(field, "not_found", "%s", message)
 	return bad.Err()
 }
 
 type listMailboxesInput struct {
-	page
+	pageParams
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
 	Deleted  bool   `query:"deleted" doc:"Those that can be restored, instead of those that live."`
 }
 
-func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (list[mailboxAnswer], error) {
-	var bad fault.Fields
-	at, err := in.db()
-	if err := merge(&bad, err); err != nil {
-		return list[mailboxAnswer]{}, err
+func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (listResponse[mailboxResponse], error) {
+	var bad fault.FieldErrors
+	at, err := in.dbPage()
+	if err := mergeFaults(&bad, err); err != nil {
+		return listResponse[mailboxResponse]{}, err
 	}
 	filter := mailbox.Filter{Deleted: in.Deleted}
 	switch {
 	case in.DomainID != "":
-		filter.Domain, err = a.domainID(ctx, p, &one{in.DomainID})
-		if err := merge(&bad, fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
-			return list[mailboxAnswer]{}, err
+		filter.Domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
+		if err := mergeFaults(&bad, notFoundAsFieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
+			return listResponse[mailboxResponse]{}, err
 		}
 	case p.Domain != "":
-		d, ok, err := a.ownDomain(ctx, p)
+		d, ok, err := a.keyDomain(ctx, p)
 		if err != nil || !ok {
-			return list[mailboxAnswer]{Data: []mailboxAnswer{}}, err
+			return listResponse[mailboxResponse]{Data: []mailboxResponse{}}, err
 		}
 		filter.Domain = d.ID
 	}
 	if err := bad.Err(); err != nil {
-		return list[mailboxAnswer]{}, err
+		return listResponse[mailboxResponse]{}, err
 	}
 	found, more, err := a.Mailboxes.List(ctx, p.Account, filter, at)
 	if err != nil {
-		return list[mailboxAnswer]{}, err
+		return listResponse[mailboxResponse]{}, err
 	}
-	return answer(in.page, found, more, showMailbox, func(m mailbox.Mailbox) string { return m.ID.String() }), nil
+	return newListResponse(in.pageParams, found, more, newMailboxResponse, func(m mailbox.Mailbox) string { return m.ID.String() }), nil
 }
 
 // mailboxID reads the path's id; for a key of one domain the mailboxes of
 // others are not there.
-func (a *API) mailboxID(ctx context.Context, p account.Principal, in *one) (db.ID, error) {
+func (a *API) mailboxID(ctx context.Context, p account.Principal, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil || p.Domain == "" {
 		return id, err
@@ -140,13 +140,13 @@ func (a *API) mailboxID(ctx context.Context, p account.Principal, in *one) (db.I
 	return id, err
 }
 
-func (a *API) getMailbox(ctx context.Context, p account.Principal, in *one) (mailboxAnswer, error) {
+func (a *API) getMailbox(ctx context.Context, p account.Principal, in *idParams) (mailboxResponse, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return mailboxAnswer{}, err
+		return mailboxResponse{}, err
 	}
 	m, err := a.Mailboxes.Get(ctx, p.Account, id)
-	return shown(m, err, showMailbox)
+	return convertResult(m, err, newMailboxResponse)
 }
 
 type updateMailboxRequest struct {
@@ -160,48 +160,48 @@ type updateMailboxRequest struct {
 }
 
 type updateMailboxInput struct {
-	one
+	idParams
 	Body updateMailboxRequest
 }
 
-func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *updateMailboxInput) (mailboxAnswer, error) {
-	id, err := a.mailboxID(ctx, p, &in.one)
+func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *updateMailboxInput) (mailboxResponse, error) {
+	id, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return mailboxAnswer{}, err
+		return mailboxResponse{}, err
 	}
 	c := mailbox.Change{DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status, KeepCopy: in.Body.KeepCopy, SpamFilter: (*mailbox.SpamFilter)(in.Body.SpamFilter)}
 	if in.Body.ForwardTo != nil {
 		c.ForwardTo = &in.Body.ForwardTo
 	}
 	m, err := a.Mailboxes.Update(ctx, p.Account, id, c)
-	return shown(m, err, showMailbox)
+	return convertResult(m, err, newMailboxResponse)
 }
 
-func (a *API) deleteMailbox(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteMailbox(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Mailboxes.Delete(ctx, p.Account, id)
+	return emptyResponse{}, a.Mailboxes.Delete(ctx, p.Account, id)
 }
 
-func (a *API) restoreMailbox(ctx context.Context, p account.Principal, in *one) (mailboxAnswer, error) {
+func (a *API) restoreMailbox(ctx context.Context, p account.Principal, in *idParams) (mailboxResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return mailboxAnswer{}, err
+		return mailboxResponse{}, err
 	}
 	if p.Domain != "" {
 		// Deleted ones can't be had by their id.
 		found, _, err := a.Mailboxes.List(ctx, p.Account, mailbox.Filter{Deleted: true}, db.Page{After: id + 1, Limit: 1})
 		if err != nil {
-			return mailboxAnswer{}, err
+			return mailboxResponse{}, err
 		}
 		if len(found) == 0 || found[0].ID != id || !strings.HasSuffix(found[0].Address, "@"+p.Domain) {
-			return mailboxAnswer{}, errNotFound
+			return mailboxResponse{}, errNotFound
 		}
 	}
 	m, err := a.Mailboxes.Restore(ctx, p.Account, id)
-	return shown(m, err, showMailbox)
+	return convertResult(m, err, newMailboxResponse)
 }
 
 type setPasswordRequest struct {
@@ -209,23 +209,23 @@ type setPasswordRequest struct {
 }
 
 type setPasswordInput struct {
-	one
+	idParams
 	Body *setPasswordRequest
 }
 
-type passwordAnswer struct {
+type passwordResponse struct {
 	Password string `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
 }
 
-func (a *API) setPassword(ctx context.Context, p account.Principal, in *setPasswordInput) (passwordAnswer, error) {
-	id, err := a.mailboxID(ctx, p, &in.one)
+func (a *API) setMailboxPassword(ctx context.Context, p account.Principal, in *setPasswordInput) (passwordResponse, error) {
+	id, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return passwordAnswer{}, err
+		return passwordResponse{}, err
 	}
 	var given *string
 	if in.Body != nil {
 		given = in.Body.Password
 	}
 	password, err := a.Mailboxes.SetPassword(ctx, p.Account, id, given)
-	return shown(password, err, func(s string) passwordAnswer { return passwordAnswer{s} })
+	return convertResult(password, err, func(s string) passwordResponse { return passwordResponse{s} })
 }

@@ -15,16 +15,16 @@ import (
 )
 
 // receive takes a message in and returns its mailbox and its id.
-func receive(t *testing.T, s *servertest.Server, change object) (box, id string) {
+func receive(t *testing.T, s *servertest.Server, change jsonObject) (box, id string) {
 	t.Helper()
-	m := object{"from": "Bob <bob@elsewhere.example>", "rcpt_to": []string{"alice@demo.test"}}
+	m := jsonObject{"from": "Bob <bob@elsewhere.example>", "rcpt_to": []string{"alice@demo.test"}}
 	maps.Copy(m, change)
 	if m["raw"] != nil {
 		delete(m, "from")
 	}
 	a := s.API("POST", "/sandbox/inbound", m)
 	status(t, "receiving", a, 200)
-	r := into(t, a)["recipients"].([]any)[0].(object)
+	r := into(t, a)["recipients"].([]any)[0].(jsonObject)
 	return r["mailbox_id"].(string), r["id"].(string)
 }
 
@@ -38,7 +38,7 @@ func TestMailPages(t *testing.T) {
 		var box string
 		for n := range 7 {
 			var id string
-			box, id = receive(t, s, object{"subject": []string{"even", "ODD"}[n%2] + fmt.Sprint(n)})
+			box, id = receive(t, s, jsonObject{"subject": []string{"even", "ODD"}[n%2] + fmt.Sprint(n)})
 			all = slices.Insert(all, 0, id)
 			if n%2 == 1 {
 				odd = slices.Insert(odd, 0, id)
@@ -104,11 +104,11 @@ func TestMailPages(t *testing.T) {
 func TestMailIsPrivate(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		verified(t, s, s.Dev.APIKey, "other.test")
-		box, id := receive(t, s, object{"text": "secret", "attachments": []object{{"filename": "a.txt", "content": rawMail("secret")}}})
+		box, id := receive(t, s, jsonObject{"text": "secret", "attachments": []jsonObject{{"filename": "a.txt", "content": rawMail("secret")}}})
 		rival := stranger(t, s)
-		_, elsewhere := newKey(t, s, object{"domain": "other.test"})
-		_, here := newKey(t, s, object{"domain": "demo.test", "scopes": []string{"mail.read"}})
-		_, blind := newKey(t, s, object{"scopes": []string{"mailboxes.read", "messages.read", "events.read", "sandbox.write"}})
+		_, elsewhere := newKey(t, s, jsonObject{"domain": "other.test"})
+		_, here := newKey(t, s, jsonObject{"domain": "demo.test", "scopes": []string{"mail.read"}})
+		_, blind := newKey(t, s, jsonObject{"scopes": []string{"mailboxes.read", "messages.read", "events.read", "sandbox.write"}})
 		list := "/mailboxes/" + box + "/messages"
 		message := list + "/" + id
 		const nobody = "01920000-0000-7000-8000-000000000000"
@@ -118,7 +118,7 @@ func TestMailIsPrivate(t *testing.T) {
 					key  string
 					want int
 				}{"none": {"", 401}, "a rival's": {rival, 404}, "another domain's": {elsewhere, 404}, "one that may not": {blind, 403}, "this domain's": {here, 200}, "the owner's": {s.Dev.APIKey, 200}} {
-					a := s.As(c.key, method, path, nil)
+					a := s.APIWithKey(c.key, method, path, nil)
 					if a.Status != c.want || method == "HEAD" && len(a.Body) > 0 || c.want != 200 && strings.Contains(string(a.Body), "secret") {
 						t.Errorf("%s %s with %s key: %d %s, want %d", method, path, what, a.Status, a.Body, c.want)
 					}
@@ -147,7 +147,7 @@ func TestMailIsPrivate(t *testing.T) {
 func TestFilesOverHTTP(t *testing.T) {
 	s := servertest.Start(t)
 	large := strings.Repeat("0123456789abcdef", 100_000)
-	box, id := receive(t, s, object{"raw": rawMail("Content-Type: multipart/mixed; boundary=x\r\n\r\n" +
+	box, id := receive(t, s, jsonObject{"raw": rawMail("Content-Type: multipart/mixed; boundary=x\r\n\r\n" +
 		"--x\r\nContent-Disposition: attachment; filename*=utf-8''a%22%0D%0ASet-Cookie%3A%20b%3D1%0D%0A%0D%0A%3Cscript%3E%3B.txt\r\n\r\n" +
 		"small\r\n--x\r\nContent-Type: application/pdf; name=\"" + strings.Repeat("ä", 5000) + ".pdf\"\r\nContent-Transfer-Encoding: base64\r\n\r\n" + rawMail(large) + "\r\n--x--\r\n")})
 	message := "/api/v1/mailboxes/" + box + "/messages/" + id
@@ -194,7 +194,7 @@ func TestVerdictsCannotBeForged(t *testing.T) {
 		forged += "authentication-results : " + host + "; spf=pass; dkim=pass; dmarc=pass\r\n"
 	}
 	forged += "X-Spam-Status: No\r\nReceived-SPF: pass\r\nDelivered-To: x@elsewhere.example\r\n"
-	box, id := receive(t, s, object{"raw": rawMail(forged + "From: x@elsewhere.example\r\nSubject: trust me\r\n\r\n")})
+	box, id := receive(t, s, jsonObject{"raw": rawMail(forged + "From: x@elsewhere.example\r\nSubject: trust me\r\n\r\n")})
 	raw := string(s.API("GET", "/mailboxes/"+box+"/messages/"+id+"/raw", nil).Body)
 	if strings.Count(raw, "spf=pass;") != 1 || !strings.Contains(raw, own+"; spf=pass;") || !strings.Contains(raw, "\r\nAuthentication-Results: mx.elsewhere.example") {
 		t.Errorf("what claims to be ours is not taken out:\n%s", raw)
@@ -202,10 +202,10 @@ func TestVerdictsCannotBeForged(t *testing.T) {
 	for _, path := range []string{"/messages/" + id, "/messages"} {
 		a := into(t, s.API("GET", "/mailboxes/"+box+path, nil))
 		if data, ok := a["data"].([]any); ok {
-			a = data[0].(object)
+			a = data[0].(jsonObject)
 		}
-		want := object{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
-		if got := a["verdicts"].(object); !maps.Equal(got, want) {
+		want := jsonObject{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
+		if got := a["verdicts"].(jsonObject); !maps.Equal(got, want) {
 			t.Errorf("%s: it is judged %v", path, got)
 		}
 	}

@@ -50,7 +50,7 @@ var asJSON = map[string]string{"Content-Type": "application/json"}
 func TestSendSizes(t *testing.T) {
 	s := servertest.Start(t)
 	const all = outbound.MaxAttachmentBytes
-	post := func(body io.Reader) servertest.Answer {
+	post := func(body io.Reader) servertest.Response {
 		return call(t, s, "POST", "/api/v1/outbound/send", asJSON, body)
 	}
 	const to = "delivered@simulator.test"
@@ -133,7 +133,7 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			var p struct{ Code string }
-			a.Into(t, &p)
+			a.Decode(t, &p)
 			answers[fmt.Sprint(a.Status, " ", p.Code)]++
 		})
 	}
@@ -149,14 +149,14 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 func TestLargeTemplatesAtOnce(t *testing.T) {
 	s := servertest.Start(t)
 	var made struct{ ID string }
-	long := s.API("POST", "/templates", object{
+	long := s.API("POST", "/templates", jsonObject{
 		"name": "Long", "subject": "Long", "html": "{{#each rows}}<p>" + strings.Repeat("word ", 80_000) + "</p>{{/each}}",
 	})
 	status(t, "a template", long, 201)
-	long.Into(t, &made)
-	send := func() servertest.Answer {
-		return s.API("POST", "/outbound/send-template", object{
-			"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made.ID, "variables": object{"rows": make([]int, 24)},
+	long.Decode(t, &made)
+	send := func() servertest.Response {
+		return s.API("POST", "/outbound/send-template", jsonObject{
+			"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made.ID, "variables": jsonObject{"rows": make([]int, 24)},
 		})
 	}
 	const n, size = 4, 22 << 20

@@ -13,17 +13,17 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// shownFailures is how many failures the answer about one migration has, and how many
+// maxShownFailures is how many failures the answer about one migration has, and how many
 // notes.
-const shownFailures = 100
+const maxShownFailures = 100
 
 func (a *API) migrationRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/migrations", id: "createMigration", checksFirst: true, scope: "migrations.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/migrations", id: "createMigration", validatesFirst: true, scope: "migrations.write", status: 201, mayConflict: true,
 		summary: "Copy a mailbox from another server", description: "Folders, messages, flags and dates are copied from any IMAP server, several folders at once; nothing is changed there. " +
 			"It goes on after a restart or a broken connection, without duplicates, and backs off when the source is busy. A second migration from the same source copies only what is new. " +
 			"The password is kept encrypted, and deleted when the migration ends. Folders that only show mail of others, such as All Mail of Gmail, are copied if they are named in `folders`. " +
 			"`migration_complete` tells of the end."}, a.createMigration)
-	handle(r, operation{method: "POST", path: "/migrations/test", id: "testMigrationSource", checksFirst: true, scope: "migrations.write",
+	handle(r, operation{method: "POST", path: "/migrations/test", id: "testMigrationSource", validatesFirst: true, scope: "migrations.write",
 		summary: "Try a source", description: "Connects to a source, signs in, and lists the folders that can be copied, at most 1,000; nothing is copied or kept. " +
 			"What is wrong with the source is told as in the answer to a migration, by the field that is to blame; `source_failed` is the code of what the source itself has said or done. " +
 			"It takes 45 seconds at most, and an account tries one source at a time."}, a.testMigrationSource)
@@ -33,7 +33,7 @@ func (a *API) migrationRoutes(r *router) {
 		summary: "Show a migration", description: "With its folders, how far each is, and the first 100 things that could not be copied."}, a.getMigration)
 	handle(r, operation{method: "POST", path: "/migrations/{id}/cancel", id: "cancelMigration", scope: "migrations.write",
 		summary: "Cancel a migration", description: "It ends at once; what was copied stays. One that has ended stays as it is."}, a.cancelMigration)
-	a.migrationStream(r)
+	a.migrationStreamRoutes(r)
 }
 
 // MigrationSource is where a mailbox is copied from.
@@ -62,10 +62,10 @@ type MigrationProgress struct {
 	SecondsLeft       *int64  `json:"seconds_left" doc:"How long it takes at this pace; null if that is not known." example:"128"`
 }
 
-// Migration is a mailbox that is being copied, or was.
-type Migration struct {
+// MigrationResponse is a mailbox that is being copied, or was.
+type MigrationResponse struct {
 	ID         db.ID             `json:"id" doc:"The migration's id."`
-	Mailbox    db.ID             `json:"mailbox_id" doc:"The mailbox that is copied to."`
+	MailboxID  db.ID             `json:"mailbox_id" doc:"The mailbox that is copied to."`
 	Source     MigrationSource   `json:"source" doc:"Where from. The password is never shown."`
 	Status     string            `json:"status" enum:"queued,running,completed,failed,cancelled" doc:"running also while it waits to try again."`
 	Error      *string           `json:"error" doc:"Why it failed, or why it waits, in words; null for nothing." example:"The source is busy."`
@@ -80,15 +80,15 @@ type Migration struct {
 
 // MigrationFolder is how far a folder of the source is.
 type MigrationFolder struct {
-	Name     string  `json:"name" doc:"The folder at the source." example:"INBOX.Sent Items"`
-	Target   string  `json:"target" doc:"The folder here." example:"Sent"`
-	Status   string  `json:"status" enum:"waiting,done,failed" doc:"waiting also while it is copied."`
-	Error    *string `json:"error" doc:"Why it failed; null for nothing." example:"The source refuses it."`
-	Messages int64   `json:"messages" doc:"How many messages there were at the beginning." example:"1200"`
-	Done     int64   `json:"messages_done" doc:"How many were looked at." example:"1200"`
-	Copied   int64   `json:"copied" doc:"How many were copied." example:"1200"`
-	Skipped  int64   `json:"skipped" doc:"How many were there already." example:"0"`
-	Failed   int64   `json:"failed" doc:"How many could not be copied." example:"0"`
+	Name         string  `json:"name" doc:"The folder at the source." example:"INBOX.Sent Items"`
+	Target       string  `json:"target" doc:"The folder here." example:"Sent"`
+	Status       string  `json:"status" enum:"waiting,done,failed" doc:"waiting also while it is copied."`
+	Error        *string `json:"error" doc:"Why it failed; null for nothing." example:"The source refuses it."`
+	Messages     int64   `json:"messages" doc:"How many messages there were at the beginning." example:"1200"`
+	MessagesDone int64   `json:"messages_done" doc:"How many were looked at." example:"1200"`
+	Copied       int64   `json:"copied" doc:"How many were copied." example:"1200"`
+	Skipped      int64   `json:"skipped" doc:"How many were there already." example:"0"`
+	Failed       int64   `json:"failed" doc:"How many could not be copied." example:"0"`
 }
 
 // MigrationFailure is something that could not be copied.
@@ -106,18 +106,18 @@ type MigrationNote struct {
 	Note     string `json:"note" doc:"What is different here, in words." example:"The keyword [Work] is left out: it has characters that no keyword can have, or is too long."`
 }
 
-// MigrationDetail is a migration with all that is known of it.
-type MigrationDetail struct {
-	Migration
+// MigrationDetailResponse is a migration with all that is known of it.
+type MigrationDetailResponse struct {
+	MigrationResponse
 	Folders  []MigrationFolder  `json:"folders" nullable:"false" doc:"The source's folders, once they are known."`
 	Failures []MigrationFailure `json:"failures" nullable:"false" doc:"What could not be copied: the first 100."`
 	Notes    []MigrationNote    `json:"notes" nullable:"false" doc:"What was copied otherwise than it was at the source, such as a message without a keyword that can't be kept: the first 100."`
 }
 
-func showMigration(g migration.Migration) Migration {
+func newMigrationResponse(g migration.Migration) MigrationResponse {
 	p := g.Progress
-	out := Migration{
-		ID: g.ID, Mailbox: g.Mailbox, Status: g.State, Error: optional(g.Trouble), Retries: g.Retries, RetryAt: optionalTime(g.RetryAt),
+	out := MigrationResponse{
+		ID: g.ID, MailboxID: g.Mailbox, Status: g.State, Error: optionalString(g.Error), Retries: g.Retries, RetryAt: optionalTime(g.RetryAt),
 		Source: MigrationSource{
 			Host: g.Source.Host, Port: g.Source.Port, TLS: g.Source.TLS, Username: g.Source.Username, InsecureSkipVerify: g.Source.Insecure,
 			Folders: append([]string{}, g.Source.Folders...),
@@ -127,10 +127,10 @@ func showMigration(g migration.Migration) Migration {
 			Skipped: p.Skipped, Failed: p.Failed, Bytes: p.Bytes, BytesCopied: p.BytesCopied,
 			MessagesPerSecond: p.MessagesPerSecond, BytesPerSecond: p.BytesPerSecond,
 		},
-		CreatedAt: stamp(g.CreatedAt), StartedAt: optionalTime(g.StartedAt), FinishedAt: optionalTime(g.FinishedAt), UpdatedAt: stamp(g.UpdatedAt),
+		CreatedAt: utcTime(g.CreatedAt), StartedAt: optionalTime(g.StartedAt), FinishedAt: optionalTime(g.FinishedAt), UpdatedAt: utcTime(g.UpdatedAt),
 	}
-	if p.Left > 0 {
-		left := int64(p.Left / time.Second)
+	if p.Remaining > 0 {
+		left := int64(p.Remaining / time.Second)
 		out.Progress.SecondsLeft = &left
 	}
 	return out
@@ -159,24 +159,24 @@ type createMigrationRequest struct {
 
 type createMigrationInput struct{ Body createMigrationRequest }
 
-func (a *API) createMigration(ctx context.Context, p account.Principal, in *createMigrationInput) (Migration, error) {
+func (a *API) createMigration(ctx context.Context, p account.Principal, in *createMigrationInput) (MigrationResponse, error) {
 	source := in.Body.Source.source()
-	var bad fault.Fields
-	var into migration.Into
-	id, err := a.mailboxID(ctx, p, &one{in.Body.MailboxID})
+	var bad fault.FieldErrors
+	var into migration.Target
+	id, err := a.mailboxID(ctx, p, &idParams{in.Body.MailboxID})
 	if err == nil {
 		m, found := a.Mailboxes.Get(ctx, p.Account, id)
-		into, err = migration.Into{Account: p.Account, Domain: m.Domain, Mailbox: m.ID}, found
+		into, err = migration.Target{Account: p.Account, Domain: m.Domain, Mailbox: m.ID}, found
 	}
-	if err := merge(&bad, fieldFault(err, "mailbox_id", "There is no mailbox of yours with this id.")); err != nil {
-		return Migration{}, err
+	if err := mergeFaults(&bad, notFoundAsFieldFault(err, "mailbox_id", "There is no mailbox of yours with this id.")); err != nil {
+		return MigrationResponse{}, err
 	}
 	bad = append(bad, source.Check()...)
 	if err := bad.Err(); err != nil {
-		return Migration{}, err
+		return MigrationResponse{}, err
 	}
 	g, err := a.Migrations.Create(ctx, into, source)
-	return shown(g, err, showMigration)
+	return convertResult(g, err, newMigrationResponse)
 }
 
 type testMigrationSourceRequest struct {
@@ -193,18 +193,18 @@ type MigrationSourceFolder struct {
 	Copied   bool   `json:"copied" doc:"Whether it is copied when no folders are named."`
 }
 
-// MigrationSourceTest is what a source has.
-type MigrationSourceTest struct {
+// MigrationSourceTestResponse is what a source has.
+type MigrationSourceTestResponse struct {
 	Folders []MigrationSourceFolder `json:"folders" nullable:"false" doc:"The folders that can be copied, INBOX first."`
 }
 
-func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *testMigrationSourceInput) (MigrationSourceTest, error) {
+func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *testMigrationSourceInput) (MigrationSourceTestResponse, error) {
 	source := in.Body.Source.source()
 	source.Folders = nil
 	found, err := a.Migrations.Probe(ctx, p.Account, source)
-	out := MigrationSourceTest{Folders: []MigrationSourceFolder{}}
+	out := MigrationSourceTestResponse{Folders: []MigrationSourceFolder{}}
 	for _, f := range found {
-		shown := MigrationSourceFolder{Name: f.Name, Messages: f.Messages, Copied: f.Copied}
+		shown := MigrationSourceFolder{Name: f.Name, Messages: f.Messages, Copied: f.CopiedByDefault}
 		if f.Bytes >= 0 {
 			shown.Bytes = &f.Bytes
 		}
@@ -213,20 +213,20 @@ func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *
 	return out, err
 }
 
-func (a *API) listMigrations(ctx context.Context, p account.Principal, in *page) (list[Migration], error) {
-	at, err := in.db()
+func (a *API) listMigrations(ctx context.Context, p account.Principal, in *pageParams) (listResponse[MigrationResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[Migration]{}, err
+		return listResponse[MigrationResponse]{}, err
 	}
-	only, ok, err := a.onlyDomain(ctx, p)
+	only, ok, err := a.keyDomainID(ctx, p)
 	if err != nil || !ok {
-		return list[Migration]{Data: []Migration{}}, err
+		return listResponse[MigrationResponse]{Data: []MigrationResponse{}}, err
 	}
 	found, more, err := a.Migrations.List(ctx, p.Account, only, at)
 	if err != nil {
-		return list[Migration]{}, err
+		return listResponse[MigrationResponse]{}, err
 	}
-	return answer(*in, found, more, showMigration, func(g migration.Migration) string { return g.ID.String() }), nil
+	return newListResponse(*in, found, more, newMigrationResponse, func(g migration.Migration) string { return g.ID.String() }), nil
 }
 
 // migration finds a migration that the principal may see.
@@ -239,36 +239,36 @@ func (a *API) migration(ctx context.Context, p account.Principal, text string) (
 	if err != nil {
 		return g, err
 	}
-	only, ok, err := a.onlyDomain(ctx, p)
+	only, ok, err := a.keyDomainID(ctx, p)
 	if err == nil && (!ok || only != 0 && only != g.Domain) {
 		err = errNotFound
 	}
 	return g, err
 }
 
-func (a *API) getMigration(ctx context.Context, p account.Principal, in *one) (MigrationDetail, error) {
+func (a *API) getMigration(ctx context.Context, p account.Principal, in *idParams) (MigrationDetailResponse, error) {
 	g, err := a.migration(ctx, p, in.ID)
 	if err != nil {
-		return MigrationDetail{}, err
+		return MigrationDetailResponse{}, err
 	}
 	folders, err := a.Migrations.Folders(ctx, g.ID)
 	if err != nil {
-		return MigrationDetail{}, err
+		return MigrationDetailResponse{}, err
 	}
-	failures, err := a.Migrations.Failures(ctx, g.ID, shownFailures)
+	failures, err := a.Migrations.Failures(ctx, g.ID, maxShownFailures)
 	if err != nil {
-		return MigrationDetail{}, err
+		return MigrationDetailResponse{}, err
 	}
-	notes, err := a.Migrations.Notes(ctx, g.ID, shownFailures)
+	notes, err := a.Migrations.Notes(ctx, g.ID, maxShownFailures)
 	if err != nil {
-		return MigrationDetail{}, err
+		return MigrationDetailResponse{}, err
 	}
-	out := MigrationDetail{Migration: showMigration(g), Folders: []MigrationFolder{}, Failures: []MigrationFailure{}, Notes: []MigrationNote{}}
+	out := MigrationDetailResponse{MigrationResponse: newMigrationResponse(g), Folders: []MigrationFolder{}, Failures: []MigrationFailure{}, Notes: []MigrationNote{}}
 	for _, f := range folders {
-		out.Folders = append(out.Folders, MigrationFolder{f.Name, f.Target, f.State, optional(f.Trouble), f.Messages, f.Done, f.Copied, f.Skipped, f.Failed})
+		out.Folders = append(out.Folders, MigrationFolder{f.Name, f.Target, f.State, optionalString(f.Error), f.Messages, f.Done, f.Copied, f.Skipped, f.Failed})
 	}
 	for _, f := range failures {
-		shown := MigrationFailure{Folder: f.Folder, Reason: f.Why}
+		shown := MigrationFailure{Folder: f.Folder, Reason: f.Reason}
 		if f.UID != 0 {
 			shown.UID = &f.UID
 		}
@@ -280,14 +280,14 @@ func (a *API) getMigration(ctx context.Context, p account.Principal, in *one) (M
 	return out, nil
 }
 
-func (a *API) cancelMigration(ctx context.Context, p account.Principal, in *one) (Migration, error) {
+func (a *API) cancelMigration(ctx context.Context, p account.Principal, in *idParams) (MigrationResponse, error) {
 	g, err := a.migration(ctx, p, in.ID)
 	if err != nil {
-		return Migration{}, err
+		return MigrationResponse{}, err
 	}
 	g, err = a.Migrations.Cancel(ctx, p.Account, g.ID)
 	if fault.Is(err, fault.NotFound) {
 		err = errNotFound
 	}
-	return shown(g, err, showMigration)
+	return convertResult(g, err, newMigrationResponse)
 }

@@ -9,23 +9,23 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// progressEvery is how often at most a stream tells how far a migration is.
-const progressEvery = time.Second
+// progressInterval is how often at most a stream tells how far a migration is.
+const progressInterval = time.Second
 
-func (a *API) migrationStream(r *router) {
-	stream := operation{method: "GET", path: "/migrations/{id}/events", id: "followMigration", scope: "migrations.read", media: "text/event-stream",
+func (a *API) migrationStreamRoutes(r *router) {
+	stream := operation{method: "GET", path: "/migrations/{id}/events", id: "followMigration", scope: "migrations.read", responseMedia: "text/event-stream",
 		summary: "Follow a migration", description: "Server-Sent Events: `progress` with the migration as it stands, once a second while it changes, and `done` with the same when it has ended, " +
 			"which ends the stream. Every 15 seconds a comment comes at least. The stream ends also when the key does, and when the service restarts: connect again."}
-	describe[one, []byte](r.doc, stream)
+	describe[idParams, []byte](r.doc, stream)
 	r.serve(stream, a.followMigration)
 }
 
 // followMigration tells how far a migration is until it has ended.
 func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-	var in one
+	var in idParams
 	if err := bind(r, &in); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 	if err != nil {
 		return err
 	}
-	sub := a.Events.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(g.ID)})
+	sub := a.Events.Hub.Subscribe(notify.Key{Kind: notify.Migration, ID: int64(g.ID)})
 	defer sub.Close()
 	out, err := a.openStream(w, p.Account)
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(heartbeatInterval)
 	defer beat.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -53,17 +53,17 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 		select {
 		case <-wake: // not more often than once a second
 			wake = nil
-			pause.Reset(progressEvery)
+			pause.Reset(progressInterval)
 			continue
 		case <-pause.C:
 			wake = sub.C
-			pause.Reset(5 * progressEvery) // a signal of another node may get lost
+			pause.Reset(5 * progressInterval) // a signal of another node may get lost
 		case <-beat.C:
 			if _, err := a.authenticate(r, "migrations.read"); err != nil || out.write([]byte(": still there\n\n")) != nil {
 				return nil //nolint:nilerr // the answer has begun: the client learns when it comes back
 			}
 			continue
-		case <-a.streams.ended:
+		case <-a.streams.shutdown:
 			return nil
 		case <-r.Context().Done():
 			return nil
@@ -72,15 +72,15 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 		if err != nil {
 			return nil //nolint:nilerr // likewise
 		}
-		body, err := encode(showMigration(g))
+		body, err := encodeJSON(newMigrationResponse(g))
 		if err != nil || bytes.Equal(body, told) {
 			continue
 		}
 		kind := "progress"
-		if g.Ended() {
+		if g.Finished() {
 			kind = "done"
 		}
-		if out.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(body))) != nil || g.Ended() {
+		if out.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(body))) != nil || g.Finished() {
 			return nil
 		}
 		told = body

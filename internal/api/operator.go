@@ -16,31 +16,31 @@ import (
 // operatorRoutes are for those who run the service: the queue of all accounts, and their limits.
 // Their keys are made at the server's command line alone.
 func (a *API) operatorRoutes(r *router) {
-	handle(r, operation{method: "GET", path: "/operator/queue/destinations", id: "listQueueDestinations", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/queue/destinations", id: "listQueueDestinations", scope: account.ScopeOperator,
 		summary: "List the destinations that mail waits for", description: "By name, with what waits for each, what is held and what is being tried, and the last answer that made it wait. " +
 			"Counts end at 10,000."}, a.listQueueDestinations)
-	handle(r, operation{method: "GET", path: "/operator/queue/deliveries", id: "listQueueDeliveries", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/queue/deliveries", id: "listQueueDeliveries", scope: account.ScopeOperator,
 		summary: "List queued deliveries", description: "Those of all accounts that have not reached an end: what waits, by destination and the time of the next try; what is held; what is being tried. " +
 			"All that is asked for must fit. A page may be short, or empty, although `has_more` is true: go on with the cursor."}, a.listQueueDeliveries)
-	handle(r, operation{method: "GET", path: "/operator/queue/messages/{id}", id: "getQueueMessage", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/queue/messages/{id}", id: "getQueueMessage", scope: account.ScopeOperator,
 		summary: "Show a message of any account", description: "With each recipient's timeline: every attempt, and the SMTP conversation. What the message says is not shown."}, a.getQueueMessage)
-	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.ScopeOperator,
 		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
-	handle(r, operation{method: "GET", path: "/operator/dns", id: "getHostDNS", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/dns", id: "getHostDNS", scope: account.ScopeOperator,
 		summary: "Show the DNS records of the service", description: "The records of the service's own names, which customers' records lead to, with what the DNS says of each. " +
 			"Each request asks the DNS, for at most 20 seconds; a result is up to 3 seconds old. `mailstead dns --json` prints the same."}, a.getHostDNS)
-	a.operatorOrderRoutes(r)
+	a.queueCommandRoutes(r)
 	a.operatorAccountRoutes(r)
 	a.operatorLimitRoutes(r)
 }
 
-// onward is what lists take that go one way.
-type onward struct {
+// forwardPageParams is what lists take that go one way.
+type forwardPageParams struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
 	After string `query:"after" doc:"Only what comes after this cursor."`
 }
 
-type queueHoldAnswer struct {
+type queueHoldResponse struct {
 	ID          db.ID     `json:"id" doc:"The hold's id."`
 	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
 	Destination *string   `json:"destination" doc:"The domain whose mail is held; null for an account's." example:"example.net"`
@@ -49,8 +49,8 @@ type queueHoldAnswer struct {
 	CreatedAt   time.Time `json:"created_at" doc:"Since when."`
 }
 
-func showHold(h queue.StandingHold) queueHoldAnswer {
-	out := queueHoldAnswer{ID: h.ID, Kind: string(h.Kind), Reason: optional(h.Reason), CreatedAt: stamp(h.CreatedAt)}
+func newQueueHoldResponse(h queue.Hold) queueHoldResponse {
+	out := queueHoldResponse{ID: h.ID, Kind: string(h.Kind), Reason: optionalString(h.Reason), CreatedAt: utcTime(h.CreatedAt)}
 	if account, ok := h.Account(); ok {
 		out.AccountID = &account
 	} else {
@@ -59,80 +59,80 @@ func showHold(h queue.StandingHold) queueHoldAnswer {
 	return out
 }
 
-type queueHoldsAnswer struct {
-	Data []queueHoldAnswer `json:"data" nullable:"false" doc:"All of them, the oldest first."`
+type queueHoldsResponse struct {
+	Data []queueHoldResponse `json:"data" nullable:"false" doc:"All of them, the oldest first."`
 }
 
-func (a *API) listQueueHolds(ctx context.Context, _ account.Principal, _ *struct{}) (queueHoldsAnswer, error) {
-	holds, err := a.Operator.Holds(ctx)
-	out := queueHoldsAnswer{Data: make([]queueHoldAnswer, len(holds))}
+func (a *API) listQueueHolds(ctx context.Context, _ account.Principal, _ *struct{}) (queueHoldsResponse, error) {
+	holds, err := a.QueueAdmin.Holds(ctx)
+	out := queueHoldsResponse{Data: make([]queueHoldResponse, len(holds))}
 	for i, h := range holds {
-		out.Data[i] = showHold(h)
+		out.Data[i] = newQueueHoldResponse(h)
 	}
 	return out, err
 }
 
-type queueDestinationAnswer struct {
-	Destination  string           `json:"destination" doc:"The domain that the mail goes to." example:"example.net"`
-	Waiting      int              `json:"waiting" doc:"Deliveries that wait for a try, due or not." example:"1200"`
-	MoreWaiting  bool             `json:"more_waiting" doc:"Whether more wait than were counted."`
-	Held         int              `json:"held" doc:"Deliveries that an operator holds." example:"0"`
-	MoreHeld     bool             `json:"more_held" doc:"Whether more are held than were counted."`
-	InHand       int              `json:"in_hand" doc:"Deliveries that nodes have in hand at this moment." example:"5"`
-	OldestAt     *time.Time       `json:"oldest_at" doc:"When the oldest of these was accepted; null if there are none."`
-	NextTryAt    *time.Time       `json:"next_try_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
-	Slowed       bool             `json:"slowed" doc:"Whether all that waits was tried or put off, and waits for a later time."`
-	SMTPCode     int              `json:"smtp_code,omitempty" doc:"Of the last answer that made something wait." example:"451"`
-	EnhancedCode string           `json:"enhanced_code,omitempty" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
-	Reply        string           `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
-	Remote       string           `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
-	AnsweredAt   *time.Time       `json:"answered_at" doc:"When that was; null if there was none."`
-	Hold         *queueHoldAnswer `json:"hold" doc:"The standing hold that the destination is under; null for none."`
+type queueDestinationResponse struct {
+	Destination   string             `json:"destination" doc:"The domain that the mail goes to." example:"example.net"`
+	Waiting       int                `json:"waiting" doc:"Deliveries that wait for a try, due or not." example:"1200"`
+	MoreWaiting   bool               `json:"more_waiting" doc:"Whether more wait than were counted."`
+	Held          int                `json:"held" doc:"Deliveries that an operator holds." example:"0"`
+	MoreHeld      bool               `json:"more_held" doc:"Whether more are held than were counted."`
+	Leased        int                `json:"in_hand" doc:"Deliveries that nodes have in hand at this moment." example:"5"`
+	OldestAt      *time.Time         `json:"oldest_at" doc:"When the oldest of these was accepted; null if there are none."`
+	NextAttemptAt *time.Time         `json:"next_try_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
+	AllDeferred   bool               `json:"slowed" doc:"Whether all that waits was tried or put off, and waits for a later time."`
+	SMTPCode      int                `json:"smtp_code,omitempty" doc:"Of the last answer that made something wait." example:"451"`
+	EnhancedCode  string             `json:"enhanced_code,omitempty" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
+	Reply         string             `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
+	Remote        string             `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
+	AnsweredAt    *time.Time         `json:"answered_at" doc:"When that was; null if there was none."`
+	Hold          *queueHoldResponse `json:"hold" doc:"The standing hold that the destination is under; null for none."`
 }
 
-func showDestination(d queue.Outlook) queueDestinationAnswer {
-	out := queueDestinationAnswer{
-		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, InHand: d.InHand,
-		OldestAt: optionalTime(d.Oldest), NextTryAt: optionalTime(d.NextTry), Slowed: d.Slowed,
-		SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply, Remote: d.Remote, AnsweredAt: optionalTime(d.AnswerAt),
+func newQueueDestinationResponse(d queue.DestinationStatus) queueDestinationResponse {
+	out := queueDestinationResponse{
+		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, Leased: d.Leased,
+		OldestAt: optionalTime(d.OldestAt), NextAttemptAt: optionalTime(d.NextAttemptAt), AllDeferred: d.Deferred,
+		SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply, Remote: d.Remote, AnsweredAt: optionalTime(d.RepliedAt),
 	}
 	if d.Hold != nil {
-		hold := showHold(*d.Hold)
+		hold := newQueueHoldResponse(*d.Hold)
 		out.Hold = &hold
 	}
 	return out
 }
 
-type queueDestinationsAnswer struct {
-	Data       []queueDestinationAnswer `json:"data" nullable:"false" doc:"The page, by name."`
-	HasMore    bool                     `json:"has_more" doc:"Whether the list goes on."`
-	NextCursor *string                  `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+type queueDestinationsResponse struct {
+	Data       []queueDestinationResponse `json:"data" nullable:"false" doc:"The page, by name."`
+	HasMore    bool                       `json:"has_more" doc:"Whether the list goes on."`
+	NextCursor *string                    `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
 
-type queueDestinationsInput struct {
-	onward
+type listQueueDestinationsInput struct {
+	forwardPageParams
 	Destination string `query:"destination" doc:"Only this one." example:"example.net"`
 }
 
-func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in *queueDestinationsInput) (queueDestinationsAnswer, error) {
+func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in *listQueueDestinationsInput) (queueDestinationsResponse, error) {
 	only, after := queue.Filter{Destination: in.Destination}, queue.Filter{Destination: in.After}
 	if err := only.Check(); err != nil {
-		return queueDestinationsAnswer{}, err
+		return queueDestinationsResponse{}, err
 	}
 	if after.Check() != nil {
-		var bad fault.Fields
-		badCursor(&bad, "after")
-		return queueDestinationsAnswer{}, bad.Err()
+		var bad fault.FieldErrors
+		addCursorFault(&bad, "after")
+		return queueDestinationsResponse{}, bad.Err()
 	}
-	found, next, err := a.Operator.Destinations(ctx, only.Destination, in.After, in.Limit)
-	out := queueDestinationsAnswer{Data: make([]queueDestinationAnswer, len(found)), HasMore: next != "", NextCursor: optional(next)}
+	found, next, err := a.QueueAdmin.Destinations(ctx, only.Destination, in.After, in.Limit)
+	out := queueDestinationsResponse{Data: make([]queueDestinationResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
 	for i, d := range found {
-		out.Data[i] = showDestination(d)
+		out.Data[i] = newQueueDestinationResponse(d)
 	}
 	return out, err
 }
 
-type queueDeliveryAnswer struct {
+type queueDeliveryResponse struct {
 	Message       db.ID       `json:"message" doc:"The message's id."`
 	AccountID     db.ID       `json:"account_id" doc:"Whose mail it is."`
 	Recipient     string      `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
@@ -154,12 +154,12 @@ type queueDeliveryAnswer struct {
 	CreatedAt     time.Time   `json:"created_at" doc:"When it was accepted."`
 }
 
-func showDelivery(e queue.Entry) queueDeliveryAnswer {
-	out := queueDeliveryAnswer{
+func newQueueDeliveryResponse(e queue.Entry) queueDeliveryResponse {
+	out := queueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
-		Attempts: e.Attempts, ExpiresAt: stamp(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
-		From: e.Letter.From, Sender: optional(e.Letter.Sender), Subject: e.Letter.Subject, MessageID: e.Letter.MessageID, Size: int(e.Letter.Size),
-		CreatedAt: stamp(e.AcceptedAt),
+		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
+		From: e.View.From, Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
+		CreatedAt: utcTime(e.AcceptedAt),
 	}
 	if !e.Held && e.State != queue.Sending {
 		out.NextAttemptAt = optionalTime(e.DueAt)
@@ -167,14 +167,14 @@ func showDelivery(e queue.Entry) queueDeliveryAnswer {
 	return out
 }
 
-type queueDeliveriesAnswer struct {
-	Data       []queueDeliveryAnswer `json:"data" nullable:"false" doc:"The page."`
-	HasMore    bool                  `json:"has_more" doc:"Whether the list goes on."`
-	NextCursor *string               `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+type queueDeliveriesResponse struct {
+	Data       []queueDeliveryResponse `json:"data" nullable:"false" doc:"The page."`
+	HasMore    bool                    `json:"has_more" doc:"Whether the list goes on."`
+	NextCursor *string                 `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
 
-type queueDeliveriesInput struct {
-	onward
+type listQueueDeliveriesInput struct {
+	forwardPageParams
 	Message     string `query:"message" format:"uuid" doc:"Only those of this message."`
 	Destination string `query:"destination" doc:"Only those to this domain." example:"example.net"`
 	Account     string `query:"account" doc:"Only those of this account: its id, or its e-mail address." example:"you@example.com"`
@@ -184,9 +184,9 @@ type queueDeliveriesInput struct {
 	Held        string `query:"held" enum:"true,false" doc:"Only those that are held, or those that are not."`
 }
 
-func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *queueDeliveriesInput) (queueDeliveriesAnswer, error) {
-	var bad fault.Fields
-	c := Chosen{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
+func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *listQueueDeliveriesInput) (queueDeliveriesResponse, error) {
+	var bad fault.FieldErrors
+	c := QueueSelection{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
 	switch in.Held {
 	case "":
 	case "true", "false":
@@ -195,23 +195,23 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 	default:
 		bad.Add("held", "wrong_type", "Give true or false.")
 	}
-	f, err := a.filter(ctx, &bad, c)
+	f, err := a.queueFilter(ctx, &bad, c)
 	if err != nil {
-		return queueDeliveriesAnswer{}, err
+		return queueDeliveriesResponse{}, err
 	}
 	if err := bad.Err(); err != nil {
-		return queueDeliveriesAnswer{}, err
+		return queueDeliveriesResponse{}, err
 	}
-	found, next, err := a.Operator.List(ctx, f, in.After, in.Limit)
-	out := queueDeliveriesAnswer{Data: make([]queueDeliveryAnswer, len(found)), HasMore: next != "", NextCursor: optional(next)}
+	found, next, err := a.QueueAdmin.List(ctx, f, in.After, in.Limit)
+	out := queueDeliveriesResponse{Data: make([]queueDeliveryResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
 	for i, e := range found {
-		out.Data[i] = showDelivery(e)
+		out.Data[i] = newQueueDeliveryResponse(e)
 	}
 	return out, err
 }
 
-// filter reads what is chosen, and adds its faults.
-func (a *API) filter(ctx context.Context, bad *fault.Fields, c Chosen) (f queue.Filter, err error) {
+// queueFilter reads what is chosen, and adds its faults.
+func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSelection) (f queue.Filter, err error) {
 	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
 	if c.OlderThan > 10*365*24*3600 {
 		f.OlderThan = -1 // which no filter takes
@@ -235,53 +235,53 @@ func (a *API) filter(ctx context.Context, bad *fault.Fields, c Chosen) (f queue.
 			bad.Add("account", "unknown_account", "There is no such account. Give its id, or its e-mail address.")
 		}
 	}
-	return f, merge(bad, f.Check())
+	return f, mergeFaults(bad, f.Check())
 }
 
-type queueMessageAnswer struct {
-	ID         db.ID             `json:"id" doc:"The message's id."`
-	AccountID  db.ID             `json:"account_id" doc:"Whose mail it is."`
-	Status     queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From       string            `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
-	Sender     *string           `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
-	Subject    string            `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID  string            `json:"message_id" doc:"The Message-ID header field."`
-	Size       int               `json:"size" doc:"Of the whole message, in bytes."`
-	Recipients []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
-	CreatedAt  time.Time         `json:"created_at" doc:"When it was accepted."`
+type queueMessageResponse struct {
+	ID         db.ID               `json:"id" doc:"The message's id."`
+	AccountID  db.ID               `json:"account_id" doc:"Whose mail it is."`
+	Status     queue.State         `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From       string              `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
+	Sender     *string             `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
+	Subject    string              `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID  string              `json:"message_id" doc:"The Message-ID header field."`
+	Size       int                 `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients []recipientResponse `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	CreatedAt  time.Time           `json:"created_at" doc:"When it was accepted."`
 }
 
-func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *one) (queueMessageAnswer, error) {
+func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idParams) (queueMessageResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return queueMessageAnswer{}, err
+		return queueMessageResponse{}, err
 	}
-	m, err := a.Operator.Show(ctx, id)
+	m, err := a.QueueAdmin.Show(ctx, id)
 	if err != nil {
-		return queueMessageAnswer{}, err
+		return queueMessageResponse{}, err
 	}
-	out := queueMessageAnswer{
-		ID: id, AccountID: m.Account, Status: m.Status, From: m.Letter.From, Sender: optional(m.Letter.Sender), Subject: m.Letter.Subject,
-		MessageID: m.Letter.MessageID, Size: int(m.Letter.Size), Recipients: showRecipients(m.Deliveries), CreatedAt: stamp(id.Time()),
+	out := queueMessageResponse{
+		ID: id, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
+		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(id.Time()),
 	}
-	addTimeline(out.Recipients, m.Attempts)
+	addAttempts(out.Recipients, m.Attempts)
 	return out, nil
 }
 
-type hostDNSAnswer struct {
-	Host    string         `json:"host" doc:"The service's own host name." example:"mail.example.net"`
-	Records []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish, required ones first."`
-	Failed  int            `json:"failed" doc:"How many required records are missing or wrong; those that could not be checked (temporary_failure) don't count." example:"0"`
+type hostDNSResponse struct {
+	Host    string           `json:"host" doc:"The service's own host name." example:"mail.example.net"`
+	Records []recordResponse `json:"records" nullable:"false" doc:"The DNS records to publish, required ones first."`
+	Failed  int              `json:"failed" doc:"How many required records are missing or wrong; those that could not be checked (temporary_failure) don't count." example:"0"`
 }
 
-func (a *API) getHostDNS(ctx context.Context, _ account.Principal, _ *struct{}) (hostDNSAnswer, error) {
+func (a *API) getHostDNS(ctx context.Context, _ account.Principal, _ *struct{}) (hostDNSResponse, error) {
 	c, err := a.Domains.CheckHost(ctx)
 	if err != nil {
-		return hostDNSAnswer{}, err
+		return hostDNSResponse{}, err
 	}
-	out := hostDNSAnswer{Host: c.Host.Name, Records: make([]recordAnswer, len(c.Records)), Failed: c.Failed()}
+	out := hostDNSResponse{Host: c.Host.Name, Records: make([]recordResponse, len(c.Records)), Failed: c.FailedCount()}
 	for i, r := range c.Records {
-		out.Records[i] = showRecord(r)
+		out.Records[i] = newRecordResponse(r)
 	}
 	return out, nil
 }

@@ -11,37 +11,37 @@ import (
 )
 
 func (a *API) operatorAccountRoutes(r *router) {
-	handle(r, operation{method: "GET", path: "/operator/accounts", id: "listAccounts", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/accounts", id: "listAccounts", scope: account.ScopeOperator,
 		summary: "List the accounts", description: "The customers of the service, the newest first."}, a.listAccounts)
-	handle(r, operation{method: "POST", path: "/operator/accounts", id: "createAccount", checksFirst: true, scope: account.Operator, status: 201,
+	handle(r, operation{method: "POST", path: "/operator/accounts", id: "createAccount", validatesFirst: true, scope: account.ScopeOperator, status: 201,
 		summary: "Make an account", description: "`mailstead user link` makes a link for its first owner; an operator can also send an invitation on the dashboard. A second account of one address is a 409."}, a.createAccount)
-	handle(r, operation{method: "GET", path: "/operator/accounts/{id}", id: "getAccount", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/accounts/{id}", id: "getAccount", scope: account.ScopeOperator,
 		summary: "Show an account", description: "A customer, with whether it may be used."}, a.getAccount)
-	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", checksFirst: true, scope: account.Operator,
+	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", validatesFirst: true, scope: account.ScopeOperator,
 		summary: "Suspend an account, or end that", description: "A suspended account sends and receives nothing, and nobody signs in to it; open sessions end. What it has is kept. It holds on all nodes within seconds."}, a.updateAccount)
-	handle(r, operation{method: "GET", path: "/operator/domains/{id}", id: "getOperatorDomain", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/domains/{id}", id: "getOperatorDomain", scope: account.ScopeOperator,
 		summary: "Show a domain to operators", description: "Who holds a domain, and whether it is suspended."}, a.getOperatorDomain)
-	handle(r, operation{method: "PATCH", path: "/operator/domains/{id}", id: "suspendDomain", scope: account.Operator,
+	handle(r, operation{method: "PATCH", path: "/operator/domains/{id}", id: "suspendDomain", scope: account.ScopeOperator,
 		summary: "Suspend a domain, or end that", description: "Nobody sends from a suspended domain, receives at it or signs in to its mailboxes; what it has is kept. " +
 			"Its DNS is still checked, it can't be deleted, and no other account can take it over. The suspension holds on all nodes within seconds."}, a.suspendDomain)
 }
 
-type operatorDomain struct {
+type operatorDomainInput struct {
 	Name string `path:"id" doc:"The domain's name."`
 }
 
-type operatorDomainAnswer struct {
+type operatorDomainResponse struct {
 	Name      string `json:"name" doc:"The domain, as A-labels." example:"example.com"`
 	AccountID *db.ID `json:"account_id" doc:"The account that holds it; null if its ownership is not verified."`
 	Suspended bool   `json:"suspended" doc:"Whether it is suspended."`
 }
 
-func (a *API) getOperatorDomain(ctx context.Context, _ account.Principal, in *operatorDomain) (operatorDomainAnswer, error) {
-	h, err := a.Domains.Standing(ctx, in.Name)
+func (a *API) getOperatorDomain(ctx context.Context, _ account.Principal, in *operatorDomainInput) (operatorDomainResponse, error) {
+	h, err := a.Domains.OwnerOf(ctx, in.Name)
 	if err != nil {
-		return operatorDomainAnswer{}, err
+		return operatorDomainResponse{}, err
 	}
-	shown := operatorDomainAnswer{Name: h.Name, Suspended: h.Suspended}
+	shown := operatorDomainResponse{Name: h.Name, Suspended: h.Suspended}
 	if h.Account != 0 {
 		shown.AccountID = &h.Account
 	}
@@ -49,7 +49,7 @@ func (a *API) getOperatorDomain(ctx context.Context, _ account.Principal, in *op
 }
 
 type suspendDomainInput struct {
-	operatorDomain
+	operatorDomainInput
 	Body suspendDomainRequest
 }
 
@@ -57,14 +57,14 @@ type suspendDomainRequest struct {
 	Suspended bool `json:"suspended" required:"true" doc:"Whether it is to be suspended." example:"true"`
 }
 
-func (a *API) suspendDomain(ctx context.Context, p account.Principal, in *suspendDomainInput) (operatorDomainAnswer, error) {
+func (a *API) suspendDomain(ctx context.Context, p account.Principal, in *suspendDomainInput) (operatorDomainResponse, error) {
 	if err := a.SuspendDomain(ctx, in.Name, in.Body.Suspended); err != nil {
-		return operatorDomainAnswer{}, err
+		return operatorDomainResponse{}, err
 	}
-	return a.getOperatorDomain(ctx, p, &in.operatorDomain)
+	return a.getOperatorDomain(ctx, p, &in.operatorDomainInput)
 }
 
-type accountAnswer struct {
+type accountResponse struct {
 	ID        db.ID     `json:"id" doc:"The account's id."`
 	Email     string    `json:"email" doc:"The customer's e-mail address." example:"customer@example.com"`
 	Name      string    `json:"name" doc:"The customer's name; may be empty." example:"Example Ltd"`
@@ -72,20 +72,20 @@ type accountAnswer struct {
 	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
 }
 
-func showAccount(a account.Account) accountAnswer {
-	return accountAnswer{a.ID, a.Email, a.Name, a.Status, stamp(a.CreatedAt)}
+func newAccountResponse(a account.Account) accountResponse {
+	return accountResponse{a.ID, a.Email, a.Name, a.Status, utcTime(a.CreatedAt)}
 }
 
-func (a *API) listAccounts(ctx context.Context, _ account.Principal, in *page) (list[accountAnswer], error) {
-	at, err := in.db()
+func (a *API) listAccounts(ctx context.Context, _ account.Principal, in *pageParams) (listResponse[accountResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[accountAnswer]{}, err
+		return listResponse[accountResponse]{}, err
 	}
 	found, more, err := a.Accounts.List(ctx, at)
 	if err != nil {
-		return list[accountAnswer]{}, err
+		return listResponse[accountResponse]{}, err
 	}
-	return answer(*in, found, more, showAccount, func(a account.Account) string { return a.ID.String() }), nil
+	return newListResponse(*in, found, more, newAccountResponse, func(a account.Account) string { return a.ID.String() }), nil
 }
 
 type createAccountRequest struct {
@@ -97,18 +97,18 @@ type createAccountInput struct {
 	Body createAccountRequest
 }
 
-func (a *API) createAccount(ctx context.Context, _ account.Principal, in *createAccountInput) (accountAnswer, error) {
+func (a *API) createAccount(ctx context.Context, _ account.Principal, in *createAccountInput) (accountResponse, error) {
 	made, err := a.Accounts.Create(ctx, in.Body.Email, in.Body.Name)
-	return showAccount(made), err
+	return newAccountResponse(made), err
 }
 
-func (a *API) getAccount(ctx context.Context, _ account.Principal, in *one) (accountAnswer, error) {
-	id, err := a.customer(ctx, in)
+func (a *API) getAccount(ctx context.Context, _ account.Principal, in *idParams) (accountResponse, error) {
+	id, err := a.accountID(ctx, in)
 	if err != nil {
-		return accountAnswer{}, err
+		return accountResponse{}, err
 	}
 	found, err := a.Accounts.Get(ctx, id)
-	return showAccount(found), err
+	return newAccountResponse(found), err
 }
 
 type updateAccountRequest struct {
@@ -116,17 +116,17 @@ type updateAccountRequest struct {
 }
 
 type updateAccountInput struct {
-	one
+	idParams
 	Body updateAccountRequest
 }
 
-func (a *API) updateAccount(ctx context.Context, p account.Principal, in *updateAccountInput) (accountAnswer, error) {
-	id, err := a.customer(ctx, &in.one)
+func (a *API) updateAccount(ctx context.Context, p account.Principal, in *updateAccountInput) (accountResponse, error) {
+	id, err := a.accountID(ctx, &in.idParams)
 	if err != nil {
-		return accountAnswer{}, err
+		return accountResponse{}, err
 	}
 	if err := a.Accounts.SetStatus(ctx, id, in.Body.Status); err != nil {
-		return accountAnswer{}, err
+		return accountResponse{}, err
 	}
-	return a.getAccount(ctx, p, &in.one)
+	return a.getAccount(ctx, p, &in.idParams)
 }

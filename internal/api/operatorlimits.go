@@ -7,13 +7,13 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
 func (a *API) operatorLimitRoutes(r *router) {
-	handle(r, operation{method: "GET", path: "/operator/accounts/{id}/limits", id: "getAccountLimits", scope: account.Operator,
+	handle(r, operation{method: "GET", path: "/operator/accounts/{id}/limits", id: "getAccountLimits", scope: account.ScopeOperator,
 		summary: "Show the limits of an account", description: "What was set for it, and what holds. In both 0 is no limit."}, a.getAccountLimits)
-	handle(r, operation{method: "PUT", path: "/operator/accounts/{id}/limits", id: "setAccountLimits", checksFirst: true, scope: account.Operator,
+	handle(r, operation{method: "PUT", path: "/operator/accounts/{id}/limits", id: "setAccountLimits", validatesFirst: true, scope: account.ScopeOperator,
 		summary: "Set the limits of an account", description: "What is left out is as for all accounts, by the service's settings; 0 is no limit. It holds on all nodes within seconds, and what was used counts."}, a.setAccountLimits)
 }
 
@@ -27,8 +27,8 @@ type setLimitsRequest struct {
 	StorageMB         *int `json:"storage_mb,omitempty" nullable:"false" minimum:"0" doc:"What the quotas of its mailboxes may be together, in megabytes." example:"102400"`
 }
 
-// limitSetAnswer are limits; null is one that was not set.
-type limitSetAnswer struct {
+// limitSetResponse are limits; null is one that was not set.
+type limitSetResponse struct {
 	RequestsPerSecond *int64 `json:"requests_per_second" doc:"Requests a second, on each node." example:"100"`
 	Burst             *int64 `json:"burst" doc:"Requests that may come at once." example:"1000"`
 	SendsPerHour      *int64 `json:"sends_per_hour" doc:"Messages in an hour of UTC." example:"10000"`
@@ -37,34 +37,34 @@ type limitSetAnswer struct {
 	StorageMB         *int64 `json:"storage_mb" doc:"What the quotas of the mailboxes may be together, in megabytes." example:"102400"`
 }
 
-type accountLimitsAnswer struct {
-	Account db.ID          `json:"account_id" doc:"The account."`
-	Set     limitSetAnswer `json:"set" doc:"What was set for it; null where it is as for all accounts."`
-	Limits  limitSetAnswer `json:"limits" doc:"What holds."`
+type accountLimitsResponse struct {
+	AccountID db.ID            `json:"account_id" doc:"The account."`
+	Set       limitSetResponse `json:"set" doc:"What was set for it; null where it is as for all accounts."`
+	Limits    limitSetResponse `json:"limits" doc:"What holds."`
 }
 
-func showSet(s limit.Set) limitSetAnswer {
+func newLimitSetResponse(s quota.AccountLimits) limitSetResponse {
 	show := func(n int64) *int64 {
-		if n == limit.Default {
+		if n == quota.Default {
 			return nil
 		}
 		return &n
 	}
-	return limitSetAnswer{show(s.RequestsPerSecond), show(s.Burst), show(s.SendsPerHour), show(s.SendsPerDay), show(s.RecipientsPerDay), show(s.StorageMB)}
+	return limitSetResponse{show(s.RequestsPerSecond), show(s.Burst), show(s.SendsPerHour), show(s.SendsPerDay), show(s.RecipientsPerDay), show(s.StorageMB)}
 }
 
-func (in *setLimitsRequest) set() limit.Set {
+func (in *setLimitsRequest) limitSet() quota.AccountLimits {
 	read := func(n *int) int64 {
 		switch {
 		case n == nil:
-			return limit.Default
+			return quota.Default
 		case *n < 0:
-			return limit.Most + 1 // which is refused
+			return quota.MaxValue + 1 // which is refused
 		}
 		return int64(*n)
 	}
-	return limit.Set{
-		Rates: limit.Rates{
+	return quota.AccountLimits{
+		Rates: quota.Rates{
 			RequestsPerSecond: read(in.RequestsPerSecond), Burst: read(in.Burst), SendsPerHour: read(in.SendsPerHour), SendsPerDay: read(in.SendsPerDay),
 			RecipientsPerDay: read(in.RecipientsPerDay),
 		},
@@ -72,8 +72,8 @@ func (in *setLimitsRequest) set() limit.Set {
 	}
 }
 
-// customer reads the id of an account in a path.
-func (a *API) customer(ctx context.Context, in *one) (db.ID, error) {
+// accountKey reads the id of an account in a path.
+func (a *API) accountID(ctx context.Context, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
 		return 0, err
@@ -82,31 +82,31 @@ func (a *API) customer(ctx context.Context, in *one) (db.ID, error) {
 	return acc.ID, err
 }
 
-func (a *API) getAccountLimits(ctx context.Context, _ account.Principal, in *one) (accountLimitsAnswer, error) {
-	id, err := a.customer(ctx, in)
+func (a *API) getAccountLimits(ctx context.Context, _ account.Principal, in *idParams) (accountLimitsResponse, error) {
+	id, err := a.accountID(ctx, in)
 	if err != nil {
-		return accountLimitsAnswer{}, err
+		return accountLimitsResponse{}, err
 	}
-	set, err := a.Limits.OfAccount(ctx, id)
+	set, err := a.Limits.Overrides(ctx, id)
 	if err != nil {
-		return accountLimitsAnswer{}, err
+		return accountLimitsResponse{}, err
 	}
-	holds, err := a.Limits.Account(ctx, id)
-	return accountLimitsAnswer{Account: id, Set: showSet(set), Limits: showSet(holds)}, err
+	holds, err := a.Limits.AccountLimits(ctx, id)
+	return accountLimitsResponse{AccountID: id, Set: newLimitSetResponse(set), Limits: newLimitSetResponse(holds)}, err
 }
 
 type setAccountLimitsInput struct {
-	one
+	idParams
 	Body setLimitsRequest
 }
 
-func (a *API) setAccountLimits(ctx context.Context, p account.Principal, in *setAccountLimitsInput) (accountLimitsAnswer, error) {
-	id, err := a.customer(ctx, &in.one)
+func (a *API) setAccountLimits(ctx context.Context, p account.Principal, in *setAccountLimitsInput) (accountLimitsResponse, error) {
+	id, err := a.accountID(ctx, &in.idParams)
 	if err != nil {
-		return accountLimitsAnswer{}, err
+		return accountLimitsResponse{}, err
 	}
-	if err := a.Limits.Change(ctx, id, in.Body.set()); err != nil {
-		return accountLimitsAnswer{}, err
+	if err := a.Limits.SetOverrides(ctx, id, in.Body.limitSet()); err != nil {
+		return accountLimitsResponse{}, err
 	}
-	return a.getAccountLimits(ctx, p, &in.one)
+	return a.getAccountLimits(ctx, p, &in.idParams)
 }

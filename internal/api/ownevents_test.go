@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // ownEvents fails the test unless a key of one domain sees, however it asks,
@@ -18,9 +18,9 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})
 	defer sub.Close()
-	for len(ids(t, s.As(key, "GET", "/events?message="+message, nil))) == 0 { // it is on its way
+	for len(ids(t, s.APIWithKey(key, "GET", "/events?message="+message, nil))) == 0 { // it is on its way
 		select {
 		case <-sub.C:
 		case <-t.Context().Done():
@@ -29,9 +29,9 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	}
 	var all []string
 	kinds := map[string]bool{}
-	for _, e := range into(t, s.As(key, "GET", "/events?limit=100", nil))["data"].([]any) {
-		event := e.(object)
-		data := event["data"].(object)
+	for _, e := range into(t, s.APIWithKey(key, "GET", "/events?limit=100", nil))["data"].([]any) {
+		event := e.(jsonObject)
+		data := event["data"].(jsonObject)
 		if data["domain_id"] != domain && data["id"] != message {
 			t.Errorf("another domain's event: %v", event)
 		}
@@ -44,7 +44,7 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	var paged []string
 	after := ""
 	for {
-		page := s.As(key, "GET", "/events?limit=1"+after, nil)
+		page := s.APIWithKey(key, "GET", "/events?limit=1"+after, nil)
 		paged = append(paged, ids(t, page)...)
 		next, ok := into(t, page)["next_cursor"].(string)
 		if !ok {
@@ -55,9 +55,9 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	if !slices.Equal(paged, all) {
 		t.Errorf("one by one: %v, want %v", paged, all)
 	}
-	back := s.As(key, "GET", "/events?limit=1&before=1", nil)
+	back := s.APIWithKey(key, "GET", "/events?limit=1&before=1", nil)
 	if got := ids(t, back); len(all) < 2 || !slices.Equal(got, all[len(all)-1:]) && !slices.Equal(got, all[len(all)-2:len(all)-1]) {
 		t.Errorf("from the beginning: %v, want %v", got, all[len(all)-1])
 	}
-	refused(t, "one kind", s.As(key, "GET", "/events?type=x", nil), 422, "validation_failed", "type unknown_type")
+	refused(t, "one kind", s.APIWithKey(key, "GET", "/events?type=x", nil), 422, "validation_failed", "type unknown_type")
 }

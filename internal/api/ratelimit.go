@@ -12,76 +12,76 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
 // The header fields that tell of limits: lists of items, each named by a string
 // (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651 §3.1).
-const ratePolicy, rateLeft = "RateLimit-Policy", "RateLimit"
+const rateLimitPolicyHeader, rateLimitHeader = "RateLimit-Policy", "RateLimit"
 
-// count counts a request, and tells in the answer how many more may come.
-func (a *API) count(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-	gauges, err := a.Limits.Request(r.Context(), outbound.UserOf(p))
-	tell(w.Header(), gauges)
+// countRequest counts a request, and tells in the answer how many more may come.
+func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Principal) error {
+	gauges, err := a.Limits.CountRequest(r.Context(), outbound.LimitSubject(p))
+	addLimitHeaders(w.Header(), gauges)
 	return err
 }
 
-// tellSends tells in the answer to a request that sends how much more may be
+// addSendLimitHeaders tells in the answer to a request that sends how much more may be
 // sent. That is a help: an answer that can't tell it is still the answer.
-func (a *API) tellSends(w http.ResponseWriter, r *http.Request, p account.Principal) {
-	gauges, err := a.Limits.Gauges(r.Context(), outbound.UserOf(p))
+func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p account.Principal) {
+	gauges, err := a.Limits.Statuses(r.Context(), outbound.LimitSubject(p))
 	if err != nil {
 		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", requestID(r.Context()), "error", err)
 	}
-	tell(w.Header(), gauges)
+	addLimitHeaders(w.Header(), gauges)
 }
 
-// tell adds limits to the header. The fields are spelt as the draft does, not as
+// addLimitHeaders adds limits to the header. The fields are spelt as the draft does, not as
 // net/http would, for those who read answers with their eyes.
-func tell(h http.Header, gauges []limit.Gauge) {
+func addLimitHeaders(h http.Header, gauges []quota.Status) {
 	if len(gauges) == 0 {
 		return
 	}
-	policy, left := []byte(strings.Join(h[ratePolicy], "")), []byte(strings.Join(h[rateLeft], "")) //nolint:staticcheck // the spelling is meant
+	policy, left := []byte(strings.Join(h[rateLimitPolicyHeader], "")), []byte(strings.Join(h[rateLimitHeader], "")) //nolint:staticcheck // the spelling is meant
 	for _, g := range gauges {
 		name := g.Name
 		if g.Key != 0 {
 			name = "key_" + name
 		}
-		policy = appendItem(policy, name)
-		policy = appendNumber(policy, "q", g.Limit)
-		policy = appendNumber(policy, "w", int64(g.Window/time.Second))
-		left = appendItem(left, name)
-		left = appendNumber(left, "r", g.Left)
+		policy = appendLimitItem(policy, name)
+		policy = appendLimitParam(policy, "q", g.Limit)
+		policy = appendLimitParam(policy, "w", int64(g.Window/time.Second))
+		left = appendLimitItem(left, name)
+		left = appendLimitParam(left, "r", g.Remaining)
 		if g.Reset > 0 {
-			left = appendNumber(left, "t", int64(math.Ceil(g.Reset.Seconds())))
+			left = appendLimitParam(left, "t", int64(math.Ceil(g.Reset.Seconds())))
 		}
 	}
-	h[ratePolicy], h[rateLeft] = []string{string(policy)}, []string{string(left)}
+	h[rateLimitPolicyHeader], h[rateLimitHeader] = []string{string(policy)}, []string{string(left)}
 }
 
-func appendItem(b []byte, name string) []byte {
+func appendLimitItem(b []byte, name string) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
 	}
 	return strconv.AppendQuote(b, name)
 }
 
-func appendNumber(b []byte, name string, n int64) []byte {
+func appendLimitParam(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(append(append(b, ';'), name...), '='), n, 10)
 }
 
-// rateHeaders are these header fields in the document.
-func rateHeaders() map[string]*huma.Param {
+// rateLimitHeaders are these header fields in the document.
+func rateLimitHeaders() map[string]*huma.Param {
 	text := func(what, example string) *huma.Param {
 		return &huma.Param{Description: what, Schema: &huma.Schema{Type: "string"}, Example: example}
 	}
 	return map[string]*huma.Param{
-		ratePolicy: text("The limits that the request counts by: `q` in `w` seconds. Those whose names begin with `key_` are the key's own, the others the account's. Absent where there are none.",
+		rateLimitPolicyHeader: text("The limits that the request counts by: `q` in `w` seconds. Those whose names begin with `key_` are the key's own, the others the account's. Absent where there are none.",
 			`"requests";q=20000;w=10, "sends_per_hour";q=1000000;w=3600`),
-		rateLeft:      text("How much is left of each (`r`), and in how many seconds there is more (`t`).", `"requests";r=19999;t=1, "sends_per_hour";r=999999;t=1800`),
-		"Retry-After": {Description: "In how many seconds to come again.", Schema: &huma.Schema{Type: "integer"}, Example: 60},
+		rateLimitHeader: text("How much is left of each (`r`), and in how many seconds there is more (`t`).", `"requests";r=19999;t=1, "sends_per_hour";r=999999;t=1800`),
+		"Retry-After":   {Description: "In how many seconds to come again.", Schema: &huma.Schema{Type: "integer"}, Example: 60},
 	}
 }
 

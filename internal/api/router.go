@@ -28,112 +28,112 @@ type router struct {
 
 // operation describes an endpoint.
 type operation struct {
-	method, path string // path below /api/v1; {id...} takes slashes too
-	id           string
-	scope        string // what the key must be allowed
-	summary      string
-	description  string
-	status       int    // of success; 200 if 0
-	conflicts    bool   // it may answer 409
-	media        string // of the answer; JSON if ""
-	takes        string // media types of a request body that is no JSON
-	reads        bool   // it changes nothing, though it is no GET
-	checksFirst  bool   // it finds all faults of its values before it writes, or does anything that lasts
-	room         int    // bytes that its answer may have, of one that changes something and may have many
+	method, path     string // path below /api/v1; {id...} takes slashes too
+	id               string
+	scope            string // what the key must be allowed
+	summary          string
+	description      string
+	status           int    // of success; 200 if 0
+	mayConflict      bool   // it may answer 409
+	responseMedia    string // of the answer; JSON if ""
+	requestMedia     string // media types of a request body that is no JSON
+	readOnly         bool   // it changes nothing, though it is no GET
+	validatesFirst   bool   // it finds all faults of its values before it writes, or does anything that lasts
+	maxResponseBytes int    // bytes that its answer may have, of one that changes something and may have many
 }
 
-// readsOfOne is how many answers are made for one account at a time. Some have
+// maxReadsPerAccount is how many answers are made for one account at a time. Some have
 // megabytes, and how many they will have is not known before.
-const readsOfOne = 8
+const maxReadsPerAccount = 8
 
-func (o operation) success() int {
+func (o operation) successStatus() int {
 	if o.status == 0 {
 		return http.StatusOK
 	}
 	return o.status
 }
 
-// nothing is the answer of a DELETE.
-type nothing struct{}
+// emptyResponse is the answer of a DELETE.
+type emptyResponse struct{}
 
 // handle registers an operation whose path, query and body are described by
 // the struct I, and whose answer is O.
 func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
 	describe[I, O](r.doc, o)
-	r.serve(o, carryOut(r.api, o, f))
+	r.serve(o, operationHandler(r.api, o, f))
 }
 
-// carryOut reads the request of an operation, and writes its answer.
-func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) handler {
+// operationHandler reads the request of an operation, and writes its answer.
+func operationHandler[I, O any](a *API, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) handler {
 	return func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
-		body := kept{of: a.bodies, account: p.Account}
-		defer body.giveBack()
-		if err := bindBody(w, req, &in, body.take); err != nil {
-			if fault.Is(err, fault.Limited) { // a client that is still sending would not see the answer
-				body.giveBack()
+		body := memoryReservation{budget: a.memory, account: p.Account}
+		defer body.release()
+		if err := bindBody(w, req, &in, body.reserve); err != nil {
+			if fault.Is(err, fault.RateLimited) { // a client that is still sending would not see the answer
+				body.release()
 				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
 			}
-			return a.allFaults(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
+			return a.collectFaults(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
 		}
-		if o.room > 0 { // what was done will have to be told
-			if err := body.take(o.room); err != nil {
+		if o.maxResponseBytes > 0 { // what was done will have to be told
+			if err := body.reserve(o.maxResponseBytes); err != nil {
 				return err
 			}
 		}
-		done := recordOf(req.Context())
-		done.take(&in)
-		answer, err := a.made(req.Context(), o, &body, func() (any, error) {
+		done := auditRecordFrom(req.Context())
+		done.setFields(&in)
+		answer, err := a.runOperation(req.Context(), o, &body, func() (any, error) {
 			out, err := f(req.Context(), p, &in)
 			if err == nil {
-				done.gave(out)
+				done.setResult(out)
 			}
 			return out, err
 		})
 		if err == nil {
-			done.end(nil)
+			done.finish(nil)
 			answer.write(w)
 		}
 		return err
 	}
 }
 
-// made carries an operation out. The answers of those that change nothing are kept,
+// runOperation carries an operation out. The answers of those that change nothing are kept,
 // until the client has read them, only if there is room; those to GET are made in a
 // turn of the account's.
-func (a *API) made(ctx context.Context, o operation, room *kept, act func() (any, error)) (ready, error) {
+func (a *API) runOperation(ctx context.Context, o operation, room *memoryReservation, act func() (any, error)) (response, error) {
 	if o.method == http.MethodGet {
-		pass, err := a.reading.Take(ctx, room.account, readsOfOne)
+		pass, err := a.readSlots.Acquire(ctx, room.account, maxReadsPerAccount)
 		if err != nil {
-			return ready{}, err
+			return response{}, err
 		}
 		defer pass()
 	}
 	out, err := act()
 	if err != nil {
-		return ready{}, err
+		return response{}, err
 	}
-	answer, err := o.ready(out)
-	if more := len(answer.text) - freeBody; more > 0 && (o.reads || o.method == http.MethodGet) {
-		err = room.take(more)
+	answer, err := o.response(out)
+	if more := len(answer.body) - freeBodyBytes; more > 0 && (o.readOnly || o.method == http.MethodGet) {
+		err = room.reserve(more)
 	}
 	return answer, err
 }
 
-// allFaults adds to the faults of an input's form those of its values, so that all are
+// collectFaults adds to the faults of an input's form those of its values, so that all are
 // told at once: the operation finds them by being carried out, without writing anything.
-func (a *API) allFaults(ctx context.Context, bad error, o operation, room *kept, act func(context.Context) (any, error)) error {
-	var all fault.Fields
-	if !o.checksFirst && o.method != http.MethodGet || merge(&all, bad) != nil {
+func (a *API) collectFaults(ctx context.Context, bad error, o operation, room *memoryReservation, act func(context.Context) (any, error)) error {
+	var all fault.FieldErrors
+	if !o.validatesFirst && o.method != http.MethodGet || mergeFaults(&all, bad) != nil {
 		return bad
 	}
-	ctx = db.ReadOnly(ctx)
-	_, also := a.made(ctx, o, room, func() (any, error) { return act(ctx) })
+	ctx = db.WithReadOnly(ctx)
+	_, also := a.runOperation(ctx, o, room, func() (any, error) { return act(ctx) })
 	var f *fault.Error
 	if errors.As(also, &f) { // what is not about a field, such as that nothing is there, matters once the form is right
 		form := all
 		for _, field := range f.Fields {
-			if !slices.ContainsFunc(form, func(known fault.Field) bool { return covers(known.Field, field.Field) }) {
+			if !slices.ContainsFunc(form, func(known fault.FieldError) bool { return coversField(known.Path, field.Path) }) {
 				all = append(all, field)
 			}
 		}
@@ -141,9 +141,9 @@ func (a *API) allFaults(ctx context.Context, bad error, o operation, room *kept,
 	return all.Err()
 }
 
-// covers reports whether a fault of a field's form stands for others of it: those of the
+// coversField reports whether a fault of a field's form stands for others of it: those of the
 // same field, of a list whose element it is, and, where the body has no form, of all.
-func covers(form, field string) bool {
+func coversField(form, field string) bool {
 	rest, ok := strings.CutPrefix(form, field)
 	return form == "body" || ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
 }
@@ -152,75 +152,75 @@ func covers(form, field string) bool {
 type handler func(w http.ResponseWriter, req *http.Request, p account.Principal) error
 
 func (r *router) serve(o operation, f handler) {
-	if o.method != http.MethodGet && (changes[o.id] == "") == (unaudited[o.id] == "") {
+	if o.method != http.MethodGet && (auditPhrases[o.id] == "") == (unauditedOperations[o.id] == "") {
 		panic("say what the audit log says of " + o.id)
 	}
 	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
 		p, err := r.api.identify(req)
 		if err == nil {
-			err = r.api.count(w, req, p)
+			err = r.api.countRequest(w, req, p)
 		}
 		if err == nil {
-			err = p.Require(o.scope)
+			err = p.RequireScope(o.scope)
 		}
 		if err == nil {
-			req.Body = arrivingBody{req.Body, func() error { return r.api.still(req) }}
-			err = r.api.audited(o, req, p, func(req *http.Request) error { return f(w, req, p) })
+			req.Body = revalidatingBody{req.Body, func() error { return r.api.revalidateKey(req) }}
+			err = r.api.withAudit(o, req, p, func(req *http.Request) error { return f(w, req, p) })
 		}
 		if err != nil {
-			r.api.fail(w, req, err)
+			r.api.writeProblem(w, req, err)
 		}
 	})
 }
 
-// ready is an answer to be written.
-type ready struct {
+// response is an answer to be written.
+type response struct {
 	status int
 	media  string // "" for an answer without a body
-	text   []byte
+	body   []byte
 }
 
-// ready makes the answer of what an operation returned.
-func (o operation) ready(out any) (ready, error) {
+// response makes the answer of what an operation returned.
+func (o operation) response(out any) (response, error) {
 	switch out := out.(type) {
-	case nothing:
-		return ready{status: o.success()}, nil
+	case emptyResponse:
+		return response{status: o.successStatus()}, nil
 	case []byte:
-		return ready{o.success(), o.media, out}, nil
+		return response{o.successStatus(), o.responseMedia, out}, nil
 	}
-	text, err := encode(out)
-	return ready{o.success(), "application/json", text}, err
+	text, err := encodeJSON(out)
+	return response{o.successStatus(), "application/json", text}, err
 }
 
-func (a ready) write(w http.ResponseWriter) {
+func (a response) write(w http.ResponseWriter) {
 	if a.media == "" {
 		w.WriteHeader(a.status)
 		return
 	}
-	writeText(w, a.status, a.media, a.text)
+	writeBody(w, a.status, a.media, a.body)
 }
 
-// answer writes what an operation returned.
-func (o operation) answer(w http.ResponseWriter, out any) error {
-	answer, err := o.ready(out)
+// respond writes what an operation returned.
+func (o operation) respond(w http.ResponseWriter, out any) error {
+	answer, err := o.response(out)
 	if err == nil {
 		answer.write(w)
 	}
 	return err
 }
 
-// write writes JSON.
-func (a *API) write(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
-	text, err := encode(v)
+// writeJSON writes JSON.
+func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
+	text, err := encodeJSON(v)
 	if err != nil {
-		a.fail(w, r, err) // a problem can always be written
+		a.writeProblem(w, r, err) // a problem can always be written
 		return
 	}
-	writeText(w, status, media, text)
+	writeBody(w, status, media, text)
 }
 
-// encode makes JSON as it is, without escapes for HTML.
-func encode(v any) ([]byte, error) {
+// encodeJSON makes JSON as it is, without escapes for HTML.
+func encodeJSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -230,34 +230,34 @@ func encode(v any) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-func writeText(w http.ResponseWriter, status int, media string, text []byte) {
+func writeBody(w http.ResponseWriter, status int, media string, text []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the client may have left
 }
 
-const elsewhere = "/"
+const catchAllPattern = "/"
 
 var errNoEndpoint = fault.New(fault.NotFound, "no_such_endpoint", "There is no such endpoint; /api/v1/openapi.json lists them all.")
 
-// elsewhere answers for paths that are not there, and for methods that a path
+// serveUnknown answers for paths that are not there, and for methods that a path
 // does not have.
-func (r *router) elsewhere(w http.ResponseWriter, req *http.Request) {
-	methods := allowed(r.mux, req)
+func (r *router) serveUnknown(w http.ResponseWriter, req *http.Request) {
+	methods := allowedMethods(r.mux, req)
 	if len(methods) == 0 || slices.Contains(methods, req.Method) {
-		r.api.fail(w, req, errNoEndpoint)
+		r.api.writeProblem(w, req, errNoEndpoint)
 		return
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	r.api.fail(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(methods, ", ")+"."))
+	r.api.writeProblem(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(methods, ", ")+"."))
 }
 
-// allowed lists the methods that a request's path has.
-func allowed(mux *http.ServeMux, req *http.Request) (methods []string) {
+// allowedMethods lists the methods that a request's path has.
+func allowedMethods(mux *http.ServeMux, req *http.Request) (methods []string) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
 		probe := &http.Request{Method: method, URL: req.URL, Host: req.Host}
-		if _, pattern := mux.Handler(probe); pattern != elsewhere && pattern != "" {
+		if _, pattern := mux.Handler(probe); pattern != catchAllPattern && pattern != "" {
 			methods = append(methods, method)
 		}
 	}

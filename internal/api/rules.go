@@ -11,28 +11,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// rules are what the tags of a field say of its values, as the description shows it:
+// fieldRules are what the tags of a field say of its values, as the description shows it:
 // enum, minimum and maximum. Of a list they are for each element.
-type rules reflect.StructTag
+type fieldRules reflect.StructTag
 
-func (s rules) get(name string) (string, bool) { return reflect.StructTag(s).Lookup(name) }
+func (s fieldRules) get(name string) (string, bool) { return reflect.StructTag(s).Lookup(name) }
 
-// broken returns which rule a value breaks; code is "" for none.
-func (s rules) broken(v reflect.Value) (code, words string) {
+// violation returns which rule a value breaks; code is "" for none.
+func (s fieldRules) violation(v reflect.Value) (code, words string) {
 	switch v.Kind() {
 	case reflect.String:
 		if list, ok := s.get("enum"); ok && !slices.Contains(strings.Split(list, ","), v.String()) {
 			return "unknown_value", "Give one of " + strings.ReplaceAll(list, ",", ", ") + "."
 		}
 	case reflect.Int:
-		return s.outside(float64(v.Int()))
+		return s.rangeViolation(float64(v.Int()))
 	case reflect.Float64:
-		return s.outside(v.Float())
+		return s.rangeViolation(v.Float())
 	}
 	return "", ""
 }
 
-func (s rules) outside(n float64) (code, words string) {
+func (s fieldRules) rangeViolation(n float64) (code, words string) {
 	low, least := s.get("minimum")
 	high, most := s.get("maximum")
 	bound := func(text string) float64 {
@@ -60,8 +60,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// numbers tells the numbers in a value that can't be kept.
-func (r *reader) numbers(raw jsontext.Value, at string) {
+// checkNumbers tells the numbers in a value that can't be kept.
+func (r *jsonDecoder) checkNumbers(raw jsontext.Value, at string) {
 	d := jsontext.NewDecoder(strings.NewReader(string(raw)))
 	for {
 		t, err := d.ReadToken()
@@ -69,16 +69,16 @@ func (r *reader) numbers(raw jsontext.Value, at string) {
 			return // its end: the text is well formed
 		}
 		if t.Kind() == '0' && !isNumber(t.String()) {
-			r.fault(at+inside(d.StackPointer()), "out_of_range", "This number is too large.")
+			r.addFault(at+pointerPath(d.StackPointer()), "out_of_range", "This number is too large.")
 		}
 	}
 }
 
-// inside writes a JSON pointer as the names of fields are written.
-func inside(p jsontext.Pointer) string {
+// pointerPath writes a JSON pointer as the names of fields are written.
+func pointerPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for name := range p.Tokens() {
-		b.WriteString("." + clip(name))
+		b.WriteString("." + cleanName(name))
 	}
 	return b.String()
 }

@@ -25,8 +25,8 @@ type bound struct {
 	nested func(value any) any // the field in a body
 }
 
-// bounds are those of a schema and of all that it has inside.
-func bounds(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value any) any) (all []bound) {
+// bodyLimits are those of a schema and of all that it has inside.
+func bodyLimits(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value any) any) (all []bound) {
 	t.Helper()
 	s := ref.Value
 	if s.Pattern != "" || s.MultipleOf != nil || s.UniqueItems || s.ExclusiveMin.IsSet() || s.ExclusiveMax.IsSet() {
@@ -49,7 +49,7 @@ func bounds(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value 
 	}
 	if s.Type.Includes("number") {
 		add(json.RawMessage("1e400"), true)
-		add(object{}, true)
+		add(jsonObject{}, true)
 	}
 	for _, value := range s.Enum {
 		add(value, false)
@@ -64,10 +64,10 @@ func bounds(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value 
 		if at != "" {
 			inner = at + "." + name
 		}
-		all = append(all, bounds(t, inner, p, func(value any) any { return nested(object{name: value}) })...)
+		all = append(all, bodyLimits(t, inner, p, func(value any) any { return nested(jsonObject{name: value}) })...)
 	}
 	if s.Items != nil {
-		all = append(all, bounds(t, at+"[0]", s.Items, func(value any) any { return nested([]any{value}) })...)
+		all = append(all, bodyLimits(t, at+"[0]", s.Items, func(value any) any { return nested([]any{value}) })...)
 	}
 	return all
 }
@@ -76,11 +76,11 @@ func bounds(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value 
 // each field and parameter of each operation, and beyond it.
 func TestBounds(t *testing.T) {
 	s := servertest.Start(t)
-	_, operator, err := s.Accounts.CreateKey(t.Context(), account.Operators, account.NewKey{Name: "ops", Scopes: []string{account.Operator}})
+	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(what string, b bound, a servertest.Answer, at string) {
+	check := func(what string, b bound, a servertest.Response, at string) {
 		t.Helper()
 		var p problem
 		if err := json.Unmarshal(a.Body, &p); err != nil || a.Status != 422 {
@@ -113,7 +113,7 @@ func TestBounds(t *testing.T) {
 				if p.In != "query" {
 					continue
 				}
-				for _, b := range bounds(t, p.Name, p.Schema, func(value any) any { return value }) {
+				for _, b := range bodyLimits(t, p.Name, p.Schema, func(value any) any { return value }) {
 					if list, ok := b.nested(b.value).([]any); ok {
 						b.value = list[0]
 					}
@@ -125,17 +125,17 @@ func TestBounds(t *testing.T) {
 						text = fmt.Sprintf("%.0f", n)
 					}
 					tried++
-					check(what, b, s.As(key, method, to+"?no_such=1&"+url.QueryEscape(p.Name)+"="+url.QueryEscape(text), nil), p.Name)
+					check(what, b, s.APIWithKey(key, method, to+"?no_such=1&"+url.QueryEscape(p.Name)+"="+url.QueryEscape(text), nil), p.Name)
 				}
 			}
 			if op.RequestBody == nil || op.RequestBody.Value.Content["application/json"] == nil {
 				continue
 			}
-			for _, b := range bounds(t, "", op.RequestBody.Value.Content["application/json"].Schema, func(value any) any { return value }) {
-				body := b.nested(b.value).(object)
+			for _, b := range bodyLimits(t, "", op.RequestBody.Value.Content["application/json"].Schema, func(value any) any { return value }) {
+				body := b.nested(b.value).(jsonObject)
 				body["no_such"] = true // so that nothing is done
 				tried++
-				check(what, b, s.As(key, method, to, body), b.at)
+				check(what, b, s.APIWithKey(key, method, to, body), b.at)
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func TestBounds(t *testing.T) {
 // Numbers that programs can't read are refused wherever a value is free.
 func TestNumbersTooLarge(t *testing.T) {
 	s := servertest.Start(t)
-	send := func(metadata string) servertest.Answer {
+	send := func(metadata string) servertest.Response {
 		return s.API("POST", "/outbound/send", json.RawMessage(fmt.Sprintf(`{"from_email":%q,"to":["x@y.example"],"subject":"x","text":"x","metadata":%s}`, s.Dev.Mailboxes[0].Address, metadata)))
 	}
 	refused(t, "one", send(`{"n":1e400}`), 422, "validation_failed", "metadata.n out_of_range")
@@ -159,13 +159,13 @@ func TestNumbersTooLarge(t *testing.T) {
 // A number with a fraction is taken where the description says so.
 func TestSpamScore(t *testing.T) {
 	s := servertest.Start(t)
-	in := func(score any) object {
-		return object{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "verdicts": object{"spam_score": score}}
+	in := func(score any) jsonObject {
+		return jsonObject{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "verdicts": jsonObject{"spam_score": score}}
 	}
 	for _, score := range []any{1.5, -2, 0, 10000} {
 		status(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 200)
 	}
-	for _, score := range []any{object{}, "1.5", []int{}, true} {
+	for _, score := range []any{jsonObject{}, "1.5", []int{}, true} {
 		refused(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 422, "validation_failed", "verdicts.spam_score wrong_type")
 	}
 }

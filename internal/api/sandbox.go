@@ -17,22 +17,22 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// errSandbox answers where there is no sandbox.
-var errSandbox = fault.New(fault.NotFound, "sandbox_only", "This endpoint is there in the sandbox alone, which mailstead dev starts.")
+// errSandboxOnly answers where there is no sandbox.
+var errSandboxOnly = fault.New(fault.NotFound, "sandbox_only", "This endpoint is there in the sandbox alone, which mailstead dev starts.")
 
 // simulateRequest is a message as from outside: raw, or of the fields.
 type simulateRequest struct {
-	MailFrom *string  `json:"mail_from,omitempty" doc:"The envelope's sender; empty for the null sender, of reports and automatic replies. When left out it is the author." example:"bounces@example.org"`
-	RcptTo   []string `json:"rcpt_to,omitempty" nullable:"false" doc:"The envelope's recipients, at most 50. When left out they are those of to and cc, or of the raw message's To and Cc." example:"you@example.com"`
-	Raw      *content `json:"raw,omitempty" doc:"The whole message in base64, as it would come by SMTP; at most 25 MB. If the first line ends in a line feed alone, all line feeds are taken as line ends. The fields below are not given then."`
+	MailFrom *string    `json:"mail_from,omitempty" doc:"The envelope's sender; empty for the null sender, of reports and automatic replies. When left out it is the author." example:"bounces@example.org"`
+	RcptTo   []string   `json:"rcpt_to,omitempty" nullable:"false" doc:"The envelope's recipients, at most 50. When left out they are those of to and cc, or of the raw message's To and Cc." example:"you@example.com"`
+	Raw      *fileIndex `json:"raw,omitempty" doc:"The whole message in base64, as it would come by SMTP; at most 25 MB. If the first line ends in a line feed alone, all line feeds are taken as line ends. The fields below are not given then."`
 
 	From        string              `json:"from,omitempty" doc:"The author: a@b.example or Name <a@b.example>. Required without raw." example:"Bob <bob@example.org>"`
 	To          []string            `json:"to,omitempty" nullable:"false" doc:"The recipients in the header." example:"you@example.com"`
@@ -46,10 +46,10 @@ type simulateRequest struct {
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Further header fields; whatever this request and the service don't set by themselves." example:"{\"List-Id\":\"<news.example.org>\"}"`
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 
-	Verdicts *verdictsRequest `json:"verdicts,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
+	CheckResults *checkResultsRequest `json:"verdicts,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
 }
 
-type verdictsRequest struct {
+type checkResultsRequest struct {
 	SPF   string `json:"spf,omitempty" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"none when left out." example:"pass"`
 	DKIM  string `json:"dkim,omitempty" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"none when left out." example:"pass"`
 	DMARC string `json:"dmarc,omitempty" enum:"none,pass,fail,temperror,permerror" doc:"none when left out." example:"fail"`
@@ -61,7 +61,7 @@ type verdictsRequest struct {
 
 type simulateInput struct{ Body simulateRequest }
 
-type simulatedAnswer struct {
+type simulationResponse struct {
 	Accepted     bool                 `json:"accepted" doc:"Whether the message was accepted for any recipient."`
 	SMTPCode     int                  `json:"smtp_code" doc:"What SMTP would have answered to the message." example:"250"`
 	EnhancedCode string               `json:"enhanced_code" doc:"Likewise (RFC 3463)." example:"2.0.0"`
@@ -83,56 +83,56 @@ func (a *API) sandboxRoutes(r *router) {
 		summary: "Receive an email as from outside", description: "In the sandbox of `mailstead dev` alone. The message takes the way of all mail that comes by SMTP: recipients are looked up, " +
 			"quotas judged, reports to return paths read, threads found, events recorded. The status is 200 also when it is refused; the answer says what an SMTP client would have been told. " +
 			"Only mailboxes of your own account are reached."}
-	describe[simulateInput, simulatedAnswer](r.doc, o)
+	describe[simulateInput, simulationResponse](r.doc, o)
 	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.simulate(w, req, p)
 		if err != nil {
 			return err
 		}
-		return o.answer(w, out)
+		return o.respond(w, out)
 	})
-	a.outboxRoutes(r)
+	a.capturedRoutes(r)
 }
 
-// oneSimulation are the bounds of a simulated message, whose files are not
+// simulationBodyLimits are the bounds of a simulated message, whose files are not
 // counted in rest.
-func oneSimulation() bounds {
-	b := oneSend()
-	b.whole = "raw"
+func simulationBodyLimits() bodyLimits {
+	b := sendBodyLimits()
+	b.contentField = "raw"
 	return b
 }
 
-func (a *API) simulate(w http.ResponseWriter, r *http.Request, p account.Principal) (simulatedAnswer, error) {
-	if a.Captured == nil {
-		return simulatedAnswer{}, errSandbox
+func (a *API) simulate(w http.ResponseWriter, r *http.Request, p account.Principal) (simulationResponse, error) {
+	if a.SandboxOutbox == nil {
+		return simulationResponse{}, errSandboxOnly
 	}
-	if err := noQuery(r); err != nil {
-		return simulatedAnswer{}, err
+	if err := rejectQuery(r); err != nil {
+		return simulationResponse{}, err
 	}
-	post := &posting{api: a, bounds: oneSimulation(), principal: p}
-	defer post.end()
+	post := &sendOperation{api: a, bodyLimits: simulationBodyLimits(), principal: p}
+	defer post.close()
 	var in simulateRequest
-	bad, err := post.read(w, r, &in)
+	bad, err := post.readBody(w, r, &in)
 	if err != nil {
-		post.refused(r)
-		return simulatedAnswer{}, err
+		post.discardBody(r)
+		return simulationResponse{}, err
 	}
-	s := &simulation{in: &in, files: &post.files, bad: bad}
-	body, err := s.read(a.Inbound.Host, time.Now())
+	s := &inboundSimulation{in: &in, files: &post.spool, faults: bad}
+	body, err := s.openMessage(a.Inbound.Host, time.Now())
 	if err != nil {
-		return simulatedAnswer{}, err
+		return simulationResponse{}, err
 	}
 	defer body.Close() //nolint:errcheck // only read
 	s.Body, s.Received = body, message.Received{Helo: "sandbox", By: a.Inbound.Host, With: "HTTP"}
-	s.May = func(to mailbox.Recipient) bool {
+	s.Allow = func(to mailbox.Recipient) bool {
 		return to.Account == p.Account && (p.Domain == "" || strings.HasSuffix(to.Address, "@"+p.Domain))
 	}
-	out, err := a.Inbound.Simulate(r.Context(), s.Simulated)
-	return shown(out, err, showSimulated)
+	out, err := a.Inbound.Simulate(r.Context(), s.SimulatedMessage)
+	return convertResult(out, err, newSimulationResponse)
 }
 
-func showSimulated(out inbound.Outcome) simulatedAnswer {
-	answer := simulatedAnswer{
+func newSimulationResponse(out inbound.SimulationResult) simulationResponse {
+	answer := simulationResponse{
 		Accepted: out.Code == 250, SMTPCode: out.Code, EnhancedCode: out.Enhanced, Reply: out.Text, Recipients: []simulatedRecipient{},
 	}
 	for _, r := range out.Recipients {
@@ -145,35 +145,35 @@ func showSimulated(out inbound.Outcome) simulatedAnswer {
 	return answer
 }
 
-// simulation is a request that is being read.
-type simulation struct {
-	inbound.Simulated
-	in    *simulateRequest
-	files *spool
-	bad   fault.Fields
+// inboundSimulation is a request that is being read.
+type inboundSimulation struct {
+	inbound.SimulatedMessage
+	in     *simulateRequest
+	files  *spool
+	faults fault.FieldErrors
 }
 
-// read judges the request, all faults at once, and returns the message.
-func (s *simulation) read(host string, now time.Time) (io.ReadCloser, error) {
-	if v := s.in.Verdicts; v != nil {
-		s.Verdicts = digest.Verdicts{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: v.SpamScore, SpamReasons: v.SpamReasons}
+// openMessage judges the request, all faults at once, and returns the message.
+func (s *inboundSimulation) openMessage(host string, now time.Time) (io.ReadCloser, error) {
+	if v := s.in.CheckResults; v != nil {
+		s.CheckResults = summary.CheckResults{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: v.SpamScore, SpamReasons: v.SpamReasons}
 	}
 	if s.in.Raw != nil {
-		return s.readRaw()
+		return s.openRaw()
 	}
 	return s.compose(host, now)
 }
 
-// envelope sets sender and recipients: as they were given, else those of the
+// setEnvelope sets sender and recipients: as they were given, else those of the
 // header.
-func (s *simulation) envelope(from *address.Address, to []address.Address) {
+func (s *inboundSimulation) setEnvelope(from *address.Address, to []address.Address) {
 	s.From = from
 	if given := s.in.MailFrom; given != nil {
 		s.From = nil
 		if *given != "" {
 			a, err := address.Parse(*given)
 			if err != nil {
-				s.bad.Add("mail_from", "invalid_address", "This must be a bare address such as you@example.com, or empty.")
+				s.faults.Add("mail_from", "invalid_address", "This must be a bare address such as you@example.com, or empty.")
 			}
 			s.From = &a
 		}
@@ -184,16 +184,16 @@ func (s *simulation) envelope(from *address.Address, to []address.Address) {
 	for i, text := range s.in.RcptTo[:min(len(s.in.RcptTo), outbound.MaxRecipients)] {
 		a, err := address.Parse(text)
 		if err != nil {
-			s.bad.Add(fmt.Sprintf("rcpt_to[%d]", i), "invalid_address", "This must be a bare address such as you@example.com.")
+			s.faults.Add(fmt.Sprintf("rcpt_to[%d]", i), "invalid_address", "This must be a bare address such as you@example.com.")
 			continue
 		}
 		to = append(to, a)
 	}
 	switch {
 	case len(s.in.RcptTo) > outbound.MaxRecipients || len(to) > outbound.MaxRecipients:
-		s.bad.Add("rcpt_to", "too_many_recipients", "A message can have %d recipients.", outbound.MaxRecipients)
-	case len(to) == 0 && !slices.ContainsFunc(s.bad, ofRecipients):
-		s.bad.Add("rcpt_to", "required", "Give at least one recipient, here or in the header.")
+		s.faults.Add("rcpt_to", "too_many_recipients", "A message can have %d recipients.", outbound.MaxRecipients)
+	case len(to) == 0 && !slices.ContainsFunc(s.faults, isRecipientFault):
+		s.faults.Add("rcpt_to", "required", "Give at least one recipient, here or in the header.")
 	}
 	seen := map[string]bool{}
 	s.To = slices.DeleteFunc(to, func(a address.Address) bool {
@@ -203,31 +203,31 @@ func (s *simulation) envelope(from *address.Address, to []address.Address) {
 	})
 }
 
-// ofRecipients reports whether a fault is one of a field that names recipients.
-func ofRecipients(f fault.Field) bool {
-	name, _, _ := strings.Cut(f.Field, "[")
+// isRecipientFault reports whether a fault is one of a field that names recipients.
+func isRecipientFault(f fault.FieldError) bool {
+	name, _, _ := strings.Cut(f.Path, "[")
 	return slices.Contains([]string{"rcpt_to", "to", "cc", "raw"}, name)
 }
 
-// readRaw takes a message as it is.
-func (s *simulation) readRaw() (io.ReadCloser, error) {
+// openRaw takes a message as it is.
+func (s *inboundSimulation) openRaw() (io.ReadCloser, error) {
 	in := s.in
 	for name, given := range map[string]bool{
 		"from": in.From != "", "to": in.To != nil, "cc": in.Cc != nil, "reply_to": in.ReplyTo != "", "subject": in.Subject != "", "text": in.Text != "",
 		"html": in.HTML != "", "message_id": in.MessageID != "", "in_reply_to": in.InReplyTo != "", "headers": in.Headers != nil, "attachments": in.Attachments != nil,
 	} {
 		if given {
-			s.bad.Add(name, "not_with_raw", "A raw message has all of that already.")
+			s.faults.Add(name, "not_with_raw", "A raw message has all of that already.")
 		}
 	}
-	slices.SortFunc(s.bad, func(a, b fault.Field) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(s.faults, func(a, b fault.FieldError) int { return strings.Compare(a.Path, b.Path) })
 	n := int(*in.Raw)
 	if n < 0 || n >= len(s.files.files) {
-		return nil, s.bad.Err() // which tells why
+		return nil, s.faults.Err() // which tells why
 	}
 	if s.Size = s.files.files[n].size; s.Size > outbound.MaxAttachmentBytes {
-		s.bad.Add("raw", "too_large", "The message may have 25 MB (%d bytes) when decoded.", outbound.MaxAttachmentBytes)
-		return nil, s.bad.Err()
+		s.faults.Add("raw", "too_large", "The message may have 25 MB (%d bytes) when decoded.", outbound.MaxAttachmentBytes)
+		return nil, s.faults.Err()
 	}
 	body, err := s.files.files[n].open()
 	if err != nil {
@@ -240,12 +240,12 @@ func (s *simulation) readRaw() (io.ReadCloser, error) {
 		return nil, err
 	}
 	var from *address.Address
-	for _, a := range parsed(header, "From") {
+	for _, a := range headerAddresses(header, "From") {
 		from = &a
 		break
 	}
-	s.envelope(from, append(parsed(header, "To"), parsed(header, "Cc")...))
-	if err := s.bad.Err(); err != nil {
+	s.setEnvelope(from, append(headerAddresses(header, "To"), headerAddresses(header, "Cc")...))
+	if err := s.faults.Err(); err != nil {
 		return nil, err
 	}
 	if body, err = s.files.files[n].open(); err != nil {
@@ -253,13 +253,13 @@ func (s *simulation) readRaw() (io.ReadCloser, error) {
 	}
 	if line := bytes.IndexByte(first, '\n'); line == 0 || line > 0 && first[line-1] != '\r' {
 		s.Size = 0 // it grows
-		return io.NopCloser(message.MendBare(body)), nil
+		return io.NopCloser(message.NormalizeLineEnds(body)), nil
 	}
 	return body, nil
 }
 
-// parsed returns the addresses of a field that mail can be sent to.
-func parsed(h message.Header, field string) (list []address.Address) {
+// headerAddresses returns the addresses of a field that mail can be sent to.
+func headerAddresses(h message.Header, field string) (list []address.Address) {
 	for _, a := range h.Addresses(field) {
 		if a, err := address.Parse(a.String()); err == nil {
 			list = append(list, a)
@@ -269,14 +269,14 @@ func parsed(h message.Header, field string) (list []address.Address) {
 }
 
 // compose makes a message of the fields.
-func (s *simulation) compose(host string, now time.Time) (io.ReadCloser, error) {
+func (s *inboundSimulation) compose(host string, now time.Time) (io.ReadCloser, error) {
 	in := s.in
 	d := &message.Draft{Date: now, MessageID: in.MessageID, Subject: in.Subject, Text: in.Text, HTML: in.HTML, InReplyTo: in.InReplyTo}
 	var to []address.Address
 	named := func(field, text string) message.Address {
-		n, err := address.ParseNamed(text)
+		n, err := address.ParseNameAddr(text)
 		if err != nil {
-			s.bad.Add(field, "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
+			s.faults.Add(field, "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
 		}
 		to = append(to, n.Address)
 		return message.Address{Name: n.Name, Local: n.Address.LocalText(), Domain: n.Address.Domain}
@@ -303,25 +303,25 @@ func (s *simulation) compose(host string, now time.Time) (io.ReadCloser, error) 
 		d.References = []string{in.InReplyTo}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
-		d.Extra = append(d.Extra, message.ExtraField{Name: name, Value: in.Headers[name]})
+		d.ExtraFields = append(d.ExtraFields, message.ExtraField{Name: name, Value: in.Headers[name]})
 	}
-	s.attach(d)
-	s.envelope(&from, to)
-	if len(s.bad) == 0 { // else it would tell the same in other words
-		if err := merge(&s.bad, d.Check()); err != nil {
+	s.addAttachments(d)
+	s.setEnvelope(&from, to)
+	if len(s.faults) == 0 { // else it would tell the same in other words
+		if err := mergeFaults(&s.faults, d.Check()); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.bad.Err(); err != nil {
+	if err := s.faults.Err(); err != nil {
 		return nil, err
 	}
-	return composing(d), nil
+	return composeReader(d), nil
 }
 
-// composing is the mail of a draft, made while it is read.
-func composing(d *message.Draft) io.ReadCloser {
+// composeReader is the mail of a draft, made while it is read.
+func composeReader(d *message.Draft) io.ReadCloser {
 	out, in := io.Pipe()
-	c := &composed{PipeReader: out, done: make(chan struct{})}
+	c := &composedMessage{PipeReader: out, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_, err := message.Compose(in, d)
@@ -330,19 +330,19 @@ func composing(d *message.Draft) io.ReadCloser {
 	return c
 }
 
-type composed struct {
+type composedMessage struct {
 	*io.PipeReader
 	done chan struct{}
 }
 
 // Close returns once nothing of the draft is read any more.
-func (c *composed) Close() error {
+func (c *composedMessage) Close() error {
 	err := c.PipeReader.Close()
 	<-c.done
 	return err
 }
 
-func (s *simulation) attach(d *message.Draft) {
+func (s *inboundSimulation) addAttachments(d *message.Draft) {
 	total := int64(0)
 	for _, f := range s.in.Attachments {
 		inline := f.Disposition == "inline" || f.Disposition == "" && f.ContentID != ""
@@ -354,9 +354,9 @@ func (s *simulation) attach(d *message.Draft) {
 		d.Attachments = append(d.Attachments, one)
 	}
 	if len(s.in.Attachments) > outbound.MaxAttachments {
-		s.bad.Add("attachments", "too_many_attachments", "A message can have %d attachments.", outbound.MaxAttachments)
+		s.faults.Add("attachments", "too_many_attachments", "A message can have %d attachments.", outbound.MaxAttachments)
 	}
 	if total > outbound.MaxAttachmentBytes {
-		s.bad.Add("attachments", "attachments_too_large", "The attachments together may have 25 MB (%d bytes) when decoded.", outbound.MaxAttachmentBytes)
+		s.faults.Add("attachments", "attachments_too_large", "The attachments together may have 25 MB (%d bytes) when decoded.", outbound.MaxAttachmentBytes)
 	}
 }

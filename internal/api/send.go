@@ -29,7 +29,7 @@ type SendFields struct {
 	ReplyTo     string              `json:"reply_to,omitempty" doc:"Where answers go." example:"support@example.com"`
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields: X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence and References. At most 50, of 16 KiB together; names of the service (X-Mailstead-, X-Service-) are refused." example:"{\"X-Order\":\"42\"}"`
-	Metadata    object              `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
+	Metadata    jsonObject          `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. The mail is written as an answer to the newest message of the thread, unless in_reply_to says otherwise. When left out it is the thread of what is answered, or a new one." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers, sent or received." example:"<abc@example.org>"`
 	SendAt      time.Time           `json:"send_at,omitempty" doc:"When to send, up to 30 days ahead; at once when left out, or up to five minutes past. How long delivery is tried counts from then."`
@@ -51,28 +51,28 @@ func (sendRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema
 }
 
 type attachmentRequest struct {
-	Filename    string  `json:"filename,omitempty" required:"true" doc:"The file's name." example:"invoice.pdf"`
-	Content     content `json:"content" doc:"The file, in base64."`
-	ContentType string  `json:"content_type,omitempty" doc:"The media type; by the name's extension when left out." example:"application/pdf"`
-	ContentID   string  `json:"content_id,omitempty" doc:"For images that the html shows as cid:…" example:"logo"`
-	Disposition string  `json:"disposition,omitempty" enum:"attachment,inline" doc:"inline with a content_id, else attachment, when left out."`
+	Filename    string    `json:"filename,omitempty" required:"true" doc:"The file's name." example:"invoice.pdf"`
+	Content     fileIndex `json:"content" doc:"The file, in base64."`
+	ContentType string    `json:"content_type,omitempty" doc:"The media type; by the name's extension when left out." example:"application/pdf"`
+	ContentID   string    `json:"content_id,omitempty" doc:"For images that the html shows as cid:…" example:"logo"`
+	Disposition string    `json:"disposition,omitempty" enum:"attachment,inline" doc:"inline with a content_id, else attachment, when left out."`
 }
 
-// content is the number of a file in the spool.
-type content int
+// fileIndex is the number of a file in the spool.
+type fileIndex int
 
 // Schema is what huma asks a type for.
-func (content) Schema(huma.Registry) *huma.Schema {
+func (fileIndex) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", ContentEncoding: "base64", Examples: []any{"SGVsbG8="}}
 }
 
-type acceptedAnswer struct {
+type acceptedMessageResponse struct {
 	ID         db.ID           `json:"id" doc:"The message's id."`
 	Status     queue.State     `json:"status" doc:"Where the message stands."`
 	MessageID  string          `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
 	ThreadID   string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
 	Recipients []sendRecipient `json:"recipients" nullable:"false" doc:"Every recipient, each address once."`
-	Metadata   object          `json:"metadata" doc:"As it was given."`
+	Metadata   jsonObject      `json:"metadata" doc:"As it was given."`
 	SendAt     *time.Time      `json:"send_at,omitempty" doc:"When it will be sent, if it is scheduled."`
 	CreatedAt  time.Time       `json:"created_at" doc:"When it was accepted."`
 }
@@ -84,28 +84,28 @@ type sendRecipient struct {
 	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribed" doc:"With the status suppressed: why the address is on the suppression list."`
 }
 
-// oneSend are the bounds of a send with all its attachments in base64: of the
+// sendBodyLimits are the bounds of a send with all its attachments in base64: of the
 // rest, a text and an html of 10 MB and the small fields.
-func oneSend() bounds {
-	return bounds{body: 40 << 20, rest: 24 << 20, values: maxValues, faults: maxFaults}
+func sendBodyLimits() bodyLimits {
+	return bodyLimits{maxBytes: 40 << 20, maxRest: 24 << 20, maxValues: maxValues, maxFaults: maxFaults}
 }
 
 func (a *API) sendRoutes(r *router) {
-	handleSend(r, operation{method: "POST", path: "/outbound/send", id: "send", scope: "outbound.send", status: http.StatusAccepted, conflicts: true,
+	handleSend(r, operation{method: "POST", path: "/outbound/send", id: "send", scope: "outbound.send", status: http.StatusAccepted, mayConflict: true,
 		summary: "Send an email", description: "The message is stored safely before the answer; it is on its way afterwards, or at `send_at`. " +
-			"At most 50 recipients, 10 attachments and 25 MB of them."}, oneSend(), buildSend, showSend)
-	handleSend(r, operation{method: "POST", path: "/outbound/batch", id: "sendBatch", scope: "outbound.send", status: http.StatusAccepted, conflicts: true,
+			"At most 50 recipients, 10 attachments and 25 MB of them."}, sendBodyLimits(), buildSend, newSendResponse)
+	handleSend(r, operation{method: "POST", path: "/outbound/batch", id: "sendBatch", scope: "outbound.send", status: http.StatusAccepted, mayConflict: true,
 		summary: "Send up to 100 emails", description: "Each with all the fields of a send; the request may have 100 MB (104,857,600 bytes), 24 MB without the attachments. " +
 			"All messages are accepted together, or none: faults are told as `messages[3].to[0]`. " +
-			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, manySends(), buildBatch, showBatch)
+			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, batchBodyLimits(), buildBatch, newBatchResponse)
 }
 
-func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with attached) (order, error) {
-	return order{sends: []outbound.Send{in.send(with.files, with.bad)}}, nil
+func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with decodedBody) (submission, error) {
+	return submission{sends: []outbound.SendRequest{in.send(with.spool, with.faults)}}, nil
 }
 
 // send is the request as the outbox takes it.
-func (in *sendRequest) send(files *spool, bad fault.Fields) outbound.Send {
+func (in *sendRequest) send(files *spool, bad fault.FieldErrors) outbound.SendRequest {
 	s := in.SendFields.send(files, bad)
 	s.Subject, s.HTML = in.Subject, in.HTML
 	if in.Text != nil {
@@ -114,11 +114,11 @@ func (in *sendRequest) send(files *spool, bad fault.Fields) outbound.Send {
 	return s
 }
 
-func (in *SendFields) send(files *spool, bad fault.Fields) outbound.Send {
-	s := outbound.Send{
+func (in *SendFields) send(files *spool, bad fault.FieldErrors) outbound.SendRequest {
+	s := outbound.SendRequest{
 		FromEmail: in.FromEmail, FromName: in.FromName, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo,
 		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
-		SendAt: in.SendAt, Faults: bad,
+		SendAt: in.SendAt, RequestFaults: bad,
 		Unsubscribe: (*outbound.Unsubscribe)(in.Unsubscribe),
 	}
 	for _, f := range in.Attachments {
@@ -131,12 +131,14 @@ func (in *SendFields) send(files *spool, bad fault.Fields) outbound.Send {
 	return s
 }
 
-func showSend(results []outbound.Result) acceptedAnswer { return showAccepted(results[0].Accepted) }
+func newSendResponse(results []outbound.Result) acceptedMessageResponse {
+	return newAcceptedMessageResponse(results[0].AcceptedMessage)
+}
 
-func showAccepted(a outbound.Accepted) acceptedAnswer {
-	out := acceptedAnswer{
+func newAcceptedMessageResponse(a outbound.AcceptedMessage) acceptedMessageResponse {
+	out := acceptedMessageResponse{
 		ID: a.ID, Status: a.Status, MessageID: a.MessageID, ThreadID: a.ThreadID, SendAt: optionalTime(a.SendAt),
-		Metadata: object(a.Metadata), CreatedAt: stamp(a.CreatedAt),
+		Metadata: jsonObject(a.Metadata), CreatedAt: utcTime(a.CreatedAt),
 	}
 	for _, to := range a.Recipients {
 		out.Recipients = append(out.Recipients, sendRecipient(to))

@@ -12,8 +12,8 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 func many(n int, form string) (list []string) {
@@ -23,9 +23,9 @@ func many(n int, form string) (list []string) {
 	return list
 }
 
-func files(n int, content string) (list []object) {
+func files(n int, content string) (list []jsonObject) {
 	for i := range n {
-		list = append(list, object{"filename": fmt.Sprint(i, ".txt"), "content": content})
+		list = append(list, jsonObject{"filename": fmt.Sprint(i, ".txt"), "content": content})
 	}
 	return list
 }
@@ -35,33 +35,33 @@ func TestSendRules(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const to = "r%d@simulator.test"
 		for what, c := range map[string]struct {
-			change object
+			change jsonObject
 			faults []string
 		}{
-			"51 recipients":         {object{"to": many(49, to), "cc": []string{"x@simulator.test"}, "bcc": []string{"y@simulator.test"}}, []string{"to too_many_recipients"}},
-			"bad addresses":         {object{"to": []string{"x", "a@b.test"}, "cc": []string{"a@b@c"}, "reply_to": "z"}, []string{"reply_to invalid_address", "to[0] invalid_address", "cc[0] invalid_address"}},
-			"neither text nor html": {object{"text": ""}, []string{"text text_or_html_required"}},
-			"a named sender":        {object{"from_email": "Alice <alice@demo.test>"}, []string{"from_email invalid_address"}},
-			"11 attachments":        {object{"attachments": files(11, "aGk=")}, []string{"attachments too_many_attachments"}},
-			"1,000 attachments":     {object{"attachments": files(1000, "aGk=")}, []string{"attachments too_many_attachments"}},
-			"no name":               {object{"attachments": []object{{"content": "aGk="}}}, []string{"attachments[0].filename required"}},
-			"a strange disposition": {object{"attachments": []object{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition unknown_value"}},
-			"a header of ours":      {object{"headers": object{"Subject": "x", "X-Mailstead-Id": "y"}}, []string{"headers.Subject header_not_allowed", "headers.X-Mailstead-Id header_reserved"}},
-			"a folded header":       {object{"headers": object{"X-A": "a\r\nBcc: eve@x.test"}}, []string{"headers.X-A control_character"}},
-			"a folded subject":      {object{"subject": "a\r\nBcc: eve@x.test"}, []string{"subject control_character"}},
-			"much metadata":         {object{"metadata": object{"a": strings.Repeat("x", 16<<10)}}, []string{"metadata too_long"}},
-			"a bad thread":          {object{"thread_id": "a\tb"}, []string{"thread_id invalid_thread_id"}},
-			"a sender not allowed":  {object{"from_email": "x@rival.test", "text": ""}, []string{"text text_or_html_required"}},
+			"51 recipients":         {jsonObject{"to": many(49, to), "cc": []string{"x@simulator.test"}, "bcc": []string{"y@simulator.test"}}, []string{"to too_many_recipients"}},
+			"bad addresses":         {jsonObject{"to": []string{"x", "a@b.test"}, "cc": []string{"a@b@c"}, "reply_to": "z"}, []string{"reply_to invalid_address", "to[0] invalid_address", "cc[0] invalid_address"}},
+			"neither text nor html": {jsonObject{"text": ""}, []string{"text text_or_html_required"}},
+			"a named sender":        {jsonObject{"from_email": "Alice <alice@demo.test>"}, []string{"from_email invalid_address"}},
+			"11 attachments":        {jsonObject{"attachments": files(11, "aGk=")}, []string{"attachments too_many_attachments"}},
+			"1,000 attachments":     {jsonObject{"attachments": files(1000, "aGk=")}, []string{"attachments too_many_attachments"}},
+			"no name":               {jsonObject{"attachments": []jsonObject{{"content": "aGk="}}}, []string{"attachments[0].filename required"}},
+			"a strange disposition": {jsonObject{"attachments": []jsonObject{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition unknown_value"}},
+			"a header of ours":      {jsonObject{"headers": jsonObject{"Subject": "x", "X-Mailstead-Id": "y"}}, []string{"headers.Subject header_not_allowed", "headers.X-Mailstead-Id header_reserved"}},
+			"a folded header":       {jsonObject{"headers": jsonObject{"X-A": "a\r\nBcc: eve@x.test"}}, []string{"headers.X-A control_character"}},
+			"a folded subject":      {jsonObject{"subject": "a\r\nBcc: eve@x.test"}, []string{"subject control_character"}},
+			"much metadata":         {jsonObject{"metadata": jsonObject{"a": strings.Repeat("x", 16<<10)}}, []string{"metadata too_long"}},
+			"a bad thread":          {jsonObject{"thread_id": "a\tb"}, []string{"thread_id invalid_thread_id"}},
+			"a sender not allowed":  {jsonObject{"from_email": "x@rival.test", "text": ""}, []string{"text text_or_html_required"}},
 		} {
 			refused(t, what, s.API("POST", "/outbound/send", mail(c.change)), 422, "validation_failed", c.faults...)
 		}
 		verified(t, s, stranger(t, s), "rival.test")
-		status(t, "an unverified domain", s.API("POST", "/domains", object{"name": "new.test"}), 201)
+		status(t, "an unverified domain", s.API("POST", "/domains", jsonObject{"name": "new.test"}), 201)
 		for _, from := range []string{"x@rival.test", "x@new.test", "x@sub.demo.test", "x@elsewhere.example", "x@emo.test"} {
-			refused(t, from, s.API("POST", "/outbound/send", mail(object{"from_email": from})), 403, "sender_not_allowed")
+			refused(t, from, s.API("POST", "/outbound/send", mail(jsonObject{"from_email": from})), 403, "sender_not_allowed")
 		}
 
-		a := s.API("POST", "/outbound/send", mail(object{"from_email": "Anything.Else@DEMO.test", "to": append(many(48, to), "R1@simulator.test", "r1@SIMULATOR.test"),
+		a := s.API("POST", "/outbound/send", mail(jsonObject{"from_email": "Anything.Else@DEMO.test", "to": append(many(48, to), "R1@simulator.test", "r1@SIMULATOR.test"),
 			"cc": []string{"r2@simulator.test", "Cc <c@simulator.test>"}, "bcc": []string{"c@simulator.test", "b@simulator.test"}}))
 		status(t, "50 recipients with duplicates", a, 202)
 		if n := len(into(t, a)["recipients"].([]any)); n != 50 {
@@ -110,8 +110,8 @@ func TestSend(t *testing.T) {
 			t.Errorf("sent %v, shown %s", m, a.Body)
 		}
 		foreign := stranger(t, s)
-		refused(t, "another's message", s.As(foreign, "GET", "/outbound/messages/"+m["id"].(string), nil), 404, "not_found")
-		refused(t, "another's events", s.As(foreign, "GET", "/events?message=x", nil), 422, "validation_failed", "message invalid_id")
+		refused(t, "another's message", s.APIWithKey(foreign, "GET", "/outbound/messages/"+m["id"].(string), nil), 404, "not_found")
+		refused(t, "another's events", s.APIWithKey(foreign, "GET", "/events?message=x", nil), 422, "validation_failed", "message invalid_id")
 	})
 }
 
@@ -131,7 +131,7 @@ func arrived(t *testing.T, s *servertest.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: int64(inbox.ID)})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(inbox.ID)})
 	defer sub.Close()
 	for {
 		box, err := c.Select("INBOX", nil).Wait()
@@ -162,12 +162,12 @@ func TestEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})
+		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})
 		defer sub.Close()
 		before := len(ids(t, s.API("GET", "/events?limit=100&type=inbound_email,mailbox_created", nil)))
 		var sent string
 		for range 3 {
-			a := s.API("POST", "/outbound/send", mail(object{"metadata": object{"html": "<b>"}}))
+			a := s.API("POST", "/outbound/send", mail(jsonObject{"metadata": jsonObject{"html": "<b>"}}))
 			status(t, "sending", a, 202)
 			sent = into(t, a)["id"].(string)
 		}

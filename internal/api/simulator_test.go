@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -42,7 +42,7 @@ func history(t *testing.T, s *servertest.Server, message string) string {
 			}
 		}
 	}
-	a.Into(t, &list)
+	a.Decode(t, &list)
 	var all []string
 	for i := len(list.Data) - 1; i >= 0; i-- {
 		e := list.Data[i]
@@ -57,7 +57,7 @@ func history(t *testing.T, s *servertest.Server, message string) string {
 // happens waits until a message's events are as wanted.
 func happens(t *testing.T, s *servertest.Server, message, want string) {
 	t.Helper()
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo(t, s))})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo(t, s))})
 	defer sub.Close()
 	for {
 		got := history(t, s, message)
@@ -76,7 +76,7 @@ func happens(t *testing.T, s *servertest.Server, message, want string) {
 }
 
 // sent sends a message that is right but for what change says.
-func sent(t *testing.T, s *servertest.Server, change object) (id string, answer object) {
+func sent(t *testing.T, s *servertest.Server, change jsonObject) (id string, answer jsonObject) {
 	t.Helper()
 	a := s.API("POST", "/outbound/send", mail(change))
 	status(t, "sending", a, 202)
@@ -84,14 +84,14 @@ func sent(t *testing.T, s *servertest.Server, change object) (id string, answer 
 	return answer["id"].(string), answer
 }
 
-func message(t *testing.T, s *servertest.Server, id string) object {
+func message(t *testing.T, s *servertest.Server, id string) jsonObject {
 	t.Helper()
 	a := s.API("GET", "/outbound/messages/"+id, nil)
 	status(t, "showing a message", a, 200)
 	return into(t, a)
 }
 
-func recipient(m object, n int) object { return m["recipients"].([]any)[n].(object) }
+func recipient(m jsonObject, n int) jsonObject { return m["recipients"].([]any)[n].(jsonObject) }
 
 const (
 	isDelivered = "delivery_status delivered"
@@ -105,7 +105,7 @@ func TestSimulator(t *testing.T) {
 		for _, label := range []string{"", "+label"} {
 			ids := map[string]string{}
 			for _, local := range []string{"delivered", "bounced", "deferred", "complained", "suppressed", "nobody"} {
-				ids[local], _ = sent(t, s, object{"to": []string{local + label + "@simulator.test"}})
+				ids[local], _ = sent(t, s, jsonObject{"to": []string{local + label + "@simulator.test"}})
 			}
 			happens(t, s, ids["delivered"], isDelivered)
 			happens(t, s, ids["bounced"], isBounced)
@@ -129,7 +129,7 @@ func TestSimulator(t *testing.T) {
 				timeline, _ := r["timeline"].([]any)
 				var got []string
 				for _, a := range timeline {
-					a := a.(object)
+					a := a.(jsonObject)
 					if a["host"] != "simulator" {
 						t.Errorf("%s: %v", local, a)
 					}
@@ -158,8 +158,8 @@ func TestSimulator(t *testing.T) {
 func TestSimulatedComplaintSurvives(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, servertest.Data(dir))
-	id, _ := sent(t, s, object{"to": []string{"complained@simulator.test"}})
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo(t, s))})
+	id, _ := sent(t, s, jsonObject{"to": []string{"complained@simulator.test"}})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo(t, s))})
 	for !strings.HasPrefix(history(t, s, id), isDelivered) {
 		<-sub.C
 	}
@@ -214,7 +214,7 @@ func TestSimulatorBySubmission(t *testing.T) {
 		} {
 			submit(c.local + "@simulator.test")
 			var list struct{ Data []struct{ ID string } }
-			s.API("GET", "/outbound/messages?limit=1", nil).Into(t, &list)
+			s.API("GET", "/outbound/messages?limit=1", nil).Decode(t, &list)
 			happens(t, s, list.Data[0].ID, c.want)
 		}
 		if all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{}); err != nil || len(all) != 0 {

@@ -21,7 +21,7 @@ import (
 func TestSlowBodies(t *testing.T) {
 	var within time.Duration
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, arrived := arriving(w, r, 1000, within)
+		body, arrived := limitBody(w, r, 1000, within)
 		text, err := io.ReadAll(body)
 		if err == nil {
 			arrived()
@@ -29,7 +29,7 @@ func TestSlowBodies(t *testing.T) {
 			err = decode(text, reflect.ValueOf(&in).Elem())
 		}
 		if err != nil {
-			quiet().fail(w, r, err)
+			quiet().writeProblem(w, r, err)
 		}
 	}))
 	defer s.Close()

@@ -90,9 +90,9 @@ func slowServer(t *testing.T, version int) *http.Client {
 	protocols.SetUnencryptedHTTP2(version == 2)
 	s := &http.Server{ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute, Protocols: &protocols,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, arrived := arriving(w, r, 40<<20, sendTime)
+			body, arrived := limitBody(w, r, 40<<20, sendTimeout)
 			if _, err := io.Copy(io.Discard, body); err != nil {
-				quiet().fail(w, r, err)
+				quiet().writeProblem(w, r, err)
 				return
 			}
 			arrived()

@@ -15,61 +15,61 @@ import (
 // they are small, else in a file that has no name any more, so that nothing is
 // left behind.
 type spool struct {
-	dir   string // of the file, see API.Spool
-	files []*spooled
-	size  int64 // of all that is kept
-	buf   []byte
-	file  *os.File
+	dir      string // of the file, see API.SpoolDir
+	files    []*spooledFile
+	size     int64 // of all that is kept
+	buf      []byte
+	overflow *os.File
 }
 
-// spoolInMemory is how many bytes of a request's attachments stay in memory.
-const spoolInMemory = 64 << 10
+// maxSpoolMemory is how many bytes of a request's attachments stay in memory.
+const maxSpoolMemory = 64 << 10
 
-// spooled is one of the attachments. Only the last one is written to.
-type spooled struct {
+// spooledFile is one of the attachments. Only the last one is written to.
+type spooledFile struct {
 	spool *spool
 	start int64
 	size  int64 // beyond MaxAttachmentBytes nothing is kept, but it is counted
 }
 
-// sink begins the next attachment.
-func (s *spool) sink() io.Writer {
-	f := &spooled{spool: s, start: s.size}
+// addFile begins the next attachment.
+func (s *spool) addFile() io.Writer {
+	f := &spooledFile{spool: s, start: s.size}
 	s.files = append(s.files, f)
 	return f
 }
 
-func (s *spool) remove() {
-	if s.file != nil {
-		_ = s.file.Close()
+func (s *spool) close() {
+	if s.overflow != nil {
+		_ = s.overflow.Close()
 	}
 }
 
 func (s *spool) write(p []byte) (err error) {
 	s.size += int64(len(p))
-	if s.file == nil && s.size <= spoolInMemory {
+	if s.overflow == nil && s.size <= maxSpoolMemory {
 		s.buf = append(s.buf, p...)
 		return nil
 	}
-	if s.file == nil {
-		if s.file, err = os.CreateTemp(s.dir, "attachment-"); err != nil {
+	if s.overflow == nil {
+		if s.overflow, err = os.CreateTemp(s.dir, "attachment-"); err != nil {
 			return err
 		}
-		if err := os.Remove(s.file.Name()); err != nil {
+		if err := os.Remove(s.overflow.Name()); err != nil {
 			return err
 		}
-		if _, err := s.file.Write(s.buf); err != nil {
+		if _, err := s.overflow.Write(s.buf); err != nil {
 			return err
 		}
 		s.buf = nil
 	}
-	_, err = s.file.Write(p)
+	_, err = s.overflow.Write(p)
 	return err
 }
 
 // Write is that of io.Writer. What is too much for any message is read and
 // dropped; its size alone is told.
-func (f *spooled) Write(p []byte) (int, error) {
+func (f *spooledFile) Write(p []byte) (int, error) {
 	if f.size += int64(len(p)); f.size > outbound.MaxAttachmentBytes {
 		return len(p), nil
 	}
@@ -79,9 +79,9 @@ func (f *spooled) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (f *spooled) open() (io.ReadCloser, error) {
-	if f.spool.file == nil {
+func (f *spooledFile) open() (io.ReadCloser, error) {
+	if f.spool.overflow == nil {
 		return io.NopCloser(bytes.NewReader(f.spool.buf[f.start : f.start+f.size])), nil
 	}
-	return io.NopCloser(io.NewSectionReader(f.spool.file, f.start, f.size)), nil
+	return io.NopCloser(io.NewSectionReader(f.spool.overflow, f.start, f.size)), nil
 }

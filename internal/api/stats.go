@@ -11,16 +11,16 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-type statsInput struct {
+type getStatsInput struct {
 	From     string `query:"from" format:"date-time" doc:"The first period is the one with this time in it; by default 30 days, or 24 hours, up to the last one." example:"2026-01-01T00:00:00Z"`
 	To       string `query:"to" format:"date-time" doc:"Only periods that begin before this time; by default now, so that the last one is not over yet." example:"2026-02-01T00:00:00Z"`
 	By       string `query:"by" enum:"day,hour" default:"day" doc:"How long a period is, in UTC. Hours are kept for 90 days, days for ever; 750 periods can be asked for."`
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
 }
 
-// Figures are what is counted in a period; embedded, so it needs a name that
+// StatsCounts are what is counted in a period; embedded, so it needs a name that
 // shows.
-type Figures struct {
+type StatsCounts struct {
 	Messages     int64 `json:"messages" doc:"Messages that were accepted, by the API or from a mailbox. They are counted some seconds later."`
 	Accepted     int64 `json:"accepted" doc:"Their recipients. What follows counts recipients too."`
 	Delivered    int64 `json:"delivered" doc:"Taken by the recipient's mail host."`
@@ -39,14 +39,14 @@ type Figures struct {
 
 type statsPeriod struct {
 	Period time.Time `json:"period" doc:"When the hour or the day begins." example:"2026-01-31T00:00:00Z"`
-	Figures
+	StatsCounts
 }
 
-type statsAnswer struct {
+type statsResponse struct {
 	By     string        `json:"by" enum:"day,hour" doc:"How long a period is."`
 	From   time.Time     `json:"from" doc:"When the first period begins."`
 	To     time.Time     `json:"to" doc:"When the last period ends."`
-	Totals Figures       `json:"totals" doc:"All periods together."`
+	Totals StatsCounts   `json:"totals" doc:"All periods together."`
 	Data   []statsPeriod `json:"data" nullable:"false" doc:"The periods, oldest first; those in which nothing happened too."`
 }
 
@@ -61,12 +61,12 @@ func (a *API) statsRoutes(r *router) {
 // two years of days.
 const maxPeriods = 750
 
-// read makes a query of the input, but for its domain.
-func (in *statsInput) read(now time.Time, bad *fault.Fields) stat.Query {
-	q := stat.Query{By: stat.Day, To: now}
+// query makes a query of the input, but for its domain.
+func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query {
+	q := stat.Query{Interval: stat.Day, To: now}
 	usual := 30
 	if in.By == "hour" {
-		q.By, usual = stat.Hour, 24
+		q.Interval, usual = stat.Hour, 24
 	}
 	given := func(name, text string, into *time.Time) bool {
 		if text == "" {
@@ -83,60 +83,60 @@ func (in *statsInput) read(now time.Time, bad *fault.Fields) stat.Query {
 		return q
 	}
 	if in.From == "" {
-		q.From = q.To.Add(-1).UTC().Truncate(q.By).Add(-time.Duration(usual-1) * q.By)
+		q.From = q.To.Add(-1).UTC().Truncate(q.Interval).Add(-time.Duration(usual-1) * q.Interval)
 	}
 	switch {
 	case !q.From.Before(q.To):
 		bad.Add("from", "invalid_range", "This must be before to.")
-	case q.Begin().Year() < 1 || q.To.UTC().Year() >= 9999: // in which JSON can tell the end of the last one
+	case q.Start().Year() < 1 || q.To.UTC().Year() >= 9999: // in which JSON can tell the end of the last one
 		bad.Add("to", "out_of_range", "Give a time of the years 1 to 9998.")
-	case q.Periods() > maxPeriods:
+	case q.PeriodCount() > maxPeriods:
 		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
-	case q.By == stat.Hour && q.Begin().Before(now.Add(-stat.HoursKept)):
-		bad.Add("from", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HoursKept/stat.Day))
+	case q.Interval == stat.Hour && q.Start().Before(now.Add(-stat.HourlyRetention)):
+		bad.Add("from", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HourlyRetention/stat.Day))
 	}
 	return q
 }
 
-func (a *API) getStats(ctx context.Context, p account.Principal, in *statsInput) (statsAnswer, error) {
-	var bad fault.Fields
-	q := in.read(time.Now(), &bad)
+func (a *API) getStats(ctx context.Context, p account.Principal, in *getStatsInput) (statsResponse, error) {
+	var bad fault.FieldErrors
+	q := in.query(time.Now(), &bad)
 	q.Account = p.Account
 	var err error
 	if in.DomainID != "" {
-		q.Domain, err = a.domainID(ctx, p, &one{in.DomainID})
-		err = fieldFault(err, "domain_id", "There is no domain of yours with this id.")
+		q.Domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
+		err = notFoundAsFieldFault(err, "domain_id", "There is no domain of yours with this id.")
 	} else {
 		var ok bool
-		if q.Domain, ok, err = a.onlyDomain(ctx, p); !ok {
+		if q.Domain, ok, err = a.keyDomainID(ctx, p); !ok {
 			q.Domain = -1 // the key's domain is gone; 0 would be all
 		}
 	}
-	if err := merge(&bad, err); err != nil {
-		return statsAnswer{}, err
+	if err := mergeFaults(&bad, err); err != nil {
+		return statsResponse{}, err
 	}
 	if err := bad.Err(); err != nil {
-		return statsAnswer{}, err
+		return statsResponse{}, err
 	}
 	periods, total, err := a.Stats.Read(ctx, q)
 	if err != nil {
-		return statsAnswer{}, err
+		return statsResponse{}, err
 	}
-	out := statsAnswer{
-		By: "day", From: q.Begin(), To: q.Begin().Add(time.Duration(len(periods)) * q.By), Totals: showFigures(total),
+	out := statsResponse{
+		By: "day", From: q.Start(), To: q.Start().Add(time.Duration(len(periods)) * q.Interval), Totals: newStatsCounts(total),
 		Data: make([]statsPeriod, len(periods)),
 	}
-	if q.By == stat.Hour {
+	if q.Interval == stat.Hour {
 		out.By = "hour"
 	}
 	for i, f := range periods {
-		out.Data[i] = statsPeriod{f.Begin, showFigures(f.Figures)}
+		out.Data[i] = statsPeriod{f.Start, newStatsCounts(f.Counts)}
 	}
 	return out, nil
 }
 
-func showFigures(f stat.Figures) Figures {
-	out := Figures{
+func newStatsCounts(f stat.Counts) StatsCounts {
+	out := StatsCounts{
 		Messages: f.Messages, Accepted: f.Accepted, Delivered: f.Delivered, Deferred: f.Deferred, Bounced: f.Bounced, Complained: f.Complained,
 		Suppressed: f.Suppressed, Failed: f.Failed, Cancelled: f.Cancelled, Unsubscribed: f.Unsubscribed, Inbound: f.Inbound,
 	}

@@ -14,7 +14,7 @@ import (
 func TestStats(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		other := verified(t, s, s.Dev.APIKey, "other.test")
-		for _, change := range []object{
+		for _, change := range []jsonObject{
 			{"to": []string{"delivered@simulator.test", "bounced@simulator.test", "suppressed@simulator.test"}},
 			{"to": []string{"bob@demo.test"}},
 			{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test", "complained@simulator.test"}},
@@ -22,7 +22,7 @@ func TestStats(t *testing.T) {
 			status(t, "sending", s.API("POST", "/outbound/send", mail(change)), 202)
 		}
 		totals := func(key, query string) string {
-			a := s.As(key, "GET", "/stats"+query, nil)
+			a := s.APIWithKey(key, "GET", "/stats"+query, nil)
 			status(t, query, a, 200)
 			out := into(t, a)
 			return fmt.Sprint(out["totals"])
@@ -36,7 +36,7 @@ func TestStats(t *testing.T) {
 			}
 			return ""
 		})
-		restricted := into(t, s.API("POST", "/api-keys", object{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
+		restricted := into(t, s.API("POST", "/api-keys", jsonObject{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
 		foreign := stranger(t, s)
 		for _, c := range []struct{ key, query, want string }{
 			{s.Dev.APIKey, "?by=hour", all},
@@ -76,8 +76,8 @@ func TestStats(t *testing.T) {
 			refused(t, beyond, s.API("GET", "/stats?"+beyond, nil), 422, "validation_failed", "to out_of_range")
 		}
 		refused(t, "too old", s.API("GET", "/stats?by=hour&from=2025-01-01T00:00:00Z&to=2025-01-02T00:00:00Z", nil), 422, "validation_failed", "from too_old")
-		refused(t, "another's domain", s.As(restricted, "GET", "/stats?domain_id="+s.Dev.Domain.ID.String(), nil), 422, "validation_failed", "domain_id not_found")
-		unscoped := into(t, s.API("POST", "/api-keys", object{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
-		refused(t, "without the scope", s.As(unscoped, "GET", "/stats", nil), 403, "missing_scope")
+		refused(t, "another's domain", s.APIWithKey(restricted, "GET", "/stats?domain_id="+s.Dev.Domain.ID.String(), nil), 422, "validation_failed", "domain_id not_found")
+		unscoped := into(t, s.API("POST", "/api-keys", jsonObject{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
+		refused(t, "without the scope", s.APIWithKey(unscoped, "GET", "/stats", nil), 403, "missing_scope")
 	})
 }

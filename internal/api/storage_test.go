@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -22,21 +22,21 @@ func TestStorageLimit(t *testing.T) {
 			var l struct {
 				Storage struct{ Limit_bytes, Allotted_bytes int64 } //nolint:revive,staticcheck // as the API names them
 			}
-			s.API("GET", "/limits", nil).Into(t, &l)
+			s.API("GET", "/limits", nil).Decode(t, &l)
 			return l.Storage.Limit_bytes >> 20, l.Storage.Allotted_bytes >> 20
 		}
 		_, begin := storage()
 		may := func(more int64) {
 			t.Helper()
-			set := limit.All(limit.Keep)
+			set := quota.Uniform(quota.Unchanged)
 			set.StorageMB = begin + more
-			if err := s.Limits.Change(t.Context(), demo(t, s), set); err != nil {
+			if err := s.Limits.SetOverrides(t.Context(), demo(t, s), set); err != nil {
 				t.Fatal(err)
 			}
 		}
-		box := func(name string, mb int) servertest.Answer {
+		box := func(name string, mb int) servertest.Response {
 			t.Helper()
-			return s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
+			return s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
 		}
 		const over = "storage_limit_exceeded"
 		may(100)
@@ -47,9 +47,9 @@ func TestStorageLimit(t *testing.T) {
 		if most, all := storage(); most != begin+100 || all != begin+60 {
 			t.Errorf("%d of %d are allotted, want 60 of 100 beside the first %d", all, most, begin)
 		}
-		quota := func(mb int) servertest.Answer {
+		quota := func(mb int) servertest.Response {
 			t.Helper()
-			return s.API("PATCH", zoe, object{"quota_mb": mb})
+			return s.API("PATCH", zoe, jsonObject{"quota_mb": mb})
 		}
 		refused(t, "a second too large", box("yan", 41), 409, over)
 		refused(t, "growing too far", quota(101), 409, over)
@@ -59,7 +59,7 @@ func TestStorageLimit(t *testing.T) {
 		refused(t, "growing beyond a lowered limit", quota(101), 409, over)
 		status(t, "shrinking, but not enough", quota(90), 200)
 		status(t, "as it is", quota(90), 200)
-		status(t, "another name", s.API("PATCH", zoe, object{"display_name": "Zoe"}), 200)
+		status(t, "another name", s.API("PATCH", zoe, jsonObject{"display_name": "Zoe"}), 200)
 		refused(t, "growing back", quota(91), 409, over)
 		status(t, "deleting", s.API("DELETE", zoe, nil), 204)
 		if _, all := storage(); all != begin {
@@ -94,29 +94,29 @@ func TestStorageLimit(t *testing.T) {
 // making mailboxes and deleting them.
 func TestDeletedMailboxesTakeStorage(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		set := limit.All(limit.Keep)
+		set := quota.Uniform(quota.Unchanged)
 		set.StorageMB = 2*1024 + 3 // alice and bob have 1,024 each
-		if err := s.Limits.Change(t.Context(), demo(t, s), set); err != nil {
+		if err := s.Limits.SetOverrides(t.Context(), demo(t, s), set); err != nil {
 			t.Fatal(err)
 		}
-		box := func(name string, mb int) servertest.Answer {
+		box := func(name string, mb int) servertest.Response {
 			t.Helper()
-			return s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
+			return s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
 		}
 		a := box("one", 3)
 		status(t, "the first", a, 201)
-		arriving(t, s, "a@x.test", "one@demo.test", "From: a@x.test\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 30_000), object{"spf": "pass"})
+		limitBody(t, s, "a@x.test", "one@demo.test", "From: a@x.test\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 30_000), jsonObject{"spf": "pass"})
 		status(t, "deleting it", s.API("DELETE", "/mailboxes/"+into(t, a)["id"].(string), nil), 204)
 		refused(t, "one as large", box("two", 3), 409, "storage_limit_exceeded")
 		if a := box("two", 1); a.Status != 409 || !strings.Contains(string(a.Body), "Deleted mailboxes hold 3 megabytes") {
 			t.Errorf("a smaller one: %d %s", a.Status, a.Body)
 		}
 		set.StorageMB++
-		if err := s.Limits.Change(t.Context(), demo(t, s), set); err != nil {
+		if err := s.Limits.SetOverrides(t.Context(), demo(t, s), set); err != nil {
 			t.Fatal(err)
 		}
 		status(t, "with room beside it", box("two", 1), 201)
-		if used := into(t, s.API("GET", "/limits", nil))["storage"].(object)["used_bytes"].(float64); used < 2e6 {
+		if used := into(t, s.API("GET", "/limits", nil))["storage"].(jsonObject)["used_bytes"].(float64); used < 2e6 {
 			t.Errorf("%v bytes are used", used)
 		}
 	})

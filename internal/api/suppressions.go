@@ -22,9 +22,9 @@ func (a *API) suppressionRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
 		summary: "List suppressed addresses", description: "Those that bounced for good, complained, unsubscribed or were added, newest first. " +
 			"What is sent to one of them by the API ends as suppressed; mail that mailboxes submit is not concerned."}, a.listSuppressions)
-	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", checksFirst: true, scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", validatesFirst: true, scope: write, status: 201,
 		summary: "Suppress an address", description: "An address that is on the list already stays there as it is; the answer shows the entry as it stands."}, a.addSuppression)
-	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", checksFirst: true, scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", validatesFirst: true, scope: write, status: 201,
 		summary: "Suppress up to 1000 addresses", description: "All of them, or none if one of them is no address. " +
 			"Addresses that are on the list already stay there as they are; the answer shows the entries as they stand."}, a.addSuppressions)
 	handle(r, operation{method: "GET", path: "/suppressions/{id}", id: "getSuppression", scope: read,
@@ -34,36 +34,36 @@ func (a *API) suppressionRoutes(r *router) {
 	a.suppressionFileRoutes(r)
 }
 
-type suppressionAnswer struct {
-	ID         db.ID     `json:"id" doc:"The entry's id."`
-	Address    string    `json:"address" doc:"The address, in lower case." example:"bob@example.org"`
-	Reason     string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
-	MessageID  *db.ID    `json:"source_message_id" nullable:"true" doc:"The id of the sent message that led to it; null if none did."`
-	Diagnostic *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
-	Simulated  bool      `json:"simulated" doc:"Of a simulator address: shown here, and stops nothing." example:"false"`
-	CreatedAt  time.Time `json:"created_at" doc:"When it came on the list."`
+type suppressionResponse struct {
+	ID              db.ID     `json:"id" doc:"The entry's id."`
+	Address         string    `json:"address" doc:"The address, in lower case." example:"bob@example.org"`
+	Reason          string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
+	SourceMessageID *db.ID    `json:"source_message_id" nullable:"true" doc:"The id of the sent message that led to it; null if none did."`
+	Diagnostic      *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
+	Simulated       bool      `json:"simulated" doc:"Of a simulator address: shown here, and stops nothing." example:"false"`
+	CreatedAt       time.Time `json:"created_at" doc:"When it came on the list."`
 }
 
-func showSuppression(e suppression.Entry) suppressionAnswer {
-	out := suppressionAnswer{
-		ID: e.ID, Address: e.Address, Reason: string(e.Reason), Diagnostic: optional(e.Diagnostic), Simulated: e.Simulated, CreatedAt: stamp(e.CreatedAt),
+func newSuppressionResponse(e suppression.Entry) suppressionResponse {
+	out := suppressionResponse{
+		ID: e.ID, Address: e.Address, Reason: string(e.Reason), Diagnostic: optionalString(e.Diagnostic), Simulated: e.Simulated, CreatedAt: utcTime(e.CreatedAt),
 	}
 	if e.Message != 0 {
-		out.MessageID = &e.Message
+		out.SourceMessageID = &e.Message
 	}
 	return out
 }
 
 type listSuppressionsInput struct {
-	page
+	pageParams
 	Reason  string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with this reason."`
 	Address string `query:"address" doc:"Only entries of this address." example:"bob@example.org"`
 }
 
-func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *listSuppressionsInput) (list[suppressionAnswer], error) {
-	var none list[suppressionAnswer]
+func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *listSuppressionsInput) (listResponse[suppressionResponse], error) {
+	var none listResponse[suppressionResponse]
 	if p.Domain != "" {
-		return none, errOneDomain
+		return none, errDomainRestricted
 	}
 	f, at, err := in.read()
 	if err != nil {
@@ -73,26 +73,26 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	if err != nil {
 		return none, err
 	}
-	return answer(in.page, entries, more, showSuppression, func(e suppression.Entry) string { return e.ID.String() }), nil
+	return newListResponse(in.pageParams, entries, more, newSuppressionResponse, func(e suppression.Entry) string { return e.ID.String() }), nil
 }
 
 func (in *listSuppressionsInput) read() (f suppression.Filter, at db.Page, err error) {
-	var bad fault.Fields
-	at, err = in.db()
-	if err := merge(&bad, err); err != nil {
+	var bad fault.FieldErrors
+	at, err = in.dbPage()
+	if err := mergeFaults(&bad, err); err != nil {
 		return f, at, err
 	}
-	f.Reason = reasonIn(&bad, in.Reason, "")
+	f.Reason = parseReason(&bad, in.Reason, "")
 	if in.Address != "" {
 		if f.Address, err = address.Parse(in.Address); err != nil {
-			notAddress(&bad, "address")
+			addAddressFault(&bad, "address")
 		}
 	}
 	return f, at, bad.Err()
 }
 
-// reasonIn reads a reason that may be left out.
-func reasonIn(bad *fault.Fields, text string, fallback suppression.Reason) suppression.Reason {
+// parseReason reads a reason that may be left out.
+func parseReason(bad *fault.FieldErrors, text string, fallback suppression.Reason) suppression.Reason {
 	if text == "" {
 		return fallback
 	}
@@ -105,7 +105,7 @@ func reasonIn(bad *fault.Fields, text string, fallback suppression.Reason) suppr
 	return ""
 }
 
-func notAddress(bad *fault.Fields, field string) {
+func addAddressFault(bad *fault.FieldErrors, field string) {
 	bad.Add(field, "invalid_address", "This must be an address such as bob@example.org.")
 }
 
@@ -116,12 +116,12 @@ type addSuppressionRequest struct {
 
 type addSuppressionInput struct{ Body addSuppressionRequest }
 
-func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSuppressionInput) (suppressionAnswer, error) {
+func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSuppressionInput) (suppressionResponse, error) {
 	entries, err := a.suppress(ctx, p, in.read)
 	if err != nil {
-		return suppressionAnswer{}, err
+		return suppressionResponse{}, err
 	}
-	return showSuppression(entries[0]), nil
+	return newSuppressionResponse(entries[0]), nil
 }
 
 func (in *addSuppressionInput) read() ([]address.Address, suppression.Reason, error) {
@@ -135,15 +135,15 @@ type addSuppressionsRequest struct {
 
 type addSuppressionsInput struct{ Body addSuppressionsRequest }
 
-type addedSuppressionsAnswer struct {
-	Data []suppressionAnswer `json:"data" nullable:"false" doc:"The entries as they now stand, in the order of the request."`
+type suppressionsResponse struct {
+	Data []suppressionResponse `json:"data" nullable:"false" doc:"The entries as they now stand, in the order of the request."`
 }
 
-func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (addedSuppressionsAnswer, error) {
+func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (suppressionsResponse, error) {
 	entries, err := a.suppress(ctx, p, in.read)
-	out := addedSuppressionsAnswer{Data: make([]suppressionAnswer, len(entries))}
+	out := suppressionsResponse{Data: make([]suppressionResponse, len(entries))}
 	for i, e := range entries {
-		out.Data[i] = showSuppression(e)
+		out.Data[i] = newSuppressionResponse(e)
 	}
 	return out, err
 }
@@ -155,18 +155,18 @@ func (in *addSuppressionsInput) read() ([]address.Address, suppression.Reason, e
 // readSuppressions reads addresses and the reason for all of them; field names
 // the place of each in the request.
 func readSuppressions(given []string, why string, field func(i int) string) ([]address.Address, suppression.Reason, error) {
-	var bad fault.Fields
-	reason := reasonIn(&bad, why, suppression.Manual)
-	if len(given) == 0 || len(given) > suppression.MaxPut {
-		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPut)
+	var bad fault.FieldErrors
+	reason := parseReason(&bad, why, suppression.ReasonManual)
+	if len(given) == 0 || len(given) > suppression.MaxPutAddresses {
+		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPutAddresses)
 		given = nil
 	}
 	addresses := make([]address.Address, len(given))
 	for i, text := range given {
 		var err error
 		if addresses[i], err = address.Parse(text); err != nil {
-			notAddress(&bad, field(i))
-		} else if suppression.Simulator(addresses[i]) {
+			addAddressFault(&bad, field(i))
+		} else if suppression.IsSimulator(addresses[i]) {
 			bad.Add(field(i), "simulator_address", "Addresses of the simulator are never on the list.")
 		}
 	}
@@ -176,7 +176,7 @@ func readSuppressions(given []string, why string, field func(i int) string) ([]a
 // suppress puts what a request names on the list.
 func (a *API) suppress(ctx context.Context, p account.Principal, read func() ([]address.Address, suppression.Reason, error)) ([]suppression.Entry, error) {
 	if p.Domain != "" {
-		return nil, errOneDomain
+		return nil, errDomainRestricted
 	}
 	addresses, why, err := read()
 	if err != nil {
@@ -185,21 +185,21 @@ func (a *API) suppress(ctx context.Context, p account.Principal, read func() ([]
 	return a.Suppressions.Put(ctx, p.Account, addresses, why)
 }
 
-type oneSuppression struct {
+type suppressionInput struct {
 	ID string `path:"id" doc:"The entry's id, or its address." example:"bob@example.org"`
 }
 
-func (a *API) getSuppression(ctx context.Context, p account.Principal, in *oneSuppression) (suppressionAnswer, error) {
+func (a *API) getSuppression(ctx context.Context, p account.Principal, in *suppressionInput) (suppressionResponse, error) {
 	if p.Domain != "" {
-		return suppressionAnswer{}, errOneDomain
+		return suppressionResponse{}, errDomainRestricted
 	}
 	e, err := a.Suppressions.Get(ctx, p.Account, strings.TrimSpace(in.ID))
-	return shown(e, err, showSuppression)
+	return convertResult(e, err, newSuppressionResponse)
 }
 
-func (a *API) deleteSuppression(ctx context.Context, p account.Principal, in *oneSuppression) (nothing, error) {
+func (a *API) deleteSuppression(ctx context.Context, p account.Principal, in *suppressionInput) (emptyResponse, error) {
 	if p.Domain != "" {
-		return nothing{}, errOneDomain
+		return emptyResponse{}, errDomainRestricted
 	}
-	return nothing{}, a.Suppressions.Delete(ctx, p.Account, strings.TrimSpace(in.ID))
+	return emptyResponse{}, a.Suppressions.Delete(ctx, p.Account, strings.TrimSpace(in.ID))
 }

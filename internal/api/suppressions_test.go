@@ -16,11 +16,11 @@ import (
 )
 
 // addresses are those of a list's answer.
-func addresses(t *testing.T, a servertest.Answer) (all []string) {
+func addresses(t *testing.T, a servertest.Response) (all []string) {
 	t.Helper()
 	status(t, "listing", a, 200)
 	var list struct{ Data []struct{ Address string } }
-	a.Into(t, &list)
+	a.Decode(t, &list)
 	for _, e := range list.Data {
 		all = append(all, e.Address)
 	}
@@ -29,37 +29,37 @@ func addresses(t *testing.T, a servertest.Answer) (all []string) {
 
 func TestSuppressions(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/suppressions", object{"address": "Gone@Example.org"})
+		a := s.API("POST", "/suppressions", jsonObject{"address": "Gone@Example.org"})
 		status(t, "adding", a, 201)
 		gone := into(t, a)
 		if gone["address"] != "gone@example.org" || gone["reason"] != "manual" || gone["source_message_id"] != nil || gone["diagnostic"] != nil || gone["simulated"] != false {
 			t.Errorf("%s", a.Body)
 		}
-		a = s.API("POST", "/suppressions", object{"address": "gone@example.org", "reason": "bounce"})
+		a = s.API("POST", "/suppressions", jsonObject{"address": "gone@example.org", "reason": "bounce"})
 		if o := into(t, a); a.Status != 201 || o["id"] != gone["id"] || o["reason"] != "manual" {
 			t.Errorf("again: %d %s", a.Status, a.Body)
 		}
-		a = s.API("POST", "/suppressions/batch", object{"addresses": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
-		if got := into(t, a)["data"].([]any); a.Status != 201 || len(got) != 2 || got[1].(object)["id"] == gone["id"] || got[1].(object)["reason"] != "unsubscribe" {
+		a = s.API("POST", "/suppressions/batch", jsonObject{"addresses": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
+		if got := into(t, a)["data"].([]any); a.Status != 201 || len(got) != 2 || got[1].(jsonObject)["id"] == gone["id"] || got[1].(jsonObject)["reason"] != "unsubscribe" {
 			t.Errorf("several: %d %s", a.Status, a.Body)
 		}
 
 		for what, c := range map[string]struct {
 			path   string
-			body   object
+			body   jsonObject
 			faults []string
 		}{
-			"nothing":        {"", object{}, []string{"address required"}},
-			"empty":          {"", object{"address": ""}, []string{"address invalid_address"}},
-			"no address":     {"", object{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
-			"simulator":      {"", object{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
-			"a named one":    {"", object{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
-			"none of many":   {"/batch", object{"addresses": []string{}}, []string{"addresses wrong_number"}},
-			"too many":       {"/batch", object{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
-			"some of many":   {"/batch", object{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
-			"unknown fields": {"", object{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
-			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
-			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
+			"nothing":        {"", jsonObject{}, []string{"address required"}},
+			"empty":          {"", jsonObject{"address": ""}, []string{"address invalid_address"}},
+			"no address":     {"", jsonObject{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
+			"simulator":      {"", jsonObject{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
+			"a named one":    {"", jsonObject{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
+			"none of many":   {"/batch", jsonObject{"addresses": []string{}}, []string{"addresses wrong_number"}},
+			"too many":       {"/batch", jsonObject{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
+			"some of many":   {"/batch", jsonObject{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
+			"unknown fields": {"", jsonObject{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
+			"all":            {"", jsonObject{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
+			"all of many":    {"/batch", jsonObject{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
 		} {
 			a := s.API("POST", "/suppressions"+c.path, c.body)
 			refused(t, what, a, 422, "validation_failed", c.faults...)
@@ -93,29 +93,29 @@ func TestSuppressions(t *testing.T) {
 			}
 		}
 		rival := stranger(t, s)
-		_, restricted := newKey(t, s, object{"domain": "demo.test"})
-		_, reader := newKey(t, s, object{"scopes": []string{"suppressions.read"}})
+		_, restricted := newKey(t, s, jsonObject{"domain": "demo.test"})
+		_, reader := newKey(t, s, jsonObject{"scopes": []string{"suppressions.read"}})
 		for _, path := range []string{gone["id"].(string), "gone@example.org", "nobody@example.org", "x"} {
 			for _, method := range []string{"GET", "DELETE"} {
-				refused(t, "a stranger", s.As(rival, method, "/suppressions/"+path, nil), 404, "not_found")
-				refused(t, "a key of one domain", s.As(restricted, method, "/suppressions/"+path, nil), 403, "domain_restricted")
+				refused(t, "a stranger", s.APIWithKey(rival, method, "/suppressions/"+path, nil), 404, "not_found")
+				refused(t, "a key of one domain", s.APIWithKey(restricted, method, "/suppressions/"+path, nil), 403, "domain_restricted")
 			}
-			refused(t, "a reader", s.As(reader, "DELETE", "/suppressions/"+path, nil), 403, "missing_scope")
+			refused(t, "a reader", s.APIWithKey(reader, "DELETE", "/suppressions/"+path, nil), 403, "missing_scope")
 		}
-		if got := addresses(t, s.As(rival, "GET", "/suppressions", nil)); len(got) != 0 {
+		if got := addresses(t, s.APIWithKey(rival, "GET", "/suppressions", nil)); len(got) != 0 {
 			t.Errorf("a stranger sees %v", got)
 		}
 		for _, path := range []string{"GET /suppressions", "GET /suppressions/export", "POST /suppressions", "POST /suppressions/batch"} {
 			method, path, _ := strings.Cut(path, " ")
 			var body any
 			if method == "POST" {
-				body = object{"address": "a@example.org"}
+				body = jsonObject{"address": "a@example.org"}
 				if strings.HasSuffix(path, "batch") {
-					body = object{"addresses": []string{"a@example.org"}}
+					body = jsonObject{"addresses": []string{"a@example.org"}}
 				}
-				refused(t, "a reader", s.As(reader, method, path, body), 403, "missing_scope")
+				refused(t, "a reader", s.APIWithKey(reader, method, path, body), 403, "missing_scope")
 			}
-			refused(t, "a key of one domain", s.As(restricted, method, path, body), 403, "domain_restricted")
+			refused(t, "a key of one domain", s.APIWithKey(restricted, method, path, body), 403, "domain_restricted")
 		}
 
 		status(t, "deleting", s.API("DELETE", "/suppressions/"+gone["id"].(string), nil), 204)
@@ -133,7 +133,7 @@ func TestSuppressions(t *testing.T) {
 // A list goes out and comes in as a file.
 func TestSuppressionFiles(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		load := func(query, media, text string) servertest.Answer {
+		load := func(query, media, text string) servertest.Response {
 			return call(t, s, "POST", "/api/v1/suppressions/import"+query, map[string]string{"Content-Type": media}, strings.NewReader(text))
 		}
 		a := load("", "text/csv; charset=utf-8", "Email,Reason\r\na@example.org,HardBounce\r\n=x@example.org,\r\nnone,\r\nA@example.org,spam\r\n")
@@ -150,8 +150,8 @@ func TestSuppressionFiles(t *testing.T) {
 		refused(t, "an endless row", load("", "text/csv", "d@example.org\n\""+strings.Repeat("x", 1<<20)), 422, "row_too_long")
 		refused(t, "a large file", load("", "text/csv", strings.Repeat("x,\n", 6<<20)), 413, "too_many_rows")
 		refused(t, "a larger file", load("", "text/csv", strings.Repeat(strings.Repeat(" ", 1000)+"\n", 17<<10)), 413, "body_too_large")
-		_, restricted := newKey(t, s, object{"domain": "demo.test"})
-		refused(t, "a key of one domain", s.As(restricted, "POST", "/suppressions/import", "x"), 403, "domain_restricted")
+		_, restricted := newKey(t, s, jsonObject{"domain": "demo.test"})
+		refused(t, "a key of one domain", s.APIWithKey(restricted, "POST", "/suppressions/import", "x"), 403, "domain_restricted")
 
 		a = s.API("GET", "/suppressions/export", nil)
 		rows, err := csv.NewReader(strings.NewReader(string(a.Body))).ReadAll()
@@ -170,7 +170,7 @@ func TestSuppressionFiles(t *testing.T) {
 		if o := into(t, again); again.Status != 200 || o["existing"] != 4.0 || o["added"] != 0.0 || o["rejected"] != 0.0 {
 			t.Errorf("%d %s", again.Status, again.Body)
 		}
-		if a := s.As(stranger(t, s), "GET", "/suppressions/export", nil); a.Status != 200 || strings.Count(string(a.Body), "\n") != 1 {
+		if a := s.APIWithKey(stranger(t, s), "GET", "/suppressions/export", nil); a.Status != 200 || strings.Count(string(a.Body), "\n") != 1 {
 			t.Errorf("a stranger's export: %d %q", a.Status, a.Body)
 		}
 	})
@@ -180,14 +180,14 @@ func TestSuppressionFiles(t *testing.T) {
 // the others do. It is a mailbox that is not here.
 func TestSuppressedRecipients(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		id, _ := sent(t, s, object{"to": []string{"Nobody@demo.test"}})
+		id, _ := sent(t, s, jsonObject{"to": []string{"Nobody@demo.test"}})
 		happens(t, s, id, isBounced)
 		a := s.API("GET", "/suppressions/nobody@demo.test", nil)
 		status(t, "the entry", a, 200)
 		if o := into(t, a); o["reason"] != "bounce" || o["source_message_id"] != id || !strings.Contains(fmt.Sprint(o["diagnostic"]), "5.1.1") {
 			t.Errorf("%s", a.Body)
 		}
-		id, answer := sent(t, s, object{"to": []string{"bob@demo.test", "NOBODY@demo.test"}, "cc": []string{"nobody+tag@simulator.test"}})
+		id, answer := sent(t, s, jsonObject{"to": []string{"bob@demo.test", "NOBODY@demo.test"}, "cc": []string{"nobody+tag@simulator.test"}})
 		if r := recipient(answer, 1); answer["status"] != "queued" || r["status"] != "suppressed" || r["reason"] != "bounce" || recipient(answer, 0)["reason"] != nil {
 			t.Errorf("%v", answer)
 		}
@@ -196,16 +196,16 @@ func TestSuppressedRecipients(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 		// What is scheduled is judged when it is accepted, and a batch like a send.
-		a = s.API("POST", "/outbound/batch", object{"messages": []object{mail(nil), mail(object{"to": []string{"nobody@demo.test"}}), mail(object{"unsubscribe": object{}})}})
+		a = s.API("POST", "/outbound/batch", jsonObject{"messages": []jsonObject{mail(nil), mail(jsonObject{"to": []string{"nobody@demo.test"}}), mail(jsonObject{"unsubscribe": jsonObject{}})}})
 		status(t, "a batch", a, 202)
 		var batch struct{ Data []struct{ ID, Status string } }
-		a.Into(t, &batch)
+		a.Decode(t, &batch)
 		if len(batch.Data) != 3 || batch.Data[0].Status != "queued" || batch.Data[1].Status != "suppressed" || batch.Data[2].Status != "queued" {
 			t.Errorf("%s", a.Body)
 		}
 		happens(t, s, batch.Data[1].ID, "delivery_status suppressed bounce")
 		status(t, "allowing", s.API("DELETE", "/suppressions/nobody@demo.test", nil), 204)
-		id, _ = sent(t, s, object{"to": []string{"Nobody@demo.test"}})
+		id, _ = sent(t, s, jsonObject{"to": []string{"Nobody@demo.test"}})
 		happens(t, s, id, isBounced)
 	})
 }
@@ -214,7 +214,7 @@ func TestSuppressedRecipients(t *testing.T) {
 // suppressed as a whole, and whatever is sent after the bounce is suppressed.
 func TestBounceMeetsSends(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		to := object{"to": []string{"nobody@demo.test"}}
+		to := jsonObject{"to": []string{"nobody@demo.test"}}
 		var group sync.WaitGroup
 		ids := make([]string, 12)
 		for i := range ids {
@@ -238,7 +238,7 @@ func TestBounceMeetsSends(t *testing.T) {
 		id, _ := sent(t, s, to)
 		happens(t, s, id, "delivery_status suppressed bounce")
 		all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{})
-		if err != nil || len(all) != 1 || all[0].Reason != suppression.Bounce || suppressed == len(ids) {
+		if err != nil || len(all) != 1 || all[0].Reason != suppression.ReasonBounce || suppressed == len(ids) {
 			t.Errorf("%+v, %v, %d of %d suppressed", all, err, suppressed, len(ids))
 		}
 	})

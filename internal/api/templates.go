@@ -15,13 +15,13 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// templateRoom is for the source of a version as JSON.
-const templateRoom = 4 * template.MaxSource
+// maxTemplateResponse is for the source of a version as JSON.
+const maxTemplateResponse = 4 * template.MaxSource
 
 // templateRoutes are the stored templates of an account.
 func (a *API) templateRoutes(r *router) {
 	const read, write = "templates.read", "templates.write"
-	handle(r, operation{method: "POST", path: "/templates", id: "createTemplate", checksFirst: true, scope: write, status: 201, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "POST", path: "/templates", id: "createTemplate", validatesFirst: true, scope: write, status: 201, mayConflict: true, maxResponseBytes: maxTemplateResponse,
 		summary: "Make a template", description: "Its first version is published at once. Templates know `{{a.b}}`, `{{{a}}}` (not escaped in html), " +
 			"`{{#if a}} … {{else}} … {{/if}}`, `{{#unless a}}`, `{{#each list}}` with `{{this}}`, `{{@index}}`, `{{@first}}`, `{{@last}}`, `{{@key}}` and `{{../a}}`, and comments `{{! … }}`. " +
 			"A value in html is escaped, but a link such as `href=\"{{url}}\"` goes wherever its variable says."}, a.createTemplate)
@@ -29,24 +29,24 @@ func (a *API) templateRoutes(r *router) {
 		summary: "List templates", description: "Newest first, without their content."}, a.listTemplates)
 	handle(r, operation{method: "GET", path: "/templates/{id}", id: "getTemplate", scope: read,
 		summary: "Show a template", description: "By its id or its alias, with its newest version."}, a.getTemplate)
-	handle(r, operation{method: "PATCH", path: "/templates/{id}", id: "updateTemplate", checksFirst: true, scope: write, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "PATCH", path: "/templates/{id}", id: "updateTemplate", validatesFirst: true, scope: write, mayConflict: true, maxResponseBytes: maxTemplateResponse,
 		summary: "Change a template", description: "Only what is given is changed. A change of the content makes a new version, which is published unless `publish` is false; " +
 			"versions never change, and what was sent stays as it was."}, a.updateTemplate)
 	handle(r, operation{method: "DELETE", path: "/templates/{id}", id: "deleteTemplate", scope: write, status: 204,
 		summary: "Delete a template", description: "With all its versions. What was made of it is sent all the same."}, a.deleteTemplate)
-	handle(r, operation{method: "POST", path: "/templates/{id}/duplicate", id: "duplicateTemplate", checksFirst: true, scope: write, status: 201, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "POST", path: "/templates/{id}/duplicate", id: "duplicateTemplate", validatesFirst: true, scope: write, status: 201, mayConflict: true, maxResponseBytes: maxTemplateResponse,
 		summary: "Copy a template", description: "The newest version becomes the first one of a new template, without an alias."}, a.duplicateTemplate)
 	handle(r, operation{method: "GET", path: "/templates/{id}/versions", id: "listTemplateVersions", scope: read,
 		summary: "List a template's versions", description: "Newest first. The last 1000 are kept, and the published one. A page of long ones may have fewer than `limit`, although `has_more` is true: go on with the cursor."}, a.listTemplateVersions)
 	handle(r, operation{method: "GET", path: "/templates/{id}/versions/{version}", id: "getTemplateVersion", scope: read,
 		summary: "Show a version of a template", description: "As it was made."}, a.getTemplateVersion)
-	handle(r, operation{method: "POST", path: "/templates/{id}/publish", id: "publishTemplate", scope: write, room: templateRoom,
+	handle(r, operation{method: "POST", path: "/templates/{id}/publish", id: "publishTemplate", scope: write, maxResponseBytes: maxTemplateResponse,
 		summary: "Publish a version of a template", description: "From now on it is the one that is sent."}, a.publishTemplate)
-	handle(r, operation{method: "POST", path: "/templates/{id}/render", id: "renderTemplate", scope: read, reads: true,
+	handle(r, operation{method: "POST", path: "/templates/{id}/render", id: "renderTemplate", scope: read, readOnly: true,
 		summary: "Preview a template", description: "Fills in a version, the newest if none is named, and tells what is missing and what was not used. Nothing is sent."}, a.renderTemplate)
 }
 
-type templateAnswer struct {
+type templateResponse struct {
 	ID               db.ID     `json:"id" doc:"The template's id."`
 	Name             string    `json:"name" doc:"What the template is for." example:"Order confirmation"`
 	Alias            *string   `json:"alias" doc:"A name to find it by; null if it has none." example:"order-confirmation"`
@@ -68,13 +68,13 @@ type TemplateContent struct {
 }
 
 type templateVariable struct {
-	Key      string   `json:"key" doc:"A name such as order or user.name." example:"user.name"`
-	Type     string   `json:"type,omitempty" enum:"string,number,boolean,array,object" doc:"What a given value must be; anything when left out." example:"string"`
-	Required bool     `json:"required,omitempty" doc:"Whether a send without it is refused."`
-	Fallback anything `json:"fallback,omitempty" doc:"What is used when it is not given."`
+	Key      string    `json:"key" doc:"A name such as order or user.name." example:"user.name"`
+	Type     string    `json:"type,omitempty" enum:"string,number,boolean,array,object" doc:"What a given value must be; anything when left out." example:"string"`
+	Required bool      `json:"required,omitempty" doc:"Whether a send without it is refused."`
+	Fallback jsonValue `json:"fallback,omitempty" doc:"What is used when it is not given."`
 }
 
-func showContent(c template.Content) TemplateContent {
+func newTemplateContent(c template.Content) TemplateContent {
 	out := TemplateContent{Subject: c.Subject, HTML: c.HTML, Text: c.Text, InlineCSS: c.InlineCSS, Variables: []templateVariable{}}
 	for _, v := range c.Variables {
 		one := templateVariable{Key: v.Key, Type: v.Type, Required: v.Required}
@@ -86,10 +86,10 @@ func showContent(c template.Content) TemplateContent {
 	return out
 }
 
-func showTemplate(t template.Template) templateAnswer {
-	return templateAnswer{
-		ID: t.ID, Name: t.Name, Alias: optional(t.Alias), Version: t.Number, PublishedVersion: t.Published,
-		CreatedAt: stamp(t.CreatedAt), UpdatedAt: stamp(t.UpdatedAt), TemplateContent: showContent(t.Content),
+func newTemplateResponse(t template.Template) templateResponse {
+	return templateResponse{
+		ID: t.ID, Name: t.Name, Alias: optionalString(t.Alias), Version: t.Number, PublishedVersion: t.Published,
+		CreatedAt: utcTime(t.CreatedAt), UpdatedAt: utcTime(t.UpdatedAt), TemplateContent: newTemplateContent(t.Content),
 	}
 }
 
@@ -107,11 +107,11 @@ func readVariables(list []templateVariable) []template.Variable {
 	return out
 }
 
-// mayWriteTemplates: a template is everybody's in the account, so that a key
+// requireTemplateWrite: a template is everybody's in the account, so that a key
 // for one domain can't change it.
-func mayWriteTemplates(p account.Principal) error {
+func requireTemplateWrite(p account.Principal) error {
 	if p.Domain != "" {
-		return errOneDomain
+		return errDomainRestricted
 	}
 	return nil
 }
@@ -128,21 +128,21 @@ type createTemplateRequest struct {
 
 type createTemplateInput struct{ Body createTemplateRequest }
 
-func (a *API) createTemplate(ctx context.Context, p account.Principal, in *createTemplateInput) (templateAnswer, error) {
-	if err := mayWriteTemplates(p); err != nil {
-		return templateAnswer{}, err
+func (a *API) createTemplate(ctx context.Context, p account.Principal, in *createTemplateInput) (templateResponse, error) {
+	if err := requireTemplateWrite(p); err != nil {
+		return templateResponse{}, err
 	}
 	t, err := a.Templates.Create(ctx, p.Account, in.Body.template())
-	return showTemplate(t), err
+	return newTemplateResponse(t), err
 }
 
-func (b *createTemplateRequest) template() template.New {
-	return template.New{Name: b.Name, Alias: b.Alias, Content: template.Content{
+func (b *createTemplateRequest) template() template.CreateParams {
+	return template.CreateParams{Name: b.Name, Alias: b.Alias, Content: template.Content{
 		Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Variables: readVariables(b.Variables),
 	}}
 }
 
-type templateListed struct {
+type templateSummaryResponse struct {
 	ID               db.ID     `json:"id" doc:"The template's id."`
 	Name             string    `json:"name" doc:"What the template is for." example:"Order confirmation"`
 	Alias            *string   `json:"alias" doc:"A name to find it by; null if it has none." example:"order-confirmation"`
@@ -152,33 +152,33 @@ type templateListed struct {
 	UpdatedAt        time.Time `json:"updated_at" doc:"When it was last changed."`
 }
 
-func (a *API) listTemplates(ctx context.Context, p account.Principal, in *page) (list[templateListed], error) {
-	at, err := in.db()
+func (a *API) listTemplates(ctx context.Context, p account.Principal, in *pageParams) (listResponse[templateSummaryResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[templateListed]{}, err
+		return listResponse[templateSummaryResponse]{}, err
 	}
 	found, more, err := a.Templates.List(ctx, p.Account, at)
 	if err != nil {
-		return list[templateListed]{}, err
+		return listResponse[templateSummaryResponse]{}, err
 	}
-	show := func(t template.Template) templateListed {
-		return templateListed{t.ID, t.Name, optional(t.Alias), t.Latest, t.Published, stamp(t.CreatedAt), stamp(t.UpdatedAt)}
+	show := func(t template.Template) templateSummaryResponse {
+		return templateSummaryResponse{t.ID, t.Name, optionalString(t.Alias), t.Latest, t.Published, utcTime(t.CreatedAt), utcTime(t.UpdatedAt)}
 	}
-	return answer(*in, found, more, show, func(t template.Template) string { return t.ID.String() }), nil
+	return newListResponse(*in, found, more, show, func(t template.Template) string { return t.ID.String() }), nil
 }
 
-type templatePath struct {
+type templateInput struct {
 	ID string `path:"id" doc:"The template's id or its alias."`
 }
 
-func (a *API) getTemplate(ctx context.Context, p account.Principal, in *templatePath) (templateAnswer, error) {
+func (a *API) getTemplate(ctx context.Context, p account.Principal, in *templateInput) (templateResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
 		t, err := a.Templates.ByAlias(ctx, p.Account, in.ID)
-		return showTemplate(t), err
+		return newTemplateResponse(t), err
 	}
 	t, err := a.Templates.Get(ctx, p.Account, id)
-	return showTemplate(t), err
+	return newTemplateResponse(t), err
 }
 
 type updateTemplateRequest struct {
@@ -193,20 +193,20 @@ type updateTemplateRequest struct {
 }
 
 type updateTemplateInput struct {
-	one
+	idParams
 	Body updateTemplateRequest
 }
 
-func (a *API) updateTemplate(ctx context.Context, p account.Principal, in *updateTemplateInput) (templateAnswer, error) {
+func (a *API) updateTemplate(ctx context.Context, p account.Principal, in *updateTemplateInput) (templateResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
-		err = mayWriteTemplates(p)
+		err = requireTemplateWrite(p)
 	}
 	if err != nil {
-		return templateAnswer{}, err
+		return templateResponse{}, err
 	}
 	t, err := a.Templates.Update(ctx, p.Account, id, in.Body.change())
-	return showTemplate(t), err
+	return newTemplateResponse(t), err
 }
 
 func (b *updateTemplateRequest) change() template.Change {
@@ -220,19 +220,19 @@ func (b *updateTemplateRequest) change() template.Change {
 	return c
 }
 
-func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
-		err = mayWriteTemplates(p)
+		err = requireTemplateWrite(p)
 	}
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Templates.Delete(ctx, p.Account, id)
+	return emptyResponse{}, a.Templates.Delete(ctx, p.Account, id)
 }
 
 type duplicateTemplateInput struct {
-	one
+	idParams
 	Body *duplicateTemplateRequest
 }
 
@@ -240,40 +240,40 @@ type duplicateTemplateRequest struct {
 	Name string `json:"name,omitempty" doc:"The new template's name." example:"Order confirmation, in French"`
 }
 
-func (a *API) duplicateTemplate(ctx context.Context, p account.Principal, in *duplicateTemplateInput) (templateAnswer, error) {
+func (a *API) duplicateTemplate(ctx context.Context, p account.Principal, in *duplicateTemplateInput) (templateResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
-		err = mayWriteTemplates(p)
+		err = requireTemplateWrite(p)
 	}
 	if err != nil {
-		return templateAnswer{}, err
+		return templateResponse{}, err
 	}
 	name := ""
 	if in.Body != nil {
 		name = in.Body.Name
 	}
 	t, err := a.Templates.Duplicate(ctx, p.Account, id, name)
-	return showTemplate(t), err
+	return newTemplateResponse(t), err
 }
 
-type templateVersionAnswer struct {
+type templateVersionResponse struct {
 	Version   int       `json:"version" doc:"Its number." example:"3"`
 	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
 	TemplateContent
 }
 
-func showVersion(v template.Version) templateVersionAnswer {
-	return templateVersionAnswer{v.Number, stamp(v.CreatedAt), showContent(v.Content)}
+func newTemplateVersionResponse(v template.Version) templateVersionResponse {
+	return templateVersionResponse{v.Number, utcTime(v.CreatedAt), newTemplateContent(v.Content)}
 }
 
 type listTemplateVersionsInput struct {
-	one
+	idParams
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
 	After string `query:"after" doc:"Only what comes after this cursor: what is older."`
 }
 
-func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in *listTemplateVersionsInput) (list[templateVersionAnswer], error) {
-	var none list[templateVersionAnswer]
+func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in *listTemplateVersionsInput) (listResponse[templateVersionResponse], error) {
+	var none listResponse[templateVersionResponse]
 	id, err := db.ParseID(in.ID)
 	if err != nil {
 		return none, err
@@ -281,8 +281,8 @@ func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in 
 	below := 0
 	if in.After != "" {
 		if below, err = strconv.Atoi(in.After); err != nil || below < 1 {
-			var bad fault.Fields
-			badCursor(&bad, "after")
+			var bad fault.FieldErrors
+			addCursorFault(&bad, "after")
 			return none, bad.Err()
 		}
 	}
@@ -290,29 +290,29 @@ func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in 
 	if err != nil {
 		return none, err
 	}
-	return answer(page{}, found, more, showVersion, func(v template.Version) string { return strconv.Itoa(v.Number) }), nil
+	return newListResponse(pageParams{}, found, more, newTemplateVersionResponse, func(v template.Version) string { return strconv.Itoa(v.Number) }), nil
 }
 
-type templateVersionPath struct {
-	one
+type templateVersionInput struct {
+	idParams
 	Version string `path:"version" doc:"The version's number." example:"3"`
 }
 
-func (a *API) getTemplateVersion(ctx context.Context, p account.Principal, in *templateVersionPath) (templateVersionAnswer, error) {
+func (a *API) getTemplateVersion(ctx context.Context, p account.Principal, in *templateVersionInput) (templateVersionResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return templateVersionAnswer{}, err
+		return templateVersionResponse{}, err
 	}
 	number, err := strconv.Atoi(in.Version)
 	if err != nil || number < 1 {
-		return templateVersionAnswer{}, errNotFound
+		return templateVersionResponse{}, errNotFound
 	}
 	t, err := a.Templates.GetVersion(ctx, p.Account, id, number)
-	return showVersion(t.Version), err
+	return newTemplateVersionResponse(t.Version), err
 }
 
 type publishTemplateInput struct {
-	one
+	idParams
 	Body publishTemplateRequest
 }
 
@@ -320,29 +320,29 @@ type publishTemplateRequest struct {
 	Version int `json:"version" minimum:"1" doc:"The number of the version." example:"2"`
 }
 
-func (a *API) publishTemplate(ctx context.Context, p account.Principal, in *publishTemplateInput) (templateAnswer, error) {
+func (a *API) publishTemplate(ctx context.Context, p account.Principal, in *publishTemplateInput) (templateResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
-		err = mayWriteTemplates(p)
+		err = requireTemplateWrite(p)
 	}
 	if err != nil {
-		return templateAnswer{}, err
+		return templateResponse{}, err
 	}
 	t, err := a.Templates.Publish(ctx, p.Account, id, in.Body.Version)
-	return showTemplate(t), err
+	return newTemplateResponse(t), err
 }
 
 type renderTemplateInput struct {
-	one
+	idParams
 	Body renderTemplateRequest
 }
 
 type renderTemplateRequest struct {
-	Variables object `json:"variables,omitempty" doc:"The values to fill in, at most 256 KiB." example:"{\"order\":42,\"user\":{\"name\":\"Ann\"}}"`
-	Version   int    `json:"version,omitempty" minimum:"1" doc:"The number of the version; the newest when left out." example:"2"`
+	Variables jsonObject `json:"variables,omitempty" doc:"The values to fill in, at most 256 KiB." example:"{\"order\":42,\"user\":{\"name\":\"Ann\"}}"`
+	Version   int        `json:"version,omitempty" minimum:"1" doc:"The number of the version; the newest when left out." example:"2"`
 }
 
-type renderedAnswer struct {
+type renderedTemplateResponse struct {
 	Subject string   `json:"subject" doc:"The subject line." example:"Your order 42"`
 	HTML    string   `json:"html" doc:"The html." example:"<p>Hi Ann</p>"`
 	Text    string   `json:"text" doc:"The plain text." example:"Hi Ann"`
@@ -350,14 +350,14 @@ type renderedAnswer struct {
 	Unused  []string `json:"unused" nullable:"false" doc:"What was given and the template does not ask for." example:"coupon"`
 }
 
-func (a *API) renderTemplate(ctx context.Context, p account.Principal, in *renderTemplateInput) (renderedAnswer, error) {
+func (a *API) renderTemplate(ctx context.Context, p account.Principal, in *renderTemplateInput) (renderedTemplateResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return renderedAnswer{}, err
+		return renderedTemplateResponse{}, err
 	}
 	if in.Body.Version < 0 {
-		return renderedAnswer{}, errNotFound
+		return renderedTemplateResponse{}, errNotFound
 	}
 	r, err := a.Templates.Preview(ctx, p.Account, id, in.Body.Version, json.RawMessage(in.Body.Variables))
-	return renderedAnswer{r.Subject, r.HTML, r.Text, append([]string{}, r.Missing...), append([]string{}, r.Unused...)}, err
+	return renderedTemplateResponse{r.Subject, r.HTML, r.Text, append([]string{}, r.Missing...), append([]string{}, r.Unused...)}, err
 }

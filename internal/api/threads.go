@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-type threadAnswer struct {
+type threadResponse struct {
 	ID         string          `json:"id" doc:"The thread's id." example:"order-42"`
 	Messages   []threadMessage `json:"messages" nullable:"false" doc:"A page of its messages, oldest first."`
 	HasMore    bool            `json:"has_more" doc:"Whether there are later ones." example:"false"`
@@ -27,23 +27,23 @@ type threadAnswer struct {
 }
 
 type threadMessage struct {
-	ID        db.ID        `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
-	Direction string       `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
-	Status    *queue.State `json:"status,omitempty" doc:"Where a sent message stands."`
-	MailboxID *db.ID       `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
-	MessageID string       `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
-	From      string       `json:"from" doc:"The sender." example:"Bob <bob@example.org>"`
-	To        []string     `json:"to" nullable:"false" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
-	Cc        []string     `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see."`
-	Bcc       []string     `json:"bcc,omitempty" nullable:"false" doc:"Further recipients of a sent message, whom nobody sees."`
-	Subject   string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
-	Size      int64        `json:"size" doc:"Of the whole message, in bytes."`
-	CreatedAt time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
-	Omitted   bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
+	ID             db.ID        `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
+	Direction      string       `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
+	Status         *queue.State `json:"status,omitempty" doc:"Where a sent message stands."`
+	MailboxID      *db.ID       `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
+	MessageID      string       `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
+	From           string       `json:"from" doc:"The sender." example:"Bob <bob@example.org>"`
+	To             []string     `json:"to" nullable:"false" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
+	Cc             []string     `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see."`
+	Bcc            []string     `json:"bcc,omitempty" nullable:"false" doc:"Further recipients of a sent message, whom nobody sees."`
+	Subject        string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
+	Size           int64        `json:"size" doc:"Of the whole message, in bytes."`
+	CreatedAt      time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
+	ContentOmitted bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
 }
 
-// threadInput is the path and the query of a thread.
-type threadInput struct {
+// getThreadInput is the path and the query of a thread.
+type getThreadInput struct {
 	ID    string `path:"id" minLength:"1" maxLength:"255" doc:"The thread's id; what has a meaning in a URL must be percent-encoded, a slash too."`
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many messages at most."`
 	After string `query:"after" doc:"Only what comes after this cursor: what is later."`
@@ -51,27 +51,27 @@ type threadInput struct {
 
 func (a *API) threadRoutes(r *router) {
 	// Else the mux would redirect to the path with a slash behind it.
-	r.mux.HandleFunc("/api/v1/threads", func(w http.ResponseWriter, req *http.Request) { a.fail(w, req, errNoEndpoint) })
+	r.mux.HandleFunc("/api/v1/threads", func(w http.ResponseWriter, req *http.Request) { a.writeProblem(w, req, errNoEndpoint) })
 	handle(r, operation{method: "GET", path: "/threads/{id...}", id: "getThread", scope: "messages.read",
 		summary: "Show a thread", description: "The messages that answer each other, sent and received, oldest first. Messages belong together by In-Reply-To, then References, " +
 			"or because they were sent with the same `thread_id`; never by their subject. A message to a mailbox of your own is there twice: as it was sent, and as it arrived."}, a.getThread)
 }
 
-func (a *API) getThread(ctx context.Context, p account.Principal, in *threadInput) (threadAnswer, error) {
-	out := threadAnswer{ID: in.ID, Messages: []threadMessage{}}
+func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadInput) (threadResponse, error) {
+	out := threadResponse{ID: in.ID, Messages: []threadMessage{}}
 	var after db.ID
 	if in.After != "" {
 		var err error
 		if after, err = db.ParseID(in.After); err != nil {
-			var bad fault.Fields
-			badCursor(&bad, "after")
+			var bad fault.FieldErrors
+			addCursorFault(&bad, "after")
 			return out, bad.Err()
 		}
 	}
 	if in.ID == "" || !utf8.ValidString(in.ID) || utf8.RuneCountInString(in.ID) > 255 || slices.ContainsFunc([]rune(in.ID), func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return out, errNotFound
 	}
-	only, ok, err := a.onlyDomain(ctx, p)
+	only, ok, err := a.keyDomainID(ctx, p)
 	if err != nil {
 		return out, err
 	}
@@ -89,7 +89,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *threadInpu
 		if len(found) > 0 {
 			after = found[len(found)-1].ID
 		}
-		if out.Messages, err = a.stillThere(ctx, p, found); err != nil {
+		if out.Messages, err = a.dropDeletedMailboxes(ctx, p, found); err != nil {
 			return out, err
 		}
 		if more {
@@ -103,24 +103,24 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *threadInpu
 	}
 }
 
-// threadPage reads what was sent and what arrived, in one order.
+// threadPageSize reads what was sent and what arrived, in one order.
 func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, name string, after db.ID, limit int) (page []threadMessage, more bool, err error) {
 	sent, err := a.Outbox.InThread(ctx, p.Account, only, name, after, limit+1)
 	if err != nil {
 		return nil, false, err
 	}
-	arrived, err := a.Folders.Arrivals(ctx, p.Account, only, name, after, limit+1)
+	arrived, err := a.Folders.ThreadMessages(ctx, p.Account, only, name, after, limit+1)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, m := range sent {
-		page = append(page, showSent(visible(p, m)))
+		page = append(page, newSentThreadMessage(redactMessage(p, m)))
 	}
-	reads := p.Can(readMail)
+	reads := p.HasScope(mailReadScope)
 	for _, m := range arrived {
-		one := showArrived(m)
+		one := newReceivedThreadMessage(m)
 		if !reads {
-			one.From, one.To, one.Cc, one.Subject, one.Omitted = "", []string{}, nil, "", true
+			one.From, one.To, one.Cc, one.Subject, one.ContentOmitted = "", []string{}, nil, "", true
 		}
 		page = append(page, one)
 	}
@@ -129,8 +129,8 @@ func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, n
 	return page[:min(len(page), limit)], more, nil
 }
 
-// stillThere leaves out what arrived in mailboxes that were deleted.
-func (a *API) stillThere(ctx context.Context, p account.Principal, all []threadMessage) ([]threadMessage, error) {
+// dropDeletedMailboxes leaves out what arrived in mailboxes that were deleted.
+func (a *API) dropDeletedMailboxes(ctx context.Context, p account.Principal, all []threadMessage) ([]threadMessage, error) {
 	kept := []threadMessage{}
 	there := map[db.ID]bool{}
 	for _, m := range all {
@@ -152,10 +152,10 @@ func (a *API) stillThere(ctx context.Context, p account.Principal, all []threadM
 	return kept, nil
 }
 
-func showSent(m outbound.Message) threadMessage {
+func newSentThreadMessage(m outbound.Message) threadMessage {
 	out := threadMessage{
-		ID: m.ID, Omitted: m.Omitted, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
-		Size: m.Size, CreatedAt: stamp(m.CreatedAt),
+		ID: m.ID, ContentOmitted: m.Redacted, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
+		Size: m.Size, CreatedAt: utcTime(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
@@ -173,9 +173,9 @@ func showSent(m outbound.Message) threadMessage {
 	return out
 }
 
-func showArrived(m folder.Arrived) threadMessage {
+func newReceivedThreadMessage(m folder.ThreadMessage) threadMessage {
 	return threadMessage{
 		ID: m.ID, Direction: "inbound", MailboxID: &m.Mailbox, MessageID: m.MessageID, From: m.From, To: append([]string{}, m.To...),
-		Cc: m.Cc, Subject: m.Subject, Size: m.Size, CreatedAt: stamp(m.ID.Time()),
+		Cc: m.Cc, Subject: m.Subject, Size: m.Size, CreatedAt: utcTime(m.ID.Time()),
 	}
 }

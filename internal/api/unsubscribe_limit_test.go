@@ -18,12 +18,12 @@ import (
 // One network can't ask for links without end; others still can, and so can
 // friends.
 func TestUnsubscribeIsLimited(t *testing.T) {
-	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	friend := netip.MustParseAddr("192.0.2.9")
-	a := &API{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler), Friend: func(from netip.Addr) bool { return from == friend }}
+	a := &API{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler), Exempt: func(from netip.Addr) bool { return from == friend }}
 	h := a.Handler()
 	ask := func(from string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/u/x", nil)
@@ -33,7 +33,7 @@ func TestUnsubscribeIsLimited(t *testing.T) {
 		return w
 	}
 	limited := 0
-	for range perMinute + 200 { // some come back while it runs
+	for range networkRequestsPerMinute + 200 { // some come back while it runs
 		w := ask("192.0.2.7:4000")
 		switch w.Code {
 		case http.StatusNotFound:

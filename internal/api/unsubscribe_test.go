@@ -55,17 +55,17 @@ func verify(t *testing.T, s *servertest.Server, text string) (covered [][]string
 // What a send offers stands in the header, under both signatures.
 func TestUnsubscribeHeader(t *testing.T) {
 	for name, c := range map[string]struct {
-		offer object
+		offer jsonObject
 		list  string
 	}{
-		"own":    {object{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
-		"both":   {object{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
-		"hosted": {object{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:b-[a-z2-7]{32}@[a-z.]+\?subject=unsubscribe>`},
-		"null":   {object{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
+		"own":    {jsonObject{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
+		"both":   {jsonObject{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
+		"hosted": {jsonObject{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:b-[a-z2-7]{32}@[a-z.]+\?subject=unsubscribe>`},
+		"null":   {jsonObject{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.Start(t)
-			sent(t, s, object{"unsubscribe": c.offer})
+			sent(t, s, jsonObject{"unsubscribe": c.offer})
 			text := arrived(t, s)
 			m, err := netmail.ReadMessage(strings.NewReader(text))
 			if err != nil {
@@ -98,45 +98,45 @@ func TestUnsubscribeRules(t *testing.T) {
 		to     []string
 		faults []string
 	}{
-		{object{}, two, []string{"unsubscribe one_recipient_required"}},
-		{object{"mailto": "leave@shop.example"}, two, []string{"unsubscribe one_recipient_required"}},
-		{object{"url": "http://shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "https://"}, two, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "https://u:p@shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "https://shop.example/ü"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "https://shop.example/>\r\nBcc: x@y.example"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "https://shop.example/" + strings.Repeat("x", 900)}, nil, []string{"unsubscribe.url invalid_url"}},
-		{object{"url": "javascript:alert(1)", "mailto": "x"}, nil, []string{"unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address"}},
-		{object{"mailto": "mailto:x@y.example?bcc=z@y.example"}, nil, []string{"unsubscribe.mailto invalid_address"}},
-		{object{"mailto": "mailto:x@y.example?subject=a\r\nb"}, nil, []string{"unsubscribe.mailto invalid_address"}},
-		{object{"link": "x"}, nil, []string{"unsubscribe.link unknown_field"}},
+		{jsonObject{}, two, []string{"unsubscribe one_recipient_required"}},
+		{jsonObject{"mailto": "leave@shop.example"}, two, []string{"unsubscribe one_recipient_required"}},
+		{jsonObject{"url": "http://shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "https://"}, two, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "https://u:p@shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "https://shop.example/ü"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "https://shop.example/>\r\nBcc: x@y.example"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "https://shop.example/" + strings.Repeat("x", 900)}, nil, []string{"unsubscribe.url invalid_url"}},
+		{jsonObject{"url": "javascript:alert(1)", "mailto": "x"}, nil, []string{"unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address"}},
+		{jsonObject{"mailto": "mailto:x@y.example?bcc=z@y.example"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{jsonObject{"mailto": "mailto:x@y.example?subject=a\r\nb"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{jsonObject{"link": "x"}, nil, []string{"unsubscribe.link unknown_field"}},
 		{"yes", nil, []string{"unsubscribe wrong_type"}},
 	} {
-		change := object{"unsubscribe": c.offer}
+		change := jsonObject{"unsubscribe": c.offer}
 		if c.to != nil {
 			change["to"] = c.to
 		}
 		refused(t, "offering", s.API("POST", "/outbound/send", mail(change)), 422, "validation_failed", c.faults...)
 	}
-	sent(t, s, object{"unsubscribe": object{"url": "https://shop.example/"}, "to": two})
-	sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test", "BOB@demo.test"}})
-	sent(t, s, object{"unsubscribe": nil, "to": two})
+	sent(t, s, jsonObject{"unsubscribe": jsonObject{"url": "https://shop.example/"}, "to": two})
+	sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test", "BOB@demo.test"}})
+	sent(t, s, jsonObject{"unsubscribe": nil, "to": two})
 }
 
 // link sends a message with a hosted link and returns both.
 func link(t *testing.T, s *servertest.Server, to string) (id, url string) {
 	t.Helper()
-	id, _ = sent(t, s, object{"unsubscribe": object{}, "to": []string{to}})
+	id, _ = sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{to}})
 	number, err := db.ParseID(id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Another link to the same, as good as that in the mail.
-	return id, s.Suppressions.URL(suppression.Link{Account: demo(t, s), Message: number, Address: to})
+	return id, s.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{Account: demo(t, s), Message: number, Address: to})
 }
 
-// page asks for a link as a mail program or browser does: with no key.
-func page(t *testing.T, method, url, media, body string) (status int, header http.Header, text string) {
+// pageParams asks for a link as a mail program or browser does: with no key.
+func pageParams(t *testing.T, method, url, media, body string) (status int, header http.Header, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -164,10 +164,10 @@ func page(t *testing.T, method, url, media, body string) (status int, header htt
 }
 
 const (
-	form     = "application/x-www-form-urlencoded"
-	oneClick = "List-Unsubscribe=One-Click"
-	parts    = "multipart/form-data; boundary=x"
-	inParts  = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
+	form          = "application/x-www-form-urlencoded"
+	checkOneClick = "List-Unsubscribe=One-Click"
+	parts         = "multipart/form-data; boundary=x"
+	pagingNote    = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
 )
 
 // A GET changes nothing; a POST in either form unsubscribes, once however often
@@ -185,7 +185,7 @@ func TestUnsubscribe(t *testing.T) {
 		id, url := link(t, s, "Bob@demo.test")
 		happens(t, s, id, isDelivered)
 		for _, method := range []string{"GET", "HEAD", "GET"} {
-			status, _, text := page(t, method, url+"?utm=x", "", "")
+			status, _, text := pageParams(t, method, url+"?utm=x", "", "")
 			if status != 200 || method == "GET" && (!strings.Contains(text, `<form method="post">`) || !strings.Contains(text, "Bob@demo.test") ||
 				!strings.Contains(text, "alice@demo.test") || strings.Contains(text, "<script")) || method == "HEAD" && text != "" {
 				t.Errorf("%s: %d %s", method, status, text)
@@ -195,11 +195,11 @@ func TestUnsubscribe(t *testing.T) {
 			media, body string
 			status      int
 		}{
-			{form, "", 400}, {form, "x=y", 400}, {form, "List-Unsubscribe=Two", 400}, {form, "%zz", 400}, {"", oneClick, 415}, {"application/json", "{}", 415},
-			{"multipart/form-data", inParts, 400}, {parts, "--x\r\n", 400}, {form, oneClick + "&x=" + strings.Repeat("x", 20_000), 413},
-			{parts, inParts[:len(inParts)-7] + strings.Repeat("x", 20_000), 413},
+			{form, "", 400}, {form, "x=y", 400}, {form, "List-Unsubscribe=Two", 400}, {form, "%zz", 400}, {"", checkOneClick, 415}, {"application/json", "{}", 415},
+			{"multipart/form-data", pagingNote, 400}, {parts, "--x\r\n", 400}, {form, checkOneClick + "&x=" + strings.Repeat("x", 20_000), 413},
+			{parts, pagingNote[:len(pagingNote)-7] + strings.Repeat("x", 20_000), 413},
 		} {
-			if status, _, text := page(t, "POST", url, c.media, c.body); status != c.status || strings.Contains(text, "<form") {
+			if status, _, text := pageParams(t, "POST", url, c.media, c.body); status != c.status || strings.Contains(text, "<form") {
 				t.Errorf("%s %.40q: %d %s", c.media, c.body, status, text)
 			}
 		}
@@ -209,11 +209,11 @@ func TestUnsubscribe(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 10 {
 			group.Go(func() {
-				media, body := form, oneClick
+				media, body := form, checkOneClick
 				if i%2 == 0 {
-					media, body = parts, inParts
+					media, body = parts, pagingNote
 				}
-				if status, _, text := page(t, "POST", url, media, body); status != 200 || !strings.Contains(text, "unsubscribed") {
+				if status, _, text := pageParams(t, "POST", url, media, body); status != 200 || !strings.Contains(text, "unsubscribed") {
 					t.Errorf("%d %s", status, text)
 				}
 			})
@@ -224,11 +224,11 @@ func TestUnsubscribe(t *testing.T) {
 			t.Fatalf("%d entries", n)
 		}
 		e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test")
-		if err != nil || e.Reason != suppression.Unsubscribe || e.Message.String() != id {
+		if err != nil || e.Reason != suppression.ReasonUnsubscribe || e.Message.String() != id {
 			t.Errorf("%+v, %v", e, err)
 		}
 
-		id, answer := sent(t, s, object{"unsubscribe": object{}})
+		id, answer := sent(t, s, jsonObject{"unsubscribe": jsonObject{}})
 		if r := recipient(answer, 0); answer["status"] != "suppressed" || r["status"] != "suppressed" || r["reason"] != "unsubscribed" {
 			t.Errorf("%v", answer)
 		}
@@ -241,11 +241,11 @@ func TestUnsubscribe(t *testing.T) {
 		happens(t, s, id, isDelivered)
 
 		// The message is long gone, and the link still works.
-		gone := s.Suppressions.URL(suppression.Link{Account: demo(t, s), Message: s.DB.NewID(), Address: "carol@demo.test"})
-		if status, _, text := page(t, "GET", gone, "", ""); status != 200 || !strings.Contains(text, "this sender") {
+		gone := s.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{Account: demo(t, s), Message: s.DB.NewID(), Address: "carol@demo.test"})
+		if status, _, text := pageParams(t, "GET", gone, "", ""); status != 200 || !strings.Contains(text, "this sender") {
 			t.Errorf("%d %s", status, text)
 		}
-		if status, _, _ := page(t, "POST", gone, form, oneClick); status != 200 || entries() != 2 {
+		if status, _, _ := pageParams(t, "POST", gone, form, checkOneClick); status != 200 || entries() != 2 {
 			t.Errorf("%d, %d entries", status, entries())
 		}
 	})
@@ -256,9 +256,9 @@ func TestUnsubscribeBeforeItIsDue(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		_, url := link(t, s, "bob@demo.test")
 		at := time.Now().Add(3 * time.Second)
-		offered, _ := sent(t, s, object{"unsubscribe": object{}, "send_at": at.Format(time.RFC3339Nano)})
-		plain, _ := sent(t, s, object{"send_at": at.Format(time.RFC3339Nano)})
-		if status, _, text := page(t, "POST", url, form, oneClick); status != 200 {
+		offered, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "send_at": at.Format(time.RFC3339Nano)})
+		plain, _ := sent(t, s, jsonObject{"send_at": at.Format(time.RFC3339Nano)})
+		if status, _, text := pageParams(t, "POST", url, form, checkOneClick); status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}
 		happens(t, s, offered, "delivery_status suppressed unsubscribed")
@@ -311,7 +311,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 			}
 			return all
 		}
-		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
+		id, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test"}})
 		to := mailto(t, arrived(t, s))
 		happens(t, s, id, isDelivered)
 		for _, forged := range []string{"b-" + strings.Repeat("a", 32), strings.Replace(to, "b-", "b-b", 1), to[:33]} {
@@ -328,7 +328,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if all := entries(); len(all) != 1 || all[0].Address != "bob@demo.test" || all[0].Reason != suppression.Unsubscribe {
+		if all := entries(); len(all) != 1 || all[0].Address != "bob@demo.test" || all[0].Reason != suppression.ReasonUnsubscribe {
 			t.Fatalf("%+v", all)
 		}
 		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribed")
@@ -339,7 +339,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 // mail from its recipient does.
 func TestUnsubscribeByMailLater(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
+		id, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test"}})
 		to := mailto(t, arrived(t, s))
 		happens(t, s, id, isDelivered)
 		// What the passes have not seen is not pruned, and they leave alone what is new.
@@ -347,7 +347,7 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 		for pass := range 3 {
 			for more := true; more; {
 				var err error
-				if more, err = later.IndexSome(t.Context(), pass); err != nil {
+				if more, err = later.IndexBatch(t.Context(), pass); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -358,9 +358,9 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 		if err := leave(t, s, to, "somebody@example.test", ""); err == nil || !strings.Contains(err.Error(), "too old") {
 			t.Errorf("another author: %v", err)
 		}
-		leaving, _ := sent(t, s, object{"from_email": "bob@demo.test", "to": []string{to}, "subject": "unsubscribe"})
+		leaving, _ := sent(t, s, jsonObject{"from_email": "bob@demo.test", "to": []string{to}, "subject": "unsubscribe"})
 		happens(t, s, leaving, isDelivered)
-		if e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test"); err != nil || e.Reason != suppression.Unsubscribe {
+		if e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test"); err != nil || e.Reason != suppression.ReasonUnsubscribe {
 			t.Errorf("%+v, %v", e, err)
 		}
 	})
@@ -372,7 +372,7 @@ func TestBadLinks(t *testing.T) {
 	_, url := link(t, s, "bob@demo.test")
 	for _, bad := range []string{url[:len(url)-1], url + "A", s.Dev.BaseURL + "/u/x", s.Dev.BaseURL + "/u/%00", s.Dev.BaseURL + "/u/" + strings.Repeat("A", 5000)} {
 		for _, method := range []string{"GET", "POST"} {
-			if status, _, text := page(t, method, bad, form, oneClick); status != 404 || !strings.Contains(text, "This link does not work") || strings.Contains(text, "<form") {
+			if status, _, text := pageParams(t, method, bad, form, checkOneClick); status != 404 || !strings.Contains(text, "This link does not work") || strings.Contains(text, "<form") {
 				t.Errorf("%s %.80s: %d %s", method, bad, status, text)
 			}
 		}

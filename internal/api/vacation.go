@@ -14,7 +14,7 @@ import (
 func (a *API) vacationRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/vacation", id: "getVacation", scope: "mailboxes.read",
 		summary: "Show a mailbox's vacation reply", description: "What senders are answered while its owner is away. Of a mailbox that has none, one that is not enabled."}, a.getVacation)
-	handle(r, operation{method: "PUT", path: "/mailboxes/{id}/vacation", id: "setVacation", checksFirst: true, scope: "mailboxes.write",
+	handle(r, operation{method: "PUT", path: "/mailboxes/{id}/vacation", id: "setVacation", validatesFirst: true, scope: "mailboxes.write",
 		summary: "Set a mailbox's vacation reply", description: "All of it: what is left out gets its default. Senders who wrote to the mailbox's own address, one of its plus-addresses or of its aliases are answered (RFC 3834), " +
 			"each once per interval, and anew after subject or text changed, or a new absence began. Mail of lists and of programs, from the null sender, in Junk, or whose envelope sender does not pass SPF, is not answered. " +
 			"An answer counts as a message sent."}, a.setVacation)
@@ -22,7 +22,7 @@ func (a *API) vacationRoutes(r *router) {
 		summary: "Delete a mailbox's vacation reply", description: "Nothing is answered from then on. There need not be one."}, a.deleteVacation)
 }
 
-type vacationAnswer struct {
+type vacationResponse struct {
 	Enabled      bool       `json:"enabled" doc:"Whether senders are answered, within the times given."`
 	StartsAt     *time.Time `json:"starts_at" doc:"From when on; null for at once."`
 	EndsAt       *time.Time `json:"ends_at" doc:"Until when; null for as long as it is enabled."`
@@ -32,8 +32,8 @@ type vacationAnswer struct {
 	UpdatedAt    *time.Time `json:"updated_at" doc:"When it was last set; null for never."`
 }
 
-func showVacation(v mailbox.Vacation) vacationAnswer {
-	return vacationAnswer{
+func newVacationResponse(v mailbox.Vacation) vacationResponse {
+	return vacationResponse{
 		Enabled: v.Enabled, StartsAt: optionalTime(v.StartsAt), EndsAt: optionalTime(v.EndsAt), Subject: v.Subject, Text: v.Text,
 		IntervalDays: v.Days, UpdatedAt: optionalTime(v.Updated),
 	}
@@ -49,7 +49,7 @@ type setVacationRequest struct {
 }
 
 type setVacationInput struct {
-	one
+	idParams
 	Body setVacationRequest
 }
 
@@ -67,28 +67,28 @@ func (b *setVacationRequest) vacation() mailbox.Vacation {
 	return v
 }
 
-func (a *API) getVacation(ctx context.Context, p account.Principal, in *one) (vacationAnswer, error) {
+func (a *API) getVacation(ctx context.Context, p account.Principal, in *idParams) (vacationResponse, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return vacationAnswer{}, err
+		return vacationResponse{}, err
 	}
 	v, err := a.Mailboxes.Vacation(ctx, p.Account, id)
-	return shown(v, err, showVacation)
+	return convertResult(v, err, newVacationResponse)
 }
 
-func (a *API) setVacation(ctx context.Context, p account.Principal, in *setVacationInput) (vacationAnswer, error) {
-	id, err := a.mailboxID(ctx, p, &in.one)
+func (a *API) setVacation(ctx context.Context, p account.Principal, in *setVacationInput) (vacationResponse, error) {
+	id, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
-		return vacationAnswer{}, err
+		return vacationResponse{}, err
 	}
 	v, err := a.Mailboxes.SetVacation(ctx, p.Account, id, in.Body.vacation())
-	return shown(v, err, showVacation)
+	return convertResult(v, err, newVacationResponse)
 }
 
-func (a *API) deleteVacation(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteVacation(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Mailboxes.DeleteVacation(ctx, p.Account, id)
+	return emptyResponse{}, a.Mailboxes.DeleteVacation(ctx, p.Account, id)
 }

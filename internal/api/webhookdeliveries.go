@@ -12,22 +12,22 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-func (a *API) deliveryRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/webhooks/{id}/test", id: "testWebhook", scope: "webhooks.write", conflicts: true,
+func (a *API) webhookDeliveryRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/test", id: "testWebhook", scope: "webhooks.write", mayConflict: true,
 		summary: "Send a test", description: "An event that did not happen, of the kind that you choose, with `\"test\": true` in its data, is sent now, signed like any other. " +
 			"The answer says what the receiver said. It is tried once, also when the webhook is disabled."}, a.testWebhook)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries", id: "listWebhookDeliveries", scope: "webhooks.read",
 		summary: "List a webhook's deliveries", description: "Newest first: what was delivered, what waits for its next attempt, what was given up. A key of one domain sees those about that domain."}, a.listWebhookDeliveries)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries/{delivery}", id: "getWebhookDelivery", scope: "webhooks.read",
 		summary: "Show a delivery with every attempt", description: "What was sent, what came back, how long it took, and when it is tried again. Of more than 100 attempts the last are shown."}, a.getWebhookDelivery)
-	handle(r, operation{method: "POST", path: "/webhooks/{id}/deliveries/{delivery}/redeliver", id: "redeliverWebhookDelivery", scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/deliveries/{delivery}/redeliver", id: "redeliverWebhookDelivery", scope: "webhooks.write", mayConflict: true,
 		summary: "Send an event again", description: "Whatever became of it, it is tried at once, with the same id and the same body, and with the whole schedule before it."}, a.redeliverWebhookDelivery)
-	handle(r, operation{method: "POST", path: "/webhooks/{id}/replay", id: "replayWebhook", checksFirst: true, scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/replay", id: "replayWebhook", validatesFirst: true, scope: "webhooks.write", mayConflict: true,
 		summary: "Send all events since a time", description: "Those that the webhook is for as it is now, also those from before it was made or while it was disabled, as far back as events are kept. One call looks at 50,000 events: while `has_more` is true, go on since `through`."}, a.replayWebhook)
 }
 
-// WebhookDelivery is a delivery as it stands in a list.
-type WebhookDelivery struct {
+// WebhookDeliveryResponse is a delivery as it stands in a list.
+type WebhookDeliveryResponse struct {
 	ID             db.ID      `json:"id" doc:"The event's id, which is X-Event-ID."`
 	WebhookID      db.ID      `json:"webhook_id" doc:"The webhook."`
 	Type           string     `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
@@ -41,23 +41,23 @@ type WebhookDelivery struct {
 	UpdatedAt      time.Time  `json:"updated_at" doc:"When it last changed."`
 }
 
-func showWebhookDelivery(d webhook.Delivery) WebhookDelivery {
-	return WebhookDelivery{
+func newWebhookDeliveryResponse(d webhook.Delivery) WebhookDeliveryResponse {
+	return WebhookDeliveryResponse{
 		ID: d.ID, WebhookID: d.Webhook, Type: d.Kind, Test: d.Test, Status: d.State, Attempts: d.Attempts,
-		ResponseStatus: optionalNumber(d.Code), Error: optional(d.Trouble), NextAttemptAt: optionalTime(d.NextAt),
-		CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt),
+		ResponseStatus: optionalInt(d.Code), Error: optionalString(d.Error), NextAttemptAt: optionalTime(d.NextAt),
+		CreatedAt: utcTime(d.CreatedAt), UpdatedAt: utcTime(d.UpdatedAt),
 	}
 }
 
-// optionalNumber shows 0 as null.
-func optionalNumber(n int) *int {
+// optionalInt shows 0 as null.
+func optionalInt(n int) *int {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-type webhookAttemptAnswer struct {
+type webhookAttemptResponse struct {
 	Number         int               `json:"number" doc:"1 for the first." example:"1"`
 	StartedAt      time.Time         `json:"started_at" doc:"When it was made."`
 	DurationMS     float64           `json:"duration_ms" doc:"How long it took, in milliseconds." example:"41.7"`
@@ -69,40 +69,40 @@ type webhookAttemptAnswer struct {
 	NextAttemptAt  *time.Time        `json:"next_attempt_at" doc:"When it was to be tried again; null for never."`
 }
 
-func showWebhookAttempt(t webhook.Attempt) webhookAttemptAnswer {
+func newWebhookAttemptResponse(t webhook.Attempt) webhookAttemptResponse {
 	headers := t.Headers
 	if headers == nil {
 		headers = map[string]string{}
 	}
-	return webhookAttemptAnswer{
-		Number: t.N, StartedAt: stamp(t.StartedAt), DurationMS: float64(t.Took.Microseconds()) / 1000, RequestHeaders: headers,
-		ResponseStatus: optionalNumber(t.Code), ResponseBody: t.Response, Error: optional(t.Trouble), Detail: optional(t.Words), NextAttemptAt: optionalTime(t.NextAt),
+	return webhookAttemptResponse{
+		Number: t.Number, StartedAt: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, RequestHeaders: headers,
+		ResponseStatus: optionalInt(t.Code), ResponseBody: t.Response, Error: optionalString(t.Error), Detail: optionalString(t.Detail), NextAttemptAt: optionalTime(t.NextAt),
 	}
 }
 
-type webhookDeliveryDetailAnswer struct {
-	WebhookDelivery
-	Body     *string                `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept, or holds the content of mail and the key lacks the scope mail.read."`
-	Timeline []webhookAttemptAnswer `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
+type webhookDeliveryDetailResponse struct {
+	WebhookDeliveryResponse
+	Body     *string                  `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept, or holds the content of mail and the key lacks the scope mail.read."`
+	Timeline []webhookAttemptResponse `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
 }
 
-// detail shows a delivery with what is known of it.
-func (a *API) detail(ctx context.Context, p account.Principal, hook, id db.ID) (webhookDeliveryDetailAnswer, error) {
+// webhookDeliveryDetail shows a delivery with what is known of it.
+func (a *API) webhookDeliveryDetail(ctx context.Context, p account.Principal, hook, id db.ID) (webhookDeliveryDetailResponse, error) {
 	d, attempts, err := a.Webhooks.Delivery(ctx, p.Account, hook, id)
 	if err != nil {
-		return webhookDeliveryDetailAnswer{}, err
+		return webhookDeliveryDetailResponse{}, err
 	}
-	out := webhookDeliveryDetailAnswer{WebhookDelivery: showWebhookDelivery(d), Timeline: []webhookAttemptAnswer{}}
+	out := webhookDeliveryDetailResponse{WebhookDeliveryResponse: newWebhookDeliveryResponse(d), Timeline: []webhookAttemptResponse{}}
 	for _, t := range attempts {
-		out.Timeline = append(out.Timeline, showWebhookAttempt(t))
+		out.Timeline = append(out.Timeline, newWebhookAttemptResponse(t))
 	}
-	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id, p.Can(readMail)); {
+	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id, p.HasScope(mailReadScope)); {
 	case err == nil && body == nil: // withheld
 	case err == nil:
 		text := string(body)
 		out.Body = &text
 	case !fault.Is(err, fault.Conflict): // that one says that it is no longer kept
-		return webhookDeliveryDetailAnswer{}, err
+		return webhookDeliveryDetailResponse{}, err
 	}
 	return out, nil
 }
@@ -112,14 +112,14 @@ type testWebhookRequest struct {
 }
 
 type testWebhookInput struct {
-	one
+	idParams
 	Body *testWebhookRequest
 }
 
-func (a *API) testWebhook(ctx context.Context, p account.Principal, in *testWebhookInput) (webhookDeliveryDetailAnswer, error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) testWebhook(ctx context.Context, p account.Principal, in *testWebhookInput) (webhookDeliveryDetailResponse, error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err != nil {
-		return webhookDeliveryDetailAnswer{}, err
+		return webhookDeliveryDetailResponse{}, err
 	}
 	kind := ""
 	if in.Body != nil {
@@ -127,42 +127,42 @@ func (a *API) testWebhook(ctx context.Context, p account.Principal, in *testWebh
 	}
 	d, _, err := a.Webhooks.Test(ctx, p.Account, w.ID, kind)
 	if err != nil {
-		return webhookDeliveryDetailAnswer{}, err
+		return webhookDeliveryDetailResponse{}, err
 	}
-	return a.detail(ctx, p, w.ID, d.ID)
+	return a.webhookDeliveryDetail(ctx, p, w.ID, d.ID)
 }
 
-type listDeliveriesInput struct {
-	one
-	page
+type listWebhookDeliveriesInput struct {
+	idParams
+	pageParams
 	Status string `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries that stand so."`
 }
 
-func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in *listDeliveriesInput) (list[WebhookDelivery], error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in *listWebhookDeliveriesInput) (listResponse[WebhookDeliveryResponse], error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err != nil {
-		return list[WebhookDelivery]{}, err
+		return listResponse[WebhookDeliveryResponse]{}, err
 	}
-	var bad fault.Fields
-	at, err := in.db()
-	if err := merge(&bad, err); err != nil {
-		return list[WebhookDelivery]{}, err
+	var bad fault.FieldErrors
+	at, err := in.dbPage()
+	if err := mergeFaults(&bad, err); err != nil {
+		return listResponse[WebhookDeliveryResponse]{}, err
 	}
 	if err := bad.Err(); err != nil {
-		return list[WebhookDelivery]{}, err
+		return listResponse[WebhookDeliveryResponse]{}, err
 	}
 	found, more, err := a.Webhooks.Deliveries(ctx, p.Account, w.ID, in.Status, at)
 	if err != nil {
-		return list[WebhookDelivery]{}, err
+		return listResponse[WebhookDeliveryResponse]{}, err
 	}
-	out := answer(in.page, found, more, showWebhookDelivery, func(d webhook.Delivery) string { return d.ID.String() })
+	out := newListResponse(in.pageParams, found, more, newWebhookDeliveryResponse, func(d webhook.Delivery) string { return d.ID.String() })
 	if p.Domain == "" {
 		return out, nil
 	}
-	only, _, err := a.onlyDomain(ctx, p)
-	visible := []WebhookDelivery{}
+	only, _, err := a.keyDomainID(ctx, p)
+	visible := []WebhookDeliveryResponse{}
 	for i, d := range found {
-		if seesDelivery(only, d) {
+		if canSeeDelivery(only, d) {
 			visible = append(visible, out.Data[i])
 		}
 	}
@@ -170,20 +170,20 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 	return out, err
 }
 
-// seesDelivery reports whether a key of one domain may see a delivery of a
+// canSeeDelivery reports whether a key of one domain may see a delivery of a
 // webhook that it sees: before the webhook was only for that domain it may have
 // been for others.
-func seesDelivery(only db.ID, d webhook.Delivery) bool { return d.Test || d.Domain == only }
+func canSeeDelivery(only db.ID, d webhook.Delivery) bool { return d.Test || d.Domain == only }
 
-type oneDelivery struct {
-	one
+type webhookDeliveryInput struct {
+	idParams
 	Delivery string `path:"delivery" format:"uuid" doc:"The delivery's id, which is the event's."`
 }
 
-// delivery finds the ids of a webhook and of a delivery, if the principal may
+// webhookDelivery finds the ids of a webhook and of a delivery, if the principal may
 // see both.
-func (a *API) delivery(ctx context.Context, p account.Principal, in *oneDelivery) (hook, id db.ID, err error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) webhookDelivery(ctx context.Context, p account.Principal, in *webhookDeliveryInput) (hook, id db.ID, err error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err == nil {
 		id, err = db.ParseID(in.Delivery)
 	}
@@ -194,48 +194,48 @@ func (a *API) delivery(ctx context.Context, p account.Principal, in *oneDelivery
 	if err != nil {
 		return w.ID, id, err
 	}
-	only, _, err := a.onlyDomain(ctx, p)
-	if err == nil && !seesDelivery(only, d) {
+	only, _, err := a.keyDomainID(ctx, p)
+	if err == nil && !canSeeDelivery(only, d) {
 		err = errNotFound
 	}
 	return w.ID, id, err
 }
 
-func (a *API) getWebhookDelivery(ctx context.Context, p account.Principal, in *oneDelivery) (webhookDeliveryDetailAnswer, error) {
-	hook, id, err := a.delivery(ctx, p, in)
+func (a *API) getWebhookDelivery(ctx context.Context, p account.Principal, in *webhookDeliveryInput) (webhookDeliveryDetailResponse, error) {
+	hook, id, err := a.webhookDelivery(ctx, p, in)
 	if err != nil {
-		return webhookDeliveryDetailAnswer{}, err
+		return webhookDeliveryDetailResponse{}, err
 	}
-	return a.detail(ctx, p, hook, id)
+	return a.webhookDeliveryDetail(ctx, p, hook, id)
 }
 
-func (a *API) redeliverWebhookDelivery(ctx context.Context, p account.Principal, in *oneDelivery) (WebhookDelivery, error) {
-	hook, id, err := a.delivery(ctx, p, in)
+func (a *API) redeliverWebhookDelivery(ctx context.Context, p account.Principal, in *webhookDeliveryInput) (WebhookDeliveryResponse, error) {
+	hook, id, err := a.webhookDelivery(ctx, p, in)
 	if err != nil {
-		return WebhookDelivery{}, err
+		return WebhookDeliveryResponse{}, err
 	}
 	d, err := a.Webhooks.Redeliver(ctx, p.Account, hook, id)
-	return showWebhookDelivery(d), err
+	return newWebhookDeliveryResponse(d), err
 }
 
 type replayWebhookInput struct {
-	one
+	idParams
 	Since   string `query:"since" format:"date-time" required:"true" doc:"Events from this time on." example:"2026-01-31T00:00:00Z"`
 	Missing bool   `query:"missing" doc:"Leave out what was delivered."`
 }
 
-type replayedAnswer struct {
+type webhookReplayResponse struct {
 	Deliveries int       `json:"deliveries" doc:"How many events are sent because of this." example:"12"`
 	Through    time.Time `json:"through" doc:"Up to when events were looked at."`
 	HasMore    bool      `json:"has_more" doc:"Whether there are later ones: replay again since through."`
 }
 
-func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replayWebhookInput) (replayedAnswer, error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replayWebhookInput) (webhookReplayResponse, error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err != nil {
-		return replayedAnswer{}, err
+		return webhookReplayResponse{}, err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	since, err := time.Parse(time.RFC3339, in.Since)
 	switch {
 	case in.Since == "":
@@ -244,8 +244,8 @@ func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replay
 		bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
 	}
 	if err := bad.Err(); err != nil {
-		return replayedAnswer{}, err
+		return webhookReplayResponse{}, err
 	}
 	done, err := a.Webhooks.Replay(ctx, p.Account, w.ID, since, in.Missing)
-	return replayedAnswer{done.Deliveries, stamp(done.Through), done.More}, err
+	return webhookReplayResponse{done.Deliveries, utcTime(done.Through), done.More}, err
 }

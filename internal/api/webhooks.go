@@ -13,23 +13,23 @@ import (
 )
 
 func (a *API) webhookRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/webhooks", id: "createWebhook", checksFirst: true, scope: "webhooks.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks", id: "createWebhook", validatesFirst: true, scope: "webhooks.write", status: 201, mayConflict: true,
 		summary: "Make a webhook", description: "Events of the kinds named are sent to the URL from now on, signed with the secret, which this answer alone shows. " +
 			"A key of one domain makes webhooks for events of that domain only; such a filter is set when none is given."}, a.createWebhook)
 	handle(r, operation{method: "GET", path: "/webhooks", id: "listWebhooks", scope: "webhooks.read",
 		summary: "List webhooks", description: "Newest first. A key of one domain sees those that are for nothing but that domain."}, a.listWebhooks)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}", id: "getWebhook", scope: "webhooks.read",
 		summary: "Show a webhook", description: "With its state, and why it is disabled if it is."}, a.getWebhook)
-	handle(r, operation{method: "PATCH", path: "/webhooks/{id}", id: "updateWebhook", checksFirst: true, scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "PATCH", path: "/webhooks/{id}", id: "updateWebhook", validatesFirst: true, scope: "webhooks.write", mayConflict: true,
 		summary: "Change, disable or enable a webhook", description: "Only what is given is changed. What happens while a webhook is disabled makes no deliveries: a replay makes them afterwards."}, a.updateWebhook)
 	handle(r, operation{method: "DELETE", path: "/webhooks/{id}", id: "deleteWebhook", scope: "webhooks.write", status: 204,
 		summary: "Delete a webhook", description: "Its deliveries go with it; what waits is not sent."}, a.deleteWebhook)
-	handle(r, operation{method: "POST", path: "/webhooks/{id}/rotate-secret", id: "rotateWebhookSecret", scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/rotate-secret", id: "rotateWebhookSecret", scope: "webhooks.write", mayConflict: true,
 		summary: "Make a new secret", description: "It is shown in this answer only. `X-Service-Signature` is made with it at once; in `webhook-signature` the old one signs as well, for 24 hours or as long as you say."}, a.rotateWebhookSecret)
-	a.deliveryRoutes(r)
+	a.webhookDeliveryRoutes(r)
 }
 
-type webhookAnswer struct {
+type webhookResponse struct {
 	ID             db.ID      `json:"id" doc:"The webhook's id."`
 	URL            string     `json:"url" doc:"Where events are sent." example:"https://app.example.com/hooks"`
 	Description    string     `json:"description" doc:"What it is for, or empty." example:"the shop"`
@@ -47,70 +47,70 @@ type webhookAnswer struct {
 	UpdatedAt      time.Time  `json:"updated_at" doc:"When it was last changed."`
 }
 
-func showWebhook(w webhook.Webhook) webhookAnswer {
-	out := webhookAnswer{
+func newWebhookResponse(w webhook.Webhook) webhookResponse {
+	out := webhookResponse{
 		ID: w.ID, URL: w.URL, Description: w.Description, Events: w.Kinds, Domains: append([]db.ID{}, w.Domains...), Mailboxes: append([]db.ID{}, w.Mailboxes...),
-		IncludeContent: w.Content, Status: w.Status, DisabledReason: optional(w.Reason), FailingSince: optionalTime(w.FailingSince), OldSecretUntil: optionalTime(w.OldUntil),
-		CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+		IncludeContent: w.Content, Status: w.Status, DisabledReason: optionalString(w.Reason), FailingSince: optionalTime(w.FailingSince), OldSecretUntil: optionalTime(w.OldSecretUntil),
+		CreatedAt: utcTime(w.CreatedAt), UpdatedAt: utcTime(w.UpdatedAt),
 	}
-	if w.Status == webhook.Disabled {
+	if w.Status == webhook.StatusDisabled {
 		out.DisabledAt = optionalTime(w.StatusAt)
 	}
 	return out
 }
 
 type createWebhookRequest struct {
-	URL         string   `json:"url" doc:"Where events are sent: https, on the public Internet, unless the operator allows other places." example:"https://app.example.com/hooks"`
-	Events      []string `json:"events" nullable:"false" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
-	Description string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
-	Domains     []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
-	Mailboxes   []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
-	Content     *bool    `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. True needs the scope mail.read, and is the default for a key that has it."`
+	URL            string   `json:"url" doc:"Where events are sent: https, on the public Internet, unless the operator allows other places." example:"https://app.example.com/hooks"`
+	Events         []string `json:"events" nullable:"false" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
+	Description    string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
+	Domains        []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
+	Mailboxes      []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
+	IncludeContent *bool    `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. True needs the scope mail.read, and is the default for a key that has it."`
 }
 
 type createWebhookInput struct{ Body createWebhookRequest }
 
-func (a *API) createWebhook(ctx context.Context, p account.Principal, in *createWebhookInput) (webhookAnswer, error) {
-	reads := p.Can(readMail)
-	n := webhook.NewHook{URL: in.Body.URL, Kinds: in.Body.Events, Description: in.Body.Description, Content: reads}
+func (a *API) createWebhook(ctx context.Context, p account.Principal, in *createWebhookInput) (webhookResponse, error) {
+	reads := p.HasScope(mailReadScope)
+	n := webhook.Spec{URL: in.Body.URL, Kinds: in.Body.Events, Description: in.Body.Description, Content: reads}
 	var err error
-	if c := in.Body.Content; c != nil {
+	if c := in.Body.IncludeContent; c != nil {
 		if n.Content = *c; n.Content {
-			err = p.Require(readMail)
+			err = p.RequireScope(mailReadScope)
 		}
 	}
 	if err != nil {
-		return webhookAnswer{}, err
+		return webhookResponse{}, err
 	}
-	if n.Domains, n.Mailboxes, err = a.about(ctx, p, in.Body.Domains, in.Body.Mailboxes); err != nil {
-		return webhookAnswer{}, err
+	if n.Domains, n.Mailboxes, err = a.resolveFilterIDs(ctx, p, in.Body.Domains, in.Body.Mailboxes); err != nil {
+		return webhookResponse{}, err
 	}
 	if p.Domain != "" && len(n.Domains)+len(n.Mailboxes) == 0 {
-		only, ok, err := a.onlyDomain(ctx, p)
+		only, ok, err := a.keyDomainID(ctx, p)
 		if err == nil && !ok {
-			err = errOneDomain
+			err = errDomainRestricted
 		}
 		if err != nil {
-			return webhookAnswer{}, err
+			return webhookResponse{}, err
 		}
 		n.Domains = []db.ID{only}
 	}
 	w, secret, err := a.Webhooks.Create(ctx, p.Account, n)
-	out := showWebhook(w)
+	out := newWebhookResponse(w)
 	out.Secret = secret
 	return out, err
 }
 
-// about reads the ids of a filter. What the key does not see is as unknown as
+// resolveFilterIDs reads the ids of a filter. What the key does not see is as unknown as
 // what is not there.
-func (a *API) about(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
-	read := func(texts []string, find func(context.Context, account.Principal, *one) (db.ID, error)) ([]db.ID, error) {
-		if len(texts) > webhook.MaxFilter {
+func (a *API) resolveFilterIDs(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
+	read := func(texts []string, find func(context.Context, account.Principal, *idParams) (db.ID, error)) ([]db.ID, error) {
+		if len(texts) > webhook.MaxFilterIDs {
 			return make([]db.ID, len(texts)), nil // refused without a look
 		}
 		ids := make([]db.ID, len(texts))
 		for i, text := range texts {
-			id, err := find(ctx, p, &one{text})
+			id, err := find(ctx, p, &idParams{text})
 			switch {
 			case err == nil:
 				ids[i] = id
@@ -126,13 +126,13 @@ func (a *API) about(ctx context.Context, p account.Principal, domains, mailboxes
 	return d, m, err
 }
 
-// seesFilter reports whether events about these domains and mailboxes are all about
+// canSeeFilter reports whether events about these domains and mailboxes are all about
 // what the key may see.
-func (a *API) seesFilter(ctx context.Context, p account.Principal, domains, mailboxes []db.ID) (bool, error) {
+func (a *API) canSeeFilter(ctx context.Context, p account.Principal, domains, mailboxes []db.ID) (bool, error) {
 	if p.Domain == "" {
 		return true, nil
 	}
-	only, ok, err := a.onlyDomain(ctx, p)
+	only, ok, err := a.keyDomainID(ctx, p)
 	if err != nil || !ok || len(domains)+len(mailboxes) == 0 {
 		return false, err
 	}
@@ -154,7 +154,7 @@ func (a *API) seesFilter(ctx context.Context, p account.Principal, domains, mail
 }
 
 // webhook finds a webhook that the principal may see.
-func (a *API) webhook(ctx context.Context, p account.Principal, in *one) (webhook.Webhook, error) {
+func (a *API) webhook(ctx context.Context, p account.Principal, in *idParams) (webhook.Webhook, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
 		return webhook.Webhook{}, err
@@ -163,31 +163,31 @@ func (a *API) webhook(ctx context.Context, p account.Principal, in *one) (webhoo
 	if err != nil {
 		return webhook.Webhook{}, err
 	}
-	ok, err := a.seesFilter(ctx, p, w.Domains, w.Mailboxes)
+	ok, err := a.canSeeFilter(ctx, p, w.Domains, w.Mailboxes)
 	if err == nil && !ok {
 		err = errNotFound
 	}
 	return w, err
 }
 
-func (a *API) listWebhooks(ctx context.Context, p account.Principal, in *page) (list[webhookAnswer], error) {
-	at, err := in.db()
+func (a *API) listWebhooks(ctx context.Context, p account.Principal, in *pageParams) (listResponse[webhookResponse], error) {
+	at, err := in.dbPage()
 	if err != nil {
-		return list[webhookAnswer]{}, err
+		return listResponse[webhookResponse]{}, err
 	}
 	hooks, more, err := a.Webhooks.List(ctx, p.Account, at)
 	if err != nil {
-		return list[webhookAnswer]{}, err
+		return listResponse[webhookResponse]{}, err
 	}
-	out := answer(*in, hooks, more, showWebhook, func(w webhook.Webhook) string { return w.ID.String() })
+	out := newListResponse(*in, hooks, more, newWebhookResponse, func(w webhook.Webhook) string { return w.ID.String() })
 	if p.Domain == "" {
 		return out, nil
 	}
-	visible := []webhookAnswer{}
+	visible := []webhookResponse{}
 	for i, w := range hooks {
-		ok, err := a.seesFilter(ctx, p, w.Domains, w.Mailboxes)
+		ok, err := a.canSeeFilter(ctx, p, w.Domains, w.Mailboxes)
 		if err != nil {
-			return list[webhookAnswer]{}, err
+			return listResponse[webhookResponse]{}, err
 		}
 		if ok {
 			visible = append(visible, out.Data[i])
@@ -197,34 +197,34 @@ func (a *API) listWebhooks(ctx context.Context, p account.Principal, in *page) (
 	return out, nil
 }
 
-func (a *API) getWebhook(ctx context.Context, p account.Principal, in *one) (webhookAnswer, error) {
+func (a *API) getWebhook(ctx context.Context, p account.Principal, in *idParams) (webhookResponse, error) {
 	w, err := a.webhook(ctx, p, in)
-	return showWebhook(w), err
+	return newWebhookResponse(w), err
 }
 
 type updateWebhookRequest struct {
-	URL         *string   `json:"url,omitempty" doc:"Where events are sent; what waits goes there too." example:"https://app.example.com/hooks"`
-	Events      *[]string `json:"events,omitempty" nullable:"false" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
-	Description *string   `json:"description,omitempty" doc:"What it is for." example:"the shop"`
-	Domains     *[]string `json:"domains,omitempty" nullable:"false" doc:"Ids of all domains that events may be about; empty for no such filter."`
-	Mailboxes   *[]string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`
-	Content     *bool     `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. False holds at once, for deliveries that wait too. True needs the scope mail.read; so does changing url, events, domains or mailboxes while it is true."`
-	Status      *string   `json:"status,omitempty" enum:"enabled,disabled" doc:"Enabling one forgets its failures, and what waits goes on."`
+	URL            *string   `json:"url,omitempty" doc:"Where events are sent; what waits goes there too." example:"https://app.example.com/hooks"`
+	Events         *[]string `json:"events,omitempty" nullable:"false" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
+	Description    *string   `json:"description,omitempty" doc:"What it is for." example:"the shop"`
+	Domains        *[]string `json:"domains,omitempty" nullable:"false" doc:"Ids of all domains that events may be about; empty for no such filter."`
+	Mailboxes      *[]string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`
+	IncludeContent *bool     `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. False holds at once, for deliveries that wait too. True needs the scope mail.read; so does changing url, events, domains or mailboxes while it is true."`
+	Status         *string   `json:"status,omitempty" enum:"enabled,disabled" doc:"Enabling one forgets its failures, and what waits goes on."`
 }
 
 type updateWebhookInput struct {
-	one
+	idParams
 	Body updateWebhookRequest
 }
 
 func (b *updateWebhookRequest) change() webhook.Change {
-	return webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Content: b.Content, Status: b.Status}
+	return webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Content: b.IncludeContent, Status: b.Status}
 }
 
-func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *updateWebhookInput) (webhookAnswer, error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *updateWebhookInput) (webhookResponse, error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err != nil {
-		return webhookAnswer{}, err
+		return webhookResponse{}, err
 	}
 	b := in.Body
 	c := b.change()
@@ -234,9 +234,9 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 			texts[i] = *given
 		}
 	}
-	domains, mailboxes, err := a.about(ctx, p, texts[0], texts[1])
+	domains, mailboxes, err := a.resolveFilterIDs(ctx, p, texts[0], texts[1])
 	if err != nil {
-		return webhookAnswer{}, err
+		return webhookResponse{}, err
 	}
 	if b.Domains != nil {
 		c.Domains = &domains
@@ -244,27 +244,27 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 	if b.Mailboxes != nil {
 		c.Mailboxes = &mailboxes
 	}
-	c.May = func(ctx context.Context, domains, mailboxes []db.ID) error {
-		ok, err := a.seesFilter(ctx, p, domains, mailboxes)
+	c.Authorize = func(ctx context.Context, domains, mailboxes []db.ID) error {
+		ok, err := a.canSeeFilter(ctx, p, domains, mailboxes)
 		if err == nil && !ok {
-			err = errOneDomain
+			err = errDomainRestricted
 		}
 		return err
 	}
-	c.NoMail = !p.Can(readMail)
-	if c.Only, _, err = a.onlyDomain(ctx, p); err != nil {
-		return webhookAnswer{}, err
+	c.NoMailRead = !p.HasScope(mailReadScope)
+	if c.OnlyDomain, _, err = a.keyDomainID(ctx, p); err != nil {
+		return webhookResponse{}, err
 	}
 	w, err = a.Webhooks.Update(ctx, p.Account, w.ID, c)
-	return showWebhook(w), err
+	return newWebhookResponse(w), err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+func (a *API) deleteWebhook(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
 	w, err := a.webhook(ctx, p, in)
 	if err != nil {
-		return nothing{}, err
+		return emptyResponse{}, err
 	}
-	return nothing{}, a.Webhooks.Delete(ctx, p.Account, w.ID)
+	return emptyResponse{}, a.Webhooks.Delete(ctx, p.Account, w.ID)
 }
 
 type rotateWebhookSecretRequest struct {
@@ -272,27 +272,27 @@ type rotateWebhookSecretRequest struct {
 }
 
 type rotateWebhookSecretInput struct {
-	one
+	idParams
 	Body *rotateWebhookSecretRequest
 }
 
-func (a *API) rotateWebhookSecret(ctx context.Context, p account.Principal, in *rotateWebhookSecretInput) (webhookAnswer, error) {
-	w, err := a.webhook(ctx, p, &in.one)
+func (a *API) rotateWebhookSecret(ctx context.Context, p account.Principal, in *rotateWebhookSecretInput) (webhookResponse, error) {
+	w, err := a.webhook(ctx, p, &in.idParams)
 	if err != nil {
-		return webhookAnswer{}, err
+		return webhookResponse{}, err
 	}
-	overlap := webhook.Overlap
+	overlap := webhook.SecretOverlap
 	if in.Body != nil && in.Body.OverlapHours != nil {
 		hours := *in.Body.OverlapHours
 		overlap = time.Duration(hours) * time.Hour
-		if hours < 0 || overlap > webhook.Overlap {
-			var bad fault.Fields
-			bad.Add("overlap_hours", "out_of_range", "Give 0 to %d.", int(webhook.Overlap/time.Hour))
-			return webhookAnswer{}, bad.Err()
+		if hours < 0 || overlap > webhook.SecretOverlap {
+			var bad fault.FieldErrors
+			bad.Add("overlap_hours", "out_of_range", "Give 0 to %d.", int(webhook.SecretOverlap/time.Hour))
+			return webhookResponse{}, bad.Err()
 		}
 	}
 	w, secret, err := a.Webhooks.Rotate(ctx, p.Account, w.ID, overlap)
-	out := showWebhook(w)
+	out := newWebhookResponse(w)
 	out.Secret = secret
 	return out, err
 }

@@ -22,18 +22,18 @@ import (
 
 // Kinds of actor.
 const (
-	User     = "user"     // of the dashboard
-	APIKey   = "api_key"  // a program
-	Mailbox  = "mailbox"  // its owner, in the dashboard
-	Operator = "operator" // of the service, at its command line
-	Nobody   = "nobody"   // who did not prove to be anybody
+	ActorUser      = "user"     // of the dashboard
+	ActorAPIKey    = "api_key"  // a program
+	ActorMailbox   = "mailbox"  // its owner, in the dashboard
+	ActorOperator  = "operator" // of the service, at its command line
+	ActorAnonymous = "nobody"   // who did not prove to be anybody
 )
 
 // States of an entry.
 const (
-	Begun    = "begun" // in hand, or its outcome is not known
-	Finished = "done"
-	Failed   = "failed" // some of it may have been done
+	StatePending = "begun" // in hand, or its outcome is not known
+	StateDone    = "done"
+	StateFailed  = "failed" // some of it may have been done
 )
 
 // Actor is who did something.
@@ -41,19 +41,19 @@ type Actor struct {
 	Kind string
 	ID   db.ID      // of the user, key or mailbox; 0 for none
 	Name string     // at that time: an address, or the name of a key
-	From netip.Addr // of the client; the zero Addr for none
+	IP   netip.Addr // of the client; the zero Addr for none
 }
 
 // Entry is something that was done in an account.
 type Entry struct {
-	ID      db.ID
-	Account db.ID
-	Actor   Actor
-	Action  string // a stable name: the id of an API operation, or a route of the dashboard
-	Object  string // the id of what was changed or read; "" for none
-	What    string // a sentence
-	State   string
-	At      time.Time
+	ID          db.ID
+	Account     db.ID
+	Actor       Actor
+	Action      string // a stable name: the id of an API operation, or a route of the dashboard
+	Object      string // the id of what was changed or read; "" for none
+	Description string // a sentence
+	State       string
+	At          time.Time
 }
 
 // Log is the audit log of all accounts.
@@ -63,131 +63,131 @@ type Log struct {
 }
 
 const (
-	maxWhat = 500 // bytes, as of a name
-	maxName = 320
-	maxID   = 200
+	maxDescription = 500 // bytes, as of a name
+	maxName        = 320
+	maxID          = 200
 )
 
 var (
-	insert = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
+	insertQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
-	// insertOnce adds no entry where a recent one says the same, or where there are
+	// insertLimitedQuery adds no entry where a recent one says the same, or where there are
 	// too many recent ones of the action with the object.
-	insertOnce = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
+	insertLimitedQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT),
 			CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT), CAST($11 AS TEXT)
 		WHERE (SELECT COUNT(*) FROM dashboard_audit WHERE account = $2 AND id >= $12 AND action = $9 AND object = $10
 			AND ($13 = 0 OR actor = $8 AND person = $3 AND what = $5 AND address = $6)) < $14`)
-	complete = db.SQL(`UPDATE dashboard_audit SET state = $2, what = $3, object = $4 WHERE id = $1`)
-	remove   = db.SQL(`DELETE FROM dashboard_audit WHERE id = $1`)
-	entries  = db.Paged(`SELECT id, account, person, who, what, address, created_at, actor, action, object, state FROM dashboard_audit
+	completeQuery = db.SQL(`UPDATE dashboard_audit SET state = $2, what = $3, object = $4 WHERE id = $1`)
+	deleteQuery   = db.SQL(`DELETE FROM dashboard_audit WHERE id = $1`)
+	listQuery     = db.PagedSQL(`SELECT id, account, person, who, what, address, created_at, actor, action, object, state FROM dashboard_audit
 		WHERE {page account = $1}`)
-	old = db.SQL(`DELETE FROM dashboard_audit WHERE id IN (SELECT id FROM dashboard_audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)`)
+	pruneQuery = db.SQL(`DELETE FROM dashboard_audit WHERE id IN (SELECT id FROM dashboard_audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)`)
 )
 
-func (l *Log) row(e *Entry) []any {
+func (l *Log) args(e *Entry) []any {
 	if e.ID == 0 {
 		e.ID = l.DB.NewID()
 	}
 	from := ""
-	if e.Actor.From.IsValid() {
-		from = e.Actor.From.Unmap().String()
+	if e.Actor.IP.IsValid() {
+		from = e.Actor.IP.Unmap().String()
 	}
-	return []any{e.ID, e.Account, e.Actor.ID, clip(e.Actor.Name, maxName), clip(e.What, maxWhat), from, db.Micros(l.Now()),
-		e.Actor.Kind, clip(e.Action, maxID), clip(e.Object, maxID), e.State}
+	return []any{e.ID, e.Account, e.Actor.ID, cleanText(e.Actor.Name, maxName), cleanText(e.Description, maxDescription), from, db.Micros(l.Now()),
+		e.Actor.Kind, cleanText(e.Action, maxID), cleanText(e.Object, maxID), e.State}
 }
 
 // Write records what was done.
 func (l *Log) Write(ctx context.Context, e Entry) error {
-	e.State = Finished
-	_, err := l.DB.Exec(ctx, insert.With(l.row(&e)...))
+	e.State = StateDone
+	_, err := l.DB.Exec(ctx, insertQuery.With(l.args(&e)...))
 	return err
 }
 
-// WriteIn is Write in the transaction that makes the change: both are committed, or
+// WriteTx is Write in the transaction that makes the change: both are committed, or
 // neither.
-func (l *Log) WriteIn(ctx context.Context, tx *db.Tx, e Entry) error {
-	e.State = Finished
-	_, err := tx.Exec(ctx, insert.With(l.row(&e)...))
+func (l *Log) WriteTx(ctx context.Context, tx *db.Tx, e Entry) error {
+	e.State = StateDone
+	_, err := tx.Exec(ctx, insertQuery.With(l.args(&e)...))
 	return err
 }
 
-// Read records that somebody reads mail, before it is shown. What the same actor reads
+// RecordRead records that somebody reads mail, before it is shown. What the same actor reads
 // of the same object within an hour is one entry.
-func (l *Log) Read(ctx context.Context, e Entry) error {
+func (l *Log) RecordRead(ctx context.Context, e Entry) error {
 	const together = time.Hour
-	e.State = Finished
-	_, err := l.DB.Exec(ctx, insertOnce.With(append(l.row(&e), db.FirstID(l.Now().Add(-together)), 1, 1)...))
+	e.State = StateDone
+	_, err := l.DB.Exec(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-together)), 1, 1)...))
 	return err
 }
 
-// Denied records an attempt that was refused, such as a wrong password: of one action
+// RecordDenied records an attempt that was refused, such as a wrong password: of one action
 // with one object at most 20 in an hour, so that nobody fills the log of an account
 // from outside.
-func (l *Log) Denied(ctx context.Context, e Entry) error {
+func (l *Log) RecordDenied(ctx context.Context, e Entry) error {
 	const span, most = time.Hour, 20
-	e.State = Failed
-	_, err := l.DB.Exec(ctx, insertOnce.With(append(l.row(&e), db.FirstID(l.Now().Add(-span)), 0, most)...))
+	e.State = StateFailed
+	_, err := l.DB.Exec(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-span)), 0, most)...))
 	return err
 }
 
-// Pending is a change whose entry is begun.
-type Pending struct {
+// PendingEntry is a change whose entry is begun.
+type PendingEntry struct {
 	log   *Log
 	entry Entry
 }
 
 // Begin records that something is about to be changed. If it returns an error, the
 // change must not be made.
-func (l *Log) Begin(ctx context.Context, e Entry) (*Pending, error) {
-	e.State = Begun
-	if _, err := l.DB.Exec(ctx, insert.With(l.row(&e)...)); err != nil {
+func (l *Log) Begin(ctx context.Context, e Entry) (*PendingEntry, error) {
+	e.State = StatePending
+	if _, err := l.DB.Exec(ctx, insertQuery.With(l.args(&e)...)); err != nil {
 		return nil, err
 	}
-	return &Pending{l, e}, nil
+	return &PendingEntry{l, e}, nil
 }
 
 // Done says that the change was made. what and object, unless "", say it more exactly
 // than Begin could. It does not end with ctx: the change is made, whoever gives up
 // waiting. It may be called on nil.
-func (p *Pending) Done(ctx context.Context, what, object string) error {
-	return p.end(ctx, Finished, what, object)
+func (p *PendingEntry) Done(ctx context.Context, what, object string) error {
+	return p.finish(ctx, StateDone, what, object)
 }
 
-// Failed says that the change came to an end with an error, and that some of it may
+// Fail says that the change came to an end with an error, and that some of it may
 // have been made.
-func (p *Pending) Failed(ctx context.Context) error { return p.end(ctx, Failed, "", "") }
+func (p *PendingEntry) Fail(ctx context.Context) error { return p.finish(ctx, StateFailed, "", "") }
 
-func (p *Pending) end(ctx context.Context, state, what, object string) error {
+func (p *PendingEntry) finish(ctx context.Context, state, what, object string) error {
 	if p == nil {
 		return nil
 	}
 	if what == "" {
-		what = p.entry.What
+		what = p.entry.Description
 	}
 	if object == "" {
 		object = p.entry.Object
 	}
-	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), complete.With(p.entry.ID, state, clip(what, maxWhat), clip(object, maxID)))
+	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), completeQuery.With(p.entry.ID, state, cleanText(what, maxDescription), cleanText(object, maxID)))
 	return err
 }
 
-// Drop takes the entry out: nothing was changed.
-func (p *Pending) Drop(ctx context.Context) error {
+// Discard takes the entry out: nothing was changed.
+func (p *PendingEntry) Discard(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), remove.With(p.entry.ID))
+	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), deleteQuery.With(p.entry.ID))
 	return err
 }
 
 // List returns a page of the entries of an account, the latest first.
 func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, bool, error) {
-	return db.ReadPage(ctx, l.DB, entries, page, func(r db.Row) (e Entry, err error) {
+	return db.ReadPage(ctx, l.DB, listQuery, page, func(r db.Row) (e Entry, err error) {
 		var from string
 		var at int64
-		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.What, &from, &at, &e.Actor.Kind, &e.Action, &e.Object, &e.State)
-		e.Actor.From, _ = netip.ParseAddr(from)
+		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.Description, &from, &at, &e.Actor.Kind, &e.Action, &e.Object, &e.State)
+		e.Actor.IP, _ = netip.ParseAddr(from)
 		e.At = db.Time(at)
 		return e, err
 	}, account)
@@ -196,12 +196,12 @@ func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, b
 // Prune deletes entries from before a time, at most limit of them, and returns how
 // many. It is a retention.Task's.
 func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	deleted, err := l.DB.Exec(ctx, old.With(db.Micros(before), limit))
+	deleted, err := l.DB.Exec(ctx, pruneQuery.With(db.Micros(before), limit))
 	return int(deleted), err
 }
 
-// clip takes out what no database keeps, and shortens a text to so many bytes.
-func clip(s string, most int) string {
+// cleanText takes out what no database keeps, and shortens a text to so many bytes.
+func cleanText(s string, most int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")

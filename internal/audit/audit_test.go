@@ -16,14 +16,14 @@ import (
 
 var (
 	home = netip.MustParseAddr("2001:db8::1")
-	ann  = audit.Actor{Kind: audit.User, ID: 7, Name: "ann@example.com", From: home}
+	ann  = audit.Actor{Kind: audit.ActorUser, ID: 7, Name: "ann@example.com", IP: home}
 )
 
 const account, other = db.ID(100), db.ID(200)
 
 func list(t *testing.T, l *audit.Log, of db.ID) []audit.Entry {
 	t.Helper()
-	all, _, err := l.List(t.Context(), of, db.Page{Limit: db.MaxPage})
+	all, _, err := l.List(t.Context(), of, db.Page{Limit: db.MaxPageSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,27 +35,27 @@ func TestLog(t *testing.T) {
 		now := time.Now()
 		l := &audit.Log{DB: d, Now: func() time.Time { return now }}
 		ctx := t.Context()
-		if err := l.Write(ctx, audit.Entry{Account: account, Actor: ann, What: "Did one thing."}); err != nil {
+		if err := l.Write(ctx, audit.Entry{Account: account, Actor: ann, Description: "Did one thing."}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, Action: "setThing", Object: "1", What: "Set a thing."})
+		p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, Action: "setThing", Object: "1", Description: "Set a thing."})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := list(t, l, account)[0]; e.State != audit.Begun || e.What != "Set a thing." || e.Action != "setThing" || e.Object != "1" || e.Actor != ann || !e.At.Equal(db.Time(db.Micros(now))) {
+		if e := list(t, l, account)[0]; e.State != audit.StatePending || e.Description != "Set a thing." || e.Action != "setThing" || e.Object != "1" || e.Actor != ann || !e.At.Equal(db.Time(db.Micros(now))) {
 			t.Errorf("begun: %+v", e)
 		}
 		long := "Copied “" + strings.Repeat("a", 600) + "é"
 		if err := p.Done(ctx, long, "2"); err != nil {
 			t.Fatal(err)
 		}
-		if e := list(t, l, account)[0]; e.State != audit.Finished || !strings.HasPrefix(long, e.What) || len(e.What) != 500 || e.Object != "2" {
+		if e := list(t, l, account)[0]; e.State != audit.StateDone || !strings.HasPrefix(long, e.Description) || len(e.Description) != 500 || e.Object != "2" {
 			t.Errorf("done: %+v", e)
 		}
-		for _, end := range []func(*audit.Pending) error{
-			func(p *audit.Pending) error { return p.Drop(ctx) }, func(p *audit.Pending) error { return p.Failed(ctx) },
+		for _, end := range []func(*audit.PendingEntry) error{
+			func(p *audit.PendingEntry) error { return p.Discard(ctx) }, func(p *audit.PendingEntry) error { return p.Fail(ctx) },
 		} {
-			p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, What: "Tried."})
+			p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, Description: "Tried."})
 			if err == nil {
 				err = end(p)
 			}
@@ -63,7 +63,7 @@ func TestLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if all := list(t, l, account); len(all) != 3 || all[0].State != audit.Failed || all[0].What != "Tried." {
+		if all := list(t, l, account); len(all) != 3 || all[0].State != audit.StateFailed || all[0].Description != "Tried." {
 			t.Errorf("after one that was dropped and one that failed: %+v", all)
 		}
 		if all := list(t, l, other); len(all) != 0 {
@@ -86,11 +86,11 @@ func TestBounded(t *testing.T) {
 		l := &audit.Log{DB: d, Now: func() time.Time { return now }}
 		read := func(object string, who audit.Actor) {
 			t.Helper()
-			if err := l.Read(t.Context(), audit.Entry{Account: account, Actor: who, Action: "mail.read", Object: object, What: "Read a message."}); err != nil {
+			if err := l.RecordRead(t.Context(), audit.Entry{Account: account, Actor: who, Action: "mail.read", Object: object, Description: "Read a message."}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		bob := audit.Actor{Kind: audit.User, ID: 8, Name: "bob@example.com", From: home}
+		bob := audit.Actor{Kind: audit.ActorUser, ID: 8, Name: "bob@example.com", IP: home}
 		for range 3 {
 			read("1", ann)
 			read("2", ann)
@@ -110,7 +110,7 @@ func TestBounded(t *testing.T) {
 		for n := range nodes {
 			tries.Go(func() {
 				for range 50 {
-					if err := l.Denied(t.Context(), audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.Nobody, Name: "x"}, Action: "sign-in", What: strings.Repeat("x", n)}); err != nil {
+					if err := l.RecordDenied(t.Context(), audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.ActorAnonymous, Name: "x"}, Action: "sign-in", Description: strings.Repeat("x", n)}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -121,8 +121,8 @@ func TestBounded(t *testing.T) {
 		if all := list(t, l, other); len(all) < 20 || len(all) > 20+nodes {
 			t.Errorf("%d refused attempts are noted", len(all))
 		}
-		denied := audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.Nobody, Name: "x"}, Action: "sign-in", Object: "another", What: "Failed."}
-		if err := l.Denied(t.Context(), denied); err != nil {
+		denied := audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.ActorAnonymous, Name: "x"}, Action: "sign-in", Object: "another", Description: "Failed."}
+		if err := l.RecordDenied(t.Context(), denied); err != nil {
 			t.Fatal(err)
 		}
 		if all := list(t, l, other); all[0].Object != "another" {

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// remove deletes a file of SQLite with its logs.
-func remove(path string) error {
+// removeDatabase deletes a file of SQLite with its logs.
+func removeDatabase(path string) error {
 	for _, name := range []string{path, path + "-wal", path + "-shm", path + "-journal"} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -27,9 +27,9 @@ func remove(path string) error {
 }
 
 // writeFile gives a file its contents at once, on disk when it returns.
-func writeFile(path string, text []byte) error { return writeFrom(path, bytes.NewReader(text)) }
+func writeFile(path string, text []byte) error { return writeReader(path, bytes.NewReader(text)) }
 
-func writeFrom(path string, r io.Reader) error {
+func writeReader(path string, r io.Reader) error {
 	f, err := os.CreateTemp(filepath.Dir(path), partPrefix) // mode 0600
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func writeFrom(path string, r io.Reader) error {
 
 // certificates lists the names of the certificates in a folder, '/' between levels.
 func certificates(dir string) (names []string, err error) {
-	for _, name := range []string{authorityKey, authority} { // without its key it would be refused
+	for _, name := range []string{caKeyFile, caFile} { // without its key it would be refused
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			names = append(names, name)
 		}
@@ -88,13 +88,13 @@ func writeSmall(dir, name string, text []byte) error {
 	return writeFile(path, text)
 }
 
-// interruptible ends reading with a context.
-type interruptible struct {
+// contextReader ends reading with a context.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-func (i interruptible) Read(p []byte) (int, error) {
+func (i contextReader) Read(p []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
 		return 0, err
 	}

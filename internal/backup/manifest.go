@@ -31,27 +31,27 @@ import (
 // backup that is being brought up to date has that of its present database
 // whenever it stops.
 const (
-	manifestPrefix = "manifest-"
-	manifestHead   = "mailstead-backup 1\n"
-	manifestMAC    = "hmac-sha256 "
-	manifestUse    = "backup manifest" // of the secret key
+	manifestPrefix  = "manifest-"
+	manifestHeader  = "mailstead-backup 1\n"
+	manifestMAC     = "hmac-sha256 "
+	manifestPurpose = "backup manifest" // of the secret key
 
 	maxManifestLine = 4 << 10
 	maxSmall        = 10_000  // files beside the database and the large messages
 	maxSmallSize    = 1 << 20 // of each
 )
 
-func manifestName(database blob.Sum) string {
+func manifestName(database blob.Checksum) string {
 	return manifestPrefix + hex.EncodeToString(database[:16])
 }
 
 // entry is what a file must be.
 type entry struct {
 	size int64
-	sum  blob.Sum
+	sum  blob.Checksum
 }
 
-func line(name string, e entry) string { return fmt.Sprintf("%x %d %s\n", e.sum, e.size, name) }
+func formatLine(name string, e entry) string { return fmt.Sprintf("%x %d %s\n", e.sum, e.size, name) }
 
 // parseLine reads a line, with the name as it is.
 func parseLine(text string) (name string, e entry, err error) {
@@ -77,8 +77,8 @@ func blobName(id db.ID) string {
 	return blobFolder + "/" + text[14:] + "/" + text
 }
 
-// blobOf is the inverse of blobName.
-func blobOf(name string) (db.ID, bool) {
+// parseBlobName is the inverse of blobName.
+func parseBlobName(name string) (db.ID, bool) {
 	id, err := strconv.ParseInt(path.Base(name), 16, 64)
 	return db.ID(id), err == nil && id > 0 && name == blobName(db.ID(id))
 }
@@ -86,7 +86,7 @@ func blobOf(name string) (db.ID, bool) {
 // isSmall reports whether a name is that of a file beside the database.
 func isSmall(name string) bool {
 	switch name {
-	case keyFile, authority, authorityKey:
+	case keyFile, caFile, caKeyFile:
 		return true
 	}
 	return strings.HasPrefix(name, acmeFolder+"/") && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
@@ -99,7 +99,7 @@ type manifestWriter struct {
 }
 
 func newManifestWriter(to io.Writer, key *secret.Key) *manifestWriter {
-	m := &manifestWriter{mac: hmac.New(sha256.New, key.Sub(manifestUse))}
+	m := &manifestWriter{mac: hmac.New(sha256.New, key.Subkey(manifestPurpose))}
 	m.w = bufio.NewWriter(io.MultiWriter(to, m.mac))
 	return m
 }
@@ -117,16 +117,16 @@ func (m *manifestWriter) close(to io.Writer) error {
 type manifest struct {
 	database entry
 	small    map[string]entry
-	sum      blob.Sum // of all of it
+	sum      blob.Checksum // of all of it
 
-	copy  *os.File // of its own, without a name, so that nobody changes it any more
-	blobs int64    // where the lines of large messages begin there
-	r     *bufio.Reader
-	next  db.ID // the large message that was read last
-	entry entry
+	file       *os.File // of its own, without a name, so that nobody changes it any more
+	blobOffset int64    // where the lines of large messages begin there
+	r          *bufio.Reader
+	lastBlob   db.ID // the large message that was read last
+	entry      entry
 }
 
-func (m *manifest) close() error { return m.copy.Close() }
+func (m *manifest) close() error { return m.file.Close() }
 
 // errManifest says that a manifest is not as it was written.
 var errManifest = errors.New("it was changed, or made with another secret key")
@@ -139,12 +139,12 @@ func readManifest(ctx context.Context, dir, name string, key *secret.Key) (*mani
 	}
 	defer f.Close() //nolint:errcheck // only read
 	m := &manifest{small: map[string]entry{}}
-	if m.copy, err = os.CreateTemp("", "mailstead-manifest-"); err != nil {
+	if m.file, err = os.CreateTemp("", "mailstead-manifest-"); err != nil {
 		return nil, err
 	}
-	err = os.Remove(m.copy.Name())
+	err = os.Remove(m.file.Name())
 	if err == nil {
-		if err = m.read(ctx, f, key); err != nil {
+		if err = m.load(ctx, f, key); err != nil {
 			err = fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 		}
 	}
@@ -157,10 +157,10 @@ func readManifest(ctx context.Context, dir, name string, key *secret.Key) (*mani
 	return m, nil
 }
 
-// read copies the manifest while it checks it.
-func (m *manifest) read(ctx context.Context, from io.Reader, key *secret.Key) error {
-	all, mac := sha256.New(), hmac.New(sha256.New, key.Sub(manifestUse))
-	r, w := bufio.NewReaderSize(from, maxManifestLine), bufio.NewWriter(m.copy)
+// load copies the manifest while it checks it.
+func (m *manifest) load(ctx context.Context, from io.Reader, key *secret.Key) error {
+	all, mac := sha256.New(), hmac.New(sha256.New, key.Subkey(manifestPurpose))
+	r, w := bufio.NewReaderSize(from, maxManifestLine), bufio.NewWriter(m.file)
 	at, last := int64(0), db.ID(0)
 	for n := 0; ; n++ {
 		if n%1000 == 0 && ctx.Err() != nil {
@@ -176,24 +176,24 @@ func (m *manifest) read(ctx context.Context, from io.Reader, key *secret.Key) er
 			if _, more := r.ReadByte(); err != nil || !hmac.Equal(given, mac.Sum(nil)) || !errors.Is(more, io.EOF) {
 				return errManifest
 			}
-			m.sum = blob.Sum(all.Sum(nil))
+			m.sum = blob.Checksum(all.Sum(nil))
 			return w.Flush()
 		}
 		mac.Write(text)
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
-		if err := m.take(n, string(text), at, &last); err != nil {
+		if err := m.addLine(n, string(text), at, &last); err != nil {
 			return err
 		}
 		at += int64(len(text))
 	}
 }
 
-// take takes line n of the manifest, which begins at at.
-func (m *manifest) take(n int, text string, at int64, last *db.ID) error {
+// addLine takes line n of the manifest, which begins at at.
+func (m *manifest) addLine(n int, text string, at int64, last *db.ID) error {
 	if n == 0 {
-		if text != manifestHead {
+		if text != manifestHeader {
 			return errors.New("it is of a release that this program does not know")
 		}
 		return nil
@@ -202,7 +202,7 @@ func (m *manifest) take(n int, text string, at int64, last *db.ID) error {
 	if err != nil {
 		return errManifest
 	}
-	id, large := blobOf(name)
+	id, large := parseBlobName(name)
 	switch {
 	case n == 1 && name == databaseFile:
 		m.database = e
@@ -210,7 +210,7 @@ func (m *manifest) take(n int, text string, at int64, last *db.ID) error {
 		return errManifest
 	case large && id > *last:
 		if *last == 0 {
-			m.blobs = at
+			m.blobOffset = at
 		}
 		*last = id
 	case isSmall(name) && *last == 0 && len(m.small) < maxSmall && e.size <= maxSmallSize:
@@ -223,32 +223,32 @@ func (m *manifest) take(n int, text string, at int64, last *db.ID) error {
 
 // rewind goes back to the first large message.
 func (m *manifest) rewind() error {
-	if m.blobs == 0 { // there is none
+	if m.blobOffset == 0 { // there is none
 		m.r = bufio.NewReader(strings.NewReader(""))
 		return nil
 	}
-	_, err := m.copy.Seek(m.blobs, io.SeekStart)
-	m.r, m.next = bufio.NewReader(m.copy), 0
+	_, err := m.file.Seek(m.blobOffset, io.SeekStart)
+	m.r, m.lastBlob = bufio.NewReader(m.file), 0
 	return err
 }
 
-// known returns the sum of a large message's file. The numbers that are asked for
+// blobSum returns the sum of a large message's file. The numbers that are asked for
 // rise.
-func (m *manifest) known(id db.ID) (blob.Sum, bool) {
-	for m.next < id {
+func (m *manifest) blobSum(id db.ID) (blob.Checksum, bool) {
+	for m.lastBlob < id {
 		text, err := m.r.ReadString('\n')
 		if err != nil {
-			m.next = 1<<63 - 1
+			m.lastBlob = 1<<63 - 1
 			break
 		}
 		name, e, err := parseLine(text)
 		if err != nil {
 			break
 		}
-		m.next, _ = blobOf(name)
+		m.lastBlob, _ = parseBlobName(name)
 		m.entry = e
 	}
-	return m.entry.sum, m.next == id
+	return m.entry.sum, m.lastBlob == id
 }
 
 // manifestsIn lists the manifests of a folder.

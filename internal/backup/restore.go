@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// workFolder is where the database is made ready, in the data folder.
-const workFolder = ".restore"
+// restoreFolder is where the database is made ready, in the data folder.
+const restoreFolder = ".restore"
 
-// Options say how a backup is restored.
-type Options struct {
+// RestoreOptions say how a backup is restored.
+type RestoreOptions struct {
 	// Unverified takes a backup without a manifest, as releases before the first
 	// manifest made it: files are not compared with what they were.
 	Unverified bool
@@ -30,11 +30,11 @@ type Options struct {
 	Manifest string
 }
 
-// Restored is what became of a backup.
-type Restored struct {
+// RestoreResult is what became of a backup.
+type RestoreResult struct {
 	// Copied also has the names of small files, such as certificates, among those
 	// that are missing or wrong.
-	blob.Copied
+	blob.CopyResult
 	// Extra counts files in the folder that are not of the backup, FirstExtra is one.
 	Extra      int
 	FirstExtra string
@@ -47,19 +47,19 @@ type Restored struct {
 // written over, but for what an interrupted Restore left. ready, given the new
 // database before anybody uses it, changes in it what must not be as it was. The
 // database gets its place at last, and whole.
-func Restore(ctx context.Context, from string, s Service, o Options, ready func(ctx context.Context, d *db.DB) error) (done Restored, err error) {
-	if err := Is(from); err != nil {
+func Restore(ctx context.Context, from string, s Service, o RestoreOptions, ready func(ctx context.Context, d *db.DB) error) (done RestoreResult, err error) {
+	if err := CheckFolder(from); err != nil {
 		return done, err
 	}
-	unlock, _, err := lock(from)
+	unlock, _, err := lockFolder(from)
 	if err != nil {
 		return done, err
 	}
 	defer unlock()
-	if err := placesOf(ctx, from, &s); err != nil {
+	if err := checkTarget(ctx, from, &s); err != nil {
 		return done, err
 	}
-	work := filepath.Join(s.Data, workFolder)
+	work := filepath.Join(s.Data, restoreFolder)
 	if err := os.RemoveAll(work); err != nil {
 		return done, err
 	}
@@ -67,69 +67,69 @@ func Restore(ctx context.Context, from string, s Service, o Options, ready func(
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return done, err
 	}
-	r := restoring{from: from, service: s, options: o, file: filepath.Join(work, databaseFile)}
+	r := restoreRun{from: from, service: s, options: o, databasePath: filepath.Join(work, databaseFile)}
 	defer r.close()
-	if err := r.database(ctx); err != nil {
+	if err := r.copyDatabase(ctx); err != nil {
 		return done, err
 	}
-	if err := db.CheckFile(ctx, r.file); err != nil {
+	if err := db.CheckSnapshot(ctx, r.databasePath); err != nil {
 		return done, fmt.Errorf("%s: %w", filepath.Join(from, databaseFile), err)
 	}
-	if err := r.prepare(ctx, ready); err != nil {
-		return r.done, err
+	if err := r.copyBlobs(ctx, ready); err != nil {
+		return r.result, err
 	}
-	if err := r.small(ctx); err != nil {
-		return r.done, err
+	if err := r.restoreSmall(ctx); err != nil {
+		return r.result, err
 	}
-	if err := r.extra(ctx); err != nil {
-		return r.done, err
+	if err := r.countExtra(ctx); err != nil {
+		return r.result, err
 	}
 	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // of another database
 		if err := os.Remove(filepath.Join(s.Data, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return r.done, err
+			return r.result, err
 		}
 	}
 	if target, isFile := strings.CutPrefix(s.Database, "sqlite:"); isFile {
-		return r.done, durable.Rename(r.file, target)
+		return r.result, durable.Rename(r.databasePath, target)
 	}
-	return r.done, db.Load(ctx, r.file, s.Database)
+	return r.result, db.CopyToPostgres(ctx, r.databasePath, s.Database)
 }
 
-// placesOf looks whether the service may be restored where it is to be, and
+// checkTarget looks whether the service may be restored where it is to be, and
 // completes its key.
-func placesOf(ctx context.Context, from string, s *Service) error {
+func checkTarget(ctx context.Context, from string, s *Service) error {
 	if info, err := os.Lstat(filepath.Join(from, blobFolder)); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s: %w, and no folder", filepath.Join(from, blobFolder), blob.ErrIrregular)
+		return fmt.Errorf("%s: %w, and no folder", filepath.Join(from, blobFolder), blob.ErrNotRegular)
 	}
-	if err := apart(from, s.Blobs); err != nil {
+	if err := checkBlobFolder(from, s.Blobs); err != nil {
 		return err
 	}
-	if err := free(ctx, *s); err != nil {
+	if err := checkUnused(ctx, *s); err != nil {
 		return err
 	}
-	if err := savedKey(from, s); err != nil {
+	if err := loadKey(from, s); err != nil {
 		return err
 	}
-	return others(*s)
+	return checkBlobOwner(*s)
 }
 
-// Is returns an error unless a folder holds a backup.
-func Is(folder string) error {
+// CheckFolder returns an error unless a folder holds a backup.
+func CheckFolder(folder string) error {
 	info, err := os.Lstat(filepath.Join(folder, databaseFile))
 	if err == nil && !info.Mode().IsRegular() {
-		err = blob.ErrIrregular
+		err = blob.ErrNotRegular
 	}
 	if err != nil {
-		return fmt.Errorf("%s is no backup: %s: %w", folder, databaseFile, bare(err))
+		return fmt.Errorf("%s is no backup: %s: %w", folder, databaseFile, withoutPath(err))
 	}
 	return nil
 }
 
-// free refuses the place of a service that has a database there.
-func free(ctx context.Context, s Service) error {
+// checkUnused refuses the place of a service that has a database there.
+func checkUnused(ctx context.Context, s Service) error {
 	path, isFile := strings.CutPrefix(s.Database, "sqlite:")
 	if !isFile {
-		return db.Unused(ctx, s.Database)
+		return db.CheckUnused(ctx, s.Database)
 	}
 	for _, name := range []string{path, path + "-wal"} { // the log would be taken for the new one's
 		if _, err := os.Lstat(name); err == nil {
@@ -141,9 +141,9 @@ func free(ctx context.Context, s Service) error {
 	return nil
 }
 
-// savedKey reads the backup's key, unless one is given. It goes into the data folder
+// loadKey reads the backup's key, unless one is given. It goes into the data folder
 // once it is known to be the database's.
-func savedKey(from string, s *Service) (err error) {
+func loadKey(from string, s *Service) (err error) {
 	if s.KeyGiven {
 		return nil
 	}
@@ -155,31 +155,31 @@ func savedKey(from string, s *Service) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Key, err = secret.Parse(string(text)); err != nil {
+	if s.Key, err = secret.ParseKey(string(text)); err != nil {
 		return fmt.Errorf("%s: %w", saved, err)
 	}
 	if _, err := os.Stat(here); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	now, err := secret.Load(here)
+	now, err := secret.LoadOrCreateKey(here)
 	if err == nil && now.Fingerprint() != s.Key.Fingerprint() {
 		err = fmt.Errorf("%s is another key than the backup's; move it away", here)
 	}
 	return err
 }
 
-// others refuses a folder in which a service with another key keeps its files: that
+// checkBlobOwner refuses a folder in which a service with another key keeps its files: that
 // one would delete all that are copied there.
-func others(s Service) error {
-	owner, _, _, err := blob.Owner(s.Blobs)
+func checkBlobOwner(s Service) error {
+	owner, _, _, err := blob.DirOwner(s.Blobs)
 	if err == nil && owner != "" && owner != s.Key.Fingerprint() {
 		err = fmt.Errorf("%s is another service's folder of large messages, with another secret key; name another folder with --blobs", s.Blobs)
 	}
 	return err
 }
 
-// bare is an error without the path.
-func bare(err error) error {
+// withoutPath is an error without the path.
+func withoutPath(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err
 	}

@@ -21,48 +21,48 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// begin looks for the sums of the files that are there already. Without a manifest
+// open looks for the sums of the files that are there already. Without a manifest
 // they are read again.
-func (t *taking) begin(ctx context.Context) (err error) {
+func (t *backupRun) open(ctx context.Context) (err error) {
 	names, err := manifestsIn(t.to)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if t.known, err = readManifest(ctx, t.to, name, t.service.Key); err == nil {
+		if t.oldManifest, err = readManifest(ctx, t.to, name, t.service.Key); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
 			return err
 		}
 	}
-	t.lines, err = os.CreateTemp(t.to, partPrefix)
+	t.blobLines, err = os.CreateTemp(t.to, partPrefix)
 	return err
 }
 
-func (t *taking) end() {
-	_ = t.lines.Close()
-	_ = os.Remove(t.lines.Name()) // the next one does it
-	if t.known != nil {
-		_ = t.known.close()
+func (t *backupRun) close() {
+	_ = t.blobLines.Close()
+	_ = os.Remove(t.blobLines.Name()) // the next one does it
+	if t.oldManifest != nil {
+		_ = t.oldManifest.close()
 	}
 }
 
-// sums has the sums of large messages noted. flush is to be called at the end.
-func (t *taking) sums() (s blob.Sums, flush func() error, err error) {
-	if err := t.lines.Truncate(0); err != nil {
+// newSums has the sums of large messages noted. flush is to be called at the end.
+func (t *backupRun) newSums() (s blob.Checksums, flush func() error, err error) {
+	if err := t.blobLines.Truncate(0); err != nil {
 		return s, nil, err
 	}
-	if _, err := t.lines.Seek(0, io.SeekStart); err != nil {
+	if _, err := t.blobLines.Seek(0, io.SeekStart); err != nil {
 		return s, nil, err
 	}
-	w := bufio.NewWriter(t.lines)
-	s = blob.Sums{Trust: true, Note: func(name db.ID, size int64, sum blob.Sum) error {
-		_, err := w.WriteString(line(blobName(name), entry{size, sum}))
+	w := bufio.NewWriter(t.blobLines)
+	s = blob.Checksums{TrustExisting: true, Record: func(name db.ID, size int64, sum blob.Checksum) error {
+		_, err := w.WriteString(formatLine(blobName(name), entry{size, sum}))
 		return err
 	}}
-	if t.known != nil {
-		s.Known, err = t.known.known, t.known.rewind()
+	if t.oldManifest != nil {
+		s.Lookup, err = t.oldManifest.blobSum, t.oldManifest.rewind()
 	}
 	return s, w.Flush, err
 }
@@ -74,7 +74,7 @@ type smallFile struct {
 }
 
 // readSmall reads the key and the certificates.
-func (t *taking) readSmall() (list []smallFile, err error) {
+func (t *backupRun) readSmall() (list []smallFile, err error) {
 	names, err := certificates(t.service.Data)
 	if err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ func (t *taking) readSmall() (list []smallFile, err error) {
 }
 
 // writeManifest writes the list of what the backup is to be.
-func (t *taking) writeManifest(ctx context.Context, part string, small []smallFile) (err error) {
-	database, err := measure(ctx, part)
+func (t *backupRun) writeManifest(ctx context.Context, part string, small []smallFile) (err error) {
+	database, err := hashFile(ctx, part)
 	if err != nil {
 		return err
 	}
-	t.about.Database, t.about.Manifest = database.size, manifestName(database.sum)
+	t.info.DatabaseBytes, t.info.Manifest = database.size, manifestName(database.sum)
 	f, err := os.CreateTemp(t.to, partPrefix)
 	if err != nil {
 		return err
@@ -115,15 +115,15 @@ func (t *taking) writeManifest(ctx context.Context, part string, small []smallFi
 	all := sha256.New()
 	to := io.MultiWriter(f, all)
 	m := newManifestWriter(to, t.service.Key)
-	lines := manifestHead + line(databaseFile, database)
+	lines := manifestHeader + formatLine(databaseFile, database)
 	for _, s := range small {
-		lines += line(s.name, entry{int64(len(s.text)), sha256.Sum256(s.text)})
+		lines += formatLine(s.name, entry{int64(len(s.text)), sha256.Sum256(s.text)})
 	}
 	if _, err = m.w.WriteString(lines); err == nil {
-		_, err = t.lines.Seek(0, io.SeekStart)
+		_, err = t.blobLines.Seek(0, io.SeekStart)
 	}
 	if err == nil {
-		_, err = io.Copy(m.w, interruptible{ctx, t.lines})
+		_, err = io.Copy(m.w, contextReader{ctx, t.blobLines})
 	}
 	if err == nil {
 		err = m.close(to)
@@ -134,26 +134,26 @@ func (t *taking) writeManifest(ctx context.Context, part string, small []smallFi
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	t.about.Sum = hex.EncodeToString(all.Sum(nil))
-	return durable.Rename(f.Name(), filepath.Join(t.to, t.about.Manifest))
+	t.info.ManifestSum = hex.EncodeToString(all.Sum(nil))
+	return durable.Rename(f.Name(), filepath.Join(t.to, t.info.Manifest))
 }
 
-// measure reads a file of this process's own.
-func measure(ctx context.Context, path string) (e entry, err error) {
+// hashFile reads a file of this process's own.
+func hashFile(ctx context.Context, path string) (e entry, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return e, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	sum := sha256.New()
-	e.size, err = io.Copy(sum, interruptible{ctx, f})
-	e.sum = blob.Sum(sum.Sum(nil))
+	e.size, err = io.Copy(sum, contextReader{ctx, f})
+	e.sum = blob.Checksum(sum.Sum(nil))
 	return e, err
 }
 
-// clear removes what only the former backup had.
-func (t *taking) clear(ctx context.Context, small []smallFile) error {
-	for _, name := range t.stale {
+// removeStale removes what only the former backup had.
+func (t *backupRun) removeStale(ctx context.Context, small []smallFile) error {
+	for _, name := range t.staleBlobs {
 		if err := t.files.Delete(ctx, name); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (t *taking) clear(ctx context.Context, small []smallFile) error {
 	if err != nil {
 		return err
 	}
-	stale := slices.DeleteFunc(manifests, func(name string) bool { return name == t.about.Manifest })
+	stale := slices.DeleteFunc(manifests, func(name string) bool { return name == t.info.Manifest })
 	there, err := certificates(t.to)
 	if err != nil {
 		return err

@@ -44,14 +44,14 @@ const (
 	blobFolder   = "blobs"
 	keyFile      = "secret.key"
 	acmeFolder   = "acme"
-	authority    = "ca.pem"
-	authorityKey = "ca.key"
-	aboutFile    = "backup.json"
+	caFile       = "ca.pem"
+	caKeyFile    = "ca.key"
+	infoFile     = "backup.json"
 	partFile     = ".mailstead.db.part" // a database that is not whole yet
 	partPrefix   = ".part-"             // of the names of small files that are not whole yet
 )
 
-var contents = []string{databaseFile, blobFolder, keyFile, acmeFolder, authority, authorityKey}
+var knownNames = []string{databaseFile, blobFolder, keyFile, acmeFolder, caFile, caKeyFile}
 
 // Service says where a service keeps what it has.
 type Service struct {
@@ -62,75 +62,75 @@ type Service struct {
 	KeyGiven bool // by a setting, so that it is in no file
 }
 
-// About is what a backup says of itself.
-type About struct {
-	TakenAt  time.Time `json:"taken_at"` // of the database; files may be younger
-	Program  string    `json:"program"`
-	Engine   string    `json:"engine"` // that the service used
-	Database int64     `json:"database_bytes"`
-	Files    int       `json:"files"` // of large messages
-	Bytes    int64     `json:"files_bytes"`
-	Key      bool      `json:"secret_key"` // is in the folder
-	// First is the oldest account of a customer, by which the service is known; 0:
+// Info is what a backup says of itself.
+type Info struct {
+	TakenAt       time.Time `json:"taken_at"` // of the database; files may be younger
+	Program       string    `json:"program"`
+	Engine        string    `json:"engine"` // that the service used
+	DatabaseBytes int64     `json:"database_bytes"`
+	Files         int       `json:"files"` // of large messages
+	FileBytes     int64     `json:"files_bytes"`
+	HasKey        bool      `json:"secret_key"` // is in the folder
+	// FirstAccount is the oldest account of a customer, by which the service is known; 0:
 	// there is none yet.
-	First db.ID `json:"first_account"`
+	FirstAccount db.ID `json:"first_account"`
 	// Manifest is the name of the list of files, and Sum its SHA-256, by which all
 	// of the backup is known.
-	Manifest string `json:"manifest"`
-	Sum      string `json:"manifest_sha256"`
+	Manifest    string `json:"manifest"`
+	ManifestSum string `json:"manifest_sha256"`
 	// Missing are files that were not there, or too short, although the database
 	// names them: what is lost of these messages was lost before.
 	Missing []string `json:"missing_files"`
 
-	New int `json:"-"` // files that were not in the folder yet
+	NewFiles int `json:"-"` // files that were not in the folder yet
 }
 
 // Take brings the backup in the folder to up to date, or begins one. Two at once
 // refuse each other. Mail that comes while it is taken is not in it.
-func Take(ctx context.Context, s Service, to string, program string) (a About, err error) {
+func Take(ctx context.Context, s Service, to string, program string) (a Info, err error) {
 	if err := durable.MkdirAll(to, 0o700); err != nil {
 		return a, err
 	}
-	unlock, alone, err := lock(to)
+	unlock, alone, err := lockFolder(to)
 	if err != nil {
 		return a, err
 	}
 	defer unlock()
-	if err := foreign(to); err != nil {
+	if err := checkContents(to); err != nil {
 		return a, err
 	}
 	if alone {
-		if err := tidy(to); err != nil {
+		if err := removeParts(to); err != nil {
 			return a, err
 		}
 	}
-	if err := apart(to, s.Blobs); err != nil {
+	if err := checkBlobFolder(to, s.Blobs); err != nil {
 		return a, err
 	}
-	if err := sameKey(to, s.Key); err != nil {
+	if err := checkKey(to, s.Key); err != nil {
 		return a, err
 	}
-	files, err := blob.NewFolder(filepath.Join(to, blobFolder))
+	files, err := blob.NewDir(filepath.Join(to, blobFolder))
 	if err != nil {
 		return a, err
 	}
-	t := taking{service: s, to: to, files: files, about: About{Program: program, Key: !s.KeyGiven, Missing: []string{}}}
-	if t.former, err = former(to); err != nil {
+	t := backupRun{service: s, to: to, files: files, info: Info{Program: program, HasKey: !s.KeyGiven, Missing: []string{}}}
+	if t.oldInfo, err = readInfo(to); err != nil {
 		return a, err
 	}
-	if err := t.begin(ctx); err != nil {
+	if err := t.open(ctx); err != nil {
 		return a, err
 	}
-	defer t.end()
+	defer t.close()
 	part := filepath.Join(to, partFile+rand.Text())
-	defer remove(part) //nolint:errcheck // the next one does it
+	defer removeDatabase(part) //nolint:errcheck // the next one does it
 	// Files of mail that is deleted while they are copied may go; a snapshot taken
 	// after that does not name them.
 	for range 2 {
-		if err := t.round(ctx, part); err != nil {
+		if err := t.snapshot(ctx, part); err != nil {
 			return a, err
 		}
-		if len(t.about.Missing) == 0 {
+		if len(t.info.Missing) == 0 {
 			break
 		}
 	}
@@ -149,16 +149,16 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if err := durable.Rename(part, filepath.Join(to, databaseFile)); err != nil {
 		return a, err
 	}
-	if err := t.tell(); err != nil {
+	if err := t.writeInfo(); err != nil {
 		return a, err
 	}
-	return t.about, t.clear(ctx, small)
+	return t.info, t.removeStale(ctx, small)
 }
 
-// lock keeps a second backup out of the folder, until unlock is called or the
+// lockFolder keeps a second backup out of the folder, until unlock is called or the
 // process ends. Some network shares have no locks, which is no reason for no
 // backup; alone says that this one has.
-func lock(dir string) (unlock func(), alone bool, err error) {
+func lockFolder(dir string) (unlock func(), alone bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, false, err
@@ -170,8 +170,8 @@ func lock(dir string) (unlock func(), alone bool, err error) {
 	return func() { _ = f.Close() }, err == nil, nil
 }
 
-// tidy removes what was left by one that was killed.
-func tidy(to string) error {
+// removeParts removes what was left by one that was killed.
+func removeParts(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {
 		return err
@@ -186,9 +186,9 @@ func tidy(to string) error {
 	return nil
 }
 
-// former is what the backup that is there says of itself.
-func former(to string) (a About, err error) {
-	text, err := readSmall(to, aboutFile)
+// readInfo is what the backup that is there says of itself.
+func readInfo(to string) (a Info, err error) {
+	text, err := readSmall(to, infoFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, nil
 	}
@@ -198,9 +198,9 @@ func former(to string) (a About, err error) {
 	return a, err
 }
 
-// foreign refuses a folder with other things in it: a backup deletes the files of
+// checkContents refuses a folder with other things in it: a backup deletes the files of
 // messages that it does not name.
-func foreign(to string) error {
+func checkContents(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {
 		return err
@@ -210,10 +210,10 @@ func foreign(to string) error {
 		switch name := e.Name(); {
 		case name == "lock":
 			return fmt.Errorf("%s is the data folder of a service; name another folder for the backup", to)
-		case name == aboutFile:
+		case name == infoFile:
 			ours = true
 		case strings.HasPrefix(name, manifestPrefix):
-		case !slices.Contains(contents, name) && !strings.HasPrefix(name, partFile) && !strings.HasPrefix(name, partPrefix):
+		case !slices.Contains(knownNames, name) && !strings.HasPrefix(name, partFile) && !strings.HasPrefix(name, partPrefix):
 			others = true // than what a first one leaves that was interrupted
 		}
 	}
@@ -223,9 +223,9 @@ func foreign(to string) error {
 	return nil
 }
 
-// apart refuses a folder whose files are the service's own: one of the two would
+// checkBlobFolder refuses a folder whose files are the service's own: one of the two would
 // delete what the other needs.
-func apart(to, blobs string) error {
+func checkBlobFolder(to, blobs string) error {
 	ours, err := os.Stat(filepath.Join(to, blobFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -239,9 +239,9 @@ func apart(to, blobs string) error {
 	return nil
 }
 
-// sameKey refuses the backup of another service, such as the one in whose place a
+// checkKey refuses the backup of another service, such as the one in whose place a
 // new one was started when its data was lost.
-func sameKey(to string, key *secret.Key) error {
+func checkKey(to string, key *secret.Key) error {
 	path := filepath.Join(to, keyFile)
 	text, err := readSmall(to, keyFile) // whatever its mode: not every file system has them
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +250,7 @@ func sameKey(to string, key *secret.Key) error {
 	if err != nil {
 		return err
 	}
-	former, err := secret.Parse(string(text))
+	former, err := secret.ParseKey(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -260,82 +260,82 @@ func sameKey(to string, key *secret.Key) error {
 	return nil
 }
 
-// taking is a backup that is being taken.
-type taking struct {
-	service Service
-	to      string
-	files   *blob.Folder
-	former  About
-	about   About
-	stale   []db.ID // files that only the former database names
+// backupRun is a backup that is being taken.
+type backupRun struct {
+	service    Service
+	to         string
+	files      *blob.Dir
+	oldInfo    Info
+	info       Info
+	staleBlobs []db.ID // files that only the former database names
 
-	known *manifest // a former one, which may know the sums of files; nil for none
-	lines *os.File  // those of large messages, for the manifest
+	oldManifest *manifest // a former one, which may know the sums of files; nil for none
+	blobLines   *os.File  // those of large messages, for the manifest
 }
 
-// round takes the database, and copies the files that it names and that are not
+// snapshot takes the database, and copies the files that it names and that are not
 // there yet.
-func (t *taking) round(ctx context.Context, part string) (err error) {
-	if err := remove(part); err != nil {
+func (t *backupRun) snapshot(ctx context.Context, part string) (err error) {
+	if err := removeDatabase(part); err != nil {
 		return err
 	}
-	t.about.TakenAt = time.Now().UTC().Truncate(time.Second)
+	t.info.TakenAt = time.Now().UTC().Truncate(time.Second)
 	if err := db.Snapshot(ctx, t.service.Database, part); err != nil {
 		return err
 	}
-	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + part, Copy: true})
+	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + part, Exclusive: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	t.about.Engine = "sqlite"
+	t.info.Engine = "sqlite"
 	if !strings.HasPrefix(t.service.Database, "sqlite:") {
-		t.about.Engine = "postgres"
+		t.info.Engine = "postgres"
 	}
-	if err := d.SameKey(ctx, t.service.Key.Fingerprint()); err != nil {
+	if err := d.BindSecretKey(ctx, t.service.Key.Fingerprint()); err != nil {
 		return err
 	}
-	if err := t.same(ctx, d); err != nil {
+	if err := t.checkAccounts(ctx, d); err != nil {
 		return err
 	}
 	if info, err := os.Stat(part); err == nil {
-		t.about.Database = info.Size()
+		t.info.DatabaseBytes = info.Size()
 	}
-	sums, flush, err := t.sums()
+	sums, flush, err := t.newSums()
 	if err != nil {
 		return err
 	}
-	c, err := (&blob.Store{DB: d, Files: blob.ExistingFolder(t.service.Blobs), Now: time.Now}).CopyFiles(ctx, t.files, sums)
+	c, err := (&blob.Store{DB: d, Files: blob.ExistingDir(t.service.Blobs), Now: time.Now}).CopyFiles(ctx, t.files, sums)
 	if err = errors.Join(err, flush()); err != nil {
 		return err
 	}
-	t.about.Files, t.about.Bytes, t.about.New = c.Files, c.Bytes, t.about.New+c.New
-	t.about.Missing = append(append(t.about.Missing[:0], c.Missing...), c.Wrong...)
-	t.stale, err = (&blob.Store{DB: d, Files: t.files, Now: time.Now}).Unnamed(ctx)
+	t.info.Files, t.info.FileBytes, t.info.NewFiles = c.Files, c.Bytes, t.info.NewFiles+c.Added
+	t.info.Missing = append(append(t.info.Missing[:0], c.Missing...), c.Mismatched...)
+	t.staleBlobs, err = (&blob.Store{DB: d, Files: t.files, Now: time.Now}).UnreferencedFiles(ctx)
 	return err
 }
 
 // firstAccount leaves out the operators' own, which each service has under number 1.
 var firstAccount = db.SQL(`SELECT id FROM account WHERE id > 1 ORDER BY id LIMIT 1`)
 
-// same refuses to replace the backup of a service that has other accounts, such as
+// checkAccounts refuses to replace the backup of a service that has other accounts, such as
 // the one whose data was lost before a new one was started with its key.
-func (t *taking) same(ctx context.Context, d *db.DB) error {
-	err := d.One(ctx, firstAccount.With(), &t.about.First)
+func (t *backupRun) checkAccounts(ctx context.Context, d *db.DB) error {
+	err := d.One(ctx, firstAccount.With(), &t.info.FirstAccount)
 	if err != nil && !errors.Is(err, db.ErrNoRow) {
 		return err
 	}
-	if t.former.First != 0 && t.former.First != t.about.First {
+	if t.oldInfo.FirstAccount != 0 && t.oldInfo.FirstAccount != t.info.FirstAccount {
 		return fmt.Errorf("%s is the backup of another service, with other accounts; name another folder", t.to)
 	}
 	return nil
 }
 
-// tell writes what the backup is.
-func (t *taking) tell() error {
-	text, err := json.MarshalIndent(t.about, "", "  ")
+// writeInfo writes what the backup is.
+func (t *backupRun) writeInfo() error {
+	text, err := json.MarshalIndent(t.info, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(t.to, aboutFile), append(text, '\n'))
+	return writeFile(filepath.Join(t.to, infoFile), append(text, '\n'))
 }

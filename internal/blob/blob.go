@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Files is a place for the bytes that don't fit in rows.
-type Files interface {
+// FileStore is a place for the bytes that don't fit in rows.
+type FileStore interface {
 	// Create begins a file; it counts only once Commit has returned.
 	Create(ctx context.Context, name db.ID) (FileWriter, error)
 	// Open reads a file. A file that is not there is fs.ErrNotExist.
@@ -33,9 +33,9 @@ type Files interface {
 	// removes what Create left behind before it without Commit or Abort. f
 	// may delete the file.
 	Each(ctx context.Context, before time.Time, f func(name db.ID) error) error
-	// Ours returns a fault.Conflict while the files are those of another database
+	// CheckOwner returns a fault.Conflict while the files are those of another database
 	// too, which knows which of them have no row.
-	Ours() error
+	CheckOwner() error
 }
 
 // FileWriter writes one file. Commit makes it durable; Abort throws it away
@@ -52,16 +52,16 @@ type FileReader interface {
 	io.Closer
 }
 
-// Inline is the size up to which a message stands in its row.
-const Inline = 64 << 10
+// MaxInline is the size up to which a message stands in its row.
+const MaxInline = 64 << 10
 
 // Store keeps blobs.
 type Store struct {
 	DB    *db.DB
-	Files Files
+	Files FileStore
 	Now   func() time.Time
 
-	unnamed map[db.ID]time.Time // files that the last Sweep found without a row, and since when
+	unreferenced map[db.ID]time.Time // files that the last Sweep found without a row, and since when
 }
 
 // Blob is a blob that is complete and durable but for its row, which Insert
@@ -72,7 +72,7 @@ type Blob struct {
 
 	bytes []byte
 	file  db.ID
-	files Files
+	files FileStore
 }
 
 // Writer takes the bytes of a new blob. Call Finish or Abort.
@@ -90,7 +90,7 @@ func (s *Store) Create(ctx context.Context) *Writer { return &Writer{store: s, c
 
 // FromBytes makes a blob of bytes at hand; it keeps b.
 func (s *Store) FromBytes(ctx context.Context, b []byte) (*Blob, error) {
-	if len(b) <= Inline {
+	if len(b) <= MaxInline {
 		return &Blob{ID: s.DB.NewID(), Size: int64(len(b)), bytes: b}, nil
 	}
 	w := s.Create(ctx)
@@ -104,7 +104,7 @@ func (s *Store) FromBytes(ctx context.Context, b []byte) (*Blob, error) {
 // Write takes more bytes: in memory at first, in a file once they are many.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.size += int64(len(p))
-	if w.file == nil && len(w.buf)+len(p) <= Inline {
+	if w.file == nil && len(w.buf)+len(p) <= MaxInline {
 		w.buf = append(w.buf, p...)
 		return len(p), nil
 	}
@@ -112,20 +112,20 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.name = w.store.DB.NewID()
 		file, err := w.store.Files.Create(w.ctx, w.name)
 		if err != nil {
-			return 0, keeping(err)
+			return 0, wrapStoreError(err)
 		}
 		w.file = file
 		if _, err := file.Write(w.buf); err != nil {
-			return 0, keeping(err)
+			return 0, wrapStoreError(err)
 		}
 		w.buf = nil
 	}
 	n, err := w.file.Write(p)
-	return n, keeping(err)
+	return n, wrapStoreError(err)
 }
 
-// keeping says what could not be done; a full disk is a fault.Unavailable.
-func keeping(err error) error {
+// wrapStoreError says what could not be done; a full disk is a fault.Unavailable.
+func wrapStoreError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -146,7 +146,7 @@ func (w *Writer) Finish() (*Blob, error) {
 	}
 	if w.file != nil {
 		if err := w.file.Commit(); err != nil {
-			return nil, keeping(err)
+			return nil, wrapStoreError(err)
 		}
 		b.file, w.file = w.name, nil
 	}
@@ -170,49 +170,49 @@ func (s *Store) Prepend(b *Blob, head []byte) *Blob {
 }
 
 var (
-	insert    = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
-	find      = db.SQL(`SELECT id, size, file, bytes FROM blob WHERE id = $1`)
-	findGroup = db.SQL(`SELECT id, size, file, bytes FROM blob
+	insertQuery    = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
+	findQuery      = db.SQL(`SELECT id, size, file, bytes FROM blob WHERE id = $1`)
+	findGroupQuery = db.SQL(`SELECT id, size, file, bytes FROM blob
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
-	findID = db.SQL(`SELECT id FROM blob WHERE id = $1`)
-	remove = db.SQL(`DELETE FROM blob WHERE id = $1`)
-	named  = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
+	findIDQuery        = db.SQL(`SELECT id FROM blob WHERE id = $1`)
+	deleteQuery        = db.SQL(`DELETE FROM blob WHERE id = $1`)
+	fileReferenceQuery = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
 )
 
-// Insert makes the statement for the blob's row.
-func (b *Blob) Insert() db.Statement { return insert.With(b.ID, b.Size, b.file, b.bytes) }
+// InsertStatement makes the statement for the blob's row.
+func (b *Blob) InsertStatement() db.Statement { return insertQuery.With(b.ID, b.Size, b.file, b.bytes) }
 
-// Remove makes the statement that deletes a blob's row. Its file goes with
+// DeleteStatement makes the statement that deletes a blob's row. Its file goes with
 // the next sweep, if no other row names it.
-func Remove(id db.ID) db.Statement { return remove.With(id) }
+func DeleteStatement(id db.ID) db.Statement { return deleteQuery.With(id) }
 
 // ErrNotExist is returned by Load for an id without a row.
 var ErrNotExist = errors.New("no such blob")
 
-// errShort is of bytes that end too early: a message that lost its end must not
+// errTruncated is of bytes that end too early: a message that lost its end must not
 // pass for a shorter one.
-var errShort = fmt.Errorf("the bytes of a message end too early: %w", io.ErrUnexpectedEOF)
+var errTruncated = fmt.Errorf("the bytes of a message end too early: %w", io.ErrUnexpectedEOF)
 
-// Lost reports whether an error of loading, opening or reading a blob says that
+// IsLost reports whether an error of loading, opening or reading a blob says that
 // its bytes are gone, cut off or can't be read, as opposed to trouble that
 // passes.
-func Lost(err error) bool {
-	return errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errShort) || errors.Is(err, syscall.EIO)
+func IsLost(err error) bool {
+	return errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTruncated) || errors.Is(err, syscall.EIO)
 }
 
-// Found returns a blob that a query finds, and what to scan the id, size, file and
+// ScanTargets returns a blob that a query finds, and what to scan the id, size, file and
 // bytes of its row into.
-func (s *Store) Found() (*Blob, []any) {
+func (s *Store) ScanTargets() (*Blob, []any) {
 	b := &Blob{files: s.Files}
 	return b, []any{&b.ID, &b.Size, &b.file, &b.bytes}
 }
 
 // Load returns a stored blob.
 func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
-	b, row := s.Found()
-	read := func() error { return s.DB.One(ctx, find.With(id), row...) }
+	b, row := s.ScanTargets()
+	read := func() error { return s.DB.One(ctx, findQuery.With(id), row...) }
 	err := read()
-	if err != nil && !errors.Is(err, db.ErrNoRow) && s.DB.One(ctx, findID.With(id), new(db.ID)) == nil {
+	if err != nil && !errors.Is(err, db.ErrNoRow) && s.DB.One(ctx, findIDQuery.With(id), new(db.ID)) == nil {
 		// The database is there: it may have been away, or the row is bad.
 		if err = read(); err != nil && ctx.Err() == nil && !errors.Is(err, db.ErrNoRow) {
 			err = fmt.Errorf("reading the row of blob %s: %w (%w)", id, syscall.EIO, err)
@@ -232,22 +232,22 @@ func (b *Blob) Discard(ctx context.Context) {
 	}
 }
 
-// loadGroup is how many blobs one query reads.
-const loadGroup = 16
+// loadBatchSize is how many blobs one query reads.
+const loadBatchSize = 16
 
 // LoadAll returns stored blobs in the order of their ids; one without a row, or
 // whose row can't be read, is nil: Load says which. What stands in rows is in
 // memory then, so ids should be few.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
-	for at := 0; at < len(ids); at += loadGroup {
-		group := ids[at:min(at+loadGroup, len(ids))]
-		var args [loadGroup]any
+	for at := 0; at < len(ids); at += loadBatchSize {
+		group := ids[at:min(at+loadBatchSize, len(ids))]
+		var args [loadBatchSize]any
 		for i := range args {
 			args[i] = group[min(i, len(group)-1)]
 		}
-		err := s.DB.Each(ctx, findGroup.With(args[:]...), func(r db.Row) error {
-			b, row := s.Found()
+		err := s.DB.Each(ctx, findGroupQuery.With(args[:]...), func(r db.Row) error {
+			b, row := s.ScanTargets()
 			if err := r.Scan(row...); err != nil {
 				return err
 			}
@@ -263,7 +263,7 @@ func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 			switch {
 			case alone == nil:
 				all[at+i] = b
-			case !Lost(alone):
+			case !IsLost(alone):
 				return nil, alone
 			}
 		}
@@ -322,7 +322,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 		n += m
 	}
 	if errors.Is(err, io.EOF) && off+int64(n) < r.size {
-		err = errShort
+		err = errTruncated
 	}
 	return n, err
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func newFolder(t *testing.T) (*blob.Folder, string) {
+func newFolder(t *testing.T) (*blob.Dir, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "blobs")
-	f, err := blob.NewFolder(dir)
+	f, err := blob.NewDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,15 +47,15 @@ func age(t *testing.T, dir string) func(time.Time) {
 
 func TestFolder(t *testing.T) {
 	f, dir := newFolder(t)
-	blobtest.Files(t, f, age(t, dir))
-	if _, err := blob.NewFolder(dir); err != nil {
+	blobtest.TestFileStore(t, f, age(t, dir))
+	if _, err := blob.NewDir(dir); err != nil {
 		t.Errorf("opening it again: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.NewFolder(file); err == nil {
+	if _, err := blob.NewDir(file); err == nil {
 		t.Error("a file was taken for a folder")
 	}
 }
@@ -102,7 +102,7 @@ func same(t *testing.T, s *blob.Store, id db.ID, want []byte) {
 		t.Errorf("WriteTo: %d of %d bytes, %v", n, len(want), err)
 	}
 	size := len(want)
-	for _, from := range []int{0, 1, 5, 6, 100, blob.Inline - 1, blob.Inline, blob.Inline + 7, size - 1, size} {
+	for _, from := range []int{0, 1, 5, 6, 100, blob.MaxInline - 1, blob.MaxInline, blob.MaxInline + 7, size - 1, size} {
 		for _, n := range []int{0, 1, 3, 4096, size} {
 			if from < 0 || from > size {
 				continue
@@ -122,7 +122,7 @@ func same(t *testing.T, s *blob.Store, id db.ID, want []byte) {
 
 func TestSizes(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
-		for _, size := range []int{0, 1, 4096, blob.Inline, blob.Inline + 1, 1 << 20} {
+		for _, size := range []int{0, 1, 4096, blob.MaxInline, blob.MaxInline + 1, 1 << 20} {
 			whole := fromBytes(t, s, text(size))
 			w := s.Create(t.Context())
 			for chunk := text(size); len(chunk) > 0; {
@@ -140,9 +140,9 @@ func TestSizes(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Abort()
-			dbtest.Exec(t, s.DB, whole.Insert(), written.Insert())
+			dbtest.Exec(t, s.DB, whole.InsertStatement(), written.InsertStatement())
 			for _, b := range []*blob.Blob{whole, written} {
-				if inline, is := b.Bytes(); is != (size <= blob.Inline) || (is && len(inline) != size) {
+				if inline, is := b.Bytes(); is != (size <= blob.MaxInline) || (is && len(inline) != size) {
 					t.Errorf("size %d: %d bytes in the row, all: %v", size, len(inline), is)
 				}
 				same(t, s, b.ID, text(size))
@@ -157,11 +157,11 @@ func TestSizes(t *testing.T) {
 func TestPrepend(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
 		head := []byte("Received: by us\r\n")
-		for _, size := range []int{100, blob.Inline, 200_000} {
+		for _, size := range []int{100, blob.MaxInline, 200_000} {
 			first := fromBytes(t, s, text(size))
 			second := s.Prepend(first, head)
 			third := s.Prepend(second, []byte("X: y\r\n"))
-			dbtest.Exec(t, s.DB, first.Insert(), second.Insert(), third.Insert())
+			dbtest.Exec(t, s.DB, first.InsertStatement(), second.InsertStatement(), third.InsertStatement())
 			same(t, s, first.ID, text(size))
 			same(t, s, second.ID, append(head[:len(head):len(head)], text(size)...))
 			same(t, s, third.ID, append([]byte("X: y\r\n"+string(head)), text(size)...))
@@ -202,7 +202,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 func TestOpenFolder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
-		open := func(owner string) (*blob.Folder, error) { return blob.OpenFolder(t.Context(), d, dir, owner) }
+		open := func(owner string) (*blob.Dir, error) { return blob.OpenDir(t.Context(), d, dir, owner) }
 		refused := func(owner, says string) {
 			t.Helper()
 			if _, err := open(owner); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), says) {
@@ -215,7 +215,7 @@ func TestOpenFolder(t *testing.T) {
 		}
 		s := &blob.Store{DB: d, Files: f, Now: time.Now}
 		b := fromBytes(t, s, text(70_000))
-		dbtest.Exec(t, d, b.Insert())
+		dbtest.Exec(t, d, b.InsertStatement())
 		refused("two", "another service's")
 		if _, err := open("one"); err != nil {
 			t.Error(err)
@@ -251,17 +251,17 @@ func TestOpenFolder(t *testing.T) {
 func TestOpenFolderRestored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
-		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		f, err := blob.OpenDir(t.Context(), d, dir, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := &blob.Store{DB: d, Files: f, Now: time.Now}
 		b := fromBytes(t, s, text(70_000))
-		dbtest.Exec(t, d, b.Insert())
+		dbtest.Exec(t, d, b.InsertStatement())
 		if err := errors.Join(os.Remove(filepath.Join(dir, "new")), os.Remove(filepath.Join(dir, "service"))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := blob.OpenFolder(t.Context(), d, dir, "one"); err != nil {
+		if _, err := blob.OpenDir(t.Context(), d, dir, "one"); err != nil {
 			t.Errorf("without new: %v", err)
 		}
 		same(t, s, b.ID, text(70_000))
@@ -273,14 +273,14 @@ func TestOpenFolderRestored(t *testing.T) {
 func TestOpenFolderFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := t.TempDir()
-		if _, err := blob.NewFolder(dir); err != nil {
+		if _, err := blob.NewDir(dir); err != nil {
 			t.Fatal(err)
 		}
 		fresh := filepath.Join(dir, "new")
 		if err := errors.Join(os.Remove(fresh), os.Symlink("/proc/self", fresh)); err != nil { // takes no files
 			t.Fatal(err)
 		}
-		if _, err := blob.OpenFolder(t.Context(), d, dir, "one"); err != nil {
+		if _, err := blob.OpenDir(t.Context(), d, dir, "one"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -290,7 +290,7 @@ func TestOpenFolderFull(t *testing.T) {
 func TestSweepLeavesOwner(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "new")
-		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		f, err := blob.OpenDir(t.Context(), d, dir, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestSweepLeavesOwner(t *testing.T) {
 		if _, err := s.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := blob.OpenFolder(t.Context(), d, dir, "two"); !fault.Is(err, fault.Conflict) {
+		if _, err := blob.OpenDir(t.Context(), d, dir, "two"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("another service has it: %v", err)
 		}
 	})
@@ -311,10 +311,10 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "blobs")
 		store := func(d *db.DB) *blob.Store {
 			t.Helper()
-			if err := d.SameKey(t.Context(), "one"); err != nil {
+			if err := d.BindSecretKey(t.Context(), "one"); err != nil {
 				t.Fatal(err)
 			}
-			f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+			f, err := blob.OpenDir(t.Context(), d, dir, "one")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,11 +329,11 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 			return err
 		}
 		first := store(d)
-		if err := first.Files.Ours(); err != nil {
+		if err := first.Files.CheckOwner(); err != nil {
 			t.Fatal(err)
 		}
 		b := fromBytes(t, first, text(70_000))
-		dbtest.Exec(t, d, b.Insert())
+		dbtest.Exec(t, d, b.InsertStatement())
 
 		anew, _ := dbtest.Open(t, dbtest.SQLite(t))
 		second := store(anew)
@@ -342,7 +342,7 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 		}
 		same(t, first, b.ID, text(70_000))
 
-		if err := d.ForgetName(t.Context()); err != nil { // as in a copy
+		if err := d.ResetInstanceName(t.Context()); err != nil { // as in a copy
 			t.Fatal(err)
 		}
 		if err := sweep(store(d)); !fault.Is(err, fault.Conflict) {
@@ -369,7 +369,7 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 func TestSweepNotNoted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
-		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		f, err := blob.OpenDir(t.Context(), d, dir, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestSweepNotNoted(t *testing.T) {
 				t.Error("it was swept")
 			}
 		}
-		dbtest.Exec(t, d, b.Insert())
+		dbtest.Exec(t, d, b.InsertStatement())
 		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -408,27 +408,27 @@ func TestLost(t *testing.T) {
 			"a file that can't be read": {200_000, func(_ *blob.Blob, file string) error {
 				return errors.Join(os.Remove(file), os.Symlink("/proc/self/mem", file)) // EIO
 			}},
-			"a row that is gone": {1000, func(b *blob.Blob, _ string) error { dbtest.Exec(t, s.DB, blob.Remove(b.ID)); return nil }},
+			"a row that is gone": {1000, func(b *blob.Blob, _ string) error { dbtest.Exec(t, s.DB, blob.DeleteStatement(b.ID)); return nil }},
 			"a row that is cut":  {1000, func(b *blob.Blob, _ string) error { dbtest.Exec(t, s.DB, cutRow.With(b.ID)); return nil }},
 		} {
 			made := fromBytes(t, s, text(c.size))
-			dbtest.Exec(t, s.DB, made.Insert())
+			dbtest.Exec(t, s.DB, made.InsertStatement())
 			before, err := made.Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			file := ""
-			if c.size > blob.Inline {
+			if c.size > blob.MaxInline {
 				file = filesIn(t, dir)[0]
 			}
 			if err := c.lose(made, file); err != nil {
 				t.Fatal(err)
 			}
 			if strings.HasSuffix(name, "file that is cut") {
-				if n, err := before.WriteTo(io.Discard); !blob.Lost(err) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				if n, err := before.WriteTo(io.Discard); !blob.IsLost(err) || !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("%s: %d bytes, %v", name, n, err)
 				}
-				if n, err := io.Copy(io.Discard, before.All()); !blob.Lost(err) {
+				if n, err := io.Copy(io.Discard, before.All()); !blob.IsLost(err) {
 					t.Errorf("%s: %d bytes, %v", name, n, err)
 				}
 			}
@@ -440,14 +440,14 @@ func TestLost(t *testing.T) {
 				}
 				_, err = b.Open(t.Context())
 			}
-			if !blob.Lost(err) {
+			if !blob.IsLost(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if file != "" {
 				_ = os.Remove(file) // it may be gone
 			}
 		}
-		if blob.Lost(io.ErrUnexpectedEOF) || blob.Lost(nil) {
+		if blob.IsLost(io.ErrUnexpectedEOF) || blob.IsLost(nil) {
 			t.Error("all is lost")
 		}
 	})
@@ -472,22 +472,22 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		copied := s.Prepend(shared, []byte("head"))
-		dbtest.Exec(t, s.DB, kept.Insert(), shared.Insert(), copied.Insert(), removed.Insert(), fromBytes(t, s, text(10)).Insert())
-		dbtest.Exec(t, s.DB, blob.Remove(shared.ID), blob.Remove(removed.ID))
+		dbtest.Exec(t, s.DB, kept.InsertStatement(), shared.InsertStatement(), copied.InsertStatement(), removed.InsertStatement(), fromBytes(t, s, text(10)).InsertStatement())
+		dbtest.Exec(t, s.DB, blob.DeleteStatement(shared.ID), blob.DeleteStatement(removed.ID))
 		sweep(0, 5) // all of it is young
 		now = now.Add(blob.SweepAge + time.Minute)
 		sweep(0, 5) // seen without a row for the first time
-		dbtest.Exec(t, s.DB, back.Insert())
-		now = now.Add(blob.SweepRest - time.Minute)
+		dbtest.Exec(t, s.DB, back.InsertStatement())
+		now = now.Add(blob.SweepDelay - time.Minute)
 		sweep(0, 5)
 		now = now.Add(time.Minute)
 		sweep(2, 3)
 		same(t, s, kept.ID, text(70_000))
 		same(t, s, copied.ID, append([]byte("head"), text(80_000)...))
 		same(t, s, back.ID, text(95_000))
-		dbtest.Exec(t, s.DB, blob.Remove(copied.ID))
+		dbtest.Exec(t, s.DB, blob.DeleteStatement(copied.ID))
 		sweep(0, 3) // its rest begins anew
-		now = now.Add(blob.SweepRest)
+		now = now.Add(blob.SweepDelay)
 		sweep(1, 2)
 	})
 }

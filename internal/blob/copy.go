@@ -14,44 +14,44 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// namedFiles has a row for each that names a file, with how long the file must be.
-var namedFiles = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > $1 AND file > 0 ORDER BY file LIMIT 1000`)
+// referencedFilesQuery has a row for each that names a file, with how long the file must be.
+var referencedFilesQuery = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > $1 AND file > 0 ORDER BY file LIMIT 1000`)
 
-// Copied is what became of the files that a database names.
-type Copied struct {
-	Files   int
-	Bytes   int64
-	New     int      // were not there yet
-	Missing []string // names of those that are not in the store, or too short, or can't be read
-	Wrong   []string // names of those that are no regular file, or have other contents than known
+// CopyResult is what became of the files that a database names.
+type CopyResult struct {
+	Files      int
+	Bytes      int64
+	Added      int      // were not there yet
+	Missing    []string // names of those that are not in the store, or too short, or can't be read
+	Mismatched []string // names of those that are no regular file, or have other contents than known
 }
 
-// Sum is the SHA-256 of a file.
-type Sum = [sha256.Size]byte
+// Checksum is the SHA-256 of a file.
+type Checksum = [sha256.Size]byte
 
-// Sums are what is known of the contents of files, and who is told of them.
-type Sums struct {
-	// Known returns the sum that a file must have, if that is known. It is asked
+// Checksums are what is known of the contents of files, and who is told of them.
+type Checksums struct {
+	// Lookup returns the sum that a file must have, if that is known. It is asked
 	// for names that rise. Nil: nothing is known.
-	Known func(name db.ID) (sum Sum, ok bool)
-	// Only has no file copied whose sum is not known.
-	Only bool
-	// Trust takes a file that is at the destination already for one with the known
+	Lookup func(name db.ID) (sum Checksum, ok bool)
+	// KnownOnly has no file copied whose sum is not known.
+	KnownOnly bool
+	// TrustExisting takes a file that is at the destination already for one with the known
 	// sum. Otherwise it is read.
-	Trust bool
-	// Note is told the sum of each file that is copied, or there already.
-	Note func(name db.ID, size int64, sum Sum) error
+	TrustExisting bool
+	// Record is told the sum of each file that is copied, or there already.
+	Record func(name db.ID, size int64, sum Checksum) error
 }
 
 // CopyFiles copies the files that the rows name to another place. Those that are
 // there already, as long as they must be, stay, unless they have another sum.
-func (s *Store) CopyFiles(ctx context.Context, to Files, sums Sums) (c Copied, err error) {
+func (s *Store) CopyFiles(ctx context.Context, to FileStore, sums Checksums) (c CopyResult, err error) {
 	type file struct {
 		name db.ID
 		size int64
 	}
 	for last := db.ID(0); ; {
-		page, err := db.All(ctx, s.DB, namedFiles.With(last), func(r db.Row) (f file, err error) {
+		page, err := db.All(ctx, s.DB, referencedFilesQuery.With(last), func(r db.Row) (f file, err error) {
 			err = r.Scan(&f.name, &f.size)
 			return f, err
 		})
@@ -63,18 +63,18 @@ func (s *Store) CopyFiles(ctx context.Context, to Files, sums Sums) (c Copied, e
 				continue
 			}
 			last = f.name
-			fresh, err := s.copyOne(ctx, to, f.name, f.size, &sums)
+			fresh, err := s.copyUnlessPresent(ctx, to, f.name, f.size, &sums)
 			switch {
-			case errors.Is(err, errLost):
+			case errors.Is(err, errFileLost):
 				c.Missing = append(c.Missing, fileName(f.name))
 				continue
-			case errors.Is(err, errOther):
-				c.Wrong = append(c.Wrong, fileName(f.name))
+			case errors.Is(err, errFileMismatch):
+				c.Mismatched = append(c.Mismatched, fileName(f.name))
 				continue
 			case err != nil:
 				return c, err
 			case fresh:
-				c.New++
+				c.Added++
 			}
 			c.Files++
 			c.Bytes += f.size
@@ -82,32 +82,32 @@ func (s *Store) CopyFiles(ctx context.Context, to Files, sums Sums) (c Copied, e
 	}
 }
 
-// copyOne copies a file, unless it is at the destination already.
-func (s *Store) copyOne(ctx context.Context, to Files, name db.ID, size int64, sums *Sums) (fresh bool, err error) {
-	var want, sum Sum
+// copyUnlessPresent copies a file, unless it is at the destination already.
+func (s *Store) copyUnlessPresent(ctx context.Context, to FileStore, name db.ID, size int64, sums *Checksums) (fresh bool, err error) {
+	var want, sum Checksum
 	known := false
-	if sums.Known != nil {
-		want, known = sums.Known(name)
+	if sums.Lookup != nil {
+		want, known = sums.Lookup(name)
 	}
-	if sums.Only && !known {
-		return false, errLost
+	if sums.KnownOnly && !known {
+		return false, errFileLost
 	}
-	there, err := isWhole(ctx, to, name, size)
+	there, err := isComplete(ctx, to, name, size)
 	if err != nil {
 		return false, err
 	}
 	switch {
-	case there && known && sums.Trust:
+	case there && known && sums.TrustExisting:
 		sum = want
-	case there && !known && sums.Note == nil: // nobody asks for it
+	case there && !known && sums.Record == nil: // nobody asks for it
 	case there:
-		if sum, err = sumOf(ctx, to, name, size); err != nil {
+		if sum, err = fileChecksum(ctx, to, name, size); err != nil {
 			return false, err
 		}
 		there = !known || sum == want
 	}
 	if !there {
-		var check *Sum
+		var check *Checksum
 		if known {
 			check = &want
 		}
@@ -115,17 +115,17 @@ func (s *Store) copyOne(ctx context.Context, to Files, name db.ID, size int64, s
 			return false, err
 		}
 	}
-	if sums.Note != nil {
-		err = sums.Note(name, size, sum)
+	if sums.Record != nil {
+		err = sums.Record(name, size, sum)
 	}
 	return !there, err
 }
 
-// Unnamed lists the files that no row names. While others write there, such a file
+// UnreferencedFiles lists the files that no row names. While others write there, such a file
 // may be one whose row is yet to come (see Sweep).
-func (s *Store) Unnamed(ctx context.Context) (list []db.ID, err error) {
+func (s *Store) UnreferencedFiles(ctx context.Context) (list []db.ID, err error) {
 	err = s.Files.Each(ctx, s.Now().Add(24*time.Hour), func(name db.ID) error {
-		err := s.DB.One(ctx, named.With(name), new(db.ID))
+		err := s.DB.One(ctx, fileReferenceQuery.With(name), new(db.ID))
 		if errors.Is(err, db.ErrNoRow) {
 			list, err = append(list, name), nil
 		}
@@ -134,7 +134,7 @@ func (s *Store) Unnamed(ctx context.Context) (list []db.ID, err error) {
 	return list, err
 }
 
-func isWhole(ctx context.Context, in Files, name db.ID, size int64) (bool, error) {
+func isComplete(ctx context.Context, in FileStore, name db.ID, size int64) (bool, error) {
 	f, err := in.Open(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -154,63 +154,63 @@ func isWhole(ctx context.Context, in Files, name db.ID, size int64) (bool, error
 }
 
 var (
-	// errLost says that a file can't be had, as opposed to not written.
-	errLost = errors.New("the file of a message is lost")
-	// errOther says that a file is another than it must be.
-	errOther = errors.New("the file of a message has other contents")
+	// errFileLost says that a file can't be had, as opposed to not written.
+	errFileLost = errors.New("the file of a message is lost")
+	// errFileMismatch says that a file is another than it must be.
+	errFileMismatch = errors.New("the file of a message has other contents")
 )
 
-func sumOf(ctx context.Context, in Files, name db.ID, size int64) (sum Sum, err error) {
+func fileChecksum(ctx context.Context, in FileStore, name db.ID, size int64) (sum Checksum, err error) {
 	f, err := in.Open(ctx, name)
 	if err != nil {
 		return sum, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	hash := sha256.New()
-	_, err = io.Copy(hash, &noting{r: io.NewSectionReader(f, 0, size), ctx: ctx})
-	return Sum(hash.Sum(nil)), err
+	_, err = io.Copy(hash, &copySource{r: io.NewSectionReader(f, 0, size), ctx: ctx})
+	return Checksum(hash.Sum(nil)), err
 }
 
 // copyFile copies a file, which must have the sum want unless that is nil.
-func copyFile(ctx context.Context, from, to Files, name db.ID, size int64, want *Sum) (sum Sum, err error) {
+func copyFile(ctx context.Context, from, to FileStore, name db.ID, size int64, want *Checksum) (sum Checksum, err error) {
 	r, err := from.Open(ctx, name)
 	switch {
-	case Lost(err):
-		return sum, errLost
-	case errors.Is(err, ErrIrregular):
-		return sum, errOther
+	case IsLost(err):
+		return sum, errFileLost
+	case errors.Is(err, ErrNotRegular):
+		return sum, errFileMismatch
 	case err != nil:
 		return sum, err
 	}
 	defer r.Close() //nolint:errcheck // only read
 	w, err := to.Create(ctx, name)
 	if err != nil {
-		return sum, keeping(err)
+		return sum, wrapStoreError(err)
 	}
 	defer w.Abort()
-	source, hash := &noting{r: io.NewSectionReader(r, 0, size), ctx: ctx}, sha256.New()
+	source, hash := &copySource{r: io.NewSectionReader(r, 0, size), ctx: ctx}, sha256.New()
 	n, err := io.Copy(io.MultiWriter(w, hash), source)
-	sum = Sum(hash.Sum(nil))
+	sum = Checksum(hash.Sum(nil))
 	switch {
-	case Lost(source.err), err == nil && n < size && want == nil:
-		return sum, errLost
+	case IsLost(source.err), err == nil && n < size && want == nil:
+		return sum, errFileLost
 	case err == nil && want != nil && sum != *want:
-		return sum, errOther
+		return sum, errFileMismatch
 	}
 	if err == nil {
 		err = w.Commit()
 	}
-	return sum, keeping(err)
+	return sum, wrapStoreError(err)
 }
 
-// noting remembers why reading ended, and ends it with ctx.
-type noting struct {
+// copySource remembers why reading ended, and ends it with ctx.
+type copySource struct {
 	r   io.Reader
 	ctx context.Context
 	err error
 }
 
-func (n *noting) Read(p []byte) (int, error) {
+func (n *copySource) Read(p []byte) (int, error) {
 	if err := n.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -20,19 +20,19 @@ const (
 	databaseFile = "database"
 )
 
-var anyFile = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1`)
+var anyFileQuery = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1`)
 
-// OpenFolder is NewFolder for a service, which owner names. It returns a
+// OpenDir is NewDir for a service, which owner names. It returns a
 // fault.Conflict for the folder of another, whose files it would sweep as named by
 // no row, and for one that was never used while the database names files: it is
 // not mounted, and what came in now would be hidden by it later. Whether another
 // database has the folder Ours tells.
-func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, error) {
+func OpenDir(ctx context.Context, d *db.DB, dir, owner string) (*Dir, error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
 		var file db.ID
-		err := d.One(ctx, anyFile.With(), &file)
+		err := d.One(ctx, anyFileQuery.With(), &file)
 		if err == nil {
-			_, err = os.Stat((&Folder{dir: dir}).path(file)) // some backups have no empty folders
+			_, err = os.Stat((&Dir{dir: dir}).path(file)) // some backups have no empty folders
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -42,28 +42,28 @@ func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, erro
 			return nil, err
 		}
 	}
-	f, err := NewFolder(dir)
+	f, err := NewDir(dir)
 	if err == nil {
-		err = f.claim(owner)
+		err = f.claimOwner(owner)
 	}
 	if err == nil {
-		f.database, err = d.Name(ctx)
+		f.database, err = d.InstanceName(ctx)
 	}
 	return f, err
 }
 
-// Ours notes the database in the folder, unless another is noted there. That one
+// CheckOwner notes the database in the folder, unless another is noted there. That one
 // may be restored from a backup, or lost, so the folder may be read and written
 // all the same. What could not be noted is an error, too: it may not have been
 // possible for another either.
-func (f *Folder) Ours() error {
+func (f *Dir) CheckOwner() error {
 	if f.database == "" {
 		return nil
 	}
 	name := filepath.Join(f.dir, databaseFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.note(name, f.database)
+		return f.writeNote(name, f.database)
 	}
 	if err == nil && string(found) != f.database+"\n" {
 		err = fault.New(fault.Conflict, "other_database",
@@ -73,12 +73,12 @@ func (f *Folder) Ours() error {
 	return err
 }
 
-// claim notes the owner of the folder, unless it has another.
-func (f *Folder) claim(owner string) error {
+// claimOwner notes the owner of the folder, unless it has another.
+func (f *Dir) claimOwner(owner string) error {
 	name := filepath.Join(f.dir, ownerFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		_ = f.note(name, owner) // on a full disk there is still mail to be read; the next start notes it
+		_ = f.writeNote(name, owner) // on a full disk there is still mail to be read; the next start notes it
 		return nil
 	}
 	if err == nil && string(found) != owner+"\n" {
@@ -88,12 +88,12 @@ func (f *Folder) claim(owner string) error {
 	return err
 }
 
-func (f *Folder) note(name, text string) error {
+func (f *Dir) writeNote(name, text string) error {
 	tmp, err := os.CreateTemp(filepath.Join(f.dir, "new"), "")
 	if err != nil {
 		return err
 	}
-	w := &folderFile{File: tmp, final: name}
+	w := &dirFile{File: tmp, finalPath: name}
 	defer w.Abort()
 	if _, err := w.WriteString(text + "\n"); err != nil {
 		return err

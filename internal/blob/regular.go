@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// ErrIrregular says that something else stands where a regular file was to be read: a
+// ErrNotRegular says that something else stands where a regular file was to be read: a
 // symbolic link, a folder, a device, a pipe.
-var ErrIrregular = errors.New("it is no regular file")
+var ErrNotRegular = errors.New("it is no regular file")
 
 // OpenRegular opens a file below a folder that others may have written, and whose
 // name may be theirs: with '/' between its levels. It follows no symbolic link below
-// the folder, opens no device and waits for nobody, but returns ErrIrregular.
+// the folder, opens no device and waits for nobody, but returns ErrNotRegular.
 func OpenRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 	bad := func(err error) error { return &fs.PathError{Op: "open", Path: filepath.Join(dir, name), Err: err} }
 	root, err := os.OpenRoot(dir)
@@ -30,35 +30,35 @@ func OpenRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 		}
 		info, err := root.Lstat(name[:i])
 		if err == nil && !info.IsDir() {
-			err = ErrIrregular
+			err = ErrNotRegular
 		}
 		if err != nil {
-			return nil, nil, bad(cause(err))
+			return nil, nil, bad(pathErrorCause(err))
 		}
 	}
 	info, err := root.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = ErrIrregular
+		err = ErrNotRegular
 	}
 	if err != nil {
-		return nil, nil, bad(cause(err))
+		return nil, nil, bad(pathErrorCause(err))
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, bad(cause(err))
+		return nil, nil, bad(pathErrorCause(err))
 	}
 	now, err := f.Stat()
 	if err == nil && !(now.Mode().IsRegular() && os.SameFile(info, now)) { // it was replaced just now
-		err = ErrIrregular
+		err = ErrNotRegular
 	}
 	if err != nil {
-		return nil, nil, errors.Join(bad(cause(err)), f.Close())
+		return nil, nil, errors.Join(bad(pathErrorCause(err)), f.Close())
 	}
 	return f, now, nil
 }
 
-// cause is an error without the path.
-func cause(err error) error {
+// pathErrorCause is an error without the path.
+func pathErrorCause(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err
 	}

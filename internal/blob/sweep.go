@@ -14,29 +14,29 @@ const (
 	// SweepAge is how old a file must be before it may be swept: a file
 	// without a row may belong to a transaction in progress.
 	SweepAge = 24 * time.Hour
-	// SweepRest is how long a file must have been without a row: whoever
+	// SweepDelay is how long a file must have been without a row: whoever
 	// loaded its last row may be about to share it (Prepend).
-	SweepRest = time.Hour
+	SweepDelay = time.Hour
 )
 
 // Sweep deletes the files that no row names, and that none named when Sweep
-// ran at least SweepRest before. Call it every hour or so, one call at a time.
+// ran at least SweepDelay before. Call it every hour or so, one call at a time.
 // It returns how many files it deleted.
 func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
-	if err := s.Files.Ours(); err != nil {
+	if err := s.Files.CheckOwner(); err != nil {
 		return 0, err
 	}
 	now, unnamed := s.Now(), map[db.ID]time.Time{}
 	err = s.Files.Each(ctx, now.Add(-SweepAge), func(name db.ID) error {
-		err := s.DB.One(ctx, named.With(name), new(db.ID))
+		err := s.DB.One(ctx, fileReferenceQuery.With(name), new(db.ID))
 		if !errors.Is(err, db.ErrNoRow) {
 			return err
 		}
-		since, known := s.unnamed[name]
+		since, known := s.unreferenced[name]
 		if !known {
 			since = now
 		}
-		if !known || now.Sub(since) < SweepRest {
+		if !known || now.Sub(since) < SweepDelay {
 			unnamed[name] = since
 			return nil
 		}
@@ -46,6 +46,6 @@ func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
 		deleted++
 		return nil
 	})
-	s.unnamed = unnamed
+	s.unreferenced = unnamed
 	return deleted, err
 }

@@ -28,7 +28,7 @@ func TestAnswers(t *testing.T) {
 			t.Fatalf("%d columns: %s", len(columns), line)
 		}
 		stage, answer, subtype, blame := columns[0], columns[1], columns[2], columns[3]
-		a := bounce.Answer{Stage: strings.Trim(stage, "-")}
+		a := bounce.Reply{Stage: strings.Trim(stage, "-")}
 		if a.Code, err = strconv.Atoi(answer[:3]); err != nil {
 			t.Fatal(line, err)
 		}

@@ -53,7 +53,7 @@ func told(r *bounce.Report) string {
 			all = append(all, fmt.Sprintf("%s %s %d %s %s", to.Type, to.Subtype, to.Code, cmp.Or(to.Enhanced, "-"), cmp.Or(to.Address, "-")))
 		}
 		return "failure " + strings.Join(all, " | ")
-	case bounce.Complaint, bounce.Notice:
+	case bounce.Complaint, bounce.FeedbackNotice:
 		to := "-"
 		if len(r.Recipients) > 0 {
 			to = r.Recipients[0].Address
@@ -88,9 +88,9 @@ func TestOwnReports(t *testing.T) {
 		message.ActionFailed: "failure Permanent NoMailbox 550 5.1.1 gone@example.org", message.ActionDelayed: "delay",
 		message.ActionDelivered: "success", message.ActionRelayed: "success",
 	} {
-		report := message.Report{
+		report := message.DSN{
 			Host: "mail.host.test", To: message.Address{Local: "shop", Domain: "shop.example"}, Date: time.Unix(0, 0), MessageID: "<r@mail.host.test>",
-			Recipients: []message.Reported{{Recipient: "gone@example.org", Action: action, Code: 550, Enhanced: "5.1.1", Reply: "no such user", Remote: "in.example.org"}},
+			Recipients: []message.DSNRecipient{{Recipient: "gone@example.org", Action: action, Code: 550, Enhanced: "5.1.1", Reply: "no such user", Remote: "in.example.org"}},
 			Original:   message.Original{Header: message.Header("Message-ID: <order-7@shop.example>\r\nSubject: blocked spam\r\n")},
 		}
 		var b bytes.Buffer
@@ -106,40 +106,40 @@ func TestOwnReports(t *testing.T) {
 
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
-		answer   bounce.Answer
+		answer   bounce.Reply
 		subtype  string
 		suppress bool
 	}{
-		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "final", Code: 550, Text: "No such user here"}, bounce.Refused, false},
-		{bounce.Answer{Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
-		{bounce.Answer{Text: "No such user here"}, bounce.NoMailbox, true},
-		{bounce.Answer{Code: 550, Enhanced: "5.1.1", Text: "mailbox is full"}, bounce.MailboxFull, false},
-		{bounce.Answer{Code: 550, Enhanced: "5.2.1", Text: "no"}, bounce.MailboxDisabled, true},
-		{bounce.Answer{Code: 450, Enhanced: "4.2.1", Text: "try later"}, bounce.MailboxDisabled, false},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "the domain of the sender does not exist"}, bounce.SenderRejected, false},
-		{bounce.Answer{Code: 550, Enhanced: "5.1.2"}, bounce.NoDomain, true},
-		{bounce.Answer{Code: 556}, bounce.NoMail, false},
-		{bounce.Answer{Code: 554, Enhanced: "5.7.1"}, bounce.Policy, false},
-		{bounce.Answer{Code: 552}, bounce.MailboxFull, false},
-		{bounce.Answer{}, bounce.General, false},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable (S2017062302)."}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "final", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable"}, bounce.Refused, false},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "Recipient address rejected: Access denied. AS(201806281)"}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "no answer from host"}, bounce.Unreachable, false},
-		{bounce.Answer{Stage: "rcpt", Code: 554, Enhanced: "5.7.1", Text: "<team@example.org>: Recipient address rejected: Access denied"}, bounce.Policy, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "final", Code: 550, Text: "No such user here"}, bounce.Refused, false},
+		{bounce.Reply{Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
+		{bounce.Reply{Text: "No such user here"}, bounce.NoMailbox, true},
+		{bounce.Reply{Code: 550, Enhanced: "5.1.1", Text: "mailbox is full"}, bounce.MailboxFull, false},
+		{bounce.Reply{Code: 550, Enhanced: "5.2.1", Text: "no"}, bounce.MailboxDisabled, true},
+		{bounce.Reply{Code: 450, Enhanced: "4.2.1", Text: "try later"}, bounce.MailboxDisabled, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "the domain of the sender does not exist"}, bounce.SenderRejected, false},
+		{bounce.Reply{Code: 550, Enhanced: "5.1.2"}, bounce.NoDomain, true},
+		{bounce.Reply{Code: 556}, bounce.NoMail, false},
+		{bounce.Reply{Code: 554, Enhanced: "5.7.1"}, bounce.Policy, false},
+		{bounce.Reply{Code: 552}, bounce.MailboxFull, false},
+		{bounce.Reply{}, bounce.General, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable (S2017062302)."}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "final", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable"}, bounce.Refused, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "Recipient address rejected: Access denied. AS(201806281)"}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "no answer from host"}, bounce.Unreachable, false},
+		{bounce.Reply{Stage: "rcpt", Code: 554, Enhanced: "5.7.1", Text: "<team@example.org>: Recipient address rejected: Access denied"}, bounce.Policy, false},
 		// Before RCPT it is the sender who is spoken of.
-		{bounce.Answer{Stage: "mail", Code: 550, Text: "domain not found"}, bounce.SenderRejected, false},
-		{bounce.Answer{Stage: "mail", Code: 553, Enhanced: "5.1.2", Text: "no such domain"}, bounce.SenderRejected, false},
-		{bounce.Answer{Stage: "mail", Code: 550, Text: "account has been suspended"}, bounce.SenderRejected, false},
-		{bounce.Answer{Stage: "connect", Code: 550, Text: "unknown host"}, bounce.SenderRejected, false},
-		{bounce.Answer{Stage: "connect", Code: 521}, bounce.NoMail, false},
+		{bounce.Reply{Stage: "mail", Code: 550, Text: "domain not found"}, bounce.SenderRejected, false},
+		{bounce.Reply{Stage: "mail", Code: 553, Enhanced: "5.1.2", Text: "no such domain"}, bounce.SenderRejected, false},
+		{bounce.Reply{Stage: "mail", Code: 550, Text: "account has been suspended"}, bounce.SenderRejected, false},
+		{bounce.Reply{Stage: "connect", Code: 550, Text: "unknown host"}, bounce.SenderRejected, false},
+		{bounce.Reply{Stage: "connect", Code: 521}, bounce.NoMail, false},
 		// What an address or a host is called says nothing.
-		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "<sales@relay-parts.example>... User unknown"}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "<spam@example.org>: no such user"}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "host relay.example.org [2001:db8::7] said: User unknown"}, bounce.NoMailbox, true},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "<suspend@example.org>: no"}, bounce.General, false},
-		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "Client host rejected: [192.0.2.1]"}, bounce.Blocked, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "<sales@relay-parts.example>... User unknown"}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "<spam@example.org>: no such user"}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "host relay.example.org [2001:db8::7] said: User unknown"}, bounce.NoMailbox, true},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "<suspend@example.org>: no"}, bounce.General, false},
+		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "Client host rejected: [192.0.2.1]"}, bounce.Blocked, false},
 	} {
 		if v := bounce.Classify(c.answer); v.Subtype != c.subtype || v.Suppress != c.suppress {
 			t.Errorf("%+v: %+v", c.answer, v)
@@ -185,7 +185,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestReadIsBounded(t *testing.T) {
 	var e endless
-	if _, err := bounce.Read(&e); err != nil || e.read > 4*bounce.MaxRead {
+	if _, err := bounce.Read(&e); err != nil || e.read > 4*bounce.MaxBytes {
 		t.Error(e.read, err)
 	}
 	if _, err := bounce.Read(io.MultiReader(strings.NewReader("From: a\r\n"), broken{})); err == nil {
@@ -227,7 +227,7 @@ func FuzzComplaint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, fields, original string) {
 		r := bounce.Parse([]byte("From: loop@isp.example\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
 			"--b\r\n\r\na report\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\n" + fields + "\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + original + "\r\nHello.\r\n--b--\r\n"))
-		if r.Kind != bounce.Complaint && r.Kind != bounce.Notice {
+		if r.Kind != bounce.Complaint && r.Kind != bounce.FeedbackNotice {
 			t.Fatalf("it is a %s", r.Kind)
 		}
 		if r.Feedback.Type == "" || strings.ContainsAny(r.Feedback.Type+r.Feedback.Reporter, "\r\n") || len(r.Recipients) > 1 {
@@ -240,7 +240,7 @@ func FuzzClassify(f *testing.F) {
 	f.Add("rcpt", 550, "5.1.1", "no such user")
 	f.Add("", 0, "", "550-5.7.1 * blocked")
 	f.Fuzz(func(t *testing.T, stage string, code int, enhanced, text string) {
-		v := bounce.Classify(bounce.Answer{Stage: stage, Code: code, Enhanced: enhanced, Text: text})
+		v := bounce.Classify(bounce.Reply{Stage: stage, Code: code, Enhanced: enhanced, Text: text})
 		if v.Type == "" || v.Subtype == "" || v.Suppress && v.Category != bounce.ByRecipient {
 			t.Errorf("%+v", v)
 		}

@@ -15,9 +15,9 @@ type Feedback struct {
 	Fields   message.Header // of the machine-readable part; empty for forms without one
 }
 
-// complaint reads a feedback report, or a message that a feedback loop sent as
+// readComplaint reads a feedback report, or a message that a feedback loop sent as
 // it is.
-func (p *parts) complaint(r *Report) {
+func (p *reportParts) readComplaint(r *Report) {
 	r.Kind = Complaint
 	f := p.feedback
 	r.Feedback = Feedback{Type: "abuse", Fields: f}
@@ -25,38 +25,38 @@ func (p *parts) complaint(r *Report) {
 		if kind := strings.ToLower(firstWord(f.Text("Feedback-Type"))); kind != "" {
 			r.Feedback.Type = kind
 		}
-		r.Feedback.Reporter = typed(f.Text("Reporting-MTA"))
+		r.Feedback.Reporter = stripType(f.Text("Reporting-MTA"))
 		for _, name := range []string{"Original-Rcpt-To", "Removal-Recipient"} {
-			if a := addressIn(f.Text(name)); a != "" {
+			if a := findAddress(f.Text(name)); a != "" {
 				r.Recipients = append(r.Recipients, Recipient{Address: a})
 				break
 			}
 		}
 	}
 	if r.Feedback.Reporter == "" {
-		if _, domain, ok := strings.Cut(addressIn(p.header.Text("From")), "@"); ok {
+		if _, domain, ok := strings.Cut(findAddress(p.header.Text("From")), "@"); ok {
 			r.Feedback.Reporter = domain
 		}
 	}
 	for _, h := range []message.Header{p.header, p.original} {
-		if a := addressIn(h.Text("X-HmXmrOriginalRecipient")); a != "" && len(r.Recipients) == 0 {
+		if a := findAddress(h.Text("X-HmXmrOriginalRecipient")); a != "" && len(r.Recipients) == 0 {
 			r.Recipients = append(r.Recipients, Recipient{Address: a})
 		}
 	}
-	r.settleFeedback()
+	r.setFeedbackKind()
 }
 
-// settleFeedback makes a notice of what is no complaint.
-func (r *Report) settleFeedback() {
+// setFeedbackKind makes a notice of what is no complaint.
+func (r *Report) setFeedbackKind() {
 	switch r.Feedback.Type {
 	case "not-spam", "auth-failure", "dmarc", "opt-in": // nobody complains of the mail (RFC 6430, RFC 6591)
-		r.Kind = Notice
+		r.Kind = FeedbackNotice
 	}
 }
 
-// forwardedByFeedbackLoop reports whether the message is one of a loop that
+// isLoopForward reports whether the message is one of a loop that
 // has no machine-readable part: Outlook.com's JMRP, which sends the message
 // as an attachment and names the recipient in a header field.
-func (p *parts) forwardedByFeedbackLoop() bool {
+func (p *reportParts) isLoopForward() bool {
 	return len(p.header.Text("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Text("X-HmXmrOriginalRecipient")) > 0
 }

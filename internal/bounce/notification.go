@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// notification is what Amazon SES tells of a message in JSON, as SNS mails it:
+// sesNotification is what Amazon SES tells of a message in JSON, as SNS mails it:
 // by itself, or as a text within the Message of an envelope.
-type notification struct {
+type sesNotification struct {
 	Message          string // of the envelope
 	NotificationType string
 	EventType        string // the same, of event publishing
@@ -20,37 +20,37 @@ type notification struct {
 		Headers []struct{ Name, Value string }
 	}
 	Complaint struct {
-		ComplainedRecipients  []notified
+		ComplainedRecipients  []sesRecipient
 		ComplaintFeedbackType string
 	}
 	Bounce struct {
-		BouncedRecipients []notified
+		BouncedRecipients []sesRecipient
 		ReportingMTA      string
 	}
 	DeliveryDelay struct {
-		DelayedRecipients []notified
+		DelayedRecipients []sesRecipient
 	}
 }
 
-// notified is what it tells of one recipient.
-type notified struct {
+// sesRecipient is what it tells of one recipient.
+type sesRecipient struct {
 	EmailAddress, Action, Status, DiagnosticCode string
 }
 
-// maxNotification is how many bytes of one are read. SES cuts the headers in it
+// maxSESNotification is how many bytes of one are read. SES cuts the headers in it
 // at 10 KB.
-const maxNotification = 64 << 10
+const maxSESNotification = 64 << 10
 
-// readNotification finds a notification in a text. A message that came with its
+// readSESNotification finds a notification in a text. A message that came with its
 // long lines broken has "!", a line end and a blank in it (sendmail).
-func readNotification(text string) (n notification, ok bool) {
+func readSESNotification(text string) (n sesNotification, ok bool) {
 	text = strings.TrimSpace(text)
-	if !strings.HasPrefix(text, "{") || len(text) > maxNotification {
+	if !strings.HasPrefix(text, "{") || len(text) > maxSESNotification {
 		return n, false
 	}
 	text = strings.ReplaceAll(text, "!\n ", "")
 	for range 2 {
-		n = notification{}
+		n = sesNotification{}
 		if json.NewDecoder(strings.NewReader(text)).Decode(&n) != nil {
 			return n, false
 		}
@@ -65,23 +65,23 @@ func readNotification(text string) (n notification, ok bool) {
 	return n, false
 }
 
-// notified takes a notification of SES for a report; false if the message is
+// readSES takes a notification of SES for a report; false if the message is
 // none that it knows.
-func (p *parts) notified(r *Report) bool {
+func (p *reportParts) readSES(r *Report) bool {
 	for _, text := range p.texts {
-		n, ok := readNotification(text)
+		n, ok := readSESNotification(text)
 		if !ok {
 			continue
 		}
-		var of []notified
+		var of []sesRecipient
 		switch n.NotificationType {
 		case "Complaint":
 			of = n.Complaint.ComplainedRecipients
-			p.complaint(r)
-			if kind := oneWord(n.Complaint.ComplaintFeedbackType); kind != "" {
+			p.readComplaint(r)
+			if kind := cleanWord(n.Complaint.ComplaintFeedbackType); kind != "" {
 				r.Feedback.Type = kind
 			}
-			r.settleFeedback()
+			r.setFeedbackKind()
 		case "Bounce":
 			r.Kind, of = Failure, n.Bounce.BouncedRecipients
 		case "DeliveryDelay":
@@ -92,7 +92,7 @@ func (p *parts) notified(r *Report) bool {
 			return false
 		}
 		for _, to := range of[:min(len(of), maxRecipients)] {
-			s := status{final: to.EmailAddress, status: to.Status, diagnostic: to.DiagnosticCode, remote: n.Bounce.ReportingMTA}
+			s := recipientStatus{final: to.EmailAddress, code: to.Status, diagnostic: to.DiagnosticCode, remote: n.Bounce.ReportingMTA}
 			s.clean()
 			switch {
 			case s.final == "":
@@ -109,10 +109,10 @@ func (p *parts) notified(r *Report) bool {
 }
 
 // header is that of the message that the notification is about.
-func (n *notification) header() message.Header {
+func (n *sesNotification) header() message.Header {
 	var b strings.Builder
 	field := func(name, value string) {
-		line := oneLine(name) + ": " + oneLine(value) + "\r\n"
+		line := cleanDiagnostic(name) + ": " + cleanDiagnostic(value) + "\r\n"
 		if !strings.ContainsAny(name, ": \t\r\n") && name != "" && b.Len()+len(line) <= maxOriginal {
 			b.WriteString(line)
 		}
@@ -126,8 +126,8 @@ func (n *notification) header() message.Header {
 	return message.Header(b.String())
 }
 
-// oneWord is the first word of a text, in lower case.
-func oneWord(s string) string {
-	s = strings.ToLower(firstWord(oneLine(s)))
+// cleanWord is the first word of a text, in lower case.
+func cleanWord(s string) string {
+	s = strings.ToLower(firstWord(cleanDiagnostic(s)))
 	return strings.ToValidUTF8(s[:min(len(s), 50)], "")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// parts are what a report is made of, decoded and bounded.
-type parts struct {
+// reportParts are what a report is made of, decoded and bounded.
+type reportParts struct {
 	header   message.Header
 	texts    []string // for people, without HTML if there is plain text
 	status   string   // message/delivery-status
@@ -22,40 +22,40 @@ type parts struct {
 	returned string // what a text cites of the original
 }
 
-// take takes a message apart.
-func take(raw []byte) *parts {
-	raw = lineEnds(raw)
+// splitParts takes a message apart.
+func splitParts(raw []byte) *reportParts {
+	raw = normalizeLineEnds(raw)
 	ix, header, _ := message.ScanReader(bytes.NewReader(raw))
-	p := &parts{header: header}
+	p := &reportParts{header: header}
 	var pages []string
 	for i := range ix.Parts {
 		part := &ix.Parts[i]
 		if part.Kind == message.Multipart || len(p.texts)+len(pages) >= maxTexts {
 			continue
 		}
-		if inEmbedded(ix, part) {
+		if isInEmbedded(ix, part) {
 			continue
 		}
-		p.part(raw, i, part, &pages)
+		p.addPart(raw, i, part, &pages)
 	}
 	if len(p.texts) == 0 {
 		p.texts = pages
 	}
 	for i, text := range p.texts {
-		text = unquoted(text)
-		human, returned := cutOriginal(text)
+		text = unquote(text)
+		human, returned := splitOriginal(text)
 		p.texts[i] = human
 		if p.returned == "" {
 			p.returned = returned
 		}
 	}
 	if len(p.original) == 0 && p.returned != "" {
-		p.original = headerOf(p.returned)
+		p.original = parseHeader(p.returned)
 	}
 	return p
 }
 
-func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
+func (p *reportParts) addPart(raw []byte, i int, part *message.Part, pages *[]string) {
 	body := func() string { return partText(raw, part) }
 	typ, subtype := part.MediaType()
 	own := message.Header(raw[part.Header.Start:part.Header.End()])
@@ -64,7 +64,7 @@ func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
 		typ == "text" && subtype == "rfc822-headers", typ == "message" && subtype == "global-headers",
 		typ == "message" && subtype == "partial", typ == "message" && subtype == "rfc822-headers":
 		if len(p.original) == 0 {
-			p.original = headerOf(body())
+			p.original = parseHeader(body())
 		}
 	case typ == "message" && (strings.Contains(subtype, "delivery-status") || subtype == "delivery-statu"),
 		typ == "text" && subtype == "delivery-status":
@@ -73,20 +73,20 @@ func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
 			p.statuses++
 		}
 	case typ == "message" && subtype == "feedback-report":
-		p.feedback = headerOf(body())
+		p.feedback = parseHeader(body())
 	case i > 0 && own.Text("Received") != "" && own.MessageID() != "":
 		if len(p.original) == 0 { // returned as a part with its header for the part's (X1, Active!mail)
 			p.original = own[:min(len(own), maxOriginal)]
 		}
 	case typ == "text" && subtype == "html":
-		*pages = append(*pages, withoutTags(body()))
+		*pages = append(*pages, stripTags(body()))
 	case typ == "text", typ == "message", i == 0 && typ != "application" && typ != "image":
 		p.texts = append(p.texts, body())
 	}
 }
 
-// inEmbedded reports whether a part belongs to a returned message.
-func inEmbedded(ix *message.Index, part *message.Part) bool {
+// isInEmbedded reports whether a part belongs to a returned message.
+func isInEmbedded(ix *message.Index, part *message.Part) bool {
 	for at := part.Parent; at >= 0; at = ix.Parts[at].Parent {
 		if ix.Parts[at].Kind == message.Embedded {
 			return true
@@ -103,8 +103,8 @@ func partText(raw []byte, part *message.Part) string {
 	return strings.ReplaceAll(strings.ReplaceAll(string(b), "\r\n", "\n"), "\r", "\n")
 }
 
-// lineEnds makes all line ends CRLF, and drops the "From " line of an mbox.
-func lineEnds(raw []byte) []byte {
+// normalizeLineEnds makes all line ends CRLF, and drops the "From " line of an mbox.
+func normalizeLineEnds(raw []byte) []byte {
 	if bytes.HasPrefix(raw, []byte("From ")) {
 		if i := bytes.IndexAny(raw, "\r\n"); i >= 0 {
 			raw = bytes.TrimLeft(raw[i:], "\r\n")
@@ -116,8 +116,8 @@ func lineEnds(raw []byte) []byte {
 	return raw
 }
 
-// headerOf makes a text that begins with a header one.
-func headerOf(text string) message.Header {
+// parseHeader makes a text that begins with a header one.
+func parseHeader(text string) message.Header {
 	text = strings.TrimLeft(text, " \t\n")
 	if end := strings.Index(text, "\n\n"); end >= 0 {
 		text = text[:end+1]
@@ -129,9 +129,9 @@ func headerOf(text string) message.Header {
 	return message.Header(strings.ReplaceAll(text, "\n", "\r\n"))
 }
 
-// withoutTags is the text of a page: what stands in tags, styles and comments
+// stripTags is the text of a page: what stands in tags, styles and comments
 // is left out, the ends of blocks are line ends.
-func withoutTags(page string) string {
+func stripTags(page string) string {
 	var out strings.Builder
 	for page != "" {
 		i := strings.IndexByte(page, '<')
@@ -172,8 +172,8 @@ func firstWord(s string) string {
 	return word
 }
 
-// unquoted takes the ">" off a text that is mostly a forwarded report.
-func unquoted(text string) string {
+// unquote takes the ">" off a text that is mostly a forwarded report.
+func unquote(text string) string {
 	lines := strings.Split(text, "\n")
 	quoted := 0
 	for _, l := range lines {

@@ -21,7 +21,7 @@ func TestReplies(t *testing.T) {
 		}
 		for line := range strings.Lines(string(text)) {
 			code, said, _ := strings.Cut(strings.TrimSpace(line), " ")
-			a := bounce.Answer{Stage: bounce.StageRcpt, Text: said}
+			a := bounce.Reply{Stage: bounce.StageRcpt, Text: said}
 			a.Code, _ = strconv.Atoi(code[:3])
 			if word, _, _ := strings.Cut(strings.TrimPrefix(said, "#"), " "); strings.HasPrefix(word, code[:1]+".") {
 				a.Enhanced = word

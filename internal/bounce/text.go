@@ -7,24 +7,24 @@ import (
 	"unicode"
 )
 
-// plainLetters are letters with marks, and typographic signs, as people
+// asciiReplacer are letters with marks, and typographic signs, as people
 // without such keys write them: hosts send both.
-var plainLetters = strings.NewReplacer(
+var asciiReplacer = strings.NewReplacer(
 	"à", "a", "á", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "è", "e", "é", "e", "ê", "e", "ë", "e", "ì", "i", "í", "i",
 	"î", "i", "ï", "i", "ñ", "n", "ò", "o", "ó", "o", "ô", "o", "õ", "o", "ö", "o", "ø", "o", "ù", "u", "ú", "u", "û", "u", "ü", "u",
 	"ý", "y", "ß", "ss", "’", "'", "‘", "'", "`", "'", "“", `"`, "”", `"`, "„", `"`,
 )
 
-// normal makes a text one line of lower case without doubled spaces, and
+// normalize makes a text one line of lower case without doubled spaces, and
 // leaves out the codes with which each further line of a reply begins.
-func normal(s string) string {
-	s = plainLetters.Replace(strings.ToLower(s))
+func normalize(s string) string {
+	s = asciiReplacer.Replace(strings.ToLower(s))
 	var out strings.Builder
 	out.Grow(len(s))
 	first := true
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return unicode.IsSpace(r) || r < ' ' || r == 0x7f || r == '\u200b' || r == '\u00ad' }) {
 		if !first {
-			word = withoutContinuation(word)
+			word = trimContinuation(word)
 			if word == "" {
 				continue
 			}
@@ -36,20 +36,20 @@ func normal(s string) string {
 	return out.String()
 }
 
-// withoutContinuation takes "550-5.1.1" off a word, or "550-" off "550-the".
-func withoutContinuation(word string) string {
+// trimContinuation takes "550-5.1.1" off a word, or "550-" off "550-the".
+func trimContinuation(word string) string {
 	if len(word) < 4 || word[3] != '-' || !isReplyCode(word[:3]) {
 		return word
 	}
 	rest := word[4:]
-	if n := enhancedLength(rest); n > 0 && n == len(rest) {
+	if n := enhancedPrefixLen(rest); n > 0 && n == len(rest) {
 		return ""
 	}
 	return rest
 }
 
-// oneLine is a text as it is told to people.
-func oneLine(s string) string {
+// cleanDiagnostic is a text as it is told to people.
+func cleanDiagnostic(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxDiagnostic {
 		s = strings.ToValidUTF8(s[:maxDiagnostic], "")
@@ -57,20 +57,20 @@ func oneLine(s string) string {
 	return s
 }
 
-func digit(c byte) bool { return c >= '0' && c <= '9' }
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isReplyCode(s string) bool {
-	return len(s) == 3 && (s[0] == '4' || s[0] == '5') && s[1] >= '0' && s[1] <= '7' && digit(s[2])
+	return len(s) == 3 && (s[0] == '4' || s[0] == '5') && s[1] >= '0' && s[1] <= '7' && isDigit(s[2])
 }
 
-// enhancedLength is the length of the status code (RFC 3463 §2) that s begins
+// enhancedPrefixLen is the length of the status code (RFC 3463 §2) that s begins
 // with, 0 if it is none: an address of four numbers is none.
-func enhancedLength(s string) int {
+func enhancedPrefixLen(s string) int {
 	if len(s) < 5 || s[0] != '2' && s[0] != '4' && s[0] != '5' || s[1] != '.' {
 		return 0
 	}
 	i := 2
-	for i < len(s) && digit(s[i]) {
+	for i < len(s) && isDigit(s[i]) {
 		i++
 	}
 	if i == 2 || i > 5 || i >= len(s) || s[i] != '.' {
@@ -78,29 +78,29 @@ func enhancedLength(s string) int {
 	}
 	start := i + 1
 	i = start
-	for i < len(s) && digit(s[i]) {
+	for i < len(s) && isDigit(s[i]) {
 		i++
 	}
-	if i == start || i-start > 3 || i+1 < len(s) && s[i] == '.' && digit(s[i+1]) {
+	if i == start || i-start > 3 || i+1 < len(s) && s[i] == '.' && isDigit(s[i+1]) {
 		return 0
 	}
 	return i
 }
 
-// enhancedIn is the first status code in a text; one that says more than
+// findEnhanced is the first status code in a text; one that says more than
 // x.0.0 goes before.
-func enhancedIn(s string) string {
+func findEnhanced(s string) string {
 	found := ""
 	for i := 0; i < len(s); i++ {
-		if !digit(s[i]) || i > 0 && (digit(s[i-1]) || s[i-1] == '.' || isLetter(s[i-1])) {
+		if !isDigit(s[i]) || i > 0 && (isDigit(s[i-1]) || s[i-1] == '.' || isLetter(s[i-1])) {
 			continue
 		}
-		n := enhancedLength(s[i:])
+		n := enhancedPrefixLen(s[i:])
 		if n == 0 || i+n < len(s) && isLetter(s[i+n]) {
 			continue
 		}
 		code := s[i : i+n]
-		if !general(code) {
+		if !isGenericCode(code) {
 			return code
 		}
 		if found == "" {
@@ -113,10 +113,10 @@ func enhancedIn(s string) string {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// replyIn finds the codes of the reply that a text cites.
-func replyIn(s string) (code int, enhanced string) {
+// findReply finds the codes of the reply that a text cites.
+func findReply(s string) (code int, enhanced string) {
 	for i := 0; i+3 <= len(s); i++ {
-		if !digit(s[i]) || i > 0 && !strings.ContainsRune(" \n\t:;(<>[\"'=#", rune(s[i-1])) || !isReplyCode(s[i:i+3]) {
+		if !isDigit(s[i]) || i > 0 && !strings.ContainsRune(" \n\t:;(<>[\"'=#", rune(s[i-1])) || !isReplyCode(s[i:i+3]) {
 			continue
 		}
 		rest := s[i+3:]
@@ -124,13 +124,13 @@ func replyIn(s string) (code int, enhanced string) {
 			continue
 		}
 		code = int(s[i]-'0')*100 + int(s[i+1]-'0')*10 + int(s[i+2]-'0')
-		enhanced = enhancedIn(rest)
-		if enhanced == "" || enhanced[0] != s[i] && general(enhanced) {
-			enhanced = enhancedIn(s)
+		enhanced = findEnhanced(rest)
+		if enhanced == "" || enhanced[0] != s[i] && isGenericCode(enhanced) {
+			enhanced = findEnhanced(s)
 		}
 		return code, ignoreSuccess(enhanced)
 	}
-	return 0, ignoreSuccess(enhancedIn(s))
+	return 0, ignoreSuccess(findEnhanced(s))
 }
 
 func ignoreSuccess(enhanced string) string {
@@ -149,8 +149,8 @@ const (
 	StageFinal   = "final" // after the message itself
 )
 
-// stages are how reports say what the host answered to (normal text).
-var stages = []struct{ says, stage string }{
+// stagePatterns are how reports say what the host answered to (normal text).
+var stagePatterns = []struct{ says, stage string }{
 	{"in reply to end of data", StageFinal}, {"after end of data", StageFinal}, {"failed after i sent the message", StageFinal},
 	{"in reply to data", StageFinal}, {"after data", StageFinal}, {"after pipelined end of data", StageFinal},
 	{"in reply to rcpt to", StageRcpt}, {"after rcpt to", StageRcpt}, {"does not like recipient", StageRcpt}, {"after pipelined rcpt to", StageRcpt},
@@ -162,9 +162,9 @@ var stages = []struct{ says, stage string }{
 	{"connected to * but greeting failed", StageConnect},
 }
 
-// stageIn finds at what point of the conversation a reply came; "" if the text
+// findStage finds at what point of the conversation a reply came; "" if the text
 // does not say it.
-func stageIn(text string) string {
+func findStage(text string) string {
 	if i := strings.Index(text, "<<< 5"); i >= 0 {
 		// sendmail's transcript: the last command before the first refusal
 		if at := strings.LastIndex(text[:i], ">>> "); at >= 0 {
@@ -180,16 +180,16 @@ func stageIn(text string) string {
 			}
 		}
 	}
-	for _, s := range stages {
-		if says(text, s.says) {
+	for _, s := range stagePatterns {
+		if containsPhrase(text, s.says) {
 			return s.stage
 		}
 	}
 	return ""
 }
 
-// says reports whether a text has a phrase; "*" in it stands for anything.
-func says(text, phrase string) bool {
+// containsPhrase reports whether a text has a phrase; "*" in it stands for anything.
+func containsPhrase(text, phrase string) bool {
 	for {
 		piece, rest, more := strings.Cut(phrase, "*")
 		i := strings.Index(text, piece)
@@ -203,8 +203,8 @@ func says(text, phrase string) bool {
 	}
 }
 
-// addressIn is the first mail address in a text, "" if there is none.
-func addressIn(s string) string {
+// findAddress is the first mail address in a text, "" if there is none.
+func findAddress(s string) string {
 	for from := 0; ; {
 		at := strings.IndexByte(s[from:], '@')
 		if at < 0 {
@@ -212,11 +212,11 @@ func addressIn(s string) string {
 		}
 		at += from
 		start := at
-		for start > 0 && at-start < 64 && localByte(s[start-1]) {
+		for start > 0 && at-start < 64 && isLocalByte(s[start-1]) {
 			start--
 		}
 		end := at + 1
-		for end < len(s) && end-at < 256 && domainByte(s[end]) {
+		for end < len(s) && end-at < 256 && isDomainByte(s[end]) {
 			end++
 		}
 		domain := strings.Trim(s[at+1:end], ".-")
@@ -231,10 +231,10 @@ func addressIn(s string) string {
 	}
 }
 
-func localByte(c byte) bool {
+func isLocalByte(c byte) bool {
 	return c > ' ' && c != 0x7f && !strings.ContainsRune(`<>()[]",;\@`, rune(c)) || c >= 0x80
 }
 
-func domainByte(c byte) bool {
-	return isLetter(c) || digit(c) || c == '.' || c == '-' || c >= 0x80
+func isDomainByte(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '.' || c == '-' || c >= 0x80
 }

@@ -26,11 +26,11 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// pebbleCommand is the ACME authority that the tests run: not in go.mod, since
+// pebbleCommand is the NewACME authority that the tests run: not in go.mod, since
 // nothing of it is built in.
 const pebbleCommand = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
 
-// pebble is a running ACME authority that resolves every name to 127.0.0.1.
+// pebble is a running NewACME authority that resolves every name to 127.0.0.1.
 type pebble struct {
 	url        string
 	httpPort   int            // where it looks for HTTP-01
@@ -48,7 +48,7 @@ func startPebble(t *testing.T) *pebble {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("these tests need the ACME authority pebble, which go install could not build (it is fetched once from the Go module proxy): %v\n%s", err, out)
 	}
-	ca, err := openAuthority(dir, time.Now())
+	ca, err := openLocalCA(dir, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,13 +60,13 @@ func startPebble(t *testing.T) *pebble {
 	if _, err := writePair(certFile, keyFile, chain, key); err != nil {
 		t.Fatal(err)
 	}
-	listen := dnstest.Nobody(t)
+	listen := dnstest.ClosedAddr(t)
 	p := &pebble{
 		url:        "https://" + listen + "/dir",
 		httpPort:   dnstest.FreePort(t, "127.0.0.1"),
 		httpsPort:  dnstest.FreePort(t, "127.0.0.1"),
 		serverCAs:  trust(t, CAFile(dir)),
-		management: dnstest.Nobody(t),
+		management: dnstest.ClosedAddr(t),
 	}
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": p.management,
@@ -219,9 +219,9 @@ func (l log) await(t *testing.T, want string) {
 
 // started is a source that has the host's certificate in use, with doors that the
 // authority reaches if p is given. It is closed with the test.
-func started(t *testing.T, a Authority, log log, p *pebble) *Source {
+func started(t *testing.T, a ACMEOptions, log log, p *pebble) *Source {
 	t.Helper()
-	s, err := ACME(a)
+	s, err := NewACME(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func started(t *testing.T, a Authority, log log, p *pebble) *Source {
 	return s
 }
 
-// openDoors serves HTTP and HTTPS on the ports where pebble looks.
+// openServers serves HTTP and HTTPS on the ports where pebble looks.
 func openDoors(t *testing.T, p *pebble, s *Source) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -249,7 +249,7 @@ func openDoors(t *testing.T, p *pebble, s *Source) {
 		if config != nil {
 			ln = tls.NewListener(ln, config)
 		}
-		server := &http.Server{Handler: s.Challenge(http.NotFoundHandler()), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+		server := &http.Server{Handler: s.HTTPChallengeHandler(http.NotFoundHandler()), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 		wg.Go(func() { _ = server.Serve(ln) }) // ends with Close
 		t.Cleanup(func() { _ = server.Close() })
 	}
@@ -263,8 +263,8 @@ func TestACME(t *testing.T) {
 		httpPort, https int
 	}{{"HTTP-01", p.httpPort, 0}, {"TLS-ALPN-01", 0, p.httpsPort}} {
 		t.Run(c.name, func(t *testing.T) {
-			a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1",
-				HTTPPort: c.httpPort, HTTPSPort: c.https, Allow: allowDemo}
+			a := ACMEOptions{Dir: t.TempDir(), Host: "mail.host.test", DirectoryURL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1",
+				HTTPPort: c.httpPort, HTTPSPort: c.https, AllowName: allowDemo}
 			addr, _ := dnstest.Start(t, "mail.host.test. A 127.0.0.1", "autoconfig.demo.test. CNAME mail.host.test.")
 			a.DNS = dnstest.Resolver(t, addr)
 			log := newLog()
@@ -280,10 +280,10 @@ func TestACME(t *testing.T) {
 					t.Errorf("%q: %v", name, err)
 				}
 			}
-			if pair, err := s.Signer(t.Context(), a.Host); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, a.Host)) {
+			if pair, err := s.SigningCertificate(t.Context(), a.Host); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, a.Host)) {
 				t.Errorf("to sign with: %v, %v", pair, err)
 			}
-			if kept, _, err := ACMEPair(a.Dir, a.URL, a.Host).Read(); err != nil || !kept.Equal(leaf(t, s, a.Host)) {
+			if kept, _, err := ACMEPair(a.Dir, a.DirectoryURL, a.Host).Load(); err != nil || !kept.Equal(leaf(t, s, a.Host)) {
 				t.Errorf("where it is kept: %v, %v", kept, err)
 			}
 			restarted(t, a, s)
@@ -293,7 +293,7 @@ func TestACME(t *testing.T) {
 
 // restarted checks that a second process uses the certificates of the first,
 // without a word to the authority.
-func restarted(t *testing.T, a Authority, first *Source) {
+func restarted(t *testing.T, a ACMEOptions, first *Source) {
 	t.Helper()
 	log := newLog()
 	a.Log = slog.New(log)
@@ -311,7 +311,7 @@ func TestACMESparesTheAuthority(t *testing.T) {
 	p := startPebble(t)
 	addr, zone := dnstest.Start(t, "mail.host.test. A 127.0.0.1", "elsewhere.demo.test. A 127.0.0.9", "astray.demo.test. A 127.0.0.1")
 	log, now := newLog(), time.Now()
-	a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1", HTTPPort: p.httpPort, Allow: allowDemo,
+	a := ACMEOptions{Dir: t.TempDir(), Host: "mail.host.test", DirectoryURL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1", HTTPPort: p.httpPort, AllowName: allowDemo,
 		DNS: dnstest.Resolver(t, addr), Now: func() time.Time { return now }, Log: slog.New(log)}
 	s := started(t, a, log, p)
 	host := func(name string) {
@@ -334,7 +334,7 @@ func TestACMESparesTheAuthority(t *testing.T) {
 		if got := <-log.lines; !strings.HasPrefix(got, "certificate not obtained astray.demo.test") {
 			t.Error(got)
 		}
-		now = now.Add(rest - time.Second)
+		now = now.Add(failureBackoff - time.Second)
 		host("astray.demo.test")
 		if len(log.lines) > 0 {
 			t.Error("at once again:", <-log.lines)
@@ -361,10 +361,10 @@ func awaitUnlocked(t *testing.T, dir string) {
 	t.Fatal("the folder stays locked:", dir)
 }
 
-// keep stores a certificate as ACME does that was obtained at a time.
-func keep(t *testing.T, a Authority, name string, at time.Time) {
+// keep stores a certificate as NewACME does that was obtained at a time.
+func keep(t *testing.T, a ACMEOptions, name string, at time.Time) {
 	t.Helper()
-	ca, err := openAuthority(a.Dir, time.Now())
+	ca, err := openLocalCA(a.Dir, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,14 +372,14 @@ func keep(t *testing.T, a Authority, name string, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := ACMEPair(a.Dir, a.URL, name)
-	if err := os.MkdirAll(filepath.Dir(pair.Cert), 0o700); err != nil {
+	pair := ACMEPair(a.Dir, a.DirectoryURL, name)
+	if err := os.MkdirAll(filepath.Dir(pair.CertFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := writePair(pair.Cert, pair.Key, chain, key); err != nil {
+	if _, err := writePair(pair.CertFile, pair.KeyFile, chain, key); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(strings.TrimSuffix(pair.Cert, ".crt")+".json", fmt.Appendf(nil, `{"sans":[%q]}`, name), 0o600); err != nil {
+	if err := os.WriteFile(strings.TrimSuffix(pair.CertFile, ".crt")+".json", fmt.Appendf(nil, `{"sans":[%q]}`, name), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -388,8 +388,8 @@ func keep(t *testing.T, a Authority, name string, at time.Time) {
 // what is not there is not renewed.
 func TestACMEHostStaysInMemory(t *testing.T) {
 	log := newLog()
-	a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: "https://" + dnstest.Nobody(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, Allow: allowDemo,
-		Log: slog.New(log), capacity: 1}
+	a := ACMEOptions{Dir: t.TempDir(), Host: "mail.host.test", DirectoryURL: "https://" + dnstest.ClosedAddr(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, AllowName: allowDemo,
+		Log: slog.New(log), cacheCapacity: 1}
 	keep(t, a, a.Host, time.Now())
 	keep(t, a, "autoconfig.demo.test", time.Now())
 	s := started(t, a, log, nil)
@@ -407,10 +407,10 @@ func TestACMEHostStaysInMemory(t *testing.T) {
 // for it.
 func TestACMEHostIsRenewedInTime(t *testing.T) {
 	dir := t.TempDir()
-	a := Authority{Dir: dir, Host: "mail.host.test", URL: "https://" + dnstest.Nobody(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, Allow: allowDemo}
+	a := ACMEOptions{Dir: dir, Host: "mail.host.test", DirectoryURL: "https://" + dnstest.ClosedAddr(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, AllowName: allowDemo}
 	log := newLog()
 	a.Log = slog.New(log)
-	keep(t, a, a.Host, time.Now().Add(7*24*time.Hour-leafLife))
+	keep(t, a, a.Host, time.Now().Add(7*24*time.Hour-leafLifetime))
 	t.Cleanup(func() { awaitUnlocked(t, dir) }) // once it is closed
 	s := started(t, a, log, nil)
 	<-log.lines // it was not renewed, and is tried again in a minute
@@ -424,7 +424,7 @@ func TestACMEHostIsRenewedInTime(t *testing.T) {
 }
 
 func TestACMENeedsAPort(t *testing.T) {
-	if _, err := ACME(Authority{Dir: t.TempDir(), Host: "mail.host.test"}); err == nil {
+	if _, err := NewACME(ACMEOptions{Dir: t.TempDir(), Host: "mail.host.test"}); err == nil {
 		t.Error("neither challenge can be answered, but no error")
 	}
 }

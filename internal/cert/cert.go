@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cert gives the doors their TLS certificates: from a small authority
-// of our own, from files, or from an ACME authority.
+// of our own, from files, or from an NewACME authority.
 package cert
 
 import (
@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Source is where certificates come from. SelfSigned, Files and ACME make one.
+// Source is where certificates come from. NewSelfSigned, NewFiles and NewACME make one.
 type Source struct {
-	get       func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	local     bool     // nobody else knows the authority
-	protos    []string // that the source itself needs on the HTTPS port
-	challenge func(next http.Handler) http.Handler
-	start     func(ctx context.Context) error
-	close     func()
+	getCertificate   func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	private          bool     // nobody else knows the authority
+	protos           []string // that the source itself needs on the HTTPS port
+	challengeHandler func(next http.Handler) http.Handler
+	start            func(ctx context.Context) error
+	close            func()
 }
 
 // TLSConfig returns the configuration of a door that speaks the given ALPN
@@ -27,20 +27,20 @@ type Source struct {
 // serve. The HTTPS door names its protocols; a mail door names none, since
 // else it would have to refuse clients that offer only others (RFC 7301 §3.2).
 func (s *Source) TLSConfig(protos ...string) *tls.Config {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.get}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate}
 	if len(protos) > 0 {
 		c.NextProtos = append(protos[:len(protos):len(protos)], s.protos...)
 	}
 	return c
 }
 
-// Challenge wraps the handler of the plain HTTP door so that an ACME authority
+// HTTPChallengeHandler wraps the handler of the plain HTTP door so that an NewACME authority
 // finds its answers there (RFC 8555 §8.3). Other sources return next as it is.
-func (s *Source) Challenge(next http.Handler) http.Handler {
-	if s.challenge == nil {
+func (s *Source) HTTPChallengeHandler(next http.Handler) http.Handler {
+	if s.challengeHandler == nil {
 		return next
 	}
-	return s.challenge(next)
+	return s.challengeHandler(next)
 }
 
 // Start begins to obtain what is missing, in the background. Call it when the

@@ -64,7 +64,7 @@ func trust(t *testing.T, pemFile string) *x509.CertPool {
 
 func TestTLSConfig(t *testing.T) {
 	dir := t.TempDir()
-	s, err := SelfSigned(Local{Dir: dir, Host: "mail.demo.test"})
+	s, err := NewSelfSigned(SelfSignedOptions{Dir: dir, Host: "mail.demo.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestTLSConfig(t *testing.T) {
 		t.Error(err)
 	}
 	s.Close()
-	if next := http.NotFoundHandler(); s.Challenge(next) == nil {
+	if next := http.NotFoundHandler(); s.HTTPChallengeHandler(next) == nil {
 		t.Error("no handler")
 	}
 	protos := make([]string, 1, 10)

@@ -12,67 +12,67 @@ import (
 	"time"
 )
 
-// checkEvery is how often files are looked at for changes, when they are in use.
-const checkEvery = 10 * time.Second
+// checkInterval is how often files are looked at for changes, when they are in use.
+const checkInterval = 10 * time.Second
 
-// Pair is a certificate chain and its key, as paths of PEM files.
-type Pair struct {
-	Cert, Key string
+// FilePair is a certificate chain and its key, as paths of PEM files.
+type FilePair struct {
+	CertFile, KeyFile string
 }
 
-// Given says what Files needs.
-type Given struct {
-	Pairs []Pair           // the first one serves clients that ask for a name of none
+// FileOptions says what NewFiles needs.
+type FileOptions struct {
+	Pairs []FilePair       // the first one serves clients that ask for a name of none
 	Log   *slog.Logger     // told of changed files that cannot be used
 	Now   func() time.Time // the clock; time.Now if nil
 }
 
-// Files returns a source of certificates that somebody else puts into files.
+// NewFiles returns a source of certificates that somebody else puts into files.
 // Files that change are read again within 10 seconds of use; while they do not
 // fit together, what was read before stays in use.
-func Files(g Given) (*Source, error) {
+func NewFiles(g FileOptions) (*Source, error) {
 	if len(g.Pairs) == 0 {
 		return nil, errors.New("certificate files: none given")
 	}
 	if g.Now == nil {
 		g.Now = time.Now
 	}
-	f := &files{Given: g, loaded: make([]loaded, len(g.Pairs)), checked: g.Now()}
+	f := &fileSource{FileOptions: g, loaded: make([]loadedPair, len(g.Pairs)), checkedAt: g.Now()}
 	for i := range f.loaded {
 		if err := f.load(i); err != nil {
 			return nil, err
 		}
 	}
-	return &Source{get: f.get}, nil
+	return &Source{getCertificate: f.getCertificate}, nil
 }
 
-type files struct {
-	Given
+type fileSource struct {
+	FileOptions
 
-	mu      sync.Mutex
-	checked time.Time
-	loaded  []loaded
+	mu        sync.Mutex
+	checkedAt time.Time
+	loaded    []loadedPair
 }
 
-// loaded is a pair in use, with the state its files had when last tried.
-type loaded struct {
+// loadedPair is a pair in use, with the state its files had when last tried.
+type loadedPair struct {
 	cert  *tls.Certificate
 	state [2]fileState
 }
 
 type fileState struct {
-	at   time.Time
-	size int64
+	modTime time.Time
+	size    int64
 }
 
-func (f *files) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (f *fileSource) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.Now(); now.Sub(f.checked) >= checkEvery {
-		f.checked = now
+	if now := f.Now(); now.Sub(f.checkedAt) >= checkInterval {
+		f.checkedAt = now
 		for i, pair := range f.Pairs {
 			if err := f.load(i); err != nil {
-				f.Log.Error("changed certificate cannot be used, the one before stays", "file", pair.Cert, "err", err)
+				f.Log.Error("changed certificate cannot be used, the one before stays", "file", pair.CertFile, "err", err)
 			}
 		}
 	}
@@ -87,10 +87,10 @@ func (f *files) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // load reads a pair if its files changed since they were last tried.
-func (f *files) load(i int) error {
+func (f *fileSource) load(i int) error {
 	pair := f.Pairs[i]
 	var state [2]fileState
-	for n, path := range []string{pair.Cert, pair.Key} {
+	for n, path := range []string{pair.CertFile, pair.KeyFile} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return fmt.Errorf("certificate files: %w", err)
@@ -101,9 +101,9 @@ func (f *files) load(i int) error {
 		return nil
 	}
 	f.loaded[i].state = state
-	c, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	c, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)
 	if err != nil {
-		return fmt.Errorf("certificate files %s and %s: %w", pair.Cert, pair.Key, err)
+		return fmt.Errorf("certificate files %s and %s: %w", pair.CertFile, pair.KeyFile, err)
 	}
 	f.loaded[i].cert = &c
 	return nil

@@ -13,14 +13,14 @@ import (
 )
 
 // place writes a certificate for names and its key as files.
-func place(t *testing.T, ca *authority, dir, file string, names ...string) Pair {
+func place(t *testing.T, ca *localCA, dir, file string, names ...string) FilePair {
 	t.Helper()
 	chain, key, err := ca.issue(time.Now(), nil, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := Pair{filepath.Join(dir, file+".pem"), filepath.Join(dir, file+".key")}
-	if _, err := writePair(pair.Cert, pair.Key, chain, key); err != nil {
+	pair := FilePair{filepath.Join(dir, file+".pem"), filepath.Join(dir, file+".key")}
+	if _, err := writePair(pair.CertFile, pair.KeyFile, chain, key); err != nil {
 		t.Fatal(err)
 	}
 	return pair
@@ -28,13 +28,13 @@ func place(t *testing.T, ca *authority, dir, file string, names ...string) Pair 
 
 func TestFiles(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	ca, err := openAuthority(dir, now)
+	ca, err := openLocalCA(dir, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
 	one, two := place(t, ca, dir, "one", "mail.demo.test"), place(t, ca, dir, "two", "a.test", "*.b.test")
-	s, err := Files(Given{Pairs: []Pair{one, two}, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now }})
+	s, err := NewFiles(FileOptions{Pairs: []FilePair{one, two}, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 
-	if pair, err := s.Signer(t.Context(), "a.test"); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, "a.test")) || pair.PrivateKey == nil {
+	if pair, err := s.SigningCertificate(t.Context(), "a.test"); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, "a.test")) || pair.PrivateKey == nil {
 		t.Errorf("to sign with: %v, %v", pair, err)
 	}
 
@@ -59,7 +59,7 @@ func TestFiles(t *testing.T) {
 	if !leaf(t, s, "a.test").Equal(first) {
 		t.Error("files are looked at for each handshake")
 	}
-	now = now.Add(checkEvery)
+	now = now.Add(checkInterval)
 	second := leaf(t, s, "a.test")
 	if second.Equal(first) {
 		t.Error("changed files were not read")
@@ -69,21 +69,21 @@ func TestFiles(t *testing.T) {
 	}
 
 	// A new certificate whose key has not come yet, and a file that is gone.
-	if err := os.WriteFile(two.Cert, []byte("half"), 0o644); err != nil {
+	if err := os.WriteFile(two.CertFile, []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(one.Key); err != nil {
+	if err := os.Remove(one.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(checkEvery)
+	now = now.Add(checkInterval)
 	if !leaf(t, s, "a.test").Equal(second) {
 		t.Error("the certificate before does not stay in use")
 	}
-	if !bytes.Contains(log.Bytes(), []byte(two.Cert)) || !bytes.Contains(log.Bytes(), []byte(one.Cert)) {
+	if !bytes.Contains(log.Bytes(), []byte(two.CertFile)) || !bytes.Contains(log.Bytes(), []byte(one.CertFile)) {
 		t.Errorf("logged %s", &log)
 	}
 	place(t, ca, dir, "two", "a.test")
-	now = now.Add(checkEvery)
+	now = now.Add(checkInterval)
 	if leaf(t, s, "a.test").Equal(second) {
 		t.Error("mended files were not read")
 	}
@@ -91,15 +91,15 @@ func TestFiles(t *testing.T) {
 
 func TestFilesRefuses(t *testing.T) {
 	dir := t.TempDir()
-	ca, err := openAuthority(dir, time.Now())
+	ca, err := openLocalCA(dir, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	one, two := place(t, ca, dir, "one", "a.test"), place(t, ca, dir, "two", "b.test")
-	for name, pairs := range map[string][]Pair{
-		"none": nil, "no file": {{"/no/such.pem", "/no/such.key"}}, "another's key": {one, {one.Cert, two.Key}},
+	for name, pairs := range map[string][]FilePair{
+		"none": nil, "no file": {{"/no/such.pem", "/no/such.key"}}, "another's key": {one, {one.CertFile, two.KeyFile}},
 	} {
-		if _, err := Files(Given{Pairs: pairs}); err == nil {
+		if _, err := NewFiles(FileOptions{Pairs: pairs}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}

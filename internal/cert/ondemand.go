@@ -16,63 +16,63 @@ import (
 )
 
 const (
-	// rest is for how long a name is left alone after a failure. Let's Encrypt
+	// failureBackoff is for how long a name is left alone after a failure. Let's Encrypt
 	// bears five in an hour.
-	rest = 20 * time.Minute
+	failureBackoff = 20 * time.Minute
 
-	maxRests = 10_000           // names
-	askFor   = 10 * time.Second // whether a name leads here
+	maxBackoffs   = 10_000           // names
+	lookupTimeout = 10 * time.Second // whether a name leads here
 )
 
-// onDemand spares the authority what will fail: strangers choose which further
+// onDemandPolicy spares the authority what will fail: strangers choose which further
 // names are asked for and how often, and its limits are those of all names.
-type onDemand struct {
-	Authority
+type onDemandPolicy struct {
+	ACMEOptions
 
-	mu    sync.Mutex
-	rests map[string]time.Time // the ends
+	mu       sync.Mutex
+	backoffs map[string]time.Time // the ends
 }
 
-// stopper is the key of the function that ends a handshake's wait.
-type stopper struct{}
+// cancelKey is the key of the function that ends a handshake's wait.
+type cancelKey struct{}
 
-func (o *onDemand) event(ctx context.Context, event string, data map[string]any) error {
+func (o *onDemandPolicy) handleEvent(ctx context.Context, event string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	switch event {
 	case "cert_obtaining":
-		if err := o.promising(ctx, name); err != nil {
+		if err := o.checkName(ctx, name); err != nil {
 			return certmagic.ErrNoRetry{Err: err}
 		}
 	case "cert_failed":
-		o.leaveAlone(name)
-		if stop, ok := ctx.Value(stopper{}).(context.CancelFunc); ok {
+		o.backOff(name)
+		if stop, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
 			stop() // a client waits, and would for a minute until the next try
 		}
 	}
-	return o.Authority.event(ctx, event, data)
+	return o.ACMEOptions.handleEvent(ctx, event, data)
 }
 
-// promising says why the authority should not be asked for a name now, if so.
-func (o *onDemand) promising(ctx context.Context, name string) error {
+// checkName says why the authority should not be asked for a name now, if so.
+func (o *onDemandPolicy) checkName(ctx context.Context, name string) error {
 	o.mu.Lock()
-	end := o.rests[name]
+	end := o.backoffs[name]
 	o.mu.Unlock()
 	if o.Now().Before(end) {
 		return fmt.Errorf("%s failed a moment ago", name)
 	}
-	return o.leadsHere(ctx, name)
+	return o.checkPointsHere(ctx, name)
 }
 
-// leadsHere asks the DNS, never the cache: a name works as soon as it is
+// checkPointsHere asks the DNS, never the cache: a name works as soon as it is
 // published.
-func (o *onDemand) leadsHere(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+func (o *onDemandPolicy) checkPointsHere(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	there, err := o.DNS.Fresh().Addrs(ctx, name)
+	there, err := o.DNS.Uncached().Addrs(ctx, name)
 	if err != nil {
 		return err
 	}
-	here, err := o.DNS.Fresh().Addrs(ctx, o.Host)
+	here, err := o.DNS.Uncached().Addrs(ctx, o.Host)
 	if err != nil {
 		return err
 	}
@@ -83,13 +83,13 @@ func (o *onDemand) leadsHere(ctx context.Context, name string) error {
 	return nil
 }
 
-func (o *onDemand) leaveAlone(name string) {
+func (o *onDemandPolicy) backOff(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.Now()
-	maps.DeleteFunc(o.rests, func(_ string, end time.Time) bool { return !now.Before(end) })
-	if len(o.rests) >= maxRests {
-		clear(o.rests)
+	maps.DeleteFunc(o.backoffs, func(_ string, end time.Time) bool { return !now.Before(end) })
+	if len(o.backoffs) >= maxBackoffs {
+		clear(o.backoffs)
 	}
-	o.rests[name] = now.Add(rest)
+	o.backoffs[name] = now.Add(failureBackoff)
 }

@@ -24,11 +24,11 @@ func allowDemo(_ context.Context, name string) error {
 
 func openLocal(t *testing.T, dir string, now *time.Time) *Source {
 	t.Helper()
-	s, err := SelfSigned(Local{Dir: dir, Host: "mail.host.test", Allow: allowDemo, Now: func() time.Time { return *now }})
+	s, err := NewSelfSigned(SelfSignedOptions{Dir: dir, Host: "mail.host.test", AllowName: allowDemo, Now: func() time.Time { return *now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pair, err := s.Signer(t.Context(), "mail.demo.test"); err != nil || pair != nil {
+	if pair, err := s.SigningCertificate(t.Context(), "mail.demo.test"); err != nil || pair != nil {
 		t.Errorf("what nobody can check is not signed: %v, %v", pair, err)
 	}
 	return s
@@ -71,7 +71,7 @@ func TestSelfSignedSurvivesARestart(t *testing.T) {
 	if _, err := handshake(t, after.TLSConfig(), &tls.Config{ServerName: "a.demo.test", RootCAs: roots}); err != nil {
 		t.Error("who trusted the authority before:", err)
 	}
-	renamed, err := SelfSigned(Local{Dir: dir, Host: "other.host.test"})
+	renamed, err := NewSelfSigned(SelfSignedOptions{Dir: dir, Host: "other.host.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestSelfSignedRenews(t *testing.T) {
 			t.Errorf("%q: not renewed", name)
 		}
 	}
-	now = now.Add(authorityLife - 3*leafLife)
+	now = now.Add(caLifetime - 3*leafLifetime)
 	for last := leaf(t, s, ""); ; {
 		now = last.NotAfter.Add(-time.Hour)
 		next := leaf(t, s, "")
@@ -110,8 +110,8 @@ func TestSelfSignedRenews(t *testing.T) {
 	if !leaf(t, s, "").Equal(leaf(t, s, "")) {
 		t.Error("near the authority's end each handshake makes a new certificate")
 	}
-	now = now.Add(authorityLife)
-	if _, err := SelfSigned(Local{Dir: dir, Host: "mail.host.test", Now: func() time.Time { return now }}); err == nil || !strings.Contains(err.Error(), "expired") {
+	now = now.Add(caLifetime)
+	if _, err := NewSelfSigned(SelfSignedOptions{Dir: dir, Host: "mail.host.test", Now: func() time.Time { return now }}); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("an authority that has expired: %v", err)
 	}
 }
@@ -160,12 +160,12 @@ func TestSelfSignedRefuses(t *testing.T) {
 			if err := c.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := SelfSigned(Local{Dir: dir, Host: "mail.host.test"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := NewSelfSigned(SelfSignedOptions{Dir: dir, Host: "mail.host.test"}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want one with %q", err, c.want)
 			}
 		})
 	}
-	if _, err := SelfSigned(Local{Dir: filepath.Join(t.TempDir(), "none"), Host: "mail.host.test"}); err == nil {
+	if _, err := NewSelfSigned(SelfSignedOptions{Dir: filepath.Join(t.TempDir(), "none"), Host: "mail.host.test"}); err == nil {
 		t.Error("a missing folder was taken")
 	}
 }
@@ -194,7 +194,7 @@ func TestSelfSignedManyNames(t *testing.T) {
 		wg.Go(func() {
 			for i := range 20 {
 				hello := &tls.ClientHelloInfo{ServerName: fmt.Sprintf("n%d.demo.test", (i+n)%20)}
-				if c, err := s.get(hello); err != nil || c.Leaf.VerifyHostname(hello.ServerName) != nil {
+				if c, err := s.getCertificate(hello); err != nil || c.Leaf.VerifyHostname(hello.ServerName) != nil {
 					t.Error(hello.ServerName, err)
 				}
 			}

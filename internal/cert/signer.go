@@ -8,17 +8,17 @@ import (
 	"net"
 )
 
-// Signer returns the certificate and key of a name, for signing what people
+// SigningCertificate returns the certificate and key of a name, for signing what people
 // shall know to be from here; nil if nobody outside knows its authority. The
 // name is asked for in a handshake, as the sources expect.
-func (s *Source) Signer(ctx context.Context, name string) (*tls.Certificate, error) {
-	if s.local {
+func (s *Source) SigningCertificate(ctx context.Context, name string) (*tls.Certificate, error) {
+	if s.private {
 		return nil, nil
 	}
 	var found *tls.Certificate
 	c := s.TLSConfig()
 	c.GetCertificate = func(hello *tls.ClientHelloInfo) (_ *tls.Certificate, err error) {
-		found, err = s.get(hello)
+		found, err = s.getCertificate(hello)
 		return found, err
 	}
 	here, there := net.Pipe()

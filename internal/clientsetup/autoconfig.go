@@ -36,7 +36,7 @@ func (s *Service) Autoconfig(domain, address string) ([]byte, error) {
 	if address == "" {
 		address = AnyAddress
 	}
-	settings := s.For(address, "")
+	settings := s.Settings(address, "")
 	servers := func(kind string, all []Endpoint) (list []mailServer) {
 		for _, e := range all {
 			socket := "SSL"
@@ -51,10 +51,10 @@ func (s *Service) Autoconfig(domain, address string) ([]byte, error) {
 	p := &c.Provider
 	p.ID, p.Domain, p.Name, p.Short = domain, domain, domain, domain
 	p.Incoming, p.Outgoing = servers("imap", settings.Incoming), servers("smtp", settings.Outgoing)
-	return document(c)
+	return marshalXML(c)
 }
 
-func document(v any) ([]byte, error) {
+func marshalXML(v any) ([]byte, error) {
 	text, err := xml.MarshalIndent(v, "", "  ")
 	return append([]byte(xml.Header), append(text, '\n')...), err
 }

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// MaxAutodiscover bounds the request of Autodiscover, in bytes.
-	MaxAutodiscover = 16 << 10
+	// MaxAutodiscoverRequest bounds the request of Autodiscover, in bytes.
+	MaxAutodiscoverRequest = 16 << 10
 
-	outlookAnswer = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
-	anyAnswer     = "http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006"
+	outlookSchema  = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
+	responseSchema = "http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006"
 )
 
 // The codes of an answer that has no settings (MS-OXDSCLI §2.2.4.1.1.2.2).
@@ -25,19 +25,19 @@ const (
 	UnsupportedSchema = 601
 )
 
-// Question is what Outlook asks.
-type Question struct {
+// AutodiscoverRequest is what Outlook asks.
+type AutodiscoverRequest struct {
 	Address string
 	Schema  string // the form of answer that it takes
 }
 
-var errNoQuestion = errors.New("no request of Autodiscover")
+var errInvalidRequest = errors.New("no request of Autodiscover")
 
-// ReadQuestion reads a request (MS-OXDSCLI §2.2.3.1.1). It reads no more than
-// MaxAutodiscover bytes, and takes no document type and no entities but XML's
+// ReadAutodiscoverRequest reads a request (MS-OXDSCLI §2.2.3.1.1). It reads no more than
+// MaxAutodiscoverRequest bytes, and takes no document type and no entities but XML's
 // own.
-func ReadQuestion(r io.Reader) (q Question, err error) {
-	d := xml.NewDecoder(io.LimitReader(r, MaxAutodiscover))
+func ReadAutodiscoverRequest(r io.Reader) (q AutodiscoverRequest, err error) {
+	d := xml.NewDecoder(io.LimitReader(r, MaxAutodiscoverRequest))
 	var at []string
 	for {
 		token, err := d.Token()
@@ -45,14 +45,14 @@ func ReadQuestion(r io.Reader) (q Question, err error) {
 			return q, nil
 		}
 		if err != nil {
-			return Question{}, errNoQuestion
+			return AutodiscoverRequest{}, errInvalidRequest
 		}
 		switch t := token.(type) {
 		case xml.Directive:
-			return Question{}, errNoQuestion
+			return AutodiscoverRequest{}, errInvalidRequest
 		case xml.StartElement:
 			if at = append(at, t.Name.Local); len(at) > 8 {
-				return Question{}, errNoQuestion
+				return AutodiscoverRequest{}, errInvalidRequest
 			}
 		case xml.EndElement:
 			at = at[:len(at)-1]
@@ -68,18 +68,18 @@ func ReadQuestion(r io.Reader) (q Question, err error) {
 }
 
 // Supported reports whether the question takes the answer that there is.
-func (q Question) Supported() bool { return q.Schema == "" || q.Schema == outlookAnswer }
+func (q AutodiscoverRequest) Supported() bool { return q.Schema == "" || q.Schema == outlookSchema }
 
-type autodiscover struct {
-	XMLName  xml.Name `xml:"Autodiscover"`
-	Space    string   `xml:"xmlns,attr"`
-	Response any      `xml:"Response"`
+type autodiscoverResponse struct {
+	XMLName   xml.Name `xml:"Autodiscover"`
+	Namespace string   `xml:"xmlns,attr"`
+	Response  any      `xml:"Response"`
 }
 
 type outlookSettings struct {
-	Space   string `xml:"xmlns,attr"`
-	Name    string `xml:"User>DisplayName"`
-	Account struct {
+	Namespace string `xml:"xmlns,attr"`
+	Name      string `xml:"User>DisplayName"`
+	Account   struct {
 		Type     string            `xml:"AccountType"`
 		Action   string            `xml:"Action"`
 		Protocol []outlookProtocol `xml:"Protocol"`
@@ -103,8 +103,8 @@ type outlookProtocol struct {
 // Autodiscover answers Outlook with the settings of an address, the preferred
 // doors first (MS-OXDSCLI §2.2.4).
 func (s *Service) Autodiscover(address string) ([]byte, error) {
-	settings := s.For(address, address)
-	answer := outlookSettings{Space: outlookAnswer, Name: settings.Name}
+	settings := s.Settings(address, address)
+	answer := outlookSettings{Namespace: outlookSchema, Name: settings.Name}
 	answer.Account.Type, answer.Account.Action = "email", "settings"
 	add := func(kind string, all []Endpoint) {
 		for _, e := range all {
@@ -123,7 +123,7 @@ func (s *Service) Autodiscover(address string) ([]byte, error) {
 	}
 	add("IMAP", settings.Incoming)
 	add("SMTP", settings.Outgoing)
-	return document(autodiscover{Space: anyAnswer, Response: answer})
+	return marshalXML(autodiscoverResponse{Namespace: responseSchema, Response: answer})
 }
 
 type outlookError struct {
@@ -141,7 +141,7 @@ func AutodiscoverError(code int, words string, at time.Time) ([]byte, error) {
 	var answer outlookError
 	e := &answer.Error
 	e.Time, e.ID, e.Code, e.Message = at.UTC().Format("15:04:05.0000000"), "1", code, words
-	return document(autodiscover{Space: anyAnswer, Response: answer})
+	return marshalXML(autodiscoverResponse{Namespace: responseSchema, Response: answer})
 }
 
 // Redirect is the answer of the second version of Autodiscover: where the first
@@ -157,5 +157,5 @@ func (s *Service) AutodiscoverJSON(protocol string) (Redirect, bool) {
 	if !strings.EqualFold(protocol, "AutodiscoverV1") {
 		return Redirect{}, false
 	}
-	return Redirect{Protocol: "AutodiscoverV1", URL: s.Base + "/autodiscover/autodiscover.xml"}, true
+	return Redirect{Protocol: "AutodiscoverV1", URL: s.BaseURL + "/autodiscover/autodiscover.xml"}, true
 }

@@ -24,12 +24,12 @@ type Checker struct {
 
 	service *Service
 	roots   *x509.CertPool
-	running chan struct{}
+	slots   chan struct{}
 }
 
 const (
-	// checkTime bounds a whole check.
-	checkTime = 30 * time.Second
+	// checkTimeout bounds a whole check.
+	checkTimeout = 30 * time.Second
 	// maxChecks is how many checks run at the same time; each opens a
 	// connection to each door.
 	maxChecks = 8
@@ -38,7 +38,7 @@ const (
 // NewChecker returns a checker that trusts certificates of roots; nil for those
 // that the system trusts.
 func NewChecker(s *Service, roots *x509.CertPool) *Checker {
-	return &Checker{service: s, roots: roots, running: make(chan struct{}, maxChecks)}
+	return &Checker{service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
 }
 
 // Protocols of a door.
@@ -47,56 +47,56 @@ const (
 	SMTP = "SMTP"
 )
 
-// Trial is what became of a connection to one door.
-type Trial struct {
+// CheckResult is what became of a connection to one door.
+type CheckResult struct {
 	Protocol string // IMAP or SMTP
 	Endpoint
-	Steps []Step // those that were reached; the last one alone may have failed
-	Took  time.Duration
+	Steps    []Step // those that were reached; the last one alone may have failed
+	Duration time.Duration
 }
 
 // OK reports whether a mail client could go on to sign in.
-func (t Trial) OK() bool { return len(t.Steps) > 0 && t.Steps[len(t.Steps)-1].OK }
+func (t CheckResult) OK() bool { return len(t.Steps) > 0 && t.Steps[len(t.Steps)-1].OK }
 
 // Step is a part of a trial.
 type Step struct {
-	Name  string // Connect, Encrypt, Offer
-	OK    bool
-	Words string // what was found, or what went wrong
+	Name   string // Connect, Encrypt, Offer
+	OK     bool
+	Detail string // what was found, or what went wrong
 }
 
 // Check connects to all doors at once, speaks TLS with each and asks what it
 // offers. It signs in nowhere. It takes 30 seconds at most; too many checks at
-// the same time are fault.Limited.
-func (c *Checker) Check(ctx context.Context) ([]Trial, error) {
+// the same time are fault.RateLimited.
+func (c *Checker) Check(ctx context.Context) ([]CheckResult, error) {
 	select {
-	case c.running <- struct{}{}:
-		defer func() { <-c.running }()
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
 	default:
-		return nil, fault.New(fault.Limited, "too_many_checks", "Many checks are being made at this moment. Try again in a few seconds.")
+		return nil, fault.New(fault.RateLimited, "too_many_checks", "Many checks are being made at this moment. Try again in a few seconds.")
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	s := c.service.For("", "")
-	var trials []Trial
+	s := c.service.Settings("", "")
+	var trials []CheckResult
 	for _, e := range s.Incoming {
-		trials = append(trials, Trial{Protocol: IMAP, Endpoint: e})
+		trials = append(trials, CheckResult{Protocol: IMAP, Endpoint: e})
 	}
 	for _, e := range s.Outgoing {
-		trials = append(trials, Trial{Protocol: SMTP, Endpoint: e})
+		trials = append(trials, CheckResult{Protocol: SMTP, Endpoint: e})
 	}
 	var all sync.WaitGroup
 	for i := range trials {
-		all.Go(func() { c.try(ctx, &trials[i]) })
+		all.Go(func() { c.checkEndpoint(ctx, &trials[i]) })
 	}
 	all.Wait()
 	return trials, nil
 }
 
-// try goes the steps until one fails.
-func (c *Checker) try(ctx context.Context, t *Trial) {
+// checkEndpoint goes the steps until one fails.
+func (c *Checker) checkEndpoint(ctx context.Context, t *CheckResult) {
 	began := time.Now()
-	defer func() { t.Took = time.Since(began) }()
+	defer func() { t.Duration = time.Since(began) }()
 	step := func(name, words string, err error) bool {
 		if err != nil {
 			words = explain(ctx, err)
@@ -111,9 +111,9 @@ func (c *Checker) try(ctx context.Context, t *Trial) {
 	defer raw.Close() //nolint:errcheck // it ends anyway
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })
 	defer stop()
-	greet := map[string]func(*dialogue) error{IMAP: (*dialogue).imapTLS, SMTP: (*dialogue).smtpTLS}[t.Protocol]
+	greet := map[string]func(*session) error{IMAP: (*session).imapStartTLS, SMTP: (*session).smtpStartTLS}[t.Protocol]
 	if t.Security == STARTTLS {
-		if err := greet(newDialogue(raw, t.Host)); err != nil {
+		if err := greet(newSession(raw, t.Host)); err != nil {
 			step("Encrypt", "", err)
 			return
 		}
@@ -128,8 +128,8 @@ func (c *Checker) try(ctx context.Context, t *Trial) {
 	if !step("Encrypt", words, err) {
 		return
 	}
-	offer := map[string]func(*dialogue, bool) error{IMAP: (*dialogue).imapOffer, SMTP: (*dialogue).smtpOffer}[t.Protocol]
-	step("Offer", "Signing in with a password is offered.", offer(newDialogue(sealed, t.Host), t.Security == TLS))
+	offer := map[string]func(*session, bool) error{IMAP: (*session).imapCheckAuth, SMTP: (*session).smtpCheckAuth}[t.Protocol]
+	step("Offer", "Signing in with a password is offered.", offer(newSession(sealed, t.Host), t.Security == TLS))
 }
 
 // explain says to a person what went wrong.
@@ -139,7 +139,7 @@ func explain(ctx context.Context, err error) string {
 	var host x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
-	var said answer
+	var said userError
 	switch {
 	case errors.As(err, &said):
 		return string(said)

@@ -37,11 +37,11 @@ func TestCheckFails(t *testing.T) {
 	if err != nil || len(trials) != 4 {
 		t.Fatal(trials, err)
 	}
-	if steps := trials[0].Steps; len(steps) != 1 || steps[0].OK || !strings.Contains(steps[0].Words, "refused") {
+	if steps := trials[0].Steps; len(steps) != 1 || steps[0].OK || !strings.Contains(steps[0].Detail, "refused") {
 		t.Errorf("a closed door: %+v", steps)
 	}
 	for _, trial := range trials[1:] {
-		if trial.OK() || len(trial.Steps) != 2 || !trial.Steps[0].OK || trial.Steps[1].Words == "" {
+		if trial.OK() || len(trial.Steps) != 2 || !trial.Steps[0].OK || trial.Steps[1].Detail == "" {
 			t.Errorf("a door of the web: %+v", trial)
 		}
 	}
@@ -55,23 +55,23 @@ type spoken struct {
 func TestDialogue(t *testing.T) {
 	for _, c := range []struct {
 		say  string
-		run  func(*dialogue) error
+		run  func(*session) error
 		good bool
 	}{
-		{"* OK hi\r\n* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\na OK done\r\n", func(d *dialogue) error { return d.imapOffer(true) }, true},
-		{"* CAPABILITY IMAP4rev1 LOGINDISABLED\r\na OK done\r\n", func(d *dialogue) error { return d.imapOffer(false) }, false},
-		{"* BYE full\r\n", func(d *dialogue) error { return d.imapOffer(true) }, false},
-		{"* OK hi\r\na OK go\r\n", (*dialogue).imapTLS, true},
-		{"* OK hi\r\na BAD no\r\n", (*dialogue).imapTLS, false},
-		{"220-x\r\n220 y\r\n250-me\r\n250-AUTH LOGIN PLAIN\r\n250 SIZE\r\n", func(d *dialogue) error { return d.smtpOffer(true) }, true},
-		{"250-me\r\n250 AUTH XOAUTH2\r\n", func(d *dialogue) error { return d.smtpOffer(false) }, false},
-		{"220 y\r\n250 me\r\n220 go\r\n", (*dialogue).smtpTLS, true},
-		{"421 busy\r\n", (*dialogue).smtpTLS, false},
-		{"220 y\r\n", (*dialogue).smtpTLS, false},
-		{strings.Repeat("220-x\r\n", 200), (*dialogue).smtpTLS, false},
-		{strings.Repeat("x", 10_000), (*dialogue).imapTLS, false},
+		{"* OK hi\r\n* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\na OK done\r\n", func(d *session) error { return d.imapCheckAuth(true) }, true},
+		{"* CAPABILITY IMAP4rev1 LOGINDISABLED\r\na OK done\r\n", func(d *session) error { return d.imapCheckAuth(false) }, false},
+		{"* BYE full\r\n", func(d *session) error { return d.imapCheckAuth(true) }, false},
+		{"* OK hi\r\na OK go\r\n", (*session).imapStartTLS, true},
+		{"* OK hi\r\na BAD no\r\n", (*session).imapStartTLS, false},
+		{"220-x\r\n220 y\r\n250-me\r\n250-AUTH LOGIN PLAIN\r\n250 SIZE\r\n", func(d *session) error { return d.smtpCheckAuth(true) }, true},
+		{"250-me\r\n250 AUTH XOAUTH2\r\n", func(d *session) error { return d.smtpCheckAuth(false) }, false},
+		{"220 y\r\n250 me\r\n220 go\r\n", (*session).smtpStartTLS, true},
+		{"421 busy\r\n", (*session).smtpStartTLS, false},
+		{"220 y\r\n", (*session).smtpStartTLS, false},
+		{strings.Repeat("220-x\r\n", 200), (*session).smtpStartTLS, false},
+		{strings.Repeat("x", 10_000), (*session).imapStartTLS, false},
 	} {
-		err := c.run(newDialogue(spoken{strings.NewReader(c.say), io.Discard}, "test"))
+		err := c.run(newSession(spoken{strings.NewReader(c.say), io.Discard}, "test"))
 		if (err == nil) != c.good {
 			t.Errorf("%.60q: %v", c.say, err)
 		}
@@ -83,11 +83,11 @@ func FuzzDialogue(f *testing.F) {
 	f.Add([]byte("220 y\r\n250-me\r\n250 AUTH PLAIN\r\n"))
 	f.Add([]byte("250"))
 	f.Fuzz(func(_ *testing.T, say []byte) {
-		for _, run := range []func(*dialogue) error{
-			(*dialogue).imapTLS, (*dialogue).smtpTLS,
-			func(d *dialogue) error { return d.imapOffer(true) }, func(d *dialogue) error { return d.smtpOffer(true) },
+		for _, run := range []func(*session) error{
+			(*session).imapStartTLS, (*session).smtpStartTLS,
+			func(d *session) error { return d.imapCheckAuth(true) }, func(d *session) error { return d.smtpCheckAuth(true) },
 		} {
-			_ = run(newDialogue(spoken{bytes.NewReader(say), io.Discard}, "test"))
+			_ = run(newSession(spoken{bytes.NewReader(say), io.Discard}, "test"))
 		}
 	})
 }

@@ -12,7 +12,7 @@ type Service struct {
 	// The ports of the doors with TLS from the first byte, and of those that
 	// begin in clear and demand STARTTLS (RFC 8314 §3 prefers the former).
 	IMAPS, IMAP, Submissions, Submission uint16
-	Base                                 string // of the HTTP door, without a slash at the end
+	BaseURL                              string // of the HTTP door, without a slash at the end
 }
 
 // How a connection is secured.
@@ -38,8 +38,8 @@ type Settings struct {
 	Outgoing []Endpoint // SMTP submission
 }
 
-// For returns the settings of an address.
-func (s *Service) For(address, name string) Settings {
+// Settings returns the settings of an address.
+func (s *Service) Settings(address, name string) Settings {
 	return Settings{
 		Address: address, Username: address, Name: name,
 		Incoming: []Endpoint{{s.Host, s.IMAPS, TLS}, {s.Host, s.IMAP, STARTTLS}},

@@ -24,7 +24,7 @@ import (
 )
 
 func service() *clientsetup.Service {
-	return &clientsetup.Service{Host: "mail.host.example", IMAPS: 993, IMAP: 143, Submissions: 465, Submission: 587, Base: "https://mail.host.example"}
+	return &clientsetup.Service{Host: "mail.host.example", IMAPS: 993, IMAP: 143, Submissions: 465, Submission: 587, BaseURL: "https://mail.host.example"}
 }
 
 // What a reader of an XML document sees: the path of each text.
@@ -125,11 +125,11 @@ const question = `<?xml version="1.0" encoding="utf-8"?>
 </Autodiscover>`
 
 func TestReadQuestion(t *testing.T) {
-	q, err := clientsetup.ReadQuestion(strings.NewReader(question))
+	q, err := clientsetup.ReadAutodiscoverRequest(strings.NewReader(question))
 	if err != nil || q.Address != "bob&co@shop.example" || !q.Supported() {
 		t.Errorf("%+v, %v", q, err)
 	}
-	q, err = clientsetup.ReadQuestion(strings.NewReader(strings.ReplaceAll(question, "outlook/responseschema/2006a", "mobilesync/responseschema/2006")))
+	q, err = clientsetup.ReadAutodiscoverRequest(strings.NewReader(strings.ReplaceAll(question, "outlook/responseschema/2006a", "mobilesync/responseschema/2006")))
 	if err != nil || q.Supported() {
 		t.Errorf("a form of answer that is not given: %+v, %v", q, err)
 	}
@@ -140,10 +140,10 @@ func TestReadQuestion(t *testing.T) {
 		"no XML":       `{"Email":"bob@shop.example"}`,
 		"entities":     `<!DOCTYPE a [<!ENTITY b "c">]>` + question[39:],
 		"deep":         strings.Repeat("<a>", 5000),
-		"long":         "<Autodiscover><Request><EMailAddress>" + strings.Repeat("a", clientsetup.MaxAutodiscover),
+		"long":         "<Autodiscover><Request><EMailAddress>" + strings.Repeat("a", clientsetup.MaxAutodiscoverRequest),
 		"other coding": strings.Replace(question, "utf-8", "utf-7", 1),
 	} {
-		if q, err := clientsetup.ReadQuestion(strings.NewReader(text)); err == nil {
+		if q, err := clientsetup.ReadAutodiscoverRequest(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: %+v", name, q)
 		}
 	}
@@ -153,7 +153,7 @@ func FuzzReadQuestion(f *testing.F) {
 	f.Add([]byte(question))
 	f.Add([]byte(`<Autodiscover><Request><EMailAddress>a@b</EMailAddress></Request></Autodiscover>`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		q, err := clientsetup.ReadQuestion(bytes.NewReader(text))
+		q, err := clientsetup.ReadAutodiscoverRequest(bytes.NewReader(text))
 		if err == nil && (q.Address == "" || len(q.Address) > len(text)) {
 			t.Errorf("%+v", q)
 		}

@@ -61,7 +61,7 @@ type mailPayload struct {
 // else the device asks for it. With a certificate the profile is signed, as
 // CMS with its chain.
 func (s *Service) Profile(address, name, password string, signer *tls.Certificate) ([]byte, error) {
-	settings := s.For(address, name)
+	settings := s.Settings(address, name)
 	in, out := settings.Incoming[0], settings.Outgoing[0]
 	id := func(what string) string {
 		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("imap://"+s.Host+"/"+address+"#"+what)).String()
@@ -84,10 +84,10 @@ func (s *Service) Profile(address, name, password string, signer *tls.Certificat
 	if err != nil || signer == nil {
 		return text, err
 	}
-	return sign(text, signer)
+	return signProfile(text, signer)
 }
 
-func sign(text []byte, with *tls.Certificate) ([]byte, error) {
+func signProfile(text []byte, with *tls.Certificate) ([]byte, error) {
 	signed, err := pkcs7.NewSignedData(text)
 	if err != nil {
 		return nil, err

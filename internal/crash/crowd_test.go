@@ -19,9 +19,9 @@ func TestCrowdOfTwoNodes(t *testing.T) {
 	for _, node := range []*service{h.a, h.b} {
 		dial = append(dial, func() (net.Conn, error) { return tls.Dial("tcp", node.Addr("imaps"), node.TLS()) })
 	}
-	crowdtest.Crowd{
+	crowdtest.Stress{
 		Dial: dial, User: h.a.Dev.Mailboxes[0].Address, Password: h.a.Dev.Mailboxes[0].Password,
-		Sessions: servertest.Soak(6, 20), Rounds: servertest.Soak(2, 400), Steps: servertest.Soak(40, 200), Seed: crowdtest.Seed(t),
+		Sessions: servertest.SoakSize(6, 20), Rounds: servertest.SoakSize(2, 400), Steps: servertest.SoakSize(40, 200), Seed: crowdtest.Seed(t),
 	}.Run(t)
 	h.a.Stop()
 	h.b.Stop()

@@ -67,7 +67,7 @@ func outside(i int) string { return fmt.Sprintf("outside%d.example", i) }
 // node makes a node, which doesn't run yet.
 func (h *house) node(name string) *service {
 	s := newService(h.T, h.T.TempDir(), h.url)
-	s.Serve = append([]string{"--node", name}, h.args...)
+	s.ServeFlags = append([]string{"--node", name}, h.args...)
 	return s
 }
 
@@ -119,8 +119,8 @@ func next[T any](h *house, from <-chan T) (v T) {
 	h.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(servertest.Patience):
-		h.Fatalf("nothing came within %v", servertest.Patience)
+	case <-time.After(servertest.Timeout):
+		h.Fatalf("nothing came within %v", servertest.Timeout)
 	}
 	return v
 }

@@ -52,7 +52,7 @@ func (s *service) idler(i, box int, folder string) (*idler, error) {
 // until reads up to a line that begins like this, or is an untagged answer that
 // ends like this.
 func (d *idler) until(line string) error {
-	if err := d.nc.SetReadDeadline(time.Now().Add(servertest.Patience)); err != nil {
+	if err := d.nc.SetReadDeadline(time.Now().Add(servertest.Timeout)); err != nil {
 		return err
 	}
 	for {
@@ -134,7 +134,7 @@ func latency(all []time.Duration) string {
 // Many sessions that idle cost little each, and those of a folder hear of what
 // arrives there.
 func TestIdleSessions(t *testing.T) {
-	n := servertest.Soak(200, 10_000)
+	n := servertest.SoakSize(200, 10_000)
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
 	s.Start()
 	s.idlers(10, 0) // what the first cost is not a session's
@@ -150,7 +150,7 @@ func TestIdleSessions(t *testing.T) {
 	}
 	t.Logf("%d sessions that idle over TLS: %.1f KiB each", n, float64(s.Memory("VmRSS")-before)/float64(n)/1024)
 	var took []time.Duration
-	for range servertest.Soak(3, 100) {
+	for range servertest.SoakSize(3, 100) {
 		took = append(took, s.tell(all[:n/100]...)...)
 	}
 	t.Logf("%d sessions are told of a new message: %s", n/100, latency(took))
@@ -161,10 +161,10 @@ func TestIdleSessions(t *testing.T) {
 // address, as from an office behind a router, and are let in all the same.
 func TestIdleAcrossNodes(t *testing.T) {
 	h := newHouse(t)
-	n := servertest.Soak(240, 1000)
+	n := servertest.SoakSize(240, 1000)
 	watchers := append(h.a.idlers(n/2, n/4), h.b.idlers(n/2, n/4)...)
 	var here, there []time.Duration
-	for range servertest.Soak(3, 100) {
+	for range servertest.SoakSize(3, 100) {
 		here = append(here, h.a.tell(watchers[:n/4]...)...)
 		if err := drained(watchers[n/2 : n/2+n/4]); err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ func seed(t *testing.T) uint64 {
 // message that was acknowledged is then exactly once where it belongs; one
 // that was not is there once or not at all.
 func TestKill(t *testing.T) {
-	rounds, seed := servertest.Soak(5, 200), seed(t)
+	rounds, seed := servertest.SoakSize(5, 200), seed(t)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -93,14 +93,14 @@ func (s *service) loadAndEnd(l *ledger, round string, r *rand.Rand, end func()) 
 	until := l.count() + 1 + r.IntN(150)
 	moment := time.Duration(r.IntN(20_000)) * time.Microsecond
 	wait := s.load(ctx, l, "r"+round, r.Uint64(), 12)
-	late := time.After(servertest.Patience)
+	late := time.After(servertest.Timeout)
 	for l.count() < until {
 		select {
 		case <-l.onAck:
-		case <-s.Ended:
+		case <-s.Done:
 			s.t.Fatalf("the service ended under load: %v", s.Cmd.ProcessState)
 		case <-late:
-			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), servertest.Patience)
+			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), servertest.Timeout)
 		}
 	}
 	<-time.After(moment)

@@ -131,7 +131,7 @@ func (m *letter) text(r *rand.Rand) string {
 // api sends by API until ctx ends or the service does not answer any more.
 func (d *loader) api(ctx context.Context) {
 	client := d.s.HTTP()
-	client.Timeout = servertest.Patience
+	client.Timeout = servertest.Timeout
 	defer client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		m := d.next("api")
@@ -223,7 +223,7 @@ func (s *service) dialAs(door, user, password string) (net.Conn, *smtp.Client, e
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(servertest.Patience))
+	_ = conn.SetDeadline(time.Now().Add(servertest.Timeout))
 	c, err := smtp.NewClient(conn, "localhost")
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())

@@ -175,7 +175,7 @@ func (h *house) rows(s *service, box int) []row {
 // and APPEND.
 func (h *house) oneMailbox() {
 	h.Helper()
-	each := servertest.Soak(15, 500)
+	each := servertest.SoakSize(15, 500)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var sent []string
@@ -342,7 +342,7 @@ func (h *house) revokedAcrossNodes() {
 func (h *house) refused() {
 	h.Helper()
 	named, keyed := h.node("a"), h.node("c")
-	keyed.Serve = append(keyed.Serve, "--secret-key", strings.Repeat("0f", 32))
+	keyed.ServeFlags = append(keyed.ServeFlags, "--secret-key", strings.Repeat("0f", 32))
 	for want, s := range map[string]*service{
 		`Another process runs as node "a". Give this one another name (--node)`:  named,
 		`This database is used with another secret key. Give all nodes the same`: keyed,

@@ -32,7 +32,7 @@ func eachDisk(t *testing.T, run func(t *testing.T, d *disk, r *rand.Rand)) {
 // The power fails at random moments under load. Every message that was
 // acknowledged is then exactly once where it belongs, and nothing else is damaged.
 func TestPower(t *testing.T) {
-	rounds := servertest.Soak(2, 50)
+	rounds := servertest.SoakSize(2, 50)
 	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
 		for left := rounds; left > 0 && !t.Failed(); left -= min(left, 10) {
 			data := filepath.Join(d.dir, fmt.Sprintf("data%d", left))
@@ -90,7 +90,7 @@ func (s *service) losePower(d *disk) {
 	if err := s.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		s.t.Fatalf("the service had ended by itself: %v", err)
 	}
-	d.restart(s.t.(*testing.T), func() { <-s.Ended })
+	d.restart(s.t.(*testing.T), func() { <-s.Done })
 	s.Cmd = nil
 }
 
@@ -99,7 +99,7 @@ func (s *service) examine() {
 	s.t.Helper()
 	// It ends with an error: the sandbox has no name in the DNS.
 	out, _ := exec.CommandContext(s.t.Context(), binary, "doctor", "--deep", "--json", "--data", s.Data,
-		"--host", "mail.service.example", "--tls", "self-signed", "--postmaster", servertest.Operator).Output()
+		"--host", "mail.service.example", "--tls", "self-signed", "--postmaster", servertest.OperatorAddress).Output()
 	var found struct {
 		Checks []struct{ Status, Check, Says string }
 	}

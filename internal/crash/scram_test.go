@@ -13,7 +13,7 @@ func (h *house) scramAcrossNodes() {
 	box := h.a.Dev.Mailboxes[0]
 	proves := func(password string) error {
 		c := h.a.dialIMAP(nil)
-		if err := c.Authenticate(&servertest.ScramClient{User: box.Address, Password: password}); err != nil {
+		if err := c.Authenticate(&servertest.SCRAMClient{User: box.Address, Password: password}); err != nil {
 			return err
 		}
 		return c.Logout().Wait()
@@ -22,7 +22,7 @@ func (h *house) scramAcrossNodes() {
 	h.must(err)
 	h.must(proves(app.Password))
 	onApp := h.a.dialIMAP(nil)
-	h.must(onApp.Authenticate(&servertest.ScramClient{User: box.Address, Password: app.Password}))
+	h.must(onApp.Authenticate(&servertest.SCRAMClient{User: box.Address, Password: app.Password}))
 	h.must(h.b.Client().RevokeAppPassword(h.Context(), box.ID.String(), app.ID))
 	if proves(app.Password) == nil {
 		h.Error("a revoked app password still proves who it is at the other node")
@@ -31,7 +31,7 @@ func (h *house) scramAcrossNodes() {
 
 	h.must(proves(box.Password))
 	session := h.a.dialIMAP(nil)
-	h.must(session.Authenticate(&servertest.ScramClient{User: box.Address, Password: box.Password}))
+	h.must(session.Authenticate(&servertest.SCRAMClient{User: box.Address, Password: box.Password}))
 	fresh, err := h.b.Client().SetMailboxPassword(h.Context(), box.ID.String(), "")
 	h.must(err)
 	if proves(box.Password) == nil {

@@ -35,12 +35,12 @@ func buildAndRun(m *testing.M) int {
 
 // service is the program, as it runs now or will run again.
 type service struct {
-	*servertest.Binary
+	*servertest.Process
 	t testing.TB
 }
 
 // newService makes a service on a data folder, whose database is a URL from
 // dbtest, and ends it with the test.
 func newService(t testing.TB, data, url string) *service {
-	return &service{servertest.NewBinary(t, binary, data, url), t}
+	return &service{servertest.NewProcess(t, binary, data, url), t}
 }

@@ -169,7 +169,7 @@ func (h *house) replaced() {
 	h.over("a")
 	other := h.node("a")
 	other.Start()
-	cmd, ended := h.a.Cmd, h.a.Ended
+	cmd, ended := h.a.Cmd, h.a.Done
 	h.a.Thaw()
 	next(h, ended)
 	h.a.Cmd = nil
@@ -201,7 +201,7 @@ func (h *house) over(node string) {
 func (h *house) says(s *service, words string) {
 	h.Helper()
 	servertest.Eventually(h.T, func() string {
-		if said := s.Said(); !strings.Contains(said, words) {
+		if said := s.Stderr(); !strings.Contains(said, words) {
 			return fmt.Sprintf("%q is not in\n%s", words, said)
 		}
 		return ""

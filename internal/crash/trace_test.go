@@ -37,7 +37,7 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
 	// -D: the service is our child, and gets our signals.
-	s.Under = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
+	s.Wrapper = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
 		"-e", "trace=write,writev,sendto,sendmsg,pwrite64,fsync,fdatasync,rename,renameat,renameat2"}
 	s.Start()
 	type sent struct {

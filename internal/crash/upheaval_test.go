@@ -18,7 +18,7 @@ import (
 // belongs: here exactly once, and outside once, or once more where it was on
 // its way at that moment.
 func TestUpheaval(t *testing.T) {
-	rounds, seed := servertest.Soak(1, 100), seed(t)
+	rounds, seed := servertest.SoakSize(1, 100), seed(t)
 	t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	// What a check costs grows with what there is: long runs begin anew.
@@ -61,7 +61,7 @@ func (h *house) upheaval(l *ledger, round int, r *rand.Rand) (lost loss) {
 	waitOther := other.load(ctx, l, fmt.Sprintf("r%d-other", round), r.Uint64(), 12)
 	h.acknowledged(l, 50+r.IntN(150))
 	<-time.After(time.Duration(r.IntN(20_000)) * time.Microsecond)
-	name := out.Serve[1]
+	name := out.ServeFlags[1]
 	kill := r.IntN(2) == 0
 	if kill {
 		out.Kill()

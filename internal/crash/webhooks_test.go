@@ -83,7 +83,7 @@ func (r *receiver) count() int {
 // is killed again and again. The fast one and the slow one get every event, with
 // the same id and bytes each time; for the others every event waits.
 func TestKillWebhooks(t *testing.T) {
-	total, rounds, seed := servertest.Soak(1500, 100_000), servertest.Soak(3, 20), seed(t)
+	total, rounds, seed := servertest.SoakSize(1500, 100_000), servertest.SoakSize(3, 20), seed(t)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -132,7 +132,7 @@ func (r *receiver) wait(who string, want int) {
 	for n := r.count(); n < want; n = r.count() {
 		select {
 		case <-r.came:
-		case <-time.After(servertest.Patience):
+		case <-time.After(servertest.Timeout):
 			r.t.Fatalf("%s got %d of %d events, and then no more", who, n, want)
 		}
 	}
@@ -143,7 +143,7 @@ func (r *receiver) wait(who string, want int) {
 // by the same key, so that each is accepted once.
 func (s *service) sendAndKill(n int, round string, random *rand.Rand) (sent int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*servertest.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*servertest.Timeout)
 	defer cancel()
 	moment := time.Duration(random.IntN(200)) * time.Millisecond
 	killed := make(chan struct{})

@@ -22,7 +22,7 @@ const known = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c
 // cheap is the hash of a password with the least cost, so that tests are quick.
 func cheap(password string) string {
 	h := hash{memory: 8, time: 1, threads: 1, salt: []byte("somesalt")}
-	h.sum = h.of(password, newSum)
+	h.sum = h.derive(password, sumSize)
 	return h.String()
 }
 
@@ -36,7 +36,7 @@ type testHasher struct {
 func newTestHasher(t *testing.T) *testHasher {
 	h := &testHasher{Hasher: NewHasher(), t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	h.Now = func() time.Time { return h.now }
-	h.Pause = func(_ context.Context, d time.Duration) error { h.paused += d; return nil }
+	h.Sleep = func(_ context.Context, d time.Duration) error { h.paused += d; return nil }
 	h.dummy = cheap("that nobody has")
 	return h
 }
@@ -44,9 +44,9 @@ func newTestHasher(t *testing.T) *testHasher {
 // hashed runs f, and checks how many hashes that costs.
 func (h *testHasher) hashed(want int64, f func()) {
 	h.t.Helper()
-	before := h.Hashes()
+	before := h.HashCount()
 	f()
-	if n := h.Hashes() - before; n != want {
+	if n := h.HashCount() - before; n != want {
 		h.t.Fatalf("cost %d hashes, want %d", n, want)
 	}
 }
@@ -89,7 +89,7 @@ func TestResultsAreRemembered(t *testing.T) {
 	h := newTestHasher(t)
 	refuse := func() {
 		t.Helper()
-		if err := h.Refuse(t.Context(), Requester{Target: "nobody@demo.test"}, "wrong"); err != nil {
+		if err := h.VerifyDummy(t.Context(), Requester{Target: "nobody@demo.test"}, "wrong"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestResultsAreRemembered(t *testing.T) {
 	h.hashed(1, func() { h.verify(2, "wrong", false) })
 	h.hashed(1, func() { h.verify(2, "wrong ", false) })
 	h.hashed(0, func() { h.verify(2, strings.Repeat("x", MaxLength+1), false) })
-	h.hashed(1, func() { _ = h.Refuse(t.Context(), Requester{Target: "other@demo.test"}, "wrong") })
+	h.hashed(1, func() { _ = h.VerifyDummy(t.Context(), Requester{Target: "other@demo.test"}, "wrong") })
 }
 
 // A wrong password is remembered for the network that gave it: how long the answer
@@ -159,7 +159,7 @@ func TestForget(t *testing.T) {
 	h.hashed(0, func() { h.verify(0, "right", true); h.verify(2, "wrong", false) })
 	h.hashed(2, func() { h.verify(1, "right", true); h.verify(1, "wrong", false) })
 	h.ForgetAll()
-	if h.right.recent.Len()+h.wrong.recent.Len()+len(h.right.of)+len(h.wrong.of) != 0 {
+	if h.right.recent.Len()+h.wrong.recent.Len()+len(h.right.bySubject)+len(h.wrong.bySubject) != 0 {
 		t.Error("did not forget all")
 	}
 	h.hashed(2, func() { h.verify(0, "right", true); h.verify(0, "wrong", false) })
@@ -167,13 +167,13 @@ func TestForget(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	h := newTestHasher(t)
-	h.right.max, h.wrong.max = 3, 3
+	h.right.maxSubjects, h.wrong.maxSubjects = 3, 3
 	for id := range int64(10) {
 		h.verify(id, "right", true)
 		h.verify(0, "right", true)
 	}
-	if len(h.right.of) != 3 || h.right.recent.Len() != 3 {
-		t.Errorf("%d and %d credentials kept", len(h.right.of), h.right.recent.Len())
+	if len(h.right.bySubject) != 3 || h.right.recent.Len() != 3 {
+		t.Errorf("%d and %d credentials kept", len(h.right.bySubject), h.right.recent.Len())
 	}
 	// Not the longest unused was dropped; and no number of wrong ones pushes a
 	// right one out.
@@ -181,27 +181,27 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 1000 {
 		guess(9, i)
 		guess(int64(i), i)
-		_ = h.Refuse(t.Context(), Requester{Target: fmt.Sprint(i, "@demo.test")}, "wrong")
+		_ = h.VerifyDummy(t.Context(), Requester{Target: fmt.Sprint(i, "@demo.test")}, "wrong")
 	}
 	h.hashed(0, func() { h.verify(0, "right", true); h.verify(9, "right", true) })
 	h.hashed(1, func() { h.verify(7, "right", true) })
 	// Of one credential the last are kept, as many as the login limiter lets through.
 	h.hashed(0, func() {
-		for i := 1000 - wrongEach; i < 1000; i++ {
+		for i := 1000 - maxWrongPerSubject; i < 1000; i++ {
 			guess(9, i)
 		}
 	})
-	h.hashed(1, func() { guess(9, 1000-wrongEach-1) })
-	if n := len(h.wrong.of); n > 3 {
+	h.hashed(1, func() { guess(9, 1000-maxWrongPerSubject-1) })
+	if n := len(h.wrong.bySubject); n > 3 {
 		t.Errorf("wrong passwords of %d credentials kept", n)
 	}
-	if n := len(h.wrong.of[subject{id: 9}].Value.(*passwords).seen); n != wrongEach {
+	if n := len(h.wrong.bySubject[subject{id: 9}].Value.(*cacheEntry).passwords); n != maxWrongPerSubject {
 		t.Errorf("%d wrong passwords of one kept", n)
 	}
 	// What is over goes, not only what is pushed out.
 	h.now = h.now.Add(wrongTTL)
 	guess(1, 0)
-	if n := len(h.wrong.of); n != 1 {
+	if n := len(h.wrong.bySubject); n != 1 {
 		t.Errorf("%d kept after their time", n)
 	}
 }
@@ -229,17 +229,17 @@ func TestAnotherTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	phc := cheap("right")
-	c := h.claim(subject{id: 1}, Requester{}, phc, "right")
+	c := h.newAttempt(subject{id: 1}, Requester{}, phc, "right")
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
-	ahead, first := h.begin(c)
+	ahead, first := h.startVerification(c)
 	if !first {
 		t.Fatal("somebody was first")
 	}
 	go func() {
 		stored, _ := parsePHC(phc)
 		ahead.ok, ahead.err = h.compute(ctx, Requester{}, stored, "right")
-		h.finish(c, ahead)
+		h.finishVerification(c, ahead)
 		left <- ahead.err
 	}()
 	var all sync.WaitGroup
@@ -265,7 +265,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	if _, err := h.Acquire(t.Context(), Requester{}); err != nil {
 		t.Fatal(err)
 	}
-	h.begin(h.claim(subject{id: 2}, Requester{}, cheap("right"), "x")) // is under way, for ever
+	h.startVerification(h.newAttempt(subject{id: 2}, Requester{}, cheap("right"), "x")) // is under way, for ever
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Hash(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
@@ -276,7 +276,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 			t.Errorf("Verify: %v", err)
 		}
 	}
-	if err := h.Refuse(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
+	if err := h.VerifyDummy(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Refuse: %v", err)
 	}
 }
@@ -298,7 +298,7 @@ func TestFloodOfWrongPasswords(t *testing.T) {
 		flood.Go(func() {
 			by := from("192.0.2.1/32", "192.0.2.0/24", fmt.Sprintf("a%d@demo.test", i))
 			ok, err := h.Verify(t.Context(), by, int64(i), phc, "wrong")
-			if fault.Is(err, fault.Limited) {
+			if fault.Is(err, fault.RateLimited) {
 				refused.Add(1)
 			} else if ok || err != nil {
 				t.Error(ok, err)
@@ -306,7 +306,7 @@ func TestFloodOfWrongPasswords(t *testing.T) {
 		})
 	}
 	// The line is full now; who is of that network is refused at once.
-	for lineOf(h) != maxLine || refused.Load() != clients-maxLine {
+	for lineOf(h) != maxGroupQueue || refused.Load() != clients-maxGroupQueue {
 		runtime.Gosched()
 	}
 	var others sync.WaitGroup
@@ -321,13 +321,13 @@ func TestFloodOfWrongPasswords(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for waiting := 0; waiting != maxLine+2; {
+	for waiting := 0; waiting != maxGroupQueue+2; {
 		waiting = lineOf(h)
 	}
 	held()
 	others.Wait()
 	flood.Wait()
-	if n := h.Hashes(); n != maxLine+2 {
+	if n := h.HashCount(); n != maxGroupQueue+2 {
 		t.Errorf("%d hashes", n)
 	}
 }
@@ -335,7 +335,7 @@ func TestFloodOfWrongPasswords(t *testing.T) {
 func lineOf(h *testHasher) int {
 	h.slots.mu.Lock()
 	defer h.slots.mu.Unlock()
-	return len(h.slots.line)
+	return len(h.slots.queue)
 }
 
 var hostile = []string{

@@ -12,13 +12,13 @@ import (
 // What is accepted of a stored hash: a hostile or damaged string must not
 // take gigabytes or minutes.
 const (
-	maxMemory  = 128 << 10 // KiB
-	maxTime    = 10        // passes
-	maxThreads = 8
-	minSalt    = 8 // bytes
-	minSum     = 16
-	maxBytes   = 64 // of salt, of sum
-	maxPHC     = 512
+	maxMemory    = 128 << 10 // KiB
+	maxTime      = 10        // passes
+	maxThreads   = 8
+	minSalt      = 8 // bytes
+	minSum       = 16
+	maxFieldSize = 64 // of salt, of sum
+	maxPHC       = 512
 )
 
 var errPHC = errors.New("stored password hash: not an argon2id string within limits")
@@ -69,7 +69,7 @@ func parsePHC(s string) (hash, error) {
 	switch {
 	case !okM, !okT, !okP, errS != nil, errH != nil,
 		memory < 8*threads, // RFC 9106 §3.1
-		len(salt) < minSalt, len(salt) > maxBytes, len(sum) < minSum, len(sum) > maxBytes:
+		len(salt) < minSalt, len(salt) > maxFieldSize, len(sum) < minSum, len(sum) > maxFieldSize:
 		return hash{}, errPHC
 	}
 	return hash{memory: memory, time: time, threads: uint8(threads), salt: salt, sum: sum}, nil

@@ -25,8 +25,8 @@ const (
 // none if it is good: 8 characters at least, 256 bytes at most, with an
 // upper-case and a lower-case letter of any script, a digit, and a special
 // character (anything else, space included), and no control characters.
-func Check(field, password string) fault.Fields {
-	var f fault.Fields
+func Check(field, password string) fault.FieldErrors {
+	var f fault.FieldErrors
 	if len(password) > MaxLength {
 		f.Add(field, "too_long", "Must have at most %d bytes.", MaxLength)
 		return f
@@ -35,7 +35,7 @@ func Check(field, password string) fault.Fields {
 		f.Add(field, "invalid_character", "Must be UTF-8 text without control characters.")
 		return f
 	}
-	password = prepare(password)
+	password = normalize(password)
 	if utf8.RuneCountInString(password) < MinLength {
 		f.Add(field, "too_short", "Must have at least %d characters.", MinLength)
 	}
@@ -48,16 +48,16 @@ func Check(field, password string) fault.Fields {
 	if !strings.ContainsFunc(password, unicode.IsDigit) {
 		f.Add(field, "missing_digit", "Must contain a digit.")
 	}
-	if !strings.ContainsFunc(password, special) {
+	if !strings.ContainsFunc(password, isSpecial) {
 		f.Add(field, "missing_special", "Must contain a special character, such as - or !.")
 	}
 	return f
 }
 
-func special(r rune) bool {
+func isSpecial(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
-// prepare gives one form to passwords that look the same on systems that
+// normalize gives one form to passwords that look the same on systems that
 // compose letters differently (NFC, as RFC 8265 §4.2.2 asks).
-func prepare(password string) string { return norm.NFC.String(password) }
+func normalize(password string) string { return norm.NFC.String(password) }

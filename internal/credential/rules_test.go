@@ -39,8 +39,8 @@ func TestCheck(t *testing.T) {
 		var got []string
 		for _, field := range f {
 			got = append(got, field.Code)
-			if field.Field != "password" {
-				t.Errorf("field %q", field.Field)
+			if field.Path != "password" {
+				t.Errorf("field %q", field.Path)
 			}
 		}
 		if !slices.Equal(got, c.want) {

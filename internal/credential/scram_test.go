@@ -13,31 +13,31 @@ import (
 	"github.com/xdg-go/scram"
 )
 
-func testScram() *Scram {
-	return &Scram{Hasher: NewHasher(), Key: bytes.Repeat([]byte{7}, 32), Offered: true}
+func testScram() *SCRAM {
+	return &SCRAM{Hasher: NewHasher(), Key: bytes.Repeat([]byte{7}, 32), Offered: true}
 }
 
 // The example of RFC 7677 §3.
 func TestScramExample(t *testing.T) {
 	salt, _ := base64.StdEncoding.DecodeString("W22ZaJ0SNY7soEsUEjb6gQ==")
 	f := scram.KeyFactors{Salt: string(salt), Iters: 4096}
-	stored, err := verifier("pencil", f)
+	stored, err := newVerifier("pencil", f)
 	if err != nil || !strings.HasPrefix(stored, "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$") {
 		t.Fatalf("stored %q, %v", stored, err)
 	}
-	e := &Exchange{first: "n,,n=user,r=rOprNGfwEbeRWgbNEkqO", nonce: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
+	e := &SCRAMExchange{clientFirst: "n,,n=user,r=rOprNGfwEbeRWgbNEkqO", nonce: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
 		factors: func(string) scram.KeyFactors { return f }}
-	if err := e.begin(); err != nil || e.User != "user" || e.For != "" {
+	if err := e.start(); err != nil || e.User != "user" || e.AuthzID != "" {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	if want := "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"; e.Challenge != want {
 		t.Errorf("challenge %s", e.Challenge)
 	}
 	final := "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-	if err := e.Check(final); err != nil {
+	if err := e.CheckFinal(final); err != nil {
 		t.Fatal(err)
 	}
-	answer, ok := e.Proves(final, stored)
+	answer, ok := e.Verify(final, stored)
 	if want := "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="; !ok || answer != want {
 		t.Errorf("answered %q, %v", answer, ok)
 	}
@@ -45,7 +45,7 @@ func TestScramExample(t *testing.T) {
 
 // converse runs an exchange with the library's client, and returns whether the
 // password was proved to us, and we to it.
-func converse(t *testing.T, s *Scram, user, password, stored string) bool {
+func converse(t *testing.T, s *SCRAM, user, password, stored string) bool {
 	t.Helper()
 	client, err := scram.SHA256.NewClient(user, password, "")
 	if err != nil {
@@ -64,10 +64,10 @@ func converse(t *testing.T, s *Scram, user, password, stored string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Check(final); err != nil {
+	if err := e.CheckFinal(final); err != nil {
 		t.Fatal(err)
 	}
-	answer, ok := e.Proves(final, stored)
+	answer, ok := e.Verify(final, stored)
 	if !ok {
 		return false
 	}
@@ -104,18 +104,18 @@ func TestScram(t *testing.T) {
 			t.Errorf("%s with %q: %v", c.user, c.password, got)
 		}
 	}
-	if s.Lacks("ann@EXAMPLE.com", stored) || !s.Lacks("bob@example.com", stored) || !s.Lacks("ann@example.com", "") {
+	if s.NeedsVerifiers("ann@EXAMPLE.com", stored) || !s.NeedsVerifiers("bob@example.com", stored) || !s.NeedsVerifiers("ann@example.com", "") {
 		t.Error("does not know what is to be made")
 	}
 	elsewhere := testScram()
 	elsewhere.Key = []byte("another")
-	if !elsewhere.Lacks("ann@example.com", stored) || converse(t, elsewhere, "ann@example.com", "Passw0rd!", stored) {
+	if !elsewhere.NeedsVerifiers("ann@example.com", stored) || converse(t, elsewhere, "ann@example.com", "Passw0rd!", stored) {
 		t.Error("what another key made counts")
 	}
-	if v, err := (*Scram)(nil).Verifiers(ctx, Requester{}, "ann@example.com", "Passw0rd!"); v != "" || err != nil {
+	if v, err := (*SCRAM)(nil).Verifiers(ctx, Requester{}, "ann@example.com", "Passw0rd!"); v != "" || err != nil {
 		t.Errorf("off, and stored %q, %v", v, err)
 	}
-	if (*Scram)(nil).Offers() || (*Scram)(nil).Lacks("ann@example.com", "") || (&Scram{}).Offers() || !s.Offers() {
+	if (*SCRAM)(nil).Offers() || (*SCRAM)(nil).NeedsVerifiers("ann@example.com", "") || (&SCRAM{}).Offers() || !s.Offers() {
 		t.Error("does not know what is offered")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -134,7 +134,7 @@ func TestScramForms(t *testing.T) {
 	for password, want := range map[string]int{
 		"Passw0rd!": 1, "Grüße-12": 1, "Gru\u0308ße-12": 1, "№7-Passw0rd": 2, "Pass\u00a0w0rd": 2, "Pass\u00adw0rd": 2, "Passw0rd😀": 1, "الف1": 1,
 	} {
-		if got := forms([]string{password}); len(got) != want {
+		if got := preparedForms([]string{password}); len(got) != want {
 			t.Errorf("%q has the forms %q", password, got)
 		}
 	}
@@ -193,8 +193,8 @@ var firstMessages = map[string]string{ // and the user's name; "-" if it is none
 	"x,,n=ann,r=abc":                "-",
 	"":                              "-",
 	"\x00ann\x00Passw0rd!":          "-",
-	"n,,n=ann,r=" + strings.Repeat("a", maxScram):   "-",
-	"n,,n=" + strings.Repeat("=2C", 500) + ",r=abc": strings.Repeat(",", 500),
+	"n,,n=ann,r=" + strings.Repeat("a", maxSCRAMMessage): "-",
+	"n,,n=" + strings.Repeat("=2C", 500) + ",r=abc":      strings.Repeat(",", 500),
 }
 
 func TestScramMessages(t *testing.T) {
@@ -202,7 +202,7 @@ func TestScramMessages(t *testing.T) {
 	for first, user := range firstMessages {
 		e, err := s.Begin(first)
 		if user == "-" {
-			if !errors.Is(err, ErrScram) {
+			if !errors.Is(err, ErrSCRAMMessage) {
 				t.Errorf("%.80q was taken: %v", first, err)
 			}
 		} else if err != nil || e.User != user {
@@ -215,16 +215,16 @@ func TestScramMessages(t *testing.T) {
 	}
 	r := "r=abc" + e.nonce
 	zeros := base64.StdEncoding.EncodeToString(make([]byte, 32))
-	if err := e.Check("c=biws," + r + ",p=" + zeros); err != nil {
+	if err := e.CheckFinal("c=biws," + r + ",p=" + zeros); err != nil {
 		t.Error(err)
 	}
 	for _, final := range []string{
 		"", "*", "c=biws", "c=biws," + r, "c=biws," + r + ",p=", "c=biws," + r + ",p=AAAA", "c=biws," + r + ",p=!",
 		"c=biws,r=abc,p=" + zeros, "c=biws," + r + "x,p=" + zeros, "c=biws,r=" + e.nonce + ",p=" + zeros,
 		"c=eSws," + r + ",p=" + zeros, "c=," + r + ",p=" + zeros, "c=!," + r + ",p=" + zeros, "p=" + zeros + ",c=biws," + r,
-		"c=biws," + r + "," + strings.Repeat("x", maxScram) + ",p=" + zeros,
+		"c=biws," + r + "," + strings.Repeat("x", maxSCRAMMessage) + ",p=" + zeros,
 	} {
-		if err := e.Check(final); !errors.Is(err, ErrScram) {
+		if err := e.CheckFinal(final); !errors.Is(err, ErrSCRAMMessage) {
 			t.Errorf("%.80q was taken: %v", final, err)
 		}
 	}
@@ -249,10 +249,10 @@ func FuzzScram(f *testing.F) {
 		if nonce {
 			final = before + e.nonce + after
 		}
-		if answer, ok := e.Proves(final, stored); ok {
+		if answer, ok := e.Verify(final, stored); ok {
 			t.Fatalf("%q and %q proved a password: %s", first, final, answer)
 		}
-		if e.Check(final) == nil && !strings.Contains(final, e.nonce) {
+		if e.CheckFinal(final) == nil && !strings.Contains(final, e.nonce) {
 			t.Fatalf("%q and %q have no nonce", first, final)
 		}
 	})
@@ -273,7 +273,7 @@ func BenchmarkProves(b *testing.B) {
 	e, _ := s.Begin("n,,n=ann@example.com,r=abc")
 	final := "c=biws,r=abc" + e.nonce + ",p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	for b.Loop() {
-		if _, ok := e.Proves(final, stored); ok {
+		if _, ok := e.Verify(final, stored); ok {
 			b.Fatal("proved")
 		}
 	}

@@ -45,10 +45,10 @@ func TestFloodWaitsBehindOthers(t *testing.T) {
 			a, b := i/250, i%250
 			return from(fmt.Sprintf("10.%d.%d.1/32", a, b), fmt.Sprintf("10.%d.%d.0/24", a, b), "bob@demo.test")
 		}},
-		{"a /48, many addresses", many, func(i int) Requester {
+		{"a /48, many addresses", narrowWeight, func(i int) Requester {
 			return from(fmt.Sprintf("2001:db8:1:%x::/64", i), "2001:db8:1::/48", fmt.Sprintf("bob@%d.test", i))
 		}},
-		{"many networks, one domain", many, func(i int) Requester {
+		{"many networks, one domain", narrowWeight, func(i int) Requester {
 			a, b := i/250, i%250
 			return from(fmt.Sprintf("10.%d.%d.1/32", a, b), fmt.Sprintf("10.%d.%d.0/24", a, b), fmt.Sprintf("bob%d@demo.test", i))
 		}},
@@ -58,18 +58,18 @@ func TestFloodWaitsBehindOthers(t *testing.T) {
 			s := newSlots(1)
 			var line []*waiter
 			for i := range 500 {
-				if w, err := s.enter(flood.by(i)); err == nil {
+				if w, err := s.enqueue(flood.by(i)); err == nil {
 					line = append(line, w)
-				} else if !fault.Is(err, fault.Limited) {
+				} else if !fault.Is(err, fault.RateLimited) {
 					t.Fatal(err)
 				}
 			}
-			if len(line) < maxLine || !has(line[0]) || has(line[1]) {
+			if len(line) < maxGroupQueue || !has(line[0]) || has(line[1]) {
 				t.Fatalf("%d of the flood are in the line", len(line))
 			}
 			running := 0 // of the flood
 			for n := range 20 {
-				w, err := s.enter(ann)
+				w, err := s.enqueue(ann)
 				if err != nil || has(w) {
 					t.Fatal("no flood", err)
 				}
@@ -103,7 +103,7 @@ func TestShare(t *testing.T) {
 			s := newSlots(slots)
 			var running []*waiter
 			for i := range 20 {
-				w, err := s.enter(flood(i))
+				w, err := s.enqueue(flood(i))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +114,7 @@ func TestShare(t *testing.T) {
 			if len(running) != max(1, slots/2) {
 				t.Errorf("one %s holds %d of %d slots", name, len(running), slots)
 			}
-			w, err := s.enter(from("198.51.100.1/32", "198.51.100.0/24", "ann@demo.test"))
+			w, err := s.enqueue(from("198.51.100.1/32", "198.51.100.0/24", "ann@demo.test"))
 			if err != nil || has(w) != (slots > 1) {
 				t.Errorf("beside one %s, of %d slots others get %v, %v", name, slots, has(w), err)
 			}
@@ -125,18 +125,18 @@ func TestShare(t *testing.T) {
 func TestLineIsBounded(t *testing.T) {
 	s := newSlots(1)
 	flood := from("192.0.2.1/32", "192.0.2.0/24", "bob@demo.test")
-	for range maxLine + 1 { // one of them runs
-		if _, err := s.enter(flood); err != nil {
+	for range maxGroupQueue + 1 { // one of them runs
+		if _, err := s.enqueue(flood); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := s.acquire(t.Context(), flood)
 	var limited *fault.Error
-	if !errors.As(err, &limited) || limited.Kind != fault.Limited || limited.Retry <= 0 {
+	if !errors.As(err, &limited) || limited.Kind != fault.RateLimited || limited.RetryAfter <= 0 {
 		t.Errorf("one more: %v", err)
 	}
 	for _, half := range []Requester{{Networks: flood.Networks, Target: "ann@demo.test"}, {Target: flood.Target}} {
-		if _, err := s.enter(half); !fault.Is(err, fault.Limited) {
+		if _, err := s.enqueue(half); !fault.Is(err, fault.RateLimited) {
 			t.Errorf("one more of %v: %v", half, err)
 		}
 	}
@@ -148,8 +148,8 @@ func TestLineIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(s.line) != maxLine || len(s.groups) != 4 {
-		t.Errorf("%d wait, of %d groups", len(s.line), len(s.groups))
+	if len(s.queue) != maxGroupQueue || len(s.groups) != 4 {
+		t.Errorf("%d wait, of %d groups", len(s.queue), len(s.groups))
 	}
 }
 
@@ -159,26 +159,26 @@ func TestFullLineDropsTheHeaviestUser(t *testing.T) {
 	flood := func(n int) Requester {
 		return from(fmt.Sprintf("10.0.%d.%d/32", n/250, n%250), fmt.Sprintf("10.0.%d.0/24", n/250), fmt.Sprintf("bob%d@demo.test", n))
 	}
-	first, err := s.enter(flood(0))
+	first, err := s.enqueue(flood(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.release(first) // so the first of them is known
 	var all []*waiter
-	for i := range maxLines + 1 {
-		w, err := s.enter(flood(i % 30))
+	for i := range maxQueue + 1 {
+		w, err := s.enqueue(flood(i % 30))
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		all = append(all, w)
 	}
-	ann, err := s.enter(from("198.51.100.1/32", "198.51.100.0/24", "ann@example.com"))
-	if err != nil || ann.err != nil || len(s.line) != maxLines {
-		t.Fatalf("%v, %v; %d in the line", err, ann.err, len(s.line))
+	ann, err := s.enqueue(from("198.51.100.1/32", "198.51.100.0/24", "ann@example.com"))
+	if err != nil || ann.err != nil || len(s.queue) != maxQueue {
+		t.Fatalf("%v, %v; %d in the line", err, ann.err, len(s.queue))
 	}
 	dropped := 0
 	for i, w := range all {
-		if fault.Is(w.err, fault.Limited) {
+		if fault.Is(w.err, fault.RateLimited) {
 			if dropped++; i%30 != 0 {
 				t.Errorf("%d was dropped", i)
 			}
@@ -197,14 +197,14 @@ func TestFullLineDropsTheHeaviestUser(t *testing.T) {
 func TestGroupsAreBounded(t *testing.T) {
 	s, most := newSlots(4), 0
 	for i := range 50_000 {
-		w, err := s.enter(from(fmt.Sprintf("2001:db8:%x:%x::/64", i/500, i), fmt.Sprintf("2001:db8:%x::/48", i/500), fmt.Sprintf("a%d@%d.test", i, i)))
+		w, err := s.enqueue(from(fmt.Sprintf("2001:db8:%x:%x::/64", i/500, i), fmt.Sprintf("2001:db8:%x::/48", i/500), fmt.Sprintf("a%d@%d.test", i, i)))
 		if err != nil || !has(w) {
 			t.Fatal(i, err)
 		}
 		s.release(w)
 		most = max(most, len(s.groups))
 	}
-	if most > 2*maxGroups*usageSpan {
+	if most > 2*groupCount*usageHalvingInterval {
 		t.Errorf("up to %d groups were kept", most)
 	}
 }
@@ -240,8 +240,8 @@ func TestSlotsManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s.free != n || len(s.line) != 0 {
-		t.Errorf("%d slots are free, %d wait", s.free, len(s.line))
+	if s.free != n || len(s.queue) != 0 {
+		t.Errorf("%d slots are free, %d wait", s.free, len(s.queue))
 	}
 	for key, g := range s.groups {
 		if g.running != 0 || g.waiting != 0 {
@@ -255,14 +255,14 @@ func BenchmarkLongLine(b *testing.B) {
 	s := newSlots(1)
 	enter := func(i int) {
 		by := from(fmt.Sprintf("10.0.%d.%d/32", i/250, i%250), fmt.Sprintf("10.0.%d.0/24", i/250), fmt.Sprintf("bob%d@demo.test", i))
-		if _, err := s.enter(by); err != nil {
+		if _, err := s.enqueue(by); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for i := range maxLines + 1 {
+	for i := range maxQueue + 1 {
 		enter(i)
 	}
 	for b.Loop() {
-		enter(maxLines + 2)
+		enter(maxQueue + 2)
 	}
 }

@@ -21,11 +21,11 @@ func TestActivityOfWhoHungUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := visit(t, s)
+		v := requestContext(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		ctx, hangUp := context.WithCancel(t.Context())
-		send := s.Users.Mail
-		s.Users.Mail = func(ctx context.Context, to, subject, text string) error {
+		send := s.Users.SendMail
+		s.Users.SendMail = func(ctx context.Context, to, subject, text string) error {
 			hangUp()
 			<-ctx.Done() // by now the invitation is made
 			return send(context.WithoutCancel(ctx), to, subject, text)
@@ -45,8 +45,8 @@ func TestActivityOfWhoHungUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if deeds[0].What != "Sent an invitation to guest@else.example." {
-				return "the activity says " + deeds[0].What
+			if deeds[0].Description != "Sent an invitation to guest@else.example." {
+				return "the activity says " + deeds[0].Description
 			}
 			return ""
 		})
@@ -60,11 +60,11 @@ func TestActivityOfWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _, err := s.Webhooks.Create(t.Context(), demo.ID, webhook.NewHook{URL: "https://hooks.example/s3cret-1", Kinds: []string{"bounce"}})
+	w, _, err := s.Webhooks.Create(t.Context(), demo.ID, webhook.Spec{URL: "https://hooks.example/s3cret-1", Kinds: []string{"bounce"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	path := "/webhooks/" + w.ID.String()
 	for _, act := range []struct {
@@ -83,7 +83,7 @@ func TestActivityOfWebhooks(t *testing.T) {
 			t.Fatalf("%s: %d\n%s", act.path, status, text)
 		}
 		list, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 1})
-		if err != nil || list[0].What != act.told {
+		if err != nil || list[0].Description != act.told {
 			t.Errorf("%s: %+v, %v", act.path, list, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// shownWebhook is what the page of a webhook shows.
-type shownWebhook struct {
+// webhookPage is what the page of a webhook shows.
+type webhookPage struct {
 	Hook   webhook.Webhook
 	About  []string
 	Kinds  [][2]string // to test with
@@ -27,44 +27,44 @@ type shownWebhook struct {
 	Pager  pager
 }
 
-func (d *Dashboard) webhook(v *visit) (page, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) webhook(v *requestContext) (page, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
 		return page{}, err
 	}
-	s := shownWebhook{Hook: w, State: v.r.URL.Query().Get("state"), States: webhook.States[:]}
+	s := webhookPage{Hook: w, State: v.r.URL.Query().Get("state"), States: webhook.States[:]}
 	if !slices.Contains(s.States, s.State) {
 		s.State = ""
 	}
-	for _, k := range eventWords {
+	for _, k := range eventKinds {
 		s.Kinds = append(s.Kinds, [2]string{k[0], k[1]})
 	}
-	if s.About, err = d.filterNames(v, w); err != nil {
+	if s.About, err = d.webhookFilterNames(v, w); err != nil {
 		return page{}, err
 	}
-	p := v.pageOf()
+	p := v.listPage()
 	var more bool
-	if s.List, more, err = d.Webhooks.Deliveries(v.ctx, v.in.Account, w.ID, s.State, p); err != nil {
+	if s.List, more, err = d.Webhooks.Deliveries(v.ctx, v.session.Account, w.ID, s.State, p); err != nil {
 		return page{}, err
 	}
 	if n := len(s.List); n > 0 {
-		s.Pager = pagerOf("/webhooks/"+w.ID.String()+"?"+query("state", s.State), p, n, more, s.List[0].ID, s.List[n-1].ID)
+		s.Pager = newPager("/webhooks/"+w.ID.String()+"?"+encodeQuery("state", s.State), p, n, more, s.List[0].ID, s.List[n-1].ID)
 	}
 	return page{Template: "webhook", Title: w.URL, Section: "webhooks", Data: s}, nil
 }
 
-// shownAttempt is an attempt with its headers as they were sent.
-type shownAttempt struct {
+// webhookAttemptView is an attempt with its headers as they were sent.
+type webhookAttemptView struct {
 	webhook.Attempt
 	Request string
 }
 
-func (d *Dashboard) delivery(v *visit) (page, error) {
-	w, id, err := d.hookAndDelivery(v)
+func (d *Dashboard) delivery(v *requestContext) (page, error) {
+	w, id, err := d.findDelivery(v)
 	if err != nil {
 		return page{}, err
 	}
-	found, attempts, err := d.Webhooks.Delivery(v.ctx, v.in.Account, w.ID, id)
+	found, attempts, err := d.Webhooks.Delivery(v.ctx, v.session.Account, w.ID, id)
 	if err != nil {
 		return page{}, err
 	}
@@ -73,7 +73,7 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 		Delivery webhook.Delivery
 		Body     string // "" when the event is no longer kept
 		Withheld bool   // the visitor may not read mail
-		Attempts []shownAttempt
+		Attempts []webhookAttemptView
 	}{Hook: w, Delivery: found}
 	slices.Reverse(attempts) // the last one is what people come for
 	for _, a := range attempts {
@@ -81,12 +81,12 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 			b.WriteString(name + ": " + a.Headers[name] + "\n")
 		}
-		s.Attempts = append(s.Attempts, shownAttempt{a, b.String()})
+		s.Attempts = append(s.Attempts, webhookAttemptView{a, b.String()})
 	}
-	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id, v.in.Mail)
+	body, err := d.Webhooks.Body(v.ctx, v.session.Account, w.ID, id, v.session.ReadsMail)
 	s.Withheld = err == nil && body == nil
 	if err == nil && found.Content && !found.Test && !s.Withheld {
-		err = v.reads("Read a message in a delivery to a webhook", mailbox.Mailbox{})
+		err = v.auditMailRead("Read a message in a delivery to a webhook", mailbox.Mailbox{})
 	}
 	if err != nil && !fault.Is(err, fault.Conflict) {
 		return page{}, err
@@ -98,12 +98,12 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 	return page{Template: "delivery", Title: "Delivery", Section: "webhooks", Data: s}, nil
 }
 
-func (d *Dashboard) hookAndDelivery(v *visit) (webhook.Webhook, db.ID, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) findDelivery(v *requestContext) (webhook.Webhook, db.ID, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
 		return w, 0, err
 	}
-	id, err := v.id("delivery")
+	id, err := v.pathID("delivery")
 	return w, id, err
 }
 
@@ -111,40 +111,40 @@ func deliveryPath(hook, id db.ID) string {
 	return "/webhooks/" + hook.String() + "/deliveries/" + id.String()
 }
 
-func (d *Dashboard) testWebhook(v *visit) (done, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) testWebhook(v *requestContext) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	made, _, err := d.Webhooks.Test(v.ctx, v.in.Account, w.ID, v.text("event"))
-	return done{To: deliveryPath(w.ID, made.ID), Told: "Sent a test to the webhook " + webhook.Site(w.URL) + "."}, err
+	made, _, err := d.Webhooks.Test(v.ctx, v.session.Account, w.ID, v.formText("event"))
+	return actionResult{RedirectTo: deliveryPath(w.ID, made.ID), Summary: "Sent a test to the webhook " + webhook.Origin(w.URL) + "."}, err
 }
 
-func (d *Dashboard) redeliver(v *visit) (done, error) {
-	w, id, err := d.hookAndDelivery(v)
+func (d *Dashboard) redeliverWebhook(v *requestContext) (actionResult, error) {
+	w, id, err := d.findDelivery(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	_, err = d.Webhooks.Redeliver(v.ctx, v.in.Account, w.ID, id)
-	return done{To: deliveryPath(w.ID, id), Told: "Sending an event to the webhook " + webhook.Site(w.URL) + " again."}, err
+	_, err = d.Webhooks.Redeliver(v.ctx, v.session.Account, w.ID, id)
+	return actionResult{RedirectTo: deliveryPath(w.ID, id), Summary: "Sending an event to the webhook " + webhook.Origin(w.URL) + " again."}, err
 }
 
-// replay sends what happened since a time again.
-func (d *Dashboard) replay(v *visit) (done, error) {
-	w, err := d.hook(v)
+// replayWebhook sends what happened since a time again.
+func (d *Dashboard) replayWebhook(v *requestContext) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	since, err := time.Parse("2006-01-02T15:04", v.text("since"))
+	since, err := time.Parse("2006-01-02T15:04", v.formText("since"))
 	if err != nil || since.Year() < 1970 {
-		var bad fault.Fields
+		var bad fault.FieldErrors
 		bad.Add("since", "invalid_time", "Give a date and a time.")
-		return done{}, bad.Err()
+		return actionResult{}, bad.Err()
 	}
-	did, err := d.Webhooks.Replay(v.ctx, v.in.Account, w.ID, since, v.text("missing") != "")
-	told := "Sending " + plural(did.Deliveries, "event") + " to the webhook " + webhook.Site(w.URL) + " again."
+	did, err := d.Webhooks.Replay(v.ctx, v.session.Account, w.ID, since, v.formText("missing") != "")
+	told := "Sending " + plural(did.Deliveries, "event") + " to the webhook " + webhook.Origin(w.URL) + " again."
 	if did.More {
 		told += " There are later ones: replay since " + did.Through.UTC().Format("2006-01-02 15:04") + " for them."
 	}
-	return done{To: "/webhooks/" + w.ID.String(), Told: told}, err
+	return actionResult{RedirectTo: "/webhooks/" + w.ID.String(), Summary: told}, err
 }

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// change is a line of a comparison.
-type change struct {
+// diffLine is a line of a comparison.
+type diffLine struct {
 	Mark string // "+", "-", " ", or "…" for lines that were left out
 	Text string
 }
 
 const (
-	// maxDiff bounds the work of a comparison, in pairs of lines.
-	maxDiff = 4_000_000
-	// nearby is how many equal lines are shown around those that differ.
-	nearby = 3
+	// maxDiffCells bounds the work of a comparison, in pairs of lines.
+	maxDiffCells = 4_000_000
+	// contextLines is how many equal lines are shown around those that differ.
+	contextLines = 3
 )
 
 // diff compares two texts line by line; nil if they are equal. Of texts that
 // are too long to be compared all lines differ.
-func diff(old, new string) []change {
+func diff(old, new string) []diffLine {
 	if old == new {
 		return nil
 	}
-	a, b := lines(old), lines(new)
+	a, b := splitLines(old), splitLines(new)
 	head, tail := 0, 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -35,29 +35,29 @@ func diff(old, new string) []change {
 	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
 		tail++
 	}
-	all := marked(" ", a[:head])
-	all = append(all, differ(a[head:len(a)-tail], b[head:len(b)-tail])...)
-	return folded(append(all, marked(" ", a[len(a)-tail:])...))
+	all := markLines(" ", a[:head])
+	all = append(all, diffLines(a[head:len(a)-tail], b[head:len(b)-tail])...)
+	return collapseEqual(append(all, markLines(" ", a[len(a)-tail:])...))
 }
 
-func lines(text string) []string {
+func splitLines(text string) []string {
 	if text == "" {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-func marked(mark string, lines []string) (out []change) {
+func markLines(mark string, lines []string) (out []diffLine) {
 	for _, l := range lines {
-		out = append(out, change{mark, l})
+		out = append(out, diffLine{mark, l})
 	}
 	return out
 }
 
-// differ finds the longest common subsequence.
-func differ(a, b []string) (out []change) {
-	if len(a)*len(b) > maxDiff || len(a) == 0 || len(b) == 0 {
-		return append(marked("-", a), marked("+", b)...)
+// diffLines finds the longest common subsequence.
+func diffLines(a, b []string) (out []diffLine) {
+	if len(a)*len(b) > maxDiffCells || len(a) == 0 || len(b) == 0 {
+		return append(markLines("-", a), markLines("+", b)...)
 	}
 	width := len(b) + 1
 	common := make([]int32, (len(a)+1)*width) // of the rests from i and j
@@ -74,27 +74,27 @@ func differ(a, b []string) (out []change) {
 	for i < len(a) && j < len(b) {
 		switch {
 		case a[i] == b[j]:
-			out = append(out, change{" ", a[i]})
+			out = append(out, diffLine{" ", a[i]})
 			i, j = i+1, j+1
 		case common[(i+1)*width+j] >= common[i*width+j+1]:
-			out = append(out, change{"-", a[i]})
+			out = append(out, diffLine{"-", a[i]})
 			i++
 		default:
-			out = append(out, change{"+", b[j]})
+			out = append(out, diffLine{"+", b[j]})
 			j++
 		}
 	}
-	return append(append(out, marked("-", a[i:])...), marked("+", b[j:])...)
+	return append(append(out, markLines("-", a[i:])...), markLines("+", b[j:])...)
 }
 
-// folded leaves out equal lines that are far from those that differ.
-func folded(all []change) (out []change) {
+// collapseEqual leaves out equal lines that are far from those that differ.
+func collapseEqual(all []diffLine) (out []diffLine) {
 	for i := 0; i < len(all); {
 		end := i
 		for end < len(all) && all[end].Mark == " " {
 			end++
 		}
-		before, after := nearby, nearby
+		before, after := contextLines, contextLines
 		if i == 0 {
 			before = 0
 		}
@@ -103,7 +103,7 @@ func folded(all []change) (out []change) {
 		}
 		if left := end - i - before - after; left > 1 {
 			out = append(out, all[i:i+before]...)
-			out = append(out, change{"…", fmt.Sprintf("%d equal lines", left)})
+			out = append(out, diffLine{"…", fmt.Sprintf("%d equal lines", left)})
 			out = append(out, all[end-after:end]...)
 		} else {
 			out = append(out, all[i:end]...)

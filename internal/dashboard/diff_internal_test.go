@@ -16,7 +16,7 @@ func TestDiff(t *testing.T) {
 		text := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", ""}), 1, 12)
 		a, b := text.Draw(t, "a"), text.Draw(t, "b")
 		var old, now []string
-		for _, c := range differ(a, b) {
+		for _, c := range diffLines(a, b) {
 			if c.Mark != "+" {
 				old = append(old, c.Text)
 			}
@@ -25,7 +25,7 @@ func TestDiff(t *testing.T) {
 			}
 		}
 		if strings.Join(old, "\n") != strings.Join(a, "\n") || strings.Join(now, "\n") != strings.Join(b, "\n") {
-			t.Fatalf("%q and %q: %q", a, b, differ(a, b))
+			t.Fatalf("%q and %q: %q", a, b, diffLines(a, b))
 		}
 	})
 	show := func(old, now string) string {

@@ -9,71 +9,71 @@ import (
 )
 
 // reading is what a page of the manual shows.
-type readingPage struct {
+type docsData struct {
 	Manual *manual
 	Now    string // the path of the page, for the contents
 	Find   string
 	Guide  *guide
 	Of     *resource
-	Hits   []hit
+	Hits   []searchHit
 }
 
-func (d *Dashboard) readPage(template, title string, r readingPage) page {
+func (d *Dashboard) docsPage(template, title string, r docsData) page {
 	r.Manual = d.manual
 	return page{Template: template, Title: title, Section: "docs", Open: true, Data: r}
 }
 
-func (d *Dashboard) docs(*visit) (page, error) {
-	return d.readPage("docs", "Documentation", readingPage{Now: "/docs"}), nil
+func (d *Dashboard) docs(*requestContext) (page, error) {
+	return d.docsPage("docs", "Documentation", docsData{Now: "/docs"}), nil
 }
 
-func (d *Dashboard) guide(v *visit) (page, error) {
+func (d *Dashboard) guide(v *requestContext) (page, error) {
 	for _, g := range d.manual.Guides {
 		if g.Slug == v.r.PathValue("guide") {
-			return d.readPage("docs-guide", g.Title, readingPage{Now: "/docs/guides/" + g.Slug, Guide: g}), nil
+			return d.docsPage("docs-guide", g.Title, docsData{Now: "/docs/guides/" + g.Slug, Guide: g}), nil
 		}
 	}
 	return page{}, notFound()
 }
 
-func (d *Dashboard) reference(v *visit) (page, error) {
+func (d *Dashboard) reference(v *requestContext) (page, error) {
 	for _, r := range d.manual.Resources {
 		if r.Slug == v.r.PathValue("resource") {
-			return d.readPage("docs-api", r.Name+" (API)", readingPage{Now: "/docs/api/" + r.Slug, Of: r}), nil
+			return d.docsPage("docs-api", r.Name+" (API)", docsData{Now: "/docs/api/" + r.Slug, Of: r}), nil
 		}
 	}
 	return page{}, notFound()
 }
 
-// hit is what a search has found, with the words around the first one.
-type hit struct {
+// searchHit is what a search has found, with the words around the first one.
+type searchHit struct {
 	passage
 	Before, Word, After string
 	score               int
 }
 
 const (
-	maxHits      = 30
-	maxFindBytes = 200
-	around       = 120 // bytes shown on each side of a word
+	maxHits       = 30
+	maxQueryBytes = 200
+	excerptBytes  = 120 // bytes shown on each side of a word
 )
 
-func (d *Dashboard) searchDocs(v *visit) (page, error) {
+func (d *Dashboard) searchDocs(v *requestContext) (page, error) {
 	find := strings.TrimSpace(v.r.URL.Query().Get("q"))
-	if len(find) > maxFindBytes {
-		find = strings.ToValidUTF8(find[:maxFindBytes], "")
+	if len(find) > maxQueryBytes {
+		find = strings.ToValidUTF8(find[:maxQueryBytes], "")
 	}
-	return d.readPage("docs-search", "Search the documentation", readingPage{Now: "/docs/search", Find: find, Hits: d.manual.find(find)}), nil
+	return d.docsPage("docs-search", "Search the documentation", docsData{Now: "/docs/search", Find: find, Hits: d.manual.search(find)}), nil
 }
 
-// find returns the passages that have all words, the best first.
-func (m *manual) find(text string) (hits []hit) {
+// search returns the passages that have all words, the best first.
+func (m *manual) search(text string) (hits []searchHit) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 {
 		return nil
 	}
 	for _, p := range m.passages {
-		h := hit{passage: p}
+		h := searchHit{passage: p}
 		for _, w := range words {
 			n := strings.Count(p.lower, w)
 			if n == 0 {
@@ -90,7 +90,7 @@ func (m *manual) find(text string) (hits []hit) {
 			hits = append(hits, h)
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return b.score - a.score })
+	slices.SortStableFunc(hits, func(a, b searchHit) int { return b.score - a.score })
 	return hits[:min(len(hits), maxHits)]
 }
 
@@ -98,9 +98,9 @@ func (m *manual) find(text string) (hits []hit) {
 func excerpt(text, word string) (before, found, after string) {
 	at := strings.Index(strings.ToLower(text), word)
 	if at < 0 || at+len(word) > len(text) { // in the title, or lower case is longer than what it was made of
-		return "", "", cut(text, 2*around)
+		return "", "", truncate(text, 2*excerptBytes)
 	}
-	start := max(0, at-around)
+	start := max(0, at-excerptBytes)
 	for start > 0 && !utf8.RuneStart(text[start]) {
 		start--
 	}
@@ -108,10 +108,10 @@ func excerpt(text, word string) (before, found, after string) {
 	if start > 0 {
 		before = "… " + before
 	}
-	return strings.ToValidUTF8(before, ""), strings.ToValidUTF8(text[at:at+len(word)], ""), cut(text[at+len(word):], around)
+	return strings.ToValidUTF8(before, ""), strings.ToValidUTF8(text[at:at+len(word)], ""), truncate(text[at+len(word):], excerptBytes)
 }
 
-func cut(text string, n int) string {
+func truncate(text string, n int) string {
 	if len(text) <= n {
 		return strings.ToValidUTF8(text, "")
 	}

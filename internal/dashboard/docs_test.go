@@ -47,7 +47,7 @@ func TestDocs(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID, Summary string }
 	}
-	s.As("", "GET", "/openapi.json", nil).Into(t, &doc)
+	s.APIWithKey("", "GET", "/openapi.json", nil).Decode(t, &doc)
 	b.open("/docs")
 	paths := map[string]bool{}
 	for _, path := range strings.Fields(script[string](b, `[...document.querySelectorAll("main a")].map((a) => a.getAttribute("href")).join(" ")`)) {

@@ -17,9 +17,9 @@ import (
 // pager are the paths of the pages beside a page of a list.
 type pager struct{ Newer, Older string }
 
-// pagerOf makes it from the page that was asked for, and whether more follows
+// newPager makes it from the page that was asked for, and whether more follows
 // in that direction. The path may have a query.
-func pagerOf(path string, p db.Page, n int, more bool, first, last db.ID) (out pager) {
+func newPager(path string, p db.Page, n int, more bool, first, last db.ID) (out pager) {
 	if n == 0 {
 		return out
 	}
@@ -30,17 +30,17 @@ func pagerOf(path string, p db.Page, n int, more bool, first, last db.ID) (out p
 	}
 	back := p.After == 0 && p.Before != 0
 	if p.After != 0 || back && more {
-		out.Newer = path + query("before", first.String())
+		out.Newer = path + encodeQuery("before", first.String())
 	}
 	if back || more {
-		out.Older = path + query("after", last.String())
+		out.Older = path + encodeQuery("after", last.String())
 	}
 	return out
 }
 
-// pagerIn is pagerOf for a list that is searched, whose pages may be short:
+// newSearchPager is newPager for a list that is searched, whose pages may be short:
 // next is where the room goes on, in the direction that was asked for.
-func pagerIn(path string, search url.Values, p db.Page, n int, more bool, first, last, next db.ID) (out pager) {
+func newSearchPager(path string, search url.Values, p db.Page, n int, more bool, first, last, next db.ID) (out pager) {
 	q := maps.Clone(search)
 	to := func(direction string, at db.ID) string {
 		q.Del("after")
@@ -68,9 +68,9 @@ func pagerIn(path string, search url.Values, p db.Page, n int, more bool, first,
 	return out
 }
 
-func (d *Dashboard) domains(v *visit) (page, error) {
-	p := v.pageOf()
-	list, more, err := d.Domains.List(v.ctx, v.in.Account, p)
+func (d *Dashboard) domains(v *requestContext) (page, error) {
+	p := v.listPage()
+	list, more, err := d.Domains.List(v.ctx, v.session.Account, p)
 	if err != nil {
 		return page{}, err
 	}
@@ -79,18 +79,18 @@ func (d *Dashboard) domains(v *visit) (page, error) {
 		Pager pager
 	}{List: list}
 	if n := len(list); n > 0 {
-		data.Pager = pagerOf("/domains", p, n, more, list[0].ID, list[n-1].ID)
+		data.Pager = newPager("/domains", p, n, more, list[0].ID, list[n-1].ID)
 	}
 	return page{Template: "domains", Title: "Domains", Section: "domains", Data: data}, nil
 }
 
-func (d *Dashboard) addDomain(v *visit) (done, error) {
-	made, err := d.Domains.Create(v.ctx, v.in.Account, v.text("name"))
-	return done{To: "/domains/" + made.ID.String(), Told: "Added the domain " + made.DisplayName + "."}, err
+func (d *Dashboard) addDomain(v *requestContext) (actionResult, error) {
+	made, err := d.Domains.Create(v.ctx, v.session.Account, v.formText("name"))
+	return actionResult{RedirectTo: "/domains/" + made.ID.String(), Summary: "Added the domain " + made.DisplayName + "."}, err
 }
 
-// shownDomain is what the page of a domain shows.
-type shownDomain struct {
+// domainPage is what the page of a domain shows.
+type domainPage struct {
 	Domain                domain.Domain
 	Required, Recommended []domain.Record
 	Waiting               bool // its records are still looked for: the page follows
@@ -98,8 +98,8 @@ type shownDomain struct {
 	Providers             []provider
 }
 
-func (d *Dashboard) domain(v *visit) (page, error) {
-	s, err := d.records(v)
+func (d *Dashboard) domain(v *requestContext) (page, error) {
+	s, err := d.loadDomainPage(v)
 	if err != nil {
 		return page{}, err
 	}
@@ -108,30 +108,30 @@ func (d *Dashboard) domain(v *visit) (page, error) {
 }
 
 // domainRecords is the part of the page that follows what the DNS says.
-func (d *Dashboard) domainRecords(v *visit) (page, error) {
-	s, err := d.records(v)
+func (d *Dashboard) domainRecords(v *requestContext) (page, error) {
+	s, err := d.loadDomainPage(v)
 	return page{Template: "domain", Part: true, Data: s}, err
 }
 
-func (d *Dashboard) records(v *visit) (shownDomain, error) {
-	id, err := v.id("id")
+func (d *Dashboard) loadDomainPage(v *requestContext) (domainPage, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return shownDomain{}, err
+		return domainPage{}, err
 	}
-	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	found, err := d.Domains.Get(v.ctx, v.session.Account, id)
 	if err != nil {
-		return shownDomain{}, err
+		return domainPage{}, err
 	}
-	s := shownDomain{Domain: found, Waiting: found.Status == domain.Pending}
-	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.in.Account, id, db.Page{Limit: db.MaxPage}); err != nil {
+	s := domainPage{Domain: found, Waiting: found.Status == domain.StatusPending}
+	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.session.Account, id, db.Page{Limit: db.MaxPageSize}); err != nil {
 		return s, err
 	}
-	s.Required, s.Recommended = byNeed(found.Records)
+	s.Required, s.Recommended = splitRequired(found.Records)
 	return s, nil
 }
 
-// byNeed parts required records from others.
-func byNeed(all []domain.Record) (required, optional []domain.Record) {
+// splitRequired parts required records from others.
+func splitRequired(all []domain.Record) (required, optional []domain.Record) {
 	for _, r := range all {
 		if r.Required {
 			required = append(required, r)
@@ -142,74 +142,74 @@ func byNeed(all []domain.Record) (required, optional []domain.Record) {
 	return required, optional
 }
 
-func (d *Dashboard) checkDomain(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) checkDomain(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	found, err := d.Domains.CheckDNS(v.ctx, v.in.Account, id)
-	return done{To: "/domains/" + id.String(), Told: "Looked for the records of " + found.DisplayName + "."}, err
+	found, err := d.Domains.CheckDNS(v.ctx, v.session.Account, id)
+	return actionResult{RedirectTo: "/domains/" + id.String(), Summary: "Looked for the records of " + found.DisplayName + "."}, err
 }
 
-func (d *Dashboard) zoneFile(v *visit) error {
-	id, err := v.id("id")
+func (d *Dashboard) zoneFile(v *requestContext) error {
+	id, err := v.pathID("id")
 	if err != nil {
 		return err
 	}
-	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	found, err := d.Domains.Get(v.ctx, v.session.Account, id)
 	if err != nil {
 		return err
 	}
-	text, err := d.Domains.Zone(v.ctx, v.in.Account, id)
+	text, err := d.Domains.Zone(v.ctx, v.session.Account, id)
 	if err != nil {
 		return err
 	}
-	v.giveZone(found.Name, text)
+	v.writeZone(found.Name, text)
 	return nil
 }
 
-// giveZone answers with a zone file.
-func (v *visit) giveZone(name, text string) {
+// writeZone answers with a zone file.
+func (v *requestContext) writeZone(name, text string) {
 	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.zone"`)
 	_, _ = v.w.Write([]byte(text))
 }
 
-func (d *Dashboard) rotateKeys(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) rotateKeys(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	_, err = d.Domains.Rotate(v.ctx, v.in.Account, id, "")
-	return done{To: "/domains/" + id.String(), Told: "New keys are made: publish their records, and they will be used."}, err
+	_, err = d.Domains.RotateKeys(v.ctx, v.session.Account, id, "")
+	return actionResult{RedirectTo: "/domains/" + id.String(), Summary: "New keys are made: publish their records, and they will be used."}, err
 }
 
-func (d *Dashboard) setRotation(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) setRotation(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	days, err := v.number("days")
+	days, err := v.formInt("days")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	changed, err := d.Domains.Change(v.ctx, v.in.Account, id, domain.Change{RotationDays: &days})
+	changed, err := d.Domains.Update(v.ctx, v.session.Account, id, domain.Change{RotationDays: &days})
 	if err != nil {
-		return done{}, renamed(err, "dkim_rotation_days", "days")
+		return actionResult{}, renameField(err, "dkim_rotation_days", "days")
 	}
-	return done{To: "/domains/" + id.String(), Told: "Saved how often the keys of " + changed.DisplayName + " are replaced."}, nil
+	return actionResult{RedirectTo: "/domains/" + id.String(), Summary: "Saved how often the keys of " + changed.DisplayName + " are replaced."}, nil
 }
 
-func (d *Dashboard) deleteDomain(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) deleteDomain(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	found, err := d.Domains.Get(v.ctx, v.session.Account, id)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/domains", Told: "Deleted the domain " + found.DisplayName + "."}, d.Domains.Delete(v.ctx, v.in.Account, id)
+	return actionResult{RedirectTo: "/domains", Summary: "Deleted the domain " + found.DisplayName + "."}, d.Domains.Delete(v.ctx, v.session.Account, id)
 }
 
 // provider says where a DNS provider has its records, and what is odd there.
@@ -226,8 +226,8 @@ var providers = []provider{
 	{"IONOS", "Domains & SSL, the domain, DNS, Add record.", "Switch the mail service of IONOS off, else its MX and SPF records come back."},
 }
 
-// renamed tells a fault of a field by the name that the form has for it.
-func renamed(err error, field, as string) error {
+// renameField tells a fault of a field by the name that the form has for it.
+func renameField(err error, field, as string) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return err
@@ -235,8 +235,8 @@ func renamed(err error, field, as string) error {
 	told := *f
 	told.Fields = slices.Clone(f.Fields)
 	for i := range told.Fields {
-		if told.Fields[i].Field == field {
-			told.Fields[i].Field = as
+		if told.Fields[i].Path == field {
+			told.Fields[i].Path = as
 		}
 	}
 	return &told

@@ -5,10 +5,10 @@ package dashboard
 import "maps"
 
 // Routes lists all routes, once there is a Handler.
-func (d *Dashboard) Routes() []Route { return d.list }
+func (d *Dashboard) Routes() []Route { return d.routeList }
 
 // Unfriend makes nobody a friend.
-func (d *Dashboard) Unfriend() { d.Users.Logins.Friend, d.tries.Friend = nil, nil }
+func (d *Dashboard) Unfriend() { d.Users.Logins.Exempt, d.authLimiter.Exempt = nil, nil }
 
 // Unaudited are the forms without an entry of the audit log, and why.
-func Unaudited() map[string]string { return maps.Clone(unaudited) }
+func Unaudited() map[string]string { return maps.Clone(unauditedForms) }

@@ -17,7 +17,7 @@ import (
 // Who has not signed in holds little of the service: short forms, and few at once
 // from one network.
 func TestFloodOfForms(t *testing.T) {
-	s := servertest.Start(t, servertest.Balanced("127.0.0.1/32"))
+	s := servertest.Start(t, servertest.ProxyFrom("127.0.0.1/32"))
 	// post begins a form, and returns the status of the first answer: 100 where the
 	// form is waited for.
 	post := func(from, kind string, length int, form string) (net.Conn, int) {

@@ -137,7 +137,7 @@ func TestGoSamples(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}
-	s.As("", "GET", "/openapi.json", nil).Into(t, &doc)
+	s.APIWithKey("", "GET", "/openapi.json", nil).Decode(t, &doc)
 	samples := map[string]string{}
 	for path, methods := range doc.Paths {
 		var inPath []string

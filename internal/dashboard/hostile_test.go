@@ -31,14 +31,14 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, password, err := s.Mailboxes.Create(t.Context(), demo.ID, mailbox.New{Domain: s.Dev.Domain.ID, LocalPart: "evil", DisplayName: evil})
+	box, password, err := s.Mailboxes.Create(t.Context(), demo.ID, mailbox.CreateParams{Domain: s.Dev.Domain.ID, LocalPart: "evil", DisplayName: evil})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Accounts.CreateKey(t.Context(), demo.ID, account.NewKey{Name: evil[:90]}); err != nil {
+	if _, _, err := s.Accounts.CreateKey(t.Context(), demo.ID, account.KeyParams{Name: evil[:90]}); err != nil {
 		t.Fatal(err)
 	}
-	hook, _, err := s.Webhooks.Create(t.Context(), demo.ID, webhook.NewHook{URL: receiver.URL + "/?" + evil[:20] + url.QueryEscape(evil), Kinds: []string{webhook.All}, Description: evil})
+	hook, _, err := s.Webhooks.Create(t.Context(), demo.ID, webhook.Spec{URL: receiver.URL + "/?" + evil[:20] + url.QueryEscape(evil), Kinds: []string{webhook.AllKinds}, Description: evil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,9 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settles(t, s, called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"far@far.example"}, "subject": evil, "from_name": evil}))["id"].(string), "delivered")
+	settles(t, s, accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"far@far.example"}, "subject": evil, "from_name": evil}))["id"].(string), "delivered")
 
-	moved := called(t, s, "POST", "/migrations", object{"mailbox_id": box.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": evil, "password": "Secret-1", "insecure_skip_verify": true}})["id"].(string)
+	moved := accountName(t, s, "POST", "/migrations", object{"mailbox_id": box.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": evil, "password": "Secret-1", "insecure_skip_verify": true}})["id"].(string)
 
 	harmless := func(where string) {
 		t.Helper()

@@ -24,15 +24,15 @@ func attacker(t *testing.T, s *servertest.Server) (*visitor, user.Membership) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Users.Create(t.Context(), user.New{Email: "mallory@elsewhere.test", Name: "Mallory", Password: colleague}, acc.ID); err != nil {
+	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "mallory@elsewhere.test", Name: "Mallory", Password: colleague}, acc.ID); err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn("mallory@elsewhere.test", colleague)
 	if status, _, text := v.ask("POST", "/suppressions", url.Values{"addresses": {victim}, "reason": {"manual"}}); status != 303 {
 		t.Fatalf("%d\n%s", status, text)
 	}
-	return v, user.Membership{Account: acc.ID, Role: user.Owner}
+	return v, user.Membership{Account: acc.ID, Role: user.RoleOwner}
 }
 
 // Who invites somebody else's address sees no link by which to take it.
@@ -68,7 +68,7 @@ func TestInviterSeesNoLink(t *testing.T) {
 			}
 		}
 		// The invitation ends with the owner, however fresh its link.
-		other, err := s.Users.Create(t.Context(), user.New{Email: "partner@elsewhere.test", Name: "Partner", Password: colleague})
+		other, err := s.Users.Create(t.Context(), user.CreateParams{Email: "partner@elsewhere.test", Name: "Partner", Password: colleague})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,14 +76,14 @@ func TestInviterSeesNoLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, err := s.Users.NewInvite(t.Context(), acc.ID, other.Email, user.Owner, true)
+		token, err := s.Users.CreateInviteLink(t.Context(), acc.ID, other.Email, user.RoleOwner, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Users.Accept(t.Context(), token, other); err != nil {
+		if _, err := s.Users.AcceptInvitation(t.Context(), token, other); err != nil {
 			t.Fatal(err)
 		}
-		partner := visit(t, s)
+		partner := requestContext(t, s)
 		partner.signIn(other.Email, colleague)
 		evil, err := s.Users.ByEmail(t.Context(), "mallory@elsewhere.test")
 		if err != nil {
@@ -92,7 +92,7 @@ func TestInviterSeesNoLink(t *testing.T) {
 		if status, _, text := partner.ask("POST", "/people/"+evil.ID.String()+"/role", url.Values{"role": {"reader"}}); status != 303 {
 			t.Fatalf("%d\n%s", status, text)
 		}
-		if status, _, text := visit(t, s).ask("POST", link, url.Values{"name": {"V"}, "password": {colleague}}); status != 404 {
+		if status, _, text := requestContext(t, s).ask("POST", link, url.Values{"name": {"V"}, "password": {colleague}}); status != 404 {
 			t.Errorf("the invitation of a former owner: %d\n%s", status, text)
 		}
 	})
@@ -104,30 +104,30 @@ func TestInviterSeesNoLink(t *testing.T) {
 func TestTakenAddressIsFree(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		_, theirs := attacker(t, s)
-		token, err := s.Users.NewInvite(t.Context(), theirs.Account, victim, user.Owner, false)
+		token, err := s.Users.CreateInviteLink(t.Context(), theirs.Account, victim, user.RoleOwner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		squatter := visit(t, s)
+		squatter := requestContext(t, s)
 		if status, to, text := squatter.ask("POST", "/join/"+token, url.Values{"name": {"M"}, "password": {colleague}}); status != 303 || to != "/" {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
 		// Following the link to confirm the address in another browser confirms nothing.
 		confirm := link(t, mailed(t, s, victim, 1))
-		if status, _, text := visit(t, s).ask("GET", confirm, nil); status != 200 || !strings.Contains(text, "/sign-in?to=") || strings.Contains(text, "Confirm the address</button>") {
+		if status, _, text := requestContext(t, s).ask("GET", confirm, nil); status != 200 || !strings.Contains(text, "/sign-in?to=") || strings.Contains(text, "Confirm the address</button>") {
 			t.Errorf("%d\n%s", status, text)
 		}
-		if status, _, _ := visit(t, s).ask("POST", confirm, nil); status != 401 {
+		if status, _, _ := requestContext(t, s).ask("POST", confirm, nil); status != 401 {
 			t.Errorf("nobody confirms: %d", status)
 		}
 
-		owner := visit(t, s)
+		owner := requestContext(t, s)
 		owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		if status, _, text := owner.ask("POST", "/people", url.Values{"email": {victim}, "role": {"reader"}}); status != 303 {
 			t.Fatalf("%d\n%s", status, text)
 		}
 		join := link(t, mailed(t, s, victim, 2))
-		v := visit(t, s)
+		v := requestContext(t, s)
 		keep := "keep-" + theirs.Account.String()
 		if status, _, text := v.ask("GET", join, nil); status != 200 || !strings.Contains(text, "Mallory Ltd") || !strings.Contains(text, keep) {
 			t.Errorf("nothing is said of the other account: %d\n%s", status, text)
@@ -152,11 +152,11 @@ func TestTakenAddressIsFree(t *testing.T) {
 		if status, _, _ := squatter.ask("POST", "/sign-in", url.Values{"email": {victim}, "password": {colleague}}); status != 401 {
 			t.Errorf("the squatter signs in: %d", status)
 		}
-		if status, _, text := visit(t, s).ask("POST", "/forgotten", url.Values{"email": {victim}}); status != 200 {
+		if status, _, text := requestContext(t, s).ask("POST", "/forgotten", url.Values{"email": {victim}}); status != 200 {
 			t.Fatalf("%d\n%s", status, text)
 		}
 		reset := link(t, mailed(t, s, victim, 3))
-		if status, to, text := visit(t, s).ask("POST", reset, url.Values{"password": {colleague + " new"}}); status != 303 || to != "/sign-in" {
+		if status, to, text := requestContext(t, s).ask("POST", reset, url.Values{"password": {colleague + " new"}}); status != 303 || to != "/sign-in" {
 			t.Errorf("%d %s\n%s", status, to, text)
 		}
 		v.signIn(victim, colleague+" new")
@@ -166,10 +166,10 @@ func TestTakenAddressIsFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if token, err = s.Users.NewInvite(t.Context(), third.ID, victim, user.Reader, true); err != nil {
+		if token, err = s.Users.CreateInviteLink(t.Context(), third.ID, victim, user.RoleReader, true); err != nil {
 			t.Fatal(err)
 		}
-		again := visit(t, s)
+		again := requestContext(t, s)
 		_, _, text := again.ask("GET", "/join/"+token, nil)
 		to := regexp.MustCompile(`href="(/sign-in\?to=[^"]+)"`).FindStringSubmatch(text)
 		if to == nil || strings.Contains(text, keep) {

@@ -10,24 +10,24 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// keyGone finds out whether there are keys to be seen here: those of operators
+// rejectOperators finds out whether there are keys to be seen here: those of operators
 // are made by the command line alone.
-func keyGone(v *visit) error {
-	if v.operates() {
+func rejectOperators(v *requestContext) error {
+	if v.isOperator() {
 		return notFound()
 	}
 	return nil
 }
 
-func (d *Dashboard) keys(v *visit) (page, error) {
-	if err := keyGone(v); err != nil {
+func (d *Dashboard) keys(v *requestContext) (page, error) {
+	if err := rejectOperators(v); err != nil {
 		return page{}, err
 	}
-	p := v.pageOf()
-	list, more, err := d.Accounts.Keys(v.ctx, v.in.Account, p)
+	p := v.listPage()
+	list, more, err := d.Accounts.Keys(v.ctx, v.session.Account, p)
 	if err != nil {
 		return page{}, err
 	}
@@ -36,7 +36,7 @@ func (d *Dashboard) keys(v *visit) (page, error) {
 		Pager pager
 	}{List: list}
 	if n := len(list); n > 0 {
-		data.Pager = pagerOf("/keys", p, n, more, list[0].ID, list[n-1].ID)
+		data.Pager = newPager("/keys", p, n, more, list[0].ID, list[n-1].ID)
 	}
 	return page{Template: "keys", Title: "API keys", Section: "keys", Data: data}, nil
 }
@@ -81,14 +81,14 @@ func scopeGroups() (groups []scopeGroup) {
 	return groups
 }
 
-// keyLimits are the limits that a key can have of its own, as fields.
-var keyLimits = [][2]string{
+// keyLimitFields are the limits that a key can have of its own, as fields.
+var keyLimitFields = [][2]string{
 	{"requests_per_second", "Requests a second"}, {"burst", "Requests at once"}, {"sends_per_hour", "Messages an hour"},
 	{"sends_per_day", "Messages a day"}, {"recipients_per_day", "Recipients a day"},
 }
 
-func (d *Dashboard) newKey(v *visit) (page, error) {
-	if err := keyGone(v); err != nil {
+func (d *Dashboard) newKey(v *requestContext) (page, error) {
+	if err := rejectOperators(v); err != nil {
 		return page{}, err
 	}
 	all, err := d.allDomains(v)
@@ -104,50 +104,50 @@ func (d *Dashboard) newKey(v *visit) (page, error) {
 		Input   string
 		Groups  []scopeGroup
 		Limits  [][2]string
-	}{choice, domainInput(all), scopeGroups(), keyLimits}}, nil
+	}{choice, domainInputType(all), scopeGroups(), keyLimitFields}}, nil
 }
 
-// madeKey is a key with its token, which is shown once.
-type madeKey struct {
+// keyCreatedPage is a key with its token, which is shown once.
+type keyCreatedPage struct {
 	Key         account.Key
 	Token, Curl string
 }
 
-func (d *Dashboard) addKey(v *visit) (done, error) {
-	if err := keyGone(v); err != nil {
-		return done{}, err
+func (d *Dashboard) addKey(v *requestContext) (actionResult, error) {
+	if err := rejectOperators(v); err != nil {
+		return actionResult{}, err
 	}
-	n, err := v.enteredKey()
+	n, err := v.readKeyForm()
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	set, err := d.Limits.Account(v.ctx, v.in.Account)
+	set, err := d.Limits.AccountLimits(v.ctx, v.session.Account)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	if err := limit.Within(limit.Rates(n.Limits), set.Rates); err != nil {
-		return done{}, renamedLimits(err)
+	if err := quota.CheckKeyRates(quota.Rates(n.Limits), set.Rates); err != nil {
+		return actionResult{}, renameLimitFields(err)
 	}
-	k, token, err := d.Accounts.CreateKey(v.ctx, v.in.Account, n)
+	k, token, err := d.Accounts.CreateKey(v.ctx, v.session.Account, n)
 	if err != nil {
-		return done{}, renamedLimits(err)
+		return actionResult{}, renameLimitFields(err)
 	}
-	from, err := d.sender(v, k)
+	from, err := d.sampleSender(v, k)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{Told: "Made the API key " + k.Name + ".", Show: &page{Template: "key-made", Title: k.Name, Section: "keys",
-		Data: madeKey{k, token, d.curl(k, token, from)}}}, nil
+	return actionResult{Summary: "Made the API key " + k.Name + ".", Page: &page{Template: "key-made", Title: k.Name, Section: "keys",
+		Data: keyCreatedPage{k, token, d.sampleCurl(k, token, from)}}}, nil
 }
 
-// enteredKey reads the form. No scope at all is a mistake here, not everything.
-func (v *visit) enteredKey() (account.NewKey, error) {
-	var bad fault.Fields
-	n := account.NewKey{Name: v.text("name"), Scopes: v.form["scopes"], Domain: v.text("domain"), Networks: strings.Fields(strings.ReplaceAll(v.text("allowed_ips"), ",", " "))}
+// readKeyForm reads the form. No scope at all is a mistake here, not everything.
+func (v *requestContext) readKeyForm() (account.KeyParams, error) {
+	var bad fault.FieldErrors
+	n := account.KeyParams{Name: v.formText("name"), Scopes: v.form["scopes"], Domain: v.formText("domain"), Networks: strings.Fields(strings.ReplaceAll(v.formText("allowed_ips"), ",", " "))}
 	if len(n.Scopes) == 0 {
 		bad.Add("scopes", "required", "Choose what the key may do.")
 	}
-	if text := v.text("expires_at"); text != "" {
+	if text := v.formText("expires_at"); text != "" {
 		day, err := time.Parse(time.DateOnly, text)
 		if err != nil {
 			bad.Add("expires_at", "invalid", "Give a date such as 2030-12-31.")
@@ -155,8 +155,8 @@ func (v *visit) enteredKey() (account.NewKey, error) {
 		n.ExpiresAt = day.AddDate(0, 0, 1)
 	}
 	for i, into := range []*int64{&n.Limits.RequestsPerSecond, &n.Limits.Burst, &n.Limits.SendsPerHour, &n.Limits.SendsPerDay, &n.Limits.RecipientsPerDay} {
-		name := keyLimits[i][0]
-		if text := v.text(name); text != "" {
+		name := keyLimitFields[i][0]
+		if text := v.formText(name); text != "" {
 			var err error
 			if *into, err = strconv.ParseInt(text, 10, 64); err != nil || *into < 1 {
 				bad.Add(name, "invalid", "Give a whole number of 1 or more, or nothing.")
@@ -166,16 +166,16 @@ func (v *visit) enteredKey() (account.NewKey, error) {
 	return n, bad.Err()
 }
 
-// renamedLimits tells faults of limits by the names of the form.
-func renamedLimits(err error) error {
-	for _, l := range keyLimits {
-		err = renamed(err, "limits."+l[0], l[0])
+// renameLimitFields tells faults of limits by the names of the form.
+func renameLimitFields(err error) error {
+	for _, l := range keyLimitFields {
+		err = renameField(err, "limits."+l[0], l[0])
 	}
 	return err
 }
 
-// sender is an address that the key may send from, for the example.
-func (d *Dashboard) sender(v *visit, k account.Key) (string, error) {
+// sampleSender is an address that the key may send from, for the example.
+func (d *Dashboard) sampleSender(v *requestContext, k account.Key) (string, error) {
 	if k.Domain != "" {
 		return "you@" + k.Domain, nil
 	}
@@ -188,11 +188,11 @@ func (d *Dashboard) sender(v *visit, k account.Key) (string, error) {
 	return "you@example.com", err
 }
 
-// curl is a first call with a key, of what it may do.
-func (d *Dashboard) curl(k account.Key, token, from string) string {
-	head := "curl " + d.Base + "/api/v1"
+// sampleCurl is a first call with a key, of what it may do.
+func (d *Dashboard) sampleCurl(k account.Key, token, from string) string {
+	head := "curl " + d.BaseURL + "/api/v1"
 	auth := " \\\n  -H 'Authorization: Bearer " + token + "'"
-	can := account.Principal{Account: k.Account, Scopes: k.Scopes}.Can
+	can := account.Principal{Account: k.Account, Scopes: k.Scopes}.HasScope
 	if can("outbound.send") {
 		return head + "/outbound/send" + auth + " \\\n  -H 'Content-Type: application/json' \\\n  -d '" +
 			`{"from_email": "` + from + `", "to": ["bob@example.org"], "subject": "Hello", "text": "It works."}'`
@@ -208,21 +208,21 @@ func (d *Dashboard) curl(k account.Key, token, from string) string {
 	return head + "/mailboxes" + auth
 }
 
-func (d *Dashboard) deleteKey(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) deleteKey(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err == nil {
-		err = keyGone(v)
+		err = rejectOperators(v)
 	}
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	// The list is what tells of a key: it begins with this one.
-	found, _, err := d.Accounts.Keys(v.ctx, v.in.Account, db.Page{After: id + 1, Limit: 1})
+	found, _, err := d.Accounts.Keys(v.ctx, v.session.Account, db.Page{After: id + 1, Limit: 1})
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	if len(found) == 0 || found[0].ID != id {
-		return done{}, notFound()
+		return actionResult{}, notFound()
 	}
-	return done{To: "/keys", Told: "Deleted the API key " + found[0].Name + "."}, d.Accounts.DeleteKey(v.ctx, v.in.Account, id)
+	return actionResult{RedirectTo: "/keys", Summary: "Deleted the API key " + found[0].Name + "."}, d.Accounts.DeleteKey(v.ctx, v.session.Account, id)
 }

@@ -49,10 +49,10 @@ func TestKeyPages(t *testing.T) {
 	b.reads("the shop is ready")
 	b.looks("key-made")
 	key := script[string](b, `document.querySelector("main code").textContent`)
-	if a := s.As(key, "GET", "/domains", nil); a.Status != 200 {
+	if a := s.APIWithKey(key, "GET", "/domains", nil); a.Status != 200 {
 		t.Errorf("the key that was shown: %d %s", a.Status, a.Body)
 	}
-	if a := s.As(key, "GET", "/mailboxes", nil); a.Status != 403 {
+	if a := s.APIWithKey(key, "GET", "/mailboxes", nil); a.Status != 403 {
 		t.Errorf("it may do what was not ticked: %d %s", a.Status, a.Body)
 	}
 	if a := s.API("GET", "/api-keys", nil); a.Status != 200 || !strings.Contains(string(a.Body), "9999-01-01T00:00:00Z") {
@@ -65,7 +65,7 @@ func TestKeyPages(t *testing.T) {
 	action := script[string](b, `document.querySelector("main article form").getAttribute("action")`)
 	b.press(action)
 	b.reads("Deleted the API key the shop.")
-	if a := s.As(key, "GET", "/domains", nil); a.Status != 401 {
+	if a := s.APIWithKey(key, "GET", "/domains", nil); a.Status != 401 {
 		t.Errorf("a deleted key: %d %s", a.Status, a.Body)
 	}
 }
@@ -101,21 +101,21 @@ func TestKeysAreOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), demo.ID, "worker@demo.test", user.Worker, false)
+	token, err := s.Users.CreateInviteLink(t.Context(), demo.ID, "worker@demo.test", user.RoleMember, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker, owner := visit(t, s), visit(t, s)
+	worker, owner := requestContext(t, s), requestContext(t, s)
 	worker.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}})
 	owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	if status, _, text := worker.ask("GET", "/keys", nil); status != 200 || strings.Contains(text, "/keys/new") {
 		t.Error("a member's list:", status)
 	}
-	token, err = s.Users.NewInvite(t.Context(), demo.ID, "reader@demo.test", user.Reader, false)
+	token, err = s.Users.CreateInviteLink(t.Context(), demo.ID, "reader@demo.test", user.RoleReader, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := visit(t, s)
+	reader := requestContext(t, s)
 	reader.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}})
 	box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
 	for path, want := range map[string]int{
@@ -141,7 +141,7 @@ func TestKeysAreOwners(t *testing.T) {
 			t.Errorf("%s: %d", scope, status)
 		}
 	}
-	if status, _, _ := owner.ask("POST", "/keys", url.Values{"name": {"x"}, "scopes": {account.Operator}}); status != 422 {
+	if status, _, _ := owner.ask("POST", "/keys", url.Values{"name": {"x"}, "scopes": {account.ScopeOperator}}); status != 422 {
 		t.Error("a key of operators:", status)
 	}
 }

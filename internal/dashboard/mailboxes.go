@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// shownMailboxes is what the list of mailboxes shows.
-type shownMailboxes struct {
+// mailboxesPage is what the list of mailboxes shows.
+type mailboxesPage struct {
 	List     []mailbox.Mailbox
 	Pager    pager
 	Domains  [][2]string // to choose from
@@ -22,13 +22,13 @@ type shownMailboxes struct {
 	Ready    bool // there is a domain that mailboxes can be made under
 }
 
-func (d *Dashboard) mailboxes(v *visit) (page, error) {
-	q, p := v.r.URL.Query(), v.pageOf()
-	s := shownMailboxes{Domain: q.Get("domain"), Search: q.Get("search"), Deleted: q.Get("deleted") != ""}
+func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
+	q, p := v.r.URL.Query(), v.listPage()
+	s := mailboxesPage{Domain: q.Get("domain"), Search: q.Get("search"), Deleted: q.Get("deleted") != ""}
 	filter := mailbox.Filter{Search: s.Search, Deleted: s.Deleted}
 	var err error
 	if s.Domain != "" {
-		if filter.Domain, err = d.domainMeant(v, s.Domain); fault.Is(err, fault.NotFound) {
+		if filter.Domain, err = d.resolveDomain(v, s.Domain); fault.Is(err, fault.NotFound) {
 			filter.Domain, err = -1, nil // of none
 		}
 	}
@@ -37,26 +37,26 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 	}
 	s.Filtered = s.Search != "" || filter.Domain != 0
 	var more bool
-	if s.List, more, err = d.Mailboxes.List(v.ctx, v.in.Account, filter, p); err != nil {
+	if s.List, more, err = d.Mailboxes.List(v.ctx, v.session.Account, filter, p); err != nil {
 		return page{}, err
 	}
 	all, err := d.allDomains(v)
 	if err != nil {
 		return page{}, err
 	}
-	s.Input = domainInput(all)
-	s.Ready = s.Input == typed
+	s.Input = domainInputType(all)
+	s.Ready = s.Input == inputText
 	s.Domains = [][2]string{{"", "All domains"}}
 	for _, x := range all {
 		s.Domains = append(s.Domains, [2]string{x.ID.String(), x.DisplayName})
-		s.Ready = s.Ready || x.OwnershipStatus == domain.Verified
+		s.Ready = s.Ready || x.OwnershipStatus == domain.StatusVerified
 	}
 	if n := len(s.List); n > 0 {
-		path := "/mailboxes?" + query("domain", s.Domain, "search", s.Search)
+		path := "/mailboxes?" + encodeQuery("domain", s.Domain, "search", s.Search)
 		if s.Deleted {
 			path += "&deleted=1"
 		}
-		s.Pager = pagerOf(path, p, n, more, s.List[0].ID, s.List[n-1].ID)
+		s.Pager = newPager(path, p, n, more, s.List[0].ID, s.List[n-1].ID)
 	}
 	title := "Mailboxes"
 	if s.Deleted {
@@ -65,33 +65,33 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 	return page{Template: "mailboxes", Title: title, Section: "mailboxes", Data: s}, nil
 }
 
-// maxChoice bounds the list to choose a domain from: of an account with so many its
+// maxDomainOptions bounds the list to choose a domain from: of an account with so many its
 // name is typed.
-const maxChoice = 1000
+const maxDomainOptions = 1000
 
-const typed = "text" // as the type of an input
+const inputText = "text" // as the type of an input
 
-func domainInput(all []domain.Domain) string {
-	if len(all) < maxChoice {
+func domainInputType(all []domain.Domain) string {
+	if len(all) < maxDomainOptions {
 		return "select"
 	}
-	return typed
+	return inputText
 }
 
-// domainMeant reads what was chosen or typed: an id, or the name of a domain of the
+// resolveDomain reads what was chosen or typed: an id, or the name of a domain of the
 // account, which is a fault.NotFound if it has none.
-func (d *Dashboard) domainMeant(v *visit, text string) (db.ID, error) {
+func (d *Dashboard) resolveDomain(v *requestContext, text string) (db.ID, error) {
 	if id, err := db.ParseID(text); err == nil {
 		return id, nil
 	}
-	return d.Domains.Named(v.ctx, v.in.Account, text)
+	return d.Domains.IDByName(v.ctx, v.session.Account, text)
 }
 
 // allDomains returns the account's domains, the newest first; of very many the
 // newest.
-func (d *Dashboard) allDomains(v *visit) (all []domain.Domain, err error) {
-	for p := (db.Page{Limit: db.MaxPage}); len(all) < maxChoice; {
-		some, more, err := d.Domains.List(v.ctx, v.in.Account, p)
+func (d *Dashboard) allDomains(v *requestContext) (all []domain.Domain, err error) {
+	for p := (db.Page{Limit: db.MaxPageSize}); len(all) < maxDomainOptions; {
+		some, more, err := d.Domains.List(v.ctx, v.session.Account, p)
 		if err != nil {
 			return nil, err
 		}
@@ -104,14 +104,14 @@ func (d *Dashboard) allDomains(v *visit) (all []domain.Domain, err error) {
 	return all, nil
 }
 
-func (d *Dashboard) newMailbox(v *visit) (page, error) {
+func (d *Dashboard) newMailbox(v *requestContext) (page, error) {
 	all, err := d.allDomains(v)
 	if err != nil {
 		return page{}, err
 	}
 	choice := [][2]string{}
 	for _, x := range all {
-		if x.OwnershipStatus == domain.Verified {
+		if x.OwnershipStatus == domain.StatusVerified {
 			choice = append(choice, [2]string{x.ID.String(), x.DisplayName})
 		}
 	}
@@ -119,136 +119,136 @@ func (d *Dashboard) newMailbox(v *visit) (page, error) {
 		Domains [][2]string
 		Input   string
 		Quota   int
-	}{choice, domainInput(all), mailbox.DefaultQuotaMB}}, nil
+	}{choice, domainInputType(all), mailbox.DefaultQuotaMB}}, nil
 }
 
-// madeMailbox is a mailbox whose password is shown.
-type madeMailbox struct {
+// mailboxPasswordPage is a mailbox whose password is shown.
+type mailboxPasswordPage struct {
 	Mailbox  mailbox.Mailbox
 	Password string // "" for one that was chosen
 	New      bool   // the mailbox itself is new
 }
 
-func (d *Dashboard) addMailbox(v *visit) (done, error) {
-	var bad fault.Fields
-	n := mailbox.New{LocalPart: v.text("local_part"), DisplayName: v.text("display_name"), Password: v.chosenPassword()}
+func (d *Dashboard) addMailbox(v *requestContext) (actionResult, error) {
+	var bad fault.FieldErrors
+	n := mailbox.CreateParams{LocalPart: v.formText("local_part"), DisplayName: v.formText("display_name"), Password: v.formPassword()}
 	var err error
-	if n.Domain, err = d.domainMeant(v, v.text("domain")); fault.Is(err, fault.NotFound) {
+	if n.Domain, err = d.resolveDomain(v, v.formText("domain")); fault.Is(err, fault.NotFound) {
 		bad.Add("domain", "required", "Choose a domain.")
 	} else if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	quota, err := v.number("quota_mb")
+	quota, err := v.formInt("quota_mb")
 	if err := bad.Merge(err); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	if err := bad.Err(); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	n.QuotaMB = &quota
-	made, password, err := d.Mailboxes.Create(v.ctx, v.in.Account, n)
+	made, password, err := d.Mailboxes.Create(v.ctx, v.session.Account, n)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{Told: "Made the mailbox " + made.Address + ".", Show: showPassword(madeMailbox{made, password, true})}, nil
+	return actionResult{Summary: "Made the mailbox " + made.Address + ".", Page: passwordPage(mailboxPasswordPage{made, password, true})}, nil
 }
 
-// chosenPassword is the password of the form; nil when one shall be made.
-func (v *visit) chosenPassword() *string {
+// formPassword is the password of the form; nil when one shall be made.
+func (v *requestContext) formPassword() *string {
 	if p := v.form.Get("password"); p != "" {
 		return &p
 	}
 	return nil
 }
 
-func showPassword(m madeMailbox) *page {
+func passwordPage(m mailboxPasswordPage) *page {
 	return &page{Template: "mailbox-password", Title: m.Mailbox.Address, Section: "mailboxes", Data: m}
 }
 
-// box finds the mailbox that the path names.
-func (d *Dashboard) box(v *visit) (mailbox.Mailbox, error) {
-	id, err := v.id("id")
+// findMailbox finds the mailbox that the path names.
+func (d *Dashboard) findMailbox(v *requestContext) (mailbox.Mailbox, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return mailbox.Mailbox{}, err
 	}
-	return d.Mailboxes.Get(v.ctx, v.in.Account, id)
+	return d.Mailboxes.Get(v.ctx, v.session.Account, id)
 }
 
-// shownMailbox is what its page shows of a mailbox.
-type shownMailbox struct {
+// mailboxPage is what its page shows of a mailbox.
+type mailboxPage struct {
 	mailbox.Mailbox
-	Away shownAway
+	Away vacationForms
 }
 
-func (d *Dashboard) mailbox(v *visit) (page, error) {
-	m, err := d.box(v)
+func (d *Dashboard) mailbox(v *requestContext) (page, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
 		return page{}, err
 	}
-	s := shownMailbox{Mailbox: m}
-	s.Away, err = d.awayOf(v, m, "/mailboxes/"+m.ID.String())
+	s := mailboxPage{Mailbox: m}
+	s.Away, err = d.loadVacationForms(v, m, "/mailboxes/"+m.ID.String())
 	return page{Template: "mailbox", Title: m.Address, Section: "mailboxes", Data: s}, err
 }
 
-func (d *Dashboard) changeMailbox(v *visit) (done, error) {
-	m, err := d.box(v)
+func (d *Dashboard) changeMailbox(v *requestContext) (actionResult, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	quota, err := v.number("quota_mb")
+	quota, err := v.formInt("quota_mb")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	name := v.text("display_name")
-	_, err = d.Mailboxes.Update(v.ctx, v.in.Account, m.ID, mailbox.Change{DisplayName: &name, QuotaMB: &quota})
-	return done{To: "/mailboxes/" + m.ID.String(), Told: "Changed the mailbox " + m.Address + "."}, err
+	name := v.formText("display_name")
+	_, err = d.Mailboxes.Update(v.ctx, v.session.Account, m.ID, mailbox.Change{DisplayName: &name, QuotaMB: &quota})
+	return actionResult{RedirectTo: "/mailboxes/" + m.ID.String(), Summary: "Changed the mailbox " + m.Address + "."}, err
 }
 
-func (d *Dashboard) suspendMailbox(v *visit) (done, error) {
-	return d.setMailboxStatus(v, mailbox.Suspended, "Suspended")
+func (d *Dashboard) suspendMailbox(v *requestContext) (actionResult, error) {
+	return d.setMailboxStatus(v, mailbox.StatusSuspended, "Suspended")
 }
 
-func (d *Dashboard) resumeMailbox(v *visit) (done, error) {
-	return d.setMailboxStatus(v, mailbox.Active, "Resumed")
+func (d *Dashboard) resumeMailbox(v *requestContext) (actionResult, error) {
+	return d.setMailboxStatus(v, mailbox.StatusActive, "Resumed")
 }
 
-func (d *Dashboard) setMailboxStatus(v *visit, status, did string) (done, error) {
-	m, err := d.box(v)
+func (d *Dashboard) setMailboxStatus(v *requestContext, status, did string) (actionResult, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	_, err = d.Mailboxes.Update(v.ctx, v.in.Account, m.ID, mailbox.Change{Status: &status})
-	return done{To: "/mailboxes/" + m.ID.String(), Told: did + " the mailbox " + m.Address + "."}, err
+	_, err = d.Mailboxes.Update(v.ctx, v.session.Account, m.ID, mailbox.Change{Status: &status})
+	return actionResult{RedirectTo: "/mailboxes/" + m.ID.String(), Summary: did + " the mailbox " + m.Address + "."}, err
 }
 
-func (d *Dashboard) setMailboxPassword(v *visit) (done, error) {
-	m, err := d.box(v)
+func (d *Dashboard) setMailboxPassword(v *requestContext) (actionResult, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	password, err := d.Mailboxes.SetPassword(v.ctx, v.in.Account, m.ID, v.chosenPassword())
-	return done{Told: "Set a new password of " + m.Address + ".", Show: showPassword(madeMailbox{m, password, false})}, err
+	password, err := d.Mailboxes.SetPassword(v.ctx, v.session.Account, m.ID, v.formPassword())
+	return actionResult{Summary: "Set a new password of " + m.Address + ".", Page: passwordPage(mailboxPasswordPage{m, password, false})}, err
 }
 
-func (d *Dashboard) deleteMailbox(v *visit) (done, error) {
-	m, err := d.box(v)
+func (d *Dashboard) deleteMailbox(v *requestContext) (actionResult, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/mailboxes", Told: "Deleted the mailbox " + m.Address + ". It can be restored for 30 days."}, d.Mailboxes.Delete(v.ctx, v.in.Account, m.ID)
+	return actionResult{RedirectTo: "/mailboxes", Summary: "Deleted the mailbox " + m.Address + ". It can be restored for 30 days."}, d.Mailboxes.Delete(v.ctx, v.session.Account, m.ID)
 }
 
-func (d *Dashboard) restoreMailbox(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) restoreMailbox(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	m, err := d.Mailboxes.Restore(v.ctx, v.in.Account, id)
-	return done{To: "/mailboxes/" + id.String(), Told: "Restored the mailbox " + m.Address + "."}, err
+	m, err := d.Mailboxes.Restore(v.ctx, v.session.Account, id)
+	return actionResult{RedirectTo: "/mailboxes/" + id.String(), Summary: "Restored the mailbox " + m.Address + "."}, err
 }
 
-// restorable is the list that has the button to restore.
-func (d *Dashboard) restorable(v *visit) (page, error) {
-	v.r.URL.RawQuery = query("deleted", "1")
+// deletedMailboxes is the list that has the button to restore.
+func (d *Dashboard) deletedMailboxes(v *requestContext) (page, error) {
+	v.r.URL.RawQuery = encodeQuery("deleted", "1")
 	return d.mailboxes(v)
 }

@@ -20,7 +20,7 @@ import (
 func mailed(t *testing.T, s *servertest.Server, to string, want int) (text string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
-		list, _, err := s.Dashboard.Captured.List(t.Context(), account.Operators, "", db.Page{Limit: db.MaxPage})
+		list, _, err := s.Dashboard.SandboxOutbox.List(t.Context(), account.OperatorAccount, "", db.Page{Limit: db.MaxPageSize})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func mailed(t *testing.T, s *servertest.Server, to string, want int) (text strin
 			if !slices.Contains(m.Recipients, to) {
 				continue
 			}
-			_, r, err := s.Dashboard.Captured.Open(t.Context(), m)
+			_, r, err := s.Dashboard.SandboxOutbox.Open(t.Context(), m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func link(t *testing.T, text string) string {
 // served lists the mail of the service to an address, the newest first.
 func served(t *testing.T, s *servertest.Server, to string) []outbound.Message {
 	t.Helper()
-	found, err := s.Outbox.Find(t.Context(), account.Operators, outbound.Filter{Recipient: to}, db.Page{})
+	found, err := s.Outbox.Find(t.Context(), account.OperatorAccount, outbound.Filter{Recipient: to}, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 )
 
@@ -94,17 +94,17 @@ func TestMailFilesOfWhoLeft(t *testing.T) {
 	s := servertest.Start(t)
 	ctx, box := t.Context(), s.Dev.Mailboxes[1].ID
 	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	its, err := s.Users.Session(ctx, owner.session)
+	its, err := s.Users.FindSession(ctx, owner.session)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const email, password, many = "leaver@elsewhere.test", "A password of 1 leaver", 48 // megabytes: more than all buffers on the way
-	if _, err := s.Users.Create(ctx, user.New{Email: email, Name: "Leaver", Password: password}, its.Account); err != nil {
+	if _, err := s.Users.Create(ctx, user.CreateParams{Email: email, Name: "Leaver", Password: password}, its.Account); err != nil {
 		t.Fatal(err)
 	}
 	line := strings.Repeat("x", 98) + "\n"
 	message := "From x Sat Nov 21 17:00:00 2026\nSubject: large\n\n" + strings.Repeat(line, 1<<20/len(line)) + "\n"
-	in := transfer.In{Account: its.Account, Mailbox: box, Folder: "Large", All: true}
+	in := mailio.ImportOptions{Account: its.Account, Mailbox: box, Folder: "Large", KeepDuplicates: true}
 	if _, err := s.Transfers.Import(ctx, in, strings.NewReader(strings.Repeat(message, many))); err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +114,16 @@ func TestMailFilesOfWhoLeft(t *testing.T) {
 			func(user.Session) error { return nil },
 		},
 		"a reader now": {
-			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.Reader) },
-			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.Owner) },
+			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.RoleReader) },
+			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.RoleOwner) },
 		},
 		"suspended": {
-			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.Suspended) },
-			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.Active) },
+			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.StatusSuspended) },
+			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.StatusActive) },
 		},
 	} {
 		who := signedIn(t, s, email, password)
-		in, err := s.Users.Session(ctx, who.session)
+		in, err := s.Users.FindSession(ctx, who.session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestMailFilesOfWhoLeft(t *testing.T) {
 		}
 
 		who = signedIn(t, s, email, password)
-		if in, err = s.Users.Session(ctx, who.session); err != nil {
+		if in, err = s.Users.FindSession(ctx, who.session); err != nil {
 			t.Fatal(err)
 		}
 		form := "--x\r\nContent-Disposition: form-data; name=\"folder\"\r\n\r\n" + what + "\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mbox\"\r\n\r\n"

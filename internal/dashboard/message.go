@@ -15,53 +15,53 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// course is what became of a message for one of its recipients.
-type course struct {
-	queue.Record
+// recipientDelivery is what became of a message for one of its recipients.
+type recipientDelivery struct {
+	queue.DeliveryStatus
 	Tries []queue.Attempt
 }
 
 // Waits reports whether it is tried at a time that is known.
-func (c course) Waits() bool {
+func (c recipientDelivery) Waits() bool {
 	return !c.Held && (c.State == queue.Deferred || c.State == queue.Scheduled)
 }
 
-// sent is what the page of a sent message shows.
-type sent struct {
+// sentMessagePage is what the page of a sent message shows.
+type sentMessagePage struct {
 	Message  outbound.Message
-	Courses  []course
+	Courses  []recipientDelivery
 	Moves    bool // it is on its way at this moment: the page follows
-	Letter   letter
+	Letter   messageView
 	Sealed   bool   // only its recipient reads it
 	Withheld bool   // the visitor may not read mail
 	Mailbox  string // that submitted it
 	Template string // its name
-	Metadata []pair
+	Metadata []metadataItem
 
 	Cancel, Retry, Reschedule bool // whether these can be done
 }
 
-func (d *Dashboard) sent(v *visit) (s sent, err error) {
-	id, err := v.id("id")
+func (d *Dashboard) loadSentMessage(v *requestContext) (s sentMessagePage, err error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return s, err
 	}
-	if s.Message, err = d.Outbox.Get(v.ctx, v.in.Account, id); err != nil {
+	if s.Message, err = d.Outbox.Get(v.ctx, v.session.Account, id); err != nil {
 		return s, err
 	}
-	tries, err := d.Outbox.Attempts(v.ctx, v.in.Account, id)
+	tries, err := d.Outbox.Attempts(v.ctx, v.session.Account, id)
 	if err != nil {
 		return s, err
 	}
-	if !v.in.Mail {
-		if s.Message = s.Message.WithoutContent(); s.Message.Omitted {
+	if !v.session.ReadsMail {
+		if s.Message = s.Message.Redact(); s.Message.Redacted {
 			for i := range tries {
 				tries[i].Transcript = "" // it names who sent it
 			}
 		}
 	}
 	for _, r := range s.Message.Deliveries {
-		s.Courses = append(s.Courses, course{Record: r})
+		s.Courses = append(s.Courses, recipientDelivery{DeliveryStatus: r})
 		switch r.State {
 		case queue.Scheduled:
 			s.Cancel, s.Reschedule = true, true
@@ -83,27 +83,27 @@ func (d *Dashboard) sent(v *visit) (s sent, err error) {
 	return s, nil
 }
 
-func (d *Dashboard) message(v *visit) (page, error) {
-	s, err := d.sent(v)
+func (d *Dashboard) message(v *requestContext) (page, error) {
+	s, err := d.loadSentMessage(v)
 	if err != nil {
 		return page{}, err
 	}
-	if s.Withheld = !v.in.Mail; !s.Withheld {
-		s.Letter, err = v.read("/messages/"+s.Message.ID.String(), d.openSent(v, toldRead))
+	if s.Withheld = !v.session.ReadsMail; !s.Withheld {
+		s.Letter, err = v.readMessage("/messages/"+s.Message.ID.String(), d.openSentMessage(v, auditReadMessage))
 	}
 	if s.Sealed = fault.Is(err, fault.Denied); err != nil && !s.Sealed {
 		return page{}, err
 	}
-	s.Metadata = pairs(s.Message.Metadata)
+	s.Metadata = flattenJSON(s.Message.Metadata)
 	if s.Message.Mailbox != 0 {
-		box, err := d.Mailboxes.Get(v.ctx, v.in.Account, s.Message.Mailbox)
+		box, err := d.Mailboxes.Get(v.ctx, v.session.Account, s.Message.Mailbox)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return page{}, err
 		}
 		s.Mailbox = box.Address
 	}
 	if s.Message.Template != 0 {
-		used, err := d.Templates.Get(v.ctx, v.in.Account, s.Message.Template)
+		used, err := d.Templates.Get(v.ctx, v.session.Account, s.Message.Template)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return page{}, err
 		}
@@ -111,67 +111,71 @@ func (d *Dashboard) message(v *visit) (page, error) {
 	}
 	title := s.Message.Subject
 	if title == "" {
-		title = unnamed
+		title = noSubject
 	}
 	return page{Template: "message", Title: title, Section: "messages", Data: s}, nil
 }
 
 // messageProgress is the part of the page that follows a message on its way.
-func (d *Dashboard) messageProgress(v *visit) (page, error) {
-	s, err := d.sent(v)
+func (d *Dashboard) messageProgress(v *requestContext) (page, error) {
+	s, err := d.loadSentMessage(v)
 	return page{Template: "message", Part: true, Data: s}, err
 }
 
-// openSent opens the message that the path names. told says what for.
-func (d *Dashboard) openSent(v *visit, told string) opener {
+// openSentMessage opens the message that the path names. told says what for.
+func (d *Dashboard) openSentMessage(v *requestContext, told string) messageOpener {
 	return func() (*message.Index, *blob.Reader, error) {
-		id, err := v.id("id")
+		id, err := v.pathID("id")
 		if err == nil {
-			_, err = d.Outbox.Get(v.ctx, v.in.Account, id)
+			_, err = d.Outbox.Get(v.ctx, v.session.Account, id)
 		}
 		if err == nil {
-			err = v.reads(told+" that was sent", mailbox.Mailbox{})
+			err = v.auditMailRead(told+" that was sent", mailbox.Mailbox{})
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		return d.Outbox.OpenParts(v.ctx, v.in.Account, id)
+		return d.Outbox.OpenParts(v.ctx, v.session.Account, id)
 	}
 }
 
-func (d *Dashboard) messagePreview(v *visit) error { return v.preview(d.openSent(v, toldRead)) }
-
-func (d *Dashboard) messageRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openSent(v, toldRaw))
+func (d *Dashboard) messagePreview(v *requestContext) error {
+	return v.writePreview(d.openSentMessage(v, auditReadMessage))
 }
 
-func (d *Dashboard) messageFile(v *visit) error { return v.attachment(d.openSent(v, toldFile)) }
+func (d *Dashboard) messageRaw(v *requestContext) error {
+	return v.downloadRaw(v.r.PathValue("id"), d.openSentMessage(v, auditDownloadedMessage))
+}
 
-func (d *Dashboard) cancelMessage(v *visit) (done, error) {
+func (d *Dashboard) messageAttachment(v *requestContext) error {
+	return v.downloadAttachment(d.openSentMessage(v, auditDownloadedFile))
+}
+
+func (d *Dashboard) cancelMessage(v *requestContext) (actionResult, error) {
 	return d.changeMessage(v, "Cancelled", d.Outbox.Cancel)
 }
 
-func (d *Dashboard) retryMessage(v *visit) (done, error) {
+func (d *Dashboard) retryMessage(v *requestContext) (actionResult, error) {
 	return d.changeMessage(v, "Tried once more to deliver", d.Outbox.Retry)
 }
 
-func (d *Dashboard) rescheduleMessage(v *visit) (done, error) {
-	at, err := time.Parse("2006-01-02T15:04", v.text("send_at"))
+func (d *Dashboard) rescheduleMessage(v *requestContext) (actionResult, error) {
+	at, err := time.Parse("2006-01-02T15:04", v.formText("send_at"))
 	if err != nil {
-		var bad fault.Fields
+		var bad fault.FieldErrors
 		bad.Add("send_at", "invalid_time", "Give a day and a time.")
-		return done{}, bad.Err()
+		return actionResult{}, bad.Err()
 	}
 	return d.changeMessage(v, "Moved to "+at.Format("2 Jan 2006 15:04 UTC")+":", func(ctx context.Context, account, id db.ID) (outbound.Message, error) {
 		return d.Outbox.Reschedule(ctx, account, id, at)
 	})
 }
 
-func (d *Dashboard) changeMessage(v *visit, did string, change func(ctx context.Context, account, id db.ID) (outbound.Message, error)) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) changeMessage(v *requestContext, did string, change func(ctx context.Context, account, id db.ID) (outbound.Message, error)) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	m, err := change(v.ctx, v.in.Account, id)
-	return done{To: "/messages/" + id.String(), Told: did + " " + subject(m.Subject) + "."}, err
+	m, err := change(v.ctx, v.session.Account, id)
+	return actionResult{RedirectTo: "/messages/" + id.String(), Summary: did + " " + quoteSubject(m.Subject) + "."}, err
 }

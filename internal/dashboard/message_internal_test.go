@@ -13,7 +13,7 @@ import (
 
 // A template that can't be read is not first seen by whoever opens its page.
 func TestTemplates(t *testing.T) {
-	l, err := newLooks()
+	l, err := newRenderer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +27,14 @@ func TestTemplates(t *testing.T) {
 // What other servers said is shown as they said it, and nothing more: the
 // sandbox has no such conversations.
 func TestConversations(t *testing.T) {
-	l, err := newLooks()
+	l, err := newRenderer()
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
-	s := sent{Message: outbound.Message{ID: 1, Status: queue.Deferred, CreatedAt: now}, Cancel: true, Retry: true, Courses: []course{{
-		Record: queue.Record{Recipient: "bob@example.org", State: queue.Deferred, DueAt: now.Add(time.Hour), Code: 451, Enhanced: "4.7.1", Reply: "<b>later</b>", Remote: "mx.example.org"},
-		Tries: []queue.Attempt{{Attempt: 1, StartedAt: now, Took: 48 * time.Millisecond, Outcome: queue.Deferred, Host: "mx.example.org", IP: "192.0.2.25", TLS: "TLS 1.3", Stage: "rcpt",
+	s := sentMessagePage{Message: outbound.Message{ID: 1, Status: queue.Deferred, CreatedAt: now}, Cancel: true, Retry: true, Courses: []recipientDelivery{{
+		DeliveryStatus: queue.DeliveryStatus{Recipient: "bob@example.org", State: queue.Deferred, DueAt: now.Add(time.Hour), Code: 451, Enhanced: "4.7.1", Reply: "<b>later</b>", Remote: "mx.example.org"},
+		Tries: []queue.Attempt{{Number: 1, StartedAt: now, Duration: 48 * time.Millisecond, Outcome: queue.Deferred, Host: "mx.example.org", IP: "192.0.2.25", TLS: "TLS 1.3", Stage: "rcpt",
 			Transcript: "S: 220 <script>hi</script>\nC: EHLO mail.example.net"},
 			{StartedAt: now, Outcome: queue.Deferred, Host: "in.example.org", Stage: queue.StageDelay, Code: 451, Enhanced: "4.4.1", Reply: "<i>no answer</i>"},
 			{StartedAt: now, Outcome: queue.Deferred, Stage: queue.StageDelay, Code: 452, Enhanced: "4.3.1"},
@@ -43,7 +43,7 @@ func TestConversations(t *testing.T) {
 			{StartedAt: now, Outcome: queue.Complained, Host: "isp.example", Stage: queue.StageComplaint}},
 	}}}
 	var out strings.Builder
-	if err := l.render(&out, screen{page: page{Template: "message", Title: "x", Data: s}, Now: now}); err != nil {
+	if err := l.render(&out, pageData{page: page{Template: "message", Title: "x", Data: s}, Now: now}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

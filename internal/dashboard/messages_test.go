@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// letter is a send of the demonstration account.
-func letter(change object) object {
+// messageView is a send of the demonstration account.
+func messageView(change object) object {
 	m := object{"from_email": "shop@demo.test", "from_name": "Demo Shop", "to": []string{"delivered@simulator.test"}, "subject": "Your order 42", "text": "Thank you for your order.",
 		"html": `<h1>Thank you!</h1><p>Your order <b>42</b> is on its way.</p>`}
 	for k, v := range change {
@@ -32,7 +32,7 @@ func letter(change object) object {
 func settles(t *testing.T, s *servertest.Server, id, state string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
-		if got := called(t, s, "GET", "/outbound/messages/"+id, nil)["status"]; got != state {
+		if got := accountName(t, s, "GET", "/outbound/messages/"+id, nil)["status"]; got != state {
 			return fmt.Sprintf("message %s is %v, not %s", id, got, state)
 		}
 		return ""
@@ -48,13 +48,13 @@ func TestMessagePages(t *testing.T) {
 	b.reads("No message yet")
 	b.looks("messages-empty")
 
-	sent := called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
+	sent := accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
 		"metadata":    object{"order": object{"id": 42}, "customer": "Ann"},
 		"attachments": []object{{"filename": "invoice.pdf", "content": base64.StdEncoding.EncodeToString([]byte("%PDF-1.7"))}}}))
 	id := sent["id"].(string)
-	later := called(t, s, "POST", "/outbound/send", letter(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
+	later := accountName(t, s, "POST", "/outbound/send", messageView(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
 	settles(t, s, id, "bounced")
-	called(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
+	accountName(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
 		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
 
 	b.open("/messages")
@@ -94,7 +94,7 @@ func TestMessagePages(t *testing.T) {
 	b.press("/messages/" + later + "/cancel")
 	b.reads("Cancelled “Tomorrow’s news”.")
 
-	waits := called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"deferred@simulator.test"}}))["id"].(string)
+	waits := accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"deferred@simulator.test"}}))["id"].(string)
 	settles(t, s, waits, "deferred")
 	b.open("/messages/" + waits)
 	b.press("/messages/" + waits + "/retry")
@@ -175,10 +175,10 @@ func TestHostileMessages(t *testing.T) {
 		`<a id=link href="javascript:parent.postMessage('evil','*')" target=_top>x</a><meta http-equiv=refresh content="0;url=/profile"><form action="/sign-out" method=post target=_top><input type=submit autofocus></form>` +
 		`<iframe src="javascript:parent.parent.postMessage('evil','*')"></iframe><img id=cid src="cid:pixel"><img id=far src="https://tracker.invalid/pixel.png"><link rel=stylesheet href="https://tracker.invalid/a.css"></main>`
 	pixel := object{"filename": evil + ".png", "content": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "content_type": "image/png", "content_id": "pixel"}
-	id := called(t, s, "POST", "/outbound/send", letter(object{"from_name": evil, "subject": evil, "html": html, "text": evil, "metadata": object{evil: evil}, "thread_id": "evil-thread",
+	id := accountName(t, s, "POST", "/outbound/send", messageView(object{"from_name": evil, "subject": evil, "html": html, "text": evil, "metadata": object{evil: evil}, "thread_id": "evil-thread",
 		"to": []string{"alice@demo.test"}, "attachments": []object{pixel}}))["id"].(string)
 	settles(t, s, id, "delivered")
-	got := called(t, s, "POST", "/sandbox/inbound", object{"from": `"` + strings.ReplaceAll(evil, `"`, `\"`) + `" <evil@outside.test>`, "to": []string{"bob@demo.test"}, "subject": evil, "html": html, "text": evil, "attachments": []object{pixel},
+	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": `"` + strings.ReplaceAll(evil, `"`, `\"`) + `" <evil@outside.test>`, "to": []string{"bob@demo.test"}, "subject": evil, "html": html, "text": evil, "attachments": []object{pixel},
 		"headers": object{"X-Evil": evil}})["recipients"].([]any)[0].(object)
 	arrived := fmt.Sprintf("/received/%v/%v", got["mailbox_id"], got["id"])
 
@@ -242,11 +242,11 @@ func TestMessageLists(t *testing.T) {
 		if i%7 == 0 || i > 100 {
 			to = "bob@demo.test"
 		}
-		called(t, s, "POST", "/sandbox/inbound", object{"from": "ann@outside.test", "to": []string{to}, "subject": fmt.Sprintf("Number %03d", i), "text": "x"})
+		accountName(t, s, "POST", "/sandbox/inbound", object{"from": "ann@outside.test", "to": []string{to}, "subject": fmt.Sprintf("Number %03d", i), "text": "x"})
 		if i%10 == 9 {
-			called(t, s, "POST", "/outbound/batch", object{"messages": func() (all []object) {
+			accountName(t, s, "POST", "/outbound/batch", object{"messages": func() (all []object) {
 				for j := range 10 {
-					all = append(all, letter(object{"subject": fmt.Sprintf("Number %d", i-j), "to": []string{"delivered@simulator.test"}}))
+					all = append(all, messageView(object{"subject": fmt.Sprintf("Number %d", i-j), "to": []string{"delivered@simulator.test"}}))
 				}
 				return all
 			}()})

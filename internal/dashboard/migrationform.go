@@ -15,11 +15,11 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// everyMailbox is no filter.
-var everyMailbox mailbox.Filter
+// allMailboxes is no filter.
+var allMailboxes mailbox.Filter
 
-// securities are the choices of the form.
-var securities = [][2]string{{migration.Implicit, "SSL/TLS (mostly port 993)"}, {migration.StartTLS, "STARTTLS (mostly port 143)"}, {migration.NoTLS, "None: everything in clear"}}
+// securityOptions are the choices of the form.
+var securityOptions = [][2]string{{migration.ImplicitTLS, "SSL/TLS (mostly port 993)"}, {migration.StartTLS, "STARTTLS (mostly port 143)"}, {migration.NoTLS, "None: everything in clear"}}
 
 // migrationForm is what the forms show, for one mailbox and for many.
 type migrationForm struct {
@@ -28,24 +28,24 @@ type migrationForm struct {
 	Boxes      []string // to choose from
 	Securities [][2]string
 	Port       string // "" for the usual one
-	Offered    []offeredFolder
+	Offered    []folderOption
 	Tested     bool
 	Messages   int64 // of the offered folders
 	Again      bool
 }
 
-// offeredFolder is a folder of the source to choose or not.
-type offeredFolder struct {
-	migration.Offered
+// folderOption is a folder of the source to choose or not.
+type folderOption struct {
+	migration.SourceFolder
 	Text   string // as the form carries it
 	Ticked bool
 }
 
 // newMigration is the form to have one mailbox copied.
-func (d *Dashboard) newMigration(v *visit) (page, error) {
-	f := migrationForm{Source: migration.Source{TLS: migration.Implicit}, Securities: securities}
+func (d *Dashboard) newMigration(v *requestContext) (page, error) {
+	f := migrationForm{Source: migration.Source{TLS: migration.ImplicitTLS}, Securities: securityOptions}
 	var err error
-	if f.Boxes, err = d.someBoxes(v, suggested); err != nil {
+	if f.Boxes, err = d.suggestMailboxes(v, maxSuggestions); err != nil {
 		return page{}, err
 	}
 	if len(f.Boxes) == 1 {
@@ -53,28 +53,28 @@ func (d *Dashboard) newMigration(v *visit) (page, error) {
 	}
 	q := v.r.URL.Query()
 	if text := q.Get("mailbox"); text != "" {
-		m, err := d.chosenBox(v, text)
+		m, err := d.mailboxByID(v, text)
 		if err != nil {
 			return page{}, err
 		}
 		f.Address = m.Address
 	}
 	if id, err := db.ParseID(q.Get("again")); err == nil {
-		g, err := d.Migrations.Get(v.ctx, v.in.Account, id)
+		g, err := d.Migrations.Get(v.ctx, v.session.Account, id)
 		if err != nil {
 			return page{}, err
 		}
-		s, err := d.shownMigration(v, g)
+		s, err := d.newMigrationView(v, g)
 		if err != nil {
 			return page{}, err
 		}
 		f.Source, f.Address, f.Again, f.Port = g.Source, s.Address, true, strconv.Itoa(g.Source.Port)
 		for _, name := range g.Source.Folders {
-			f.Offered = append(f.Offered, offer(migration.Offered{Name: name, Bytes: -1}, true))
+			f.Offered = append(f.Offered, newFolderOption(migration.SourceFolder{Name: name, Bytes: -1}, true))
 		}
 	}
 	if v.form.Has("folder") {
-		f.Offered = v.offered()
+		f.Offered = v.formFolders()
 	}
 	for _, o := range f.Offered {
 		f.Messages += o.Messages
@@ -82,44 +82,44 @@ func (d *Dashboard) newMigration(v *visit) (page, error) {
 	if v.form != nil {
 		v.form.Del("password") // it is never shown again
 	}
-	return page{Template: "migration-new", Title: "Copy a mailbox", Section: "mailboxes", Data: f, Part: v.scripted()}, nil
+	return page{Template: "migration-new", Title: "Copy a mailbox", Section: "mailboxes", Data: f, Part: v.isScript()}, nil
 }
 
-func offer(o migration.Offered, ticked bool) offeredFolder {
+func newFolderOption(o migration.SourceFolder, ticked bool) folderOption {
 	copied := 0
-	if o.Copied {
+	if o.CopiedByDefault {
 		copied = 1
 	}
-	return offeredFolder{o, fmt.Sprintf("%d %d %d %s", copied, o.Messages, o.Bytes, o.Name), ticked}
+	return folderOption{o, fmt.Sprintf("%d %d %d %s", copied, o.Messages, o.Bytes, o.Name), ticked}
 }
 
-// offered reads the folders that the form has offered, and which are ticked.
-func (v *visit) offered() (all []offeredFolder) {
+// formFolders reads the folders that the form has offered, and which are ticked.
+func (v *requestContext) formFolders() (all []folderOption) {
 	for _, text := range v.form["folder"] {
 		part := strings.SplitN(text, " ", 4)
-		if len(part) != 4 || part[3] == "" || len(all) == migration.MaxOffered {
+		if len(part) != 4 || part[3] == "" || len(all) == migration.MaxSourceFolders {
 			continue
 		}
-		o := migration.Offered{Name: part[3], Copied: part[0] == "1"}
+		o := migration.SourceFolder{Name: part[3], CopiedByDefault: part[0] == "1"}
 		o.Messages, _ = strconv.ParseInt(part[1], 10, 64)
 		o.Bytes, _ = strconv.ParseInt(part[2], 10, 64)
-		all = append(all, offer(o, slices.Contains(v.form["folders"], o.Name)))
+		all = append(all, newFolderOption(o, slices.Contains(v.form["folders"], o.Name)))
 	}
 	return all
 }
 
-// source reads where the mail comes from; all that is wrong with it is told
+// formSource reads where the mail comes from; all that is wrong with it is told
 // under the form's fields.
-func (v *visit) source(bad *fault.Fields) (s migration.Source) {
-	s = migration.Source{Host: v.text("host"), TLS: v.text("tls"), Username: v.text("username"), Password: v.form.Get("password"), Insecure: v.form.Has("insecure")}
-	if text := v.text("port"); text != "" {
+func (v *requestContext) formSource(bad *fault.FieldErrors) (s migration.Source) {
+	s = migration.Source{Host: v.formText("host"), TLS: v.formText("tls"), Username: v.formText("username"), Password: v.form.Get("password"), Insecure: v.form.Has("insecure")}
+	if text := v.formText("port"); text != "" {
 		var err error
 		if s.Port, err = strconv.Atoi(text); err != nil || s.Port == 0 {
 			s.Port = -1 // none that is possible
 		}
 	}
 	for _, f := range s.Check() {
-		bad.Add(sourceField(f.Field), f.Code, "%s", f.Message)
+		bad.Add(sourceField(f.Path), f.Code, "%s", f.Message)
 	}
 	return s
 }
@@ -132,72 +132,72 @@ func sourceField(name string) string {
 	return name
 }
 
-// sourceFault tells faults of a source under the form's fields.
-func sourceFault(err error) error {
+// renameSourceFields tells faults of a source under the form's fields.
+func renameSourceFields(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Fields) == 0 {
 		return err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	for _, field := range f.Fields {
-		bad.Add(sourceField(field.Field), field.Code, "%s", inThePage(field.Message))
+		bad.Add(sourceField(field.Path), field.Code, "%s", formWording(field.Message))
 	}
 	return bad.Err()
 }
 
 // testSource tries the source, and shows the form with the folders there.
-func (d *Dashboard) testSource(v *visit) (done, error) {
-	var bad fault.Fields
-	source := v.source(&bad)
+func (d *Dashboard) testSource(v *requestContext) (actionResult, error) {
+	var bad fault.FieldErrors
+	source := v.formSource(&bad)
 	if err := bad.Err(); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	found, err := d.Migrations.Probe(v.ctx, v.in.Account, source)
+	found, err := d.Migrations.Probe(v.ctx, v.session.Account, source)
 	if err != nil {
-		return done{}, sourceFault(err)
+		return actionResult{}, renameSourceFields(err)
 	}
 	v.form.Del("folder")
 	v.form.Del("folders")
 	p, err := d.newMigration(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	f := p.Data.(migrationForm)
 	f.Tested, f.Offered, f.Messages = true, nil, 0
 	for _, o := range found {
-		f.Offered = append(f.Offered, offer(o, o.Copied))
+		f.Offered = append(f.Offered, newFolderOption(o, o.CopiedByDefault))
 		f.Messages += o.Messages
 	}
 	p.Data = f
-	return done{Show: &p}, nil
+	return actionResult{Page: &p}, nil
 }
 
 // addMigration has a mailbox copied.
-func (d *Dashboard) addMigration(v *visit) (done, error) {
-	var bad fault.Fields
-	into, err := d.boxNamed(v, &bad, "mailbox", v.text("mailbox"))
+func (d *Dashboard) addMigration(v *requestContext) (actionResult, error) {
+	var bad fault.FieldErrors
+	into, err := d.mailboxByAddress(v, &bad, "mailbox", v.formText("mailbox"))
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	source := v.source(&bad)
-	source.Folders = v.chosenFolders(&bad)
+	source := v.formSource(&bad)
+	source.Folders = v.selectedFolders(&bad)
 	if err := bad.Err(); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	g, err := d.Migrations.Create(v.ctx, into, source)
 	if err != nil {
-		return done{}, sourceFault(err)
+		return actionResult{}, renameSourceFields(err)
 	}
-	s, err := d.shownMigration(v, g)
-	return done{To: "/migrations/" + g.ID.String(), Told: "Began to copy " + from(g.Source) + " into " + s.Address + "."}, err
+	s, err := d.newMigrationView(v, g)
+	return actionResult{RedirectTo: "/migrations/" + g.ID.String(), Summary: "Began to copy " + sourceName(g.Source) + " into " + s.Address + "."}, err
 }
 
-// chosenFolders are the folders to copy; none for those that are copied anyway.
-func (v *visit) chosenFolders(bad *fault.Fields) (chosen []string) {
-	offered := v.offered()
+// selectedFolders are the folders to copy; none for those that are copied anyway.
+func (v *requestContext) selectedFolders(bad *fault.FieldErrors) (chosen []string) {
+	offered := v.formFolders()
 	usual := true
 	for _, o := range offered {
-		usual = usual && o.Ticked == o.Copied
+		usual = usual && o.Ticked == o.CopiedByDefault
 		if o.Ticked {
 			chosen = append(chosen, o.Name)
 		}

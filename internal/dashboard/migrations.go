@@ -15,18 +15,18 @@ import (
 func (d *Dashboard) migrationRoutes(r *router) {
 	r.view("/migrations", d.migrations)
 	r.view("/migrations/progress", d.migrationsProgress)
-	r.viewFor(working, "/migrations/new", d.newMigration)
-	r.viewFor(working, "/migrations/many", d.newMigrations)
-	r.act("/migrations", d.addMigration, d.newMigration)
-	r.act("/migrations/test", d.testSource, d.newMigration)
-	r.act("/migrations/many", d.addMigrations, d.newMigrations)
+	r.viewFor(permWrite, "/migrations/new", d.newMigration)
+	r.viewFor(permWrite, "/migrations/many", d.newMigrations)
+	r.action("/migrations", d.addMigration, d.newMigration)
+	r.action("/migrations/test", d.testSource, d.newMigration)
+	r.action("/migrations/many", d.addMigrations, d.newMigrations)
 	r.view("/migrations/{id}", d.migration)
 	r.view("/migrations/{id}/progress", d.migrationProgress)
-	r.act("/migrations/{id}/cancel", d.cancelMigration, d.migration)
+	r.action("/migrations/{id}/cancel", d.cancelMigration, d.migration)
 }
 
-// shownMigration is a migration as pages tell of it.
-type shownMigration struct {
+// migrationView is a migration as pages tell of it.
+type migrationView struct {
 	migration.Migration
 	Address  string // of the mailbox; "" for one that was deleted
 	Trouble  string
@@ -38,9 +38,9 @@ type shownMigration struct {
 	Pace     string
 }
 
-func (d *Dashboard) shownMigration(v *visit, g migration.Migration) (*shownMigration, error) {
-	s := &shownMigration{Migration: g, Trouble: inThePage(g.Trouble), Percent: -1}
-	m, err := d.Mailboxes.Get(v.ctx, v.in.Account, g.Mailbox)
+func (d *Dashboard) newMigrationView(v *requestContext, g migration.Migration) (*migrationView, error) {
+	s := &migrationView{Migration: g, Trouble: formWording(g.Error), Percent: -1}
+	m, err := d.Mailboxes.Get(v.ctx, v.session.Account, g.Mailbox)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return s, err
 	}
@@ -53,71 +53,71 @@ func (d *Dashboard) shownMigration(v *visit, g migration.Migration) (*shownMigra
 		s.Percent = int(min(100, 100*p.MessagesDone/p.Messages))
 	}
 	if p.MessagesPerSecond > 0 {
-		s.Pace = fmt.Sprintf("%.0f messages and %s a second", max(1, p.MessagesPerSecond), size(int64(p.BytesPerSecond)))
+		s.Pace = fmt.Sprintf("%.0f messages and %s a second", max(1, p.MessagesPerSecond), formatSize(int64(p.BytesPerSecond)))
 	}
-	if p.Left > 0 {
-		s.Left = span(p.Left)
+	if p.Remaining > 0 {
+		s.Left = formatDuration(p.Remaining)
 	}
 	return s, nil
 }
 
-// inThePage says with the words of the form what the room says with those of
+// formWording says with the words of the form what the room says with those of
 // the API.
-func inThePage(words string) string {
+func formWording(words string) string {
 	return strings.ReplaceAll(words, "insecure_skip_verify accepts it nevertheless.", "Tick “Accept any certificate” to copy from it nevertheless.")
 }
 
-type shownMigrations struct {
-	List  []*shownMigration
+type migrationsPage struct {
+	List  []*migrationView
 	Pager pager
 	Moves bool   // something on this page goes on
 	Query string // of the page
 	Boxes bool   // there is a mailbox to copy to
 }
 
-func (d *Dashboard) migrations(v *visit) (page, error) {
-	p := v.pageOf()
-	found, more, err := d.Migrations.List(v.ctx, v.in.Account, 0, p)
+func (d *Dashboard) migrations(v *requestContext) (page, error) {
+	p := v.listPage()
+	found, more, err := d.Migrations.List(v.ctx, v.session.Account, 0, p)
 	if err != nil {
 		return page{}, err
 	}
-	s := shownMigrations{Query: v.r.URL.RawQuery}
+	s := migrationsPage{Query: v.r.URL.RawQuery}
 	for _, g := range found {
-		one, err := d.shownMigration(v, g)
+		one, err := d.newMigrationView(v, g)
 		if err != nil {
 			return page{}, err
 		}
-		s.List, s.Moves = append(s.List, one), s.Moves || !g.Ended()
+		s.List, s.Moves = append(s.List, one), s.Moves || !g.Finished()
 	}
 	if n := len(found); n > 0 {
-		s.Pager = pagerOf("/migrations", p, n, more, found[0].ID, found[n-1].ID)
-	} else if s.Boxes, err = d.anyBox(v); err != nil {
+		s.Pager = newPager("/migrations", p, n, more, found[0].ID, found[n-1].ID)
+	} else if s.Boxes, err = d.hasMailbox(v); err != nil {
 		return page{}, err
 	}
 	return page{Template: "migrations", Title: "Migrations", Section: "mailboxes", Data: s}, nil
 }
 
-func (d *Dashboard) migrationsProgress(v *visit) (page, error) {
+func (d *Dashboard) migrationsProgress(v *requestContext) (page, error) {
 	p, err := d.migrations(v)
 	p.Part = true
 	return p, err
 }
 
-// theMigration finds the migration that the path names.
-func (d *Dashboard) theMigration(v *visit) (migration.Migration, error) {
-	id, err := v.id("id")
+// findMigration finds the migration that the path names.
+func (d *Dashboard) findMigration(v *requestContext) (migration.Migration, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return migration.Migration{}, err
 	}
-	return d.Migrations.Get(v.ctx, v.in.Account, id)
+	return d.Migrations.Get(v.ctx, v.session.Account, id)
 }
 
-func (d *Dashboard) migration(v *visit) (page, error) {
-	g, err := d.theMigration(v)
+func (d *Dashboard) migration(v *requestContext) (page, error) {
+	g, err := d.findMigration(v)
 	if err != nil {
 		return page{}, err
 	}
-	s, err := d.shownMigration(v, g)
+	s, err := d.newMigrationView(v, g)
 	if err != nil {
 		return page{}, err
 	}
@@ -131,60 +131,60 @@ func (d *Dashboard) migration(v *visit) (page, error) {
 		return page{}, err
 	}
 	for i := range s.Folders {
-		s.Folders[i].Trouble = inThePage(s.Folders[i].Trouble)
+		s.Folders[i].Error = formWording(s.Folders[i].Error)
 	}
 	return page{Template: "migration", Title: "From " + g.Source.Username + " at " + g.Source.Host, Section: "mailboxes", Data: s}, nil
 }
 
-func (d *Dashboard) migrationProgress(v *visit) (page, error) {
+func (d *Dashboard) migrationProgress(v *requestContext) (page, error) {
 	p, err := d.migration(v)
 	p.Part = true
 	return p, err
 }
 
-func (d *Dashboard) cancelMigration(v *visit) (done, error) {
-	g, err := d.theMigration(v)
+func (d *Dashboard) cancelMigration(v *requestContext) (actionResult, error) {
+	g, err := d.findMigration(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	told := "Cancelled copying " + from(g.Source) + ". What was copied stays."
-	if g.Ended() {
+	told := "Cancelled copying " + sourceName(g.Source) + ". What was copied stays."
+	if g.Finished() {
 		told = ""
 	}
-	_, err = d.Migrations.Cancel(v.ctx, v.in.Account, g.ID)
-	return done{To: "/migrations/" + g.ID.String(), Told: told}, err
+	_, err = d.Migrations.Cancel(v.ctx, v.session.Account, g.ID)
+	return actionResult{RedirectTo: "/migrations/" + g.ID.String(), Summary: told}, err
 }
 
-// from names a source, for sentences.
-func from(s migration.Source) string { return s.Username + " at " + s.Host }
+// sourceName names a source, for sentences.
+func sourceName(s migration.Source) string { return s.Username + " at " + s.Host }
 
-// anyBox reports whether the account has a mailbox.
-func (d *Dashboard) anyBox(v *visit) (bool, error) {
-	boxes, err := d.someBoxes(v, 1)
+// hasMailbox reports whether the account has a mailbox.
+func (d *Dashboard) hasMailbox(v *requestContext) (bool, error) {
+	boxes, err := d.suggestMailboxes(v, 1)
 	return len(boxes) > 0, err
 }
 
-// boxNamed finds a mailbox of the account by its address. What is none is a
+// mailboxByAddress finds a mailbox of the account by its address. What is none is a
 // fault of the field.
-func (d *Dashboard) boxNamed(v *visit, bad *fault.Fields, field, text string) (migration.Into, error) {
-	found, err := d.Mailboxes.ReadTargets(v.ctx, v.in.Account, []string{text})
+func (d *Dashboard) mailboxByAddress(v *requestContext, bad *fault.FieldErrors, field, text string) (migration.Target, error) {
+	found, err := d.Mailboxes.ParseTargets(v.ctx, v.session.Account, []string{text})
 	if text == "" || fault.Is(err, fault.Invalid) || err == nil && found[0].Mailbox == 0 {
 		bad.Add(field, "not_found", "There is no mailbox of yours with this address.")
-		return migration.Into{}, nil
+		return migration.Target{}, nil
 	}
 	if err != nil {
-		return migration.Into{}, err
+		return migration.Target{}, err
 	}
-	m, err := d.Mailboxes.Get(v.ctx, v.in.Account, found[0].Mailbox)
-	return migration.Into{Account: v.in.Account, Domain: m.Domain, Mailbox: m.ID}, err
+	m, err := d.Mailboxes.Get(v.ctx, v.session.Account, found[0].Mailbox)
+	return migration.Target{Account: v.session.Account, Domain: m.Domain, Mailbox: m.ID}, err
 }
 
-// suggested is how many mailboxes a form offers to choose from.
-const suggested = 100
+// maxSuggestions is how many mailboxes a form offers to choose from.
+const maxSuggestions = 100
 
-// someBoxes are addresses of mailboxes of the account, the newest.
-func (d *Dashboard) someBoxes(v *visit, limit int) (addresses []string, err error) {
-	boxes, _, err := d.Mailboxes.List(v.ctx, v.in.Account, everyMailbox, db.Page{Limit: limit})
+// suggestMailboxes are addresses of mailboxes of the account, the newest.
+func (d *Dashboard) suggestMailboxes(v *requestContext, limit int) (addresses []string, err error) {
+	boxes, _, err := d.Mailboxes.List(v.ctx, v.session.Account, allMailboxes, db.Page{Limit: limit})
 	for _, b := range boxes {
 		addresses = append(addresses, b.Address)
 	}

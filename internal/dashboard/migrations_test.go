@@ -150,7 +150,7 @@ func TestMigrationPages(t *testing.T) {
 // operator allows.
 func TestMigrationForm(t *testing.T) {
 	s := servertest.Start(t)
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	box := s.Dev.Mailboxes[0]
 	form := url.Values{"mailbox": {box.Address}, "host": {"localhost"}, "port": {strconv.Itoa(s.Dev.Ports["imaps"])}, "tls": {"implicit"}, "insecure": {"yes"}, "username": {box.Address}, "password": {box.Password}}

@@ -71,15 +71,15 @@ func (o *openAPI) resolve(s *schema) *schema {
 		if s == nil || s.Ref == "" {
 			return s
 		}
-		s = o.Components.Schemas[last(s.Ref)]
+		s = o.Components.Schemas[lastSegment(s.Ref)]
 	}
 	return s
 }
 
-func last(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// kind says what a schema allows, in words.
-func (o *openAPI) kind(s *schema) string {
+// typeName says what a schema allows, in words.
+func (o *openAPI) typeName(s *schema) string {
 	r := o.resolve(s)
 	if r == nil {
 		return "anything"
@@ -96,7 +96,7 @@ func (o *openAPI) kind(s *schema) string {
 	for i, n := range names {
 		switch {
 		case n == "array":
-			names[i] = "list of " + o.kind(r.Items)
+			names[i] = "list of " + o.typeName(r.Items)
 		case n == "string" && r.Format != "":
 			names[i] = r.Format
 		}
@@ -107,8 +107,8 @@ func (o *openAPI) kind(s *schema) string {
 	return strings.Join(names, " or ")
 }
 
-// rowOfFields is a member of a body, or a parameter.
-type rowOfFields struct {
+// fieldRow is a member of a body, or a parameter.
+type fieldRow struct {
 	Name, Kind, Text, Default, In string
 	Choices                       []string
 	Required                      bool
@@ -116,8 +116,8 @@ type rowOfFields struct {
 
 const maxNesting = 3
 
-// fields lists the members of an object, those within others too.
-func (o *openAPI) fields(s *schema, prefix string, depth int) (rows []rowOfFields) {
+// fieldRows lists the members of an object, those within others too.
+func (o *openAPI) fieldRows(s *schema, prefix string, depth int) (rows []fieldRow) {
 	r := o.resolve(s)
 	for r != nil && r.Items != nil {
 		prefix, r = strings.TrimSuffix(prefix, ".")+"[].", o.resolve(r.Items)
@@ -126,25 +126,25 @@ func (o *openAPI) fields(s *schema, prefix string, depth int) (rows []rowOfField
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(r.Properties))
-	slices.SortStableFunc(names, func(a, b string) int { return rank(r.Required, a) - rank(r.Required, b) })
+	slices.SortStableFunc(names, func(a, b string) int { return requiredRank(r.Required, a) - requiredRank(r.Required, b) })
 	for _, name := range names {
 		p := r.Properties[name]
-		rows = append(rows, o.row(strings.TrimPrefix(prefix+name, "[]."), p, slices.Contains(r.Required, name)))
-		rows = append(rows, o.fields(p, prefix+name+".", depth+1)...)
+		rows = append(rows, o.newFieldRow(strings.TrimPrefix(prefix+name, "[]."), p, slices.Contains(r.Required, name)))
+		rows = append(rows, o.fieldRows(p, prefix+name+".", depth+1)...)
 	}
 	return rows
 }
 
-func rank(required []string, name string) int {
+func requiredRank(required []string, name string) int {
 	if slices.Contains(required, name) {
 		return 0
 	}
 	return 1
 }
 
-func (o *openAPI) row(name string, s *schema, required bool) rowOfFields {
+func (o *openAPI) newFieldRow(name string, s *schema, required bool) fieldRow {
 	r := o.resolve(s)
-	row := rowOfFields{Name: name, Kind: o.kind(s), Required: required, Text: s.Description}
+	row := fieldRow{Name: name, Kind: o.typeName(s), Required: required, Text: s.Description}
 	if row.Text == "" && r != nil {
 		row.Text = r.Description
 	}
@@ -160,7 +160,7 @@ func (o *openAPI) row(name string, s *schema, required bool) rowOfFields {
 }
 
 // example makes a value that a schema allows: of an object what is required,
-// and what anyOf asks for first.
+// and what containsAny asks for first.
 func (o *openAPI) example(s *schema, depth int) any {
 	r := o.resolve(s)
 	if s != nil && len(s.Examples) > 0 {
@@ -178,7 +178,7 @@ func (o *openAPI) example(s *schema, depth int) any {
 	if r.Default != nil {
 		return r.Default
 	}
-	switch kind := o.kind(r); {
+	switch kind := o.typeName(r); {
 	case strings.HasPrefix(kind, "list of"):
 		return []any{o.example(r.Items, depth+1)}
 	case strings.HasPrefix(kind, "object"):

@@ -21,7 +21,7 @@ func TestOperatorPages(t *testing.T) {
 	b := browse(t, s)
 	b.signIn(s)
 	b.open("/profile")
-	b.press("/profile/accounts/" + account.Operators.String())
+	b.press("/profile/accounts/" + account.OperatorAccount.String())
 	b.reads("The service")
 	b.looks("operator")
 	b.fill("email", "customer@else.example")
@@ -39,7 +39,7 @@ func TestOperatorPages(t *testing.T) {
 	b.fill("sends_per_day", "250")
 	b.press(path + "/limits")
 	b.reads("Set the limits of customer@else.example.")
-	if set, err := s.Limits.OfAccount(t.Context(), made.ID); err != nil || set.SendsPerDay != 250 {
+	if set, err := s.Limits.Overrides(t.Context(), made.ID); err != nil || set.SendsPerDay != 250 {
 		t.Errorf("%+v %v", set, err)
 	}
 	b.looks("account")
@@ -49,7 +49,7 @@ func TestOperatorPages(t *testing.T) {
 	script[string](b, `document.querySelector("details.danger").open = true; ""`)
 	b.press(path + "/suspend")
 	b.reads("Suspended customer@else.example.")
-	if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.Suspended {
+	if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.StatusSuspended {
 		t.Errorf("%+v %v", acc, err)
 	}
 	b.open("/operator/queue")
@@ -64,13 +64,13 @@ func TestSuspendTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn("ops@else.example", colleague)
 	path := "/operator/accounts/" + made.ID.String()
 	_, _, page := v.ask("GET", path, nil)
@@ -82,7 +82,7 @@ func TestSuspendTwice(t *testing.T) {
 		if status, to, text := v.ask("POST", path+"/suspend", form); status != 303 || to != path {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
-		if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.Suspended {
+		if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.StatusSuspended {
 			t.Fatalf("%+v %v", acc, err)
 		}
 	}
@@ -95,13 +95,13 @@ func TestActivityOfCustomers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn("ops@else.example", colleague)
 	path := "/operator/accounts/" + made.ID.String()
 	for _, c := range []struct {
@@ -117,9 +117,9 @@ func TestActivityOfCustomers(t *testing.T) {
 		if status, to, text := v.ask("POST", path+c.path, c.form); status != 303 {
 			t.Fatalf("%s: %d %s\n%s", c.path, status, to, text)
 		}
-		for of, actor := range map[db.ID]string{account.Operators: audit.User, made.ID: audit.Operator} {
+		for of, actor := range map[db.ID]string{account.OperatorAccount: audit.ActorUser, made.ID: audit.ActorOperator} {
 			list, _, err := s.Audit.List(t.Context(), of, db.Page{Limit: 1})
-			if err != nil || len(list) != 1 || list[0].What != c.told || list[0].Actor.Kind != actor || list[0].Object != made.ID.String() {
+			if err != nil || len(list) != 1 || list[0].Description != c.told || list[0].Actor.Kind != actor || list[0].Object != made.ID.String() {
 				t.Errorf("%s: the activity of %s is %+v, %v", c.path, of, list, err)
 			}
 		}
@@ -129,13 +129,13 @@ func TestActivityOfCustomers(t *testing.T) {
 // A suspended account shows nothing to its people.
 func TestSuspendedAccount(t *testing.T) {
 	s := servertest.Start(t)
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Suspended); err != nil {
+	if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.StatusSuspended); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{"/domains": 403, "/": 403, "/profile": 200} {
@@ -151,7 +151,7 @@ func TestSuspendedAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), other.ID, s.Dev.Dashboard.Email, user.Worker, false)
+	token, err := s.Users.CreateInviteLink(t.Context(), other.ID, s.Dev.Dashboard.Email, user.RoleMember, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestSuspendedAccount(t *testing.T) {
 	// Its activity says so; that of the account that was looked at does not.
 	for id, want := range map[db.ID]bool{demo.ID: false, other.ID: true} {
 		deeds, _, err := s.Audit.List(t.Context(), id, db.Page{Limit: 1})
-		if err != nil || (len(deeds) > 0 && deeds[0].What == "Joined the account.") != want {
+		if err != nil || (len(deeds) > 0 && deeds[0].Description == "Joined the account.") != want {
 			t.Errorf("the activity of %s begins with %v %v", id, deeds, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestSuspendedAccount(t *testing.T) {
 // Nobody but operators sees these pages, whoever they are in their account.
 func TestOnlyOperators(t *testing.T) {
 	s := servertest.Start(t)
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password) // looks at an account of customers
 	seen := 0
 	for _, r := range s.Dashboard.Routes() {
@@ -181,7 +181,7 @@ func TestOnlyOperators(t *testing.T) {
 			continue
 		}
 		seen++
-		path := strings.ReplaceAll(r.Path, "{id}", account.Operators.String())
+		path := strings.ReplaceAll(r.Path, "{id}", account.OperatorAccount.String())
 		if status, _, _ := v.ask(r.Method, path, url.Values{"destination": {"x.example"}}); status != 404 {
 			t.Errorf("%s %s: %d", r.Method, path, status)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// shownHost is what the page of the service's own DNS records shows.
-type shownHost struct {
+// hostPage is what the page of the service's own DNS records shows.
+type hostPage struct {
 	Host               string
 	At                 time.Time // of the check
 	Failed, Unknown    int       // required records
@@ -19,13 +19,13 @@ type shownHost struct {
 	Required, Optional []domain.Record
 }
 
-func (d *Dashboard) hostRecords(v *visit) (page, error) {
+func (d *Dashboard) hostRecords(v *requestContext) (page, error) {
 	c, err := d.Domains.CheckHost(v.ctx)
 	if err != nil {
 		return page{}, err
 	}
-	s := shownHost{Host: c.Host.Name, At: c.At, Failed: c.Failed(), Unknown: c.Unknown()}
-	s.Required, s.Optional = byNeed(c.Records)
+	s := hostPage{Host: c.Host.Name, At: c.CheckedAt, Failed: c.FailedCount(), Unknown: c.UnknownCount()}
+	s.Required, s.Optional = splitRequired(c.Records)
 	s.Summary = hostSummary(s.Failed, s.Unknown, len(s.Required))
 	return page{Template: "host", Title: "DNS records", Section: "dns", Data: s}, nil
 }
@@ -49,11 +49,11 @@ func hostSummary(failed, unknown, all int) string {
 	return strings.Join(parts, " ")
 }
 
-func (d *Dashboard) hostZone(v *visit) error {
+func (d *Dashboard) hostZone(v *requestContext) error {
 	c, err := d.Domains.CheckHost(v.ctx)
 	if err != nil {
 		return err
 	}
-	v.giveZone(c.Host.Name, c.Zone())
+	v.writeZone(c.Host.Name, c.Zone())
 	return nil
 }

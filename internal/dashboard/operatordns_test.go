@@ -19,14 +19,14 @@ import (
 func TestHostRecords(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t)
-	s := servertest.Start(t, servertest.Named(host, addr))
-	if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+	s := servertest.Start(t, servertest.Hostname(host, addr))
+	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn("ops@else.example", colleague)
 	shows := func(want ...string) (page string) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestHostRecords(t *testing.T) {
 		t.Errorf("%d, a zone file without an answer of the DNS:\n%s\nand with one:\n%s", status, again, text)
 	}
 
-	customer := visit(t, s)
+	customer := requestContext(t, s)
 	customer.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	for _, path := range []string{"/operator/dns", "/operator/dns/zone"} {
 		if status, _, text := customer.ask("GET", path, nil); status != 404 || strings.Contains(text, domain.RecordFailed) {
@@ -94,11 +94,11 @@ func TestHostRecordsInBrowser(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t, host+". A 127.0.0.1", host+`. TXT "v=spf1 include:spf.`+host+` -all"`, "spf."+host+`. TXT "v=spf1 ip4:192.0.2.1 -all"`)
 	zone.ServFail("_dmarc." + host)
-	s := servertest.Start(t, servertest.Named(host, addr))
+	s := servertest.Start(t, servertest.Hostname(host, addr))
 	b := browse(t, s)
 	b.signIn(s)
 	b.open("/profile")
-	b.press("/profile/accounts/" + account.Operators.String())
+	b.press("/profile/accounts/" + account.OperatorAccount.String())
 	b.reads("The service")
 	b.open(script[string](b, `[...document.querySelectorAll("nav a")].find(a => a.textContent.trim() === "DNS records").getAttribute("href")`))
 	b.reads("5 required records are missing or wrong. 1 required record could not be checked")

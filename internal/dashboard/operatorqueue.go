@@ -11,82 +11,82 @@ import (
 )
 
 const (
-	destinationsShown = 50
-	// orderRows is how many rows one part of an order looks at, about.
-	orderRows = 10_000
-	// orderTime is for how long one press of a button works on an order, about.
-	orderTime = 5 * time.Second
+	destinationsPerPage = 50
+	// maxCommandRows is how many rows one part of an order looks at, about.
+	maxCommandRows = 10_000
+	// defaultCommandTimeout is for how long one press of a button works on an order, about.
+	defaultCommandTimeout = 5 * time.Second
 )
 
-// rest is what one press of a button left of an order.
-type rest struct{ Verb, Destination, After string }
+// queueRemainder is what one press of a button left of an order.
+type queueRemainder struct{ Verb, Destination, After string }
 
-func (d *Dashboard) queue(v *visit) (page, error) {
+func (d *Dashboard) queue(v *requestContext) (page, error) {
 	asked := v.r.URL.Query()
-	list, next, err := d.Operator.Destinations(v.ctx, "", asked.Get("after"), destinationsShown)
+	list, next, err := d.QueueAdmin.Destinations(v.ctx, "", asked.Get("after"), destinationsPerPage)
 	if err != nil {
 		return page{}, err
 	}
 	data := struct {
-		List  []queue.Outlook
+		List  []queue.DestinationStatus
 		Pager pager
-		Rest  rest
+		Rest  queueRemainder
 	}{List: list}
 	if next != "" {
-		data.Pager.Older = "/operator/queue?" + query("after", next)
+		data.Pager.Older = "/operator/queue?" + encodeQuery("after", next)
 	}
 	switch verb := asked.Get("continue"); verb {
 	case "retry", "hold", "release":
-		data.Rest = rest{verb, asked.Get("destination"), asked.Get("rest")}
+		data.Rest = queueRemainder{verb, asked.Get("destination"), asked.Get("rest")}
 	}
 	return page{Template: "queue", Title: "Queue", Section: "queue", Data: data}, nil
 }
 
-// order carries out the order of a form about one destination, in parts, and says
+// runQueueCommand carries out the order of a form about one destination, in parts, and says
 // how far it came.
-func (d *Dashboard) order(v *visit, verb, past string, do func(context.Context, queue.Order) (queue.Result, error)) (done, error) {
-	to := v.text("destination")
-	or := queue.Order{Filter: queue.Filter{Destination: to}, Reason: v.text("reason"), Most: orderRows, After: v.text("rest")}
+func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do func(context.Context, queue.Command) (queue.Result, error)) (actionResult, error) {
+	to := v.formText("destination")
+	or := queue.Command{Filter: queue.Filter{Destination: to}, Reason: v.formText("reason"), Limit: maxCommandRows, After: v.formText("rest")}
 	var changed, inHand, kept int
-	for end := time.Now().Add(cmp.Or(d.OrderTime, orderTime)); ; {
+	for end := time.Now().Add(cmp.Or(d.CommandTimeout, defaultCommandTimeout)); ; {
 		res, err := do(v.ctx, or)
 		if err != nil {
-			return done{}, err
+			return actionResult{}, err
 		}
-		changed, inHand, kept = changed+res.Changed, inHand+res.InHand, kept+res.Kept
+		changed, inHand, kept = changed+res.Changed, inHand+res.Leased, kept+res.StillHeld
 		if or.After = res.Next; or.After == "" || !time.Now().Before(end) {
 			break
 		}
 	}
-	told := past + " " + counted(changed) + " to " + to
+	told := past + " " + deliveryCount(changed) + " to " + to
 	if inHand > 0 {
-		told += "; a node still works on " + counted(inHand) + ", and holds what it does not finish"
+		told += "; a node still works on " + deliveryCount(inHand) + ", and holds what it does not finish"
 	}
 	if kept > 0 {
-		told += "; another hold keeps " + counted(kept)
+		told += "; another hold keeps " + deliveryCount(kept)
 	}
 	if or.After == "" {
-		return done{To: "/operator/queue", Told: told + "."}, nil
+		return actionResult{RedirectTo: "/operator/queue", Summary: told + "."}, nil
 	}
-	return done{To: "/operator/queue?" + query("continue", verb, "destination", to, "rest", or.After), Told: told + ". More are left."}, nil
+	return actionResult{RedirectTo: "/operator/queue?" + encodeQuery("continue", verb, "destination", to, "rest", or.After), Summary: told + ". More are left."}, nil
 }
 
-// counted says how many deliveries there are.
-func counted(n int) string {
+// deliveryCount says how many deliveries there are.
+func deliveryCount(n int) string {
 	if n == 1 {
 		return "1 delivery"
 	}
-	return count(int64(n)) + " deliveries"
+	return formatCount(int64(n)) + " deliveries"
 }
 
-func (d *Dashboard) retryQueue(v *visit) (done, error) {
-	return d.order(v, "retry", "Retried", d.Operator.Retry)
+func (d *Dashboard) retryQueue(v *requestContext) (actionResult, error) {
+	return d.runQueueCommand(v, "retry", "Retried", d.QueueAdmin.Retry)
 }
 
-func (d *Dashboard) holdQueue(v *visit) (done, error) {
-	return d.order(v, "hold", "Held", d.Operator.Hold)
+func (d *Dashboard) holdQueue(v *requestContext) (actionResult, error) {
+	return d.runQueueCommand(v, "hold", "Held", d.QueueAdmin.Hold)
 }
 
-func (d *Dashboard) releaseQueue(v *visit) (done, error) {
-	return d.order(v, "release", "Released", d.Operator.Release)
+func (d *Dashboard) releaseQueue(v *requestContext) (actionResult, error) {
+	return d.runQueueCommand(v, "release", "Released", d.QueueAdmin.Release)
 }

@@ -27,15 +27,15 @@ var (
 // leaves, the next goes on with, and the page says so.
 func TestQueueOfMany(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+		if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 			t.Fatal(err)
 		}
 		later := time.Now().Add(24 * time.Hour)
 		dbtest.Exec(t, s.DB, manyWait.With(db.Micros(later)))
-		v := visit(t, s)
+		v := requestContext(t, s)
 		v.signIn("ops@else.example", colleague)
 		count := func(statement db.Statement) (n int) {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestQueueOfMany(t *testing.T) {
 				t.Errorf("the page lacks %q\n%s", want, page)
 			}
 		}
-		s.Dashboard.OrderTime = time.Nanosecond
+		s.Dashboard.CommandTimeout = time.Nanosecond
 		rest, page := press("hold", "")
 		first := count(held.With())
 		if rest == "" || first == 0 || first == 10_500 {
@@ -82,7 +82,7 @@ func TestQueueOfMany(t *testing.T) {
 		if says(page, "Held "); rest != "" || count(held.With()) != 10_500 {
 			t.Errorf("then %d are held, and %q is left", count(held.With()), rest)
 		}
-		s.Dashboard.OrderTime = time.Hour
+		s.Dashboard.CommandTimeout = time.Hour
 		rest, page = press("release", "")
 		says(page, "Released ") // some of them a node may release first
 		says(page, " deliveries to slow.example.")

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// sameOrigin refuses requests that another site makes a browser send, save those
+// requireSameOrigin refuses requests that another site makes a browser send, save those
 // that change nothing. Browsers say it in Sec-Fetch-Site, the older ones in Origin
 // alone; what is no browser says neither.
-func (d *Dashboard) sameOrigin(next http.Handler) http.Handler {
+func (d *Dashboard) requireSameOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 		switch {
@@ -28,7 +28,7 @@ func (d *Dashboard) sameOrigin(next http.Handler) http.Handler {
 // §6.2), also where a proxy ends TLS.
 func (d *Dashboard) origin(r *http.Request) string {
 	scheme := "http"
-	if d.encrypted(r) {
+	if d.isSecure(r) {
 		scheme = "https"
 	}
 	return scheme + "://" + strings.ToLower(r.Host)

@@ -11,51 +11,51 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// ownerLife is for how long the owner of a mailbox stays signed in. A new
+// ownerSessionLifetime is for how long the owner of a mailbox stays signed in. A new
 // password, and whatever else ends log-ins, ends it before.
-const ownerLife = 12 * time.Hour
+const ownerSessionLifetime = 12 * time.Hour
 
 const ownerCookie = "mailbox"
 
-// owner finds the mailbox whose owner visits: who has signed in with its
+// requireOwner finds the mailbox whose owner visits: who has signed in with its
 // address and password. Everybody else is sent to sign in.
-func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
-	m, ok, err := d.signedIn(v)
+func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
+	m, ok, err := d.signedInMailbox(v)
 	if err == nil && !ok {
-		if err = v.signedOut(); errors.Is(err, errSignIn) {
+		if err = v.signedOutError(); errors.Is(err, errSignInRequired) {
 			v.redirect("/mailbox/sign-in")
-			err = errAnswered
+			err = errResponded
 		}
 	}
-	v.ownedBy(m)
+	v.setOwner(m)
 	if err == nil {
-		err = v.meant(v.form.Get(madeFor))
+		err = v.checkFormOwner(v.form.Get(formOwnerField))
 	}
 	if err == nil {
-		err = v.begin()
+		err = v.beginAudit()
 	}
 	return m, err
 }
 
-// ownedBy makes the visit one of a mailbox's owner. It is nothing of whoever may have
+// setOwner makes the visit one of a mailbox's owner. It is nothing of whoever may have
 // signed in to the dashboard with the same browser; what is done is told in the
 // activity of the account, though the owner is none of its people.
-func (v *visit) ownedBy(m mailbox.Mailbox) {
-	v.known, v.owner = false, m.ID
-	v.in = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
+func (v *requestContext) setOwner(m mailbox.Mailbox) {
+	v.signedIn, v.ownerMailbox = false, m.ID
+	v.session = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
 }
 
-// ownersTicket is what who has signed in to a mailbox brings; nothing is looked up.
-func (v *visit) ownersTicket() (ticket, bool) {
-	c, err := v.r.Cookie(v.cookie(ownerCookie))
+// ownerToken is what who has signed in to a mailbox brings; nothing is looked up.
+func (v *requestContext) ownerToken() (signedToken, bool) {
+	c, err := v.r.Cookie(v.cookieName(ownerCookie))
 	if err != nil {
-		return ticket{}, false
+		return signedToken{}, false
 	}
-	return v.d.open(ownerTicket, c.Value)
+	return v.d.verifyToken(ownerTokenKind, c.Value)
 }
 
-func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {
-	t, ok := v.ownersTicket()
+func (d *Dashboard) signedInMailbox(v *requestContext) (mailbox.Mailbox, bool, error) {
+	t, ok := v.ownerToken()
 	if !ok {
 		return mailbox.Mailbox{}, false, nil
 	}
@@ -66,102 +66,102 @@ func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {
 	if err != nil || m.Generation() != t.Generation {
 		return mailbox.Mailbox{}, false, err
 	}
-	err = d.Mailboxes.Current(v.ctx, m)
-	if fault.Is(err, fault.Unknown) {
+	err = d.Mailboxes.CheckLogin(v.ctx, m)
+	if fault.Is(err, fault.Unauthenticated) {
 		return mailbox.Mailbox{}, false, nil
 	}
 	return m, err == nil, err
 }
 
-// enter signs somebody in as a mailbox's owner.
-func (d *Dashboard) enter(v *visit, m mailbox.Mailbox) {
-	v.set(ownerCookie, d.seal(ownerTicket, ticket{m.ID, m.Generation(), d.Now().Add(ownerLife)}), ownerLife)
+// signInOwner signs somebody in as a mailbox's owner.
+func (d *Dashboard) signInOwner(v *requestContext, m mailbox.Mailbox) {
+	v.setCookie(ownerCookie, d.signToken(ownerTokenKind, signedToken{m.ID, m.Generation(), d.Now().Add(ownerSessionLifetime)}), ownerSessionLifetime)
 }
 
-func (d *Dashboard) ownerForm(v *visit) (page, error) {
-	if _, ok, err := d.signedIn(v); err != nil {
+func (d *Dashboard) ownerSignInForm(v *requestContext) (page, error) {
+	if _, ok, err := d.signedInMailbox(v); err != nil {
 		return page{}, err
-	} else if ok && v.wrong == nil {
+	} else if ok && v.fieldErrors == nil {
 		v.redirect("/mailbox")
-		return page{}, errAnswered
+		return page{}, errResponded
 	}
-	v.known = false
+	v.signedIn = false
 	return page{Template: "mailbox-sign-in", Title: "Sign in to your mailbox"}, nil
 }
 
-func (d *Dashboard) ownerSignIn(v *visit) (done, error) {
-	v.known = false
-	m, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, v.text("address"), v.form.Get("password"), client(v.r))
+func (d *Dashboard) ownerSignIn(v *requestContext) (actionResult, error) {
+	v.signedIn = false
+	m, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, v.formText("address"), v.form.Get("password"), clientAddr(v.r))
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	d.enter(v, m)
-	return done{To: "/mailbox"}, nil
+	d.signInOwner(v, m)
+	return actionResult{RedirectTo: "/mailbox"}, nil
 }
 
-func (d *Dashboard) ownerSignOut(v *visit) (done, error) {
-	v.set(ownerCookie, "", -1)
-	return done{To: "/mailbox/sign-in"}, nil
+func (d *Dashboard) ownerSignOut(v *requestContext) (actionResult, error) {
+	v.setCookie(ownerCookie, "", -1)
+	return actionResult{RedirectTo: "/mailbox/sign-in"}, nil
 }
 
-// shownOwn is what the page of a mailbox's owner shows.
-type shownOwn struct {
-	shownSetup
-	Away shownAway
+// ownerPage is what the page of a mailbox's owner shows.
+type ownerPage struct {
+	setupPage
+	Away vacationForms
 }
 
-// own is the page of a mailbox's owner.
-func (d *Dashboard) own(v *visit) (page, error) {
-	m, err := d.owner(v)
+// ownerHome is the page of a mailbox's owner.
+func (d *Dashboard) ownerHome(v *requestContext) (page, error) {
+	m, err := d.requireOwner(v)
 	if err != nil {
 		return page{}, err
 	}
-	var s shownOwn
-	if s.shownSetup, err = d.setupOf(m, "/mailbox"); err != nil {
+	var s ownerPage
+	if s.setupPage, err = d.newSetupPage(m, "/mailbox"); err != nil {
 		return page{}, err
 	}
-	s.Away, err = d.awayOf(v, m, "/mailbox")
+	s.Away, err = d.loadVacationForms(v, m, "/mailbox")
 	return page{Template: "own", Title: m.Address, Owner: m.Address, Data: s}, err
 }
 
-func (d *Dashboard) ownCheck(v *visit) (done, error) {
-	p, err := d.own(v)
+func (d *Dashboard) checkOwnerSetup(v *requestContext) (actionResult, error) {
+	p, err := d.ownerHome(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	s := p.Data.(shownOwn)
-	s.shownSetup, err = d.tried(v, s.shownSetup)
+	s := p.Data.(ownerPage)
+	s.setupPage, err = d.runSetupCheck(v, s.setupPage)
 	p.Data = s
-	return done{Show: &p}, err
+	return actionResult{Page: &p}, err
 }
 
-func (d *Dashboard) ownProfile(v *visit) error {
-	m, err := d.owner(v)
+func (d *Dashboard) ownerProfile(v *requestContext) error {
+	m, err := d.requireOwner(v)
 	if err != nil {
 		return err
 	}
 	return d.sendProfile(v, m, "")
 }
 
-// ownPassword changes the password of who knows the present one, and keeps this
+// changeOwnerPassword changes the password of who knows the present one, and keeps this
 // browser signed in.
-func (d *Dashboard) ownPassword(v *visit) (done, error) {
-	m, err := d.owner(v)
+func (d *Dashboard) changeOwnerPassword(v *requestContext) (actionResult, error) {
+	m, err := d.requireOwner(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	same, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, m.Address, v.form.Get("current"), client(v.r))
-	if fault.Is(err, fault.Unknown) || err == nil && same.ID != m.ID {
-		var bad fault.Fields
+	same, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, m.Address, v.form.Get("current"), clientAddr(v.r))
+	if fault.Is(err, fault.Unauthenticated) || err == nil && same.ID != m.ID {
+		var bad fault.FieldErrors
 		bad.Add("current", "wrong", "This is not your present password.")
-		return done{}, bad.Err()
+		return actionResult{}, bad.Err()
 	}
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
 	if m, err = d.Mailboxes.ChangePassword(v.ctx, same, v.form.Get("password")); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	d.enter(v, m)
-	return done{To: "/mailbox", Told: "Changed your password. Your mail clients ask for the new one."}, nil
+	d.signInOwner(v, m)
+	return actionResult{RedirectTo: "/mailbox", Summary: "Changed your password. Your mail clients ask for the new one."}, nil
 }

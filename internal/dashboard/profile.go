@@ -16,30 +16,30 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// mine is what the page of the visitor's own things shows.
-type mine struct {
+// profilePage is what the page of the visitor's own things shows.
+type profilePage struct {
 	Sessions []user.Session
 	Current  db.ID
 	Left     int64 // recovery codes
-	Accounts []belonging
+	Accounts []membershipRow
 }
 
-type belonging struct {
+type membershipRow struct {
 	Account account.Account
 	Role    user.Role
 	Now     bool
 }
 
-func (d *Dashboard) profile(v *visit) (page, error) {
-	m := mine{Current: v.in.ID}
+func (d *Dashboard) profile(v *requestContext) (page, error) {
+	m := profilePage{Current: v.session.ID}
 	var err error
-	if m.Sessions, err = d.Users.Sessions(v.ctx, v.in.User.ID); err != nil {
+	if m.Sessions, err = d.Users.Sessions(v.ctx, v.session.User.ID); err != nil {
 		return page{}, err
 	}
-	if m.Left, err = d.Users.RecoveryLeft(v.ctx, v.in.User.ID); err != nil {
+	if m.Left, err = d.Users.CountRecoveryCodes(v.ctx, v.session.User.ID); err != nil {
 		return page{}, err
 	}
-	of, err := d.Users.Memberships(v.ctx, v.in.User.ID)
+	of, err := d.Users.Memberships(v.ctx, v.session.User.ID)
 	if err != nil {
 		return page{}, err
 	}
@@ -48,45 +48,45 @@ func (d *Dashboard) profile(v *visit) (page, error) {
 		if err != nil {
 			return page{}, err
 		}
-		m.Accounts = append(m.Accounts, belonging{acc, x.Role, x.Account == v.in.Account})
+		m.Accounts = append(m.Accounts, membershipRow{acc, x.Role, x.Account == v.session.Account})
 	}
 	return page{Template: "profile", Title: "You", Section: "profile", Data: m}, nil
 }
 
-func (d *Dashboard) rename(v *visit) (done, error) {
-	return done{To: "/profile", Told: "Changed your name."}, d.Users.Rename(v.ctx, v.in.User.ID, v.text("name"))
+func (d *Dashboard) changeName(v *requestContext) (actionResult, error) {
+	return actionResult{RedirectTo: "/profile", Summary: "Changed your name."}, d.Users.Rename(v.ctx, v.session.User.ID, v.formText("name"))
 }
 
-func (d *Dashboard) changePassword(v *visit) (done, error) {
-	err := d.Users.ChangePassword(v.ctx, v.in, v.form.Get("current"), v.form.Get("password"))
-	return done{To: "/profile", Told: "Changed your password. Other browsers were signed out."}, err
+func (d *Dashboard) changePassword(v *requestContext) (actionResult, error) {
+	err := d.Users.ChangePassword(v.ctx, v.session, v.form.Get("current"), v.form.Get("password"))
+	return actionResult{RedirectTo: "/profile", Summary: "Changed your password. Other browsers were signed out."}, err
 }
 
-func (d *Dashboard) lookAt(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) switchAccount(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/"}, d.Users.LookAt(v.ctx, v.in, id)
+	return actionResult{RedirectTo: "/"}, d.Users.SwitchAccount(v.ctx, v.session, id)
 }
 
-func (d *Dashboard) endSession(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) endSession(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/profile", Told: "Signed a browser out."}, d.Users.SignOut(v.ctx, v.in.User.ID, id)
+	return actionResult{RedirectTo: "/profile", Summary: "Signed a browser out."}, d.Users.SignOut(v.ctx, v.session.User.ID, id)
 }
 
-func (d *Dashboard) endOthers(v *visit) (done, error) {
-	return done{To: "/profile", Told: "Signed all other browsers out."}, d.Users.SignOutOthers(v.ctx, v.in.User.ID, v.in.ID)
+func (d *Dashboard) endOtherSessions(v *requestContext) (actionResult, error) {
+	return actionResult{RedirectTo: "/profile", Summary: "Signed all other browsers out."}, d.Users.SignOutOthers(v.ctx, v.session.User.ID, v.session.ID)
 }
 
-// factorForm shows a new second factor, or the one of the form that was sent.
-func (d *Dashboard) factorForm(v *visit) (page, error) {
-	e, err := d.Users.NewEnrolment(v.in.User)
-	if entered := v.text("secret"); err == nil && entered != "" {
-		e, err = d.Users.Enrolling(v.in.User, entered)
+// secondFactorForm shows a new second factor, or the one of the form that was sent.
+func (d *Dashboard) secondFactorForm(v *requestContext) (page, error) {
+	e, err := d.Users.NewEnrolment(v.session.User)
+	if entered := v.formText("secret"); err == nil && entered != "" {
+		e, err = d.Users.ParseEnrolment(v.session.User, entered)
 	}
 	if err != nil {
 		return page{}, err
@@ -98,22 +98,22 @@ func (d *Dashboard) factorForm(v *visit) (page, error) {
 	}{e.Secret, picture}}, err
 }
 
-func (d *Dashboard) enrol(v *visit) (done, error) {
-	codes, err := d.Users.Enrol(v.ctx, v.in.User, v.text("secret"), v.text("code"))
-	return recovery(codes, "Turned the second factor on."), err
+func (d *Dashboard) enableSecondFactor(v *requestContext) (actionResult, error) {
+	codes, err := d.Users.EnableTOTP(v.ctx, v.session.User, v.formText("secret"), v.formText("code"))
+	return recoveryCodesResult(codes, "Turned the second factor on."), err
 }
 
-func (d *Dashboard) unenrol(v *visit) (done, error) {
-	return done{To: "/profile", Told: "Turned the second factor off."}, d.Users.Unenrol(v.ctx, v.in, v.text("code"))
+func (d *Dashboard) disableSecondFactor(v *requestContext) (actionResult, error) {
+	return actionResult{RedirectTo: "/profile", Summary: "Turned the second factor off."}, d.Users.DisableTOTP(v.ctx, v.session, v.formText("code"))
 }
 
-func (d *Dashboard) newRecovery(v *visit) (done, error) {
-	codes, err := d.Users.NewRecovery(v.ctx, v.in, v.text("code"))
-	return recovery(codes, "Made new recovery codes."), err
+func (d *Dashboard) renewRecoveryCodes(v *requestContext) (actionResult, error) {
+	codes, err := d.Users.ReplaceRecoveryCodes(v.ctx, v.session, v.formText("code"))
+	return recoveryCodesResult(codes, "Made new recovery codes."), err
 }
 
-func recovery(codes []string, told string) done {
-	return done{Told: told, Show: &page{Template: "recovery", Title: "Recovery codes", Section: "profile", Data: codes}}
+func recoveryCodesResult(codes []string, told string) actionResult {
+	return actionResult{Summary: told, Page: &page{Template: "recovery", Title: "Recovery codes", Section: "profile", Data: codes}}
 }
 
 // qrCode draws what a phone can read, as the address of a picture.

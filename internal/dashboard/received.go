@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// received leads to the one list of messages, from where the list of those that
+// redirectReceived leads to the one list of messages, from where the list of those that
 // were received once was.
-func (d *Dashboard) received(v *visit) error {
+func (d *Dashboard) redirectReceived(v *requestContext) error {
 	q := v.r.URL.Query()
-	q.Set("direction", inward)
+	q.Set("direction", directionReceived)
 	if from := q.Get("sender"); from != "" {
 		q.Set("from", from)
 		q.Del("sender")
@@ -29,62 +29,62 @@ func (d *Dashboard) received(v *visit) error {
 	return nil
 }
 
-// arrived is what the page of a received message shows.
-type arrived struct {
-	Kept     folder.Kept
+// receivedMessagePage is what the page of a received message shows.
+type receivedMessagePage struct {
+	Kept     folder.StoredMessage
 	Mailbox  mailbox.Mailbox
 	At       time.Time
-	Findings []finding
+	Findings []checkExplanation
 	Score    string // the spam filter's; "" if it was not asked
-	Reasons  []weighed
-	Letter   letter
+	Reasons  []spamReason
+	Letter   messageView
 	Sealed   bool // only a mail program shows it
 }
 
-// kept finds the message that the path names, in a mailbox of the account.
-func (d *Dashboard) kept(v *visit) (box mailbox.Mailbox, k folder.Kept, err error) {
-	at, err := v.id("box")
+// findReceived finds the message that the path names, in a mailbox of the account.
+func (d *Dashboard) findReceived(v *requestContext) (box mailbox.Mailbox, k folder.StoredMessage, err error) {
+	at, err := v.pathID("box")
 	if err != nil {
 		return box, k, err
 	}
-	id, err := v.id("id")
+	id, err := v.pathID("id")
 	if err != nil {
 		return box, k, err
 	}
-	if box, err = d.Mailboxes.Get(v.ctx, v.in.Account, at); err != nil {
+	if box, err = d.Mailboxes.Get(v.ctx, v.session.Account, at); err != nil {
 		return box, k, err
 	}
 	k, err = d.Folders.Message(v.ctx, box.ID, id)
 	return box, k, err
 }
 
-func (d *Dashboard) receivedMessage(v *visit) (page, error) {
-	box, k, err := d.kept(v)
+func (d *Dashboard) receivedMessage(v *requestContext) (page, error) {
+	box, k, err := d.findReceived(v)
 	if err != nil {
 		return page{}, err
 	}
-	verdicts := digest.ParseVerdicts(k.Verdicts)
-	data := arrived{Kept: k, Mailbox: box, Findings: findings(verdicts), Reasons: weights(verdicts.SpamReasons)}
+	verdicts := summary.ParseCheckResults(k.CheckResults)
+	data := receivedMessagePage{Kept: k, Mailbox: box, Findings: explainChecks(verdicts), Reasons: spamReasons(verdicts.SpamReasons)}
 	if verdicts.Spam != "none" {
 		data.Score = strconv.FormatFloat(verdicts.SpamScore, 'f', -1, 64)
 	}
-	for i, p := range k.Places {
+	for i, p := range k.Locations {
 		if i == 0 || p.Date.Before(data.At) {
 			data.At = p.Date
 		}
 	}
-	if data.Letter, err = v.read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v, toldRead)); fault.Is(err, fault.Denied) {
+	if data.Letter, err = v.readMessage("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceivedMessage(v, auditReadMessage)); fault.Is(err, fault.Denied) {
 		data.Sealed, err = true, nil
 	}
-	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, unnamed), Section: "messages", Data: data}, err
+	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, noSubject), Section: "messages", Data: data}, err
 }
 
-// openReceived opens the message that the path names. told says what for.
-func (d *Dashboard) openReceived(v *visit, told string) opener {
+// openReceivedMessage opens the message that the path names. told says what for.
+func (d *Dashboard) openReceivedMessage(v *requestContext, told string) messageOpener {
 	return func() (*message.Index, *blob.Reader, error) {
-		box, k, err := d.kept(v)
+		box, k, err := d.findReceived(v)
 		if err == nil {
-			err = v.reads(told, box)
+			err = v.auditMailRead(told, box)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -93,10 +93,14 @@ func (d *Dashboard) openReceived(v *visit, told string) opener {
 	}
 }
 
-func (d *Dashboard) receivedPreview(v *visit) error { return v.preview(d.openReceived(v, toldRead)) }
-
-func (d *Dashboard) receivedRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openReceived(v, toldRaw))
+func (d *Dashboard) receivedPreview(v *requestContext) error {
+	return v.writePreview(d.openReceivedMessage(v, auditReadMessage))
 }
 
-func (d *Dashboard) receivedFile(v *visit) error { return v.attachment(d.openReceived(v, toldFile)) }
+func (d *Dashboard) receivedRaw(v *requestContext) error {
+	return v.downloadRaw(v.r.PathValue("id"), d.openReceivedMessage(v, auditDownloadedMessage))
+}
+
+func (d *Dashboard) receivedAttachment(v *requestContext) error {
+	return v.downloadAttachment(d.openReceivedMessage(v, auditDownloadedFile))
+}

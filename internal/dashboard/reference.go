@@ -27,19 +27,19 @@ type resource struct {
 type operationDoc struct {
 	ID, Method, Path, Summary string
 	Text                      template.HTML
-	Parameters, Body, Answer  []rowOfFields
+	Parameters, Body, Answer  []fieldRow
 	Takes, Gives              string // media types that are not JSON
 	Status                    string // of success
 	Sample                    string // of the answer, as JSON
 	Errors                    []errorDoc
-	Examples                  []sample
+	Examples                  []codeSample
 	Event                     bool // what a webhook is sent, in place of what is asked
 }
 
 type errorDoc struct{ Status, Text string }
 
-// sample is an example in a language.
-type sample struct{ Language, Text string }
+// codeSample is an example in a language.
+type codeSample struct{ Language, Text string }
 
 // goSamples are the calls of the Go package by operation, which the document
 // does not know. A test makes them of the package itself.
@@ -59,7 +59,7 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 	}
 	by := map[string]*resource{}
 	for _, t := range o.Tags {
-		r := &resource{Slug: slug(t.Name), Name: t.Name, Text: markdown(t.Description)}
+		r := &resource{Slug: slug(t.Name), Name: t.Name, Text: renderMarkdown(t.Description)}
 		by[t.Name] = r
 		pages = append(pages, r)
 	}
@@ -72,31 +72,31 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 			r.Operations = append(r.Operations, o.operation(strings.ToUpper(method), path, e, base, inGo[e.OperationID]))
 		}
 	}
-	pages = append(pages, o.payloads())
+	pages = append(pages, o.eventPayloads())
 	for _, r := range pages {
 		slices.SortStableFunc(r.Operations, func(a, b *operationDoc) int {
-			return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path), cmp.Compare(verbs[a.Method], verbs[b.Method]))
+			return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path), cmp.Compare(methodOrder[a.Method], methodOrder[b.Method]))
 		})
 	}
-	return pages, markdown(o.Info.Description), nil
+	return pages, renderMarkdown(o.Info.Description), nil
 }
 
-// payloads are the events that webhooks are sent.
-func (o *openAPI) payloads() *resource {
-	r := &resource{Slug: "payloads", Name: "Event payloads", Text: markdown("What webhooks are sent, and what lists and streams of events show.")}
+// eventPayloads are the events that webhooks are sent.
+func (o *openAPI) eventPayloads() *resource {
+	r := &resource{Slug: "payloads", Name: "Event payloads", Text: renderMarkdown("What webhooks are sent, and what lists and streams of events show.")}
 	for _, kind := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		for method, e := range o.Webhooks[kind] {
-			d := &operationDoc{ID: e.OperationID, Method: strings.ToUpper(method), Path: kind, Summary: e.Summary, Text: markdown(e.Description), Event: true}
+			d := &operationDoc{ID: e.OperationID, Method: strings.ToUpper(method), Path: kind, Summary: e.Summary, Text: renderMarkdown(e.Description), Event: true}
 			for _, p := range e.Parameters {
-				row := o.row(p.Name, p.Schema, p.Required)
+				row := o.newFieldRow(p.Name, p.Schema, p.Required)
 				row.In, row.Text = p.In, cmp.Or(p.Description, row.Text)
 				d.Parameters = append(d.Parameters, row)
 			}
 			if e.RequestBody != nil {
 				m := e.RequestBody.Content["application/json"]
-				d.Body = o.fields(m.Schema, "", 0)
+				d.Body = o.fieldRows(m.Schema, "", 0)
 				if m.Example != nil {
-					d.Sample = indented(m.Example, "")
+					d.Sample = indentJSON(m.Example, "")
 				}
 			}
 			r.Operations = append(r.Operations, d)
@@ -105,14 +105,14 @@ func (o *openAPI) payloads() *resource {
 	return r
 }
 
-// verbs is the order in which a path's operations are told.
-var verbs = map[string]int{http.MethodPost: 1, http.MethodGet: 2, http.MethodPut: 3, http.MethodPatch: 4, http.MethodDelete: 5}
+// methodOrder is the order in which a path's operations are told.
+var methodOrder = map[string]int{http.MethodPost: 1, http.MethodGet: 2, http.MethodPut: 3, http.MethodPatch: 4, http.MethodDelete: 5}
 
 func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string) *operationDoc {
-	d := &operationDoc{ID: e.OperationID, Method: method, Path: path, Summary: e.Summary, Text: markdown(e.Description)}
-	call := request{method: method, url: base + path}
+	d := &operationDoc{ID: e.OperationID, Method: method, Path: path, Summary: e.Summary, Text: renderMarkdown(e.Description)}
+	call := exampleRequest{method: method, url: base + path}
 	for _, p := range e.Parameters {
-		row := o.row(p.Name, p.Schema, p.Required)
+		row := o.newFieldRow(p.Name, p.Schema, p.Required)
 		row.In, row.Text = p.In, cmp.Or(p.Description, row.Text)
 		d.Parameters = append(d.Parameters, row)
 		if p.In == "path" {
@@ -122,17 +122,17 @@ func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string)
 	if e.RequestBody != nil {
 		for kind, m := range e.RequestBody.Content {
 			if kind == "application/json" {
-				d.Body = o.fields(m.Schema, "", 0)
+				d.Body = o.fieldRows(m.Schema, "", 0)
 				call.body = o.example(m.Schema, 0)
 			} else {
-				d.Takes, call.sends = kind, kind
+				d.Takes, call.requestMedia = kind, kind
 			}
 		}
 	}
 	for _, status := range slices.Sorted(maps.Keys(e.Responses)) {
 		r := e.Responses[status]
 		if r.Ref != "" {
-			r = o.Components.Responses[last(r.Ref)]
+			r = o.Components.Responses[lastSegment(r.Ref)]
 		}
 		if code, err := strconv.Atoi(status); err != nil || code >= 400 {
 			d.Errors = append(d.Errors, errorDoc{status, r.Description})
@@ -141,36 +141,36 @@ func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string)
 		d.Status = status + " " + r.Description
 		for kind, m := range r.Content {
 			if kind != "application/json" {
-				d.Gives, call.gets = kind, kind
+				d.Gives, call.responseMedia = kind, kind
 				continue
 			}
-			call.answers = true
-			d.Answer = o.fields(m.Schema, "", 0)
-			d.Sample = indented(o.example(o.full(m.Schema, 0), 0), "")
+			call.hasJSONResponse = true
+			d.Answer = o.fieldRows(m.Schema, "", 0)
+			d.Sample = indentJSON(o.example(o.withAllProperties(m.Schema, 0), 0), "")
 		}
 	}
-	d.Examples = []sample{{"curl", call.curl()}, {"TypeScript", call.typescript()}, {"Python", call.python()}}
+	d.Examples = []codeSample{{"curl", call.curl()}, {"TypeScript", call.typescript()}, {"Python", call.python()}}
 	if inGo != "" {
-		d.Examples = slices.Insert(d.Examples, 1, sample{"Go", goProgram(base, inGo)})
+		d.Examples = slices.Insert(d.Examples, 1, codeSample{"Go", goProgram(base, inGo)})
 	}
 	return d
 }
 
-// full is a schema all of whose members are shown in an example.
-func (o *openAPI) full(s *schema, depth int) *schema {
+// withAllProperties is a schema all of whose members are shown in an example.
+func (o *openAPI) withAllProperties(s *schema, depth int) *schema {
 	r := o.resolve(s)
 	if r == nil || depth > maxNesting {
 		return r
 	}
 	whole := *r
 	if r.Items != nil {
-		whole.Items = o.full(r.Items, depth+1)
+		whole.Items = o.withAllProperties(r.Items, depth+1)
 	}
 	if len(r.Properties) > 0 {
 		whole.Properties, whole.Required = map[string]*schema{}, nil
 		for name, p := range r.Properties {
 			whole.Required = append(whole.Required, name)
-			whole.Properties[name] = o.full(p, depth+1)
+			whole.Properties[name] = o.withAllProperties(p, depth+1)
 			if len(p.Examples) > 0 {
 				whole.Properties[name] = p
 			}
@@ -189,8 +189,8 @@ func pathExample(value any) string {
 // slug makes a name fit for a path.
 func slug(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
 
-// indented writes JSON as people read it.
-func indented(value any, prefix string) string {
+// indentJSON writes JSON as people read it.
+func indentJSON(value any, prefix string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

@@ -7,36 +7,36 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// captured is a message of the sandbox's outbox.
-type captured struct {
-	relay.Captured
+// capturedView is a message of the sandbox's outbox.
+type capturedView struct {
+	relay.CapturedMessage
 	Subject string
-	From    []digest.Person
+	From    []summary.Address
 }
 
 // sandbox lists what would have gone out to the world.
-func (d *Dashboard) sandbox(v *visit) (page, error) {
-	if d.Captured == nil {
+func (d *Dashboard) sandbox(v *requestContext) (page, error) {
+	if d.SandboxOutbox == nil {
 		return page{}, notFound()
 	}
-	p := v.pageOf()
-	list, more, err := d.Captured.List(v.ctx, v.in.Account, "", p)
+	p := v.listPage()
+	list, more, err := d.SandboxOutbox.List(v.ctx, v.session.Account, "", p)
 	if err != nil {
 		return page{}, err
 	}
 	data := struct {
-		List  []captured
+		List  []capturedView
 		Pager pager
 		First string // a mailbox to write to; "" while there is none
 	}{}
-	boxes, _, err := d.Mailboxes.List(v.ctx, v.in.Account, mailbox.Filter{}, db.Page{Limit: 1})
+	boxes, _, err := d.Mailboxes.List(v.ctx, v.session.Account, mailbox.Filter{}, db.Page{Limit: 1})
 	if err != nil {
 		return page{}, err
 	}
@@ -44,78 +44,82 @@ func (d *Dashboard) sandbox(v *visit) (page, error) {
 		data.First = m.Address
 	}
 	for _, c := range list {
-		one, err := d.summary(v, c)
-		if _, err = v.lost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
+		one, err := d.capturedSummary(v, c)
+		if _, err = v.reportLost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
 			return page{}, err
 		}
 		data.List = append(data.List, one)
 	}
 	if n := len(list); n > 0 {
-		data.Pager = pagerOf("/sandbox", p, n, more, list[0].ID, list[n-1].ID)
+		data.Pager = newPager("/sandbox", p, n, more, list[0].ID, list[n-1].ID)
 	}
 	return page{Template: "sandbox", Title: "Sandbox", Section: "sandbox", Data: data}, nil
 }
 
-func (d *Dashboard) summary(v *visit, c relay.Captured) (captured, error) {
-	out := captured{Captured: c, Subject: unnamed}
-	index, r, err := d.Captured.Open(v.ctx, c)
+func (d *Dashboard) capturedSummary(v *requestContext, c relay.CapturedMessage) (capturedView, error) {
+	out := capturedView{CapturedMessage: c, Subject: noSubject}
+	index, r, err := d.SandboxOutbox.Open(v.ctx, c)
 	if err != nil {
 		return out, err
 	}
 	defer r.Close() //nolint:errcheck // only read
-	s, err := digest.ReadSummary(r, index)
-	out.Subject, out.From = cmp.Or(s.Subject, unnamed), s.From
+	s, err := summary.ReadSummary(r, index)
+	out.Subject, out.From = cmp.Or(s.Subject, noSubject), s.From
 	return out, err
 }
 
-// capture finds the captured message that the path names.
-func (d *Dashboard) capture(v *visit) (relay.Captured, error) {
-	if d.Captured == nil {
-		return relay.Captured{}, notFound()
+// findCaptured finds the captured message that the path names.
+func (d *Dashboard) findCaptured(v *requestContext) (relay.CapturedMessage, error) {
+	if d.SandboxOutbox == nil {
+		return relay.CapturedMessage{}, notFound()
 	}
-	id, err := v.id("id")
+	id, err := v.pathID("id")
 	if err != nil {
-		return relay.Captured{}, err
+		return relay.CapturedMessage{}, err
 	}
-	return d.Captured.Get(v.ctx, v.in.Account, "", id)
+	return d.SandboxOutbox.Get(v.ctx, v.session.Account, "", id)
 }
 
-func (d *Dashboard) openCaptured(v *visit, told string) opener {
+func (d *Dashboard) openCaptured(v *requestContext, told string) messageOpener {
 	return func() (*message.Index, *blob.Reader, error) {
-		c, err := d.capture(v)
+		c, err := d.findCaptured(v)
 		if err == nil {
-			err = v.reads(told+" of the sandbox", mailbox.Mailbox{})
+			err = v.auditMailRead(told+" of the sandbox", mailbox.Mailbox{})
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		return d.Captured.Open(v.ctx, c)
+		return d.SandboxOutbox.Open(v.ctx, c)
 	}
 }
 
-func (d *Dashboard) capturedMessage(v *visit) (page, error) {
-	c, err := d.capture(v)
+func (d *Dashboard) capturedMessage(v *requestContext) (page, error) {
+	c, err := d.findCaptured(v)
 	if err != nil {
 		return page{}, err
 	}
-	l, err := v.read("/sandbox/"+c.ID.String(), d.openCaptured(v, toldRead))
-	return page{Template: "captured", Title: cmp.Or(l.Subject, unnamed), Section: "sandbox", Data: struct {
-		Captured relay.Captured
-		Letter   letter
+	l, err := v.readMessage("/sandbox/"+c.ID.String(), d.openCaptured(v, auditReadMessage))
+	return page{Template: "captured", Title: cmp.Or(l.Subject, noSubject), Section: "sandbox", Data: struct {
+		Captured relay.CapturedMessage
+		Letter   messageView
 	}{c, l}}, err
 }
 
-func (d *Dashboard) capturedPreview(v *visit) error { return v.preview(d.openCaptured(v, toldRead)) }
-
-func (d *Dashboard) capturedRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openCaptured(v, toldRaw))
+func (d *Dashboard) capturedPreview(v *requestContext) error {
+	return v.writePreview(d.openCaptured(v, auditReadMessage))
 }
 
-func (d *Dashboard) capturedFile(v *visit) error { return v.attachment(d.openCaptured(v, toldFile)) }
+func (d *Dashboard) capturedRaw(v *requestContext) error {
+	return v.downloadRaw(v.r.PathValue("id"), d.openCaptured(v, auditDownloadedMessage))
+}
 
-func (d *Dashboard) clearSandbox(v *visit) (done, error) {
-	if d.Captured == nil {
-		return done{}, notFound()
+func (d *Dashboard) capturedAttachment(v *requestContext) error {
+	return v.downloadAttachment(d.openCaptured(v, auditDownloadedFile))
+}
+
+func (d *Dashboard) clearSandbox(v *requestContext) (actionResult, error) {
+	if d.SandboxOutbox == nil {
+		return actionResult{}, notFound()
 	}
-	return done{To: "/sandbox", Told: "Cleared the sandbox’s outbox."}, d.Captured.Clear(v.ctx, v.in.Account, "")
+	return actionResult{RedirectTo: "/sandbox", Summary: "Cleared the sandbox’s outbox."}, d.SandboxOutbox.Clear(v.ctx, v.session.Account, "")
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// phoneLife is for how long the link works that a phone scans.
-const phoneLife = time.Hour
+// phoneTokenLifetime is for how long the link works that a phone scans.
+const phoneTokenLifetime = time.Hour
 
-// shownSetup is what the page shows that sets up a mail client: the customer's
+// setupPage is what the page shows that sets up a mail client: the customer's
 // and the mailbox owner's.
-type shownSetup struct {
+type setupPage struct {
 	Mailbox   mailbox.Mailbox
 	Settings  clientsetup.Settings
 	Mutt      string
@@ -28,51 +28,51 @@ type shownSetup struct {
 	Access    string // the page of its app passwords
 	OwnersURL string // where the mailbox's owner signs in
 	QR        template.URL
-	Trials    []clientsetup.Trial // nil unless a check was asked for
-	Works     bool                // all trials are well
+	Trials    []clientsetup.CheckResult // nil unless a check was asked for
+	Works     bool                      // all trials are well
 }
 
-func (d *Dashboard) setupOf(m mailbox.Mailbox, path string) (shownSetup, error) {
-	s := shownSetup{Mailbox: m, Settings: d.Setup.For(m.Address, m.DisplayName), Path: path, Access: accessPath(m), OwnersURL: d.Base + "/mailbox"}
+func (d *Dashboard) newSetupPage(m mailbox.Mailbox, path string) (setupPage, error) {
+	s := setupPage{Mailbox: m, Settings: d.ClientSetup.Settings(m.Address, m.DisplayName), Path: path, Access: accessPath(m), OwnersURL: d.BaseURL + "/mailbox"}
 	if path == "/mailbox" {
-		s.Access = ownPath
+		s.Access = ownerAccessPath
 	}
 	s.Mutt = muttrc(s.Settings)
 	var err error
-	s.QR, err = qrCode(d.PhoneLink(m.ID))
+	s.QR, err = qrCode(d.PhoneProfileURL(m.ID))
 	return s, err
 }
 
-// PhoneLink is a URL that gives the profile of a mailbox for an hour to whoever
+// PhoneProfileURL is a URL that gives the profile of a mailbox for an hour to whoever
 // has it: it leads to settings, not to a password.
-func (d *Dashboard) PhoneLink(mailbox db.ID) string {
-	return d.Base + "/phone/" + d.seal(phoneTicket, ticket{Mailbox: mailbox, Until: d.Now().Add(phoneLife)})
+func (d *Dashboard) PhoneProfileURL(mailbox db.ID) string {
+	return d.BaseURL + "/phone/" + d.signToken(phoneTokenKind, signedToken{Mailbox: mailbox, ExpiresAt: d.Now().Add(phoneTokenLifetime)})
 }
 
-// clientSetup shows how a mail client reaches a mailbox.
-func (d *Dashboard) clientSetup(v *visit) (page, error) {
-	m, err := d.box(v)
+// getClientSetup shows how a mail client reaches a mailbox.
+func (d *Dashboard) clientSetup(v *requestContext) (page, error) {
+	m, err := d.findMailbox(v)
 	if err != nil {
 		return page{}, err
 	}
-	s, err := d.setupOf(m, "/mailboxes/"+m.ID.String()+"/setup")
+	s, err := d.newSetupPage(m, "/mailboxes/"+m.ID.String()+"/setup")
 	return page{Template: "setup", Title: "Set up a mail client", Section: "mailboxes", Data: s}, err
 }
 
-// checkSetup tries the doors, and shows the page with what became of it.
-func (d *Dashboard) checkSetup(v *visit) (done, error) {
+// checkClientSetup tries the doors, and shows the page with what became of it.
+func (d *Dashboard) checkSetup(v *requestContext) (actionResult, error) {
 	p, err := d.clientSetup(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	s := p.Data.(shownSetup)
-	p.Data, err = d.tried(v, s)
-	return done{Show: &p}, err
+	s := p.Data.(setupPage)
+	p.Data, err = d.runSetupCheck(v, s)
+	return actionResult{Page: &p}, err
 }
 
-func (d *Dashboard) tried(v *visit, s shownSetup) (shownSetup, error) {
+func (d *Dashboard) runSetupCheck(v *requestContext, s setupPage) (setupPage, error) {
 	var err error
-	s.Trials, err = d.Checker.Check(v.ctx)
+	s.Trials, err = d.SetupChecker.Check(v.ctx)
 	s.Works = true
 	for _, t := range s.Trials {
 		s.Works = s.Works && t.OK()
@@ -80,18 +80,18 @@ func (d *Dashboard) tried(v *visit, s shownSetup) (shownSetup, error) {
 	return s, err
 }
 
-// profileFile is the profile for Apple's clients.
-func (d *Dashboard) profileFile(v *visit) error {
-	m, err := d.box(v)
+// mailboxProfile is the profile for Apple's clients.
+func (d *Dashboard) mailboxProfile(v *requestContext) error {
+	m, err := d.findMailbox(v)
 	if err != nil {
 		return err
 	}
 	return d.sendProfile(v, m, "")
 }
 
-// phone gives the profile to who has scanned the picture: it holds no password.
-func (d *Dashboard) phone(v *visit) error {
-	t, ok := d.open(phoneTicket, v.r.PathValue("ticket"))
+// profileByToken gives the profile to who has scanned the picture: it holds no password.
+func (d *Dashboard) profileByToken(v *requestContext) error {
+	t, ok := d.verifyToken(phoneTokenKind, v.r.PathValue("ticket"))
 	if !ok {
 		return fault.New(fault.NotFound, "link_expired", "This link works for an hour, and that is over. Show the page with the picture again.")
 	}

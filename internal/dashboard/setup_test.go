@@ -95,12 +95,12 @@ func TestSetupPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := s.Mailboxes.Opened(box, mailbox.IMAP, here)
-	s.Mailboxes.Named(session, "Thunderbird 140.0")
+	session := s.Mailboxes.OpenSession(box, mailbox.IMAP, here)
+	s.Mailboxes.SetSessionProgram(session, "Thunderbird 140.0")
 	b.open("/mailboxes/" + alice.ID.String() + "/access")
 	b.reads("Thunderbird 140.0")
 	b.accessible()
-	s.Mailboxes.Closed(session)
+	s.Mailboxes.CloseSession(session)
 	b.open("/mailboxes/" + alice.ID.String() + "/access")
 	if strings.Contains(b.text(), "Signed in now") {
 		t.Error("a session that has ended is shown")
@@ -123,7 +123,7 @@ func TestOwner(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
 	enter := func() *visitor {
-		v := visit(t, s)
+		v := requestContext(t, s)
 		if status, to, text := v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}}); status != 303 || to != "/mailbox" {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
@@ -137,7 +137,7 @@ func TestOwner(t *testing.T) {
 			}
 		}
 	}
-	nobody := visit(t, s)
+	nobody := requestContext(t, s)
 	shows(nobody, 303)
 	for _, path := range []string{"/mailbox/check", "/mailbox/password", "/mailbox/vacation", "/mailbox/forwarding", "/mailbox/access", "/mailbox/access/" + alice.ID.String() + "/revoke"} {
 		if status, _, _ := nobody.ask("POST", path, nil); status != 401 {
@@ -169,7 +169,7 @@ func TestOwner(t *testing.T) {
 func TestOwnersActivity(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
 	ask := func(path string, form url.Values) string {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestOwnersActivity(t *testing.T) {
 	}
 	said := ""
 	for _, d := range deeds {
-		said += d.Actor.Name + ": " + d.What + "\n"
+		said += d.Actor.Name + ": " + d.Description + "\n"
 	}
 	const want = `alice@demo.test: Changed your password. Your mail clients ask for the new one.
 alice@demo.test: Mail of alice@demo.test is forwarded.
@@ -213,7 +213,7 @@ alice@demo.test: Made an app password of alice@demo.test for The printer.
 func TestLongVacationReply(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
 	form := url.Values{"enabled": {"yes"}, "interval_days": {"7"}, "text": {strings.Repeat("Отпуск\n", 2000)}}
 	if status, _, text := v.ask("POST", "/mailbox/vacation", form); status != 422 || !strings.Contains(text, "Give at most 16384 bytes of text.") || !strings.Contains(text, form.Get("text")) {
@@ -236,7 +236,7 @@ func TestOwnerWithAnyLetters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, password, err := s.Mailboxes.Create(t.Context(), demo.ID, mailbox.New{Domain: s.Dev.Domain.ID, LocalPart: "zoë"})
+	box, password, err := s.Mailboxes.Create(t.Context(), demo.ID, mailbox.CreateParams{Domain: s.Dev.Domain.ID, LocalPart: "zoë"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ var picture = regexp.MustCompile(`src="data:image/png;base64,([^"]+)"`)
 // alone.
 func TestPhone(t *testing.T) {
 	s := servertest.Start(t)
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	path := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/setup"
 	_, _, text := v.ask("GET", path, nil)
@@ -272,8 +272,8 @@ func TestPhone(t *testing.T) {
 	if _, err := png.Decode(bytes.NewReader(raw)); err != nil {
 		t.Fatal(err)
 	}
-	nobody := visit(t, s)
-	link := s.Dashboard.PhoneLink(s.Dev.Mailboxes[0].ID)
+	nobody := requestContext(t, s)
+	link := s.Dashboard.PhoneProfileURL(s.Dev.Mailboxes[0].ID)
 	status, _, profile := nobody.ask("GET", strings.TrimPrefix(link, s.Dev.BaseURL), nil)
 	if status != 200 || !strings.Contains(profile, "com.apple.mail.managed") || !strings.Contains(profile, s.Dev.Mailboxes[0].Address) {
 		t.Fatalf("%d\n%s", status, profile)

@@ -16,7 +16,7 @@ import (
 func TestLookAlikeSenders(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	called(t, s, "PATCH", "/mailboxes/"+alice.ID.String(), object{"forward_to": []string{"alice@elsewhere.example"}, "keep_copy": true})
+	accountName(t, s, "PATCH", "/mailboxes/"+alice.ID.String(), object{"forward_to": []string{"alice@elsewhere.example"}, "keep_copy": true})
 	for _, from := range []struct {
 		header, want, never string
 		kept                bool // its author is unclear: it is not forwarded
@@ -26,16 +26,16 @@ func TestLookAlikeSenders(t *testing.T) {
 		{"Anna <anna@bücher.example>", "anna@bücher.example", "xn--bcher-kva", false},
 	} {
 		raw := "From: " + from.header + "\r\nTo: " + alice.Address + "\r\nReply-To: " + from.header + "\r\nSubject: Hello\r\n\r\nHello.\r\n"
-		called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": "eve@elsewhere.example", "rcpt_to": []string{alice.Address}})
-		m := called(t, s, "GET", "/mailboxes/"+alice.ID.String()+"/messages", nil)["data"].([]any)[0].(object)
+		accountName(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": "eve@elsewhere.example", "rcpt_to": []string{alice.Address}})
+		m := accountName(t, s, "GET", "/mailboxes/"+alice.ID.String()+"/messages", nil)["data"].([]any)[0].(object)
 		paths := []string{"/messages?direction=received", "/received/" + alice.ID.String() + "/" + m["id"].(string)}
 		if !from.kept {
-			sent := called(t, s, "GET", "/outbound/messages", nil)["data"].([]any)[0].(object)["id"].(string)
+			sent := accountName(t, s, "GET", "/outbound/messages", nil)["data"].([]any)[0].(object)["id"].(string)
 			settles(t, s, sent, "delivered")
-			caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+			caught := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
 			paths = append(paths, "/messages", "/threads/"+url.PathEscape(m["thread_id"].(string)), "/messages/"+sent, "/sandbox", "/sandbox/"+caught)
 		}
-		v := visit(t, s)
+		v := requestContext(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		for _, path := range paths {
 			status, _, text := v.ask("GET", path, nil)
@@ -46,6 +46,6 @@ func TestLookAlikeSenders(t *testing.T) {
 				t.Errorf("%s shows %s", path, from.never)
 			}
 		}
-		called(t, s, "DELETE", "/sandbox/outbox", nil)
+		accountName(t, s, "DELETE", "/sandbox/outbox", nil)
 	}
 }

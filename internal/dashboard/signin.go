@@ -12,96 +12,98 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-const sessionCookie = 30 * 24 * time.Hour
+const sessionLifetime = 30 * 24 * time.Hour
 
-// maxTries is how many passwords and codes of one network are looked at at the
+// maxAuthPerNetwork is how many passwords and codes of one network are looked at at the
 // same time: each takes a hash of the password (throttle.LoginLimiter counts them).
-const maxTries = 10
+const maxAuthPerNetwork = 10
 
-// trying is an act that looks at a password or a code.
-func (d *Dashboard) trying(f act) act {
-	return func(v *visit) (done, error) {
-		release, ok := d.tries.Acquire(client(v.r))
+// limitAuth is an act that looks at a password or a code.
+func (d *Dashboard) limitAuth(f action) action {
+	return func(v *requestContext) (actionResult, error) {
+		release, ok := d.authLimiter.Acquire(clientAddr(v.r))
 		if !ok {
-			return done{}, fault.New(fault.Limited, "too_many_tries", "Too many tries at the same time. Try again in a moment.")
+			return actionResult{}, fault.New(fault.RateLimited, "too_many_tries", "Too many tries at the same time. Try again in a moment.")
 		}
 		defer release()
 		return f(v)
 	}
 }
 
-func (d *Dashboard) signInForm(v *visit) (page, error) {
+func (d *Dashboard) signInForm(v *requestContext) (page, error) {
 	to := v.r.FormValue("to")
-	if !ours(to) {
+	if !isLocalPath(to) {
 		to = "/"
 	}
-	if v.known && !v.in.Halfway {
+	if v.signedIn && !v.session.NeedsSecondFactor {
 		v.redirect(to)
-		return page{}, errAnswered
+		return page{}, errResponded
 	}
-	any, err := d.Users.Any(v.ctx)
+	any, err := d.Users.HasUsers(v.ctx)
 	return page{Template: "sign-in", Title: "Sign in", Data: struct {
 		To    string
 		Empty bool
 	}{to, !any}}, err
 }
 
-func (d *Dashboard) signIn(v *visit) (done, error) {
-	in, token, err := d.Users.SignIn(v.ctx, v.text("email"), v.form.Get("password"), client(v.r), v.r.UserAgent())
+func (d *Dashboard) signIn(v *requestContext) (actionResult, error) {
+	in, token, err := d.Users.SignIn(v.ctx, v.formText("email"), v.form.Get("password"), clientAddr(v.r), v.r.UserAgent())
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	v.set("session", token, sessionCookie)
-	return v.entered(in)
+	v.setCookie("session", token, sessionLifetime)
+	return v.afterSignIn(in)
 }
 
-// entered goes on after a sign-in: to the second factor, or inside.
-func (v *visit) entered(in user.Session) (done, error) {
-	to := v.text("to")
-	if !ours(to) {
+// afterSignIn goes on after a sign-in: to the second factor, or inside.
+func (v *requestContext) afterSignIn(in user.Session) (actionResult, error) {
+	to := v.formText("to")
+	if !isLocalPath(to) {
 		to = "/"
 	}
-	if in.Halfway {
-		return done{To: "/sign-in/code?" + query("to", to)}, nil
+	if in.NeedsSecondFactor {
+		return actionResult{RedirectTo: "/sign-in/code?" + encodeQuery("to", to)}, nil
 	}
-	return done{To: to}, nil
+	return actionResult{RedirectTo: to}, nil
 }
 
-func (d *Dashboard) codeForm(v *visit) (page, error) {
-	if !v.known || !v.in.Halfway {
-		v.redirect(v.noCode())
-		return page{}, errAnswered
+func (d *Dashboard) signInCodeForm(v *requestContext) (page, error) {
+	if !v.signedIn || !v.session.NeedsSecondFactor {
+		v.redirect(v.signInURL())
+		return page{}, errResponded
 	}
 	return page{Template: "sign-in-code", Title: "One more step", Data: v.r.FormValue("to")}, nil
 }
 
-// noCode is where somebody goes on who is asked for no code, or no longer: to the
+// signInURL is where somebody goes on who is asked for no code, or no longer: to the
 // page to sign in, which leads on who is in already.
-func (v *visit) noCode() string { return "/sign-in?" + query("to", v.r.FormValue("to")) }
-
-func (d *Dashboard) code(v *visit) (done, error) {
-	switch {
-	case !v.known:
-		return done{To: v.noCode(), Told: "The time for the code is over. Sign in once more."}, nil
-	case !v.in.Halfway:
-		return done{To: v.noCode()}, nil
-	}
-	v.in.From = client(v.r)
-	err := d.Users.Confirm(v.ctx, v.in, v.text("code"))
-	if fault.Is(err, fault.Limited) {
-		go d.warnOfCodes(context.WithoutCancel(v.ctx), v.in, client(v.r)) // the answer does not wait for the mail
-	}
-	if err != nil {
-		return done{}, err
-	}
-	v.in.Halfway = false
-	return v.entered(v.in)
+func (v *requestContext) signInURL() string {
+	return "/sign-in?" + encodeQuery("to", v.r.FormValue("to"))
 }
 
-// warnOfCodes tells a user, once a day, that somebody with the password gave too
+func (d *Dashboard) checkSignInCode(v *requestContext) (actionResult, error) {
+	switch {
+	case !v.signedIn:
+		return actionResult{RedirectTo: v.signInURL(), Summary: "The time for the code is over. Sign in once more."}, nil
+	case !v.session.NeedsSecondFactor:
+		return actionResult{RedirectTo: v.signInURL()}, nil
+	}
+	v.session.RemoteAddr = clientAddr(v.r)
+	err := d.Users.VerifySecondFactor(v.ctx, v.session, v.formText("code"))
+	if fault.Is(err, fault.RateLimited) {
+		go d.warnOfWrongCodes(context.WithoutCancel(v.ctx), v.session, clientAddr(v.r)) // the answer does not wait for the mail
+	}
+	if err != nil {
+		return actionResult{}, err
+	}
+	v.session.NeedsSecondFactor = false
+	return v.afterSignIn(v.session)
+}
+
+// warnOfWrongCodes tells a user, once a day, that somebody with the password gave too
 // many wrong codes: by mail, and in the activity of the user's accounts.
-func (d *Dashboard) warnOfCodes(ctx context.Context, in user.Session, from netip.Addr) {
-	may, err := d.Users.MayWarn(ctx, in.User.ID)
+func (d *Dashboard) warnOfWrongCodes(ctx context.Context, in user.Session, from netip.Addr) {
+	may, err := d.Users.ShouldWarn(ctx, in.User.ID)
 	if may && err == nil {
 		err = d.sendCodeWarning(ctx, in.User, from)
 	}
@@ -116,32 +118,32 @@ func (d *Dashboard) sendCodeWarning(ctx context.Context, who user.User, from net
 		return err
 	}
 	for _, m := range of {
-		err = errors.Join(err, d.Users.Note(ctx, user.Session{Account: m.Account, User: who}, from, "Gave too many wrong codes of the second factor after the right password."))
+		err = errors.Join(err, d.Users.RecordAudit(ctx, user.Session{Account: m.Account, User: who}, from, "Gave too many wrong codes of the second factor after the right password."))
 	}
 	failed := d.Users.Notify(ctx, who, "Wrong codes for "+who.Email, "Hello,\n\nsomebody signed in to "+d.Host+
 		" as "+who.Email+" with the right password and then gave too many wrong codes, from "+from.String()+
-		". They are not in.\n\nIf it was not you, choose a new password now: "+d.Base+"/forgotten\n")
+		". They are not in.\n\nIf it was not you, choose a new password now: "+d.BaseURL+"/forgotten\n")
 	return errors.Join(err, failed)
 }
 
-func (d *Dashboard) signOut(v *visit) (done, error) {
-	if v.known {
-		if err := d.Users.SignOut(v.ctx, v.in.User.ID, v.in.ID); err != nil {
-			return done{}, err
+func (d *Dashboard) signOut(v *requestContext) (actionResult, error) {
+	if v.signedIn {
+		if err := d.Users.SignOut(v.ctx, v.session.User.ID, v.session.ID); err != nil {
+			return actionResult{}, err
 		}
 	}
-	v.set("session", "", -1)
-	return done{To: "/sign-in"}, nil
+	v.setCookie("session", "", -1)
+	return actionResult{RedirectTo: "/sign-in"}, nil
 }
 
-// theme keeps which colours somebody likes.
-func (d *Dashboard) theme(v *visit) (done, error) {
-	if t := v.text("theme"); t == "light" || t == "dark" {
-		v.set("theme", t, 365*24*time.Hour)
+// setTheme keeps which colours somebody likes.
+func (d *Dashboard) setTheme(v *requestContext) (actionResult, error) {
+	if t := v.formText("theme"); t == "light" || t == "dark" {
+		v.setCookie("theme", t, 365*24*time.Hour)
 	}
-	to := v.text("to")
-	if !ours(to) {
+	to := v.formText("to")
+	if !isLocalPath(to) {
 		to = "/"
 	}
-	return done{To: to}, nil
+	return actionResult{RedirectTo: to}, nil
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// step is something to do to get going.
-type step struct {
+// setupStep is something to do to get going.
+type setupStep struct {
 	Name, Text, To string
 	Done           bool
 }
 
-type figure struct {
+type statItem struct {
 	Name string
 	N    int64
 	Tone string
@@ -24,10 +24,10 @@ type figure struct {
 
 const chartDays = 30
 
-func (d *Dashboard) start(v *visit) (page, error) {
-	if v.operates() {
+func (d *Dashboard) start(v *requestContext) (page, error) {
+	if v.isOperator() {
 		v.redirect("/operator")
-		return page{}, errAnswered
+		return page{}, errResponded
 	}
 	steps, err := d.steps(v)
 	if err != nil {
@@ -38,11 +38,11 @@ func (d *Dashboard) start(v *visit) (page, error) {
 		ready = ready && s.Done
 	}
 	now := d.Now()
-	_, today, err := d.Stats.Read(v.ctx, stat.Query{Account: v.in.Account, By: stat.Hour, From: now.Add(-24 * time.Hour), To: now})
+	_, today, err := d.Stats.Read(v.ctx, stat.Query{Account: v.session.Account, Interval: stat.Hour, From: now.Add(-24 * time.Hour), To: now})
 	if err != nil {
 		return page{}, err
 	}
-	days, _, err := d.Stats.Read(v.ctx, stat.Query{Account: v.in.Account, By: stat.Day, From: now.AddDate(0, 0, 1-chartDays), To: now})
+	days, _, err := d.Stats.Read(v.ctx, stat.Query{Account: v.session.Account, Interval: stat.Day, From: now.AddDate(0, 0, 1-chartDays), To: now})
 	if err != nil {
 		return page{}, err
 	}
@@ -54,19 +54,19 @@ func (d *Dashboard) start(v *visit) (page, error) {
 	}
 	return page{Template: "start", Title: "Start", Section: "start", Data: struct {
 		Ready bool
-		Steps []step
-		Today []figure
+		Steps []setupStep
+		Today []statItem
 		Days  []stat.Period
-	}{ready, steps, []figure{
+	}{ready, steps, []statItem{
 		{"Sent", today.Accepted, ""}, {"Delivered", today.Delivered, ""}, {"Deferred", today.Deferred, ""}, {"Bounced", today.Bounced, worry(today.Bounced)},
 		{"Complaints", today.Complained, worry(today.Complained)}, {"Received", today.Inbound, ""},
 	}, days}}, nil
 }
 
 // steps says how far an account has come.
-func (d *Dashboard) steps(v *visit) ([]step, error) {
+func (d *Dashboard) steps(v *requestContext) ([]setupStep, error) {
 	one := db.Page{Limit: 1}
-	domains, _, err := d.Domains.List(v.ctx, v.in.Account, db.Page{Limit: db.MaxPage})
+	domains, _, err := d.Domains.List(v.ctx, v.session.Account, db.Page{Limit: db.MaxPageSize})
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +77,19 @@ func (d *Dashboard) steps(v *visit) ([]step, error) {
 			toDomain = "/domains/" + x.ID.String()
 		}
 	}
-	boxes, _, err := d.Mailboxes.List(v.ctx, v.in.Account, mailbox.Filter{}, one)
+	boxes, _, err := d.Mailboxes.List(v.ctx, v.session.Account, mailbox.Filter{}, one)
 	if err != nil {
 		return nil, err
 	}
-	_, sent, err := d.Stats.Read(v.ctx, stat.Query{Account: v.in.Account, By: stat.Day, From: d.Now().AddDate(0, 0, -60), To: d.Now()})
+	_, sent, err := d.Stats.Read(v.ctx, stat.Query{Account: v.session.Account, Interval: stat.Day, From: d.Now().AddDate(0, 0, -60), To: d.Now()})
 	if err != nil {
 		return nil, err
 	}
-	hooks, _, err := d.Webhooks.List(v.ctx, v.in.Account, one)
+	hooks, _, err := d.Webhooks.List(v.ctx, v.session.Account, one)
 	if err != nil {
 		return nil, err
 	}
-	return []step{
+	return []setupStep{
 		{"Add a domain", "One that you own, such as example.com.", "/domains", len(domains) > 0},
 		{"Publish its DNS records", "They let the world see that mail of the domain belongs here. We look for them by ourselves.", toDomain, verified},
 		{"Make a mailbox", "For a person, with any mail client.", "/mailboxes", len(boxes) > 0},

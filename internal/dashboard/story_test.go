@@ -30,9 +30,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// written writes a certificate of an authority, and the authority's own, and
+// formatValue writes a certificate of an authority, and the authority's own, and
 // returns the paths.
-func written(t *testing.T, host string) (pair, authority string) {
+func formatValue(t *testing.T, host string) (pair, authority string) {
 	t.Helper()
 	a := certtest.New(t, "Story")
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func written(t *testing.T, host string) (pair, authority string) {
 		}
 		return path
 	}
-	made := a.Server(host).Certificates[0]
+	made := a.ServerConfig(host).Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +73,9 @@ func TestStory(t *testing.T) {
 		heard <- string(body)
 	}))
 	defer receiver.Close()
-	pair, authority := written(t, host)
+	pair, authority := formatValue(t, host)
 	resolver, zone := dnstest.Start(t, host+". A 127.0.0.1", "spf."+host+`. TXT "v=spf1 ip4:127.0.0.1 -all"`)
-	s := servertest.Start(t, servertest.Serve(host, resolver, pair, authority))
+	s := servertest.Start(t, servertest.ServeMode(host, resolver, pair, authority))
 	link, err := url.Parse(s.SetupURL)
 	if err != nil || link.Host == "" {
 		t.Fatalf("%q %v", s.SetupURL, err)
@@ -84,7 +84,7 @@ func TestStory(t *testing.T) {
 
 	b.open(link.Path)
 	b.reads("You are the first")
-	if got := script[string](b, `document.querySelector("[name=email]").value`); got != servertest.Operator {
+	if got := script[string](b, `document.querySelector("[name=email]").value`); got != servertest.OperatorAddress {
 		t.Errorf("the operator is asked to confirm %q", got)
 	}
 	b.looks("story-link")
@@ -225,7 +225,7 @@ func TestStory(t *testing.T) {
 	b.press("/profile/confirmation")
 	b.reads("Sent a link to ann@story.example.")
 	b.accessible()
-	confirm := readLink(t, fmt.Sprintf("127.0.0.1:%d", s.Dashboard.Setup.For("ann@story.example", "").Incoming[0].Port), host, authority, "ann@story.example", password)
+	confirm := readLink(t, fmt.Sprintf("127.0.0.1:%d", s.Dashboard.ClientSetup.Settings("ann@story.example", "").Incoming[0].Port), host, authority, "ann@story.example", password)
 	b.open(confirm)
 	b.accessible()
 	b.press(confirm)
@@ -297,7 +297,7 @@ func (b *browser) publish(s *servertest.Server, zone *dnstest.Zone) {
 	}
 }
 
-// codeOf is what an authenticator shows now (RFC 6238 §4).
+// responseCode is what an authenticator shows now (RFC 6238 §4).
 func codeOf(t *testing.T, secret string) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)

@@ -16,8 +16,8 @@ import (
 // object is what the API takes.
 type object = map[string]any
 
-// called calls the API, which must answer with success, and returns its answer.
-func called(t *testing.T, s *servertest.Server, method, path string, body any) object {
+// accountName calls the API, which must answer with success, and returns its answer.
+func accountName(t *testing.T, s *servertest.Server, method, path string, body any) object {
 	t.Helper()
 	a := s.API(method, path, body)
 	if a.Status >= 300 {
@@ -25,7 +25,7 @@ func called(t *testing.T, s *servertest.Server, method, path string, body any) o
 	}
 	out := object{}
 	if len(a.Body) > 0 {
-		a.Into(t, &out)
+		a.Decode(t, &out)
 	}
 	return out
 }
@@ -44,7 +44,7 @@ func newStranger(t *testing.T, s *servertest.Server) *stranger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Users.Create(t.Context(), user.New{Email: email, Name: "Stranger", Password: password}, acc.ID); err != nil {
+	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: email, Name: "Stranger", Password: password}, acc.ID); err != nil {
 		t.Fatal(err)
 	}
 	return signedIn(t, s, email, password)

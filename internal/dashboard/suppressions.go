@@ -18,57 +18,57 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// maxImport bounds the file of an import, in bytes.
-const maxImport = 16 << 20
+// maxImportBytes bounds the file of an import, in bytes.
+const maxImportBytes = 16 << 20
 
 var (
-	reasons = [][2]string{{"manual", "Added by hand"}, {"bounce", "Bounced"}, {"complaint", "Complained"}, {"unsubscribe", "Unsubscribed"}}
-	anyOf   = append([][2]string{{"", "Any"}}, reasons...)
+	reasonOptions       = [][2]string{{"manual", "Added by hand"}, {"bounce", "Bounced"}, {"complaint", "Complained"}, {"unsubscribe", "Unsubscribed"}}
+	reasonFilterOptions = append([][2]string{{"", "Any"}}, reasonOptions...)
 )
 
-func (d *Dashboard) suppressions(v *visit) (page, error) {
+func (d *Dashboard) suppressions(v *requestContext) (page, error) {
 	q := v.r.URL.Query()
-	at := v.pageOf()
+	at := v.listPage()
 	data := struct {
 		List         []suppression.Entry
 		Pager        pager
 		Why          [][2]string
 		Reasons      [][2]string
 		Find, Reason string
-	}{Why: anyOf, Reasons: reasons, Find: strings.TrimSpace(q.Get("find")), Reason: q.Get("why")}
+	}{Why: reasonFilterOptions, Reasons: reasonOptions, Find: strings.TrimSpace(q.Get("find")), Reason: q.Get("why")}
 	shown := page{Template: "suppressions", Title: "Suppressions", Section: "suppressions"}
-	filter := suppression.Filter{Reason: reason(data.Reason)}
+	filter := suppression.Filter{Reason: parseReason(data.Reason)}
 	var err error
 	if data.Find != "" {
 		if filter.Address, err = address.Parse(data.Find); err != nil {
-			var bad fault.Fields
+			var bad fault.FieldErrors
 			bad.Add("find", "invalid_address", "Give a whole address, such as bob@example.org.")
-			v.mark(bad.Err())
+			v.setFormErrors(bad.Err())
 			shown.Status, shown.Data = http.StatusUnprocessableEntity, data
 			return shown, nil //nolint:nilerr // it is shown beside the field
 		}
 	}
 	var more bool
-	if data.List, more, err = d.Suppressions.List(v.ctx, v.in.Account, filter, at); err != nil {
+	if data.List, more, err = d.Suppressions.List(v.ctx, v.session.Account, filter, at); err != nil {
 		return page{}, err
 	}
 	if n := len(data.List); n > 0 {
-		data.Pager = pagerIn("/suppressions", q, at, n, more, data.List[0].ID, data.List[n-1].ID, end(at, data.List))
+		data.Pager = newSearchPager("/suppressions", q, at, n, more, data.List[0].ID, data.List[n-1].ID, nextCursor(at, data.List))
 	}
 	shown.Data = data
 	return shown, nil
 }
 
-// end is where a list goes on, in the direction that was asked for.
-func end(at db.Page, list []suppression.Entry) db.ID {
+// nextCursor is where a list goes on, in the direction that was asked for.
+func nextCursor(at db.Page, list []suppression.Entry) db.ID {
 	if at.After == 0 && at.Before != 0 {
 		return list[0].ID
 	}
 	return list[len(list)-1].ID
 }
 
-// reason reads a reason; what is none is "".
-func reason(text string) suppression.Reason {
+// parseReason reads a reason; what is none is "".
+func parseReason(text string) suppression.Reason {
 	for _, known := range suppression.Reasons {
 		if string(known) == text {
 			return known
@@ -77,15 +77,15 @@ func reason(text string) suppression.Reason {
 	return ""
 }
 
-func (d *Dashboard) suppress(v *visit) (done, error) {
-	var bad fault.Fields
-	why := reason(v.text("reason"))
+func (d *Dashboard) suppress(v *requestContext) (actionResult, error) {
+	var bad fault.FieldErrors
+	why := parseReason(v.formText("reason"))
 	if why == "" {
 		bad.Add("reason", "unknown_reason", "Choose one of the reasons.")
 	}
 	given := strings.FieldsFunc(v.form.Get("addresses"), func(c rune) bool { return strings.ContainsRune(" ,;\t\r\n", c) })
-	if len(given) == 0 || len(given) > suppression.MaxPut {
-		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPut)
+	if len(given) == 0 || len(given) > suppression.MaxPutAddresses {
+		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPutAddresses)
 		given = nil
 	}
 	addresses := make([]address.Address, len(given))
@@ -93,19 +93,19 @@ func (d *Dashboard) suppress(v *visit) (done, error) {
 		var err error
 		if addresses[i], err = address.Parse(text); err != nil {
 			bad.Add("addresses", "invalid_address", "The %s of these is no address such as bob@example.org.", ordinal(i+1))
-		} else if suppression.Simulator(addresses[i]) {
+		} else if suppression.IsSimulator(addresses[i]) {
 			bad.Add("addresses", "simulator_address", "Addresses of the simulator are never on the list.")
 		}
 	}
 	if err := bad.Err(); err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	_, err := d.Suppressions.Put(v.ctx, v.in.Account, addresses, why)
+	_, err := d.Suppressions.Put(v.ctx, v.session.Account, addresses, why)
 	told := "Suppressed " + addresses[0].String() + "."
 	if n := len(addresses); n > 1 {
 		told = fmt.Sprintf("Suppressed %d addresses.", n)
 	}
-	return done{To: "/suppressions", Told: told}, err
+	return actionResult{RedirectTo: "/suppressions", Summary: told}, err
 }
 
 // ordinal is 1st, 2nd, 3rd, 4th…
@@ -124,82 +124,82 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, ending)
 }
 
-func (d *Dashboard) unsuppress(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) unsuppress(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	entry, err := d.Suppressions.Get(v.ctx, v.in.Account, id.String())
+	entry, err := d.Suppressions.Get(v.ctx, v.session.Account, id.String())
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/suppressions", Told: "Allowed " + entry.Address + " again."}, d.Suppressions.Delete(v.ctx, v.in.Account, id.String())
+	return actionResult{RedirectTo: "/suppressions", Summary: "Allowed " + entry.Address + " again."}, d.Suppressions.Delete(v.ctx, v.session.Account, id.String())
 }
 
 // importSuppressions takes a file in as it arrives. The form's reason stands
 // before it.
-func (d *Dashboard) importSuppressions(v *visit) (done, error) {
-	body := v.arriving()
+func (d *Dashboard) importSuppressions(v *requestContext) (actionResult, error) {
+	body := v.uploadBody()
 	form, err := v.r.MultipartReader()
 	if err != nil {
-		return done{}, badForm()
+		return actionResult{}, badForm()
 	}
-	why := suppression.Manual
+	why := suppression.ReasonManual
 	for {
 		part, err := form.NextPart()
 		if errors.Is(err, io.EOF) {
-			return done{}, noFile()
+			return actionResult{}, missingCSVFile()
 		}
 		if err != nil {
-			return done{}, unread(err)
+			return actionResult{}, csvUploadError(err)
 		}
 		switch part.FormName() {
-		case madeFor:
+		case formOwnerField:
 			made, err := io.ReadAll(io.LimitReader(part, 100))
 			if err == nil {
-				err = v.meant(string(made))
+				err = v.checkFormOwner(string(made))
 			}
 			if err != nil {
 				_, _ = io.Copy(io.Discard, v.r.Body) // else the browser might not read why
-				return done{}, unread(err)
+				return actionResult{}, csvUploadError(err)
 			}
 		case "fallback":
 			text, err := io.ReadAll(io.LimitReader(part, 100))
 			if err != nil {
-				return done{}, unread(err)
+				return actionResult{}, csvUploadError(err)
 			}
 			v.form = url.Values{"fallback": {string(text)}}
-			if known := reason(string(text)); known != "" {
+			if known := parseReason(string(text)); known != "" {
 				why = known
 			}
 		case "file":
 			if part.FileName() == "" {
-				return done{}, noFile()
+				return actionResult{}, missingCSVFile()
 			}
-			out, err := d.Suppressions.Import(v.ctx, v.in.Account, part, why)
-			body.End(err == nil)
+			out, err := d.Suppressions.Import(v.ctx, v.session.Account, part, why)
+			body.Finish(err == nil)
 			if err != nil {
-				return done{}, unread(err)
+				return actionResult{}, csvUploadError(err)
 			}
-			return done{Told: fmt.Sprintf("Imported suppressed addresses: %d new, %d known, %d rejected.", out.Added, out.Existing, out.Rejected),
-				Show: &page{Template: "imported", Title: "Imported", Section: "suppressions", Data: out}}, nil
+			return actionResult{Summary: fmt.Sprintf("Imported suppressed addresses: %d new, %d known, %d rejected.", out.Added, out.Existing, out.Rejected),
+				Page: &page{Template: "imported", Title: "Imported", Section: "suppressions", Data: out}}, nil
 		}
 	}
 }
 
-func noFile() error {
-	var bad fault.Fields
+func missingCSVFile() error {
+	var bad fault.FieldErrors
 	bad.Add("file", "required", "Choose a CSV file.")
 	return bad.Err()
 }
 
-// unread tells an error of a form that comes in as a stream.
-func unread(err error) error {
+// csvUploadError tells an error of a form that comes in as a stream.
+func csvUploadError(err error) error {
 	var tooBig *http.MaxBytesError
 	var known *fault.Error
 	switch {
 	case errors.As(err, &tooBig):
-		return fault.New(fault.TooLarge, "file_too_large", "The file may have %s; split it. What was read until there is on the list.", size(maxImport))
+		return fault.New(fault.TooLarge, "file_too_large", "The file may have %s; split it. What was read until there is on the list.", formatSize(maxImportBytes))
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
@@ -208,13 +208,13 @@ func unread(err error) error {
 	return badForm()
 }
 
-// exportTime is how long a page of an export may take to be read.
-const exportTime = time.Minute
+// exportWriteTimeout is how long a page of an export may take to be read.
+const exportWriteTimeout = time.Minute
 
-func (d *Dashboard) exportSuppressions(v *visit) error {
-	out := &export{w: v.w}
-	err := d.Suppressions.Export(v.ctx, v.in.Account, out)
-	if err != nil && out.begun { // half of the list must not look whole
+func (d *Dashboard) exportSuppressions(v *requestContext) error {
+	out := &csvWriter{w: v.w}
+	err := d.Suppressions.Export(v.ctx, v.session.Account, out)
+	if err != nil && out.started { // half of the list must not look whole
 		if v.ctx.Err() == nil {
 			v.d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 		}
@@ -223,19 +223,19 @@ func (d *Dashboard) exportSuppressions(v *visit) error {
 	return err
 }
 
-// export begins the answer with the first bytes, so that a failure before them
+// csvWriter begins the answer with the first bytes, so that a failure before them
 // gets a page of its own.
-type export struct {
-	w     http.ResponseWriter
-	begun bool
+type csvWriter struct {
+	w       http.ResponseWriter
+	started bool
 }
 
-func (e *export) Write(p []byte) (int, error) {
-	if !e.begun {
-		e.begun = true
+func (e *csvWriter) Write(p []byte) (int, error) {
+	if !e.started {
+		e.started = true
 		e.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		e.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
 	}
-	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(exportTime)) // the server has a bound of its own, too
+	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has a bound of its own, too
 	return e.w.Write(p)
 }

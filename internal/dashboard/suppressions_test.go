@@ -95,7 +95,7 @@ func TestSuppressionsThatStop(t *testing.T) {
 	s := servertest.Start(t)
 	const media, form = "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n"
 	who := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	in, err := s.Users.Session(t.Context(), who.session)
+	in, err := s.Users.FindSession(t.Context(), who.session)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestSuppressionsThatStop(t *testing.T) {
 		t.Errorf("%d %v\n%s", code, err, text)
 	}
 	activity, _, err := s.Audit.List(t.Context(), in.Account, db.Page{Limit: 1})
-	if err != nil || len(activity) != 1 || activity[0].Action != "POST /suppressions/import" || activity[0].State != audit.Failed {
+	if err != nil || len(activity) != 1 || activity[0].Action != "POST /suppressions/import" || activity[0].State != audit.StateFailed {
 		t.Errorf("the activity of an import that broke off: %+v, %v", activity, err)
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-var variableTypes = [][2]string{{"", "anything"}, {template.String, "text"}, {template.Number, "number"}, {template.Boolean, "yes or no"}, {template.Array, "list"}, {template.Object, "group"}}
+var variableTypes = [][2]string{{"", "anything"}, {template.TypeString, "text"}, {template.TypeNumber, "number"}, {template.TypeBoolean, "yes or no"}, {template.TypeArray, "list"}, {template.TypeObject, "group"}}
 
 // variableRow is a line of the form in which variables are declared.
 type variableRow struct {
@@ -27,22 +27,22 @@ type variableRow struct {
 // they are saved.
 const spareRows = 3
 
-func rowsOf(declared []template.Variable) (rows []variableRow) {
+func newVariableRows(declared []template.Variable) (rows []variableRow) {
 	for _, x := range declared {
-		rows = append(rows, variableRow{N: len(rows), Key: x.Key, Type: x.Type, Required: x.Required, Fallback: entry(x.Type, x.Fallback)})
+		rows = append(rows, variableRow{N: len(rows), Key: x.Key, Type: x.Type, Required: x.Required, Fallback: formatTypedValue(x.Type, x.Fallback)})
 	}
-	return spare(rows)
+	return addSpareRows(rows)
 }
 
-func spare(rows []variableRow) []variableRow {
+func addSpareRows(rows []variableRow) []variableRow {
 	for range spareRows {
 		rows = append(rows, variableRow{N: len(rows)})
 	}
 	return rows
 }
 
-// enteredRows reads the lines as they were entered.
-func enteredRows(form url.Values) (rows []variableRow) {
+// formVariableRows reads the lines as they were entered.
+func formVariableRows(form url.Values) (rows []variableRow) {
 	required := map[string]bool{}
 	for _, n := range form["required"] {
 		required[n] = true
@@ -59,12 +59,12 @@ func enteredRows(form url.Values) (rows []variableRow) {
 			rows = append(rows, row)
 		}
 	}
-	return spare(rows)
+	return addSpareRows(rows)
 }
 
-// written writes a value as a person does: text as it is, lists and groups as
+// formatValue writes a value as a person does: text as it is, lists and groups as
 // JSON.
-func written(value any) string {
+func formatValue(value any) string {
 	switch x := value.(type) {
 	case nil:
 		return ""
@@ -78,11 +78,11 @@ func written(value any) string {
 	return string(text)
 }
 
-// entry writes a value so that valued reads the same.
-func entry(kind string, value any) string {
+// formatTypedValue writes a value so that valued reads the same.
+func formatTypedValue(kind string, value any) string {
 	text, isText := value.(string)
-	if again, err := valued(kind, text); !isText || err == nil && again == value {
-		return written(value)
+	if again, err := parseTypedValue(kind, text); !isText || err == nil && again == value {
+		return formatValue(value)
 	}
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -91,10 +91,10 @@ func entry(kind string, value any) string {
 	return string(quoted)
 }
 
-// valued reads a value of a type as a person wrote it. Without a type, what is
+// parseTypedValue reads a value of a type as a person wrote it. Without a type, what is
 // a number, true, false, a list, a group or a text in quotes is taken as that.
-func valued(kind, text string) (any, error) {
-	if kind == template.String {
+func parseTypedValue(kind, text string) (any, error) {
+	if kind == template.TypeString {
 		return text, nil
 	}
 	d := json.NewDecoder(strings.NewReader(text))
@@ -110,10 +110,10 @@ func valued(kind, text string) (any, error) {
 	return value, nil
 }
 
-// content reads what a template says.
-func (v *visit) content() (template.Content, error) {
+// formTemplate reads what a template says.
+func (v *requestContext) formTemplate() (template.Content, error) {
 	c := template.Content{
-		Subject: v.text("subject"), HTML: unix(v.form.Get("html")), Text: unix(v.form.Get("text")), InlineCSS: v.form.Has("inline_css"), Variables: []template.Variable{},
+		Subject: v.formText("subject"), HTML: unixLineEnds(v.form.Get("html")), Text: unixLineEnds(v.form.Get("text")), InlineCSS: v.form.Has("inline_css"), Variables: []template.Variable{},
 	}
 	if strings.TrimSpace(c.HTML) == "" {
 		c.HTML = ""
@@ -121,8 +121,8 @@ func (v *visit) content() (template.Content, error) {
 	if strings.TrimSpace(c.Text) == "" {
 		c.Text = ""
 	}
-	var bad fault.Fields
-	for _, row := range enteredRows(v.form) {
+	var bad fault.FieldErrors
+	for _, row := range formVariableRows(v.form) {
 		if row.Key == "" {
 			if row.Fallback != "" {
 				bad.Add("variables", "required", "A fallback needs the name of its variable.")
@@ -132,7 +132,7 @@ func (v *visit) content() (template.Content, error) {
 		x := template.Variable{Key: row.Key, Type: row.Type, Required: row.Required}
 		if row.Fallback != "" {
 			var err error
-			if x.Fallback, err = valued(row.Type, row.Fallback); err != nil {
+			if x.Fallback, err = parseTypedValue(row.Type, row.Fallback); err != nil {
 				bad.Add("variables", "wrong_type", "%s", "The fallback of "+row.Key+" is not of its type.")
 			}
 		}
@@ -141,19 +141,19 @@ func (v *visit) content() (template.Content, error) {
 	return c, bad.Err()
 }
 
-// unix makes the line ends of a form's text those that templates have.
-func unix(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
+// unixLineEnds makes the line ends of a form's text those that templates have.
+func unixLineEnds(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// trials reads the values that a preview is made with; what can't be read is
+// formTrialValues reads the values that a preview is made with; what can't be read is
 // left out, and told as missing.
-func (v *visit) trials() json.RawMessage {
+func (v *requestContext) formTrialValues() json.RawMessage {
 	values := map[string]any{}
-	for _, row := range enteredRows(v.form) {
+	for _, row := range formVariableRows(v.form) {
 		if row.Key == "" || row.Trial == "" {
 			continue
 		}
-		if value, err := valued(row.Type, row.Trial); err == nil {
-			put(values, strings.Split(row.Key, "."), value)
+		if value, err := parseTypedValue(row.Type, row.Trial); err == nil {
+			setNested(values, strings.Split(row.Key, "."), value)
 		}
 	}
 	var out bytes.Buffer
@@ -165,8 +165,8 @@ func (v *visit) trials() json.RawMessage {
 	return out.Bytes()
 }
 
-// put sets a value by its way through groups.
-func put(values map[string]any, way []string, value any) {
+// setNested sets a value by its way through groups.
+func setNested(values map[string]any, way []string, value any) {
 	for _, name := range way[:len(way)-1] {
 		inner, ok := values[name].(map[string]any)
 		if !ok {

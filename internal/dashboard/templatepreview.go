@@ -15,44 +15,44 @@ import (
 
 // previewTemplate fills in what a form says, saved or not, and answers with a
 // page for the frame beside the form.
-func (d *Dashboard) previewTemplate(v *visit) (done, error) {
-	c, err := v.content()
+func (d *Dashboard) previewTemplate(v *requestContext) (actionResult, error) {
+	c, err := v.formTemplate()
 	if err == nil {
-		var r template.Rendered
-		if r, err = d.Templates.Try(v.ctx, v.in.Account, c, v.trials()); err == nil {
-			v.pane(r)
-			return done{}, errAnswered
+		var r template.Output
+		if r, err = d.Templates.PreviewContent(v.ctx, v.session.Account, c, v.formTrialValues()); err == nil {
+			v.writeTemplatePreview(r)
+			return actionResult{}, errResponded
 		}
 	}
-	return done{}, v.paneFault(err)
+	return actionResult{}, v.writePreviewFault(err)
 }
 
 // previewVersion fills in a version with nothing but its fallbacks.
-func (d *Dashboard) previewVersion(v *visit) error {
+func (d *Dashboard) previewVersion(v *requestContext) error {
 	number, _ := strconv.Atoi(v.r.PathValue("n"))
-	t, err := d.version(v, number)
+	t, err := d.findVersion(v, number)
 	if err != nil {
 		return err
 	}
-	r, err := d.Templates.Preview(v.ctx, v.in.Account, t.ID, number, nil)
+	r, err := d.Templates.Preview(v.ctx, v.session.Account, t.ID, number, nil)
 	if err != nil {
-		return v.paneFault(err)
+		return v.writePreviewFault(err)
 	}
-	v.pane(r)
+	v.writeTemplatePreview(r)
 	return nil
 }
 
-// paneStyle dresses the frame: no sheet of ours can be loaded there.
-const paneStyle = `<!doctype html><html lang="en"><meta name="color-scheme" content="light"><title>Preview</title><style>
+// previewPaneStyle dresses the frame: no sheet of ours can be loaded there.
+const previewPaneStyle = `<!doctype html><html lang="en"><meta name="color-scheme" content="light"><title>Preview</title><style>
 html,body{height:100%;margin:0}body{font:15px/1.5 system-ui,sans-serif;display:flex;flex-direction:column;background:#fff;color:#171a21}
 header{padding:10px 14px;border-bottom:1px solid #e1e4ea;background:#f6f7f9;overflow-wrap:anywhere}header strong{display:block}
 p{margin:4px 0 0;font-size:13px;color:#565e6d}p.bad{color:#b3261e}iframe{flex:1;border:0;width:100%;min-height:180px}
 details{border-top:1px solid #e1e4ea;padding:8px 14px;font-size:13px}pre{white-space:pre-wrap;overflow-wrap:anywhere;max-height:200px;overflow:auto}</style>`
 
-// pane answers with a template that was filled in, in a frame of its own.
-func (v *visit) pane(r template.Rendered) {
+// writeTemplatePreview answers with a template that was filled in, in a frame of its own.
+func (v *requestContext) writeTemplatePreview(r template.Output) {
 	var out strings.Builder
-	out.WriteString(paneStyle + "<header><strong>" + html.EscapeString(r.Subject) + "</strong>")
+	out.WriteString(previewPaneStyle + "<header><strong>" + html.EscapeString(r.Subject) + "</strong>")
 	if len(r.Missing) > 0 {
 		out.WriteString(`<p class="bad">Without a value: ` + html.EscapeString(strings.Join(r.Missing, ", ")) + "</p>")
 	}
@@ -62,28 +62,28 @@ func (v *visit) pane(r template.Rendered) {
 	out.WriteString("</header>")
 	open := " open"
 	if r.HTML != "" {
-		out.WriteString(`<iframe sandbox title="The html" srcdoc="` + html.EscapeString(plainFont+r.HTML) + `"></iframe>`)
+		out.WriteString(`<iframe sandbox title="The html" srcdoc="` + html.EscapeString(messageStyle+r.HTML) + `"></iframe>`)
 		open = ""
 	}
 	out.WriteString("<details" + open + "><summary>Plain text</summary><pre>" + html.EscapeString(r.Text) + "</pre></details>")
-	v.answerPane(out.String())
+	v.writePreviewHTML(out.String())
 }
 
-// paneFault answers with what is wrong with a template.
-func (v *visit) paneFault(err error) error {
+// writePreviewFault answers with what is wrong with a template.
+func (v *requestContext) writePreviewFault(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Invalid {
 		return err
 	}
-	out := paneStyle + `<header><strong>There is nothing to preview yet</strong>`
+	out := previewPaneStyle + `<header><strong>There is nothing to preview yet</strong>`
 	for _, field := range f.Fields {
-		out += `<p class="bad">` + html.EscapeString(field.Field+": "+field.Message) + "</p>"
+		out += `<p class="bad">` + html.EscapeString(field.Path+": "+field.Message) + "</p>"
 	}
-	v.answerPane(out + "</header>")
-	return errAnswered
+	v.writePreviewHTML(out + "</header>")
+	return errResponded
 }
 
-func (v *visit) answerPane(text string) {
+func (v *requestContext) writePreviewHTML(text string) {
 	h := v.w.Header()
 	h.Set("Content-Security-Policy", previewCSP)
 	h.Set("Content-Type", "text/html; charset=utf-8")

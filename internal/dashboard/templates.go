@@ -6,9 +6,9 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-func (d *Dashboard) templates(v *visit) (page, error) {
-	p := v.pageOf()
-	list, more, err := d.Templates.List(v.ctx, v.in.Account, p)
+func (d *Dashboard) templates(v *requestContext) (page, error) {
+	p := v.listPage()
+	list, more, err := d.Templates.List(v.ctx, v.session.Account, p)
 	if err != nil {
 		return page{}, err
 	}
@@ -17,124 +17,124 @@ func (d *Dashboard) templates(v *visit) (page, error) {
 		Pager pager
 	}{List: list}
 	if n := len(list); n > 0 {
-		data.Pager = pagerOf("/templates", p, n, more, list[0].ID, list[n-1].ID)
+		data.Pager = newPager("/templates", p, n, more, list[0].ID, list[n-1].ID)
 	}
 	return page{Template: "templates", Title: "Templates", Section: "templates", Data: data}, nil
 }
 
-// editor is what the page of a template shows.
-type editor struct {
+// templatePage is what the page of a template shows.
+type templatePage struct {
 	Template template.Template // zero for a new one
 	Rows     []variableRow
 	Types    [][2]string
 	Versions []template.Version // the newest of them
 }
 
-// shownVersions is how many versions the page of a template names.
-const shownVersions = 5
+// maxShownVersions is how many versions the page of a template names.
+const maxShownVersions = 5
 
-func (d *Dashboard) newTemplate(v *visit) (page, error) {
-	e := editor{Types: variableTypes, Rows: rowsOf(nil)}
+func (d *Dashboard) newTemplate(v *requestContext) (page, error) {
+	e := templatePage{Types: variableTypes, Rows: newVariableRows(nil)}
 	if v.form != nil {
-		e.Rows = enteredRows(v.form)
+		e.Rows = formVariableRows(v.form)
 	}
 	return page{Template: "template-new", Title: "New template", Section: "templates", Data: e}, nil
 }
 
-func (d *Dashboard) addTemplate(v *visit) (done, error) {
-	content, err := v.content()
+func (d *Dashboard) addTemplate(v *requestContext) (actionResult, error) {
+	content, err := v.formTemplate()
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	made, err := d.Templates.Create(v.ctx, v.in.Account, template.New{Name: v.text("name"), Alias: v.text("alias"), Content: content})
-	return done{To: "/templates/" + made.ID.String(), Told: "Made the template “" + made.Name + "”."}, err
+	made, err := d.Templates.Create(v.ctx, v.session.Account, template.CreateParams{Name: v.formText("name"), Alias: v.formText("alias"), Content: content})
+	return actionResult{RedirectTo: "/templates/" + made.ID.String(), Summary: "Made the template “" + made.Name + "”."}, err
 }
 
-func (d *Dashboard) template(v *visit) (page, error) {
-	id, err := v.id("id")
+func (d *Dashboard) template(v *requestContext) (page, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return page{}, err
 	}
-	e := editor{Types: variableTypes}
-	if e.Template, err = d.Templates.Get(v.ctx, v.in.Account, id); err != nil {
+	e := templatePage{Types: variableTypes}
+	if e.Template, err = d.Templates.Get(v.ctx, v.session.Account, id); err != nil {
 		return page{}, err
 	}
-	if e.Versions, _, err = d.Templates.Versions(v.ctx, v.in.Account, id, 0, shownVersions); err != nil {
+	if e.Versions, _, err = d.Templates.Versions(v.ctx, v.session.Account, id, 0, maxShownVersions); err != nil {
 		return page{}, err
 	}
-	e.Rows = rowsOf(e.Template.Variables)
+	e.Rows = newVariableRows(e.Template.Variables)
 	if v.form != nil && v.form.Has("key") {
-		e.Rows = enteredRows(v.form)
+		e.Rows = formVariableRows(v.form)
 	}
 	return page{Template: "template", Title: e.Template.Name, Section: "templates", Data: e}, nil
 }
 
-func (d *Dashboard) changeTemplate(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) changeTemplate(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	c, err := v.content()
+	c, err := v.formTemplate()
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	name, alias := v.text("name"), v.text("alias")
-	t, err := d.Templates.Update(v.ctx, v.in.Account, id, template.Change{
+	name, alias := v.formText("name"), v.formText("alias")
+	t, err := d.Templates.Update(v.ctx, v.session.Account, id, template.Change{
 		Name: &name, Alias: &alias, Subject: &c.Subject, HTML: &c.HTML, Text: &c.Text, InlineCSS: &c.InlineCSS, Variables: &c.Variables, Draft: v.form.Has("draft"),
 	})
 	told := "Saved and published the template “" + t.Name + "”."
 	if t.Published != t.Latest {
 		told = "Saved a draft of the template “" + t.Name + "”: its published version is sent as before."
 	}
-	return done{To: "/templates/" + id.String(), Told: told}, err
+	return actionResult{RedirectTo: "/templates/" + id.String(), Summary: told}, err
 }
 
-func (d *Dashboard) publishTemplate(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) publishTemplate(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	number, err := v.number("version")
+	number, err := v.formInt("version")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	t, err := d.Templates.Publish(v.ctx, v.in.Account, id, number)
-	return done{To: "/templates/" + id.String() + "/versions", Told: "Published version " + v.text("version") + " of the template “" + t.Name + "”."}, err
+	t, err := d.Templates.Publish(v.ctx, v.session.Account, id, number)
+	return actionResult{RedirectTo: "/templates/" + id.String() + "/versions", Summary: "Published version " + v.formText("version") + " of the template “" + t.Name + "”."}, err
 }
 
-func (d *Dashboard) duplicateTemplate(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) duplicateTemplate(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	old, err := d.Templates.Get(v.ctx, v.in.Account, id)
+	old, err := d.Templates.Get(v.ctx, v.session.Account, id)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	made, err := d.Templates.Duplicate(v.ctx, v.in.Account, id, v.text("copy"))
-	return done{To: "/templates/" + made.ID.String(), Told: "Copied the template “" + old.Name + "” to “" + made.Name + "”."}, renamed(err, "name", "copy")
+	made, err := d.Templates.Duplicate(v.ctx, v.session.Account, id, v.formText("copy"))
+	return actionResult{RedirectTo: "/templates/" + made.ID.String(), Summary: "Copied the template “" + old.Name + "” to “" + made.Name + "”."}, renameField(err, "name", "copy")
 }
 
-func (d *Dashboard) deleteTemplate(v *visit) (done, error) {
-	id, err := v.id("id")
+func (d *Dashboard) deleteTemplate(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	old, err := d.Templates.Get(v.ctx, v.in.Account, id)
+	old, err := d.Templates.Get(v.ctx, v.session.Account, id)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/templates", Told: "Deleted the template “" + old.Name + "”."}, d.Templates.Delete(v.ctx, v.in.Account, id)
+	return actionResult{RedirectTo: "/templates", Summary: "Deleted the template “" + old.Name + "”."}, d.Templates.Delete(v.ctx, v.session.Account, id)
 }
 
-// version reads the template and the number of a version that a path names.
-func (d *Dashboard) version(v *visit, number int) (template.Template, error) {
-	id, err := v.id("id")
+// findVersion reads the template and the number of a version that a path names.
+func (d *Dashboard) findVersion(v *requestContext, number int) (template.Template, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return template.Template{}, err
 	}
 	if number < 1 {
 		return template.Template{}, notFound()
 	}
-	return d.Templates.GetVersion(v.ctx, v.in.Account, id, number)
+	return d.Templates.GetVersion(v.ctx, v.session.Account, id, number)
 }

@@ -24,7 +24,7 @@ func (b *browser) pane() string {
 // longest name be copied under none.
 func TestLargeTemplate(t *testing.T) {
 	s := servertest.Start(t)
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	form := url.Values{
 		"name": {strings.Repeat("n", 200)}, "subject": {"S"}, "html": {strings.Repeat("я", template.MaxSource/2)}, "text": {"x" + strings.Repeat("\r\n", template.MaxSource-1)},

@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// testForm asks for the values that a test message is made with.
-func (d *Dashboard) testForm(v *visit) (page, error) {
-	id, err := v.id("id")
+// templateTestForm asks for the values that a test message is made with.
+func (d *Dashboard) templateTestForm(v *requestContext) (page, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return page{}, err
 	}
@@ -22,10 +22,10 @@ func (d *Dashboard) testForm(v *visit) (page, error) {
 		Rows     []variableRow
 		From     string
 	}{}
-	if data.Template, err = d.Templates.Get(v.ctx, v.in.Account, id); err != nil {
+	if data.Template, err = d.Templates.Get(v.ctx, v.session.Account, id); err != nil {
 		return page{}, err
 	}
-	data.Rows = rowsOf(data.Template.Variables)[:len(data.Template.Variables)]
+	data.Rows = newVariableRows(data.Template.Variables)[:len(data.Template.Variables)]
 	if v.form != nil {
 		entered := v.form["trial"]
 		for i := range data.Rows {
@@ -34,15 +34,15 @@ func (d *Dashboard) testForm(v *visit) (page, error) {
 			}
 		}
 	}
-	if data.From, err = d.someSender(v.ctx, v.in.Account); err != nil {
+	if data.From, err = d.defaultSender(v.ctx, v.session.Account); err != nil {
 		return page{}, err
 	}
 	return page{Template: "template-test", Title: "Test " + data.Template.Name, Section: "templates", Data: data}, nil
 }
 
-// someSender is an address that the account may send from; "" if there is none.
-func (d *Dashboard) someSender(ctx context.Context, account db.ID) (string, error) {
-	list, _, err := d.Domains.List(ctx, account, db.Page{Limit: db.MaxPage})
+// defaultSender is an address that the account may send from; "" if there is none.
+func (d *Dashboard) defaultSender(ctx context.Context, account db.ID) (string, error) {
+	list, _, err := d.Domains.List(ctx, account, db.Page{Limit: db.MaxPageSize})
 	for _, x := range list {
 		if x.Sends {
 			return "test@" + x.Name, err
@@ -51,26 +51,26 @@ func (d *Dashboard) someSender(ctx context.Context, account db.ID) (string, erro
 	return "", err
 }
 
-// sendTest sends the newest version, a draft too. What is missing stays empty.
-func (d *Dashboard) sendTest(v *visit) (done, error) {
-	id, err := v.id("id")
+// sendTemplateTest sends the newest version, a draft too. What is missing stays empty.
+func (d *Dashboard) sendTemplateTest(v *requestContext) (actionResult, error) {
+	id, err := v.pathID("id")
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	t, err := d.Templates.Get(v.ctx, v.in.Account, id)
+	t, err := d.Templates.Get(v.ctx, v.session.Account, id)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	r, err := d.Templates.Preview(v.ctx, v.in.Account, id, t.Number, v.trials())
+	r, err := d.Templates.Preview(v.ctx, v.session.Account, id, t.Number, v.formTrialValues())
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	to := v.text("to")
-	results, err := d.Outbox.Send(v.ctx, account.Principal{Account: v.in.Account}, []outbound.Send{{
-		FromEmail: v.text("from_email"), To: []string{to}, Subject: "[Test] " + r.Subject, HTML: r.HTML, Text: r.Text, Class: "template", Template: id, TemplateVersion: t.Number,
-	}}, outbound.Options{})
+	to := v.formText("to")
+	results, err := d.Outbox.Send(v.ctx, account.Principal{Account: v.session.Account}, []outbound.SendRequest{{
+		FromEmail: v.formText("from_email"), To: []string{to}, Subject: "[Test] " + r.Subject, HTML: r.HTML, Text: r.Text, Class: "template", Template: id, TemplateVersion: t.Number,
+	}}, outbound.SendOptions{})
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/messages/" + results[0].ID.String(), Told: "Sent a test of the template “" + t.Name + "” to " + to + "."}, nil
+	return actionResult{RedirectTo: "/messages/" + results[0].ID.String(), Summary: "Sent a test of the template “" + t.Name + "” to " + to + "."}, nil
 }

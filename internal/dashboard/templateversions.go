@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-func (d *Dashboard) versions(v *visit) (page, error) {
-	id, err := v.id("id")
+func (d *Dashboard) templateVersions(v *requestContext) (page, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return page{}, err
 	}
-	t, err := d.Templates.Get(v.ctx, v.in.Account, id)
+	t, err := d.Templates.Get(v.ctx, v.session.Account, id)
 	if err != nil {
 		return page{}, err
 	}
@@ -26,7 +26,7 @@ func (d *Dashboard) versions(v *visit) (page, error) {
 		Older    string
 	}{Template: t}
 	var more bool
-	if data.Versions, more, err = d.Templates.Versions(v.ctx, v.in.Account, id, max(below, 0), 50); err != nil {
+	if data.Versions, more, err = d.Templates.Versions(v.ctx, v.session.Account, id, max(below, 0), 50); err != nil {
 		return page{}, err
 	}
 	for _, x := range data.Versions {
@@ -34,14 +34,14 @@ func (d *Dashboard) versions(v *visit) (page, error) {
 		data.Choices = append(data.Choices, [2]string{n, "Version " + n})
 	}
 	if more {
-		data.Older = "/templates/" + id.String() + "/versions?" + query("below", strconv.Itoa(data.Versions[len(data.Versions)-1].Number))
+		data.Older = "/templates/" + id.String() + "/versions?" + encodeQuery("below", strconv.Itoa(data.Versions[len(data.Versions)-1].Number))
 	}
 	return page{Template: "template-versions", Title: "Versions of " + t.Name, Section: "templates", Data: data}, nil
 }
 
-func (d *Dashboard) templateVersion(v *visit) (page, error) {
+func (d *Dashboard) templateVersion(v *requestContext) (page, error) {
 	number, _ := strconv.Atoi(v.r.PathValue("n"))
-	t, err := d.version(v, number)
+	t, err := d.findVersion(v, number)
 	if err != nil {
 		return page{}, err
 	}
@@ -49,47 +49,47 @@ func (d *Dashboard) templateVersion(v *visit) (page, error) {
 		Template template.Template
 		Before   int // the version that it is compared with; 0 for none
 		Rows     []variableRow
-	}{t, number - 1, rowsOf(t.Variables)[:len(t.Variables)]}}, nil
+	}{t, number - 1, newVariableRows(t.Variables)[:len(t.Variables)]}}, nil
 }
 
-// difference is what a part of a template has become.
-type difference struct {
+// partDiff is what a part of a template has become.
+type partDiff struct {
 	Part    string
-	Changes []change
+	Changes []diffLine
 }
 
-func (d *Dashboard) compareVersions(v *visit) (page, error) {
+func (d *Dashboard) compareVersions(v *requestContext) (page, error) {
 	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
 	to, _ := strconv.Atoi(v.r.URL.Query().Get("to"))
 	if from > to {
 		from, to = to, from
 	}
-	old, err := d.version(v, from)
+	old, err := d.findVersion(v, from)
 	if err != nil {
 		return page{}, err
 	}
-	now, err := d.version(v, to)
+	now, err := d.findVersion(v, to)
 	if err != nil {
 		return page{}, err
 	}
 	data := struct {
 		Template template.Template
 		From, To int
-		Parts    []difference
+		Parts    []partDiff
 	}{Template: now, From: from, To: to}
 	for _, part := range []struct{ name, old, now string }{
 		{"Subject", old.Subject, now.Subject}, {"Html", old.HTML, now.HTML}, {"Plain text", old.Text, now.Text},
-		{"Variables", declared(old.Content), declared(now.Content)}, {"Settings", settings(old.Content), settings(now.Content)},
+		{"Variables", formatVariables(old.Content), formatVariables(now.Content)}, {"Settings", formatSettings(old.Content), formatSettings(now.Content)},
 	} {
 		if changes := diff(part.old, part.now); changes != nil {
-			data.Parts = append(data.Parts, difference{part.name, changes})
+			data.Parts = append(data.Parts, partDiff{part.name, changes})
 		}
 	}
 	return page{Template: "template-compare", Title: "Versions " + strconv.Itoa(from) + " and " + strconv.Itoa(to), Section: "templates", Data: data}, nil
 }
 
-// declared writes variables, one to a line.
-func declared(c template.Content) string {
+// formatVariables writes variables, one to a line.
+func formatVariables(c template.Content) string {
 	var out strings.Builder
 	for _, x := range c.Variables {
 		out.WriteString(x.Key)
@@ -100,14 +100,14 @@ func declared(c template.Content) string {
 			out.WriteString(", required")
 		}
 		if x.Fallback != nil {
-			out.WriteString(", else " + written(x.Fallback))
+			out.WriteString(", else " + formatValue(x.Fallback))
 		}
 		out.WriteString("\n")
 	}
 	return out.String()
 }
 
-func settings(c template.Content) string {
+func formatSettings(c template.Content) string {
 	if c.InlineCSS {
 		return "Style rules become attributes"
 	}

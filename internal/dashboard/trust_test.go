@@ -33,18 +33,18 @@ var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 func placesOf(t *testing.T, s *servertest.Server) *places {
 	t.Helper()
 	alice := s.Dev.Mailboxes[0]
-	id := func(path string, body object) string { return called(t, s, "POST", path, body)["id"].(string) }
-	got := called(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": hidden, "html": "<p>" + hidden + "</p>",
+	id := func(path string, body object) string { return accountName(t, s, "POST", path, body)["id"].(string) }
+	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": hidden, "html": "<p>" + hidden + "</p>",
 		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}})["recipients"].([]any)[0].(object)
-	sent := id("/outbound/send", letter(object{"to": []string{"somebody@elsewhere.example"}, "text": hidden, "html": "<p>" + hidden + "</p>", "thread_id": "deal",
+	sent := id("/outbound/send", messageView(object{"to": []string{"somebody@elsewhere.example"}, "text": hidden, "html": "<p>" + hidden + "</p>", "thread_id": "deal",
 		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}}))
 	settles(t, s, sent, "delivered")
 	hook := id("/webhooks", object{"url": "http://127.0.0.1:19999/", "events": []string{"all"}})
-	caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
-	called(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
+	caught := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+	accountName(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
 	var delivery string
 	servertest.Eventually(t, func() string {
-		for _, d := range called(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
+		for _, d := range accountName(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
 			if one := d.(object); one["type"] == "inbound_email" {
 				delivery = one["id"].(string)
 				return ""
@@ -109,17 +109,17 @@ func (p *places) path(route string) string {
 func member(t *testing.T, s *servertest.Server, name string, role user.Role, mail bool) *visitor {
 	t.Helper()
 	acc, email := accountOf(t, s), name+"@people.example"
-	who, err := s.Users.Create(t.Context(), user.New{Email: email, Name: name, Password: colleague}, acc)
-	if err == nil && role != user.Owner {
+	who, err := s.Users.Create(t.Context(), user.CreateParams{Email: email, Name: name, Password: colleague}, acc)
+	if err == nil && role != user.RoleOwner {
 		err = s.Users.SetRole(t.Context(), acc, who.ID, role)
 	}
-	if err == nil && role != user.Owner {
+	if err == nil && role != user.RoleOwner {
 		err = s.Users.SetReadsMail(t.Context(), acc, who.ID, mail)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
+	v := requestContext(t, s)
 	v.signIn(email, colleague)
 	return v
 }
@@ -136,14 +136,14 @@ func TestReadingMail(t *testing.T) {
 			mail bool // was given
 			may  bool
 		}{
-			{"reader", user.Reader, false, false}, {"reader-of-mail", user.Reader, true, true},
-			{"worker", user.Worker, false, false}, {"worker-of-mail", user.Worker, true, true}, {"owner", user.Owner, false, true},
+			{"reader", user.RoleReader, false, false}, {"reader-of-mail", user.RoleReader, true, true},
+			{"worker", user.RoleMember, false, false}, {"worker-of-mail", user.RoleMember, true, true}, {"owner", user.RoleOwner, false, true},
 		}
 		for _, who := range people {
 			v := member(t, s, who.name, who.role, who.mail)
 			var shows []string
 			for _, r := range s.Dashboard.Routes() {
-				if r.Method != "GET" || !r.SignedIn {
+				if r.Method != "GET" || !r.RequiresSignIn {
 					continue
 				}
 				path := p.path(r.Path)
@@ -155,9 +155,9 @@ func TestReadingMail(t *testing.T) {
 				switch {
 				case told && !who.may:
 					t.Errorf("%s sees mail at %s", who.name, path)
-				case r.Mail && !who.may && status != 403:
+				case r.RequiresMailAccess && !who.may && status != 403:
 					t.Errorf("%s gets %d from %s", who.name, status, path)
-				case r.Mail && who.may && status != 200 && (who.role != user.Reader || status != 403 || !strings.HasSuffix(path, "/export")):
+				case r.RequiresMailAccess && who.may && status != 200 && (who.role != user.RoleReader || status != 403 || !strings.HasSuffix(path, "/export")):
 					t.Errorf("%s gets %d from %s", who.name, status, path)
 				}
 			}
@@ -178,7 +178,7 @@ func TestReadingMail(t *testing.T) {
 func TestReadingIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := placesOf(t, s)
-		v := member(t, s, "reader", user.Reader, true)
+		v := member(t, s, "reader", user.RoleReader, true)
 		path := p.path("/received/{box}/{id}")
 		for range 3 {
 			v.ask("GET", path, nil)
@@ -187,8 +187,8 @@ func TestReadingIsAudited(t *testing.T) {
 		v.ask("GET", p.path("/messages/{id}/files/{n}"), nil)
 		var got []string
 		for _, e := range entries(t, s) {
-			if e.Action == "mail.read" && e.Actor.Name == "reader@people.example" && e.Actor.From.IsLoopback() && e.State == audit.Finished {
-				got = append(got, e.What+" "+e.Object)
+			if e.Action == "mail.read" && e.Actor.Name == "reader@people.example" && e.Actor.IP.IsLoopback() && e.State == audit.StateDone {
+				got = append(got, e.Description+" "+e.Object)
 			}
 		}
 		want := []string{
@@ -198,7 +198,7 @@ func TestReadingIsAudited(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("the activity says %q, want %q", got, want)
 		}
-		owner := visit(t, s)
+		owner := requestContext(t, s)
 		owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		who, err := s.Users.ByEmail(t.Context(), "reader@people.example")
 		if err != nil {
@@ -213,7 +213,7 @@ func TestReadingIsAudited(t *testing.T) {
 		if status, _, _ := v.ask("GET", path, nil); status != 403 {
 			t.Errorf("after that the message is shown with %d", status)
 		}
-		if e := entries(t, s)[0]; e.What != "reader@people.example may no longer read mail." || e.Action != "POST /people/{id}/mail" || e.Object != who.ID.String() {
+		if e := entries(t, s)[0]; e.Description != "reader@people.example may no longer read mail." || e.Action != "POST /people/{id}/mail" || e.Object != who.ID.String() {
 			t.Errorf("the activity says %+v", e)
 		}
 		if status, _, _ := v.ask("GET", "/activity", nil); status != 403 {
@@ -224,7 +224,7 @@ func TestReadingIsAudited(t *testing.T) {
 
 func entries(t *testing.T, s *servertest.Server) []audit.Entry {
 	t.Helper()
-	list, _, err := s.Audit.List(t.Context(), accountOf(t, s), db.Page{Limit: db.MaxPage})
+	list, _, err := s.Audit.List(t.Context(), accountOf(t, s), db.Page{Limit: db.MaxPageSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +243,8 @@ var (
 func TestEveryFormIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := placesOf(t, s)
-		owner, operator, box := member(t, s, "owner", user.Owner, false), visit(t, s), visit(t, s)
-		if _, err := s.Users.Create(t.Context(), user.New{Email: "op@people.example", Name: "Op", Password: colleague}, 1); err != nil {
+		owner, operator, box := member(t, s, "owner", user.RoleOwner, false), requestContext(t, s), requestContext(t, s)
+		if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "op@people.example", Name: "Op", Password: colleague}, 1); err != nil {
 			t.Fatal(err)
 		}
 		operator.signIn("op@people.example", colleague)
@@ -296,7 +296,7 @@ func TestEveryFormIsAudited(t *testing.T) {
 			t.Errorf("%d entries before, %d after what was refused, %d begun", before, after, begun)
 		}
 		box.ask("POST", "/mailbox/access", url.Values{"name": {"Phone"}, "protocols": {"imap"}})
-		if e := entries(t, s)[0]; e.Actor.Kind != audit.Mailbox || e.Actor.Name != alice.Address || !strings.HasPrefix(e.What, "Made an app password of "+alice.Address) {
+		if e := entries(t, s)[0]; e.Actor.Kind != audit.ActorMailbox || e.Actor.Name != alice.Address || !strings.HasPrefix(e.Description, "Made an app password of "+alice.Address) {
 			t.Errorf("the activity says %+v", e)
 		}
 	})
@@ -305,20 +305,20 @@ func TestEveryFormIsAudited(t *testing.T) {
 // Failed sign-ins stand in the activity of the user's accounts, a bounded number of them.
 func TestFailedSignInsAreAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		v := visit(t, s)
+		v := requestContext(t, s)
 		const tries = 40
 		for i := range tries {
 			v.ask("POST", "/sign-in", url.Values{"email": {s.Dev.Dashboard.Email}, "password": {fmt.Sprint("wrong", i)}})
 			v.ask("POST", "/sign-in", url.Values{"email": {"nobody@far.example"}, "password": {fmt.Sprint("wrong", i)}})
 		}
-		if err := s.Users.NoteRefused(t.Context()); err != nil {
+		if err := s.Users.FlushFailedSignIns(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		failed := 0
 		for _, e := range entries(t, s) {
-			if e.State == audit.Failed {
+			if e.State == audit.StateFailed {
 				failed++
-				if e.What != "Failed to sign in: wrong password." || e.Actor.Kind != audit.Nobody || e.Actor.Name != s.Dev.Dashboard.Email || !e.Actor.From.IsLoopback() {
+				if e.Description != "Failed to sign in: wrong password." || e.Actor.Kind != audit.ActorAnonymous || e.Actor.Name != s.Dev.Dashboard.Email || !e.Actor.IP.IsLoopback() {
 					t.Errorf("the activity says %+v", e)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// signIn signs in as the owner that `mailstead dev` makes.
+// loginPassword signs in as the owner that `mailstead dev` makes.
 func (b *browser) signIn(s *servertest.Server) {
 	b.t.Helper()
 	b.open("/sign-in")

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// eventWords say what the kinds of event are, in the order of event.Kinds.
-var eventWords = [...][3]string{
+// eventKinds say what the kinds of event are, in the order of event.Kinds.
+var eventKinds = [...][3]string{
 	{event.InboundEmail, "Mail arrived", "A message came in for one of your mailboxes."},
 	{event.DeliveryStatus, "Delivery status", "A recipient’s message moved on: delivered, deferred, given up."},
 	{event.Bounce, "Bounce", "A message came back for good or for now."},
@@ -24,9 +24,9 @@ var eventWords = [...][3]string{
 	{event.RateLimitWarning, "Limit is near", "80 % of a limit is used."},
 }
 
-func (d *Dashboard) webhooks(v *visit) (page, error) {
-	p := v.pageOf()
-	list, more, err := d.Webhooks.List(v.ctx, v.in.Account, p)
+func (d *Dashboard) webhooks(v *requestContext) (page, error) {
+	p := v.listPage()
+	list, more, err := d.Webhooks.List(v.ctx, v.session.Account, p)
 	if err != nil {
 		return page{}, err
 	}
@@ -35,7 +35,7 @@ func (d *Dashboard) webhooks(v *visit) (page, error) {
 		Pager pager
 	}{List: list}
 	if n := len(list); n > 0 {
-		data.Pager = pagerOf("/webhooks", p, n, more, list[0].ID, list[n-1].ID)
+		data.Pager = newPager("/webhooks", p, n, more, list[0].ID, list[n-1].ID)
 	}
 	return page{Template: "webhooks", Title: "Webhooks", Section: "webhooks", Data: data}, nil
 }
@@ -50,44 +50,44 @@ type webhookForm struct {
 	Wanted map[string]bool
 }
 
-func formOf(w webhook.Webhook, about string) webhookForm {
-	f := webhookForm{Hook: w, About: about, Kinds: eventWords[:], Wanted: map[string]bool{}}
+func newWebhookForm(w webhook.Webhook, about string) webhookForm {
+	f := webhookForm{Hook: w, About: about, Kinds: eventKinds[:], Wanted: map[string]bool{}}
 	for _, k := range w.Kinds {
 		f.Wanted[k] = true
 	}
-	f.All = f.Wanted[webhook.All]
+	f.All = f.Wanted[webhook.AllKinds]
 	return f
 }
 
-func (d *Dashboard) newWebhook(v *visit) (page, error) {
-	return page{Template: "webhook-form", Title: "New webhook", Section: "webhooks", Data: formOf(webhook.Webhook{Content: v.in.Mail}, "")}, nil
+func (d *Dashboard) newWebhook(v *requestContext) (page, error) {
+	return page{Template: "webhook-form", Title: "New webhook", Section: "webhooks", Data: newWebhookForm(webhook.Webhook{Content: v.session.ReadsMail}, "")}, nil
 }
 
-func (d *Dashboard) editWebhook(v *visit) (page, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) editWebhook(v *requestContext) (page, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
 		return page{}, err
 	}
-	about, err := d.filterNames(v, w)
-	f := formOf(w, strings.Join(about, "\n"))
+	about, err := d.webhookFilterNames(v, w)
+	f := newWebhookForm(w, strings.Join(about, "\n"))
 	f.Gone = len(about) < len(w.Domains)+len(w.Mailboxes)
 	return page{Template: "webhook-form", Title: "Change a webhook", Section: "webhooks", Data: f}, err
 }
 
-// hook finds the webhook that the path names.
-func (d *Dashboard) hook(v *visit) (webhook.Webhook, error) {
-	id, err := v.id("id")
+// findWebhook finds the webhook that the path names.
+func (d *Dashboard) findWebhook(v *requestContext) (webhook.Webhook, error) {
+	id, err := v.pathID("id")
 	if err != nil {
 		return webhook.Webhook{}, err
 	}
-	return d.Webhooks.Get(v.ctx, v.in.Account, id)
+	return d.Webhooks.Get(v.ctx, v.session.Account, id)
 }
 
-// filterNames says what a webhook is about, by names: none is everything. What
+// webhookFilterNames says what a webhook is about, by names: none is everything. What
 // is no longer there is left out.
-func (d *Dashboard) filterNames(v *visit, w webhook.Webhook) (names []string, err error) {
+func (d *Dashboard) webhookFilterNames(v *requestContext, w webhook.Webhook) (names []string, err error) {
 	for _, id := range w.Domains {
-		x, err := d.Domains.Get(v.ctx, v.in.Account, id)
+		x, err := d.Domains.Get(v.ctx, v.session.Account, id)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
@@ -97,7 +97,7 @@ func (d *Dashboard) filterNames(v *visit, w webhook.Webhook) (names []string, er
 		names = append(names, x.DisplayName)
 	}
 	for _, id := range w.Mailboxes {
-		m, err := d.Mailboxes.Get(v.ctx, v.in.Account, id)
+		m, err := d.Mailboxes.Get(v.ctx, v.session.Account, id)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
@@ -109,17 +109,17 @@ func (d *Dashboard) filterNames(v *visit, w webhook.Webhook) (names []string, er
 	return names, nil
 }
 
-// filter reads what a webhook shall be about: domains and mailboxes, by name.
-func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
-	lines := strings.Fields(strings.ReplaceAll(v.text("about"), ",", " "))
+// readWebhookFilter reads what a webhook shall be about: domains and mailboxes, by name.
+func (d *Dashboard) readWebhookFilter(v *requestContext) (domains, mailboxes []db.ID, err error) {
+	lines := strings.Fields(strings.ReplaceAll(v.formText("about"), ",", " "))
 	domains, mailboxes = []db.ID{}, []db.ID{}
-	var bad fault.Fields
-	if len(lines) > 2*webhook.MaxFilter { // so many domains, and so many mailboxes
-		bad.Add("about", "too_many", "Give at most %d domains and %d mailboxes.", webhook.MaxFilter, webhook.MaxFilter)
+	var bad fault.FieldErrors
+	if len(lines) > 2*webhook.MaxFilterIDs { // so many domains, and so many mailboxes
+		bad.Add("about", "too_many", "Give at most %d domains and %d mailboxes.", webhook.MaxFilterIDs, webhook.MaxFilterIDs)
 		return nil, nil, bad.Err()
 	}
 	for i, line := range lines {
-		id, err := d.Domains.Named(v.ctx, v.in.Account, line)
+		id, err := d.Domains.IDByName(v.ctx, v.session.Account, line)
 		if err == nil {
 			domains = append(domains, id)
 			continue
@@ -127,7 +127,7 @@ func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
 		if !fault.Is(err, fault.NotFound) {
 			return nil, nil, err
 		}
-		found, err := d.Mailboxes.ReadTargets(v.ctx, v.in.Account, []string{line})
+		found, err := d.Mailboxes.ParseTargets(v.ctx, v.session.Account, []string{line})
 		if fault.Is(err, fault.Invalid) || err == nil && found[0].Mailbox == 0 {
 			bad.Add("about", "not_found", "Line %d is no domain or mailbox of yours.", i+1)
 			break
@@ -140,86 +140,86 @@ func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
 	return domains, mailboxes, bad.Err()
 }
 
-// aboutFault tells faults of the filter by the name of the form's field.
-func aboutFault(err error) error {
-	return renamed(renamed(err, "domains", "about"), "mailboxes", "about")
+// renameFilterFields tells faults of the filter by the name of the form's field.
+func renameFilterFields(err error) error {
+	return renameField(renameField(err, "domains", "about"), "mailboxes", "about")
 }
 
-// shownSecret is a webhook with its secret, which is shown once.
-type shownSecret struct {
+// webhookSecretPage is a webhook with its secret, which is shown once.
+type webhookSecretPage struct {
 	Hook   webhook.Webhook
 	Secret string
 	New    bool
 	Until  time.Time // when a former secret signs no more; zero for none
 }
 
-func showSecret(s shownSecret) *page {
+func secretPage(s webhookSecretPage) *page {
 	return &page{Template: "webhook-secret", Title: "The secret", Section: "webhooks", Data: s}
 }
 
-func (d *Dashboard) addWebhook(v *visit) (done, error) {
-	domains, mailboxes, err := d.filter(v)
+func (d *Dashboard) addWebhook(v *requestContext) (actionResult, error) {
+	domains, mailboxes, err := d.readWebhookFilter(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	w, secret, err := d.Webhooks.Create(v.ctx, v.in.Account, webhook.NewHook{
-		URL: v.text("url"), Kinds: v.form["events"], Description: v.text("description"), Domains: domains, Mailboxes: mailboxes, Content: v.in.Mail && v.text("content") != ""})
+	w, secret, err := d.Webhooks.Create(v.ctx, v.session.Account, webhook.Spec{
+		URL: v.formText("url"), Kinds: v.form["events"], Description: v.formText("description"), Domains: domains, Mailboxes: mailboxes, Content: v.session.ReadsMail && v.formText("content") != ""})
 	if err != nil {
-		return done{}, aboutFault(err)
+		return actionResult{}, renameFilterFields(err)
 	}
-	return done{Told: "Made the webhook " + webhook.Site(w.URL) + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, New: true})}, nil
+	return actionResult{Summary: "Made the webhook " + webhook.Origin(w.URL) + ".", Page: secretPage(webhookSecretPage{Hook: w, Secret: secret, New: true})}, nil
 }
 
-func (d *Dashboard) changeWebhook(v *visit) (done, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) changeWebhook(v *requestContext) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	domains, mailboxes, err := d.filter(v)
+	domains, mailboxes, err := d.readWebhookFilter(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	url, description, kinds := v.text("url"), v.text("description"), v.form["events"]
-	content := v.text("content") != ""
-	w, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{URL: &url, Description: &description, Kinds: &kinds, Domains: &domains, Mailboxes: &mailboxes,
-		Content: &content, NoMail: !v.in.Mail})
-	return done{To: "/webhooks/" + w.ID.String(), Told: "Changed the webhook " + webhook.Site(w.URL) + "."}, aboutFault(err)
+	url, description, kinds := v.formText("url"), v.formText("description"), v.form["events"]
+	content := v.formText("content") != ""
+	w, err = d.Webhooks.Update(v.ctx, v.session.Account, w.ID, webhook.Change{URL: &url, Description: &description, Kinds: &kinds, Domains: &domains, Mailboxes: &mailboxes,
+		Content: &content, NoMailRead: !v.session.ReadsMail})
+	return actionResult{RedirectTo: "/webhooks/" + w.ID.String(), Summary: "Changed the webhook " + webhook.Origin(w.URL) + "."}, renameFilterFields(err)
 }
 
-func (d *Dashboard) enableWebhook(v *visit) (done, error) {
-	return d.setWebhookStatus(v, webhook.Enabled, "Enabled")
+func (d *Dashboard) enableWebhook(v *requestContext) (actionResult, error) {
+	return d.setWebhookStatus(v, webhook.StatusEnabled, "Enabled")
 }
 
-func (d *Dashboard) disableWebhook(v *visit) (done, error) {
-	return d.setWebhookStatus(v, webhook.Disabled, "Disabled")
+func (d *Dashboard) disableWebhook(v *requestContext) (actionResult, error) {
+	return d.setWebhookStatus(v, webhook.StatusDisabled, "Disabled")
 }
 
-func (d *Dashboard) setWebhookStatus(v *visit, status, did string) (done, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) setWebhookStatus(v *requestContext, status, did string) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	_, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{Status: &status})
-	return done{To: "/webhooks/" + w.ID.String(), Told: did + " the webhook " + webhook.Site(w.URL) + "."}, err
+	_, err = d.Webhooks.Update(v.ctx, v.session.Account, w.ID, webhook.Change{Status: &status})
+	return actionResult{RedirectTo: "/webhooks/" + w.ID.String(), Summary: did + " the webhook " + webhook.Origin(w.URL) + "."}, err
 }
 
-func (d *Dashboard) rotateWebhook(v *visit) (done, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) rotateWebhookSecret(v *requestContext) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	overlap := webhook.Overlap
-	if v.text("at_once") != "" {
+	overlap := webhook.SecretOverlap
+	if v.formText("at_once") != "" {
 		overlap = 0
 	}
-	w, secret, err := d.Webhooks.Rotate(v.ctx, v.in.Account, w.ID, overlap)
-	return done{Told: "Made a new secret of the webhook " + webhook.Site(w.URL) + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, Until: w.OldUntil})}, err
+	w, secret, err := d.Webhooks.Rotate(v.ctx, v.session.Account, w.ID, overlap)
+	return actionResult{Summary: "Made a new secret of the webhook " + webhook.Origin(w.URL) + ".", Page: secretPage(webhookSecretPage{Hook: w, Secret: secret, Until: w.OldSecretUntil})}, err
 }
 
-func (d *Dashboard) deleteWebhook(v *visit) (done, error) {
-	w, err := d.hook(v)
+func (d *Dashboard) deleteWebhook(v *requestContext) (actionResult, error) {
+	w, err := d.findWebhook(v)
 	if err != nil {
-		return done{}, err
+		return actionResult{}, err
 	}
-	return done{To: "/webhooks", Told: "Deleted the webhook " + webhook.Site(w.URL) + "."}, d.Webhooks.Delete(v.ctx, v.in.Account, w.ID)
+	return actionResult{RedirectTo: "/webhooks", Summary: "Deleted the webhook " + webhook.Origin(w.URL) + "."}, d.Webhooks.Delete(v.ctx, v.session.Account, w.ID)
 }

@@ -100,7 +100,7 @@ func TestWebhookPages(t *testing.T) {
 	b.press(path + "/replay")
 	b.reads("again.")
 	servertest.Eventually(t, func() string {
-		if called(t, s, "GET", path, nil)["failing_since"] == nil {
+		if accountName(t, s, "GET", path, nil)["failing_since"] == nil {
 			return "no attempt has failed"
 		}
 		return ""
@@ -150,7 +150,7 @@ func TestManyDomains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := visit(t, s)
+		v := requestContext(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		about := "DEMO.test\nalice@demo.test\nbob@demo.test"
 		for n := range 99 {

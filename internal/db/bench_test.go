@@ -55,7 +55,7 @@ func BenchmarkAccept(b *testing.B) {
 		return func(i int64) error {
 			account, id, blob, event := db.ID(1000+i%100), d.NewID(), d.NewID(), d.NewID()
 			at := db.Micros(id.Time())
-			return d.Write(b.Context(), account, &db.Job{Apply: func(q *db.Batch) {
+			return d.Write(b.Context(), account, &db.Mutation{Apply: func(q *db.Batch) {
 				q.Queue(benchBlob.With(blob, benchSize, 0, body))
 				q.Queue(benchSent.With(id, account, 7, 0, "", "bounces.bench.example", "sender@bench.example", "A subject of usual length",
 					"<0190-aaaa-bbbb@bench.example>", "thread", "{}", false, false, benchSize, blob, at+1, at))
@@ -96,8 +96,8 @@ func BenchmarkFile(b *testing.B) {
 			mailbox, inbox := mailboxes[i%100], inboxes[i%100]
 			blob, id, event := d.NewID(), d.NewID(), d.NewID()
 			at := db.Micros(id.Time())
-			return d.Write(ctx, mailbox, &db.Job{
-				Guard: func(q *db.Batch) { q.Queue(benchRoom.With(mailbox, benchSize, int64(1)<<40)).Else(full) },
+			return d.Write(ctx, mailbox, &db.Mutation{
+				Guard: func(q *db.Batch) { q.Queue(benchRoom.With(mailbox, benchSize, int64(1)<<40)).OrFail(full) },
 				Apply: func(q *db.Batch) {
 					q.Queue(benchNext.With(inbox, benchSize))
 					q.Queue(benchFolder.With(inbox, id, benchSize, at))
@@ -114,7 +114,7 @@ func BenchmarkFile(b *testing.B) {
 func BenchmarkOne(b *testing.B) {
 	bench(b, func(b *testing.B, d *db.DB) func(i int64) error {
 		id := d.NewID()
-		if err := d.Write(b.Context(), id, &db.Job{Apply: func(q *db.Batch) { q.Queue(addAccount.With(id, "a", "A")) }}); err != nil {
+		if err := d.Write(b.Context(), id, &db.Mutation{Apply: func(q *db.Batch) { q.Queue(addAccount.With(id, "a", "A")) }}); err != nil {
 			b.Fatal(err)
 		}
 		return func(int64) error {

@@ -40,7 +40,7 @@ type Reader interface {
 	// Each calls f for every row. Meanwhile it holds a read transaction,
 	// which must not live longer than a second: f must not wait for
 	// anything, and the statement must bound its rows (at most 1,000, or
-	// MaxPage of a list). A read that takes longer is logged.
+	// MaxPageSize of a list). A read that takes longer is logged.
 	Each(ctx context.Context, s Statement, f func(Row) error) error
 	// One scans the first row, or returns ErrNoRow.
 	One(ctx context.Context, s Statement, dst ...any) error
@@ -49,19 +49,19 @@ type Reader interface {
 // engine is what SQLite and PostgreSQL each do in their own way.
 type engine interface {
 	each(ctx context.Context, s Statement, f func(Row) error) error
-	tx(ctx context.Context, f func(session) error) error
-	// vital is tx for one at a time, which no crowd of others may keep waiting.
-	vital(ctx context.Context, f func(session) error) error
-	batch(jobs []*pending) // answers every job
-	lanes() int
-	away() bool // whether it was missed, and has not answered since
-	conflict(error) bool
+	tx(ctx context.Context, f func(txSession) error) error
+	// priorityTx is tx for one at a time, which no crowd of others may keep waiting.
+	priorityTx(ctx context.Context, f func(txSession) error) error
+	commitBatch(jobs []*pendingWrite) // answers every job
+	batcherCount() int
+	isDown() bool // whether it was missed, and has not answered since
+	isUniqueViolation(error) bool
 	ping(ctx context.Context) error
 	close() error
 }
 
-// session is a connection inside a transaction.
-type session interface {
+// txSession is a connection inside a transaction.
+type txSession interface {
 	// run executes s; f, if not nil, is called for every row. It returns
 	// how many rows were changed or read.
 	run(s Statement, f func(Row) error) (int64, error)
@@ -70,14 +70,14 @@ type session interface {
 // DB is an open database. It is safe for use by many goroutines.
 type DB struct {
 	engine
-	kind Engine
-	ids  idSource
-	lane []*lane
-	log  *slog.Logger
-	now  func() time.Time
+	kind     Engine
+	ids      idGenerator
+	batchers []*batcher
+	log      *slog.Logger
+	now      func() time.Time
 
-	lease   time.Duration
-	maxWait time.Duration
+	leaseDuration time.Duration
+	maxWait       time.Duration
 }
 
 // Options are what Open needs to know.
@@ -94,15 +94,15 @@ type Options struct {
 	Now func() time.Time
 	// Lease is how long a node's tenure lasts when it can't renew it; 0: Lease.
 	Lease time.Duration
-	// MaxWait is how long a read or write waits for PostgreSQL while it does not
-	// answer, before it fails with a fault.Unavailable; 0: MaxWait. A write that
+	// DefaultMaxWait is how long a read or write waits for PostgreSQL while it does not
+	// answer, before it fails with a fault.Unavailable; 0: DefaultMaxWait. A write that
 	// is cut off while it is being committed waits as long again, to learn what
 	// became of it.
 	MaxWait time.Duration
 
-	// Copy is for a file of SQLite that this process alone uses, wherever it is:
+	// Exclusive is for a file of SQLite that this process alone uses, wherever it is:
 	// without the write-ahead log, which network shares may not bear.
-	Copy bool
+	Exclusive bool
 
 	wal walLimits // of SQLite; zero for the default
 }
@@ -122,12 +122,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		}
 	}
 	if o.Lease <= 0 {
-		o.Lease = Lease
+		o.Lease = DefaultLease
 	}
 	if o.MaxWait <= 0 {
-		o.MaxWait = MaxWait
+		o.MaxWait = DefaultMaxWait
 	}
-	d := &DB{log: o.Log, now: o.Now, lease: o.Lease, maxWait: o.MaxWait}
+	d := &DB{log: o.Log, now: o.Now, leaseDuration: o.Lease, maxWait: o.MaxWait}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {
@@ -143,15 +143,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range d.lanes() {
-		d.lane = append(d.lane, startLane(d.engine))
+	for range d.batcherCount() {
+		d.batchers = append(d.batchers, startBatcher(d.engine))
 	}
 	return d, nil
 }
 
 // Close finishes the jobs in hand and closes the database.
 func (d *DB) Close() error {
-	for _, l := range d.lane {
+	for _, l := range d.batchers {
 		l.stop()
 	}
 	return d.close()
@@ -167,23 +167,23 @@ func (d *DB) Ping(ctx context.Context) error { return d.ping(ctx) }
 func (d *DB) NewID() ID { return d.ids.next() }
 
 // IsConflict reports whether err says that a unique key is already taken.
-func (d *DB) IsConflict(err error) bool { return err != nil && d.conflict(err) }
+func (d *DB) IsConflict(err error) bool { return err != nil && d.isUniqueViolation(err) }
 
 // Each calls f for every row that s returns. While the database can't be reached it
 // returns a fault.Unavailable.
 func (d *DB) Each(ctx context.Context, s Statement, f func(Row) error) error {
-	return outage(d.each(ctx, s, f))
+	return asUnavailable(d.each(ctx, s, f))
 }
 
 // One scans the first row that s returns, or returns ErrNoRow.
 func (d *DB) One(ctx context.Context, s Statement, dst ...any) error {
-	return one(func(f func(Row) error) error { return d.Each(ctx, s, f) }, dst)
+	return scanOne(func(f func(Row) error) error { return d.Each(ctx, s, f) }, dst)
 }
 
 // errStop ends the reading of rows early.
 var errStop = errors.New("stop")
 
-func one(each func(func(Row) error) error, dst []any) error {
+func scanOne(each func(func(Row) error) error, dst []any) error {
 	found := false
 	err := each(func(r Row) error {
 		if err := r.Scan(dst...); err != nil {

@@ -125,7 +125,7 @@ func TestWriteTellsEachTheTruth(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, mailbox := t.Context(), d.NewID()
 		full := fault.New(fault.OverQuota, "over_quota", "full")
-		if err := d.Write(ctx, mailbox, &db.Job{Apply: func(b *db.Batch) { b.Queue(addUsage.With(mailbox)) }}); err != nil {
+		if err := d.Write(ctx, mailbox, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addUsage.With(mailbox)) }}); err != nil {
 			t.Fatal(err)
 		}
 		const callers = 64
@@ -135,8 +135,8 @@ func TestWriteTellsEachTheTruth(t *testing.T) {
 			ids[i] = d.NewID()
 			wg.Go(func() {
 				var bytes int64
-				results[i] = d.Write(ctx, mailbox, &db.Job{
-					Guard: func(b *db.Batch) { b.Queue(use.With(mailbox, 10)).One(&bytes).Else(full) },
+				results[i] = d.Write(ctx, mailbox, &db.Mutation{
+					Guard: func(b *db.Batch) { b.Queue(use.With(mailbox, 10)).One(&bytes).OrFail(full) },
 					Apply: func(b *db.Batch) {
 						b.Queue(addAccount.With(ids[i], fmt.Sprint(i), fmt.Sprint(bytes)))
 						if i%8 == 7 {
@@ -175,12 +175,12 @@ func TestWriteElseOfSelect(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		id, gone := d.NewID(), errors.New("gone")
 		exists := func() error {
-			return d.Write(t.Context(), id, &db.Job{Guard: func(b *db.Batch) { b.Queue(nameOf.With(id)).Else(gone) }})
+			return d.Write(t.Context(), id, &db.Mutation{Guard: func(b *db.Batch) { b.Queue(nameOf.With(id)).OrFail(gone) }})
 		}
 		if err := exists(); !errors.Is(err, gone) {
 			t.Errorf("got %v", err)
 		}
-		if err := d.Write(t.Context(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "a", "A")) }}); err != nil {
+		if err := d.Write(t.Context(), id, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "a", "A")) }}); err != nil {
 			t.Fatal(err)
 		}
 		if err := exists(); err != nil {
@@ -195,7 +195,7 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, id := t.Context(), d.NewID()
 		gone := errors.New("gone")
-		err := d.Write(ctx, id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "x", "before")) }})
+		err := d.Write(ctx, id, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "x", "before")) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,15 +203,15 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 		var declined error
 		others := make([]db.ID, 20)
 		wg.Go(func() {
-			declined = d.Write(ctx, id, &db.Job{Guard: func(b *db.Batch) {
+			declined = d.Write(ctx, id, &db.Mutation{Guard: func(b *db.Batch) {
 				b.Queue(setName.With(id, "after"))
-				b.Queue(setName.With(db.ID(1), "nobody")).Else(gone)
+				b.Queue(setName.With(db.ID(1), "nobody")).OrFail(gone)
 			}})
 		})
 		for i := range others {
 			others[i] = d.NewID()
 			wg.Go(func() {
-				if err := d.Write(ctx, id, &db.Job{Apply: func(b *db.Batch) {
+				if err := d.Write(ctx, id, &db.Mutation{Apply: func(b *db.Batch) {
 					b.Queue(addAccount.With(others[i], fmt.Sprint(i), "other"))
 				}}); err != nil {
 					t.Error(err)

@@ -84,7 +84,7 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 					})
 					return
 				}
-				told[i] = d.Write(t.Context(), ids[i], &db.Job{
+				told[i] = d.Write(t.Context(), ids[i], &db.Mutation{
 					Guard:       func(b *db.Batch) { b.Queue(add[0]) },
 					Apply:       func(b *db.Batch) { b.Queue(add[1]); b.Queue(add[2]) },
 					AfterCommit: func() { committed[i]++ },

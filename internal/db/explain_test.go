@@ -49,7 +49,7 @@ func TestExplain(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { explainPostgres(t, queries) })
 }
 
-// projectQueries reads the texts given to db.SQL and db.Paged: literals and
+// projectQueries reads the texts given to db.SQL and db.PagedSQL: literals and
 // constants of the package, also several joined.
 func projectQueries(t *testing.T) (queries []namedQuery) {
 	root := "../.."
@@ -114,7 +114,7 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 				return true
 			}
 			if name == "Paged" {
-				older, newer := db.PageTexts(text)
+				older, newer := db.PagedSQLTexts(text)
 				queries = append(queries, namedQuery{where, older}, namedQuery{where, newer})
 			} else if first, _, _ := strings.Cut(text, " "); !slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK"}, first) {
 				queries = append(queries, namedQuery{where, text})

@@ -35,15 +35,15 @@ func TestWriteDeclineInApply(t *testing.T) {
 		declined, kept := d.NewID(), d.NewID()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := d.Write(ctx, declined, &db.Job{
+			if err := d.Write(ctx, declined, &db.Mutation{
 				Guard: add(declined),
-				Apply: func(b *db.Batch) { b.Queue(setName.With(db.ID(1), "nobody")).Else(gone) },
+				Apply: func(b *db.Batch) { b.Queue(setName.With(db.ID(1), "nobody")).OrFail(gone) },
 			}); !errors.Is(err, gone) {
 				t.Errorf("got %v", err)
 			}
 		})
 		wg.Go(func() {
-			if err := d.Write(ctx, declined, &db.Job{Apply: add(kept)}); err != nil {
+			if err := d.Write(ctx, declined, &db.Mutation{Apply: add(kept)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -59,12 +59,12 @@ func TestWriteDeclineInApply(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	addWhole := db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, $4, $5)`)
 	statementsOf := db.SQL(`SELECT COUNT(DISTINCT CAST(cmin AS TEXT)) FROM account WHERE id BETWEEN $1 AND $2`)
-	add := func(id db.ID) *db.Job {
-		return &db.Job{Apply: func(b *db.Batch) { b.Queue(addWhole.With(id, id.String()+"@a.example", id.String(), "active", 0)) }}
+	add := func(id db.ID) *db.Mutation {
+		return &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addWhole.With(id, id.String()+"@a.example", id.String(), "active", 0)) }}
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const n = 29
-		ids, jobs := make([]db.ID, n), make([]*db.Job, n)
+		ids, jobs := make([]db.ID, n), make([]*db.Mutation, n)
 		for i := range ids {
 			ids[i] = d.NewID()
 			jobs[i] = add(ids[i])
@@ -104,18 +104,18 @@ func TestManyRows(t *testing.T) {
 func TestWritePanics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		id := d.NewID()
-		if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil {
+		if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(id)}); err != nil {
 			t.Fatal(err)
 		}
 		bad := func(*db.Batch) { panic("oops") }
 		badRow := func(b *db.Batch) {
 			b.Queue(accounts.With(0)).Each(func(db.Row) error { panic("oops") })
 		}
-		for name, job := range map[string]func(id db.ID) *db.Job{
-			"guard":           func(id db.ID) *db.Job { return &db.Job{Guard: bad, Apply: add(id)} },
-			"apply":           func(id db.ID) *db.Job { return &db.Job{Guard: add(id), Apply: bad} },
-			"row of a guard":  func(id db.ID) *db.Job { return &db.Job{Guard: badRow, Apply: add(id)} },
-			"row of an apply": func(id db.ID) *db.Job { return &db.Job{Guard: add(id), Apply: badRow} },
+		for name, job := range map[string]func(id db.ID) *db.Mutation{
+			"guard":           func(id db.ID) *db.Mutation { return &db.Mutation{Guard: bad, Apply: add(id)} },
+			"apply":           func(id db.ID) *db.Mutation { return &db.Mutation{Guard: add(id), Apply: bad} },
+			"row of a guard":  func(id db.ID) *db.Mutation { return &db.Mutation{Guard: badRow, Apply: add(id)} },
+			"row of an apply": func(id db.ID) *db.Mutation { return &db.Mutation{Guard: add(id), Apply: badRow} },
 		} {
 			var wg sync.WaitGroup
 			panics, fine := d.NewID(), d.NewID()
@@ -125,7 +125,7 @@ func TestWritePanics(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if err := d.Write(t.Context(), id, &db.Job{Apply: add(fine)}); err != nil {
+				if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(fine)}); err != nil {
 					t.Errorf("%s: another job: %v", name, err)
 				}
 			})
@@ -147,9 +147,9 @@ func TestAfterCommitPanics(t *testing.T) {
 					t.Errorf("recovered %v", r)
 				}
 			}()
-			_ = d.Write(t.Context(), id, &db.Job{Apply: add(id), AfterCommit: func() { panic("oops") }})
+			_ = d.Write(t.Context(), id, &db.Mutation{Apply: add(id), AfterCommit: func() { panic("oops") }})
 		}()
-		if err := d.Write(t.Context(), id, &db.Job{Apply: add(next)}); err != nil || !stored(t, d, id) {
+		if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(next)}); err != nil || !stored(t, d, id) {
 			t.Errorf("the lane is dead: %v", err)
 		}
 	})
@@ -165,7 +165,7 @@ func TestTxPanics(t *testing.T) {
 				panic("oops")
 			})
 		}()
-		if err := d.Write(t.Context(), id, &db.Job{Apply: add(next)}); err != nil || stored(t, d, id) {
+		if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(next)}); err != nil || stored(t, d, id) {
 			t.Errorf("stored, or %v", err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestCancelledMidway(t *testing.T) {
 			t.Errorf("tx: %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
-		if err := d.Write(ctx, first, &db.Job{Guard: func(*db.Batch) { cancel() }, Apply: add(third)}); err != nil || !stored(t, d, third) {
+		if err := d.Write(ctx, first, &db.Mutation{Guard: func(*db.Batch) { cancel() }, Apply: add(third)}); err != nil || !stored(t, d, third) {
 			t.Errorf("write: %v", err)
 		}
 		if err := d.Tx(ctx, func(*db.Tx) error { t.Error("began"); return nil }); !errors.Is(err, context.Canceled) {
@@ -224,7 +224,7 @@ func TestCancelledReaders(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for range 5 {
 			id := d.NewID()
-			if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil {
+			if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(id)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -267,7 +267,7 @@ func TestBusy(t *testing.T) {
 			ready.Done()
 			var err error
 			if i%2 == 0 {
-				err = d.Write(t.Context(), id, &db.Job{Apply: add(id)})
+				err = d.Write(t.Context(), id, &db.Mutation{Apply: add(id)})
 			} else {
 				err = d.Tx(t.Context(), func(tx *db.Tx) error {
 					select {
@@ -303,7 +303,7 @@ func TestAfterClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := context.Background()
-		if err := d.Write(ctx, 1, &db.Job{}); !errors.Is(err, db.ErrClosed) {
+		if err := d.Write(ctx, 1, &db.Mutation{}); !errors.Is(err, db.ErrClosed) {
 			t.Errorf("write: %v", err)
 		}
 		if err := d.Tx(ctx, func(*db.Tx) error { return nil }); !errors.Is(err, db.ErrClosed) {
@@ -338,8 +338,8 @@ func TestBadJobAmongMany(t *testing.T) {
 		}
 	}
 	runs := 0
-	for i, err := range db.CommitTogether(7, func([]int) error { runs++; return db.Shared(fmt.Errorf("gone: %w", db.ErrUnknown)) }) {
-		if !errors.Is(err, db.ErrUnknown) || runs != 1 {
+	for i, err := range db.CommitTogether(7, func([]int) error { runs++; return db.Shared(fmt.Errorf("gone: %w", db.ErrCommitUnknown)) }) {
+		if !errors.Is(err, db.ErrCommitUnknown) || runs != 1 {
 			t.Errorf("job %d was told %v after %d runs", i, err, runs)
 		}
 	}

@@ -51,7 +51,7 @@ func writeWithoutFsync(t *testing.T, url string) {
 			_, err := d.Exec(context.Background(), addAccount.With(id, id.String(), "A"))
 			return err
 		}
-		return d.Write(context.Background(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, id.String(), "A")) }})
+		return d.Write(context.Background(), id, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, id.String(), "A")) }})
 	}
 	fmt.Printf("told: %v\n", add())
 	failFsync(t)

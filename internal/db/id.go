@@ -31,9 +31,9 @@ func (id ID) Time() time.Time {
 	return time.UnixMilli(int64(id)>>(nodeBits+seqBits) + idEpoch).UTC()
 }
 
-// FirstID returns the lowest id that can be made at t; 0 for a time before there
+// MinIDAt returns the lowest id that can be made at t; 0 for a time before there
 // were ids.
-func FirstID(t time.Time) ID {
+func MinIDAt(t time.Time) ID {
 	ms := t.UnixMilli() - idEpoch
 	return ID(min(max(ms, 0), 1<<41-1) << (nodeBits + seqBits))
 }
@@ -63,7 +63,7 @@ func (id ID) encode(dst *[36]byte) {
 	node := uint64(id) >> seqBits & maxNode
 	seq := uint64(id) & maxSeq
 	// 62 bits: the node, then bits that only this id gives.
-	low := node<<52 | mix(uint64(id))>>12
+	low := node<<52 | mix64(uint64(id))>>12
 	var u [16]byte
 	for i := range 6 {
 		u[i] = byte(ms >> (40 - 8*i))
@@ -111,8 +111,8 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// mix is the finaliser of splitmix64: a bijection that spreads the bits.
-func mix(x uint64) uint64 {
+// mix64 is the finaliser of splitmix64: a bijection that spreads the bits.
+func mix64(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27
@@ -120,15 +120,15 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// idSource makes IDs that no other node makes, rising within this one.
-type idSource struct {
+// idGenerator makes IDs that no other node makes, rising within this one.
+type idGenerator struct {
 	mu   sync.Mutex
 	node int64
 	last int64 // milliseconds<<seqBits | sequence
 	now  func() time.Time
 }
 
-func (s *idSource) next() ID {
+func (s *idGenerator) next() ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// When the clock stands or goes back, the sequence runs on into the
@@ -138,15 +138,15 @@ func (s *idSource) next() ID {
 	return ID(s.last>>seqBits<<(nodeBits+seqBits) | s.node<<seqBits | s.last&maxSeq)
 }
 
-// latest is when the last id says that it was made, in microseconds.
-func (s *idSource) latest() int64 {
+// lastTime is when the last id says that it was made, in microseconds.
+func (s *idGenerator) lastTime() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (s.last>>seqBits + idEpoch) * 1000
 }
 
 // startAfter makes the source give only ids later than t.
-func (s *idSource) startAfter(node int64, t time.Time) {
+func (s *idGenerator) startAfter(node int64, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node

@@ -46,7 +46,7 @@ func TestParseIDRefuses(t *testing.T) {
 
 func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
 	now := time.Now()
-	s := idSource{node: 7, now: func() time.Time { return now }}
+	s := idGenerator{node: 7, now: func() time.Time { return now }}
 	last := ID(0)
 	for i := range 10_000 {
 		if i == 5_000 {

@@ -16,14 +16,14 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrationTexts embed.FS
+var migrationFiles embed.FS
 
 // migrate brings the schema up to date. Any node runs a migration, once:
 // PostgreSQL's session lock and SQLite's single writer see to it. Migrations
 // expand first and contract a release later, so that the binary one release
 // back still runs on the newer schema.
 func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) error {
-	p, err := migrations(e, conn)
+	p, err := newMigrator(e, conn)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) erro
 			return nil
 		case ctx.Err() == nil && (sqlState(err) == "55P03" || sqlState(err) == "40P01"):
 			log.Warn("the database can't be migrated while others use its tables, such as a backup; trying again", "error", err)
-			wait(ctx, migrationRest)
+			sleep(ctx, migrationRetryDelay)
 		default:
 			return fmt.Errorf("migrating the database: %w", err)
 		}
@@ -42,7 +42,7 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) erro
 
 // migrateTo makes the schema of a version in an empty database.
 func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error {
-	p, err := migrations(e, conn)
+	p, err := newMigrator(e, conn)
 	if err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error
 	return nil
 }
 
-func migrations(e Engine, conn *sql.DB) (*goose.Provider, error) {
-	texts, err := rendered(e)
+func newMigrator(e Engine, conn *sql.DB) (*goose.Provider, error) {
+	texts, err := renderMigrations(e)
 	if err != nil {
 		return nil, err
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_version")}
 	if e == Postgres {
-		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(turns{}))
+		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(migrationLocker{}))
 	}
 	p, err := goose.NewProvider(dialect, conn, texts, options...)
 	if err != nil {
@@ -72,25 +72,25 @@ func migrations(e Engine, conn *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// turns lets nodes that start together migrate one after the other; unlike
+// migrationLocker lets nodes that start together migrate one after the other; unlike
 // goose's own locker it waits without polling.
-type turns struct{}
+type migrationLocker struct{}
 
 // A migration waits only so long for a table that others use, and then lets
 // them work: behind it everybody waits who needs that table. It is less than
 // PostgreSQL's deadlock_timeout, so that none of them is a deadlock's victim.
 const (
-	migrationWait = 500 * time.Millisecond
-	migrationRest = 2 * time.Second
+	migrationLockTimeout = 500 * time.Millisecond
+	migrationRetryDelay  = 2 * time.Second
 )
 
-const turn = `(hashtext('mailstead migration ' || current_schema()))`
+const migrationLockKey = `(hashtext('mailstead migration ' || current_schema()))`
 
 // SessionLock waits for this node's turn, as long as others migrate: that may be
 // longer than a session waits for a lock.
-func (turns) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	patience := fmt.Sprintf(`SET lock_timeout = %d`, migrationWait.Milliseconds())
-	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + turn, patience} {
+func (migrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	patience := fmt.Sprintf(`SET lock_timeout = %d`, migrationLockTimeout.Milliseconds())
+	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + migrationLockKey, patience} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -99,20 +99,20 @@ func (turns) SessionLock(ctx context.Context, conn *sql.Conn) error {
 }
 
 // SessionUnlock lets the next one in.
-func (turns) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock`+turn)
+func (migrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock`+migrationLockKey)
 	return err
 }
 
-// rendered returns the migrations with their fragments in the engine's words.
-func rendered(e Engine) (fs.FS, error) {
-	names, err := fs.Glob(migrationTexts, "migrations/*.sql")
+// renderMigrations returns the migrations with their fragments in the engine's words.
+func renderMigrations(e Engine) (fs.FS, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	if err != nil {
 		return nil, err
 	}
 	texts := fstest.MapFS{}
 	for _, name := range names {
-		text, err := migrationTexts.ReadFile(name)
+		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}

@@ -19,31 +19,31 @@ import (
 )
 
 var (
-	// pass lets time go by on the database's clock, as the leases see it.
-	pass     = db.SQL(`UPDATE tenure SET expires_at = expires_at - $1 WHERE expires_at > 0`)
-	passDuty = db.SQL(`UPDATE duty SET expires_at = expires_at - $1`)
-	left     = db.SQL(`SELECT expires_at - {now} FROM tenure WHERE id = $1`)
+	// pass simulates the passing of time for the leases.
+	pass          = db.SQL(`UPDATE tenure SET expires_at = expires_at - $1 WHERE expires_at > 0`)
+	passLeaderJob = db.SQL(`UPDATE duty SET expires_at = expires_at - $1`)
+	left          = db.SQL(`SELECT expires_at - {now} FROM tenure WHERE id = $1`)
 )
 
-// clock is a clock that the test moves.
-type clock struct{ at atomic.Pointer[time.Time] }
+// testClock is a clock that the test sets.
+type testClock struct{ at atomic.Pointer[time.Time] }
 
-func newClock() *clock {
-	c := &clock{}
+func newClock() *testClock {
+	c := &testClock{}
 	now := time.Now()
 	c.at.Store(&now)
 	return c
 }
 
-func (c *clock) now() time.Time { return *c.at.Load() }
+func (c *testClock) now() time.Time { return *c.at.Load() }
 
-func (c *clock) forward(d time.Duration) {
+func (c *testClock) forward(d time.Duration) {
 	now := c.now().Add(d)
 	c.at.Store(&now)
 }
 
-// both lets time go by here and at the database.
-func (c *clock) both(t *testing.T, d *db.DB, by time.Duration) {
+// both advances this clock and the database's.
+func (c *testClock) both(t *testing.T, d *db.DB, by time.Duration) {
 	t.Helper()
 	c.forward(by)
 	passes(t, d, by)
@@ -54,7 +54,7 @@ func passes(t *testing.T, d *db.DB, by time.Duration) {
 	if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), pass.With(by.Microseconds()))
 		if err == nil {
-			_, err = tx.Exec(t.Context(), passDuty.With(by.Microseconds()))
+			_, err = tx.Exec(t.Context(), passLeaderJob.With(by.Microseconds()))
 		}
 		return err
 	}); err != nil {
@@ -62,7 +62,7 @@ func passes(t *testing.T, d *db.DB, by time.Duration) {
 	}
 }
 
-func openWithClock(t *testing.T, url string) (*db.DB, *clock) {
+func openWithClock(t *testing.T, url string) (*db.DB, *testClock) {
 	t.Helper()
 	c := newClock()
 	d, err := db.Open(t.Context(), db.Options{URL: url, Now: c.now})
@@ -88,14 +88,14 @@ func join(t *testing.T, d *db.DB, name, holder string) *db.Node {
 
 func ended(t *testing.T, d *db.DB) []db.ID {
 	t.Helper()
-	ids, err := d.Ended(t.Context())
+	ids, err := d.ExpiredLeases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ids
 }
 
-func TestTenure(t *testing.T) {
+func TestLease(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, first := dbtest.Open(t, url)
 		if _, err := d.Join(t.Context(), "test", "another folder"); !fault.Is(err, fault.Conflict) {
@@ -106,15 +106,15 @@ func TestTenure(t *testing.T) {
 			t.Fatalf("both are node %d", first.Number)
 		}
 		again := join(t, d, "test", "test") // the same folder's next process
-		was, _ := first.Tenure()
-		now, ok := again.Tenure()
+		was, _ := first.Lease()
+		now, ok := again.Lease()
 		if ids := ended(t, d); !ok || now == was || again.Number != first.Number || len(ids) != 1 || ids[0] != was {
 			t.Errorf("ended %v, want %v; now %v, %v", ids, was, now, ok)
 		}
-		if err := d.Bury(t.Context(), now); err != nil { // it lives: nothing happens
+		if err := d.DeleteLease(t.Context(), now); err != nil { // the lease is live: nothing happens
 			t.Error(err)
 		}
-		if err := d.Bury(t.Context(), was); err != nil {
+		if err := d.DeleteLease(t.Context(), was); err != nil {
 			t.Error(err)
 		}
 		if ids := ended(t, d); len(ids) != 0 {
@@ -126,12 +126,12 @@ func TestTenure(t *testing.T) {
 	})
 }
 
-// Whoever has the folder of an SQLite database is alone, whatever its former
-// process was called. Of a shared database a copied folder proves nothing.
-func TestTenureRenamed(t *testing.T) {
+// A process that has locked the folder of a SQLite database is the only one, under any earlier node
+// name. With a shared database, a copied folder proves nothing.
+func TestLeaseRenamed(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, first := dbtest.Open(t, url)
-		was, _ := first.Tenure()
+		was, _ := first.Lease()
 		join(t, d, "another name", "test")
 		if ids := ended(t, d); slices.Contains(ids, was) != (d.Engine() == db.SQLite) {
 			t.Errorf("ended: %v", ids)
@@ -139,22 +139,22 @@ func TestTenureRenamed(t *testing.T) {
 	})
 }
 
-// A node that can't renew stops before others may take over, and what it held
-// is theirs even if it comes back.
-func TestTenureLost(t *testing.T) {
+// A node that can't renew its lease stops before others may take over. They keep its work even if
+// it comes back.
+func TestLeaseLost(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
-		was, ok := n.Tenure()
+		was, ok := n.Lease()
 		if !ok {
 			t.Fatal("a new node may start nothing")
 		}
-		clock.both(t, d, db.Lease*2/3-time.Second)
-		if _, ok := n.Tenure(); !ok {
+		clock.both(t, d, db.DefaultLease*2/3-time.Second)
+		if _, ok := n.Lease(); !ok {
 			t.Error("stopped too early")
 		}
 		clock.both(t, d, time.Second)
-		if _, ok := n.Tenure(); ok || !n.Holds(was) {
+		if _, ok := n.Lease(); ok || !n.OwnsLease(was) {
 			t.Error("after two thirds of the lease it still starts things, or does not finish what it began")
 		}
 		if ids := ended(t, d); len(ids) != 0 {
@@ -163,14 +163,14 @@ func TestTenureLost(t *testing.T) {
 		if _, err := d.Join(t.Context(), "one", "another folder"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("another process took the name before the lease was over: %v", err)
 		}
-		clock.both(t, d, db.Lease/3+time.Second)
-		if ids := ended(t, d); len(ids) != 1 || ids[0] != was || n.Holds(was) {
-			t.Errorf("nobody may take over: %v; and the node finishes things: %v", ids, n.Holds(was))
+		clock.both(t, d, db.DefaultLease/3+time.Second)
+		if ids := ended(t, d); len(ids) != 1 || ids[0] != was || n.OwnsLease(was) {
+			t.Errorf("nobody may take over: %v; and the node finishes things: %v", ids, n.OwnsLease(was))
 		}
 		if err := n.Renew(t.Context()); err == nil {
 			t.Error("the loss of the lease was not told")
 		}
-		if now, ok := n.Tenure(); !ok || now == was || n.Holds(was) || !n.Holds(now) {
+		if now, ok := n.Lease(); !ok || now == was || n.OwnsLease(was) || !n.OwnsLease(now) {
 			t.Errorf("tenure %v, %v after %v was lost", now, ok, was)
 		}
 		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
@@ -180,16 +180,16 @@ func TestTenureLost(t *testing.T) {
 }
 
 // A replaced process can't get its name back.
-func TestTenureReplaced(t *testing.T) {
+func TestLeaseReplaced(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
-		clock.both(t, d, db.Lease+time.Second)
+		clock.both(t, d, db.DefaultLease+time.Second)
 		successor, _ := dbtestJoin(t, url)
 		if err := n.Renew(t.Context()); !fault.Is(err, fault.Conflict) {
 			t.Errorf("got %v", err)
 		}
-		if _, ok := n.Tenure(); ok {
+		if _, ok := n.Lease(); ok {
 			t.Error("both run under one name")
 		}
 		if err := successor.Renew(t.Context()); err != nil {
@@ -198,8 +198,7 @@ func TestTenureReplaced(t *testing.T) {
 	})
 }
 
-// A process whose name another has taken meanwhile ends: both would make the
-// same ids.
+// A process ends if another has taken its name meanwhile: both would generate the same ids.
 func TestKeepReplaced(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, err := db.Open(t.Context(), db.Options{URL: url, Lease: 300 * time.Millisecond})
@@ -207,13 +206,13 @@ func TestKeepReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := join(t, d, "one", "folder")
-		passes(t, d, db.Lease) // it was held up
+		passes(t, d, db.DefaultLease) // the process was paused
 		other, _ := openWithClock(t, url)
 		join(t, other, "one", "another folder")
-		if err := n.Keep(t.Context()); !fault.Is(err, fault.Conflict) {
+		if err := n.MaintainLease(t.Context()); !fault.Is(err, fault.Conflict) {
 			t.Errorf("got %v", err)
 		}
-		if id, ok := n.Tenure(); ok || n.Holds(id) {
+		if id, ok := n.Lease(); ok || n.OwnsLease(id) {
 			t.Error("both run under one name")
 		}
 		if err := d.Close(); err != nil {
@@ -226,48 +225,48 @@ func TestKeepReplaced(t *testing.T) {
 func TestSameKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for range 2 {
-			if err := d.SameKey(t.Context(), "one"); err != nil {
+			if err := d.BindSecretKey(t.Context(), "one"); err != nil {
 				t.Error(err)
 			}
-			if err := d.SameKey(t.Context(), "another"); !fault.Is(err, fault.Conflict) {
+			if err := d.BindSecretKey(t.Context(), "another"); !fault.Is(err, fault.Conflict) {
 				t.Errorf("a node with another key: %v", err)
 			}
 		}
 	})
 }
 
-// dbtestJoin is another process that runs under the name "one".
-func dbtestJoin(t *testing.T, url string) (*db.Node, *clock) {
+// dbtestJoin joins as another process with the node name "one".
+func dbtestJoin(t *testing.T, url string) (*db.Node, *testClock) {
 	d, clock := openWithClock(t, url)
 	return join(t, d, "one", "another folder"), clock
 }
 
 // A lease is measured on the database's clock; that of this machine may be
 // wrong by hours.
-func TestTenureClocks(t *testing.T) {
+func TestLeaseClocks(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		clock.forward(-6 * time.Hour)
 		n := join(t, d, "slow", "folder")
-		id, ok := n.Tenure()
+		id, ok := n.Lease()
 		var micros int64
 		if err := d.One(t.Context(), left.With(id), &micros); err != nil || !ok {
 			t.Fatal(err, ok)
 		}
-		if got := time.Duration(micros) * time.Microsecond; got > db.Lease || got < db.Lease-10*time.Second {
+		if got := time.Duration(micros) * time.Microsecond; got > db.DefaultLease || got < db.DefaultLease-10*time.Second {
 			t.Errorf("the lease lasts %v", got)
 		}
-		passes(t, d, db.Lease+time.Second) // and this machine stood still
+		passes(t, d, db.DefaultLease+time.Second) // and this machine was paused
 		if ids := ended(t, d); len(ids) != 1 {
 			t.Errorf("ended: %v", ids)
 		}
 	})
 }
 
-// By a clock that is weeks ahead all that waits would expire at once, by others
-// what one writes that is weeks behind: who has it does not begin, and starts
-// nothing while it is so.
-func TestTenureClockAstray(t *testing.T) {
+// A node whose clock is weeks ahead would expire the queue at once; if it is weeks behind, others
+// would expire its rows. Such a node does not join, and starts no work as long as its clock is
+// wrong.
+func TestLeaseClockAstray(t *testing.T) {
 	for side, off := range map[string]time.Duration{"ahead of": 31 * 24 * time.Hour, "behind": -31 * 24 * time.Hour} {
 		d, clock := openWithClock(t, dbtest.Postgres(t)) // SQLite has no clock of its own
 		clock.forward(off)
@@ -280,28 +279,28 @@ func TestTenureClockAstray(t *testing.T) {
 		if err := n.Renew(t.Context()); err == nil || !strings.Contains(err.Error(), side) {
 			t.Errorf("%s: it was renewed: %v", side, err)
 		}
-		if id, ok := n.Tenure(); ok || n.Holds(id) {
+		if id, ok := n.Lease(); ok || n.OwnsLease(id) {
 			t.Errorf("%s: it goes on", side)
 		}
 		clock.forward(-off)
 		if err := n.Renew(t.Context()); err != nil {
 			t.Errorf("%s: %v", side, err)
 		}
-		if _, ok := n.Tenure(); !ok {
+		if _, ok := n.Lease(); !ok {
 			t.Errorf("%s: it does not go on although its clock is right", side)
 		}
 	}
 }
 
-// What a process has made with a clock that was ahead, the next one does not
-// make again once the clock is right.
+// Ids that a process generated with a clock that was ahead are not generated again by the next
+// process, after the clock is corrected.
 func TestIDsAfterAClockAhead(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
 		clock.forward(6 * time.Hour)
 		d.NewID()
-		clock.forward(-6 * time.Hour) // while it runs
+		clock.forward(-6 * time.Hour) // while the process runs
 		d.NewID()
 		if err := n.Renew(t.Context()); err != nil {
 			t.Fatal(err)
@@ -318,35 +317,35 @@ func TestIDsAfterAClockAhead(t *testing.T) {
 	})
 }
 
-// Renewing lengthens the lease, here and there.
-func TestTenureRenew(t *testing.T) {
+// A renewal extends the lease, in the process and in the database.
+func TestLeaseRenew(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
-		was, _ := n.Tenure()
+		was, _ := n.Lease()
 		for range 5 {
-			clock.both(t, d, db.Lease/2)
+			clock.both(t, d, db.DefaultLease/2)
 			if err := n.Renew(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if now, ok := n.Tenure(); !ok || now != was {
+			if now, ok := n.Lease(); !ok || now != was {
 				t.Fatalf("tenure %v, %v; want %v", now, ok, was)
 			}
 		}
 	})
 }
 
-// Keep ends the tenure when the node leaves: first here, then for the others.
+// MaintainLease releases the lease when the node stops: first in the process, then in the database.
 func TestKeepLeaves(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if err := n.Keep(ctx); err != nil {
+		if err := n.MaintainLease(ctx); err != nil {
 			t.Fatal(err)
 		}
-		id, ok := n.Tenure()
+		id, ok := n.Lease()
 		if ids := ended(t, d); ok || len(ids) != 1 || ids[0] != id {
 			t.Errorf("may start something: %v; ended %v, want %v", ok, ids, id)
 		}
@@ -354,14 +353,14 @@ func TestKeepLeaves(t *testing.T) {
 	})
 }
 
-func TestDuty(t *testing.T) {
+func TestLeaderJob(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		first, other := join(t, d, "first", "folder"), join(t, d, "other", "another folder")
 		asTx := func(n *db.Node) (has bool) {
 			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 				var err error
-				has, err = n.Duty(t.Context(), tx, "numbering")
+				has, err = n.AcquireLeaderJob(t.Context(), tx, "numbering")
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -370,7 +369,7 @@ func TestDuty(t *testing.T) {
 		}
 		notMine := errors.New("not mine")
 		asGuard := func(n *db.Node) bool {
-			err := d.Write(t.Context(), 0, &db.Job{Guard: func(b *db.Batch) { n.HoldDuty(b, "numbering", notMine) }})
+			err := d.Write(t.Context(), 0, &db.Mutation{Guard: func(b *db.Batch) { n.GuardLeaderJob(b, "numbering", notMine) }})
 			if err != nil && !errors.Is(err, notMine) {
 				t.Fatal(err)
 			}
@@ -384,7 +383,7 @@ func TestDuty(t *testing.T) {
 			if !has(holder) || has(waits) || !has(holder) {
 				t.Errorf("%s: the duty is not one node's alone", name)
 			}
-			clock.both(t, d, db.Lease+time.Second) // nobody renews
+			clock.both(t, d, db.DefaultLease+time.Second) // without a renewal
 			if has(holder) || has(waits) {
 				t.Errorf("%s: a node without a lease has a duty", name)
 			}
@@ -410,8 +409,8 @@ var (
 	nodeOf  = db.SQL(`UPDATE node SET name = $2 WHERE id = $1`)
 )
 
-// Where each process has a name of its own, as in containers, the numbers of
-// those long gone are given again.
+// Where each process has its own name, as in containers, the numbers of nodes that have long been
+// absent are assigned again.
 func TestNodeNumbersRunOut(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := openWithClock(t, url)
@@ -449,18 +448,18 @@ func TestNodeNumbersRunOut(t *testing.T) {
 		if err := d.One(t.Context(), nodeIs.With(living.Number), &name); err != nil || name != "living" {
 			t.Errorf("%q, %v", name, err)
 		}
-		// One that was frozen for days notices that its number is another's.
+		// A node that was frozen for days notices that another has its number.
 		dbtest.Exec(t, d, nodeOf.With(living.Number, "another"))
 		if err := living.Renew(t.Context()); !fault.Is(err, fault.Conflict) {
 			t.Errorf("got %v", err)
 		}
-		if _, ok := living.Tenure(); ok {
+		if _, ok := living.Lease(); ok {
 			t.Error("both make the same ids")
 		}
 	})
 }
 
-// Of two that are started at once, as containers are, each gets a number.
+// Two nodes that start at the same time, as containers do, get different numbers.
 func TestNodeNumbersGivenAtOnce(t *testing.T) {
 	url := dbtest.Postgres(t)
 	d, _ := openWithClock(t, url)
@@ -490,7 +489,7 @@ var (
 	waitingOn = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
 )
 
-// So do those for which there are numbers that nobody had.
+// The same holds for numbers that were never assigned.
 func TestNodesAddedAtOnce(t *testing.T) {
 	d, _ := openWithClock(t, dbtest.Postgres(t))
 	type answer struct {
@@ -524,12 +523,12 @@ func TestNodesAddedAtOnce(t *testing.T) {
 	}
 }
 
-// waiting waits until n goroutines wait for their turn to write.
+// waiting waits until n goroutines wait for the writer.
 func waiting(n int) {
 	for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
 		found := 0
 		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-			if strings.Contains(stack, "[select") && strings.Contains(stack, "sqliteEngine).takeTurn(") {
+			if strings.Contains(stack, "[select") && strings.Contains(stack, "sqliteEngine).lockWriter(") {
 				found++
 			}
 		}
@@ -539,10 +538,9 @@ func waiting(n int) {
 	}
 }
 
-// On SQLite, where all wait for the one writer, the lease is renewed as soon as
-// that is free.
+// On SQLite, where all wait for the one writer, a renewal gets it next.
 func TestRenewBeforeACrowd(t *testing.T) {
-	var before, first atomic.Int32 // how many of the crowd were let in, and how many of them before the renewal
+	var before, first atomic.Int32 // transactions that ran, and those of them before the renewal
 	d, err := db.Open(t.Context(), db.Options{URL: dbtest.SQLite(t), Now: func() time.Time {
 		first.CompareAndSwap(-1, before.Load())
 		return time.Now()
@@ -585,7 +583,7 @@ func TestRenewBeforeACrowd(t *testing.T) {
 	}
 }
 
-// A crowd of ordinary transactions does not keep the lease from being renewed.
+// Many ordinary transactions don't delay the renewal of the lease.
 func TestRenewInACrowd(t *testing.T) {
 	d, _ := openWithClock(t, dbtest.Postgres(t))
 	n := join(t, d, "one", "here")

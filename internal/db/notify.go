@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// channel is where nodes tell each other what changed.
-const channel = "mailstead"
+// notifyChannel is where nodes tell each other what changed.
+const notifyChannel = "mailstead"
 
 // Notify tells the other nodes, each of payloads at most 8,000 bytes long. On
 // SQLite there are none.
@@ -24,7 +24,7 @@ func (d *DB) Notify(ctx context.Context, payloads ...string) error {
 	defer cancel()
 	var b pgx.Batch
 	for _, p := range payloads {
-		b.Queue(`SELECT pg_notify($1, $2)`, channel, p)
+		b.Queue(`SELECT pg_notify($1, $2)`, notifyChannel, p)
 	}
 	return e.pool.SendBatch(ctx, &b).Close()
 }
@@ -44,12 +44,12 @@ func (d *DB) Listen(ctx context.Context, heard func(payload string), missed func
 			return nil //nolint:nilerr // it was told to end
 		}
 		e.log.Warn("the connection that listens to other nodes was lost", "error", err)
-		wait(ctx, time.Second)
+		sleep(ctx, time.Second)
 	}
 }
 
 func (e *postgresEngine) listen(ctx context.Context, heard func(string), missed func()) error {
-	start, cancel := context.WithTimeout(ctx, e.patience)
+	start, cancel := context.WithTimeout(ctx, e.idleTimeout)
 	defer cancel()
 	conn, err := e.pool.Acquire(start)
 	if err != nil {
@@ -58,26 +58,26 @@ func (e *postgresEngine) listen(ctx context.Context, heard func(string), missed 
 	// The pool must not hand a listening connection to others.
 	own := conn.Hijack()
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.idleTimeout)
 		defer cancel()
 		_ = own.Close(ctx) // nothing to lose
 	}()
-	if _, err := own.Exec(start, "LISTEN "+channel); err != nil {
+	if _, err := own.Exec(start, "LISTEN "+notifyChannel); err != nil {
 		return err
 	}
 	missed()
 	for {
-		if err := e.hear(ctx, own, heard); err != nil {
+		if err := e.awaitNotification(ctx, own, heard); err != nil {
 			return errors.Join(err, ctx.Err())
 		}
 	}
 }
 
-// hear waits for what is told next. After a time without anything it asks
+// awaitNotification waits for what is told next. After a time without anything it asks
 // whether the server is still there: a network that drops packets breaks no
 // connection, and this node would go on with log-ins that have ended.
-func (e *postgresEngine) hear(ctx context.Context, own *pgx.Conn, heard func(string)) error {
-	quiet, cancel := context.WithTimeout(ctx, e.patience)
+func (e *postgresEngine) awaitNotification(ctx context.Context, own *pgx.Conn, heard func(string)) error {
+	quiet, cancel := context.WithTimeout(ctx, e.idleTimeout)
 	defer cancel()
 	n, err := own.WaitForNotification(quiet)
 	switch {
@@ -87,7 +87,7 @@ func (e *postgresEngine) hear(ctx context.Context, own *pgx.Conn, heard func(str
 	case quiet.Err() == nil || ctx.Err() != nil || own.IsClosed():
 		return err
 	}
-	answer, cancel := context.WithTimeout(ctx, e.patience)
+	answer, cancel := context.WithTimeout(ctx, e.idleTimeout)
 	defer cancel()
 	return own.Ping(answer)
 }

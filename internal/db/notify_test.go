@@ -21,11 +21,11 @@ func TestSilentServer(t *testing.T) {
 	}
 	defer d.Close() //nolint:errcheck // nothing to lose
 	id := d.NewID()
-	proxy.Next.Store(1)
-	if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil || !stored(t, d, id) {
+	proxy.SilenceNext.Store(1)
+	if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(id)}); err != nil || !stored(t, d, id) {
 		t.Error(err)
 	}
-	if proxy.Next.Load() > 0 {
+	if proxy.SilenceNext.Load() > 0 {
 		t.Error("no connection was silent")
 	}
 }
@@ -55,7 +55,7 @@ func TestListen(t *testing.T) {
 	}
 	<-missed
 	tell(fmt.Sprint(d.NewID()))
-	for _, lose := range []func(){proxy.Cut, proxy.Quiet} {
+	for _, lose := range []func(){proxy.Cut, proxy.SilenceOpen} {
 		// One that waits in the pool is lost as well.
 		if err := d.Ping(t.Context()); err != nil {
 			t.Fatal(err)

@@ -13,28 +13,28 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// outage turns an error by which a read or write was refused as a whole, for a time,
-// into a fault.Unavailable: whoever asked may ask again. ErrUnknown stays what
+// asUnavailable turns an error by which a read or write was refused as a whole, for a time,
+// into a fault.Unavailable: whoever asked may ask again. ErrCommitUnknown stays what
 // it is, whatever cut the connection: what was written may be there.
-func outage(err error) error {
+func asUnavailable(err error) error {
 	var se *sqlite.Error
 	var away *pgconn.ConnectError
-	var cut *lost
+	var cut *connLostError
 	switch {
-	case err == nil, errors.Is(err, ErrUnknown):
+	case err == nil, errors.Is(err, ErrCommitUnknown):
 		return err
 	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
 		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
 	case errors.As(err, &away), errors.As(err, &cut), sqlState(err) == "53300", sqlState(err) == "57P03":
-		f := fault.Wrap(err, fault.Unavailable, codeAway, "The service can't reach its database at the moment. Nothing was changed; try again later.")
-		f.Retry = retryAway
+		f := fault.Wrap(err, fault.Unavailable, codeUnavailable, "The service can't reach its database at the moment. Nothing was changed; try again later.")
+		f.RetryAfter = outageRetryAfter
 		return f
 	}
 	return err
 }
 
-// codeAway is the code of the fault while the database can't be reached.
-const codeAway = "database_unavailable"
+// codeUnavailable is the code of the fault while the database can't be reached.
+const codeUnavailable = "database_unavailable"
 
-// retryAway is when callers are to ask again then: a failover takes seconds.
-const retryAway = 5 * time.Second
+// outageRetryAfter is when callers are to ask again then: a failover takes seconds.
+const outageRetryAfter = 5 * time.Second

@@ -26,8 +26,8 @@ func TestUnknownIsNoOutage(t *testing.T) {
 		if err := db.Outage(cause); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%T alone: %v", cause, err)
 		}
-		err := db.Outage(fmt.Errorf("%w: %w", db.ErrUnknown, errors.Join(errors.New("cut"), cause)))
-		if kind := fault.KindOf(err); !errors.Is(err, db.ErrUnknown) || kind != fault.Internal {
+		err := db.Outage(fmt.Errorf("%w: %w", db.ErrCommitUnknown, errors.Join(errors.New("cut"), cause)))
+		if kind := fault.KindOf(err); !errors.Is(err, db.ErrCommitUnknown) || kind != fault.Internal {
 			t.Errorf("%T while committing is of kind %v", cause, kind)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAway(t *testing.T) {
 	}
 	defer d.Close() //nolint:errcheck // nothing to lose
 	read := func() error { return d.One(t.Context(), anything.With(), new(int64)) }
-	write := func() error { return d.Write(t.Context(), 1, &db.Job{Apply: add(d.NewID())}) }
+	write := func() error { return d.Write(t.Context(), 1, &db.Mutation{Apply: add(d.NewID())}) }
 	midway := func() error {
 		return d.Each(t.Context(), manyRows.With(), func(db.Row) error { proxy.Cut(); return nil })
 	}
@@ -63,12 +63,12 @@ func TestAway(t *testing.T) {
 		}
 	}
 	for _, try := range []func() error{read, write} {
-		proxy.Away.Store(true)
+		proxy.Down.Store(true)
 		proxy.Cut()
 		if err := try(); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("while it is away: %v", err)
 		}
-		proxy.Away.Store(false)
+		proxy.Down.Store(false)
 		if err := try(); err != nil {
 			t.Errorf("when it is back: %v", err)
 		}

@@ -12,38 +12,38 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// GatherOutages returns a handler that passes records on to another. Of those whose
+// CollapseOutages returns a handler that passes records on to another. Of those whose
 // error is that the database can't be reached it passes one each second, and says
 // how many it left out: in an outage every delivery that waits has one. Those that
 // came last are counted with the next record, whatever it is about.
-func GatherOutages(h slog.Handler) slog.Handler {
-	return &outageHandler{Handler: h, kept: &keptOutages{first: h}}
+func CollapseOutages(h slog.Handler) slog.Handler {
+	return &outageHandler{Handler: h, counter: &outageCounter{base: h}}
 }
 
 type outageHandler struct {
 	slog.Handler
-	kept *keptOutages
+	counter *outageCounter
 }
 
-type keptOutages struct {
-	first slog.Handler // without the attributes of one logger
+type outageCounter struct {
+	base slog.Handler // without the attributes of one logger
 
-	mu      sync.Mutex
-	passed  time.Time // when one was passed on
-	leftOut int       // since then
-	level   slog.Level
+	mu         sync.Mutex
+	lastPassed time.Time // when one was passed on
+	suppressed int       // since then
+	level      slog.Level
 }
 
-// outageEvery is how often one record about an outage is passed on.
-const outageEvery = time.Second
+// outageInterval is how often one record about an outage is passed on.
+const outageInterval = time.Second
 
 // Handle passes the record on, or counts it.
 func (h *outageHandler) Handle(ctx context.Context, r slog.Record) error {
-	leftOut, level, pass := h.kept.note(isOutage(r), r.Level)
+	leftOut, level, pass := h.counter.record(isOutage(r), r.Level)
 	if leftOut > 0 {
 		more := slog.NewRecord(time.Now(), level, "more failed because the database could not be reached", 0)
 		more.AddAttrs(slog.Int("count", leftOut))
-		if err := h.kept.first.Handle(ctx, more); err != nil {
+		if err := h.counter.base.Handle(ctx, more); err != nil {
 			return err
 		}
 	}
@@ -55,32 +55,32 @@ func (h *outageHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs returns a handler that adds attributes to each record.
 func (h *outageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &outageHandler{Handler: h.Handler.WithAttrs(attrs), kept: h.kept}
+	return &outageHandler{Handler: h.Handler.WithAttrs(attrs), counter: h.counter}
 }
 
 // WithGroup returns a handler that adds attributes in a group.
 func (h *outageHandler) WithGroup(name string) slog.Handler {
-	return &outageHandler{Handler: h.Handler.WithGroup(name), kept: h.kept}
+	return &outageHandler{Handler: h.Handler.WithGroup(name), counter: h.counter}
 }
 
-// note says how many records are to be told of now, of which level, and whether the
+// record says how many records are to be told of now, of which level, and whether the
 // record itself is to be passed on: after a count it is not, if it is one of them.
-func (k *keptOutages) note(outage bool, level slog.Level) (leftOut int, most slog.Level, pass bool) {
+func (k *outageCounter) record(outage bool, level slog.Level) (leftOut int, most slog.Level, pass bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	due := time.Since(k.passed) >= outageEvery
-	if outage && (!due || k.leftOut > 0) {
-		if k.leftOut++; k.leftOut == 1 || level > k.level {
+	due := time.Since(k.lastPassed) >= outageInterval
+	if outage && (!due || k.suppressed > 0) {
+		if k.suppressed++; k.suppressed == 1 || level > k.level {
 			k.level = level
 		}
 	} else {
 		pass = true
 	}
-	if due && k.leftOut > 0 {
-		leftOut, most, k.leftOut = k.leftOut, k.level, 0
+	if due && k.suppressed > 0 {
+		leftOut, most, k.suppressed = k.suppressed, k.level, 0
 	}
 	if due && outage {
-		k.passed = time.Now()
+		k.lastPassed = time.Now()
 	}
 	return leftOut, most, pass
 }
@@ -90,7 +90,7 @@ func isOutage(r slog.Record) (yes bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, _ := a.Value.Any().(error)
 		var f *fault.Error
-		yes = err != nil && errors.As(err, &f) && f.Code == codeAway
+		yes = err != nil && errors.As(err, &f) && f.Code == codeUnavailable
 		return !yes
 	})
 	return yes

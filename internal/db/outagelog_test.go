@@ -22,7 +22,7 @@ import (
 func TestGatherOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log := slog.New(db.GatherOutages(slog.NewTextHandler(&out, &slog.HandlerOptions{
+		log := slog.New(db.CollapseOutages(slog.NewTextHandler(&out, &slog.HandlerOptions{
 			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 				if a.Key == slog.TimeKey {
 					return slog.Attr{}

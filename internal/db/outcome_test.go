@@ -24,19 +24,19 @@ var (
 	more       = db.SQL(`UPDATE mailbox_usage SET messages = messages + 1 WHERE mailbox = $1`)
 )
 
-// cut is where the proxy cuts a connection that commits.
-type cut int
+// trimPage is where the proxy cuts a connection that commits.
+type trimPage int
 
 const (
-	beforeCommit cut = iota // COMMIT never arrives
-	withCommit              // COMMIT is on its way
-	afterCommit             // committed, and the answer gets lost
-	killedBefore            // the server ends the session before COMMIT
-	killedAfter             // … and after it, in place of the answer
-	commitCuts              // how many there are
+	beforeCommit trimPage = iota // COMMIT never arrives
+	withCommit                   // COMMIT is on its way
+	afterCommit                  // committed, and the answer gets lost
+	killedBefore                 // the server ends the session before COMMIT
+	killedAfter                  // … and after it, in place of the answer
+	commitCuts                   // how many there are
 )
 
-func (c cut) String() string {
+func (c trimPage) String() string {
 	return [...]string{"before", "with", "after", "killed before", "killed after"}[c]
 }
 
@@ -54,7 +54,7 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 			}
 			defer d.Close() //nolint:errcheck // nothing to lose
 			key := direct.NewID()
-			if err := direct.Write(t.Context(), key, &db.Job{Apply: func(b *db.Batch) { b.Queue(addUsage.With(key)) }}); err != nil {
+			if err := direct.Write(t.Context(), key, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addUsage.With(key)) }}); err != nil {
 				t.Fatal(err)
 			}
 			// Jobs of both shapes: with and without something to read last.
@@ -62,12 +62,12 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 			gone := errors.New("gone")
 			jobs := []func() error{
 				func() error {
-					return d.Write(t.Context(), key, &db.Job{Apply: func(b *db.Batch) { b.Queue(more.With(key)) }})
+					return d.Write(t.Context(), key, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(more.With(key)) }})
 				},
 				func() error {
-					return d.Write(t.Context(), key, &db.Job{
-						Guard: func(b *db.Batch) { b.Queue(usage.With(key)).One(count, count).Else(gone) },
-						Apply: func(b *db.Batch) { b.Queue(more.With(key)).Else(gone) },
+					return d.Write(t.Context(), key, &db.Mutation{
+						Guard: func(b *db.Batch) { b.Queue(usage.With(key)).One(count, count).OrFail(gone) },
+						Apply: func(b *db.Batch) { b.Queue(more.With(key)).OrFail(gone) },
 					})
 				},
 				func() error {
@@ -115,7 +115,7 @@ func TestConnectionLostWhileClosing(t *testing.T) {
 		_, err := tx.Exec(t.Context(), addAccount.With(id, "tx", "A"))
 		return err
 	})
-	if !errors.Is(err, db.ErrUnknown) || !errors.Is(err, db.ErrClosed) || !stored(t, direct, id) {
+	if !errors.Is(err, db.ErrCommitUnknown) || !errors.Is(err, db.ErrClosed) || !stored(t, direct, id) {
 		t.Errorf("%v; stored %v", err, stored(t, direct, id))
 	}
 	if err := <-closed; err != nil {
@@ -129,10 +129,10 @@ type cutter struct {
 	url    string
 	server string
 	kill   func(pid uint32)
-	armed  atomic.Pointer[cut]
+	armed  atomic.Pointer[trimPage]
 }
 
-func (c *cutter) arm(where cut) { c.armed.Store(&where) }
+func (c *cutter) arm(where trimPage) { c.armed.Store(&where) }
 
 func startCutter(t *testing.T, target string) *cutter {
 	u, err := url.Parse(target)
@@ -236,7 +236,7 @@ func (p *passed) requests() {
 }
 
 // cut carries out one cut; m is the message that brings COMMIT.
-func (p *passed) cut(where cut, from *pgproto3.Backend, m pgproto3.FrontendMessage) {
+func (p *passed) cut(where trimPage, from *pgproto3.Backend, m pgproto3.FrontendMessage) {
 	switch where {
 	case beforeCommit:
 		return
@@ -326,7 +326,7 @@ func TestSessionKilled(t *testing.T) {
 		}
 	}
 	id := d.NewID()
-	if err := d.Write(t.Context(), id, &db.Job{
+	if err := d.Write(t.Context(), id, &db.Mutation{
 		Guard: func(b *db.Batch) { b.Queue(backendPID.With()).One(&pid) },
 		Apply: func(b *db.Batch) { killOnce(); add(id)(b) },
 	}); err != nil || killed != 2 || !stored(t, d, id) {
@@ -359,7 +359,7 @@ func TestDeadlock(t *testing.T) {
 		b = d.NewID()
 	}
 	for _, id := range []db.ID{a, b} {
-		if err := d.Write(t.Context(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addUsage.With(id)) }}); err != nil {
+		if err := d.Write(t.Context(), id, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(addUsage.With(id)) }}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -368,7 +368,7 @@ func TestDeadlock(t *testing.T) {
 	var tries atomic.Int32
 	cross := func(first, second db.ID) error {
 		var once sync.Once
-		return d.Write(t.Context(), first, &db.Job{
+		return d.Write(t.Context(), first, &db.Mutation{
 			Guard: func(b *db.Batch) { tries.Add(1); b.Queue(more.With(first)) },
 			Apply: func(b *db.Batch) {
 				once.Do(both.Done)
@@ -411,10 +411,10 @@ func TestRowsAreTakenInOrder(t *testing.T) {
 		ids = append(ids, d.NewID())
 		dbtest.Exec(t, d, addUsage.With(ids[len(ids)-1]))
 	}
-	take := func(ids ...db.ID) *db.Job {
-		return &db.Job{Guard: func(b *db.Batch) {
+	take := func(ids ...db.ID) *db.Mutation {
+		return &db.Mutation{Guard: func(b *db.Batch) {
 			for _, id := range ids {
-				b.Queue(more.With(id)).Of(id)
+				b.Queue(more.With(id)).LockKey(id)
 			}
 		}}
 	}
@@ -423,7 +423,7 @@ func TestRowsAreTakenInOrder(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), more.With(ids[1])); err != nil {
 			return err
 		}
-		go func() { told <- d.Batch(ids[:2], []*db.Job{take(ids[0], ids[2]), take(ids[1])}) }()
+		go func() { told <- d.Batch(ids[:2], []*db.Mutation{take(ids[0], ids[2]), take(ids[1])}) }()
 		if err := dbtest.AwaitBlocked(t.Context(), d, tx, "%mailbox_usage%"); err != nil {
 			return err
 		}

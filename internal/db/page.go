@@ -14,26 +14,26 @@ import (
 type Page struct {
 	After  ID  // only what comes after (is older than) this one; 0 from the newest
 	Before ID  // only what comes just before (is newer than) this one; 0 for no bound. After wins
-	Limit  int // at most so many, 1 to MaxPage; 0 is DefaultPage
+	Limit  int // at most so many, 1 to MaxPageSize; 0 is DefaultPageSize
 }
 
 // Sizes of a page.
 const (
-	DefaultPage = 50
-	MaxPage     = 100
+	DefaultPageSize = 50
+	MaxPageSize     = 100
 )
 
 func (p Page) limit() int {
 	if p.Limit <= 0 {
-		return DefaultPage
+		return DefaultPageSize
 	}
-	return min(p.Limit, MaxPage)
+	return min(p.Limit, MaxPageSize)
 }
 
 // PagedQuery is a query that reads pages of a list.
 type PagedQuery struct{ older, newer *Query }
 
-// Paged makes a list query from a text whose last condition is {page}: it
+// PagedSQL makes a list query from a text whose last condition is {page}: it
 // becomes a bound on the column id, an order and a limit. $1 is what owns the
 // list, $2 and $3 are the page's, further conditions use $4….
 //
@@ -41,26 +41,26 @@ type PagedQuery struct{ older, newer *Query }
 // read by an index on account, deleted_at and id. With {page} alone PostgreSQL may
 // take the primary key instead, where it expects to find a page's rows soon among all.
 // Of a {clustered} table it is {clustered page webhook = $1}.
-func Paged(text string) *PagedQuery {
-	older, newer := PageTexts(text)
+func PagedSQL(text string) *PagedQuery {
+	older, newer := PagedSQLTexts(text)
 	return &PagedQuery{older: SQL(older), newer: SQL(newer)}
 }
 
 var (
-	pageMark = regexp.MustCompile(`\{(clustered )?page( [^}]*)?\}`)
-	pageBy   = regexp.MustCompile(`(\w+) = (\S+?)(?:,|$)`)
+	pagePlaceholder = regexp.MustCompile(`\{(clustered )?page( [^}]*)?\}`)
+	pageCondition   = regexp.MustCompile(`(\w+) = (\S+?)(?:,|$)`)
 )
 
-// PageTexts returns the texts of the two queries that Paged makes.
-func PageTexts(text string) (older, newer string) {
-	mark := pageMark.FindStringSubmatch(text)
+// PagedSQLTexts returns the texts of the two queries that PagedSQL makes.
+func PagedSQLTexts(text string) (older, newer string) {
+	mark := pagePlaceholder.FindStringSubmatch(text)
 	if mark == nil {
 		return text, text
 	}
 	page := func(beyond, within, order string) string {
 		plain := "id" + beyond + "$2 ORDER BY id" + order + " LIMIT $3"
 		var columns, values []string
-		for _, by := range pageBy.FindAllStringSubmatch(mark[2], -1) {
+		for _, by := range pageCondition.FindAllStringSubmatch(mark[2], -1) {
 			columns, values = append(columns, by[1]), append(values, by[2])
 		}
 		if columns == nil {
@@ -90,15 +90,15 @@ func PageTexts(text string) (older, newer string) {
 // list goes on in the direction that was asked for.
 func ReadPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, scan func(Row) (T, error), owner ID, more ...any) (items []T, hasMore bool, err error) {
 	limit := p.limit()
-	query, from, back := q.from(p)
+	query, from, back := q.start(p)
 	items, err = All(ctx, r, query.With(append([]any{owner, from, limit + 1}, more...)...), scan)
-	items, hasMore = cut(items, limit, back)
+	items, hasMore = trimPage(items, limit, back)
 	return items, hasMore, err
 }
 
-// from returns the query that reads a page, the id that it begins after, and whether it
+// start returns the query that reads a page, the id that it begins after, and whether it
 // reads towards the newest.
-func (q *PagedQuery) from(p Page) (query *Query, from ID, back bool) {
+func (q *PagedQuery) start(p Page) (query *Query, from ID, back bool) {
 	switch {
 	case p.After > 0:
 		return q.older, p.After, false
@@ -108,15 +108,15 @@ func (q *PagedQuery) from(p Page) (query *Query, from ID, back bool) {
 	return q.older, ID(math.MaxInt64), false
 }
 
-// ReadMatches is ReadPage for a list of which only what matches is shown. It reads on, in
+// ReadFilteredPage is ReadPage for a list of which only what matches is shown. It reads on, in
 // ever larger steps, until the page is full, the list ends, or so many steps are done; 0 is
 // no bound. all is false if that kept it from filling the page. The first step is as
 // much as a page.
-func ReadMatches[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, steps int, scan func(Row) (T, error), id func(T) ID,
+func ReadFilteredPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, steps int, scan func(Row) (T, error), id func(T) ID,
 	matches func(T) bool, owner ID, more ...any) (items []T, hasMore, all bool, err error) {
 	limit := p.limit()
-	query, from, back := q.from(p)
-	for step, n := limit+1, 1; len(items) <= limit && !all && (steps == 0 || n <= steps); step, n = min(4*step, maxStep), n+1 {
+	query, from, back := q.start(p)
+	for step, n := limit+1, 1; len(items) <= limit && !all && (steps == 0 || n <= steps); step, n = min(4*step, maxFilterRows), n+1 {
 		rows, err := All(ctx, r, query.With(append([]any{owner, from, step}, more...)...), scan)
 		if err != nil {
 			return nil, false, false, err
@@ -131,15 +131,15 @@ func ReadMatches[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, st
 		}
 	}
 	all = all || len(items) > limit
-	items, hasMore = cut(items, limit, back)
+	items, hasMore = trimPage(items, limit, back)
 	return items, hasMore, all, nil
 }
 
-// maxStep is how many rows ReadMatches reads at once.
-const maxStep = 2000
+// maxFilterRows is how many rows ReadFilteredPage reads at once.
+const maxFilterRows = 2000
 
-// PageOf returns a page of a list that is newest first, as ReadPage does.
-func PageOf[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) {
+// Paginate returns a page of a list that is newest first, as ReadPage does.
+func Paginate[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) {
 	back := p.After <= 0 && p.Before > 0
 	if back {
 		slices.Reverse(list)
@@ -151,11 +151,11 @@ func PageOf[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) {
 			items = append(items, item)
 		}
 	}
-	return cut(items, p.limit(), back)
+	return trimPage(items, p.limit(), back)
 }
 
-// cut makes a page of what was read for it, which may be more by some.
-func cut[T any](items []T, limit int, back bool) (page []T, hasMore bool) {
+// trimPage makes a page of what was read for it, which may be more by some.
+func trimPage[T any](items []T, limit int, back bool) (page []T, hasMore bool) {
 	if len(items) > limit {
 		items, hasMore = items[:limit], true
 	}

@@ -23,8 +23,8 @@ var manySuppressions = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT
 	SELECT i, 1 + i / 18000, 'a' || i, 'all', CASE WHEN i % 2000 = 7 THEN 'complaint' ELSE 'bounce' END, 0, 0, '', FALSE, 0 FROM s`)
 
 var pagedLists = map[string]*db.PagedQuery{
-	"clustered": db.Paged(`SELECT id FROM webhook_delivery WHERE {clustered page webhook = $1, state = $4}`),
-	"rows":      db.Paged(`SELECT id FROM suppression WHERE {page account = $1, reason = $4}`),
+	"clustered": db.PagedSQL(`SELECT id FROM webhook_delivery WHERE {clustered page webhook = $1, state = $4}`),
+	"rows":      db.PagedSQL(`SELECT id FROM suppression WHERE {page account = $1, reason = $4}`),
 }
 
 // Pages of what is rare hold it and nothing else, in both directions.
@@ -73,7 +73,7 @@ func TestPagedEnds(t *testing.T) {
 		"deliveries": `SELECT id FROM webhook_delivery WHERE {clustered page webhook = $1, state = $4}`,
 		"entries":    `SELECT id FROM suppression WHERE {page account = $1, reason = $4}`,
 	} {
-		older, newer := db.PageTexts(text)
+		older, newer := db.PagedSQLTexts(text)
 		for i, query := range []string{older, newer} {
 			statement := fmt.Sprintf("%s%d", name, i)
 			from := []string{"20000", "0"}[i]

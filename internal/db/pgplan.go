@@ -12,14 +12,14 @@ import (
 // Plans are made anew when a connection is so old, and then each time when
 // twice as much time has passed.
 const (
-	firstReplan   = 250 * time.Millisecond
-	longestReplan = 5 * time.Minute
+	minReplanInterval = 250 * time.Millisecond
+	maxReplanInterval = 5 * time.Minute
 )
 
-// replanning is when a connection's plans are to be made anew.
-type replanning struct {
-	due  time.Time
-	rest time.Duration
+// replanSchedule is when a connection's plans are to be made anew.
+type replanSchedule struct {
+	due      time.Time
+	interval time.Duration
 }
 
 // replan drops the plans of a connection's statements from time to time, so
@@ -30,16 +30,16 @@ type replanning struct {
 func replan(ctx context.Context, conn *pgx.Conn, now time.Time) error {
 	const key = "replanning"
 	data := conn.PgConn().CustomData()
-	r, ok := data[key].(*replanning)
+	r, ok := data[key].(*replanSchedule)
 	if !ok {
-		r = &replanning{due: now.Add(firstReplan), rest: firstReplan}
+		r = &replanSchedule{due: now.Add(minReplanInterval), interval: minReplanInterval}
 		data[key] = r
 	}
 	if now.Before(r.due) {
 		return nil
 	}
-	r.rest = min(2*r.rest, longestReplan)
-	r.due = now.Add(r.rest)
+	r.interval = min(2*r.interval, maxReplanInterval)
+	r.due = now.Add(r.interval)
 	_, err := conn.Exec(ctx, "DISCARD PLANS")
 	return err
 }

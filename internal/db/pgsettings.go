@@ -40,12 +40,12 @@ var sessionSettings = map[string]string{
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
 
-// settled reports whether a new connection is to a database that can hold every text
+// checkSession reports whether a new connection is to a database that can hold every text
 // (what is written in Greek does not go into LATIN1), and has the settings that it
 // asked for. Behind a pooler that was told to drop them mail would be acknowledged
 // before it is flushed, where the server's default says so; most poolers lose
 // notifications too.
-func settled(ctx context.Context, conn *pgx.Conn) error {
+func checkSession(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
 		return fmt.Errorf("the database keeps its text as %s: make another by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one", encoding)
 	}
@@ -66,17 +66,17 @@ func settled(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// settledOrClosed is settled, for what does not close a connection that is not.
-func settledOrClosed(ctx context.Context, conn *pgx.Conn) error {
-	err := settled(ctx, conn)
+// checkSessionOrClose is settled, for what does not close a connection that is not.
+func checkSessionOrClose(ctx context.Context, conn *pgx.Conn) error {
+	err := checkSession(ctx, conn)
 	if err != nil {
 		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
-// refusal says what to do about a connection that is refused for its settings.
-func refusal(err error) error {
+// explainConnectError says what to do about a connection that is refused for its settings.
+func explainConnectError(err error) error {
 	switch state := sqlState(err); {
 	case state == "08P01": // protocol_violation: an unsupported startup parameter
 		return fmt.Errorf("%w (%w)", errPooler, err)

@@ -38,13 +38,13 @@ func database(t *testing.T, settings ...string) string {
 func TestUnsuitedDatabase(t *testing.T) {
 	ctx, latin, from := t.Context(), database(t, `ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'`), dbtest.SQLite(t)
 	_, open := db.Open(ctx, db.Options{URL: latin})
-	_, look := db.OpenLook(ctx, db.LookOptions{URL: latin})
+	_, look := db.OpenInspector(ctx, db.InspectOptions{URL: latin})
 	dbtest.Open(t, from)
 	copied := filepath.Join(t.TempDir(), "copy.db")
 	if err := db.Snapshot(ctx, from, copied); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"open": open, "look": look, "load": db.Load(ctx, copied, latin)} {
+	for what, err := range map[string]error{"open": open, "look": look, "load": db.CopyToPostgres(ctx, copied, latin)} {
 		if err == nil || !strings.Contains(err.Error(), "as LATIN1: make another by CREATE DATABASE") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -13,36 +13,36 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// batch carries a lane's jobs out in two round trips: BEGIN and all guards,
+// commitBatch carries a lane's jobs out in two round trips: BEGIN and all guards,
 // then all applies and, where none of them can still decline, COMMIT.
-func (e *postgresEngine) batch(jobs []*pending) {
-	until := e.presence.until(jobs[0].asked)
-	commitTogether(jobs, func(jobs []*pending) error {
-		return e.transaction(context.Background(), e.lanePool, until, func(s *pgSession) error {
+func (e *postgresEngine) commitBatch(jobs []*pendingWrite) {
+	until := e.availability.deadline(jobs[0].queuedAt)
+	commitWithBisection(jobs, func(jobs []*pendingWrite) error {
+		return e.retryTx(context.Background(), e.batcherPool, until, func(s *pgTx) error {
 			for _, p := range jobs {
 				p.err, p.changed = nil, false
 			}
-			return (&pipe{pgSession: s}).carry(jobs)
+			return (&pipeline{pgTx: s}).execute(jobs)
 		})
 	})
 }
 
-// pipe is one pipelined transaction.
-type pipe struct {
-	*pgSession
+// pipeline is one pipelined transaction.
+type pipeline struct {
+	*pgTx
 	tainted error // errTainted once a job declined after a change
 }
 
-func (p *pipe) carry(jobs []*pending) error {
+func (p *pipeline) execute(jobs []*pendingWrite) error {
 	guards := p.begin()
-	p.queue(guards, jobs, func(j *Job) func(*Batch) { return j.Guard })
+	p.queueStep(guards, jobs, func(j *Mutation) func(*Batch) { return j.Guard })
 	if err := p.send(guards); err != nil {
 		return err
 	}
 	// The number of the transaction is known before COMMIT is sent: only so
 	// can its outcome be asked for when the answer gets lost.
 	applies := &pgx.Batch{}
-	final := p.queue(applies, jobs, func(j *Job) func(*Batch) { return j.Apply })
+	final := p.queueStep(applies, jobs, func(j *Mutation) func(*Batch) { return j.Apply })
 	if p.tainted != nil {
 		return p.tainted
 	}
@@ -57,82 +57,84 @@ func (p *pipe) carry(jobs []*pending) error {
 	return p.commit(applies)
 }
 
-func (p *pipe) send(b *pgx.Batch) error {
-	if err := p.pgSession.send(b); err != nil {
+func (p *pipeline) send(b *pgx.Batch) error {
+	if err := p.pgTx.send(b); err != nil {
 		return err
 	}
 	return p.tainted
 }
 
-// placed is a statement of a job, in its place among those of all.
-type placed struct {
-	*Queued
-	job *pending
-	at  ID // its place
+// orderedStatement is a statement of a job, in its place among those of all.
+type orderedStatement struct {
+	*QueuedStatement
+	write *pendingWrite
+	order ID // its place
 }
 
-// queue adds one step of all jobs to b, its statements in the order of their
+// queueStep adds one step of all jobs to b, its statements in the order of their
 // keys. It reports whether none of it can decline.
-func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) (final bool) {
+func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutation) func(*Batch)) (final bool) {
 	final = true
-	var all []placed
+	var all []orderedStatement
 	var step Batch
 	for _, job := range jobs {
-		queue := of(job.job)
+		queue := of(job.mutation)
 		if queue == nil || job.err != nil {
 			continue
 		}
-		step.queued = nil // the callbacks keep what they point to
+		step.statements = nil // the callbacks keep what they point to
 		job.collect(queue, &step)
-		p.note(job.taint())
+		p.noteTaint(job.checkTaint())
 		at := job.key
-		for _, q := range step.queued {
+		for _, q := range step.statements {
 			at = max(at, q.key)
-			all = append(all, placed{q, job, at})
-			final = final && q.mute()
+			all = append(all, orderedStatement{q, job, at})
+			final = final && q.ignoresResult()
 		}
 	}
-	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b orderedStatement) int { return cmp.Compare(a.order, b.order) })
 	for i := 0; i < len(all); {
 		n := 0 // of plain INSERTs in a row
-		for i+n < len(all) && all[i+n].plain() {
+		for i+n < len(all) && all[i+n].mergeable() {
 			n++
 		}
 		if n == 0 {
-			if !taken(all[:i], all[i]) {
-				p.queueOne(b, all[i].job, all[i].Queued)
+			if !alreadyLocked(all[:i], all[i]) {
+				p.queueStatement(b, all[i].write, all[i].QueuedStatement)
 			}
 			i++
 			continue
 		}
-		p.queueRows(b, all[i:i+n])
+		p.queueInserts(b, all[i:i+n])
 		i += n
 	}
 	return final
 }
 
-// mute reports whether nothing that the statement returns decides anything.
-func (q *Queued) mute() bool { return q.read == nil && q.none == nil }
+// ignoresResult reports whether nothing that the statement returns decides anything.
+func (q *QueuedStatement) ignoresResult() bool { return q.read == nil && q.noRowErr == nil }
 
-// plain reports whether it may share a statement with other INSERTs.
-func (q *Queued) plain() bool { return q.mute() && q.query.rows != nil }
+// mergeable reports whether it may share a statement with other INSERTs.
+func (q *QueuedStatement) mergeable() bool { return q.ignoresResult() && q.query.multiRow != nil }
 
-// holds reports whether it is a SELECT that is there for the lock of a row.
-func (q *Queued) holds() bool { return q.mute() && q.query.reads && len(q.args) == 1 }
+// locksRow reports whether it is a SELECT that is there for the lock of a row.
+func (q *QueuedStatement) locksRow() bool {
+	return q.ignoresResult() && q.query.readOnly && len(q.args) == 1
+}
 
-// taken reports whether a lock is one that another job of the batch takes before.
-func taken(before []placed, s placed) bool {
-	return s.holds() && slices.ContainsFunc(before, func(o placed) bool {
-		return o.query == s.query && o.holds() && o.args[0] == s.args[0]
+// alreadyLocked reports whether a lock is one that another job of the batch takes before.
+func alreadyLocked(before []orderedStatement, s orderedStatement) bool {
+	return s.locksRow() && slices.ContainsFunc(before, func(o orderedStatement) bool {
+		return o.query == s.query && o.locksRow() && o.args[0] == s.args[0]
 	})
 }
 
-// queueRows adds plain INSERTs as few statements of many rows, since PostgreSQL takes
+// queueInserts adds plain INSERTs as few statements of many rows, since PostgreSQL takes
 // its time to begin and to end each. Which comes first is all the same to them.
-func (p *pipe) queueRows(b *pgx.Batch, all []placed) {
+func (p *pipeline) queueInserts(b *pgx.Batch, all []orderedStatement) {
 	for len(all) > 0 {
 		query := all[0].query
-		var same, others []placed
+		var same, others []orderedStatement
 		for _, s := range all {
 			if s.query == query {
 				same = append(same, s)
@@ -140,10 +142,10 @@ func (p *pipe) queueRows(b *pgx.Batch, all []placed) {
 				others = append(others, s)
 			}
 		}
-		for rows := range slices.Chunk(same, maxRows) {
+		for rows := range slices.Chunk(same, maxInsertRows) {
 			for len(rows) > 0 {
 				power := bits.Len(uint(len(rows))) - 1
-				p.queueTogether(b, query.rows[power], rows[:1<<power])
+				p.queueMultiRow(b, query.multiRow[power], rows[:1<<power])
 				rows = rows[1<<power:]
 			}
 		}
@@ -151,8 +153,8 @@ func (p *pipe) queueRows(b *pgx.Batch, all []placed) {
 	}
 }
 
-// queueTogether adds INSERTs of one query as one statement.
-func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []placed) {
+// queueMultiRow adds INSERTs of one query as one statement.
+func (p *pipeline) queueMultiRow(b *pgx.Batch, text string, rows []orderedStatement) {
 	var args []any
 	for _, r := range rows {
 		args = append(args, r.args...)
@@ -162,20 +164,20 @@ func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []placed) {
 			return fmt.Errorf("%s: %d of %d rows", rows[0].query.name(), n, len(rows))
 		}
 		for _, r := range rows {
-			p.note(r.job.judge(r.Queued, 1, nil))
+			p.noteTaint(r.write.recordResult(r.QueuedStatement, 1, nil))
 		}
 		return nil
 	})
 }
 
-// queueOne adds a statement. A job that declines has its later statements of
+// queueStatement adds a statement. A job that declines has its later statements of
 // this step run all the same, since they were sent together; if any of them,
 // or one before, changed something, the transaction is tainted.
-func (p *pipe) queueOne(b *pgx.Batch, job *pending, q *Queued) {
+func (p *pipeline) queueStatement(b *pgx.Batch, job *pendingWrite, q *QueuedStatement) {
 	sent := b.Queue(q.query.postgres, q.args...)
 	if q.read == nil {
 		sent.Exec(func(tag pgconn.CommandTag) error {
-			p.note(job.judge(q, tag.RowsAffected(), nil))
+			p.noteTaint(job.recordResult(q, tag.RowsAffected(), nil))
 			return nil
 		})
 		return
@@ -186,12 +188,12 @@ func (p *pipe) queueOne(b *pgx.Batch, job *pending, q *Queued) {
 		if err != nil {
 			return fmt.Errorf("reading rows: %w", err)
 		}
-		p.note(job.judge(q, n, *declined))
+		p.noteTaint(job.recordResult(q, n, *declined))
 		return nil
 	})
 }
 
-func (p *pipe) note(tainted error) {
+func (p *pipeline) noteTaint(tainted error) {
 	if tainted != nil {
 		p.tainted = tainted
 	}

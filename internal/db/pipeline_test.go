@@ -20,14 +20,14 @@ var holdUsage = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {fo
 // statements.
 func TestBatchSendsFewStatements(t *testing.T) {
 	var keys []db.ID
-	var jobs []*db.Job
+	var jobs []*db.Mutation
 	for i := range 12 {
 		id, box := db.ID(100+i), db.ID(1+i%2)
 		keys = append(keys, box)
-		jobs = append(jobs, &db.Job{
+		jobs = append(jobs, &db.Mutation{
 			Guard: func(b *db.Batch) {
 				b.Queue(holdUsage.With(box))
-				b.Queue(use.With(box, 1)).Else(errors.New("full"))
+				b.Queue(use.With(box, 1)).OrFail(errors.New("full"))
 			},
 			Apply: func(b *db.Batch) {
 				b.Queue(addAccount.With(id, id.String(), ""))
@@ -74,7 +74,7 @@ func TestBatchesAtRandom(t *testing.T) {
 				after   int
 			}
 			tasks := make([]*task, 1+r.IntN(40))
-			keys, jobs := make([]db.ID, len(tasks)), make([]*db.Job, len(tasks))
+			keys, jobs := make([]db.ID, len(tasks)), make([]*db.Mutation, len(tasks))
 			for i := range tasks {
 				at := r.IntN(len(boxes))
 				j := &task{box: boxes[at], amount: 1 + r.Int64N(20), declare: r.IntN(12) == 0, spoil: r.IntN(12) == 0}
@@ -82,10 +82,10 @@ func TestBatchesAtRandom(t *testing.T) {
 					j.ids = append(j.ids, pool[n])
 				}
 				tasks[i], keys[i] = j, boxes[r.IntN(at+1)] // a row of a key that comes after the job's own
-				jobs[i] = &db.Job{
+				jobs[i] = &db.Mutation{
 					Guard: func(b *db.Batch) {
-						b.Queue(holdUsage.With(j.box)).Of(j.box)
-						b.Queue(use.With(j.box, j.amount)).Of(j.box).Else(full)
+						b.Queue(holdUsage.With(j.box)).LockKey(j.box)
+						b.Queue(use.With(j.box, j.amount)).LockKey(j.box).OrFail(full)
 					},
 					Apply: func(b *db.Batch) {
 						for _, id := range j.ids {
@@ -96,7 +96,7 @@ func TestBatchesAtRandom(t *testing.T) {
 							b.Queue(breakRule.With(j.ids[0], "no such status"))
 						}
 						if j.declare {
-							b.Queue(setName.With(db.ID(1), "nobody")).Else(gone)
+							b.Queue(setName.With(db.ID(1), "nobody")).OrFail(gone)
 						}
 					},
 					AfterCommit: func() { j.after++ },

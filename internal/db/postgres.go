@@ -20,21 +20,21 @@ import (
 // statements in one round trip.
 type postgresEngine struct {
 	pool *pgxpool.Pool
-	// lanePool is the lanes' own, and the lease's, so that no crowd of
+	// batcherPool is the lanes' own, and the lease's, so that no crowd of
 	// ordinary transactions keeps them waiting.
-	lanePool *pgxpool.Pool
-	log      *slog.Logger
-	// patience is how long the connection that listens may be quiet.
-	patience time.Duration
-	presence presence
-	closed   atomic.Bool
+	batcherPool *pgxpool.Pool
+	log         *slog.Logger
+	// idleTimeout is how long the connection that listens may be quiet.
+	idleTimeout  time.Duration
+	availability availability
+	closed       atomic.Bool
 }
 
 // Lanes on PostgreSQL, and connections for everything else.
 const (
-	postgresLanes = 4
-	postgresConns = 16
-	// maxTries bounds how often a transaction is repeated on request of
+	postgresBatchers = 4
+	postgresPoolSize = 16
+	// maxStaleRetries bounds how often a transaction is repeated on request of
 	// the database (deadlock, serialisation); the waits between add up to a
 	// second.
 	maxTries = 8
@@ -42,9 +42,9 @@ const (
 	// read, and what is told to other nodes: a server that says nothing any more
 	// must not stop a lane, or a duty, for ever.
 	maxTxTime = time.Minute
-	// leastReady is how long the server may take at least to make a connection
+	// minPrepareTimeout is how long the server may take at least to make a connection
 	// ready for use that is there: a third of the lease may be short for that.
-	leastReady = 2 * time.Second
+	minPrepareTimeout = 2 * time.Second
 )
 
 var errURL = errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
@@ -73,7 +73,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		return nil, err
 	}
 	// Who waits for a connection may have no end set: a lane has not.
-	ready := max(o.Lease/3, leastReady)
+	ready := max(o.Lease/3, minPrepareTimeout)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, ready)
 		defer cancel()
@@ -82,10 +82,10 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, ready)
 		defer cancel()
-		if err := settled(ctx, c); err != nil {
+		if err := checkSession(ctx, c); err != nil {
 			return err
 		}
-		return learnLife(ctx, c)
+		return loadIncarnation(ctx, c)
 	}
 	if cfg.PingTimeout <= 0 {
 		cfg.PingTimeout = ready
@@ -93,35 +93,35 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if cfg.ConnConfig.ConnectTimeout <= 0 {
 		cfg.ConnConfig.ConnectTimeout = o.MaxWait / 2 // of each server that the URL names
 	}
-	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settledOrClosed))
+	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(checkSessionOrClose))
 	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())
 	if err != nil {
-		return nil, refusal(err)
+		return nil, explainConnectError(err)
 	}
 	lanes := cfg.Copy()
-	cfg.MaxConns = max(cfg.MaxConns, postgresConns)
-	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes+1, 0, 0
-	e := &postgresEngine{log: o.Log, patience: o.Lease / 3}
-	e.presence.maxWait, e.presence.server = o.MaxWait, cfg.ConnConfig.Copy()
+	cfg.MaxConns = max(cfg.MaxConns, postgresPoolSize)
+	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresBatchers+1, 0, 0
+	e := &postgresEngine{log: o.Log, idleTimeout: o.Lease / 3}
+	e.availability.maxWait, e.availability.config = o.MaxWait, cfg.ConnConfig.Copy()
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	if e.lanePool, err = pgxpool.NewWithConfig(ctx, lanes); err != nil {
+	if e.batcherPool, err = pgxpool.NewWithConfig(ctx, lanes); err != nil {
 		e.pool.Close()
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
 	return e, nil
 }
 
-func (e *postgresEngine) lanes() int { return postgresLanes }
+func (e *postgresEngine) batcherCount() int { return postgresBatchers }
 
-func (e *postgresEngine) away() bool { return e.presence.away() }
+func (e *postgresEngine) isDown() bool { return e.availability.isDown() }
 
 func (e *postgresEngine) ping(ctx context.Context) error { return e.pool.Ping(ctx) }
 
 func (e *postgresEngine) close() error {
 	e.closed.Store(true)
-	e.lanePool.Close()
+	e.batcherPool.Close()
 	e.pool.Close()
 	return nil
 }
@@ -134,16 +134,16 @@ func sqlState(err error) string {
 	return ""
 }
 
-func (e *postgresEngine) conflict(err error) bool { return sqlState(err) == "23505" }
+func (e *postgresEngine) isUniqueViolation(err error) bool { return sqlState(err) == "23505" }
 
-// outdated is the state of what was prepared before another node's migration
+// codeStalePlan is the state of what was prepared before another node's migration
 // changed the type of a column ("cached plan must not change result type").
-const outdated = "0A000"
+const codeStalePlan = "0A000"
 
-// renewOutdated has all connections of a pool made anew if what they had prepared
+// resetStaleConns has all connections of a pool made anew if what they had prepared
 // may be outdated.
-func renewOutdated(pool *pgxpool.Pool, err error) {
-	if sqlState(err) == outdated {
+func resetStaleConns(pool *pgxpool.Pool, err error) {
+	if sqlState(err) == codeStalePlan {
 		pool.Reset()
 	}
 }
@@ -151,7 +151,7 @@ func renewOutdated(pool *pgxpool.Pool, err error) {
 // each repeats a read whose connection turns out to be dead, as all are after
 // a restart of the server, as long as f has seen nothing of it.
 func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) error) error {
-	until := e.presence.until(time.Now())
+	until := e.availability.deadline(time.Now())
 	for n := 1; ; n++ {
 		seen := false
 		err := e.read(ctx, until, s, func(r Row) error {
@@ -164,11 +164,11 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 		if e.closed.Load() {
 			return ErrClosed
 		}
-		if seen || ctx.Err() != nil || !again(err, n, until) {
-			return describe(s.query, err)
+		if seen || ctx.Err() != nil || !shouldRetry(err, n, until) {
+			return wrapQueryError(s.query, err)
 		}
-		renewOutdated(e.pool, err)
-		wait(ctx, pause(n))
+		resetStaleConns(e.pool, err)
+		sleep(ctx, backoff(n))
 	}
 }
 
@@ -178,7 +178,7 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 		return err
 	}
 	defer conn.Release()
-	bound, end := e.watch(ctx, conn.Conn(), e.presence.orShortly(until))
+	bound, end := e.watch(ctx, conn.Conn(), e.availability.minDeadline(until))
 	defer end()
 	rows, err := conn.Query(bound, s.query.postgres, s.args...)
 	if err == nil {
@@ -186,9 +186,9 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 	}
 	switch {
 	case !conn.Conn().IsClosed():
-		e.presence.answered()
+		e.availability.markUp()
 	case err != nil && ctx.Err() == nil:
-		return lostWith(bound, err)
+		return newConnLostError(bound, err)
 	}
 	return err
 }

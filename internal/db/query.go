@@ -14,10 +14,10 @@ import (
 // source and run EXPLAIN on both engines.
 type Query struct {
 	sqlite, postgres string
-	reads            bool // a plain SELECT, which changes nothing
-	// rows are the texts of a plain INSERT for one, two, four and eight rows, for
+	readOnly         bool // a plain SELECT, which changes nothing
+	// multiRow are the texts of a plain INSERT for one, two, four and eight rows, for
 	// PostgreSQL; of any other query there are none.
-	rows []string
+	multiRow []string
 }
 
 // SQL makes a query from one text with $1…$n placeholders. Where the engines
@@ -28,29 +28,29 @@ func SQL(text string) *Query {
 	q := &Query{
 		sqlite:   render(SQLite, text),
 		postgres: render(Postgres, text),
-		reads:    !writes.MatchString(text),
+		readOnly: !writePattern.MatchString(text),
 	}
-	if at := plainInsert.FindStringSubmatchIndex(q.postgres); at != nil {
-		for n := 1; n <= maxRows; n *= 2 {
-			q.rows = append(q.rows, q.postgres[:at[2]]+repeat(q.postgres[at[2]:], n))
+	if at := insertPattern.FindStringSubmatchIndex(q.postgres); at != nil {
+		for n := 1; n <= maxInsertRows; n *= 2 {
+			q.multiRow = append(q.multiRow, q.postgres[:at[2]]+repeatRow(q.postgres[at[2]:], n))
 		}
 	}
 	return q
 }
 
-// writes finds the statements that change something; FOR UPDATE does not.
-var writes = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
+// writePattern finds the statements that change something; FOR UPDATE does not.
+var writePattern = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
 
-// plainInsert is an INSERT of one row made of arguments, numbers and texts, with
+// insertPattern is an INSERT of one row made of arguments, numbers and texts, with
 // nothing after it.
-var plainInsert = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\((?:(?:\$?\d+|'[^'$]*')(?:, )?)+\))$`)
+var insertPattern = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\((?:(?:\$?\d+|'[^'$]*')(?:, )?)+\))$`)
 
-// maxRows is how many rows a plain INSERT is made for at most: each number of them is
+// maxInsertRows is how many rows a plain INSERT is made for at most: each number of them is
 // a statement that every connection prepares.
-const maxRows = 8
+const maxInsertRows = 8
 
-// repeat makes n rows of one, with arguments that follow one another.
-func repeat(row string, n int) string {
+// repeatRow makes n rows of one, with arguments that follow one another.
+func repeatRow(row string, n int) string {
 	parts := strings.Split(row, "$")
 	ends, numbers, args := make([]string, len(parts)), make([]int, len(parts)), 0
 	for i, part := range parts[1:] {
@@ -85,8 +85,8 @@ func (q *Query) name() string {
 	return text
 }
 
-// describe says which statement failed, without its arguments.
-func describe(q *Query, err error) error { return fmt.Errorf("%s: %w", q.name(), err) }
+// wrapQueryError says which statement failed, without its arguments.
+func wrapQueryError(q *Query, err error) error { return fmt.Errorf("%s: %w", q.name(), err) }
 
 // Statement is a query with its arguments.
 type Statement struct {

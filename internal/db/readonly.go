@@ -9,20 +9,20 @@ import (
 
 type readOnlyKey struct{}
 
-// ErrReadOnly is the error of Tx, Exec and Write under the context of ReadOnly.
+// ErrReadOnly is the error of Tx, Exec and Write under the context of WithReadOnly.
 var ErrReadOnly = errors.New("the context does not let anything be written")
 
-// ReadOnly returns a context under which nothing is written: for finding out what is
+// WithReadOnly returns a context under which nothing is written: for finding out what is
 // wrong with a change without making it.
-func ReadOnly(ctx context.Context) context.Context {
+func WithReadOnly(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readOnlyKey{}, true)
 }
 
-// IsReadOnly reports whether a context is that of ReadOnly.
+// IsReadOnly reports whether a context is that of WithReadOnly.
 func IsReadOnly(ctx context.Context) bool { return ctx.Value(readOnlyKey{}) != nil }
 
-// mayWrite returns why nothing may be written under a context.
-func mayWrite(ctx context.Context) error {
+// checkWritable returns why nothing may be written under a context.
+func checkWritable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

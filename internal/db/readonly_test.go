@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// Under the context of ReadOnly everything can be read, and nothing is written.
+// Under the context of WithReadOnly everything can be read, and nothing is written.
 func TestReadOnly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
-		ctx := db.ReadOnly(t.Context())
+		ctx := db.WithReadOnly(t.Context())
 		made := db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
 			VALUES ($1, 1, 0, '', '', '', 0, '', '', '', 0, 0, 0, 0)`)
 		ran := false
@@ -22,7 +22,7 @@ func TestReadOnly(t *testing.T) {
 		for name, err := range map[string]error{
 			"Exec": exec,
 			"Tx":   d.Tx(ctx, func(*db.Tx) error { ran = true; return nil }),
-			"Write": d.Write(ctx, 1, &db.Job{Apply: func(b *db.Batch) {
+			"Write": d.Write(ctx, 1, &db.Mutation{Apply: func(b *db.Batch) {
 				ran = true
 				b.Queue(made.With(2))
 			}}),

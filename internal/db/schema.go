@@ -13,26 +13,26 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// CheckFile refuses a file of SQLite that is not what Snapshot makes: one whose
+// CheckSnapshot refuses a file of SQLite that is not what Snapshot makes: one whose
 // schema differs from that of its version, such as by a trigger, a view or a column,
 // that SQLite finds damaged, or that has ids which the service never gives. What
 // remains is read as data, not as instructions.
-func CheckFile(ctx context.Context, path string) error {
-	file, err := plainFile(path, "ro", "query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")
+func CheckSnapshot(ctx context.Context, path string) error {
+	file, err := openSQLiteFile(path, "ro", "query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	found, err := schemaOf(ctx, file)
+	found, err := readSchema(ctx, file)
 	if err != nil {
-		return strange("it can't be read: %s", err)
+		return invalidFileFault("it can't be read: %s", err)
 	}
 	if _, ok := found["table schema_version"]; !ok {
-		return strange("it has no schema version")
+		return invalidFileFault("it has no schema version")
 	}
 	// What keeps a view or a trigger from answering here in the table's place.
-	if odd := othersOf(found); odd != "" {
-		return strange("it has a %s, which no version has", odd)
+	if odd := findViewOrTrigger(found); odd != "" {
+		return invalidFileFault("it has a %s, which no version has", odd)
 	}
 	var version int64
 	if err := file.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version`).Scan(&version); err != nil {
@@ -42,21 +42,21 @@ func CheckFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if difference := compare(wanted, found); difference != "" {
-		return strange("%s is not as in version %d", difference, version)
+	if difference := firstDifference(wanted, found); difference != "" {
+		return invalidFileFault("%s is not as in version %d", difference, version)
 	}
-	if err := undamaged(ctx, file); err != nil {
+	if err := checkIntegrity(ctx, file); err != nil {
 		return err
 	}
-	return ownIDs(ctx, file)
+	return checkIDs(ctx, file)
 }
 
-func strange(format string, args ...any) error {
+func invalidFileFault(format string, args ...any) error {
 	return fault.New(fault.Invalid, "strange_database", "The database is none of this service's: "+format+".", args...)
 }
 
-// schemaOf returns the definitions of a file's tables, indexes, views and triggers.
-func schemaOf(ctx context.Context, file *sql.DB) (map[string]string, error) {
+// readSchema returns the definitions of a file's tables, indexes, views and triggers.
+func readSchema(ctx context.Context, file *sql.DB) (map[string]string, error) {
 	rows, err := file.QueryContext(ctx, `SELECT type, name, tbl_name, COALESCE(sql, '') FROM sqlite_schema`)
 	if err != nil {
 		return nil, err
@@ -75,13 +75,13 @@ func schemaOf(ctx context.Context, file *sql.DB) (map[string]string, error) {
 		if _, twice := all[key]; twice {
 			return nil, fmt.Errorf("the %s is there twice", key)
 		}
-		all[key] = table + " " + plainSQL(text)
+		all[key] = table + " " + normalizeSQL(text)
 	}
 	return all, rows.Err()
 }
 
-// othersOf names a view or trigger.
-func othersOf(schema map[string]string) string {
+// findViewOrTrigger names a view or trigger.
+func findViewOrTrigger(schema map[string]string) string {
 	for key := range schema {
 		if strings.HasPrefix(key, "view ") || strings.HasPrefix(key, "trigger ") {
 			return key
@@ -99,16 +99,16 @@ func schemaAt(ctx context.Context, version int64) (map[string]string, error) {
 	defer fresh.Close() //nolint:errcheck // it is thrown away
 	fresh.SetMaxOpenConns(1)
 	if version < 1 {
-		return nil, strange("it has no schema version")
+		return nil, invalidFileFault("it has no schema version")
 	}
 	if err := migrateTo(ctx, SQLite, fresh, version); err != nil {
 		return nil, err
 	}
-	return schemaOf(ctx, fresh)
+	return readSchema(ctx, fresh)
 }
 
-// compare names the first difference; "" for none.
-func compare(wanted, found map[string]string) string {
+// firstDifference names the first difference; "" for none.
+func firstDifference(wanted, found map[string]string) string {
 	var names []string
 	for name, text := range wanted {
 		if found[name] != text {
@@ -127,10 +127,10 @@ func compare(wanted, found map[string]string) string {
 	return "its " + names[0]
 }
 
-// plainSQL is a statement without comments and with single blanks: a later release
+// normalizeSQL is a statement without comments and with single blanks: a later release
 // may have worded a migration's comments anew. A text with a NUL, where SQLite stops
 // reading, stays as it is.
-func plainSQL(text string) string {
+func normalizeSQL(text string) string {
 	if strings.IndexByte(text, 0) >= 0 {
 		return text
 	}
@@ -175,24 +175,24 @@ func plainSQL(text string) string {
 	return b.String()
 }
 
-// undamaged has SQLite look at all pages and rows.
-func undamaged(ctx context.Context, file *sql.DB) error {
-	found, err := texts(ctx, file, `PRAGMA quick_check(1)`)
+// checkIntegrity has SQLite look at all pages and rows.
+func checkIntegrity(ctx context.Context, file *sql.DB) error {
+	found, err := queryStrings(ctx, file, `PRAGMA quick_check(1)`)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return strange("it is damaged: %s", err)
+		return invalidFileFault("it is damaged: %s", err)
 	case len(found) != 1 || found[0] != "ok":
-		return strange("it is damaged: %s", strings.Join(found, ", "))
+		return invalidFileFault("it is damaged: %s", strings.Join(found, ", "))
 	}
 	return nil
 }
 
-// ownIDs refuses ids that the service never gives: those below 1, and those that are
+// checkIDs refuses ids that the service never gives: those below 1, and those that are
 // no numbers. What they name would be passed over.
-func ownIDs(ctx context.Context, file *sql.DB) error {
-	tables, err := tablesOf(ctx, file)
+func checkIDs(ctx context.Context, file *sql.DB) error {
+	tables, err := listTables(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -201,13 +201,13 @@ func ownIDs(ctx context.Context, file *sql.DB) error {
 		switch {
 		case t.name == "blob":
 			query += ` OR file < 0 OR size < LENGTH(bytes) OR typeof(file) <> 'integer' OR typeof(size) <> 'integer'`
-		case t.name == "sts_policy", !t.has("id"): // that of a policy is a text of its domain's
+		case t.name == "sts_policy", !t.hasColumn("id"): // that of a policy is a text of its domain's
 			continue
 		}
 		var id string
 		err := file.QueryRowContext(ctx, query+` LIMIT 1`).Scan(&id)
 		if err == nil {
-			return strange("row %q of its table %s has an id or a size that the service never gives", id, t.name)
+			return invalidFileFault("row %q of its table %s has an id or a size that the service never gives", id, t.name)
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err

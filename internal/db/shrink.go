@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// Shrink gives back the memory of SQLite's page caches, up to 40 MB after much
+// ShrinkMemory gives back the memory of SQLite's page caches, up to 40 MB after much
 // work; they fill again with use. PostgreSQL keeps none in this process.
-func (d *DB) Shrink(ctx context.Context) error {
+func (d *DB) ShrinkMemory(ctx context.Context) error {
 	e, ok := d.engine.(*sqliteEngine)
 	if !ok {
 		return nil
 	}
-	if err := e.takeTurn(ctx, nil); err != nil {
+	if err := e.lockWriter(ctx, nil); err != nil {
 		return err
 	}
-	_, err := e.writer.conn.ExecContext(context.WithoutCancel(ctx), shrinkMemory)
-	e.passTurn()
+	_, err := e.writer.conn.ExecContext(context.WithoutCancel(ctx), shrinkMemoryPragma)
+	e.unlockWriter()
 	if err != nil {
 		err = fmt.Errorf("shrinking the writer's cache: %w", err)
 	}
-	return errors.Join(err, ShrinkPool(ctx, e.readers))
+	return errors.Join(err, ShrinkPoolMemory(ctx, e.readers))
 }
 
 const (
-	shrinkMemory = "PRAGMA shrink_memory"
-	// shrinkPatience is how long connections that are free are kept from
+	shrinkMemoryPragma = "PRAGMA shrink_memory"
+	// shrinkTimeout is how long connections that are free are kept from
 	// others while those at work are waited for.
-	shrinkPatience = time.Second
+	shrinkTimeout = time.Second
 )
 
-// ShrinkPool does so for all connections of a pool of SQLite connections that
+// ShrinkPoolMemory does so for all connections of a pool of SQLite connections that
 // are free, or soon are.
-func ShrinkPool(ctx context.Context, pool *sql.DB) (err error) {
-	soon, cancel := context.WithTimeout(ctx, shrinkPatience)
+func ShrinkPoolMemory(ctx context.Context, pool *sql.DB) (err error) {
+	soon, cancel := context.WithTimeout(ctx, shrinkTimeout)
 	defer cancel()
 	for range pool.Stats().OpenConnections {
 		conn, busy := pool.Conn(soon)
@@ -49,7 +49,7 @@ func ShrinkPool(ctx context.Context, pool *sql.DB) (err error) {
 			return errors.Join(err, fmt.Errorf("shrinking caches: %w", busy))
 		}
 		defer conn.Close() //nolint:errcheck,gocritic // kept until all were had, each once
-		_, shrunk := conn.ExecContext(ctx, shrinkMemory)
+		_, shrunk := conn.ExecContext(ctx, shrinkMemoryPragma)
 		err = errors.Join(err, shrunk)
 	}
 	return err

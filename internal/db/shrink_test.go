@@ -32,7 +32,7 @@ func TestShrink(t *testing.T) {
 			})
 		}
 		for range 20 {
-			if err := d.Shrink(ctx); err != nil {
+			if err := d.ShrinkMemory(ctx); err != nil {
 				t.Error(err)
 			}
 		}

@@ -31,7 +31,7 @@ func Snapshot(ctx context.Context, from, path string) error {
 	if source, isFile := strings.CutPrefix(from, "sqlite:"); isFile {
 		err = vacuumInto(ctx, source, path)
 	} else {
-		err = fillFrom(ctx, from, path)
+		err = copyFromPostgres(ctx, from, path)
 	}
 	if err != nil {
 		return fmt.Errorf("copying the database: %w", err)
@@ -42,9 +42,9 @@ func Snapshot(ctx context.Context, from, path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// plainFile opens a file of SQLite that nobody else uses, or only to be read.
-func plainFile(path, mode string, pragmas ...string) (*sql.DB, error) {
-	v := url.Values{"mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("busy_timeout(%d)", busyPatience.Milliseconds()))}
+// openSQLiteFile opens a file of SQLite that nobody else uses, or only to be read.
+func openSQLiteFile(path, mode string, pragmas ...string) (*sql.DB, error) {
+	v := url.Values{"mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()))}
 	d, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+v.Encode())
 	if err == nil {
 		d.SetMaxOpenConns(1)
@@ -53,7 +53,7 @@ func plainFile(path, mode string, pragmas ...string) (*sql.DB, error) {
 }
 
 func vacuumInto(ctx context.Context, source, path string) error {
-	d, err := plainFile(source, "rw") // not "ro": it may have to make the log's index
+	d, err := openSQLiteFile(source, "rw") // not "ro": it may have to make the log's index
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,10 @@ func vacuumInto(ctx context.Context, source, path string) error {
 	return errors.Join(err, d.Close())
 }
 
-// fillFrom makes a file of PostgreSQL's version of the schema, and copies every
+// copyFromPostgres makes a file of PostgreSQL's version of the schema, and copies every
 // row of one moment into it.
-func fillFrom(ctx context.Context, from, path string) error {
-	pg, err := connectAlone(ctx, from)
+func copyFromPostgres(ctx context.Context, from, path string) error {
+	pg, err := connectUnlimited(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func fillFrom(ctx context.Context, from, path string) error {
 	case version == 0:
 		return errors.New("no service has run on this database")
 	}
-	file, err := plainFile(path, "rwc", "journal_mode(OFF)", "synchronous(OFF)", "cache_size(-16000)")
+	file, err := openSQLiteFile(path, "rwc", "journal_mode(OFF)", "synchronous(OFF)", "cache_size(-16000)")
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func fillFrom(ctx context.Context, from, path string) error {
 	if err := migrateTo(ctx, SQLite, file, version); err != nil {
 		return err
 	}
-	tables, err := tablesOf(ctx, file)
+	tables, err := listTables(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func fillFrom(ctx context.Context, from, path string) error {
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
 	// Of a table that is written anew, as a migration may do, who began to read
 	// before sees no row. The locks come before the moment that is read.
-	if _, err := tx.Exec(ctx, `LOCK TABLE schema_version, `+namesOf(tables)+` IN ACCESS SHARE MODE`); err != nil {
+	if _, err := tx.Exec(ctx, `LOCK TABLE schema_version, `+quotedNames(tables)+` IN ACCESS SHARE MODE`); err != nil {
 		return err
 	}
 	switch now, err := schemaVersion(ctx, tx); {
@@ -104,15 +104,15 @@ func fillFrom(ctx context.Context, from, path string) error {
 	case now != version:
 		return errors.New("the database was migrated to another release meanwhile; begin again")
 	}
-	if err := fillTables(ctx, file, tx, tables); err != nil {
+	if err := copyTables(ctx, file, tx, tables); err != nil {
 		return err
 	}
 	return file.Close()
 }
 
-// connectAlone opens a connection for a long read or write, without the limits of
+// connectUnlimited opens a connection for a long read or write, without the limits of
 // those that serve.
-func connectAlone(ctx context.Context, to string) (*pgx.Conn, error) {
+func connectUnlimited(ctx context.Context, to string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(to)
 	if err != nil {
 		return nil, errURL
@@ -123,9 +123,9 @@ func connectAlone(ctx context.Context, to string) (*pgx.Conn, error) {
 	cfg.RuntimeParams["lock_timeout"] = sessionSettings["lock_timeout"] // who waits for a lock keeps others waiting
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, explainConnectError(err)
 	}
-	return conn, settledOrClosed(ctx, conn)
+	return conn, checkSessionOrClose(ctx, conn)
 }
 
 // querier is a connection to PostgreSQL, in a transaction or not.
@@ -146,15 +146,15 @@ func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 
 // table is one to be copied.
 type table struct {
-	name    string
-	columns []string
-	key     []string // that SQLite keeps the rows in the order of; nil for a plain number
+	name       string
+	columns    []string
+	primaryKey []string // that SQLite keeps the rows in the order of; nil for a plain number
 }
 
-// tablesOf lists the tables of a file, each after those that it refers to. What
+// listTables lists the tables of a file, each after those that it refers to. What
 // tells of the server itself is left out.
-func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
-	names, err := texts(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
+func listTables(ctx context.Context, file *sql.DB) (list []table, err error) {
+	names, err := queryStrings(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
 		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_version', 'server_life') ORDER BY name`)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
 			if listed[name] {
 				continue
 			}
-			needs, err := texts(ctx, file, `SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)`, name)
+			needs, err := queryStrings(ctx, file, `SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)`, name)
 			if err != nil {
 				return nil, err
 			}
@@ -181,10 +181,10 @@ func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
 				continue
 			}
 			t := table{name: name}
-			if t.columns, err = texts(ctx, file, `SELECT name FROM pragma_table_info(?) ORDER BY cid`, name); err != nil {
+			if t.columns, err = queryStrings(ctx, file, `SELECT name FROM pragma_table_info(?) ORDER BY cid`, name); err != nil {
 				return nil, err
 			}
-			if t.key, err = texts(ctx, file, `SELECT i.name FROM pragma_table_list(?1) AS t JOIN pragma_table_info(?1) AS i
+			if t.primaryKey, err = queryStrings(ctx, file, `SELECT i.name FROM pragma_table_list(?1) AS t JOIN pragma_table_info(?1) AS i
 				WHERE t.wr = 1 AND i.pk > 0 ORDER BY i.pk`, name); err != nil {
 				return nil, err
 			}
@@ -197,7 +197,7 @@ func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
 	return list, nil
 }
 
-func texts(ctx context.Context, d *sql.DB, query string, args ...any) (list []string, err error) {
+func queryStrings(ctx context.Context, d *sql.DB, query string, args ...any) (list []string, err error) {
 	rows, err := d.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func texts(ctx context.Context, d *sql.DB, query string, args ...any) (list []st
 	return list, err
 }
 
-func namesOf(tables []table) string {
+func quotedNames(tables []table) string {
 	names := make([]string, len(tables))
 	for i, t := range tables {
 		names[i] = `"` + t.name + `"`
@@ -219,6 +219,6 @@ func namesOf(tables []table) string {
 	return strings.Join(names, ", ")
 }
 
-func (t *table) quoted() string { return `"` + strings.Join(t.columns, `", "`) + `"` }
+func (t *table) quotedColumns() string { return `"` + strings.Join(t.columns, `", "`) + `"` }
 
-func (t *table) has(column string) bool { return slices.Contains(t.columns, column) }
+func (t *table) hasColumn(column string) bool { return slices.Contains(t.columns, column) }

@@ -81,7 +81,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 		for n := range 131 { // more than one statement inserts
 			dbtest.Exec(t, d, aBlob.With(d.NewID(), bytes.Repeat([]byte{byte(n)}, 300_000*(n%50/49)+n)))
 		}
-		if err := d.SameKey(t.Context(), "fingerprint"); err != nil {
+		if err := d.BindSecretKey(t.Context(), "fingerprint"); err != nil {
 			t.Fatal(err)
 		}
 		first := filepath.Join(t.TempDir(), "first.db")
@@ -89,7 +89,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := dbtest.Postgres(t)
-		if err := db.Load(t.Context(), first, to); err != nil {
+		if err := db.CopyToPostgres(t.Context(), first, to); err != nil {
 			t.Fatal(err)
 		}
 		second := filepath.Join(t.TempDir(), "second.db")
@@ -112,7 +112,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 		}
 
 		var already *fault.Error
-		if err := db.Load(t.Context(), first, to); !errors.As(err, &already) || already.Kind != fault.Conflict {
+		if err := db.CopyToPostgres(t.Context(), first, to); !errors.As(err, &already) || already.Kind != fault.Conflict {
 			t.Errorf("loaded into a service's database: %v", err)
 		}
 		// What was loaded is a database like any other.
@@ -141,7 +141,7 @@ func TestSnapshotIsPacked(t *testing.T) {
 		if err := db.Snapshot(t.Context(), url, path); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.CheckFile(t.Context(), path); err != nil {
+		if err := db.CheckSnapshot(t.Context(), path); err != nil {
 			t.Error(err)
 		}
 		if err := db.Snapshot(t.Context(), "sqlite:"+path, packed); err != nil {
@@ -197,7 +197,7 @@ func TestLoadOddTexts(t *testing.T) {
 	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", "nul\x00 and \xff"), anAccount.With(d.NewID(), "b@shop.test", []byte("bytes")))
 	path := filepath.Join(t.TempDir(), "snapshot.db")
 	to := dbtest.Postgres(t)
-	if err := errors.Join(db.Snapshot(t.Context(), url, path), db.Load(t.Context(), path, to)); err != nil {
+	if err := errors.Join(db.Snapshot(t.Context(), url, path), db.CopyToPostgres(t.Context(), path, to)); err != nil {
 		t.Fatal(err)
 	}
 	loaded, _ := dbtest.Open(t, to)

@@ -20,48 +20,48 @@ import (
 // sqliteEngine has one connection that writes, and a few that read. WAL lets
 // them read while it writes; synchronous=FULL makes a commit wait for fsync.
 type sqliteEngine struct {
-	writer  *sqliteConn
-	turn    chan struct{} // holds one token: the right to write
-	first   chan struct{} // takes the token to who is not to wait for a crowd
-	readers *sql.DB
-	stmts   sync.Map // *Query → *sql.Stmt on readers
-	pool    *sql.DB  // of the writer, for migrations
-	log     *slog.Logger
-	fatal   func(error)
-	limits  walLimits
+	writer        *sqliteConn
+	writeToken    chan struct{} // holds one token: the right to write
+	priorityToken chan struct{} // takes the token to who is not to wait for a crowd
+	readers       *sql.DB
+	stmts         sync.Map // *Query → *sql.Stmt on readers
+	writerPool    *sql.DB  // of the writer, for migrations
+	log           *slog.Logger
+	fatal         func(error)
+	walLimits     walLimits
 
-	dirty   chan struct{} // something was committed
-	closing context.Context
-	end     context.CancelFunc
-	ended   chan struct{} // checkpoints are over
+	dirty           chan struct{} // something was committed
+	closing         context.Context
+	stopCheckpoints context.CancelFunc
+	checkpointsDone chan struct{} // checkpoints are over
 }
 
-// busyPatience is how long to wait for another process that has the database
+// busyTimeout is how long to wait for another process that has the database
 // locked.
-const busyPatience = 10 * time.Second
+const busyTimeout = 10 * time.Second
 
 func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, error) {
 	limits := o.wal
 	if limits == (walLimits{}) {
-		limits = defaultWAL()
+		limits = defaultWALLimits()
 	}
 	journal := "WAL"
-	if o.Copy {
+	if o.Exclusive {
 		journal = "DELETE"
 	}
 	dsn := func(patience time.Duration, extra ...string) string {
 		v := url.Values{"_pragma": {
 			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "journal_mode(" + journal + ")", "synchronous(FULL)",
 			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)",
-			fmt.Sprintf("journal_size_limit(%d)", limits.hold*4096),
+			fmt.Sprintf("journal_size_limit(%d)", limits.restart*4096),
 		}}
 		v["_pragma"] = append(v["_pragma"], extra...)
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
 	}
-	if err := Private(path); err != nil {
+	if err := RestrictPermissions(path); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
-	w, err := sql.Open("sqlite", dsn(busyPatience, "cache_size(-16000)"))
+	w, err := sql.Open("sqlite", dsn(busyTimeout, "cache_size(-16000)"))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -73,7 +73,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), w.Close())
 	}
-	r, err := sql.Open("sqlite", dsn(busyPatience, "query_only(1)", "cache_size(-4000)"))
+	r, err := sql.Open("sqlite", dsn(busyTimeout, "query_only(1)", "cache_size(-4000)"))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(), w.Close())
 	}
@@ -81,37 +81,37 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	r.SetMaxOpenConns(n)
 	r.SetMaxIdleConns(n)
 	e := &sqliteEngine{
-		writer:  &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
-		turn:    make(chan struct{}, 1),
-		first:   make(chan struct{}),
-		readers: r, pool: w, log: o.Log, fatal: o.Fatal, limits: limits,
-		dirty: make(chan struct{}, 1), ended: make(chan struct{}),
+		writer:        &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
+		writeToken:    make(chan struct{}, 1),
+		priorityToken: make(chan struct{}),
+		readers:       r, writerPool: w, log: o.Log, fatal: o.Fatal, walLimits: limits,
+		dirty: make(chan struct{}, 1), checkpointsDone: make(chan struct{}),
 	}
-	e.closing, e.end = context.WithCancel(context.Background())
-	e.turn <- struct{}{}
-	if o.Copy {
-		close(e.ended)
+	e.closing, e.stopCheckpoints = context.WithCancel(context.Background())
+	e.writeToken <- struct{}{}
+	if o.Exclusive {
+		close(e.checkpointsDone)
 	} else {
-		go e.checkpoints(dsn(holdFor, "cache_size(-1000)"))
+		go e.runCheckpoints(dsn(restartTimeout, "cache_size(-1000)"))
 	}
 	return e, nil
 }
 
-func (e *sqliteEngine) away() bool { return false }
+func (e *sqliteEngine) isDown() bool { return false }
 
-func (e *sqliteEngine) lanes() int { return 1 }
+func (e *sqliteEngine) batcherCount() int { return 1 }
 
 func (e *sqliteEngine) ping(ctx context.Context) error { return e.readers.PingContext(ctx) }
 
 // close ends with the writer, which copies the WAL back into the database.
 func (e *sqliteEngine) close() error {
-	e.end()
-	<-e.ended
-	<-e.turn // and keep it
-	return errors.Join(e.readers.Close(), e.writer.close(), e.pool.Close())
+	e.stopCheckpoints()
+	<-e.checkpointsDone
+	<-e.writeToken // and keep it
+	return errors.Join(e.readers.Close(), e.writer.close(), e.writerPool.Close())
 }
 
-func (e *sqliteEngine) conflict(err error) bool {
+func (e *sqliteEngine) isUniqueViolation(err error) bool {
 	var se *sqlite.Error
 	return errors.As(err, &se) &&
 		(se.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || se.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
@@ -125,7 +125,7 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 	if !ok {
 		made, err := e.readers.PrepareContext(ctx, s.query.sqlite)
 		if err != nil {
-			return describe(s.query, err)
+			return wrapQueryError(s.query, err)
 		}
 		var raced bool
 		if stmt, raced = e.stmts.LoadOrStore(s.query, made); raced {
@@ -140,7 +140,7 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 	// take two goroutines, which cost a third of reading a row by its key.
 	rows, err := stmt.(*sql.Stmt).QueryContext(context.Background(), s.args...)
 	if err != nil {
-		return describe(s.query, err)
+		return wrapQueryError(s.query, err)
 	}
 	n, err := readRows(rows, func(r Row) error {
 		if err := ctx.Err(); err != nil {
@@ -148,18 +148,18 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 		}
 		return f(r)
 	})
-	if took := time.Since(began); took > longRead {
+	if took := time.Since(began); took > slowReadThreshold {
 		e.log.Warn("a read held its transaction too long, which makes the write-ahead log grow",
 			"query", s.query.name(), "took", took, "rows", n)
 	}
 	if err != nil && !errors.Is(err, errStop) {
-		return describe(s.query, err)
+		return wrapQueryError(s.query, err)
 	}
 	return err
 }
 
-// longRead is how long a read transaction may live.
-const longRead = time.Second
+// slowReadThreshold is how long a read transaction may live.
+const slowReadThreshold = time.Second
 
 func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 	defer rows.Close() //nolint:errcheck // Err tells
@@ -180,16 +180,16 @@ type sqliteRow struct{ *sql.Rows }
 func (r sqliteRow) Scan(dst ...any) error {
 	for i := range dst {
 		if b, ok := dst[i].(*[]byte); ok {
-			dst[i] = (*ownBytes)(b)
+			dst[i] = (*rawBytes)(b)
 		}
 	}
 	return r.Rows.Scan(dst...)
 }
 
-type ownBytes []byte
+type rawBytes []byte
 
 // Scan takes over what the driver has made.
-func (b *ownBytes) Scan(src any) error {
+func (b *rawBytes) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
 		*b = nil
@@ -204,26 +204,26 @@ func (b *ownBytes) Scan(src any) error {
 }
 
 // tx waits for its turn to write, then runs f between BEGIN and COMMIT.
-func (e *sqliteEngine) tx(ctx context.Context, f func(session) error) error {
-	return e.inTurn(ctx, nil, f)
+func (e *sqliteEngine) tx(ctx context.Context, f func(txSession) error) error {
+	return e.withWriter(ctx, nil, f)
 }
 
-// vital waits for who has the turn now, and for none of those who want it too.
-func (e *sqliteEngine) vital(ctx context.Context, f func(session) error) error {
-	return e.inTurn(ctx, e.first, f)
+// priorityTx waits for who has the turn now, and for none of those who want it too.
+func (e *sqliteEngine) priorityTx(ctx context.Context, f func(txSession) error) error {
+	return e.withWriter(ctx, e.priorityToken, f)
 }
 
-func (e *sqliteEngine) inTurn(ctx context.Context, first <-chan struct{}, f func(session) error) error {
-	if err := e.takeTurn(ctx, first); err != nil {
+func (e *sqliteEngine) withWriter(ctx context.Context, first <-chan struct{}, f func(txSession) error) error {
+	if err := e.lockWriter(ctx, first); err != nil {
 		return err
 	}
-	defer e.passTurn()
+	defer e.unlockWriter()
 	return e.transaction(f)
 }
 
-func (e *sqliteEngine) takeTurn(ctx context.Context, first <-chan struct{}) error {
+func (e *sqliteEngine) lockWriter(ctx context.Context, first <-chan struct{}) error {
 	select {
-	case <-e.turn:
+	case <-e.writeToken:
 		return nil
 	case <-first:
 		return nil
@@ -234,33 +234,33 @@ func (e *sqliteEngine) takeTurn(ctx context.Context, first <-chan struct{}) erro
 	}
 }
 
-func (e *sqliteEngine) passTurn() {
+func (e *sqliteEngine) unlockWriter() {
 	select {
-	case e.first <- struct{}{}:
+	case e.priorityToken <- struct{}{}:
 	default:
-		e.turn <- struct{}{}
+		e.writeToken <- struct{}{}
 	}
 }
 
 // transaction runs on the writer, whose turn the caller has. Another process
 // may hold the database's own lock: BEGIN waits for it, up to busy_timeout.
-func (e *sqliteEngine) transaction(f func(session) error) (err error) {
-	if err := e.writer.control(begin); err != nil {
-		return &shared{fmt.Errorf("begin: %w", e.check(err))}
+func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
+	if err := e.writer.exec(beginQuery); err != nil {
+		return &batchError{fmt.Errorf("begin: %w", e.checkFsync(err))}
 	}
 	committed := false
 	defer func() {
 		if !committed { // also when f panics
 			// SQLite may have rolled back by itself already (disk full,
 			// I/O error); that this fails then is as it should be.
-			_ = e.writer.control(rollback)
+			_ = e.writer.exec(rollbackQuery)
 		}
 	}()
 	if err := f(e.writer); err != nil {
-		return e.check(err)
+		return e.checkFsync(err)
 	}
-	if err := e.writer.control(commit); err != nil {
-		return fmt.Errorf("commit: %w", e.check(err))
+	if err := e.writer.exec(commitQuery); err != nil {
+		return fmt.Errorf("commit: %w", e.checkFsync(err))
 	}
 	committed = true
 	select {
@@ -270,9 +270,9 @@ func (e *sqliteEngine) transaction(f func(session) error) (err error) {
 	return nil
 }
 
-// check ends the process when an fsync failed: the kernel may have dropped
+// checkFsync ends the process when an fsync failed: the kernel may have dropped
 // the pages, and a second fsync would report success.
-func (e *sqliteEngine) check(err error) error {
+func (e *sqliteEngine) checkFsync(err error) error {
 	var se *sqlite.Error
 	if errors.As(err, &se) && (se.Code() == sqlite3.SQLITE_IOERR_FSYNC || se.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {
 		e.fatal(err)
@@ -280,50 +280,50 @@ func (e *sqliteEngine) check(err error) error {
 	return err
 }
 
-func (e *sqliteEngine) batch(jobs []*pending) {
-	<-e.turn // the lanes end before close takes it for good
-	defer e.passTurn()
-	commitTogether(jobs, func(jobs []*pending) error {
-		return e.transaction(func(s session) error {
+func (e *sqliteEngine) commitBatch(jobs []*pendingWrite) {
+	<-e.writeToken // the lanes end before close takes it for good
+	defer e.unlockWriter()
+	commitWithBisection(jobs, func(jobs []*pendingWrite) error {
+		return e.transaction(func(s txSession) error {
 			for _, p := range jobs {
 				p.err, p.changed = nil, false
 			}
-			if err := step(s, jobs, func(j *Job) func(*Batch) { return j.Guard }); err != nil {
+			if err := runStep(s, jobs, func(j *Mutation) func(*Batch) { return j.Guard }); err != nil {
 				return err
 			}
-			return step(s, jobs, func(j *Job) func(*Batch) { return j.Apply })
+			return runStep(s, jobs, func(j *Mutation) func(*Batch) { return j.Apply })
 		})
 	})
 }
 
-func step(s session, jobs []*pending, of func(*Job) func(*Batch)) error {
+func runStep(s txSession, jobs []*pendingWrite, of func(*Mutation) func(*Batch)) error {
 	var b Batch
 	for _, p := range jobs {
-		queue := of(p.job)
+		queue := of(p.mutation)
 		if queue == nil || p.err != nil {
 			continue
 		}
-		b.queued = b.queued[:0]
+		b.statements = b.statements[:0]
 		p.collect(queue, &b)
-		if err := p.taint(); err != nil {
+		if err := p.checkTaint(); err != nil {
 			return err
 		}
-		if err := runQueued(s, p, b.queued); err != nil {
+		if err := runStatements(s, p, b.statements); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runQueued runs a step of one job, until it declines.
-func runQueued(s session, p *pending, queued []*Queued) error {
+// runStatements runs a step of one job, until it declines.
+func runStatements(s txSession, p *pendingWrite, queued []*QueuedStatement) error {
 	for _, q := range queued {
 		read, declined := q.reader()
 		n, err := s.run(q.Statement, read)
 		if err != nil {
 			return err
 		}
-		if err := p.judge(q, n, *declined); err != nil || p.err != nil {
+		if err := p.recordResult(q, n, *declined); err != nil || p.err != nil {
 			return err
 		}
 	}
@@ -336,9 +336,9 @@ type sqliteConn struct {
 	stmts map[*Query]*sql.Stmt
 }
 
-var begin, commit, rollback = SQL("BEGIN IMMEDIATE"), SQL("COMMIT"), SQL("ROLLBACK")
+var beginQuery, commitQuery, rollbackQuery = SQL("BEGIN IMMEDIATE"), SQL("COMMIT"), SQL("ROLLBACK")
 
-func (c *sqliteConn) control(q *Query) error {
+func (c *sqliteConn) exec(q *Query) error {
 	_, err := c.run(q.With(), nil)
 	return err
 }
@@ -349,7 +349,7 @@ func (c *sqliteConn) prepare(q *Query) (*sql.Stmt, error) {
 	}
 	stmt, err := c.conn.PrepareContext(context.Background(), q.sqlite)
 	if err != nil {
-		return nil, describe(q, err)
+		return nil, wrapQueryError(q, err)
 	}
 	c.stmts[q] = stmt
 	return stmt, nil
@@ -362,24 +362,24 @@ func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
 	}
 	// What began is carried through or rolled back, never cut off.
 	ctx := context.Background()
-	if f == nil && s.query.reads {
+	if f == nil && s.query.readOnly {
 		// RowsAffected would tell of the last statement that wrote.
 		f = func(Row) error { return nil }
 	}
 	if f == nil {
 		res, err := stmt.ExecContext(ctx, s.args...)
 		if err != nil {
-			return 0, describe(s.query, err)
+			return 0, wrapQueryError(s.query, err)
 		}
 		return res.RowsAffected()
 	}
 	rows, err := stmt.QueryContext(ctx, s.args...)
 	if err != nil {
-		return 0, describe(s.query, err)
+		return 0, wrapQueryError(s.query, err)
 	}
 	n, err := readRows(rows, f)
 	if err != nil {
-		return n, describe(s.query, err)
+		return n, wrapQueryError(s.query, err)
 	}
 	return n, nil
 }

@@ -10,36 +10,36 @@ import (
 
 // Tx is an ordinary transaction.
 type Tx struct {
-	s      session
-	failed error // of a statement: both engines then give everything up
-	after  []func()
+	session     txSession
+	failed      error // of a statement: both engines then give everything up
+	afterCommit []func()
 }
 
 // Tx runs f in a transaction of its own and returns after the commit: nil, or
-// an error with which nothing of it was written, save ErrUnknown. f runs again
+// an error with which nothing of it was written, save ErrCommitUnknown. f runs again
 // when the database asks for it (BUSY, 40001, 40P01, a lost connection), so it
 // must have no side effects but through AfterCommit. Once f began, ctx no
 // longer interrupts it. Once a statement of it failed, all that follow fail
 // too, and so does the commit.
 func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
-	return txBy(ctx, d.tx, f)
+	return runTx(ctx, d.tx, f)
 }
 
-func txBy(ctx context.Context, carry func(context.Context, func(session) error) error, f func(tx *Tx) error) error {
-	if err := mayWrite(ctx); err != nil {
+func runTx(ctx context.Context, carry func(context.Context, func(txSession) error) error, f func(tx *Tx) error) error {
+	if err := checkWritable(ctx); err != nil {
 		return err
 	}
 	var after []func()
-	err := carry(ctx, func(s session) error {
-		tx := &Tx{s: s}
+	err := carry(ctx, func(s txSession) error {
+		tx := &Tx{session: s}
 		if err := f(tx); err != nil {
 			return err
 		}
-		after = tx.after
+		after = tx.afterCommit
 		return tx.failed
 	})
 	if err != nil {
-		return outage(err)
+		return asUnavailable(err)
 	}
 	for _, f := range after {
 		f()
@@ -61,12 +61,12 @@ func (d *DB) Exec(ctx context.Context, s Statement) (changed int64, err error) {
 }
 
 // AfterCommit runs f once the transaction is committed.
-func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+func (t *Tx) AfterCommit(f func()) { t.afterCommit = append(t.afterCommit, f) }
 
 // Exec runs s and returns how many rows it changed.
 func (t *Tx) Exec(_ context.Context, s Statement) (int64, error) { return t.run(s, nil) }
 
-var lockCount = SQL(`SELECT {lock}($1)`)
+var lockQuery = SQL(`SELECT {lock}($1)`)
 
 // Lock makes transactions that lock the same name and id follow one another until
 // they end. It is for limits on how many rows there may be: what is counted after
@@ -75,7 +75,7 @@ var lockCount = SQL(`SELECT {lock}($1)`)
 func (t *Tx) Lock(_ context.Context, name string, id ID) error {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d", name, id)
-	_, err := t.run(lockCount.With(int64(h.Sum64())), nil) //nolint:gosec // any number will do
+	_, err := t.run(lockQuery.With(int64(h.Sum64())), nil) //nolint:gosec // any number will do
 	return err
 }
 
@@ -115,7 +115,7 @@ func (t *Tx) run(s Statement, f func(Row) error) (int64, error) {
 			return own
 		}
 	}
-	n, err := t.s.run(s, read)
+	n, err := t.session.run(s, read)
 	if err != nil && own == nil {
 		t.failed = err
 	}

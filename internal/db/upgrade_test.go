@@ -38,7 +38,7 @@ func TestColumnChangesBelowANode(t *testing.T) {
 		})
 	}
 	write := func() error {
-		return d.Write(t.Context(), 1, &db.Job{
+		return d.Write(t.Context(), 1, &db.Mutation{
 			Guard: func(b *db.Batch) { b.Queue(nameOf.With(1)).One(new(string)) },
 			Apply: func(b *db.Batch) { b.Queue(setName.With(1, "B")) },
 		})

@@ -93,7 +93,7 @@ func (w *walTest) write(pages int) {
 	body := bytes.Repeat([]byte("x"), 16*page)
 	for range pages / 16 {
 		id := w.NewID()
-		if err := w.Write(w.t.Context(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(benchBlob.With(id, len(body), 0, body)) }}); err != nil {
+		if err := w.Write(w.t.Context(), id, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(benchBlob.With(id, len(body), 0, body)) }}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestWALAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := d.NewID()
-	if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil {
+	if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(id)}); err != nil {
 		t.Fatal(err)
 	}
 	if !stored(t, d, id) { // a reader was open

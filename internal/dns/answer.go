@@ -10,13 +10,13 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// maxRecords bounds what one answer makes us walk through and keep.
+// maxTXTRecords bounds what one answer makes us walk through and keep.
 const maxRecords = 1000
 
 var (
-	errChain     = errors.New("the chain of CNAMEs is too long")
-	errNotCached = errors.New("it is not in the cache")
-	errRecords   = errors.New("more than 1000 records")
+	errCNAMEChain     = errors.New("the chain of CNAMEs is too long")
+	errNotCached      = errors.New("it is not in the cache")
+	errTooManyRecords = errors.New("more than 1000 records")
 )
 
 // rcodeError is a server's refusal or failure to answer.
@@ -46,8 +46,8 @@ type answer struct {
 	size      int // octets in the message
 }
 
-// matches reports whether m answers q as sent with this id.
-func matches(m *wire.Msg, id uint16, q question) bool {
+// isReplyTo reports whether m answers q as sent with this id.
+func isReplyTo(m *wire.Msg, id uint16, q question) bool {
 	if m.Id != id || !m.Response || m.Opcode != wire.OpcodeQuery {
 		return false
 	}
@@ -60,21 +60,21 @@ func matches(m *wire.Msg, id uint16, q question) bool {
 		strings.EqualFold(got.Name, q.name)
 }
 
-// read takes from a message what answers the question: the chain of CNAMEs
+// parseAnswer takes from a message what answers the question: the chain of CNAMEs
 // from its name on and the records at the end, nothing else that a server may
 // have put there. The TTL is the shortest on the way.
-func read(m *wire.Msg, q question) (answer, time.Duration, error) {
+func parseAnswer(m *wire.Msg, q question) (answer, time.Duration, error) {
 	if m.Rcode != wire.RcodeSuccess && m.Rcode != wire.RcodeNameError {
 		return answer{}, 0, rcodeError(m.Rcode)
 	}
 	if len(m.Answer) > maxRecords {
-		return answer{}, 0, errRecords
+		return answer{}, 0, errTooManyRecords
 	}
 	a := answer{canonical: q.name, size: m.Len()}
 	ttl := uint32(1<<31 - 1) // RFC 2181 §8
 	for hops := 0; ; hops++ {
 		if hops > maxChain {
-			return answer{}, 0, errChain
+			return answer{}, 0, errCNAMEChain
 		}
 		next, empty := "", false
 		for _, rr := range m.Answer {
@@ -98,7 +98,7 @@ func read(m *wire.Msg, q question) (answer, time.Duration, error) {
 			}
 		}
 		if len(a.records) > 0 {
-			return a, seconds(ttl), nil
+			return a, ttlDuration(ttl), nil
 		}
 		if empty {
 			return answer{}, 0, errMalformed
@@ -108,21 +108,21 @@ func read(m *wire.Msg, q question) (answer, time.Duration, error) {
 		}
 		a.canonical = next
 	}
-	soaTTL, hasSOA := negativeTTL(m)
+	soaTTL, hasSOA := soaNegativeTTL(m)
 	switch {
 	case m.Rcode == wire.RcodeNameError:
 		a.reason = ErrNotFound
 	case a.canonical == q.name || hasSOA:
 		a.reason = ErrNoData
 	default:
-		return a, seconds(ttl), nil
+		return a, ttlDuration(ttl), nil
 	}
-	return a, seconds(min(ttl, soaTTL)), nil
+	return a, ttlDuration(min(ttl, soaTTL)), nil
 }
 
-// negativeTTL is how long the absence may be kept (RFC 2308 §5): without an SOA
+// soaNegativeTTL is how long the absence may be kept (RFC 2308 §5): without an SOA
 // for a second, so that a flood of the same question is not passed on.
-func negativeTTL(m *wire.Msg) (uint32, bool) {
+func soaNegativeTTL(m *wire.Msg) (uint32, bool) {
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*wire.SOA); ok {
 			return min(soa.Hdr.Ttl, soa.Minttl), true
@@ -131,8 +131,8 @@ func negativeTTL(m *wire.Msg) (uint32, bool) {
 	return 1, false
 }
 
-// seconds reads a TTL; one with the top bit set counts as 0 (RFC 2181 §8).
-func seconds(ttl uint32) time.Duration {
+// ttlDuration reads a TTL; one with the top bit set counts as 0 (RFC 2181 §8).
+func ttlDuration(ttl uint32) time.Duration {
 	if ttl > 1<<31-1 {
 		return 0
 	}

@@ -20,7 +20,7 @@ func BenchmarkMXCached(b *testing.B) {
 
 func BenchmarkMXAsked(b *testing.B) {
 	addr, _ := dnstest.Start(b, "demo.test. 3600 MX 10 mx.demo.test.")
-	r := dnstest.Resolver(b, addr).Fresh()
+	r := dnstest.Resolver(b, addr).Uncached()
 	for b.Loop() {
 		if _, err := r.MX(b.Context(), "demo.test"); err != nil {
 			b.Fatal(err)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// maxCached is the size in octets above which an answer is not kept.
-const maxCached = 8 << 10
+// maxCachedSize is the size in octets above which an answer is not kept.
+const maxCachedSize = 8 << 10
 
 // cache keeps answers until they expire, and no more than a number of them:
 // the one least recently used goes first.
 type cache struct {
-	mu      sync.Mutex
-	entries map[question]*list.Element
-	order   *list.List // of entry, the most recently used in front
-	size    int
+	mu       sync.Mutex
+	entries  map[question]*list.Element
+	order    *list.List // of entry, the most recently used in front
+	capacity int
 
 	maxTTL, maxNegativeTTL time.Duration
 	now                    func() time.Time
@@ -31,10 +31,10 @@ type entry struct {
 func newCache(c Config, now func() time.Time) *cache {
 	k := &cache{
 		entries: make(map[question]*list.Element), order: list.New(), now: now,
-		size: c.CacheEntries, maxTTL: c.MaxTTL, maxNegativeTTL: c.MaxNegativeTTL,
+		capacity: c.CacheEntries, maxTTL: c.MaxTTL, maxNegativeTTL: c.MaxNegativeTTL,
 	}
-	if k.size <= 0 {
-		k.size = 4096
+	if k.capacity <= 0 {
+		k.capacity = 4096
 	}
 	if k.maxTTL <= 0 {
 		k.maxTTL = time.Hour
@@ -45,8 +45,8 @@ func newCache(c Config, now func() time.Time) *cache {
 	return k
 }
 
-// limit shortens a TTL to what the cache keeps at most.
-func (c *cache) limit(ttl time.Duration, negative bool) time.Duration {
+// capTTL shortens a TTL to what the cache keeps at most.
+func (c *cache) capTTL(ttl time.Duration, negative bool) time.Duration {
 	if negative {
 		return min(ttl, c.maxNegativeTTL)
 	}
@@ -77,10 +77,10 @@ func (c *cache) put(q question, a answer) {
 	if e := c.entries[q]; e != nil {
 		c.remove(e)
 	}
-	if a.size > maxCached || !c.now().Before(a.expires) {
+	if a.size > maxCachedSize || !c.now().Before(a.expires) {
 		return
 	}
-	if c.order.Len() >= c.size {
+	if c.order.Len() >= c.capacity {
 		c.remove(c.order.Back())
 	}
 	c.entries[q] = c.order.PushFront(entry{q, a})

@@ -14,9 +14,9 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// udpSize is the largest answer asked for over UDP: it passes unfragmented
+// maxUDPSize is the largest answer asked for over UDP: it passes unfragmented
 // nearly everywhere. Longer ones come over TCP.
-const udpSize = 1232
+const maxUDPSize = 1232
 
 var errMalformed = errors.New("malformed DNS message")
 
@@ -60,16 +60,16 @@ func roundTrip(ctx context.Context, network, addr string, q question, edns bool)
 	m := new(wire.Msg).SetQuestion(q.name, q.qtype)
 	m.AuthenticatedData = true // RFC 6840 §5.7: we would know what to do with AD
 	if edns {
-		m.SetEdns0(udpSize, true)
+		m.SetEdns0(maxUDPSize, true)
 	}
-	reply, err := converse(conn, network, m, q)
+	reply, err := sendAndReceive(conn, network, m, q)
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return reply, err
 }
 
-func converse(conn net.Conn, network string, m *wire.Msg, q question) (*wire.Msg, error) {
+func sendAndReceive(conn net.Conn, network string, m *wire.Msg, q question) (*wire.Msg, error) {
 	packed, err := m.Pack()
 	if err != nil {
 		return nil, err
@@ -117,12 +117,12 @@ func unpack(raw []byte, id uint16, q question) (m *wire.Msg, ours bool, err erro
 	m = new(wire.Msg)
 	if err := m.Unpack(raw); err != nil {
 		// Cut off in the middle of a record, as some servers do.
-		if m.Truncated && matches(m, id, q) {
+		if m.Truncated && isReplyTo(m, id, q) {
 			return m, true, nil
 		}
 		return nil, true, errMalformed
 	}
-	if !matches(m, id, q) {
+	if !isReplyTo(m, id, q) {
 		return nil, false, nil
 	}
 	return m, true, nil

@@ -4,11 +4,11 @@ package dns
 
 // Patient has a resolver repeat questions late.
 func Patient(r *Resolver) {
-	for _, s := range r.servers {
-		s.timing.smooth = longestWait
+	for _, s := range r.upstreams {
+		s.timing.srtt = maxTimeout
 	}
 	for _, s := range r.zones {
-		s.timing.smooth = longestWait
+		s.timing.srtt = maxTimeout
 	}
 }
 
@@ -17,7 +17,7 @@ func Waiting(r *Resolver) int {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()
 	n := 0
-	for _, l := range r.flights.m {
+	for _, l := range r.flights.flights {
 		n += l.waiting
 	}
 	return n
@@ -27,8 +27,8 @@ func Waiting(r *Resolver) int {
 func Open(r *Resolver) (n int) {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()
-	for _, p := range r.flights.domains {
-		n += len(p.taken)
+	for _, p := range r.flights.domainSlots {
+		n += len(p.slots)
 	}
 	return n
 }

@@ -49,7 +49,7 @@ func FuzzResponse(f *testing.F) {
 		if !ours || err != nil {
 			return
 		}
-		a, ttl, err := read(m, q)
+		a, ttl, err := parseAnswer(m, q)
 		if err != nil {
 			return
 		}
@@ -63,7 +63,7 @@ func FuzzResponse(f *testing.F) {
 			if rr.Header().Rrtype != qtype || !strings.EqualFold(rr.Header().Name, a.canonical) {
 				t.Errorf("a record that was not asked for: %v", rr)
 			}
-			if txt, ok := rr.(*wire.TXT); ok && len(joinText(txt.Txt)) > len(raw) {
+			if txt, ok := rr.(*wire.TXT); ok && len(joinTXT(txt.Txt)) > len(raw) {
 				t.Error("a text longer than its message")
 			}
 		}
@@ -99,27 +99,27 @@ func FuzzTXT(f *testing.F) {
 		if !ours || err != nil {
 			t.Fatalf("unpack: %v, %v", ours, err)
 		}
-		a, _, err := read(m, q)
+		a, _, err := parseAnswer(m, q)
 		if err != nil || len(a.records) != 1 {
 			t.Fatalf("read: %+v, %v", a, err)
 		}
-		if got := joinText(a.records[0].(*wire.TXT).Txt); !bytes.Equal([]byte(got), text) {
+		if got := joinTXT(a.records[0].(*wire.TXT).Txt); !bytes.Equal([]byte(got), text) {
 			t.Errorf("text %q came as %q", text, got)
 		}
-		joinText([]string{string(text)}) // not what the library gives
+		joinTXT([]string{string(text)}) // not what the library gives
 	})
 }
 
 // FuzzServer hands requests to the server as the library does.
 func FuzzServer(f *testing.F) {
 	known := map[string]string{"a.test.": "a.test. TXT text", "b.test.": "b.test. CNAME a.test.", "l.test.": "l.test. CNAME l.test."}
-	source := func(_ context.Context, name string) (Answer, error) {
+	source := func(_ context.Context, name string) (NameData, error) {
 		line, exists := known[name]
 		if !exists {
-			return Answer{}, nil
+			return NameData{}, nil
 		}
 		rrs, err := ParseRecords(line)
-		return Answer{Records: rrs, Exists: true}, err
+		return NameData{Records: rrs, Exists: true}, err
 	}
 	s := &Server{source: source, origins: []string{"test."}, negativeTTL: 1}
 	seed(f, func(raw []byte) { f.Add(raw, true); f.Add(raw, false) })
@@ -128,7 +128,7 @@ func FuzzServer(f *testing.F) {
 		if req.Unpack(raw) != nil || len(req.Question) != 1 {
 			return
 		}
-		m := s.reply(context.Background(), req, tcp)
+		m := s.respond(context.Background(), req, tcp)
 		if m == nil {
 			t.Fatal("no reply")
 		}

@@ -37,11 +37,11 @@ func TestTrustNeedsLoopback(t *testing.T) {
 		"127.0.0.1:53": true, "127.0.0.53:53": true, "[::1]:53": true, "[::ffff:127.0.0.1]:53": true,
 		"192.0.2.1:53": false, "localhost:53": false, "[2001:db8::1]:53": false,
 	} {
-		s, err := newServer(addr, true)
+		s, err := newUpstream(addr, true)
 		if err != nil || s.trusted != want {
 			t.Errorf("%s: trusted %v, %v", addr, s.trusted, err)
 		}
-		if s, _ := newServer(addr, false); s.trusted {
+		if s, _ := newUpstream(addr, false); s.trusted {
 			t.Errorf("%s: trusted unasked", addr)
 		}
 	}
@@ -49,7 +49,7 @@ func TestTrustNeedsLoopback(t *testing.T) {
 
 func TestJoinText(t *testing.T) {
 	for in, want := range map[string]string{`a\\b`: `a\b`, `\"`: `"`, `\065`: "A", `\256`: "256", `\06`: "06", `a\`: `a\`, `\é`: "é"} {
-		if got := joinText([]string{in}); got != want {
+		if got := joinTXT([]string{in}); got != want {
 			t.Errorf("joinText(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -39,10 +39,10 @@ func reverseZones() map[string]bool {
 	return zones
 }
 
-// local answers what no server outside could know: names under localhost, which
+// localAnswer answers what no server outside could know: names under localhost, which
 // are this host, those that do not exist (RFC 6761 §6.2 to 6.4, RFC 7686), and
 // localZones.
-func local(q question) (answer, bool) {
+func localAnswer(q question) (answer, bool) {
 	a := answer{canonical: q.name, reason: ErrNotFound}
 	name := strings.TrimSuffix(q.name, ".")
 	switch name[strings.LastIndexByte(name, '.')+1:] {

@@ -19,9 +19,9 @@ type MX struct {
 	Preference uint16 // lower first
 }
 
-// NullMX reports whether the records say that the domain takes no mail
+// IsNullMX reports whether the records say that the domain takes no mail
 // (RFC 7505).
-func NullMX(records []MX) bool { return len(records) == 1 && records[0].Host == "." }
+func IsNullMX(records []MX) bool { return len(records) == 1 && records[0].Host == "." }
 
 // SRV is a place of a service (RFC 2782). The target "." says that there is
 // no such service.
@@ -35,7 +35,7 @@ type SRV struct {
 // has no meaning (RFC 7505 §3).
 func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
 	res, err := lookup(ctx, r, name, wire.TypeMX, func(rr *wire.MX) MX {
-		return MX{Host: plain(rr.Mx), Preference: rr.Preference}
+		return MX{Host: trimDot(rr.Mx), Preference: rr.Preference}
 	})
 	if len(res.Records) > 1 {
 		named := slices.DeleteFunc(slices.Clone(res.Records), func(m MX) bool { return m.Host == "." })
@@ -52,20 +52,20 @@ func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
 // without a space between. They are bounded by the size of a DNS message, 64
 // KiB in all, and hold whatever their author put there.
 func (r *Resolver) TXT(ctx context.Context, name string) (Result[string], error) {
-	return lookup(ctx, r, name, wire.TypeTXT, func(rr *wire.TXT) string { return joinText(rr.Txt) })
+	return lookup(ctx, r, name, wire.TypeTXT, func(rr *wire.TXT) string { return joinTXT(rr.Txt) })
 }
 
 // CNAME returns the one CNAME at the name itself, without following it. In a
 // name without one, whatever else it has, that is ErrNoData.
 func (r *Resolver) CNAME(ctx context.Context, name string) (Result[string], error) {
-	return lookup(ctx, r, name, wire.TypeCNAME, func(rr *wire.CNAME) string { return plain(rr.Target) })
+	return lookup(ctx, r, name, wire.TypeCNAME, func(rr *wire.CNAME) string { return trimDot(rr.Target) })
 }
 
 // SRV returns the places of a service by priority. The name is in full, such
 // as _imaps._tcp.example.com.
 func (r *Resolver) SRV(ctx context.Context, name string) (Result[SRV], error) {
 	res, err := lookup(ctx, r, name, wire.TypeSRV, func(rr *wire.SRV) SRV {
-		return SRV{Target: plain(rr.Target), Port: rr.Port, Priority: rr.Priority, Weight: rr.Weight}
+		return SRV{Target: trimDot(rr.Target), Port: rr.Port, Priority: rr.Priority, Weight: rr.Weight}
 	})
 	slices.SortStableFunc(res.Records, func(a, b SRV) int { return cmp.Compare(a.Priority, b.Priority) })
 	return res, err
@@ -78,7 +78,7 @@ func (r *Resolver) PTR(ctx context.Context, ip netip.Addr) (Result[string], erro
 	if err != nil {
 		return Result[string]{}, &Error{Reason: ErrNotFound, Name: ip.String(), Type: "PTR", Cause: errors.New("not an address")}
 	}
-	return lookup(ctx, r, name, wire.TypePTR, func(rr *wire.PTR) string { return plain(rr.Ptr) })
+	return lookup(ctx, r, name, wire.TypePTR, func(rr *wire.PTR) string { return trimDot(rr.Ptr) })
 }
 
 // TLSA pins the certificate of a server (RFC 6698 §2.1). Its fields are as
@@ -107,9 +107,9 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		four, fourErr = r.Family(ctx, name, true)
+		four, fourErr = r.AddrsByFamily(ctx, name, true)
 	}()
-	six, sixErr := r.Family(ctx, name, false)
+	six, sixErr := r.AddrsByFamily(ctx, name, false)
 	<-done
 
 	res := Result[netip.Addr]{
@@ -138,17 +138,17 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 	return res, sixErr
 }
 
-// Family returns the addresses of a host in one family: IPv4 (A), or IPv6
+// AddrsByFamily returns the addresses of a host in one family: IPv4 (A), or IPv6
 // (AAAA).
-func (r *Resolver) Family(ctx context.Context, name string, four bool) (Result[netip.Addr], error) {
+func (r *Resolver) AddrsByFamily(ctx context.Context, name string, four bool) (Result[netip.Addr], error) {
 	if four {
-		return lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return addr(rr.A) })
+		return lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return toAddr(rr.A) })
 	}
-	return lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return addr(rr.AAAA) })
+	return lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return toAddr(rr.AAAA) })
 }
 
-// addr reads an address; one that is IPv4 in IPv6's clothes is IPv4.
-func addr(ip []byte) netip.Addr {
+// toAddr reads an address; one that is IPv4 in IPv6's clothes is IPv4.
+func toAddr(ip []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(ip)
 	return a.Unmap()
 }

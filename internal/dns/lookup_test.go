@@ -34,10 +34,10 @@ func TestMX(t *testing.T) {
 	if got.Authentic {
 		t.Error("authentic without an AD bit")
 	}
-	if got, err := r.MX(t.Context(), "null.test."); err != nil || !dns.NullMX(got.Records) {
+	if got, err := r.MX(t.Context(), "null.test."); err != nil || !dns.IsNullMX(got.Records) {
 		t.Errorf("null MX: %+v, %v", got, err)
 	}
-	if got, err := r.MX(t.Context(), "mixed.test"); err != nil || dns.NullMX(got.Records) || len(got.Records) != 1 {
+	if got, err := r.MX(t.Context(), "mixed.test"); err != nil || dns.IsNullMX(got.Records) || len(got.Records) != 1 {
 		t.Errorf("null MX beside another: %+v, %v", got, err)
 	}
 	if _, err := r.MX(t.Context(), "txt.test"); !errors.Is(err, dns.ErrNoData) {
@@ -95,7 +95,7 @@ func TestTXTOverTCP(t *testing.T) {
 	if err != nil || !slices.Equal(got.Records, want) {
 		t.Errorf("%d of %d records, %v", len(got.Records), len(want), err)
 	}
-	if n := z.Asked("big.test"); n != 2 {
+	if n := z.QueryCount("big.test"); n != 2 {
 		t.Errorf("asked %d times, want once over UDP and once over TCP", n)
 	}
 }
@@ -150,9 +150,9 @@ func TestCNAMEChains(t *testing.T) {
 
 func TestAuthentic(t *testing.T) {
 	addr, z := dnstest.Start(t, "signed.test. MX 10 mx.test.", "half.test. CNAME plain.test.", "plain.test. MX 10 mx.test.")
-	z.Authentic("signed.test")
-	z.Authentic("half.test")
-	z.Authentic("absent.test")
+	z.SetAuthentic("signed.test")
+	z.SetAuthentic("half.test")
+	z.SetAuthentic("absent.test")
 	trusting := dnstest.Resolver(t, addr)
 	wary, err := dns.New(dnstest.Config(addr))
 	if err != nil {

@@ -35,14 +35,14 @@ func TestLost(t *testing.T) {
 	// The answer to the first question comes only once the second was sent, and lost.
 	server, _ := dnstest.Start(t, "a.test. TXT late")
 	second := make(chan struct{})
-	late := dnstest.Via(t, server, func(n int, _ *wire.Msg) dnstest.Fate {
+	late := dnstest.StartProxy(t, server, func(n int, _ *wire.Msg) dnstest.Fault {
 		if n == 1 {
-			return dnstest.Fate{Delay: second}
+			return dnstest.Fault{Delay: second}
 		}
 		if n == 2 {
 			close(second)
 		}
-		return dnstest.Fate{Lose: true}
+		return dnstest.Fault{Drop: true}
 	})
 	got, err := dnstest.Resolver(t, late.Addr).TXT(t.Context(), "a.test")
 	if err != nil || !slices.Equal(got.Records, []string{"late"}) {
@@ -57,7 +57,7 @@ func TestForgeries(t *testing.T) {
 	for i := range 40 {
 		z.Add(fmt.Sprintf(`big.test. TXT "%02d%s"`, i, strings.Repeat("x", 198)))
 	}
-	path := dnstest.Via(t, server, func(int, *wire.Msg) dnstest.Fate { return dnstest.Fate{Lie: true} })
+	path := dnstest.StartProxy(t, server, func(int, *wire.Msg) dnstest.Fault { return dnstest.Fault{Forge: true} })
 	r := dnstest.Resolver(t, path.Addr)
 	if got, err := r.TXT(t.Context(), "a.test"); err != nil || !slices.Equal(got.Records, []string{"true"}) {
 		t.Errorf("%v, %v", got.Records, err)
@@ -109,17 +109,17 @@ func TestSilenceIsRemembered(t *testing.T) {
 			}
 		}
 	}
-	if a, b, c := z.Asked(names[0]), z.Asked(names[1]), z.Asked(names[2]); a != 1 || b != 0 || c != 0 {
+	if a, b, c := z.QueryCount(names[0]), z.QueryCount(names[1]), z.QueryCount(names[2]); a != 1 || b != 0 || c != 0 {
 		t.Errorf("asked %d, %d and %d times", a, b, c)
 	}
-	cached, missed := r.Cached()
+	cached, missed := r.CacheOnly()
 	if _, err := cached.TXT(t.Context(), names[0]); !errors.Is(err, dns.ErrTemporary) || missed.Load() {
 		t.Errorf("it is not known that it failed: %v", err)
 	}
 	// A person who asks gets a new answer, which counts for all.
-	z.Heal(names[0])
+	z.ClearFaults(names[0])
 	z.Set(names[0], "TXT healed")
-	if _, err := r.Fresh().TXT(t.Context(), names[0]); err != nil {
+	if _, err := r.Uncached().TXT(t.Context(), names[0]); err != nil {
 		t.Errorf("fresh: %v", err)
 	}
 	if _, err := r.TXT(t.Context(), names[0]); err != nil {
@@ -142,7 +142,7 @@ func TestServFailIsRemembered(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := z.Asked("a.test"); n != asked {
+		if n := z.QueryCount("a.test"); n != asked {
 			t.Errorf("after %d s it was asked for %d times, want %d", 5*after, n, asked)
 		}
 	}
@@ -185,7 +185,7 @@ func TestOpenQuestions(t *testing.T) {
 // What is on no server outside is asked of none, unless one is named.
 func TestLocalNames(t *testing.T) {
 	own, zown := dnstest.Start(t, "7.0.0.10.in-addr.arpa. PTR seven.corp.example.")
-	r := newResolver(t, dns.Config{Server: dnstest.Nobody(t), Zones: map[string]string{"10.in-addr.arpa": own}})
+	r := newResolver(t, dns.Config{Server: dnstest.ClosedAddr(t), Zones: map[string]string{"10.in-addr.arpa": own}})
 	for _, ip := range []string{
 		"127.0.0.1", "127.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.127.0.1", "0.0.0.0",
 		"192.0.2.1", "198.51.100.7", "203.0.113.9", "255.255.255.255", "::1", "::", "fd00::1", "fe80::1", "febf::1", "2001:db8::1", "::ffff:127.0.0.1",
@@ -199,11 +199,11 @@ func TestLocalNames(t *testing.T) {
 			t.Errorf("%s is not asked for: %v", ip, err)
 		}
 	}
-	if got, err := r.PTR(t.Context(), netip.MustParseAddr("10.0.0.7")); err != nil || got.Records[0] != "seven.corp.example" || zown.Asked("7.0.0.10.in-addr.arpa") != 1 {
+	if got, err := r.PTR(t.Context(), netip.MustParseAddr("10.0.0.7")); err != nil || got.Records[0] != "seven.corp.example" || zown.QueryCount("7.0.0.10.in-addr.arpa") != 1 {
 		t.Errorf("a zone with a server of its own: %v, %v", got.Records, err)
 	}
 	for _, name := range []string{"a.invalid", "test", "shop.test", "x.onion"} {
-		r := newResolver(t, dns.Config{Server: dnstest.Nobody(t), Zones: map[string]string{}})
+		r := newResolver(t, dns.Config{Server: dnstest.ClosedAddr(t), Zones: map[string]string{}})
 		if _, err := r.MX(t.Context(), name); !errors.Is(err, dns.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -231,7 +231,7 @@ func TestSilentDomainIsRemembered(t *testing.T) {
 		if _, err := r.TXT(t.Context(), name); !errors.Is(err, dns.ErrTemporary) {
 			t.Errorf("%s: %v", name, err)
 		}
-		return z.Asked(name) > 0
+		return z.QueryCount(name) > 0
 	}
 	if _, err := r.TXT(t.Context(), "there.example"); err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestSilentDomainIsRemembered(t *testing.T) {
 	}
 	// Once it answers, it is silent no longer.
 	z.Set("back.silent.example", "TXT back")
-	if _, err := r.Fresh().TXT(t.Context(), "back.silent.example"); err != nil {
+	if _, err := r.Uncached().TXT(t.Context(), "back.silent.example"); err != nil {
 		t.Error(err)
 	}
 	if !ask("n9.silent.example") || !ask("n10.silent.example") {

@@ -9,8 +9,8 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// zoneTTL is for lines that give none, in seconds.
-const zoneTTL = 60
+// defaultTTL is for lines that give none, in seconds.
+const defaultTTL = 60
 
 // ParseRecords reads full zone-file lines, one record each (RFC 1035 §5.1).
 // Names without a trailing dot are complete too. Directives are refused. The
@@ -22,7 +22,7 @@ func ParseRecords(lines ...string) ([]wire.RR, error) {
 			return nil, fmt.Errorf("dns: line %d of the zone is not a single record", i+1)
 		}
 		p := wire.NewZoneParser(strings.NewReader(line+"\n"), ".", "")
-		p.SetDefaultTTL(zoneTTL)
+		p.SetDefaultTTL(defaultTTL)
 		rr, ok := p.Next()
 		if err := p.Err(); err != nil {
 			return nil, fmt.Errorf("dns: line %d of the zone: %w", i+1, err)
@@ -30,7 +30,7 @@ func ParseRecords(lines ...string) ([]wire.RR, error) {
 		if !ok {
 			return nil, fmt.Errorf("dns: line %d of the zone has no record", i+1)
 		}
-		if !sound(rr) {
+		if !validRecord(rr) {
 			return nil, fmt.Errorf("dns: line %d of the zone lacks data or has too much", i+1)
 		}
 		rrs = append(rrs, rr)
@@ -38,9 +38,9 @@ func ParseRecords(lines ...string) ([]wire.RR, error) {
 	return rrs, nil
 }
 
-// sound reports whether a record has its data and fits a message: the parser
+// validRecord reports whether a record has its data and fits a message: the parser
 // lets records without data pass, for dynamic updates.
-func sound(rr wire.RR) bool {
+func validRecord(rr wire.RR) bool {
 	text := rr.String()
 	if strings.TrimSpace(strings.TrimPrefix(text, rr.Header().String())) == "" {
 		return false

@@ -22,7 +22,7 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// maxChain is how many CNAMEs are followed.
+// maxForwardChain is how many CNAMEs are followed.
 const maxChain = 8
 
 // Config says whom a Resolver asks, and how. The zero value asks the system's
@@ -42,7 +42,7 @@ type Config struct {
 	CacheEntries   int           // 4096 if 0
 	MaxTTL         time.Duration // longest stay of an answer in the cache; 1 h if 0
 	MaxNegativeTTL time.Duration // the same of NXDOMAIN and no data; 5 min if 0
-	MaxFailure     time.Duration // longest that a failure is remembered; 5 min if 0, not at all if negative
+	MaxFailureTTL  time.Duration // longest that a failure is remembered; 5 min if 0, not at all if negative
 
 	Now func() time.Time // time.Now if nil
 }
@@ -51,27 +51,27 @@ type Config struct {
 // concurrent use. Names are given in ASCII, with or without a trailing dot, in
 // any case; names in answers are lowercase and without it.
 type Resolver struct {
-	servers  []server
-	zones    map[string]server // by their canonical names
-	timeout  time.Duration
-	cache    *cache
-	failures *failures
-	flights  *flights
-	now      func() time.Time
-	fresh    bool
-	missed   *atomic.Bool // set: it asks nobody, and notes here that it would have to
+	upstreams   []upstream
+	zones       map[string]upstream // by their canonical names
+	timeout     time.Duration
+	cache       *cache
+	failures    *failureCache
+	flights     *flightGroup
+	now         func() time.Time
+	bypassCache bool
+	cacheMiss   *atomic.Bool // set: it asks nobody, and notes here that it would have to
 }
 
-// server is one address to ask.
-type server struct {
+// upstream is one address to ask.
+type upstream struct {
 	addr    string
 	trusted bool // its AD bit counts
-	timing  *timing
+	timing  *serverTiming
 }
 
 // New checks the configuration. It sends nothing.
 func New(c Config) (*Resolver, error) {
-	r := &Resolver{timeout: c.Timeout, now: c.Now, flights: newFlights(), zones: map[string]server{}}
+	r := &Resolver{timeout: c.Timeout, now: c.Now, flights: newFlightGroup(), zones: map[string]upstream{}}
 	if r.timeout <= 0 {
 		r.timeout = 9 * time.Second
 	}
@@ -79,7 +79,7 @@ func New(c Config) (*Resolver, error) {
 		r.now = time.Now
 	}
 	r.cache = newCache(c, r.now)
-	r.failures = newFailures(c, r.cache.size)
+	r.failures = newFailureCache(c, r.cache.capacity)
 	addrs := []string{c.Server}
 	if c.Server == "" {
 		var err error
@@ -88,11 +88,11 @@ func New(c Config) (*Resolver, error) {
 		}
 	}
 	for _, addr := range addrs {
-		s, err := newServer(addr, c.TrustAD)
+		s, err := newUpstream(addr, c.TrustAD)
 		if err != nil {
 			return nil, err
 		}
-		r.servers = append(r.servers, s)
+		r.upstreams = append(r.upstreams, s)
 	}
 	for name, addr := range c.Zones {
 		fqdn, ok := canonical(name)
@@ -100,9 +100,9 @@ func New(c Config) (*Resolver, error) {
 			return nil, errors.New("dns: a zone is given by its name, such as 10.in-addr.arpa; Server is for all others")
 		}
 		if _, twice := r.zones[fqdn]; twice {
-			return nil, errors.New("dns: " + plain(fqdn) + " has two servers")
+			return nil, errors.New("dns: " + trimDot(fqdn) + " has two servers")
 		}
-		s, err := newServer(addr, c.TrustAD)
+		s, err := newUpstream(addr, c.TrustAD)
 		if err != nil {
 			return nil, err
 		}
@@ -111,13 +111,13 @@ func New(c Config) (*Resolver, error) {
 	return r, nil
 }
 
-func newServer(addr string, trustAD bool) (server, error) {
+func newUpstream(addr string, trustAD bool) (upstream, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || port == "" {
-		return server{}, errors.New("dns: a server is given as HOST:PORT, such as 127.0.0.1:53")
+		return upstream{}, errors.New("dns: a server is given as HOST:PORT, such as 127.0.0.1:53")
 	}
 	ip, err := netip.ParseAddr(host)
-	return server{addr: addr, trusted: trustAD && err == nil && ip.Unmap().IsLoopback(), timing: &timing{}}, nil
+	return upstream{addr: addr, trusted: trustAD && err == nil && ip.Unmap().IsLoopback(), timing: &serverTiming{}}, nil
 }
 
 // systemServers reads resolv.conf. Without one the server is the local host
@@ -145,27 +145,27 @@ func systemServers(file string) ([]string, error) {
 // AD bit of all of them counts.
 func (r *Resolver) Servers() (addrs []string, trusted bool) {
 	trusted = true
-	for _, s := range r.servers {
+	for _, s := range r.upstreams {
 		addrs, trusted = append(addrs, s.addr), trusted && s.trusted
 	}
 	return addrs, trusted
 }
 
-// Fresh returns a Resolver that does not answer from the cache, and asks again
+// Uncached returns a Resolver that does not answer from the cache, and asks again
 // what failed a moment ago, for a check that a person asked for. It joins others
 // who are asking the same. What it learns is still kept.
-func (r *Resolver) Fresh() *Resolver {
+func (r *Resolver) Uncached() *Resolver {
 	f := *r
-	f.fresh = true
+	f.bypassCache = true
 	return &f
 }
 
-// Cached returns a Resolver that answers from what is remembered alone, at once.
+// CacheOnly returns a Resolver that answers from what is remembered alone, at once.
 // What is not there is ErrTemporary; missed then tells that this is all that it means.
-func (r *Resolver) Cached() (cached *Resolver, missed *atomic.Bool) {
+func (r *Resolver) CacheOnly() (cached *Resolver, missed *atomic.Bool) {
 	c := *r
-	c.missed = new(atomic.Bool)
-	return &c, c.missed
+	c.cacheMiss = new(atomic.Bool)
+	return &c, c.cacheMiss
 }
 
 // Result is an answer. With ErrNotFound and ErrNoData it has no records, but
@@ -184,7 +184,7 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 	fail := func(reason, cause error) error {
 		return &Error{Reason: reason, Name: name, Type: typeName(qtype), Cause: cause}
 	}
-	fqdn, ok := spelled(name)
+	fqdn, ok := canonicalQuery(name)
 	if !ok {
 		return Result[wire.RR]{}, fail(ErrNotFound, errors.New("not a domain name"))
 	}
@@ -199,7 +199,7 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 			res.TTL = ttl
 		}
 		res.Records, res.Authentic = a.records, res.Authentic && a.authentic
-		res.Canonical = plain(a.canonical)
+		res.Canonical = trimDot(a.canonical)
 		if a.reason != nil {
 			return res, fail(a.reason, nil)
 		}
@@ -208,62 +208,62 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 		}
 		fqdn = a.canonical // the chain goes on where this server knows no more
 	}
-	return Result[wire.RR]{}, fail(ErrTemporary, errChain)
+	return Result[wire.RR]{}, fail(ErrTemporary, errCNAMEChain)
 }
 
 // answer finds the answer to one question in the cache, or asks for it;
 // concurrent callers share the asking.
 func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
-	if _, ok := r.zoneOf(q.name); !ok {
-		if a, ok := local(q); ok {
-			a.expires = r.now().Add(r.cache.limit(localTTL*time.Second, a.reason != nil))
+	if _, ok := r.zoneServer(q.name); !ok {
+		if a, ok := localAnswer(q); ok {
+			a.expires = r.now().Add(r.cache.capTTL(localTTL*time.Second, a.reason != nil))
 			return a, nil
 		}
 	}
-	learn := func(ctx context.Context) (answer, error) { return r.learn(ctx, q) }
-	if r.fresh {
+	learn := func(ctx context.Context) (answer, error) { return r.resolve(ctx, q) }
+	if r.bypassCache {
 		return r.flights.do(ctx, q, learn)
 	}
 	if a, ok := r.cache.get(q); ok {
 		return a, nil
 	}
-	if err := r.failures.of(q, r.now()); err != nil {
+	if err := r.failures.get(q, r.now()); err != nil {
 		return answer{}, err
 	}
-	if r.missed != nil {
-		r.missed.Store(true)
+	if r.cacheMiss != nil {
+		r.cacheMiss.Store(true)
 		return answer{}, errNotCached
 	}
 	return r.flights.do(ctx, q, learn)
 }
 
-// learn asks, and keeps what comes of it.
-func (r *Resolver) learn(ctx context.Context, q question) (answer, error) {
+// resolve asks, and keeps what comes of it.
+func (r *Resolver) resolve(ctx context.Context, q question) (answer, error) {
 	began := r.now()
-	a, err := r.ask(ctx, q)
+	a, err := r.query(ctx, q)
 	if err != nil {
-		there := slices.ContainsFunc(r.serversOf(q.name), func(s server) bool { return s.timing.heardSince(began) })
-		r.failures.note(q, err, there, r.now())
+		there := slices.ContainsFunc(r.serversFor(q.name), func(s upstream) bool { return s.timing.answeredSince(began) })
+		r.failures.record(q, err, there, r.now())
 		return a, err
 	}
-	r.failures.answered(q, r.now())
+	r.failures.recordAnswer(q, r.now())
 	r.cache.put(q, a)
 	return a, nil
 }
 
-// serversOf returns the servers to ask for a name: those of the zone that it is
+// serversFor returns the servers to ask for a name: those of the zone that it is
 // in, or the usual ones, which come in their order, but those that don't answer
 // after the others.
-func (r *Resolver) serversOf(fqdn string) []server {
-	if s, ok := r.zoneOf(fqdn); ok {
-		return []server{s}
+func (r *Resolver) serversFor(fqdn string) []upstream {
+	if s, ok := r.zoneServer(fqdn); ok {
+		return []upstream{s}
 	}
-	if len(r.servers) == 1 {
-		return r.servers
+	if len(r.upstreams) == 1 {
+		return r.upstreams
 	}
-	var first, last []server
-	for now, i := r.now(), 0; i < len(r.servers); i++ {
-		if s := r.servers[i]; s.timing.last(now) {
+	var first, last []upstream
+	for now, i := r.now(), 0; i < len(r.upstreams); i++ {
+		if s := r.upstreams[i]; s.timing.isUnresponsive(now) {
 			last = append(last, s)
 		} else {
 			first = append(first, s)
@@ -272,8 +272,8 @@ func (r *Resolver) serversOf(fqdn string) []server {
 	return append(first, last...)
 }
 
-// zoneOf returns the server that is named for the zone of a name.
-func (r *Resolver) zoneOf(fqdn string) (server, bool) {
+// zoneServer returns the server that is named for the zone of a name.
+func (r *Resolver) zoneServer(fqdn string) (upstream, bool) {
 	if len(r.zones) > 0 {
 		for name := fqdn; name != ""; _, name, _ = strings.Cut(name, ".") {
 			if s, ok := r.zones[name]; ok {
@@ -281,7 +281,7 @@ func (r *Resolver) zoneOf(fqdn string) (server, bool) {
 			}
 		}
 	}
-	return server{}, false
+	return upstream{}, false
 }
 
 // canonical returns a name in lower case with the trailing dot. It refuses
@@ -290,20 +290,20 @@ func canonical(name string) (string, bool) {
 	if strings.IndexByte(name, ' ') >= 0 {
 		return "", false
 	}
-	return spelled(name)
+	return canonicalQuery(name)
 }
 
-// spelled is canonical for a name that is asked for, which SPF's macros may
+// canonicalQuery is canonical for a name that is asked for, which SPF's macros may
 // have made of anything: the library writes a backslash before what is special
 // in a zone file.
-func spelled(name string) (string, bool) {
+func canonicalQuery(name string) (string, bool) {
 	special := 0
 	for i := range len(name) {
 		c := name[i]
 		if c < ' ' || c == '\\' || c >= 0x7f {
 			return "", false
 		}
-		if strings.IndexByte(zoneSpecial, c) >= 0 {
+		if strings.IndexByte(zoneFileSpecials, c) >= 0 {
 			special++
 		}
 	}
@@ -313,7 +313,7 @@ func spelled(name string) (string, bool) {
 	if special > 0 {
 		b := make([]byte, 0, len(name)+special)
 		for i := range len(name) {
-			if strings.IndexByte(zoneSpecial, name[i]) >= 0 {
+			if strings.IndexByte(zoneFileSpecials, name[i]) >= 0 {
 				b = append(b, '\\')
 			}
 			b = append(b, name[i])
@@ -326,11 +326,11 @@ func spelled(name string) (string, bool) {
 	return strings.ToLower(wire.Fqdn(name)), true
 }
 
-// zoneSpecial is what the library escapes in names.
-const zoneSpecial = ` '@;()"`
+// zoneFileSpecials is what the library escapes in names.
+const zoneFileSpecials = ` '@;()"`
 
-// plain drops the trailing dot, except of the root.
-func plain(fqdn string) string {
+// trimDot drops the trailing dot, except of the root.
+func trimDot(fqdn string) string {
 	if fqdn == "." {
 		return fqdn
 	}

@@ -58,7 +58,7 @@ func TestCache(t *testing.T) {
 		if err != nil || !slices.Equal(got.Records, []string{text}) {
 			t.Errorf("TXT(%s) = %q, %v; want %q", name, got.Records, err, text)
 		}
-		if n := z.Asked(name); n != asked {
+		if n := z.QueryCount(name); n != asked {
 			t.Errorf("%s was asked for %d times, want %d", name, n, asked)
 		}
 	}
@@ -67,7 +67,7 @@ func TestCache(t *testing.T) {
 	}
 	z.Set("a.test", "100 TXT two")
 	expect("A.TEST.", "one", 1)
-	got, err := r.Fresh().TXT(t.Context(), "a.test")
+	got, err := r.Uncached().TXT(t.Context(), "a.test")
 	if err != nil || !slices.Equal(got.Records, []string{"two"}) {
 		t.Errorf("fresh: %+v, %v", got, err)
 	}
@@ -112,7 +112,7 @@ func TestNegativeCache(t *testing.T) {
 		if _, err := r.TXT(t.Context(), name); err == nil {
 			t.Errorf("%s: the absence was not kept", name)
 		}
-		if _, err := r.Fresh().TXT(t.Context(), name); err != nil {
+		if _, err := r.Uncached().TXT(t.Context(), name); err != nil {
 			t.Errorf("%s, fresh: %v", name, err)
 		}
 	}
@@ -133,10 +133,10 @@ func TestFailureIsNotCached(t *testing.T) {
 	if _, err := r.TXT(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) {
 		t.Errorf("SERVFAIL: %v", err)
 	}
-	if n := z.Asked("a.test"); n != 1 {
+	if n := z.QueryCount("a.test"); n != 1 {
 		t.Errorf("asked %d times: the only server had spoken", n)
 	}
-	z.Heal("a.test")
+	z.ClearFaults("a.test")
 	if _, err := r.TXT(t.Context(), "a.test"); err != nil {
 		t.Errorf("healed: %v", err)
 	}
@@ -146,19 +146,19 @@ func TestFailureIsNotCached(t *testing.T) {
 func TestCached(t *testing.T) {
 	addr, z := dnstest.Start(t, "a.test. 100 TXT one", "a.test. 100 A 192.0.2.1", "b.test. 100 CNAME a.test.")
 	r := newResolver(t, dns.Config{Server: addr})
-	c, missed := r.Cached()
+	c, missed := r.CacheOnly()
 	if _, err := c.TXT(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) || !missed.Load() {
 		t.Errorf("not known yet: %v, missed %t", err, missed.Load())
 	}
 	if _, err := c.Addrs(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) {
 		t.Errorf("addresses not known yet: %v", err)
 	}
-	if n := z.Asked("a.test"); n != 0 {
+	if n := z.QueryCount("a.test"); n != 0 {
 		t.Errorf("it was asked for %d times", n)
 	}
 	for _, name := range []string{"a.test", "b.test", "none.test"} {
 		want, werr := r.TXT(t.Context(), name)
-		c, missed := r.Cached()
+		c, missed := r.CacheOnly()
 		got, err := c.TXT(t.Context(), name)
 		if !slices.Equal(got.Records, want.Records) || errors.Is(err, dns.ErrNotFound) != errors.Is(werr, dns.ErrNotFound) || missed.Load() {
 			t.Errorf("%s: %v, %v, missed %t; want %v, %v", name, got.Records, err, missed.Load(), want.Records, werr)
@@ -174,7 +174,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a, b := z.Asked("a.test"), z.Asked("b.test"); a != 1 || b != 2 {
+	if a, b := z.QueryCount("a.test"), z.QueryCount("b.test"); a != 1 || b != 2 {
 		t.Errorf("asked for a %d times, for b %d times; the least used was to go", a, b)
 	}
 }
@@ -205,12 +205,12 @@ func TestNothingListens(t *testing.T) {
 func TestSharedAsking(t *testing.T) {
 	begun, let := make(chan struct{}), make(chan struct{})
 	var asked atomic.Int32
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.Answer, error) {
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.NameData, error) {
 		asked.Add(1)
 		close(begun)
 		<-let
 		rrs, err := dns.ParseRecords("a.test. TXT x")
-		return dns.Answer{Records: rrs}, err
+		return dns.NameData{Records: rrs}, err
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestLastWaiterEndsTheAsking(t *testing.T) {
 			t.Errorf("TXT = %v", err)
 		}
 	}()
-	waitFor(t, func() bool { return z.Asked("a.test") > 0 })
+	waitFor(t, func() bool { return z.QueryCount("a.test") > 0 })
 	cancel()
 	<-done // that its goroutine is gone too, TestMain checks
 }
@@ -298,7 +298,7 @@ func TestZones(t *testing.T) {
 			t.Errorf("MX(%s) = %+v, %v; want %s", name, got, err, want)
 		}
 	}
-	if zin.Asked("public.org") != 0 || zout.Asked("demo.test") != 0 {
+	if zin.QueryCount("public.org") != 0 || zout.QueryCount("demo.test") != 0 {
 		t.Error("the wrong server was asked")
 	}
 	if _, err := r.MX(t.Context(), "in.public.org"); !errors.Is(err, dns.ErrNotFound) {

@@ -18,7 +18,7 @@ import (
 const (
 	sourceTimeout  = 5 * time.Second
 	maxConnections = 64
-	maxAtOnce      = 256 // questions in hand; more are not answered
+	maxConcurrent  = 256 // questions in hand; more are not answered
 )
 
 // ErrDrop returned by a Source leaves a question without any answer.
@@ -33,10 +33,10 @@ func SandboxZones() []string {
 // Source tells all that there is at a name, which comes in lower case with a
 // trailing dot; the Server picks by type. An error becomes SERVFAIL. Records
 // once given must not be changed.
-type Source func(ctx context.Context, name string) (Answer, error)
+type Source func(ctx context.Context, name string) (NameData, error)
 
-// Answer is what a Source knows of a name.
-type Answer struct {
+// NameData is what a Source knows of a name.
+type NameData struct {
 	Records []wire.RR
 	// Exists tells of a name without records that it, or one below it, is
 	// there: no data instead of NXDOMAIN.
@@ -67,13 +67,13 @@ type Server struct {
 	udp, tcp    *wire.Server
 	ctx         context.Context // ends at Close
 	cancel      context.CancelFunc
-	slots       chan struct{}
+	querySlots  chan struct{}
 	serving     sync.WaitGroup
 }
 
 // Listen starts a Server. It answers by the time it returns.
 func Listen(c ServerConfig) (*Server, error) {
-	s := &Server{source: c.Source, negativeTTL: 1, slots: make(chan struct{}, maxAtOnce)}
+	s := &Server{source: c.Source, negativeTTL: 1, querySlots: make(chan struct{}, maxConcurrent)}
 	if c.NegativeTTL > 0 {
 		s.negativeTTL = uint32(c.NegativeTTL / time.Second)
 	}
@@ -94,7 +94,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	}
 	s.addr = packets.LocalAddr().String()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.udp = &wire.Server{PacketConn: packets, UDPSize: udpSize, Handler: s.handler(false)}
+	s.udp = &wire.Server{PacketConn: packets, UDPSize: maxUDPSize, Handler: s.handler(false)}
 	s.tcp = &wire.Server{Listener: netutil.LimitListener(listener, maxConnections), Handler: s.handler(true)}
 	for _, w := range []*wire.Server{s.udp, s.tcp} {
 		started := make(chan struct{})
@@ -140,28 +140,28 @@ func (s *Server) Close() error {
 func (s *Server) handler(tcp bool) wire.HandlerFunc {
 	return func(w wire.ResponseWriter, req *wire.Msg) {
 		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
+		case s.querySlots <- struct{}{}:
+			defer func() { <-s.querySlots }()
 		default:
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, sourceTimeout)
 		defer cancel()
-		if m := s.reply(ctx, req, tcp); m != nil {
+		if m := s.respond(ctx, req, tcp); m != nil {
 			_ = w.WriteMsg(m) // who asked may be gone
 		}
 	}
 }
 
-// reply answers a request that has exactly one question, or returns nil for
+// respond answers a request that has exactly one question, or returns nil for
 // none.
-func (s *Server) reply(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
+func (s *Server) respond(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
 	m := new(wire.Msg).SetReply(req)
 	m.RecursionAvailable = true
 	size := wire.MinMsgSize
 	if opt := req.IsEdns0(); opt != nil {
 		size = min(max(int(opt.UDPSize()), size), 4096)
-		m.SetEdns0(udpSize, opt.Do())
+		m.SetEdns0(maxUDPSize, opt.Do())
 		if opt.Version() != 0 {
 			m.Rcode = wire.RcodeBadVers
 			return m
@@ -174,10 +174,10 @@ func (s *Server) reply(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
 	case req.Opcode != wire.OpcodeQuery, q.Qtype == wire.TypeANY:
 		m.Rcode = wire.RcodeNotImplemented
 	case q.Qclass != wire.ClassINET, q.Qtype == wire.TypeAXFR, q.Qtype == wire.TypeIXFR,
-		s.origin(wire.CanonicalName(q.Name)) == "":
+		s.zoneOf(wire.CanonicalName(q.Name)) == "":
 		m.Rcode = wire.RcodeRefused
 	default:
-		if err := s.fill(ctx, m, question{wire.CanonicalName(q.Name), q.Qtype}); err != nil {
+		if err := s.fillAnswer(ctx, m, question{wire.CanonicalName(q.Name), q.Qtype}); err != nil {
 			if errors.Is(err, ErrDrop) {
 				return nil
 			}
@@ -188,12 +188,12 @@ func (s *Server) reply(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
 	return m
 }
 
-// fill puts in the records of q, with the CNAMEs that lead to them (RFC 1034
+// fillAnswer puts in the records of q, with the CNAMEs that lead to them (RFC 1034
 // §4.3.2) as far as they are ours.
-func (s *Server) fill(ctx context.Context, m *wire.Msg, q question) error {
+func (s *Server) fillAnswer(ctx context.Context, m *wire.Msg, q question) error {
 	m.Authoritative, m.AuthenticatedData = true, true
 	for range maxChain {
-		origin := s.origin(q.name)
+		origin := s.zoneOf(q.name)
 		if origin == "" {
 			return nil
 		}
@@ -224,11 +224,11 @@ func (s *Server) fill(ctx context.Context, m *wire.Msg, q question) error {
 		}
 		q.name = alias
 	}
-	return errChain
+	return errCNAMEChain
 }
 
-// origin returns the zone that a name is in, or "".
-func (s *Server) origin(name string) string {
+// zoneServer returns the zone that a name is in, or "".
+func (s *Server) zoneOf(name string) string {
 	for _, o := range s.origins {
 		if wire.IsSubDomain(o, name) {
 			return o

@@ -192,10 +192,10 @@ func TestServerServesGoResolver(t *testing.T) {
 
 func TestServerCloseEndsQuestionsInHand(t *testing.T) {
 	begun := make(chan struct{})
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(ctx context.Context, _ string) (dns.Answer, error) {
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(ctx context.Context, _ string) (dns.NameData, error) {
 		close(begun)
 		<-ctx.Done()
-		return dns.Answer{}, ctx.Err()
+		return dns.NameData{}, ctx.Err()
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ func TestUnboundsVerdicts(t *testing.T) {
 		"out.signed.test. CNAME mx.plain.test.", "plain.test. MX 10 mx.plain.test.", "mx.plain.test. A 127.0.0.1",
 		"_25._tcp.mx.signed.test. TLSA 3 1 1 00ff", "_25._tcp.mx.plain.test. TLSA 3 1 1 00ff",
 		"bad.signed.test. TLSA 3 1 1 00ff", "half.signed.test. A 127.0.0.1", "half.signed.test. AAAA ::1")
-	z.Spoil("bad.signed.test", "TLSA")
-	z.Spoil("half.signed.test", "AAAA")
+	z.CorruptSignature("bad.signed.test", "TLSA")
+	z.CorruptSignature("half.signed.test", "AAAA")
 	r := dnstest.Resolver(t, addr)
 	ctx := t.Context()
 	for name, want := range map[string]bool{"signed.test": true, "plain.test": false} {

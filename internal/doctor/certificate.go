@@ -14,23 +14,23 @@ import (
 
 // Certificate is what the doors show of themselves.
 type Certificate struct {
-	Kind  string // acme, self-signed or files
-	Pair  cert.Pair
-	Host  string
-	Roots *x509.CertPool // whom clients trust; nil: the system's
-	Since time.Time      // since when the service has been running; zero: it is not
-	Now   func() time.Time
+	Kind         string // acme, self-signed or files
+	Pair         cert.FilePair
+	Host         string
+	Roots        *x509.CertPool // whom clients trust; nil: the system's
+	RunningSince time.Time      // since when the service has been running; zero: it is not
+	Now          func() time.Time
 }
 
-// trusted is what to do about a certificate that nobody knows.
-const trusted = "Use --tls acme, which obtains one by itself, or --tls CERTIFICATE.pem,KEY.pem with one of an authority that all know."
+// trustedFix is what to do about a certificate that nobody knows.
+const trustedFix = "Use --tls acme, which obtains one by itself, or --tls CERTIFICATE.pem,KEY.pem with one of an authority that all know."
 
 const (
-	// soon is when a certificate is to be renewed at the latest. ACME does it a
+	// renewBefore is when a certificate is to be renewed at the latest. ACME does it a
 	// month before its end.
-	soon = 14 * 24 * time.Hour
-	// obtaining is how long ACME may take at first.
-	obtaining = 10 * time.Minute
+	renewBefore = 14 * 24 * time.Hour
+	// acmeDelay is how long ACME may take at first.
+	acmeDelay = 10 * time.Minute
 )
 
 // Check looks whether the certificate is there, and good.
@@ -42,13 +42,13 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 	case "self-signed":
 		renew = "Start the service, or start it again: it makes a new one."
 	default:
-		renew = "Put a new one into " + c.Pair.Cert + "; the service reads it within seconds."
+		renew = "Put a new one into " + c.Pair.CertFile + "; the service reads it within seconds."
 	}
-	leaf, behind, err := c.Pair.Read()
+	leaf, behind, err := c.Pair.Load()
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && c.Kind != "files" && (c.Since.IsZero() || c.Kind == "acme" && c.Now().Sub(c.Since) < obtaining):
+	case errors.Is(err, fs.ErrNotExist) && c.Kind != "files" && (c.RunningSince.IsZero() || c.Kind == "acme" && c.Now().Sub(c.RunningSince) < acmeDelay):
 		if c.Kind == "self-signed" {
-			r.Warn(trusted, "not there yet; mailstead serve will make one that is self-signed, which mail programs and browsers refuse or warn of")
+			r.Warn(trustedFix, "not there yet; mailstead serve will make one that is self-signed, which mail programs and browsers refuse or warn of")
 			return
 		}
 		r.Warn("Start the service; the ports 80 or 443 must be reachable from the Internet under "+c.Host+".", "there is none for %s yet; the service obtains it when it runs", c.Host)
@@ -57,16 +57,16 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 		r.Fail(renew, "there is none for %s: %v", c.Host, err)
 		return
 	case err != nil:
-		r.Fail(Unless(err, renew), "%v", err)
+		r.Fail(FixFor(err, renew), "%v", err)
 		return
 	}
-	c.judge(r, renew, leaf, behind)
+	c.report(r, renew, leaf, behind)
 }
 
-func (c Certificate) judge(r *Report, renew string, leaf *x509.Certificate, behind *x509.CertPool) {
+func (c Certificate) report(r *Report, renew string, leaf *x509.Certificate, behind *x509.CertPool) {
 	now := c.Now()
-	if c.Kind == "self-signed" && c.Since.IsZero() && (leaf.NotAfter.Sub(now) < soon || leaf.VerifyHostname(c.Host) != nil) {
-		r.Warn(trusted, "self-signed; mailstead serve will make a new one, which mail programs and browsers refuse or warn of")
+	if c.Kind == "self-signed" && c.RunningSince.IsZero() && (leaf.NotAfter.Sub(now) < renewBefore || leaf.VerifyHostname(c.Host) != nil) {
+		r.Warn(trustedFix, "self-signed; mailstead serve will make a new one, which mail programs and browsers refuse or warn of")
 		return
 	}
 	left, until := leaf.NotAfter.Sub(now), leaf.NotAfter.UTC().Format(time.DateTime+"Z")
@@ -80,18 +80,18 @@ func (c Certificate) judge(r *Report, renew string, leaf *x509.Certificate, behi
 	case left <= 0:
 		r.Fail(renew, "it expired at %s", until)
 		return
-	case left < soon:
-		r.Warn(renew, "it expires at %s, in %s", until, length(left))
+	case left < renewBefore:
+		r.Warn(renew, "it expires at %s, in %s", until, formatDuration(left))
 	}
 	if c.Kind == "files" {
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.Roots, Intermediates: behind, CurrentTime: now}); err != nil {
-			r.Warn("Put the whole chain into "+c.Pair.Cert+", from an authority that mail programs know, unless yours know another.", "who doesn't know its authority won't take it: %v", err)
+			r.Warn("Put the whole chain into "+c.Pair.CertFile+", from an authority that mail programs know, unless yours know another.", "who doesn't know its authority won't take it: %v", err)
 		}
 	}
 	switch {
 	case r.worst() != OK:
 	case c.Kind == "self-signed":
-		r.Warn(trusted, "self-signed, for %s until %s: mail programs and browsers refuse it or warn of it", c.Host, until)
+		r.Warn(trustedFix, "self-signed, for %s until %s: mail programs and browsers refuse it or warn of it", c.Host, until)
 	default:
 		r.OK("%s, for %s until %s", c.Kind, c.Host, until)
 	}

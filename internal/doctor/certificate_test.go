@@ -17,7 +17,7 @@ import (
 
 // pair writes a certificate of an authority, for a name, that is valid for so
 // long from now on.
-func pair(t *testing.T, a *certtest.Authority, name string, left time.Duration) cert.Pair {
+func pair(t *testing.T, a *certtest.CA, name string, left time.Duration) cert.FilePair {
 	t.Helper()
 	leaf, key := a.Issue(&x509.Certificate{DNSNames: []string{name}, NotBefore: time.Now().Add(-1000 * time.Hour), NotAfter: time.Now().Add(left)})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -25,8 +25,8 @@ func pair(t *testing.T, a *certtest.Authority, name string, left time.Duration) 
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	p := cert.Pair{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	for path, block := range map[string]*pem.Block{p.Cert: {Type: "CERTIFICATE", Bytes: leaf.Raw}, p.Key: {Type: "PRIVATE KEY", Bytes: der}} {
+	p := cert.FilePair{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	for path, block := range map[string]*pem.Block{p.CertFile: {Type: "CERTIFICATE", Bytes: leaf.Raw}, p.KeyFile: {Type: "PRIVATE KEY", Bytes: der}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -38,11 +38,11 @@ func TestCertificate(t *testing.T) {
 	const day = 24 * time.Hour
 	known, unknown := certtest.New(t, "known"), certtest.New(t, "unknown")
 	good := pair(t, known, host, 90*day)
-	mixed := cert.Pair{Cert: good.Cert, Key: pair(t, known, host, 90*day).Key}
-	none := cert.Pair{Cert: filepath.Join(t.TempDir(), "cert.pem"), Key: "key.pem"}
+	mixed := cert.FilePair{CertFile: good.CertFile, KeyFile: pair(t, known, host, 90*day).KeyFile}
+	none := cert.FilePair{CertFile: filepath.Join(t.TempDir(), "cert.pem"), KeyFile: "key.pem"}
 	for _, c := range []struct {
 		kind   string
-		pair   cert.Pair
+		pair   cert.FilePair
 		since  time.Duration // ago; 0: stopped
 		status doctor.Status
 		says   string
@@ -66,7 +66,7 @@ func TestCertificate(t *testing.T) {
 	} {
 		check := doctor.Certificate{Kind: c.kind, Pair: c.pair, Host: host, Roots: known.Pool(), Now: time.Now}
 		if c.since > 0 {
-			check.Since = time.Now().Add(-c.since)
+			check.RunningSince = time.Now().Add(-c.since)
 		}
 		expect(t, check.Check, c.status, c.says)
 	}

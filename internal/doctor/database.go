@@ -14,24 +14,24 @@ import (
 
 // Database is the database of a service, opened to be looked at.
 type Database struct {
-	*db.Look
-	Path  string // of the file of SQLite
-	Here  bool   // a service runs on the data folder
-	Now   func() time.Time
-	Nodes []db.NodeState // as the database knows them
+	*db.Inspector
+	Path    string // of the file of SQLite
+	Running bool   // a service runs on the data folder
+	Now     func() time.Time
+	Nodes   []db.NodeState // as the database knows them
 }
 
 // CheckSchema looks whether this program and the database go together.
-func (d *Database) CheckSchema(r *Report, s db.Schema) {
+func (d *Database) CheckSchema(r *Report, s db.SchemaState) {
 	switch {
 	case s.Version == 0:
 		r.OK("%s (%s) is empty; mailstead serve will make its tables", d.Name(), d.Engine())
-	case s.Version > s.Known:
+	case s.Version > s.Latest:
 		r.Fail("Use the release that this database was last used with, or a newer one.",
-			"the schema is that of a newer release: version %d, of which this program knows %d", s.Version, s.Known)
+			"the schema is that of a newer release: version %d, of which this program knows %d", s.Version, s.Latest)
 	case s.Missing > 0:
 		r.Warn("Make a backup, then start mailstead serve, which brings it up to date. What the tables hold was not looked at.",
-			"the schema is that of an older release: version %d of %d", s.Version, s.Known)
+			"the schema is that of an older release: version %d of %d", s.Version, s.Latest)
 	default:
 		r.OK("%s (%s) answers; schema version %d", d.Name(), d.Engine(), s.Version)
 	}
@@ -45,16 +45,16 @@ func (d *Database) CheckWAL(_ context.Context, r *Report) {
 		r.OK("%s-wal is not there, as after an orderly end", d.Path)
 	case err != nil:
 		r.Fail("Look at the disk.", "%v", err)
-	case info.Size() >= db.WALAlarm():
+	case info.Size() >= db.WALWarnSize():
 		r.Warn("If the log of the service says that something holds a read transaction open, such as a sqlite3 or a backup, end that. A restart makes the file small again.",
-			"%s-wal has %s: something reads without an end, or wrote very much at once", d.Path, bytes(uint64(info.Size())))
+			"%s-wal has %s: something reads without an end, or wrote very much at once", d.Path, formatBytes(uint64(info.Size())))
 	default:
-		r.OK("%s-wal has %s", d.Path, bytes(uint64(info.Size())))
+		r.OK("%s-wal has %s", d.Path, formatBytes(uint64(info.Size())))
 	}
 }
 
-// CheckWhole has SQLite read its whole file.
-func (d *Database) CheckWhole(ctx context.Context, r *Report) {
+// CheckIntegrity has SQLite read its whole file.
+func (d *Database) CheckIntegrity(ctx context.Context, r *Report) {
 	faults, err := d.QuickCheck(ctx)
 	if err != nil {
 		faults = append(faults, err.Error())
@@ -70,8 +70,8 @@ func (d *Database) CheckWhole(ctx context.Context, r *Report) {
 	}
 }
 
-// conns is how many connections a node takes.
-const conns = 24
+// nodeConnections is how many connections a node takes.
+const nodeConnections = 24
 
 // CheckPostgres looks at how the server is set and what it has left.
 func (d *Database) CheckPostgres(ctx context.Context, r *Report) {
@@ -80,40 +80,40 @@ func (d *Database) CheckPostgres(ctx context.Context, r *Report) {
 		r.Fail("Look at the server's log.", "the server did not tell how it is set: %v", err)
 		return
 	}
-	d.JudgePostgres(r, s)
+	d.ReportPostgres(r, s)
 }
 
-// JudgePostgres says what is wrong with such a server.
-func (d *Database) JudgePostgres(r *Report, s db.PostgresState) {
+// ReportPostgres says what is wrong with such a server.
+func (d *Database) ReportPostgres(r *Report, s db.PostgresState) {
 	if !s.Fsync {
 		r.Fail("Set fsync = on in postgresql.conf and restart the server.", "fsync is off: mail that was accepted is lost when the machine goes down")
 	}
-	if s.Synchronous == "off" {
+	if s.SynchronousCommit == "off" {
 		r.Fail("Take synchronous_commit=off out of the URL of --database.", "synchronous_commit is off: mail that was accepted may be lost")
 	}
-	if !s.FullPages {
+	if !s.FullPageWrites {
 		r.Warn("Set full_page_writes = on, unless the file system writes pages whole.", "full_page_writes is off: a crash of the machine may damage the database")
 	}
 	if s.Standby {
 		r.Fail("Let --database name the primary, by its address or with several hosts and target_session_attrs=read-write.", "the server is a standby, which takes no writes")
 	}
-	left, need := s.Connections-s.Reserved-s.Taken, conns
-	if d.Here {
-		need = conns / 4
+	left, need := s.MaxConnections-s.Reserved-s.InUse, nodeConnections
+	if d.Running {
+		need = nodeConnections / 4
 	}
 	if left < need {
 		r.Warn("Raise max_connections, or end what holds connections: a node takes up to 24.",
-			"%d of %d connections left", max(left, 0), s.Connections)
+			"%d of %d connections left", max(left, 0), s.MaxConnections)
 	}
 	if r.worst() == OK {
-		r.OK("PostgreSQL %s, durable, %d of %d connections left", s.Version, left, s.Connections)
+		r.OK("PostgreSQL %s, durable, %d of %d connections left", s.Version, left, s.MaxConnections)
 	}
 }
 
 // How far clocks may be apart, and how far the newest row may be ahead.
 const (
-	apart = 2 * time.Second
-	ahead = time.Minute
+	warnClockSkew = 2 * time.Second
+	maxClockLag   = time.Minute
 )
 
 // CheckClock compares this machine's clock with the database's, and with when
@@ -121,7 +121,7 @@ const (
 func (d *Database) CheckClock(ctx context.Context, r *Report) {
 	do := "Set the clock of this machine by NTP (timedatectl set-ntp true), and that of the database's."
 	asked := d.Now()
-	theirs, err := d.Look.Now(ctx)
+	theirs, err := d.Inspector.Now(ctx)
 	answered := d.Now()
 	if err != nil {
 		r.Fail("Look at the log of the database.", "the database did not tell the time: %v", err)
@@ -130,19 +130,19 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 	ours := asked.Add(answered.Sub(asked) / 2)
 	newest := time.Time{}
 	for _, n := range d.Nodes {
-		if n.Seen.After(newest) {
-			newest = n.Seen
+		if n.LastSeen.After(newest) {
+			newest = n.LastSeen
 		}
 	}
-	if before := newest.Sub(answered); before > ahead {
+	if before := newest.Sub(answered); before > maxClockLag {
 		r.Fail("Set the clock of this machine by NTP (timedatectl set-ntp true). If it was ahead before, and is right now, wait until that time has come.",
-			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", length(before))
+			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", formatDuration(before))
 	}
 	if d.Engine() == db.Postgres {
-		if off := theirs.Sub(ours).Abs(); off > db.MostApart {
-			r.Fail(do, "the clocks of this machine and of the database are %s apart: mailstead serve does not start", length(off))
-		} else if off > apart+answered.Sub(asked)/2 {
-			r.Warn(do, "the clocks of this machine and of the database are %s apart: nodes that are alive may count as silent", length(off))
+		if off := theirs.Sub(ours).Abs(); off > db.MaxClockSkew {
+			r.Fail(do, "the clocks of this machine and of the database are %s apart: mailstead serve does not start", formatDuration(off))
+		} else if off > warnClockSkew+answered.Sub(asked)/2 {
+			r.Warn(do, "the clocks of this machine and of the database are %s apart: nodes that are alive may count as silent", formatDuration(off))
 		}
 	}
 	if r.worst() == OK {
@@ -154,7 +154,7 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 func (d *Database) CheckNodes(_ context.Context, r *Report) {
 	now := d.Now()
 	var live []string
-	for _, n := range d.live() {
+	for _, n := range d.liveNodes() {
 		live = append(live, n.Name)
 	}
 	for _, n := range d.Nodes {
@@ -165,7 +165,7 @@ func (d *Database) CheckNodes(_ context.Context, r *Report) {
 		if len(live) > 0 {
 			do = "The others take over what it had in hand. Look at its machine, and at its log."
 		}
-		r.Warn(do, "node %s fell silent %s ago without an orderly end", n.Name, length(now.Sub(n.Seen)))
+		r.Warn(do, "node %s fell silent %s ago without an orderly end", n.Name, formatDuration(now.Sub(n.LastSeen)))
 	}
 	switch {
 	case len(live) > 0:
@@ -173,15 +173,15 @@ func (d *Database) CheckNodes(_ context.Context, r *Report) {
 	case len(d.Nodes) == 0:
 		r.OK("no node has ever worked on this database")
 	case r.worst() == OK:
-		r.OK("no node is at work; the last was seen %s ago", length(now.Sub(lastSeen(d.Nodes))))
+		r.OK("no node is at work; the last was seen %s ago", formatDuration(now.Sub(lastSeen(d.Nodes))))
 	}
 }
 
-// live are the nodes at work. On SQLite a process that was killed counts as live
+// liveNodes are the nodes at work. On SQLite a process that was killed counts as live
 // for minutes; there it is known better.
-func (d *Database) live() (live []db.NodeState) {
+func (d *Database) liveNodes() (live []db.NodeState) {
 	for _, n := range d.Nodes {
-		if n.Live && (d.Here || d.Engine() == db.Postgres) {
+		if n.Live && (d.Running || d.Engine() == db.Postgres) {
 			live = append(live, n)
 		}
 	}
@@ -190,8 +190,8 @@ func (d *Database) live() (live []db.NodeState) {
 
 func lastSeen(nodes []db.NodeState) (last time.Time) {
 	for _, n := range nodes {
-		if n.Seen.After(last) {
-			last = n.Seen
+		if n.LastSeen.After(last) {
+			last = n.LastSeen
 		}
 	}
 	return last

@@ -29,29 +29,29 @@ const (
 
 // Finding is what a check has found out about one thing.
 type Finding struct {
-	Status Status `json:"status"`
-	Check  string `json:"check"`        // the thing that was looked at
-	Says   string `json:"says"`         // how it is
-	Do     string `json:"do,omitempty"` // what to do about it; "" if it is ok
+	Status  Status `json:"status"`
+	Check   string `json:"check"`        // the thing that was looked at
+	Message string `json:"says"`         // how it is
+	Fix     string `json:"do,omitempty"` // what to do about it; "" if it is ok
 }
 
 // Check is one thing to look at.
 type Check struct {
 	Name string
-	// Limit is how long it may take; 0: Patience.
-	Limit time.Duration
-	// Look must not outlive its context for long.
-	Look func(ctx context.Context, r *Report)
+	// Timeout is how long it may take; 0: Patience.
+	Timeout time.Duration
+	// Func must not outlive its context for long.
+	Func func(ctx context.Context, r *Report)
 }
 
-// Patience is how long a check may take that does not read everything.
-const Patience = 10 * time.Second
+// DefaultTimeout is how long a check may take that does not read everything.
+const DefaultTimeout = 10 * time.Second
 
 const (
-	// atOnce bounds how many checks run side by side.
-	atOnce = 8
-	// grace is how long a check that is over time may take to say so itself.
-	grace = time.Second
+	// maxConcurrent bounds how many checks run side by side.
+	maxConcurrent = 8
+	// gracePeriod is how long a check that is over time may take to say so itself.
+	gracePeriod = time.Second
 )
 
 // Report takes what a check finds.
@@ -76,7 +76,7 @@ func (r *Report) Fail(do, format string, args ...any) {
 }
 
 func (r *Report) add(s Status, do, says string) {
-	r.findings = append(r.findings, Finding{Status: s, Check: r.name, Says: printable(says), Do: printable(do)})
+	r.findings = append(r.findings, Finding{Status: s, Check: r.name, Message: printable(says), Fix: printable(do)})
 }
 
 // worst is the gravest status that was noted so far.
@@ -94,7 +94,7 @@ func (r *Report) worst() Status {
 // in their own order.
 func Run(ctx context.Context, checks []Check) []Finding {
 	found := make([][]Finding, len(checks))
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, maxConcurrent)
 	var work sync.WaitGroup
 	for i, c := range checks {
 		work.Go(func() {
@@ -110,16 +110,16 @@ func Run(ctx context.Context, checks []Check) []Finding {
 // run ends with its limit even if the check hangs, as a file system that went
 // away makes it do; what it finds later is lost.
 func (c Check) run(ctx context.Context) []Finding {
-	limit := c.Limit
+	limit := c.Timeout
 	if limit == 0 {
-		limit = Patience
+		limit = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan []Finding, 1)
 	go func() {
 		r := &Report{name: c.Name}
-		c.Look(ctx, r)
+		c.Func(ctx, r)
 		done <- r.findings
 	}()
 	select {
@@ -127,7 +127,7 @@ func (c Check) run(ctx context.Context) []Finding {
 		return found
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(grace)
+	late := time.NewTimer(gracePeriod)
 	defer late.Stop()
 	select {
 	case found := <-done:
@@ -139,8 +139,8 @@ func (c Check) run(ctx context.Context) []Finding {
 	}
 }
 
-// longest is how much of what others say is shown.
-const longest = 400
+// unlimitedText is how much of what others say is shown.
+const maxText = 400
 
 // printable keeps what others made up, such as a greeting, from doing things to
 // a terminal, and in one line.
@@ -154,14 +154,14 @@ func printable(s string) string {
 		}
 		return r
 	}, s))
-	if r := []rune(s); len(r) > longest {
-		return string(r[:longest-1]) + "…"
+	if r := []rune(s); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
 	}
 	return s
 }
 
-// bytes shows a size as people read it.
-func bytes(n uint64) string {
+// formatBytes shows a size as people read it.
+func formatBytes(n uint64) string {
 	switch {
 	case n >= 10<<30:
 		return fmt.Sprintf("%d GB", n>>30)
@@ -173,8 +173,8 @@ func bytes(n uint64) string {
 	return fmt.Sprintf("%d KB", (n+1023)>>10)
 }
 
-// length shows how long something takes, coarsely.
-func length(d time.Duration) string {
+// formatDuration shows how long something takes, coarsely.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -186,8 +186,8 @@ func length(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// many counts things: "1 domain", "2 domains", "more than 10000 domains".
-func many(n int, more bool, one, several string) string {
+// plural counts things: "1 domain", "2 domains", "more than 10000 domains".
+func plural(n int, more bool, one, several string) string {
 	switch {
 	case more:
 		return fmt.Sprintf("at least %d %s", n, several)

@@ -18,13 +18,13 @@ func TestRun(t *testing.T) {
 	t.Cleanup(func() { close(hang) })
 	first := make(chan struct{})
 	found := doctor.Run(t.Context(), []doctor.Check{
-		{Name: "a", Look: func(_ context.Context, r *doctor.Report) {
+		{Name: "a", Func: func(_ context.Context, r *doctor.Report) {
 			<-first
 			r.OK("one\x1b[2J\ntwo")
 			r.Warn("do", "three")
 		}},
-		{Name: "b", Limit: time.Millisecond, Look: func(context.Context, *doctor.Report) { <-hang }},
-		{Name: "c", Look: func(ctx context.Context, r *doctor.Report) {
+		{Name: "b", Timeout: time.Millisecond, Func: func(context.Context, *doctor.Report) { <-hang }},
+		{Name: "c", Func: func(ctx context.Context, r *doctor.Report) {
 			if _, bounded := ctx.Deadline(); !bounded {
 				t.Error("no deadline")
 			}
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	if got := strings.Join(names, ", "); got != "a ok, a warning, b error, c error" {
 		t.Error(got)
 	}
-	if found[0].Says != "one?[2J two" || !strings.HasPrefix(found[2].Says, "no answer within") || len(found[3].Says) > 1000 {
+	if found[0].Message != "one?[2J two" || !strings.HasPrefix(found[2].Message, "no answer within") || len(found[3].Message) > 1000 {
 		t.Errorf("%+v", found)
 	}
 }

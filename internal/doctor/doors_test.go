@@ -72,13 +72,13 @@ func TestDoors(t *testing.T) {
 		{true, "imaps", says(t, "* OK in clear\r\n"), doctor.Error, "no greeting"},
 		{true, "smtp", says(t, ""), doctor.Error, "gives no greeting"},
 	} {
-		d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: c.running, Machines: doctor.MachineAddrs}
-		expect(t, d.Check(doctor.Door{Name: c.door, Port: c.port}), c.status, c.says)
+		d := doctor.Listeners{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: c.running, MachineAddrs: doctor.MachineAddrs}
+		expect(t, d.Check(doctor.Listener{Name: c.door, Port: c.port}), c.status, c.says)
 	}
 
-	all := doctor.Doors{Bind: netip.IPv6Unspecified(), Host: host, Machines: doctor.MachineAddrs}
-	expect(t, all.Check(doctor.Door{Name: "smtp", Port: says(t, other)}), doctor.Error, "taken by another program")
-	if !all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, mail)}) || all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, other)}) {
+	all := doctor.Listeners{Bind: netip.IPv6Unspecified(), Host: host, MachineAddrs: doctor.MachineAddrs}
+	expect(t, all.Check(doctor.Listener{Name: "smtp", Port: says(t, other)}), doctor.Error, "taken by another program")
+	if !all.IsRunning(t.Context(), doctor.Listener{Name: "smtp", Port: says(t, mail)}) || all.IsRunning(t.Context(), doctor.Listener{Name: "smtp", Port: says(t, other)}) {
 		t.Error("who answers is not told apart")
 	}
 }
@@ -87,12 +87,12 @@ func TestDoors(t *testing.T) {
 func TestDoorsCertificate(t *testing.T) {
 	authority := certtest.New(t, "known")
 	kept, former, expired := pair(t, authority, host, 90*24*time.Hour), pair(t, authority, host, 80*24*time.Hour), pair(t, authority, host, -time.Hour)
-	leaf, _, err := kept.Read()
+	leaf, _, err := kept.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		pair   cert.Pair
+		pair   cert.FilePair
 		leaf   *x509.Certificate
 		status doctor.Status
 		says   string
@@ -102,15 +102,15 @@ func TestDoorsCertificate(t *testing.T) {
 		{former, nil, doctor.OK, "greets"},
 		{expired, leaf, doctor.Error, "has expired"},
 	} {
-		shown, err := tls.LoadX509KeyPair(c.pair.Cert, c.pair.Key)
+		shown, err := tls.LoadX509KeyPair(c.pair.CertFile, c.pair.KeyFile)
 		if err != nil {
 			t.Fatal(err)
 		}
 		port := saysAt(t, func(network, address string) (net.Listener, error) {
 			return tls.Listen(network, address, &tls.Config{Certificates: []tls.Certificate{shown}})
 		}, "* OK "+host+" is ready.\r\n")
-		d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, Machines: doctor.MachineAddrs, Leaf: c.leaf}
-		expect(t, d.Check(doctor.Door{Name: "imaps", Port: port}), c.status, c.says)
+		d := doctor.Listeners{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, MachineAddrs: doctor.MachineAddrs, Certificate: c.leaf}
+		expect(t, d.Check(doctor.Listener{Name: "imaps", Port: port}), c.status, c.says)
 	}
 }
 
@@ -133,16 +133,16 @@ func TestDoorsProxied(t *testing.T) {
 		_, _ = io.WriteString(c, "220 "+host+" ESMTP Mailstead\r\n")
 		_ = c.Close()
 	}()
-	d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, Proxied: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Machines: doctor.MachineAddrs}
-	expect(t, d.Check(doctor.Door{Name: "smtp", Port: l.Addr().(*net.TCPAddr).Port}), doctor.OK, "greets")
+	d := doctor.Listeners{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, MachineAddrs: doctor.MachineAddrs}
+	expect(t, d.Check(doctor.Listener{Name: "smtp", Port: l.Addr().(*net.TCPAddr).Port}), doctor.OK, "greets")
 	if got := <-first; got != "PROXY TCP4 127.0" {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestBind(t *testing.T) {
-	d := doctor.Doors{Bind: netip.MustParseAddr("192.0.2.7"), Host: host, Machines: doctor.MachineAddrs}
-	high, low := []doctor.Door{{Name: "smtp", Port: 2525}}, []doctor.Door{{Name: "smtp", Port: 1}}
+	d := doctor.Listeners{Bind: netip.MustParseAddr("192.0.2.7"), Host: host, MachineAddrs: doctor.MachineAddrs}
+	high, low := []doctor.Listener{{Name: "smtp", Port: 2525}}, []doctor.Listener{{Name: "smtp", Port: 1}}
 	expect(t, d.CheckBind(high, 0), doctor.Error, "no address of this machine")
 	d.Bind = netip.IPv6Unspecified()
 	expect(t, d.CheckBind(high, 12345), doctor.OK, "::")
@@ -154,6 +154,6 @@ func TestBind(t *testing.T) {
 	expect(t, d.CheckBind(low, 12345), doctor.OK, "::")
 	d.Bind = netip.MustParseAddr("127.0.0.1")
 	expect(t, d.CheckBind(high, 0), doctor.Warning, "only this machine reaches 127.0.0.1")
-	d.Proxied = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // a balancer passes on what comes
+	d.ProxyNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // a balancer passes on what comes
 	expect(t, d.CheckBind(high, 0), doctor.OK, "127.0.0.1")
 }

@@ -3,4 +3,4 @@
 package doctor
 
 // Unprivileged is the first port that everybody may take on this machine.
-var Unprivileged = unprivileged
+var Unprivileged = firstUnprivilegedPort

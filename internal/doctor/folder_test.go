@@ -26,7 +26,7 @@ func write(t *testing.T, mode os.FileMode, path ...string) string {
 
 func TestFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	f := doctor.Folder{Path: dir, SQLite: true, Key: true}
+	f := doctor.DataDir{Path: dir, SQLite: true, HasKey: true}
 	expect(t, f.Check, doctor.Warning, "is not there")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -36,13 +36,13 @@ func TestFolder(t *testing.T) {
 	key := write(t, 0o640, dir, "secret.key")
 	expect(t, f.Check, doctor.OK, "mode 0700") // the check of the key tells that
 	given := f
-	given.Key = false
+	given.HasKey = false
 	expect(t, given.Check, doctor.Warning, "others may use "+key)
 	write(t, 0o600, dir, "secret.key")
 	authority := write(t, 0o644, dir, "ca.key")
 	expect(t, f.Check, doctor.Warning, "others may use "+authority)
 	signs := f
-	signs.Signs = true
+	signs.HasCA = true
 	expect(t, signs.Check, doctor.Error, "others may read "+authority+" (mode 0644), with which mailstead serve does not start")
 	write(t, 0o600, dir, "ca.key")
 
@@ -57,7 +57,7 @@ func TestFolder(t *testing.T) {
 		}
 		expect(t, f.Check, doctor.Error, says)
 	}
-	expect(t, doctor.Folder{Path: key}.Check, doctor.Error, "")
+	expect(t, doctor.DataDir{Path: key}.Check, doctor.Error, "")
 }
 
 // A command that was run as root leaves files that the service can't open.
@@ -74,42 +74,42 @@ func TestFolderOfAnother(t *testing.T) {
 	} else if err := os.Symlink("/usr/bin", path); err != nil { // root's
 		t.Fatal(err)
 	}
-	found := look(t, doctor.Folder{Path: dir, SQLite: true}.Check)
-	if last := found[len(found)-1]; last.Status != doctor.Error || !strings.Contains(last.Says, "files of another user than") || !strings.HasSuffix(last.Says, ": mailstead.db-wal") {
+	found := look(t, doctor.DataDir{Path: dir, SQLite: true}.Check)
+	if last := found[len(found)-1]; last.Status != doctor.Error || !strings.Contains(last.Message, "files of another user than") || !strings.HasSuffix(last.Message, ": mailstead.db-wal") {
 		t.Errorf("%+v", found)
 	}
 }
 
 // How full a disk may be.
 func TestDisk(t *testing.T) {
-	expect(t, doctor.Disk{Path: filepath.Join(t.TempDir(), "not", "there"), Space: fixed(doctor.Space{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFor: 5e5})}.Check, doctor.OK, "50 GB of 100 GB free")
+	expect(t, doctor.Disk{Path: filepath.Join(t.TempDir(), "not", "there"), Space: fixed(doctor.DiskSpace{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFiles: 5e5})}.Check, doctor.OK, "50 GB of 100 GB free")
 	for _, c := range []struct {
-		space  doctor.Space
+		space  doctor.DiskSpace
 		status doctor.Status
 		says   string
 	}{
-		{doctor.Space{Size: 100 << 30, Free: 9 << 30}, doctor.Warning, "9.0 GB of 100 GB"},
-		{doctor.Space{Size: 5 << 30, Free: 900 << 20}, doctor.Warning, "900 MB of 5.0 GB"},
-		{doctor.Space{Size: 5 << 30, Free: 1 << 20}, doctor.Error, "too little to write"},
-		{doctor.Space{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFor: 50}, doctor.Error, "50 inodes left"},
-		{doctor.Space{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFor: 5e4}, doctor.Warning, "of 1000000 inodes free"},
-		{doctor.Space{Size: 100 << 30, Free: 50 << 30, ReadOnly: true}, doctor.Error, "read-only"},
+		{doctor.DiskSpace{Size: 100 << 30, Free: 9 << 30}, doctor.Warning, "9.0 GB of 100 GB"},
+		{doctor.DiskSpace{Size: 5 << 30, Free: 900 << 20}, doctor.Warning, "900 MB of 5.0 GB"},
+		{doctor.DiskSpace{Size: 5 << 30, Free: 1 << 20}, doctor.Error, "too little to write"},
+		{doctor.DiskSpace{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFiles: 50}, doctor.Error, "50 inodes left"},
+		{doctor.DiskSpace{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFiles: 5e4}, doctor.Warning, "of 1000000 inodes free"},
+		{doctor.DiskSpace{Size: 100 << 30, Free: 50 << 30, ReadOnly: true}, doctor.Error, "read-only"},
 	} {
 		expect(t, doctor.Disk{Path: "/", Space: fixed(c.space)}.Check, c.status, c.says)
 	}
-	if s, err := doctor.ReadSpace(t.TempDir()); err != nil || s.Size == 0 || s.Free > s.Size {
+	if s, err := doctor.ReadDiskSpace(t.TempDir()); err != nil || s.Size == 0 || s.Free > s.Size {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-func fixed(s doctor.Space) func(string) (doctor.Space, error) {
-	return func(string) (doctor.Space, error) { return s, nil }
+func fixed(s doctor.DiskSpace) func(string) (doctor.DiskSpace, error) {
+	return func(string) (doctor.DiskSpace, error) { return s, nil }
 }
 
 // Who has a lock is known without trying it.
 func TestHolder(t *testing.T) {
 	path := write(t, 0o600, t.TempDir(), "lock")
-	if pid, known := doctor.Holder(path); pid != 0 || !known {
+	if pid, known := doctor.LockHolder(path); pid != 0 || !known {
 		t.Errorf("nobody has it: %d, %v", pid, known)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -119,13 +119,13 @@ func TestHolder(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if pid, known := doctor.Holder(path); pid != os.Getpid() || !known {
+	if pid, known := doctor.LockHolder(path); pid != os.Getpid() || !known {
 		t.Errorf("this process, %d, has it: %d, %v", os.Getpid(), pid, known)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if pid, _ := doctor.Holder(path); pid != 0 {
+	if pid, _ := doctor.LockHolder(path); pid != 0 {
 		t.Errorf("let go: %d", pid)
 	}
 }
@@ -133,11 +133,11 @@ func TestHolder(t *testing.T) {
 // Who may not look is told to look as another user, and not that something is to
 // be restored.
 func TestUnless(t *testing.T) {
-	if got := doctor.Unless(os.ErrNotExist, "restore"); got != "restore" {
+	if got := doctor.FixFor(os.ErrNotExist, "restore"); got != "restore" {
 		t.Error(got)
 	}
 	denied := &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES}
-	if got := doctor.Unless(denied, "restore"); !strings.Contains(got, "as root") {
+	if got := doctor.FixFor(denied, "restore"); !strings.Contains(got, "as root") {
 		t.Error(got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // look runs one check.
 func look(t *testing.T, check func(context.Context, *doctor.Report)) []doctor.Finding {
 	t.Helper()
-	return doctor.Run(t.Context(), []doctor.Check{{Name: "it", Look: check}})
+	return doctor.Run(t.Context(), []doctor.Check{{Name: "it", Func: check}})
 }
 
 // expect wants one finding of a status that says something; what is not ok also
@@ -22,11 +22,11 @@ func expect(t *testing.T, check func(context.Context, *doctor.Report), status do
 	t.Helper()
 	found := look(t, check)
 	for _, f := range found {
-		if f.Status != doctor.OK && f.Do == "" {
+		if f.Status != doctor.OK && f.Fix == "" {
 			t.Errorf("nothing to do about it: %+v", f)
 		}
 	}
-	if len(found) != 1 || found[0].Status != status || !strings.Contains(found[0].Says, part) {
+	if len(found) != 1 || found[0].Status != status || !strings.Contains(found[0].Message, part) {
 		t.Errorf("%+v, want %s with %q", found, status, part)
 	}
 }

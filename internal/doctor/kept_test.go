@@ -24,7 +24,7 @@ import (
 
 // kept is what a service keeps, as the doctor sees it, and the service itself.
 type kept struct {
-	*doctor.Kept
+	*doctor.Data
 	url, dir string
 	service  *servertest.Server
 }
@@ -38,17 +38,17 @@ func each(t *testing.T, f func(t *testing.T, k *kept)) {
 			k.url = "sqlite:" + filepath.Join(k.dir, "mailstead.db")
 		}
 		k.service = servertest.Start(t, servertest.Database(url), servertest.Data(k.dir))
-		l, err := db.OpenLook(t.Context(), db.LookOptions{URL: k.url})
+		l, err := db.OpenInspector(t.Context(), db.InspectOptions{URL: k.url})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
-		key, err := secret.Read(filepath.Join(k.dir, "secret.key"))
+		key, err := secret.ReadKey(filepath.Join(k.dir, "secret.key"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &doctor.Database{Look: l, Path: filepath.Join(k.dir, "mailstead.db"), Here: true, Now: time.Now}
-		k.Kept = &doctor.Kept{Database: d, Blobs: filepath.Join(k.dir, "blobs"), Key: key, Host: k.service.Config.Host, Postmaster: k.service.Config.Postmaster}
+		d := &doctor.Database{Inspector: l, Path: filepath.Join(k.dir, "mailstead.db"), Running: true, Now: time.Now}
+		k.Data = &doctor.Data{Database: d, Blobs: filepath.Join(k.dir, "blobs"), Key: key, Host: k.service.Config.Host, Postmaster: k.service.Config.Postmaster}
 		k.nodes(t)
 		f(t, k)
 	})
@@ -58,7 +58,7 @@ func each(t *testing.T, f func(t *testing.T, k *kept)) {
 func (k *kept) nodes(t *testing.T) {
 	t.Helper()
 	var err error
-	if k.Nodes, err = k.Look.Nodes(t.Context()); err != nil {
+	if k.Nodes, err = k.Inspector.Nodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +87,7 @@ func TestHealthy(t *testing.T) {
 			"queue": k.CheckQueue, "events": k.CheckEvents, "webhooks": k.CheckWebhooks,
 		}
 		if k.Engine() == db.SQLite {
-			checks["log"], checks["whole"] = k.CheckWAL, k.CheckWhole
+			checks["log"], checks["whole"] = k.CheckWAL, k.CheckIntegrity
 		} else {
 			checks["server"] = k.CheckPostgres
 		}
@@ -104,19 +104,19 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
-func (k *kept) schema(s db.Schema) func(context.Context, *doctor.Report) {
+func (k *kept) schema(s db.SchemaState) func(context.Context, *doctor.Report) {
 	return func(_ context.Context, r *doctor.Report) { k.CheckSchema(r, s) }
 }
 
 func TestSchema(t *testing.T) {
-	k := &kept{Kept: &doctor.Kept{Database: &doctor.Database{Look: &db.Look{}}}}
-	expect(t, k.schema(db.Schema{Version: 41, Known: 42, Missing: 1}), doctor.Warning, "of an older release: version 41 of 42")
-	expect(t, k.schema(db.Schema{Version: 43, Known: 42}), doctor.Error, "of a newer release: version 43")
-	expect(t, k.schema(db.Schema{Known: 42, Missing: 40}), doctor.OK, "is empty")
+	k := &kept{Data: &doctor.Data{Database: &doctor.Database{Inspector: &db.Inspector{}}}}
+	expect(t, k.schema(db.SchemaState{Version: 41, Latest: 42, Missing: 1}), doctor.Warning, "of an older release: version 41 of 42")
+	expect(t, k.schema(db.SchemaState{Version: 43, Latest: 42}), doctor.Error, "of a newer release: version 43")
+	expect(t, k.schema(db.SchemaState{Latest: 42, Missing: 40}), doctor.OK, "is empty")
 }
 
 func TestWAL(t *testing.T) {
-	d := &doctor.Database{Look: &db.Look{}, Path: filepath.Join(t.TempDir(), "mailstead.db")}
+	d := &doctor.Database{Inspector: &db.Inspector{}, Path: filepath.Join(t.TempDir(), "mailstead.db")}
 	expect(t, d.CheckWAL, doctor.OK, "is not there")
 	log := write(t, 0o600, d.Path+"-wal")
 	expect(t, d.CheckWAL, doctor.OK, "has 1 KB")
@@ -147,30 +147,30 @@ func TestWhole(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := db.OpenLook(t.Context(), db.LookOptions{URL: url, Alone: true})
+	l, err := db.OpenInspector(t.Context(), db.InspectOptions{URL: url, Offline: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close() //nolint:errcheck // only read
-	expect(t, (&doctor.Database{Look: l, Path: path}).CheckWhole, doctor.Error, "is damaged or can't be read: ")
+	expect(t, (&doctor.Database{Inspector: l, Path: path}).CheckIntegrity, doctor.Error, "is damaged or can't be read: ")
 }
 
 // What one server of a test can't be: each of these loses mail, or soon will.
 func TestPostgres(t *testing.T) {
-	good := db.PostgresState{Version: "17", Fsync: true, FullPages: true, Synchronous: "on", Connections: 100, Reserved: 3, Taken: 10}
+	good := db.PostgresState{Version: "17", Fsync: true, FullPageWrites: true, SynchronousCommit: "on", MaxConnections: 100, Reserved: 3, InUse: 10}
 	judge := func(change func(*db.PostgresState), here bool) func(context.Context, *doctor.Report) {
 		s := good
 		change(&s)
-		return func(_ context.Context, r *doctor.Report) { (&doctor.Database{Here: here}).JudgePostgres(r, s) }
+		return func(_ context.Context, r *doctor.Report) { (&doctor.Database{Running: here}).ReportPostgres(r, s) }
 	}
 	expect(t, judge(func(*db.PostgresState) {}, false), doctor.OK, "87 of 100 connections left")
 	expect(t, judge(func(s *db.PostgresState) { s.Fsync = false }, true), doctor.Error, "fsync is off")
-	expect(t, judge(func(s *db.PostgresState) { s.Synchronous = "off" }, true), doctor.Error, "synchronous_commit is off")
-	expect(t, judge(func(s *db.PostgresState) { s.FullPages = false }, true), doctor.Warning, "full_page_writes is off")
+	expect(t, judge(func(s *db.PostgresState) { s.SynchronousCommit = "off" }, true), doctor.Error, "synchronous_commit is off")
+	expect(t, judge(func(s *db.PostgresState) { s.FullPageWrites = false }, true), doctor.Warning, "full_page_writes is off")
 	expect(t, judge(func(s *db.PostgresState) { s.Standby = true }, true), doctor.Error, "standby")
-	expect(t, judge(func(s *db.PostgresState) { s.Taken = 80 }, true), doctor.OK, "17 of 100")
-	expect(t, judge(func(s *db.PostgresState) { s.Taken = 80 }, false), doctor.Warning, "17 of 100 connections left")
-	expect(t, judge(func(s *db.PostgresState) { s.Taken = 97 }, true), doctor.Warning, "0 of 100 connections left")
+	expect(t, judge(func(s *db.PostgresState) { s.InUse = 80 }, true), doctor.OK, "17 of 100")
+	expect(t, judge(func(s *db.PostgresState) { s.InUse = 80 }, false), doctor.Warning, "17 of 100 connections left")
+	expect(t, judge(func(s *db.PostgresState) { s.InUse = 97 }, true), doctor.Warning, "0 of 100 connections left")
 }
 
 func TestClock(t *testing.T) {
@@ -183,7 +183,7 @@ func TestClock(t *testing.T) {
 		}
 		k.later(-time.Hour)
 		found := look(t, k.CheckClock)
-		if found[0].Status != doctor.Error || !strings.Contains(found[0].Says, "before the newest mark in the database") {
+		if found[0].Status != doctor.Error || !strings.Contains(found[0].Message, "before the newest mark in the database") {
 			t.Errorf("%+v", found)
 		}
 	})
@@ -217,7 +217,7 @@ var (
 func TestKey(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		right, dir := k.Key, t.TempDir()
-		other, err := secret.Load(filepath.Join(dir, "secret.key"))
+		other, err := secret.LoadOrCreateKey(filepath.Join(dir, "secret.key"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Of each several recipients have a copy, with a head of its own.
-			dbtest.Exec(t, k.service.DB, b.Insert(), k.service.Blobs.Prepend(b, []byte("Received: here\r\n")).Insert())
+			dbtest.Exec(t, k.service.DB, b.InsertStatement(), k.service.Blobs.Prepend(b, []byte("Received: here\r\n")).InsertStatement())
 		}
 		expect(t, k.CheckFiles, doctor.OK, "the newest 3 ")
 		files, err := filepath.Glob(filepath.Join(k.Blobs, "??", "*"))
@@ -308,7 +308,7 @@ func includes(t *testing.T, check func(context.Context, *doctor.Report), status 
 	t.Helper()
 	found := look(t, check)
 	for _, f := range found {
-		if f.Status == status && strings.Contains(f.Says, part) && (status == doctor.OK) == (f.Do == "") {
+		if f.Status == status && strings.Contains(f.Message, part) && (status == doctor.OK) == (f.Fix == "") {
 			return
 		}
 	}
@@ -359,7 +359,7 @@ func TestPostmaster(t *testing.T) {
 		includes(t, k.CheckPostmaster, doctor.Warning, "postmaster@other0.test: nobody; the mail is refused (550)")
 		held(5)
 		includes(t, k.CheckPostmaster, doctor.Warning, "postmaster@other0.test, postmaster@other1.test, postmaster@other2.test and 2 more: nobody")
-		if _, err := s.Users.Create(ctx, user.New{Email: "eve@far.example", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
+		if _, err := s.Users.Create(ctx, user.CreateParams{Email: "eve@far.example", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
 			t.Fatal(err)
 		}
 		includes(t, k.CheckPostmaster, doctor.OK, "postmaster@other4.test: the account's owner eve@far.example")
@@ -383,7 +383,7 @@ func TestQueue(t *testing.T) {
 		expect(t, k.CheckQueue, doctor.OK, "1 delivery waits, 1 is held, the longest due for ")
 		k.later(time.Hour)
 		expect(t, k.CheckQueue, doctor.Error, ", and nothing is being delivered: the queue stands still")
-		dbtest.Exec(t, d, waits.With(3, db.Micros(time.Now()), int64(k.Nodes[0].Tenure)))
+		dbtest.Exec(t, d, waits.With(3, db.Micros(time.Now()), int64(k.Nodes[0].LeaseID)))
 		k.nodes(t)
 		expect(t, k.CheckQueue, doctor.Warning, "the queue lags")
 		dbtest.Exec(t, d, silence.With(0))
@@ -413,14 +413,14 @@ func TestWebhooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, _, err := k.service.Webhooks.Create(t.Context(), acc.ID, webhook.NewHook{URL: "http://127.0.0.1:8080/hook", Kinds: []string{webhook.All}})
+		w, _, err := k.service.Webhooks.Create(t.Context(), acc.ID, webhook.Spec{URL: "http://127.0.0.1:8080/hook", Kinds: []string{webhook.AllKinds}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		expect(t, k.CheckWebhooks, doctor.OK, "1 webhook, none")
-		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.Manual))
+		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.ReasonManual))
 		expect(t, k.CheckWebhooks, doctor.OK, "1 webhook, none")
-		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.Failing))
+		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.ReasonFailing))
 		expect(t, k.CheckWebhooks, doctor.Warning, "1 of 1 were disabled because they failed, such as "+w.ID.String())
 	})
 }

@@ -16,13 +16,13 @@ import (
 const host = "mail.example.com"
 
 // names asks a server about our name, on a machine that has one address.
-func names(t *testing.T, server string) doctor.Names {
+func names(t *testing.T, server string) doctor.HostDNS {
 	t.Helper()
 	r, err := dns.New(dns.Config{Server: server, TrustAD: true, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return doctor.Names{Host: host, DNS: r, Machines: func() ([]netip.Addr, error) {
+	return doctor.HostDNS{Host: host, DNS: r, MachineAddrs: func() ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("9.9.9.1"), netip.MustParseAddr("2620:fe::1")}, nil
 	}}
 }
@@ -31,23 +31,23 @@ func TestResolver(t *testing.T) {
 	server, zone := dnstest.Start(t, host+". A 9.9.9.1")
 	n := names(t, server)
 	expect(t, n.CheckResolver, doctor.OK, server+" answers")
-	n.Trust = true
+	n.TrustDNSSEC = true
 	expect(t, n.CheckResolver, doctor.Warning, "does not validate DNSSEC")
-	zone.Authentic(".")
+	zone.SetAuthentic(".")
 	expect(t, n.CheckResolver, doctor.OK, "validates DNSSEC")
 	zone.Drop(".")
 	expect(t, n.CheckResolver, doctor.Warning, "no answer about the root")
 	zone.Drop(host)
 	expect(t, n.CheckResolver, doctor.Error, "no answer from "+server)
 
-	zone.Heal(".")
+	zone.ClearFaults(".")
 	_, port, err := net.SplitHostPort(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The same by an address that is not one of loopback: anybody may be there.
 	n = names(t, "0.0.0.0:"+port)
-	n.Trust = true
+	n.TrustDNSSEC = true
 	expect(t, n.CheckResolver, doctor.Warning, "--trust-resolver has no effect")
 }
 

@@ -16,19 +16,19 @@ import (
 
 // Outgoing is the way of mail to other servers.
 type Outgoing struct {
-	Router *route.Router
-	Name   string // our own, for EHLO
+	Router   *route.Router
+	EHLOName string // our own, for EHLO
 }
 
-// hopPatience is how long one host may take for each step.
-const hopPatience = 4 * time.Second
+// stepTimeout is how long one host may take for each step.
+const stepTimeout = 4 * time.Second
 
 // CheckRelay looks whether the smart host takes us in. Nobody signs in there.
 func (o Outgoing) CheckRelay(ctx context.Context, r *Report) {
-	s := o.Router.Smart
+	s := o.Router.SmartHost
 	where := fmt.Sprintf("%s:%d", s.Host, s.Port)
 	do := "Look whether the relay's address, port and kind of TLS are right (--relay), and whether a firewall lets this machine reach it: no mail leaves meanwhile."
-	ext, facts, err := o.converse(ctx, "")
+	ext, facts, err := o.probe(ctx, "")
 	switch {
 	case err != nil:
 		r.Fail(do, "%s: %v", where, err)
@@ -44,48 +44,48 @@ func (o Outgoing) CheckRelay(ctx context.Context, r *Report) {
 // CheckProbe looks whether mail could be handed to a domain's own hosts.
 func (o Outgoing) CheckProbe(domain string) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) {
-		_, facts, err := o.converse(ctx, domain)
+		_, facts, err := o.probe(ctx, domain)
 		switch {
-		case isRoute(err):
+		case isRouteError(err):
 			r.Fail("Probe a domain that takes mail, or see what is said of the resolver.", "%s: %v", domain, err)
 		case err != nil:
 			r.Fail("Ask the hoster whether outgoing port 25 is blocked, as it is at many; if so use a smart host (--relay).", "no host of %s could be reached: %v", domain, err)
 		default:
-			r.OK("%s [%s] greets, with %s", facts.Host, facts.Addr.Addr(), or(facts.TLS, "no TLS"))
+			r.OK("%s [%s] greets, with %s", facts.Host, facts.Addr.Addr(), orDefault(facts.TLS, "no TLS"))
 		}
 	}
 }
 
-func isRoute(err error) bool {
+func isRouteError(err error) bool {
 	var e *route.Error
 	return errors.As(err, &e)
 }
 
-func or(s, fallback string) string {
+func orDefault(s, fallback string) string {
 	if s == "" {
 		return fallback
 	}
 	return s
 }
 
-// converse leads a conversation up to the first MAIL with one of the hosts for a
+// probe leads a conversation up to the first MAIL with one of the hosts for a
 // domain, without signing in.
-func (o Outgoing) converse(ctx context.Context, domain string) (smtpclient.Extensions, smtpclient.Facts, error) {
+func (o Outgoing) probe(ctx context.Context, domain string) (smtpclient.Extensions, smtpclient.Peer, error) {
 	plan, err := o.Router.Hosts(ctx, domain)
 	if err != nil {
-		return smtpclient.Extensions{}, smtpclient.Facts{}, err
+		return smtpclient.Extensions{}, smtpclient.Peer{}, err
 	}
 	var troubles []string
 	for _, h := range plan.Hosts {
 		for _, addr := range h.Addrs {
 			dial := smtpclient.Options{
-				Addr: addr, Host: h.Name, LocalName: o.Name, TLS: h.TLS, Verify: h.Verify, TLSConfig: h.TLSConfig,
-				Policy: h.Policy, Demand: h.Demand, Audit: h.Audit,
-				Timeouts: smtpclient.Timeouts{Connect: hopPatience, Greeting: hopPatience, Command: hopPatience, Handshake: hopPatience, Quit: time.Second},
+				Addr: addr, Host: h.Name, LocalName: o.EHLOName, TLS: h.TLS, Verify: h.Verify, TLSConfig: h.TLSConfig,
+				PolicyKey: h.PolicyKey, TLSRequiredBy: h.TLSRequiredBy, TestingPolicy: h.TestingPolicy,
+				Timeouts: smtpclient.Timeouts{Connect: stepTimeout, Greeting: stepTimeout, Command: stepTimeout, Handshake: stepTimeout, Quit: time.Second},
 			}
 			c, err := smtpclient.Dial(ctx, dial)
 			var failed *smtpclient.DialError
-			if errors.As(err, &failed) && failed.Class == smtpclient.InClear { // as mail goes
+			if errors.As(err, &failed) && failed.Class == smtpclient.RetryPlaintext { // as mail goes
 				dial.TLS = smtpclient.Never
 				c, err = smtpclient.Dial(ctx, dial)
 			}
@@ -93,26 +93,26 @@ func (o Outgoing) converse(ctx context.Context, domain string) (smtpclient.Exten
 				troubles = append(troubles, err.Error())
 				continue
 			}
-			ext, facts := c.Extensions(), c.Facts()
+			ext, facts := c.Extensions(), c.Peer()
 			_ = c.Close() // nothing depends on it
 			return ext, facts, nil
 		}
 	}
-	return smtpclient.Extensions{}, smtpclient.Facts{}, errors.New(strings.Join(troubles, "; "))
+	return smtpclient.Extensions{}, smtpclient.Peer{}, errors.New(strings.Join(troubles, "; "))
 }
 
 // CheckRspamd asks rspamd whether it is there. closed says that mail is not
 // taken in without it.
 func CheckRspamd(s *spam.Rspamd, closed bool) func(context.Context, *Report) {
-	return func(ctx context.Context, r *Report) { pinged(r, s.Ping(ctx), "--rspamd", closed) }
+	return func(ctx context.Context, r *Report) { reportPing(r, s.Ping(ctx), "--rspamd", closed) }
 }
 
 // CheckClamd is CheckRspamd for clamd.
 func CheckClamd(s *spam.Clamav, closed bool) func(context.Context, *Report) {
-	return func(ctx context.Context, r *Report) { pinged(r, s.Ping(ctx), "--clamav", closed) }
+	return func(ctx context.Context, r *Report) { reportPing(r, s.Ping(ctx), "--clamav", closed) }
 }
 
-func pinged(r *Report, err error, setting string, closed bool) {
+func reportPing(r *Report, err error, setting string, closed bool) {
 	do := "Look whether it runs, and whether " + setting + " is right."
 	switch {
 	case err == nil:

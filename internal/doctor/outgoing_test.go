@@ -33,7 +33,7 @@ func saysOverTLS(t *testing.T, config *tls.Config, text string) (port int) {
 func TestRelay(t *testing.T) {
 	authority := certtest.New(t, "known")
 	server, _ := dnstest.Start(t, "relay.example.com. A 127.0.0.1")
-	right, wrong := authority.Server("relay.example.com"), authority.Server("other.example.com")
+	right, wrong := authority.ServerConfig("relay.example.com"), authority.ServerConfig("other.example.com")
 	for _, c := range []struct {
 		url    string
 		status doctor.Status
@@ -56,10 +56,10 @@ func TestRelay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := doctor.Outgoing{Name: host, Router: &route.Router{DNS: dnstest.Resolver(t, server), Smart: smart, Roots: authority.Pool()}}
+		out := doctor.Outgoing{EHLOName: host, Router: &route.Router{DNS: dnstest.Resolver(t, server), SmartHost: smart, Roots: authority.Pool()}}
 		expect(t, out.CheckRelay, c.status, c.says)
 		for _, f := range look(t, out.CheckRelay) {
-			if strings.Contains(f.Says+f.Do, "hunter2") {
+			if strings.Contains(f.Message+f.Fix, "hunter2") {
 				t.Errorf("the password is told: %+v", f)
 			}
 		}
@@ -70,8 +70,8 @@ func TestProbe(t *testing.T) {
 	server, _ := dnstest.Start(t, "example.org. MX 10 mx.example.org.", "mx.example.org. A 127.0.0.1", "null.example. MX 0 .")
 	probe := func(port int, domain string, status doctor.Status, part string) {
 		t.Helper()
-		out := doctor.Outgoing{Name: host, Router: &route.Router{
-			DNS: dnstest.Resolver(t, server), Name: host, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Port: uint16(port),
+		out := doctor.Outgoing{EHLOName: host, Router: &route.Router{
+			DNS: dnstest.Resolver(t, server), HostName: host, AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Port: uint16(port),
 		}}
 		expect(t, out.CheckProbe(domain), status, part)
 	}
@@ -99,7 +99,7 @@ func TestFilters(t *testing.T) {
 		}
 		return s
 	}
-	away := dnstest.Nobody(t)
+	away := dnstest.ClosedAddr(t)
 	expect(t, doctor.CheckRspamd(rspamd(web.URL+"/"), true), doctor.OK, "answers")
 	expect(t, doctor.CheckRspamd(rspamd(web.URL+"/other"), false), doctor.Warning, "404")
 	expect(t, doctor.CheckRspamd(rspamd("http://"+away), false), doctor.Warning, "taken in without it")

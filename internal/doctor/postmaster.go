@@ -18,14 +18,14 @@ import (
 // Of how many domains CheckPostmaster looks where their mail goes, and up to how
 // many it shows each.
 const (
-	someDomains  = 1000
-	shownDomains = 20
+	maxDomains      = 1000
+	maxShownDomains = 20
 )
 
 // CheckPostmaster shows where mail to postmaster goes: of the host, and of the
 // domains that are held here. Mail to abuse goes the same way, unless it has a mailbox
 // or alias of its own.
-func (k *Kept) CheckPostmaster(ctx context.Context, r *Report) {
+func (k *Data) CheckPostmaster(ctx context.Context, r *Report) {
 	err := k.hostPostmaster(ctx, r)
 	if err == nil {
 		err = k.domainPostmasters(ctx, r)
@@ -36,14 +36,14 @@ func (k *Kept) CheckPostmaster(ctx context.Context, r *Report) {
 }
 
 // hostPostmaster looks at the host's own.
-func (k *Kept) hostPostmaster(ctx context.Context, r *Report) error {
+func (k *Data) hostPostmaster(ctx context.Context, r *Report) error {
 	name := "postmaster@" + k.Host
 	to, err := address.Parse(k.Postmaster)
 	if err != nil {
 		r.Fail("Set --postmaster (MAILSTEAD_POSTMASTER) to the operator's e-mail address.", "%s: nobody", name)
 		return nil //nolint:nilerr // it is reported
 	}
-	holder, hosted, err := domain.HolderOf(ctx, k.Look, to.Domain)
+	holder, hosted, err := domain.FindHosted(ctx, k.Inspector, to.Domain)
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func (k *Kept) hostPostmaster(ctx context.Context, r *Report) error {
 		r.OK("%s: forwarded to %s", name, to)
 		return nil
 	}
-	route, err := mailbox.AddressRoute(ctx, k.Look, holder.Domain, to)
+	route, err := mailbox.AddressRoute(ctx, k.Inspector, holder.Domain, to)
 	if err == nil && len(route.Mailboxes) > 0 {
-		active, failed := account.ActiveIn(ctx, k.Look, route.Mailboxes[0].Account)
+		active, failed := account.IsActive(ctx, k.Inspector, route.Mailboxes[0].Account)
 		if failed != nil {
 			return failed
 		}
@@ -68,16 +68,16 @@ func (k *Kept) hostPostmaster(ctx context.Context, r *Report) error {
 	case err != nil:
 		return err
 	default:
-		r.OK("%s: %s", name, goesTo(route))
+		r.OK("%s: %s", name, describeRoute(route))
 	}
 	return nil
 }
 
 // domainPostmasters looks at those of the domains.
-func (k *Kept) domainPostmasters(ctx context.Context, r *Report) error {
+func (k *Data) domainPostmasters(ctx context.Context, r *Report) error {
 	var lines, nobody []string
 	boxes, owners := 0, 0
-	all, more, err := domain.Held(ctx, k.Look, someDomains)
+	all, more, err := domain.ListHosted(ctx, k.Inspector, maxDomains)
 	if err != nil {
 		return err
 	}
@@ -90,54 +90,54 @@ func (k *Kept) domainPostmasters(ctx context.Context, r *Report) error {
 		case where == "":
 			nobody = append(nobody, d.Name)
 			continue
-		case strings.HasPrefix(where, owner):
+		case strings.HasPrefix(where, ownerPrefix):
 			owners++
 		default:
 			boxes++
 		}
 		lines = append(lines, fmt.Sprintf("postmaster@%s: %s", d.Name, where))
 	}
-	if len(all) <= shownDomains {
+	if len(all) <= maxShownDomains {
 		for _, l := range lines {
 			r.OK("%s", l)
 		}
 	} else {
-		text := many(boxes, more, "domain has", "domains have") + " a mailbox or alias for it, " + many(owners, more, "has its owner", "have their owner")
+		text := plural(boxes, more, "domain has", "domains have") + " a mailbox or alias for it, " + plural(owners, more, "has its owner", "have their owner")
 		r.OK("%s", text)
 	}
 	if len(nobody) > 0 {
-		text := strings.Join(nobody[:min(few, len(nobody))], ", postmaster@")
-		if len(nobody) > few {
-			text += fmt.Sprintf(" and %d more", len(nobody)-few)
+		text := strings.Join(nobody[:min(maxExamples, len(nobody))], ", postmaster@")
+		if len(nobody) > maxExamples {
+			text += fmt.Sprintf(" and %d more", len(nobody)-maxExamples)
 		}
 		r.Warn("Make a mailbox in the account, or invite an owner to it: mailstead user link --account …", "postmaster@%s: nobody; the mail is refused (550)", text)
 	}
 	return nil
 }
 
-// owner is how the owner of an account is told of.
-const owner = "the account's owner "
+// ownerPrefix is how the owner of an account is told of.
+const ownerPrefix = "the account's owner "
 
 // postmasterOf is where mail to postmaster of a domain goes; "" is nowhere.
-func (k *Kept) postmasterOf(ctx context.Context, d domain.Hosted) (string, error) {
-	route, err := mailbox.PostmasterOf(ctx, k.Look, d.Domain, d.Account, d.Name)
+func (k *Data) postmasterOf(ctx context.Context, d domain.HostedDomain) (string, error) {
+	route, err := mailbox.PostmasterRoute(ctx, k.Inspector, d.Domain, d.Account, d.Name)
 	if err == nil {
-		return goesTo(route), nil
+		return describeRoute(route), nil
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
-	owners, err := user.OwnerAddresses(ctx, k.Look, d.Account)
+	owners, err := user.OwnerAddresses(ctx, k.Inspector, d.Account)
 	if err != nil || len(owners) == 0 {
 		return "", err
 	}
-	return owner + owners[0].String(), nil
+	return ownerPrefix + owners[0].String(), nil
 }
 
-// goesTo tells where a route leads first.
-func goesTo(r mailbox.Route) string {
+// describeRoute tells where a route leads first.
+func describeRoute(r mailbox.Route) string {
 	if len(r.Mailboxes) > 0 {
 		return "mailbox " + r.Mailboxes[0].Address
 	}
-	return "forwarded to " + r.Elsewhere[0].String()
+	return "forwarded to " + r.Forwards[0].String()
 }

@@ -28,10 +28,10 @@ func TestOpenFiles(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Least: 65}.Check, doctor.Warning, "64 files")
-	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Least: 64}.Check, doctor.OK, "64")
+	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Required: 65}.Check, doctor.Warning, "64 files")
+	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Required: 64}.Check, doctor.OK, "64")
 	if err := errors.Join(stdin.Close(), service.Wait()); err != nil {
 		t.Error(err)
 	}
-	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Least: 64}.Check, doctor.OK, "can't be told")
+	expect(t, doctor.OpenFiles{PID: service.Process.Pid, Required: 64}.Check, doctor.OK, "can't be told")
 }

@@ -20,24 +20,24 @@ func TestLifeOfADomain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
 		dom := w.create(w.ann, "shop.test")
-		w.expect(w.check(dom), domain.Pending, false, false)
-		if _, err := w.Owned(t.Context(), w.ann, dom.ID); !fault.Is(err, fault.Denied) {
+		w.expect(w.check(dom), domain.StatusPending, false, false)
+		if _, err := w.VerifiedName(t.Context(), w.ann, dom.ID); !fault.Is(err, fault.Denied) {
 			t.Errorf("owned without a proof: %v", err)
 		}
 
-		w.zone.Add("_mailstead.shop.test. TXT " + `"` + record(t, dom, domain.Ownership).Value + `"`)
+		w.zone.Add("_mailstead.shop.test. TXT " + `"` + record(t, dom, domain.KindOwnership).Value + `"`)
 		owned, err := w.VerifyOwnership(t.Context(), w.ann, dom.ID)
-		if err != nil || owned.OwnershipStatus != domain.Verified {
+		if err != nil || owned.OwnershipStatus != domain.StatusVerified {
 			t.Fatalf("ownership %s, %v", owned.OwnershipStatus, err)
 		}
-		w.expect(owned, domain.Pending, false, false)
-		if name, err := w.Owned(t.Context(), w.ann, dom.ID); err != nil || name != "shop.test" {
+		w.expect(owned, domain.StatusPending, false, false)
+		if name, err := w.VerifiedName(t.Context(), w.ann, dom.ID); err != nil || name != "shop.test" {
 			t.Errorf("owned: %q, %v", name, err)
 		}
 
 		w.publish(dom)
 		verified := w.check(dom)
-		w.expect(verified, domain.Verified, true, true)
+		w.expect(verified, domain.StatusVerified, true, true)
 		for _, r := range verified.Records {
 			if r.Status != domain.RecordVerified || r.Error != "" || r.LastCheckedAt == nil || len(r.Observed) == 0 {
 				t.Errorf("%s: %+v", r.Kind, r)
@@ -48,25 +48,25 @@ func TestLifeOfADomain(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 
-		// The MX moves away: that counts at once, the state waits a day.
+		// The KindMX moves away: that counts at once, the state waits a day.
 		w.zone.Set("shop.test", "MX 10 mx.elsewhere.test.", `TXT "v=spf1 include:spf.mail.service.test -all"`)
-		w.expect(w.check(dom), domain.Verified, false, true)
+		w.expect(w.check(dom), domain.StatusVerified, false, true)
 		w.clock.pass(23 * time.Hour)
-		w.expect(w.check(dom), domain.Verified, false, true)
+		w.expect(w.check(dom), domain.StatusVerified, false, true)
 		w.clock.pass(time.Hour)
-		w.expect(w.check(dom), domain.Degraded, false, true)
+		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 
-		// A degraded domain sends while a DKIM key is seen.
+		// A degraded domain sends while a KindDKIM key is seen.
 		for _, r := range dom.Records {
-			if r.Kind == domain.DKIM {
+			if r.Kind == domain.KindDKIM {
 				w.zone.Set(r.Name)
 			}
 		}
-		w.expect(w.check(dom), domain.Degraded, false, false)
+		w.expect(w.check(dom), domain.StatusDegraded, false, false)
 
 		w.withdraw(dom)
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		if n := w.verifiedEvents(w.ann); n != 2 {
 			t.Errorf("%d events after the second entry", n)
 		}
@@ -78,15 +78,15 @@ func TestKeysMissingForAMoment(t *testing.T) {
 		w := open(t, d)
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		for _, r := range dom.Records {
 			w.zone.Set(r.Name)
 		}
-		w.expect(w.check(dom), domain.Verified, false, true)
+		w.expect(w.check(dom), domain.StatusVerified, false, true)
 		w.clock.pass(24 * time.Hour)
 		got := w.check(dom)
-		w.expect(got, domain.Degraded, false, false)
-		if r := record(t, got, domain.Ownership); r.Status != domain.RecordVerified || r.Error == "" {
+		w.expect(got, domain.StatusDegraded, false, false)
+		if r := record(t, got, domain.KindOwnership); r.Status != domain.RecordVerified || r.Error == "" {
 			t.Errorf("the ownership stays proven, with a warning: %+v", r)
 		}
 	})
@@ -98,38 +98,38 @@ func TestNoAnswerChangesNothing(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
 		before := w.check(dom)
-		w.expect(before, domain.Verified, true, true)
+		w.expect(before, domain.StatusVerified, true, true)
 
 		for _, r := range dom.Records {
 			w.zone.ServFail(r.Name)
 		}
 		for range 3 {
 			w.clock.pass(24 * time.Hour)
-			w.expect(w.check(dom), domain.Verified, true, true)
+			w.expect(w.check(dom), domain.StatusVerified, true, true)
 		}
 		got := w.check(dom)
 		for i, r := range got.Records {
-			if r.Status != domain.TemporaryFailure || r.Error == "" || len(r.Observed) != len(before.Records[i].Observed) {
+			if r.Status != domain.RecordTemporaryFailure || r.Error == "" || len(r.Observed) != len(before.Records[i].Observed) {
 				t.Errorf("%s: %+v", r.Kind, r)
 			}
 		}
-		if s, err := w.Sender(t.Context(), w.ann, "shop.test"); err != nil || !s.Aligned || len(s.Signer.Keys) != 2 {
+		if s, err := w.SendingDomain(t.Context(), w.ann, "shop.test"); err != nil || !s.Aligned || len(s.Signer.Keys) != 2 {
 			t.Errorf("sender %+v, %v", s, err)
 		}
-		if h, ok, err := w.Hosted(t.Context(), "shop.test"); err != nil || !ok || !h.Receives {
+		if h, ok, err := w.FindHosted(t.Context(), "shop.test"); err != nil || !ok || !h.Receives {
 			t.Errorf("hosted %+v, %t, %v", h, ok, err)
 		}
 
 		// A degraded domain does not recover by silence either.
 		for _, r := range dom.Records {
-			w.zone.Heal(r.Name)
+			w.zone.ClearFaults(r.Name)
 		}
 		w.zone.Set("shop.test")
 		w.check(dom)
 		w.clock.pass(24 * time.Hour)
-		w.expect(w.check(dom), domain.Degraded, false, true)
+		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 		w.zone.ServFail("shop.test")
-		w.expect(w.check(dom), domain.Degraded, false, true)
+		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 		if n := w.verifiedEvents(w.ann); n != 1 {
 			t.Errorf("%d events", n)
 		}
@@ -142,7 +142,7 @@ func TestTimeoutChangesNothing(t *testing.T) {
 	w.zone, w.Domains = zone, w.another(dnstest.Resolver(t, addr))
 	dom := w.create(w.ann, "shop.test")
 	w.publish(dom)
-	w.expect(w.check(dom), domain.Verified, true, true)
+	w.expect(w.check(dom), domain.StatusVerified, true, true)
 	for _, r := range dom.Records {
 		zone.Drop(r.Name)
 	}
@@ -154,10 +154,10 @@ func TestTimeoutChangesNothing(t *testing.T) {
 	}
 	w.Domains = w.another(hasty)
 	w.clock.pass(48 * time.Hour)
-	w.expect(w.check(dom), domain.Verified, true, true)
+	w.expect(w.check(dom), domain.StatusVerified, true, true)
 }
 
-// TestInclude checks the records that a domain's SPF record includes: without
+// TestInclude checks the records that a domain's KindSPF record includes: without
 // them receivers ignore it (permanent error).
 func TestInclude(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -168,34 +168,34 @@ func TestInclude(t *testing.T) {
 		spf := func(status, words string) domain.Domain {
 			t.Helper()
 			got := w.check(dom)
-			if r := record(t, got, domain.SPF); r.Status != status || !strings.Contains(r.Error, words) || words == "" && r.Error != "" {
+			if r := record(t, got, domain.KindSPF); r.Status != status || !strings.Contains(r.Error, words) || words == "" && r.Error != "" {
 				t.Errorf("%s %q, want %s %q", r.Status, r.Error, status, words)
 			}
 			return got
 		}
 		w.zone.Set(ours)
-		w.expect(spf(domain.RecordFailed, "Only the operator of this service can correct that"), domain.Pending, true, true)
+		w.expect(spf(domain.RecordFailed, "Only the operator of this service can correct that"), domain.StatusPending, true, true)
 		w.zone.Set(ours, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
-		w.expect(spf(domain.RecordVerified, ""), domain.Verified, true, true)
+		w.expect(spf(domain.RecordVerified, ""), domain.StatusVerified, true, true)
 
 		// No answer changes nothing, however long.
 		w.zone.ServFail(ours)
 		w.clock.pass(48 * time.Hour)
-		w.expect(spf(domain.TemporaryFailure, "no answer about "+ours), domain.Verified, true, true)
+		w.expect(spf(domain.RecordTemporaryFailure, "no answer about "+ours), domain.StatusVerified, true, true)
 		w.clock.pass(48 * time.Hour)
-		w.expect(spf(domain.TemporaryFailure, "we will ask again"), domain.Verified, true, true)
-		w.zone.Heal(ours)
+		w.expect(spf(domain.RecordTemporaryFailure, "we will ask again"), domain.StatusVerified, true, true)
+		w.zone.ClearFaults(ours)
 
 		// A part of the customer's own that leads to nothing.
 		apex := func(record string) { w.zone.Set("shop.test", "MX 10 mail.service.test.", `TXT "`+record+`"`) }
 		apex("v=spf1 include:" + ours + " include:gone.test ~all")
-		w.expect(spf(domain.RecordVerified, "For other senders receivers ignore the SPF record: it includes gone.test, which has no record"), domain.Verified, true, true)
+		w.expect(spf(domain.RecordVerified, "For other senders receivers ignore the SPF record: it includes gone.test, which has no record"), domain.StatusVerified, true, true)
 		apex("v=spf1 include:gone.test include:" + ours + " ~all")
-		w.expect(spf(domain.RecordFailed, "Receivers ignore the SPF record: it includes gone.test, which has no record"), domain.Verified, true, true)
+		w.expect(spf(domain.RecordFailed, "Receivers ignore the SPF record: it includes gone.test, which has no record"), domain.StatusVerified, true, true)
 		w.clock.pass(24 * time.Hour)
-		w.expect(w.check(dom), domain.Degraded, true, true)
+		w.expect(w.check(dom), domain.StatusDegraded, true, true)
 		apex("v=spf1 include:" + ours + " ~all")
-		w.expect(spf(domain.RecordVerified, ""), domain.Verified, true, true)
+		w.expect(spf(domain.RecordVerified, ""), domain.StatusVerified, true, true)
 	})
 }
 
@@ -213,7 +213,7 @@ func TestOneTransitionOneEvent(t *testing.T) {
 			})
 		}
 		group.Wait()
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		if n := w.verifiedEvents(w.ann); n != 1 {
 			t.Errorf("%d events", n)
 		}
@@ -238,7 +238,7 @@ func TestTwoClaimsOneHolder(t *testing.T) {
 		}
 		group.Wait()
 		a, b = w.check(a), w.check(b)
-		if (a.OwnershipStatus == domain.Verified) == (b.OwnershipStatus == domain.Verified) {
+		if (a.OwnershipStatus == domain.StatusVerified) == (b.OwnershipStatus == domain.StatusVerified) {
 			t.Errorf("one holds the name, not %s and %s", a.OwnershipStatus, b.OwnershipStatus)
 		}
 	})
@@ -250,17 +250,17 @@ func TestChangeOfHands(t *testing.T) {
 		ctx := t.Context()
 		a, b := w.create(w.ann, "shop.test"), w.create(w.bob, "shop.test")
 		w.publish(a)
-		w.expect(w.check(a), domain.Verified, true, true)
+		w.expect(w.check(a), domain.StatusVerified, true, true)
 
 		// Both records: the holder keeps the name, for as long as it likes.
 		ownership := "_mailstead.shop.test"
-		ofA, ofB := `TXT "`+record(t, a, domain.Ownership).Value+`"`, `TXT "`+record(t, b, domain.Ownership).Value+`"`
+		ofA, ofB := `TXT "`+record(t, a, domain.KindOwnership).Value+`"`, `TXT "`+record(t, b, domain.KindOwnership).Value+`"`
 		w.zone.Set(ownership, ofA, ofB)
 		for range 2 {
 			w.clock.pass(25 * time.Hour)
-			w.expect(w.check(b), domain.Pending, false, false)
+			w.expect(w.check(b), domain.StatusPending, false, false)
 		}
-		if r := record(t, w.check(b), domain.Ownership); r.Status != domain.RecordFailed || r.Error == "" {
+		if r := record(t, w.check(b), domain.KindOwnership); r.Status != domain.RecordFailed || r.Error == "" {
 			t.Errorf("the newcomer is told: %+v", r)
 		}
 
@@ -268,7 +268,7 @@ func TestChangeOfHands(t *testing.T) {
 		w.zone.Set(ownership)
 		w.clock.pass(25 * time.Hour)
 		w.check(b)
-		w.expect(w.check(a), domain.Verified, true, true)
+		w.expect(w.check(a), domain.StatusVerified, true, true)
 
 		// The newcomer's alone, but the holder's comes back in between.
 		w.zone.Set(ownership, ofB)
@@ -278,39 +278,39 @@ func TestChangeOfHands(t *testing.T) {
 		w.check(a)
 		w.zone.Set(ownership, ofB)
 		w.clock.pass(5 * time.Hour)
-		w.expect(w.check(b), domain.Pending, false, false)
+		w.expect(w.check(b), domain.StatusPending, false, false)
 		got := w.check(a)
-		if r := record(t, got, domain.Ownership); r.Status != domain.RecordFailed || got.OwnershipStatus != domain.Verified {
+		if r := record(t, got, domain.KindOwnership); r.Status != domain.RecordFailed || got.OwnershipStatus != domain.StatusVerified {
 			t.Errorf("the holder is told: %+v", r)
 		}
 
 		// A day without it.
-		if _, ok, err := w.Hosted(ctx, "shop.test"); !ok || err != nil {
+		if _, ok, err := w.FindHosted(ctx, "shop.test"); !ok || err != nil {
 			t.Errorf("hosted: %t, %v", ok, err)
 		}
 		w.publish(b)
 		w.zone.Set(ownership, ofB)
 		w.clock.pass(24 * time.Hour)
-		w.expect(w.check(b), domain.Verified, true, true)
+		w.expect(w.check(b), domain.StatusVerified, true, true)
 		lost, err := w.Get(ctx, w.ann, a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.expect(lost, domain.Failed, false, false)
-		h, ok, err := w.Hosted(ctx, "shop.test")
+		w.expect(lost, domain.StatusFailed, false, false)
+		h, ok, err := w.FindHosted(ctx, "shop.test")
 		if err != nil || !ok || h.Domain != b.ID || h.Account != w.bob {
 			t.Errorf("hosted by %+v, %t, %v", h, ok, err)
 		}
-		if _, err := w.Sender(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
+		if _, err := w.SendingDomain(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("the former holder sends: %v", err)
 		}
-		if _, err := w.Owned(ctx, w.ann, a.ID); !fault.Is(err, fault.Denied) {
+		if _, err := w.VerifiedName(ctx, w.ann, a.ID); !fault.Is(err, fault.Denied) {
 			t.Errorf("the former holder owns: %v", err)
 		}
-		if _, err := w.SignerOf(ctx, a.ID); err != nil {
+		if _, err := w.SendingDomainByID(ctx, a.ID); err != nil {
 			t.Errorf("what the former holder had queued can be signed: %v", err)
 		}
-		w.expect(w.check(a), domain.Failed, false, false)
+		w.expect(w.check(a), domain.StatusFailed, false, false)
 		if na, nb := w.verifiedEvents(w.ann), w.verifiedEvents(w.bob); na != 1 || nb != 1 {
 			t.Errorf("%d and %d events", na, nb)
 		}
@@ -319,6 +319,6 @@ func TestChangeOfHands(t *testing.T) {
 		w.zone.Set(ownership, ofA)
 		w.check(a)
 		w.clock.pass(24 * time.Hour)
-		w.expect(w.check(a), domain.Verified, true, true)
+		w.expect(w.check(a), domain.StatusVerified, true, true)
 	})
 }

@@ -19,29 +19,29 @@ import (
 // MaxDomains is how many domains an account may have.
 const MaxDomains = 10_000
 
-var countDomains = db.SQL(`SELECT COUNT(*) FROM domain WHERE account = $1`)
+var countDomainsQuery = db.SQL(`SELECT COUNT(*) FROM domain WHERE account = $1`)
 
 // checkLimit refuses one domain more than an account may have.
 func checkLimit(ctx context.Context, from db.Reader, account db.ID) error {
 	var n int
-	err := from.One(ctx, countDomains.With(account), &n)
+	err := from.One(ctx, countDomainsQuery.With(account), &n)
 	if err == nil && n >= MaxDomains {
 		err = fault.New(fault.Conflict, "too_many_domains", "An account can have %d domains. Delete one first.", MaxDomains)
 	}
 	return err
 }
 
-// Create claims a name for an account and makes its DKIM keys. A name that
+// Create claims a name for an account and makes its KindDKIM keys. A name that
 // nobody may claim is fault.Invalid; one that the account claims already is
 // fault.Conflict, and so is one more than MaxDomains. Others may claim it as well: who proves it holds it.
 func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domain, error) {
-	name, err := d.claimable(name)
+	name, err := d.normalizeName(name)
 	if err != nil {
 		return Domain{}, err
 	}
 	taken := fault.New(fault.Conflict, "domain_exists", "Your account has this domain already.")
 	var old db.ID
-	if err := d.DB.One(ctx, claimed.With(account, name), &old); err == nil {
+	if err := d.DB.One(ctx, claimExistsQuery.With(account, name), &old); err == nil {
 		return Domain{}, taken
 	} else if !errors.Is(err, db.ErrNoRow) {
 		return Domain{}, err
@@ -54,10 +54,10 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	}
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	c := &claim{
-		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
-		token: secret.Token("", 20), seen: sightings{}, enforcement: Enforce, filtering: Enforce, sts: STSTesting, createdAt: now, nextCheckAt: now.Add(d.FirstCheck),
+		id: d.DB.NewID(), account: account, name: name, claimState: claimState{status: StatusPending},
+		token: secret.NewToken("", 20), observations: observations{}, dmarcEnforcement: EnforceFully, spamFiltering: EnforceFully, sts: STSTesting, createdAt: now, nextCheckAt: now.Add(d.FirstCheckDelay),
 	}
-	keys, err := d.makeKeys(ctx, c.id, []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519})
+	keys, err := d.generateKeys(ctx, c.id, []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519})
 	if err != nil {
 		return Domain{}, err
 	}
@@ -68,17 +68,17 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		if err := checkLimit(ctx, tx, account); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertDomain.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))
+		_, err := tx.Exec(ctx, insertDomainQuery.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))
 		if err != nil {
 			return err
 		}
 		for i := range keys {
 			keys[i].state, keys[i].createdAt = KeyActive, now
-			if _, err := tx.Exec(ctx, keys[i].insert()); err != nil {
+			if _, err := tx.Exec(ctx, keys[i].insertStatement()); err != nil {
 				return err
 			}
 		}
-		tx.AfterCommit(func() { d.changed(c.id) })
+		tx.AfterCommit(func() { d.notifyChanged(c.id) })
 		return nil
 	})
 	if d.DB.IsConflict(err) {
@@ -87,22 +87,22 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	if err != nil {
 		return Domain{}, err
 	}
-	return d.shown(c, keys), nil
+	return d.toDomain(c, keys), nil
 }
 
-// claimable normalises a name and refuses those that can't belong to a
+// normalizeName normalises a name and refuses those that can't belong to a
 // customer.
-func (d *Domains) claimable(name string) (string, error) {
-	name, err := address.Domain(strings.TrimSpace(name))
+func (d *Domains) normalizeName(name string) (string, error) {
+	name, err := address.ParseDomain(strings.TrimSpace(name))
 	if err != nil {
 		return "", err
 	}
-	if address.PublicSuffix(name) {
+	if address.IsPublicSuffix(name) {
 		return "", fault.New(fault.Invalid, "public_suffix",
 			"This is a name under which others register theirs. Give the domain that you registered.")
 	}
 	within := func(of string) bool { return name == of || strings.HasSuffix(name, "."+of) }
-	if within(d.Host) || slices.ContainsFunc(d.Refused, within) {
+	if within(d.Host) || slices.ContainsFunc(d.ReservedNames, within) {
 		return "", fault.New(fault.Invalid, "reserved_domain", "This name belongs to the mail service itself.")
 	}
 	return name, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// The states of a DKIM key.
+// The states of a KindDKIM key.
 const (
 	KeyPending  = "pending"  // to be published; used once it was seen in the DNS
 	KeyActive   = "active"   // mail is signed with it
@@ -23,100 +23,100 @@ const (
 	KeyRetired  = "retired"  // destroyed; its record can be removed
 )
 
-// DKIMKey is a DKIM key of a domain. The private half is never shown.
+// DKIMKey is a KindDKIM key of a domain. The private half is never shown.
 type DKIMKey struct {
-	ID        db.ID
-	Selector  string
-	Algorithm string // rsa or ed25519
-	State     string
-	Own       bool   // brought by the customer, not made here
-	Record    Record // to publish, and what was seen of it; with RecordPending for a retired key
-	CreatedAt time.Time
-	ActiveAt  time.Time // since when it is used; zero for never
-	KeepUntil time.Time // of a retiring key; else zero
-	RetiredAt time.Time // of a retired key; else zero
+	ID               db.ID
+	Selector         string
+	Algorithm        string // rsa or ed25519
+	State            string
+	CustomerProvided bool   // brought by the customer, not made here
+	Record           Record // to publish, and what was seen of it; with RecordPending for a retired key
+	CreatedAt        time.Time
+	ActiveAt         time.Time // since when it is used; zero for never
+	PublishUntil     time.Time // of a retiring key; else zero
+	RetiredAt        time.Time // of a retired key; else zero
 }
 
 const (
-	// keepRetiring is how long a key stays published after another has taken
+	// retiringKeyPeriod is how long a key stays published after another has taken
 	// its place: mail that is under way, and mail that is looked at again, is
 	// verified that long.
-	keepRetiring = 7 * 24 * time.Hour
-	// keepRetired is how long a retired key is still listed.
-	keepRetired = 90 * 24 * time.Hour
-	// maxKeys bounds a domain's keys that are not retired.
+	retiringKeyPeriod = 7 * 24 * time.Hour
+	// retiredKeyRetention is how long a retired key is still listed.
+	retiredKeyRetention = 90 * 24 * time.Hour
+	// maxMetadataKeys bounds a domain's keys that are not retired.
 	maxKeys = 20
 	// maxSelectorLabels bounds the labels of a selector.
 	maxSelectorLabels = 4
 )
 
-// key is a DKIM key as stored.
+// key is a KindDKIM key as stored.
 type key struct {
-	id, domain db.ID
-	selector   string
-	algorithm  string
-	record     string
-	seen       bool // in the DNS, at the last look that got an answer
-	state      string
-	given      bool // by the customer
+	id, domain       db.ID
+	selector         string
+	algorithm        string
+	record           string
+	seen             bool // in the DNS, at the last look that got an answer
+	state            string
+	customerProvided bool // by the customer
 
 	createdAt, activeAt time.Time
-	untilAt             time.Time // retiring: until when; retired: since when
+	retireAt            time.Time // retiring: until when; retired: since when
 
-	private []byte // sealed; of a new key only
+	sealedPrivate []byte // sealed; of a new key only
 }
 
 var (
-	insertKey = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, state, given, created_at)
+	insertKeyQuery = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, state, given, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, FALSE, $7, $8, $9)`)
-	keysOf = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
+	domainKeysQuery = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
 		FROM dkim_key WHERE domain = $1 ORDER BY id`)
-	keyPage = db.Paged(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
+	keyPageQuery = db.PagedSQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
 		FROM dkim_key WHERE {page domain = $1}`)
-	updateKey = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
+	updateKeyQuery = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
 	// The key is destroyed; its selector stays taken.
-	retireKey = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private = $3 WHERE id = $1`)
-	deleteKey = db.SQL(`DELETE FROM dkim_key WHERE id = $1 AND domain = $2`)
-	hurry     = db.SQL(`UPDATE domain SET checks = 0, next_check_at = CASE WHEN next_check_at > $2 THEN $2 ELSE next_check_at END
+	retireKeyQuery = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private = $3 WHERE id = $1`)
+	deleteKeyQuery = db.SQL(`DELETE FROM dkim_key WHERE id = $1 AND domain = $2`)
+	checkSoonQuery = db.SQL(`UPDATE domain SET checks = 0, next_check_at = CASE WHEN next_check_at > $2 THEN $2 ELSE next_check_at END
 		WHERE id = $1`)
 )
 
-func (k *key) insert() db.Statement {
-	return insertKey.With(k.id, k.domain, k.selector, k.algorithm, k.private, k.record, k.state, k.given, db.Micros(k.createdAt))
+func (k *key) insertStatement() db.Statement {
+	return insertKeyQuery.With(k.id, k.domain, k.selector, k.algorithm, k.sealedPrivate, k.record, k.state, k.customerProvided, db.Micros(k.createdAt))
 }
 
 func scanKey(r db.Row) (key, error) {
 	var k key
 	var created, active, until int64
-	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.given, &created, &active, &until)
-	k.createdAt, k.activeAt, k.untilAt = db.Time(created), db.Time(active), db.Time(until)
+	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.customerProvided, &created, &active, &until)
+	k.createdAt, k.activeAt, k.retireAt = db.Time(created), db.Time(active), db.Time(until)
 	return k, err
 }
 
-// label is where the key's record stands below its domain.
-func (k *key) label() string { return k.selector + "._domainkey." }
+// recordLabel is where the key's record stands below its domain.
+func (k *key) recordLabel() string { return k.selector + "._domainkey." }
 
-// note says what a key's record is for while it is not the one in use.
-func (k *key) note() string {
+// recordNote says what a key's record is for while it is not the one in use.
+func (k *key) recordNote() string {
 	switch k.state {
 	case KeyPending:
 		return "A new DKIM key: publish it beside the others. Mail is signed with it once it was seen."
 	case KeyRetiring:
-		return "A DKIM key that is no longer used: keep it until " + k.untilAt.UTC().Format(timeForm) + ", since mail that it signed is still under way."
+		return "A DKIM key that is no longer used: keep it until " + k.retireAt.UTC().Format(timeFormat) + ", since mail that it signed is still under way."
 	}
 	return ""
 }
 
-// timeForm is how words tell a time.
-const timeForm = "2 January 2006 15:04 MST"
+// timeFormat is how words tell a time.
+const timeFormat = "2 January 2006 15:04 MST"
 
-// showKey makes what the account sees of a key.
-func (d *Domains) showKey(c *claim, k *key) DKIMKey {
+// toDKIMKey makes what the account sees of a key.
+func (d *Domains) toDKIMKey(c *claim, k *key) DKIMKey {
 	out := DKIMKey{
-		ID: k.id, Selector: k.selector, Algorithm: k.algorithm, State: k.state, Own: k.given, CreatedAt: k.createdAt, ActiveAt: k.activeAt,
+		ID: k.id, Selector: k.selector, Algorithm: k.algorithm, State: k.state, CustomerProvided: k.customerProvided, CreatedAt: k.createdAt, ActiveAt: k.activeAt,
 		Record: Record{
-			Kind: DKIM, Type: "TXT", Name: k.label() + c.name, Value: k.record, TTL: recordTTL, Status: RecordPending, Observed: []string{},
-			Required: k.state == KeyActive, Note: k.note(),
+			Kind: KindDKIM, Type: "TXT", Name: k.recordLabel() + c.name, Value: k.record, TTL: recordTTL, Status: RecordPending, Observed: []string{},
+			Required: k.state == KeyActive, Note: k.recordNote(),
 		},
 	}
 	switch k.state {
@@ -125,65 +125,65 @@ func (d *Domains) showKey(c *claim, k *key) DKIMKey {
 			out.State = KeyPending
 		}
 	case KeyRetiring:
-		out.KeepUntil = k.untilAt
+		out.PublishUntil = k.retireAt
 	case KeyRetired:
-		out.RetiredAt = k.untilAt
+		out.RetiredAt = k.retireAt
 		out.Record.Note = "This key was destroyed. Remove its record from the DNS."
 		return out
 	}
-	out.Record = d.withSeen([]Record{out.Record}, c.seen)[0]
+	out.Record = d.withObservations([]Record{out.Record}, c.observations)[0]
 	return out
 }
 
-// Keys returns a page of a domain's DKIM keys, newest first, and whether there
+// Keys returns a page of a domain's KindDKIM keys, newest first, and whether there
 // are more. A domain that the account does not have is fault.NotFound.
 func (d *Domains) Keys(ctx context.Context, account, id db.ID, page db.Page) ([]DKIMKey, bool, error) {
-	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
 		return nil, false, err
 	}
-	keys, more, err := db.ReadPage(ctx, d.DB, keyPage, page, scanKey, id)
+	keys, more, err := db.ReadPage(ctx, d.DB, keyPageQuery, page, scanKey, id)
 	all := make([]DKIMKey, len(keys))
 	for i := range keys {
-		all[i] = d.showKey(c, &keys[i])
+		all[i] = d.toDKIMKey(c, &keys[i])
 	}
 	return all, more, err
 }
 
-// AddKey takes a DKIM key that the customer made: a selector, in lower case
-// afterwards, and the private key as mailauth.ReadKey reads it. It is used once
+// AddKey takes a KindDKIM key that the customer made: a selector, in lower case
+// afterwards, and the private key as mailauth.ParsePEMKey reads it. It is used once
 // its record was seen, and takes the place of the key of its algorithm. Faults
 // of the two are a fault.Invalid with fields selector and private_key; a
 // selector that the domain has already, or a key of the algorithm that still
 // waits to be seen, is fault.Conflict.
 func (d *Domains) AddKey(ctx context.Context, account, id db.ID, selector, pem string) (DKIMKey, error) {
-	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
 		return DKIMKey{}, err
 	}
-	private, selector, err := readGiven(c.name, selector, pem)
+	private, selector, err := parseCustomerKey(c.name, selector, pem)
 	if err != nil {
 		return DKIMKey{}, err
 	}
-	k, err := d.sealed(id, selector, private)
+	k, err := d.sealKey(id, selector, private)
 	if err != nil {
 		return DKIMKey{}, err
 	}
-	k.given = true
-	added, err := d.addPending(ctx, account, id, []key{k}, nil)
+	k.customerProvided = true
+	added, err := d.addPendingKeys(ctx, account, id, []key{k}, nil)
 	if err != nil {
 		return DKIMKey{}, err
 	}
-	return d.showKey(c, &added[0]), nil
+	return d.toDKIMKey(c, &added[0]), nil
 }
 
-func readGiven(domain, selector, pem string) (crypto.Signer, string, error) {
-	var bad fault.Fields
+func parseCustomerKey(domain, selector, pem string) (crypto.Signer, string, error) {
+	var bad fault.FieldErrors
 	selector = strings.ToLower(strings.TrimSpace(selector))
 	if problem := checkSelector(selector, domain); problem != "" {
 		bad.Add("selector", "invalid_selector", "%s", problem)
 	}
-	private, err := mailauth.ReadKey(pem)
+	private, err := mailauth.ParsePEMKey(pem)
 	var f *fault.Error
 	if errors.As(err, &f) {
 		bad.Add("private_key", f.Code, "%s", f.Message)
@@ -212,14 +212,14 @@ func checkSelector(selector, domain string) string {
 	return ""
 }
 
-// addPending inserts keys that wait to be seen, all or none. also, if not nil,
+// addPendingKeys inserts keys that wait to be seen, all or none. also, if not nil,
 // has a say while the domain is locked.
-func (d *Domains) addPending(ctx context.Context, account, id db.ID, keys []key, also func(there []key) error) ([]key, error) {
+func (d *Domains) addPendingKeys(ctx context.Context, account, id db.ID, keys []key, also func(there []key) error) ([]key, error) {
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	for i := range keys {
 		keys[i].state, keys[i].createdAt = KeyPending, now
 	}
-	err := d.locked(ctx, account, id, func(tx *db.Tx, there []key) error {
+	err := d.updateKeys(ctx, account, id, func(tx *db.Tx, there []key) error {
 		if also != nil {
 			if err := also(there); err != nil {
 				return err
@@ -235,7 +235,7 @@ func (d *Domains) addPending(ctx context.Context, account, id db.ID, keys []key,
 				case old.selector == k.selector:
 					return fault.New(fault.Conflict, "selector_taken", "This domain has a DKIM key with this selector already, or had one not long ago.")
 				case old.state == KeyPending && old.algorithm == k.algorithm:
-					return errRotating
+					return errKeyPending
 				}
 			}
 		}
@@ -243,62 +243,62 @@ func (d *Domains) addPending(ctx context.Context, account, id db.ID, keys []key,
 			return fault.New(fault.Conflict, "too_many_keys", "A domain can have %d DKIM keys that are not retired. Delete some first.", maxKeys)
 		}
 		for i := range keys {
-			if _, err := tx.Exec(ctx, keys[i].insert()); err != nil {
+			if _, err := tx.Exec(ctx, keys[i].insertStatement()); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(now.Add(d.FirstCheck))))
+		_, err := tx.Exec(ctx, checkSoonQuery.With(id, db.Micros(now.Add(d.FirstCheckDelay))))
 		return err
 	})
 	return keys, err
 }
 
-var errRotating = fault.New(fault.Conflict, "key_pending",
+var errKeyPending = fault.New(fault.Conflict, "key_pending",
 	"A new key of this algorithm waits to be seen in the DNS. Publish its record, or delete the key first.")
 
-// locked changes a domain's keys while its row is locked, so that one such
+// updateKeys changes a domain's keys while its row is locked, so that one such
 // change, or look at the DNS, comes after the other.
-func (d *Domains) locked(ctx context.Context, account, id db.ID, change func(tx *db.Tx, keys []key) error) error {
+func (d *Domains) updateKeys(ctx context.Context, account, id db.ID, change func(tx *db.Tx, keys []key) error) error {
 	return d.DB.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, lockDomain.With(id, account), new(db.ID))
+		err := tx.One(ctx, lockDomainQuery.With(id, account), new(db.ID))
 		if errors.Is(err, db.ErrNoRow) {
 			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
 		}
 		if err != nil {
 			return err
 		}
-		keys, err := db.All(ctx, tx, keysOf.With(id), scanKey)
+		keys, err := db.All(ctx, tx, domainKeysQuery.With(id), scanKey)
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { d.changed(id) })
+		tx.AfterCommit(func() { d.notifyChanged(id) })
 		return change(tx, keys)
 	})
 }
 
-// DeleteKey destroys a DKIM key at once: its record is no longer asked for, and
+// DeleteKey destroys a KindDKIM key at once: its record is no longer asked for, and
 // what it signed can no longer be verified once that is gone. The last key in
 // use, and the last of these that was seen in the DNS, can't be deleted:
 // fault.Conflict. A key that the domain does not have is fault.NotFound.
 func (d *Domains) DeleteKey(ctx context.Context, account, id, dkim db.ID) error {
-	return d.locked(ctx, account, id, func(tx *db.Tx, keys []key) error {
+	return d.updateKeys(ctx, account, id, func(tx *db.Tx, keys []key) error {
 		at := slices.IndexFunc(keys, func(k key) bool { return k.id == dkim })
 		if at < 0 {
 			return fault.New(fault.NotFound, "not_found", "The domain has no DKIM key with this id.")
 		}
-		if err := spare(keys, at); err != nil {
+		if err := checkDeletable(keys, at); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, deleteKey.With(dkim, id)); err != nil {
+		if _, err := tx.Exec(ctx, deleteKeyQuery.With(dkim, id)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(d.Now().Add(d.FirstCheck))))
+		_, err := tx.Exec(ctx, checkSoonQuery.With(id, db.Micros(d.Now().Add(d.FirstCheckDelay))))
 		return err
 	})
 }
 
-// spare refuses to give up the key that the domain can't do without.
-func spare(keys []key, at int) error {
+// checkDeletable refuses to give up the key that the domain can't do without.
+func checkDeletable(keys []key, at int) error {
 	k := keys[at]
 	if k.state != KeyActive {
 		return nil

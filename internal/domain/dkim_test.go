@@ -26,10 +26,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// keys lists a domain's DKIM keys, oldest first.
+// keys lists a domain's KindDKIM keys, oldest first.
 func (w *world) keys(dom domain.Domain) []domain.DKIMKey {
 	w.t.Helper()
-	keys, more, err := w.Keys(w.t.Context(), dom.Account, dom.ID, db.Page{Limit: db.MaxPage})
+	keys, more, err := w.Keys(w.t.Context(), dom.Account, dom.ID, db.Page{Limit: db.MaxPageSize})
 	if err != nil || more {
 		w.t.Fatal(err, more)
 	}
@@ -56,7 +56,7 @@ func (w *world) expectKeys(dom domain.Domain, want string) []domain.DKIMKey {
 func (w *world) signs(dom domain.Domain, node *domain.Domains) (selectors []string) {
 	w.t.Helper()
 	for _, d := range []*domain.Domains{w.Domains, node} {
-		s, err := d.Sender(w.t.Context(), dom.Account, dom.Name)
+		s, err := d.SendingDomain(w.t.Context(), dom.Account, dom.Name)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestOwnKey(t *testing.T) {
 		first := w.keys(dom)
 		mine := rsaPEM(t)
 		k, err := w.AddKey(ctx, w.ann, dom.ID, " S1.Mail ", mine)
-		if err != nil || k.Selector != "s1.mail" || !k.Own || k.State != domain.KeyPending || k.Record.Name != "s1.mail._domainkey.shop.test" {
+		if err != nil || k.Selector != "s1.mail" || !k.CustomerProvided || k.State != domain.KeyPending || k.Record.Name != "s1.mail._domainkey.shop.test" {
 			t.Fatalf("added %+v, %v", k, err)
 		}
 		if _, err := w.AddKey(ctx, w.ann, dom.ID, "s1.MAIL", rsaPEM(t)); code(err) != "selector_taken" {
@@ -150,9 +150,9 @@ func TestOwnKey(t *testing.T) {
 			t.Errorf("another's domain: %v", err)
 		}
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		w.expectKeys(dom, "rsa retiring, ed25519 active, rsa active")
-		s, err := w.Sender(ctx, w.ann, "shop.test")
+		s, err := w.SendingDomain(ctx, w.ann, "shop.test")
 		if err != nil || len(s.Signer.Keys) != 2 || s.Signer.Keys[1].Selector != "s1.mail" {
 			t.Fatalf("signs with %+v, %v", s.Signer, err)
 		}
@@ -169,7 +169,7 @@ func TestOwnKey(t *testing.T) {
 		}
 		_, err = w.AddKey(ctx, w.ann, dom.ID, "-", pkcs8(t, curve))
 		var f *fault.Error
-		if !errors.As(err, &f) || len(f.Fields) != 2 || f.Fields[0].Field != "selector" || f.Fields[1].Field != "private_key" || f.Fields[1].Code != "unsupported_key" {
+		if !errors.As(err, &f) || len(f.Fields) != 2 || f.Fields[0].Path != "selector" || f.Fields[1].Path != "private_key" || f.Fields[1].Code != "unsupported_key" {
 			t.Errorf("all wrong: %v", err)
 		}
 		for _, bad := range []string{"", " ", ".", "a.", ".a", "a..b", "-a", "a-", "a_b", "ü", "a b", "a;b", strings.Repeat("a", 64), "a.b.c.d.e",
@@ -199,9 +199,9 @@ func TestDeleteKey(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		keys := w.keys(dom)
 		del := func(k domain.DKIMKey) error { return w.DeleteKey(ctx, w.ann, dom.ID, k.ID) }
-		w.zone.Add("_mailstead.shop.test. TXT " + `"` + record(t, dom, domain.Ownership).Value + `"`)
+		w.zone.Add("_mailstead.shop.test. TXT " + `"` + record(t, dom, domain.KindOwnership).Value + `"`)
 		w.zone.Set(keys[0].Record.Name, `TXT "`+keys[0].Record.Value+`"`)
-		w.expect(w.check(dom), domain.Pending, false, true)
+		w.expect(w.check(dom), domain.StatusPending, false, true)
 		if err := del(keys[0]); code(err) != "last_key" {
 			t.Errorf("the only one that was seen: %v", err)
 		}
@@ -222,29 +222,29 @@ func TestDeleteKey(t *testing.T) {
 			t.Errorf("the last: %v", err)
 		}
 		// A rotation renews what there is; a new key that nobody wants is deleted.
-		made, err := w.Rotate(ctx, w.ann, dom.ID, "")
+		made, err := w.RotateKeys(ctx, w.ann, dom.ID, "")
 		if err != nil || len(made) != 1 || made[0].Algorithm != "rsa" {
 			t.Fatalf("made %+v, %v", made, err)
 		}
 		if err := del(made[0]); err != nil {
 			t.Errorf("a pending one: %v", err)
 		}
-		if _, err = w.Rotate(ctx, w.ann, dom.ID, "rsa"); err != nil {
+		if _, err = w.RotateKeys(ctx, w.ann, dom.ID, "rsa"); err != nil {
 			t.Fatal(err)
 		}
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true) // though no Ed25519 key is there
+		w.expect(w.check(dom), domain.StatusVerified, true, true) // though no Ed25519 key is there
 		w.expectKeys(dom, "rsa retiring, rsa active")
 		if err := del(keys[0]); err != nil {
 			t.Errorf("a retiring one: %v", err)
 		}
-		if _, err := w.Rotate(ctx, w.ann, dom.ID, "ed25519"); err != nil {
+		if _, err := w.RotateKeys(ctx, w.ann, dom.ID, "ed25519"); err != nil {
 			t.Errorf("an algorithm that is not in use: %v", err)
 		}
-		if _, err := w.Rotate(ctx, w.ann, dom.ID, "dsa"); !fault.Is(err, fault.Invalid) {
+		if _, err := w.RotateKeys(ctx, w.ann, dom.ID, "dsa"); !fault.Is(err, fault.Invalid) {
 			t.Errorf("an unknown algorithm: %v", err)
 		}
-		if _, err := w.Rotate(ctx, w.bob, dom.ID, ""); !fault.Is(err, fault.NotFound) {
+		if _, err := w.RotateKeys(ctx, w.bob, dom.ID, ""); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another's: %v", err)
 		}
 		w.publish(dom)
@@ -273,7 +273,7 @@ func TestDeleteKey(t *testing.T) {
 // The sandbox publishes every key that is asked for.
 func TestSandboxKeys(t *testing.T) {
 	w := open(t, dbOf(t))
-	server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: w.Records})
+	server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: w.ZoneRecords})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,6 +284,6 @@ func TestSandboxKeys(t *testing.T) {
 	if _, err := w.AddKey(t.Context(), w.ann, dom.ID, "a.b.c.d", rsaPEM(t)); err != nil {
 		t.Fatal(err)
 	}
-	w.expect(w.check(dom), domain.Verified, true, true)
+	w.expect(w.check(dom), domain.StatusVerified, true, true)
 	w.expectKeys(dom, "rsa retiring, ed25519 active, rsa active")
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // The states of a domain.
 const (
-	Pending   = "pending"   // some required record was never seen
-	Verified  = "verified"  // all required records were seen
-	Degraded  = "degraded"  // it was verified, and has been wrong for a day
-	Failed    = "failed"    // another account took the name over
-	Suspended = "suspended" // by the operator
+	StatusPending   = "pending"   // some required record was never seen
+	StatusVerified  = "verified"  // all required records were seen
+	StatusDegraded  = "degraded"  // it was verified, and has been wrong for a day
+	StatusFailed    = "failed"    // another account took the name over
+	StatusSuspended = "suspended" // by the operator
 )
 
 // Domain is a name that an account claims. Whether anyone else claims it too
@@ -39,16 +39,16 @@ type Domain struct {
 	DisplayName     string // the same in Unicode
 	Status          string
 	OwnershipStatus string // pending or verified
-	Receives        bool   // it is held, its MX was seen to be ours, and it is not suspended
-	Sends           bool   // it is held, a DKIM key of ours was seen, and it is not suspended
+	Receives        bool   // it is held, its KindMX was seen to be ours, and it is not suspended
+	Sends           bool   // it is held, a KindDKIM key of ours was seen, and it is not suspended
 	Records         []Record
-	// RotationDays is after how many days DKIM keys are replaced; 0 for never.
+	// DKIMRotationDays is after how many days KindDKIM keys are replaced; 0 for never.
 	RotationDays int
-	// Enforcement is what is done with mail to it that fails its author's DMARC
+	// DMARCEnforcement is what is done with mail to it that fails its author's KindDMARC
 	// policy.
-	Enforcement Enforcement
-	// Filtering is what is done with mail to it that a spam filter objects to.
-	Filtering Enforcement
+	DMARCEnforcement Enforcement
+	// SpamFiltering is what is done with mail to it that a spam filter objects to.
+	SpamFiltering Enforcement
 	// STS is the mode of the MTA-STS policy that is published for it.
 	STS         STSMode
 	CreatedAt   time.Time
@@ -57,28 +57,28 @@ type Domain struct {
 	NextCheckAt time.Time
 }
 
-// Ports are those that mail clients shall find by SRV records.
+// Ports are those that mail clients shall find by KindSRV records.
 type Ports struct{ IMAPS, Submissions, Submission uint16 }
 
 // Options are what Domains works with; all are needed unless said otherwise.
 type Options struct {
-	DB       *db.DB
-	Events   *event.Log
-	Hub      *signal.Hub
-	Key      *secret.Key // seals DKIM keys
-	Resolver *dns.Resolver
-	Host     string       // the service's own host name
-	Addrs    []netip.Addr // its public addresses; may be empty outside of the sandbox zone
-	Relayed  bool         // a smart host sends all mail
-	Ports    Ports
-	// Refused are more names that nobody may claim, nor any below them, such
+	DB            *db.DB
+	Events        *event.Log
+	Hub           *notify.Hub
+	Key           *secret.Key // seals KindDKIM keys
+	Resolver      *dns.Resolver
+	Host          string       // the service's own host name
+	Addrs         []netip.Addr // its public addresses; may be empty outside of the sandbox zone
+	UsesSmartHost bool         // a smart host sends all mail
+	Ports         Ports
+	// ReservedNames are more names that nobody may claim, nor any below them, such
 	// as the simulator's; the service's own and public suffixes always are.
-	Refused []string
-	// FirstCheck is how long after its creation a domain is first looked for, and
+	ReservedNames []string
+	// FirstCheckDelay is how long after its creation a domain is first looked for, and
 	// after a change of what it has to publish; a minute if 0.
-	FirstCheck time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
+	FirstCheckDelay time.Duration
+	Now             func() time.Time
+	Log             *slog.Logger
 }
 
 // Domains creates, checks and finds domains. Run must be running for checks
@@ -91,13 +91,13 @@ type Domains struct {
 	// locked meanwhile.
 	HasMailboxes func(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error)
 
-	ready   chan crypto.Signer // an RSA key made in advance
-	senders memo[senderKey, known[Sender]]
-	byID    memo[db.ID, known[Sender]]
-	hosted  memo[string, known[Hosted]]
-	choices memo[db.ID, known[choice]]
-	signers memo[db.ID, signerOf]
-	after   func(time.Duration) <-chan time.Time
+	spareKeys     chan crypto.Signer // an RSA key made in advance
+	sendersByName lookupCache[senderKey, cacheEntry[SendingDomain]]
+	sendersByID   lookupCache[db.ID, cacheEntry[SendingDomain]]
+	hostedByName  lookupCache[string, cacheEntry[HostedDomain]]
+	enforcements  lookupCache[db.ID, cacheEntry[enforcementSettings]]
+	signers       lookupCache[db.ID, cachedSigner]
+	after         func(time.Duration) <-chan time.Time
 
 	hostSigner atomic.Pointer[mailauth.Signer] // once it is known: its key never changes
 	hostCheck  chan *HostCheck                 // the last one; whoever takes it out may check anew
@@ -105,34 +105,34 @@ type Domains struct {
 
 // New returns the domains of a database.
 func New(o Options) *Domains {
-	if o.FirstCheck == 0 {
-		o.FirstCheck = time.Minute
+	if o.FirstCheckDelay == 0 {
+		o.FirstCheckDelay = time.Minute
 	}
 	return &Domains{
 		Options: o,
 		HasMailboxes: func(context.Context, *db.Tx, db.ID) (bool, error) {
 			return false, nil
 		},
-		ready:     make(chan crypto.Signer),
+		spareKeys: make(chan crypto.Signer),
 		after:     time.After,
-		hostCheck: noHostCheck(),
+		hostCheck: newHostCheckSlot(),
 	}
 }
 
-// shown makes what the account sees of a claim.
-func (d *Domains) shown(c *claim, keys []key) Domain {
-	ownership, status := Pending, c.status
+// toDomain makes what the account sees of a claim.
+func (d *Domains) toDomain(c *claim, keys []key) Domain {
+	ownership, status := StatusPending, c.status
 	if c.suspended() {
-		status = Suspended
+		status = StatusSuspended
 	}
-	if c.held {
-		ownership = Verified
+	if c.owned {
+		ownership = StatusVerified
 	}
 	return Domain{
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: status, OwnershipStatus: ownership,
-		Receives: c.held && c.receives && !c.suspended(), Sends: c.held && c.sends && !c.suspended(),
-		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation), Enforcement: c.enforcement, Filtering: c.filtering, STS: c.sts,
+		Receives: c.owned && c.receives && !c.suspended(), Sends: c.owned && c.sends && !c.suspended(),
+		Records: d.withObservations(d.expectedRecords(c, keys), c.observations), RotationDays: int(c.rotationDays), DMARCEnforcement: c.dmarcEnforcement, SpamFiltering: c.spamFiltering, STS: c.sts,
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}
 }

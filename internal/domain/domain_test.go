@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 type clock struct {
@@ -70,18 +70,18 @@ func open(t testing.TB, d *db.DB) *world {
 
 // another returns a second node on the same database.
 func (w *world) another(resolver *dns.Resolver) *domain.Domains {
-	hub := &signal.Hub{}
-	key, err := secret.Parse(strings.Repeat("0f", 32))
+	hub := &notify.Hub{}
+	key, err := secret.ParseKey(strings.Repeat("0f", 32))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return domain.New(domain.Options{
 		DB: w.db, Hub: hub, Key: key, Resolver: resolver, Host: host,
-		Events:  &event.Log{DB: w.db, Hub: hub, Now: w.clock.now},
-		Addrs:   []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
-		Ports:   domain.Ports{IMAPS: 10993, Submissions: 10465, Submission: 10587},
-		Refused: []string{"simulator.test"},
-		Now:     w.clock.now, Log: slog.New(slog.DiscardHandler),
+		Events:        &event.Log{DB: w.db, Hub: hub, Now: w.clock.now},
+		Addrs:         []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
+		Ports:         domain.Ports{IMAPS: 10993, Submissions: 10465, Submission: 10587},
+		ReservedNames: []string{"simulator.test"},
+		Now:           w.clock.now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -172,7 +172,7 @@ func TestCreate(t *testing.T) {
 		if dom.Name != "xn--bcher-kva.example" || dom.DisplayName != "bücher.example" {
 			t.Errorf("name %s, shown %s", dom.Name, dom.DisplayName)
 		}
-		w.expect(dom, domain.Pending, false, false)
+		w.expect(dom, domain.StatusPending, false, false)
 		got, err := w.Get(t.Context(), w.ann, dom.ID)
 		if err != nil || len(got.Records) != len(dom.Records) || got.Records[3].Value != dom.Records[3].Value {
 			t.Errorf("got %+v, %v", got, err)
@@ -187,7 +187,7 @@ func TestCreate(t *testing.T) {
 			t.Errorf("twice: %v", err)
 		}
 		other := w.create(w.bob, "bücher.example")
-		if a, b := record(t, dom, domain.DKIM), record(t, other, domain.DKIM); a.Name == b.Name {
+		if a, b := record(t, dom, domain.KindDKIM), record(t, other, domain.KindDKIM); a.Name == b.Name {
 			t.Errorf("two claims want the same selector %s", a.Name)
 		}
 		for _, name := range []string{"", "shop", "co.uk", "test", host, "x." + host, "a.simulator.test", "192.0.2.1", "a_b.example", "-.example"} {
@@ -253,7 +253,7 @@ func TestListAndDelete(t *testing.T) {
 		a, b := w.create(w.ann, "a.test"), w.create(w.ann, "b.test")
 		w.create(w.bob, "a.test")
 		list, more, err := w.List(ctx, w.ann, db.Page{Limit: 1})
-		if err != nil || !more || len(list) != 1 || list[0].ID != b.ID || record(t, list[0], domain.DKIM).Name != record(t, b, domain.DKIM).Name {
+		if err != nil || !more || len(list) != 1 || list[0].ID != b.ID || record(t, list[0], domain.KindDKIM).Name != record(t, b, domain.KindDKIM).Name {
 			t.Errorf("list %+v, %t, %v", list, more, err)
 		}
 		list, more, err = w.List(ctx, w.ann, db.Page{After: b.ID})
@@ -269,29 +269,29 @@ func TestListAndDelete(t *testing.T) {
 		}
 		w.publish(b)
 		w.check(b)
-		if _, err := w.Sender(ctx, w.ann, "b.test"); err != nil {
+		if _, err := w.SendingDomain(ctx, w.ann, "b.test"); err != nil {
 			t.Errorf("a verified domain may send: %v", err)
 		}
-		if _, ok, err := w.Hosted(ctx, "b.test"); !ok || err != nil {
+		if _, ok, err := w.FindHosted(ctx, "b.test"); !ok || err != nil {
 			t.Errorf("a verified domain is hosted: %t, %v", ok, err)
 		}
 		if err := w.Delete(ctx, w.ann, b.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Sender(ctx, w.ann, "b.test"); !fault.Is(err, fault.Denied) {
+		if _, err := w.SendingDomain(ctx, w.ann, "b.test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("a deleted domain sends: %v", err)
 		}
-		if _, ok, err := w.Hosted(ctx, "b.test"); ok || err != nil {
+		if _, ok, err := w.FindHosted(ctx, "b.test"); ok || err != nil {
 			t.Errorf("a deleted domain is hosted: %t, %v", ok, err)
 		}
-		if _, err := w.SignerOf(ctx, b.ID); !fault.Is(err, fault.NotFound) {
+		if _, err := w.SendingDomainByID(ctx, b.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a deleted domain signs: %v", err)
 		}
 		if _, err := w.CheckDNS(ctx, w.ann, b.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("checking a deleted domain: %v", err)
 		}
 		again := w.create(w.ann, "b.test")
-		if record(t, again, domain.DKIM).Name == record(t, b, domain.DKIM).Name {
+		if record(t, again, domain.KindDKIM).Name == record(t, b, domain.KindDKIM).Name {
 			t.Error("a domain added again has new keys under the old selector")
 		}
 	})

@@ -15,8 +15,8 @@ func (d *Domains) SetAfter(f func(time.Duration) <-chan time.Time) { d.after = f
 
 // What reads text from the network.
 var (
-	TokensIn    = tokensIn
-	CheckMTASTS = checkMTASTS
-	CheckTLSRPT = checkTLSRPT
-	Shown       = shown
+	TokensIn    = ownershipTokens
+	CheckMTASTS = verifyMTASTS
+	CheckTLSRPT = verifyTLSRPT
+	Shown       = printableValues
 )

@@ -21,8 +21,8 @@ import (
 
 // The kinds of record that only the service's own names have.
 const (
-	Address = "ADDRESS"
-	Reverse = "REVERSE"
+	KindAddress = "ADDRESS"
+	KindReverse = "REVERSE"
 )
 
 // Host is the service's own name with those below it that the records of
@@ -31,9 +31,9 @@ type Host struct {
 	Name     string
 	Resolver *dns.Resolver
 	// Addrs are the addresses that mail leaves from, as far as they are known.
-	Addrs   []netip.Addr
-	Relayed bool     // a smart host sends all mail
-	Key     *HostKey // nil: none was generated yet
+	Addrs         []netip.Addr
+	UsesSmartHost bool     // a smart host sends all mail
+	Key           *HostKey // nil: none was generated yet
 }
 
 // maxHostAddrs bounds the addresses that are looked at.
@@ -41,23 +41,23 @@ const maxHostAddrs = 16
 
 // Values for what the service cannot know.
 const (
-	unknownAddress = "PUBLIC-ADDRESS-OF-THIS-SERVER"
-	unknownRelay   = "SPF-NAME-OF-THE-RELAY"
+	addressPlaceholder = "PUBLIC-ADDRESS-OF-THIS-SERVER"
+	relayPlaceholder   = "SPF-NAME-OF-THE-RELAY"
 )
 
-// HostNames returns the service's own names, and generates their DKIM key if there
+// LoadHost returns the service's own names, and generates their KindDKIM key if there
 // is none.
-func (d *Domains) HostNames(ctx context.Context) (*Host, error) {
+func (d *Domains) LoadHost(ctx context.Context) (*Host, error) {
 	key, err := d.HostKey(ctx)
-	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, Relayed: d.Relayed, Key: key}, err
+	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, UsesSmartHost: d.UsesSmartHost, Key: key}, err
 }
 
-func spfOf(host string) string     { return "spf." + host }
-func bouncesOf(host string) string { return "bounces." + host }
+func spfHost(host string) string    { return "spf." + host }
+func bounceHost(host string) string { return "bounces." + host }
 
-// records lists what is to be published, required records first. found are the
+// expectedRecords lists what is to be published, required records first. found are the
 // addresses that the name has in the DNS.
-func (h *Host) records(found []netip.Addr) []Record {
+func (h *Host) expectedRecords(found []netip.Addr) []Record {
 	var required, optional []Record
 	add := func(needed bool, kind, typ, name, value, note string) *Record {
 		r := Record{Kind: kind, Type: typ, Name: name, Value: value, TTL: recordTTL, Required: needed, Status: RecordPending, Observed: []string{}, Note: note}
@@ -70,62 +70,62 @@ func (h *Host) records(found []netip.Addr) []Record {
 	}
 	mx := func(needed bool, name, note string) {
 		preference := mxPreference
-		add(needed, MX, "MX", name, h.Name, note).Priority = &preference
+		add(needed, KindMX, "MX", name, h.Name, note).Priority = &preference
 	}
-	h.addAddresses(found, add)
-	add(true, SPF, "TXT", spfOf(h.Name), h.spf(found), "The SPF record of every domain includes it. It lists the addresses that mail leaves from.")
-	add(true, SPF, "TXT", h.Name, "v=spf1 include:"+spfOf(h.Name)+" -all", "Reports have no return path: receivers check the name of the server instead.")
-	mx(true, bouncesOf(h.Name), "Bounces of mail from applications and of the service's own mail come back here.")
-	add(true, SPF, "TXT", bouncesOf(h.Name), "v=spf1 include:"+spfOf(h.Name)+" -all", "It is the return path of that mail.")
+	h.addAddressRecords(found, add)
+	add(true, KindSPF, "TXT", spfHost(h.Name), h.spfValue(found), "The SPF record of every domain includes it. It lists the addresses that mail leaves from.")
+	add(true, KindSPF, "TXT", h.Name, "v=spf1 include:"+spfHost(h.Name)+" -all", "Reports have no return path: receivers check the name of the server instead.")
+	mx(true, bounceHost(h.Name), "Bounces of mail from applications and of the service's own mail come back here.")
+	add(true, KindSPF, "TXT", bounceHost(h.Name), "v=spf1 include:"+spfHost(h.Name)+" -all", "It is the return path of that mail.")
 	if h.Key != nil {
-		add(true, DKIM, "TXT", h.Key.Selector+"._domainkey."+h.Name, h.Key.Record, "Reports and the service's own mail, such as for a new password, are signed with this key.")
+		add(true, KindDKIM, "TXT", h.Key.Selector+"._domainkey."+h.Name, h.Key.Record, "Reports and the service's own mail, such as for a new password, are signed with this key.")
 	}
-	add(true, DMARC, "TXT", "_dmarc."+h.Name, dmarcValue, "Large providers expect a policy of every sender.")
+	add(true, KindDMARC, "TXT", "_dmarc."+h.Name, dmarcValue, "Large providers expect a policy of every sender.")
 	mx(false, h.Name, "Without it mail to the operator follows the addresses, which a few servers don't do.")
 	all := append(required, optional...)
 	for i, r := range all {
-		if strings.Contains(r.Value, unknownAddress) {
-			all[i].Note += " Put the server's public address in place of " + unknownAddress + "."
-		} else if strings.Contains(r.Value, unknownRelay) {
-			all[i].Note += " Put the name that the relay's provider gives for SPF in place of " + unknownRelay + "."
+		if strings.Contains(r.Value, addressPlaceholder) {
+			all[i].Note += " Put the server's public address in place of " + addressPlaceholder + "."
+		} else if strings.Contains(r.Value, relayPlaceholder) {
+			all[i].Note += " Put the name that the relay's provider gives for SPF in place of " + relayPlaceholder + "."
 		}
 	}
 	return all
 }
 
-// addAddresses adds the addresses of the name, and the reverse names of those
+// addAddressRecords adds the addresses of the name, and the reverse names of those
 // that mail leaves from.
-func (h *Host) addAddresses(found []netip.Addr, add func(bool, string, string, string, string, string) *Record) {
+func (h *Host) addAddressRecords(found []netip.Addr, add func(bool, string, string, string, string, string) *Record) {
 	const leads = "MX records, mail programs and the dashboard lead here."
 	if len(found)+len(h.Addrs) == 0 {
-		add(true, Address, "A", h.Name, unknownAddress, leads)
+		add(true, KindAddress, "A", h.Name, addressPlaceholder, leads)
 	}
 	for _, four := range []bool{true, false} {
 		typ := map[bool]string{true: "A", false: "AAAA"}[four]
 		of := func(a netip.Addr) bool { return a.Is4() == four }
 		published := slices.ContainsFunc(found, of)
-		for _, a := range h.both(found) {
+		for _, a := range h.allAddrs(found) {
 			if of(a) && (!published || slices.Contains(found, a)) {
-				add(published || len(found) == 0, Address, typ, h.Name, a.String(), leads)
+				add(published || len(found) == 0, KindAddress, typ, h.Name, a.String(), leads)
 			}
 		}
 	}
-	if h.Relayed {
+	if h.UsesSmartHost {
 		return
 	}
-	for _, a := range h.both(found) {
+	for _, a := range h.allAddrs(found) {
 		name, err := wire.ReverseAddr(a.String())
-		if err != nil || !egress.Public(a) {
+		if err != nil || !egress.IsPublic(a) {
 			continue
 		}
 		ours := len(h.Addrs) == 0 || slices.Contains(h.Addrs, a)
-		add(ours, Reverse, "PTR", strings.TrimSuffix(name, "."), h.Name,
+		add(ours, KindReverse, "PTR", strings.TrimSuffix(name, "."), h.Name,
 			"Large providers reject mail from "+a.String()+" without it. The provider of the address sets it.")
 	}
 }
 
-// both joins the addresses that are known here with those in the DNS.
-func (h *Host) both(found []netip.Addr) []netip.Addr {
+// allAddrs joins the addresses that are known here with those in the DNS.
+func (h *Host) allAddrs(found []netip.Addr) []netip.Addr {
 	all := slices.Clone(h.Addrs)
 	for _, a := range found {
 		if !slices.Contains(all, a) {
@@ -135,13 +135,13 @@ func (h *Host) both(found []netip.Addr) []netip.Addr {
 	return all[:min(len(all), maxHostAddrs)]
 }
 
-// spf is the record that lists the senders.
-func (h *Host) spf(found []netip.Addr) string {
-	if h.Relayed {
-		return "v=spf1 include:" + unknownRelay + " -all"
+// spfValue is the record that lists the senders.
+func (h *Host) spfValue(found []netip.Addr) string {
+	if h.UsesSmartHost {
+		return "v=spf1 include:" + relayPlaceholder + " -all"
 	}
 	text := "v=spf1"
-	for _, a := range h.both(found) {
+	for _, a := range h.allAddrs(found) {
 		if a = a.Unmap(); a.Is4() {
 			text += " ip4:" + a.String()
 		} else {
@@ -149,30 +149,30 @@ func (h *Host) spf(found []netip.Addr) string {
 		}
 	}
 	if text == "v=spf1" {
-		text += " ip4:" + unknownAddress
+		text += " ip4:" + addressPlaceholder
 	}
 	return text + " -all"
 }
 
 // Check asks the DNS, never the cache, for all records of the service's names.
 func (h *Host) Check(ctx context.Context) ([]Record, error) {
-	ask, cancel := context.WithTimeout(ctx, lookFor)
+	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	resolver := h.Resolver.Fresh()
-	found, reached := h.lookAddresses(ask, resolver)
-	all := h.records(found)
+	resolver := h.Resolver.Uncached()
+	found, reached := h.checkAddresses(ask, resolver)
+	all := h.expectedRecords(found)
 	now := time.Now().UTC()
 	group := new(errgroup.Group)
-	group.SetLimit(lookAtOnce)
+	group.SetLimit(maxConcurrentQueries)
 	for i := range all {
 		group.Go(func() error {
 			r := &all[i]
-			v, err := h.look(ask, resolver, r, found, reached)
-			if v.status == TemporaryFailure {
-				v = unchecked(r.Name)
+			v, err := h.checkRecord(ask, resolver, r, found, reached)
+			if v.status == RecordTemporaryFailure {
+				v = uncheckedResult(r.Name)
 			}
 			r.Status, r.Error, r.LastCheckedAt = v.status, v.problem, &now
-			if seen := shown(v.observed); seen != nil {
+			if seen := printableValues(v.observed); seen != nil {
 				r.Observed = seen
 			}
 			return err
@@ -181,132 +181,132 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
-// unchecked is the verdict on a record while the DNS gives no answer about it.
-func unchecked(name string) verdict {
-	return verdict{TemporaryFailure, nil, fmt.Sprintf("The name servers for %s gave no usable answer, so this record could not be checked.", name)}
+// uncheckedResult is the verdict on a record while the DNS gives no answer about it.
+func uncheckedResult(name string) recordResult {
+	return recordResult{RecordTemporaryFailure, nil, fmt.Sprintf("The name servers for %s gave no usable answer, so this record could not be checked.", name)}
 }
 
-// lookAddresses returns the addresses of the name in the DNS at which others reach
+// checkAddresses returns the addresses of the name in the DNS at which others reach
 // it, and the verdict on all of them.
-func (h *Host) lookAddresses(ctx context.Context, resolver *dns.Resolver) (found []netip.Addr, v verdict) {
+func (h *Host) checkAddresses(ctx context.Context, resolver *dns.Resolver) (found []netip.Addr, v recordResult) {
 	res, err := resolver.Addrs(ctx, h.Name)
 	if errors.Is(err, dns.ErrTemporary) {
-		return nil, noAnswer(h.Name)
+		return nil, noAnswerResult(h.Name)
 	}
 	var hidden, all []string
 	for _, a := range res.Records[:min(len(res.Records), maxHostAddrs)] {
 		a = a.Unmap()
 		all = append(all, a.String())
-		if egress.Public(a) || slices.Contains(h.Addrs, a) {
+		if egress.IsPublic(a) || slices.Contains(h.Addrs, a) {
 			found = append(found, a)
 		} else {
 			hidden = append(hidden, a.String())
 		}
 	}
 	if len(hidden) > 0 {
-		return found, failed(all, "%s leads to %s, which nobody on the Internet can reach. Remove it from the public DNS.", h.Name, strings.Join(hidden, ", "))
+		return found, failedResult(all, "%s leads to %s, which nobody on the Internet can reach. Remove it from the public DNS.", h.Name, strings.Join(hidden, ", "))
 	}
-	return found, verdict{RecordVerified, all, ""}
+	return found, recordResult{RecordVerified, all, ""}
 }
 
-// look gives the verdict on one record; reached is that on the addresses.
-func (h *Host) look(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr, reached verdict) (verdict, error) {
+// checkRecord gives the verdict on one record; reached is that on the addresses.
+func (h *Host) checkRecord(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr, reached recordResult) (recordResult, error) {
 	c := &claim{name: h.Name}
 	switch r.Kind {
-	case Address:
+	case KindAddress:
 		published := slices.ContainsFunc(found, func(a netip.Addr) bool { return a.String() == r.Value })
 		if reached.status == RecordVerified && !published {
-			return failed(reached.observed, "No %s record was found at %s. Publish: %s %s %s", r.Type, r.Name, r.Name, r.Type, r.Value), nil
+			return failedResult(reached.observed, "No %s record was found at %s. Publish: %s %s %s", r.Type, r.Name, r.Name, r.Type, r.Value), nil
 		}
 		return reached, nil
-	case Reverse:
-		return h.lookReverse(ctx, resolver, r, found), nil
-	case MX:
+	case KindReverse:
+		return h.checkReverse(ctx, resolver, r, found), nil
+	case KindMX:
 		res, err := resolver.MX(ctx, r.Name)
-		return orMissing(ctx, resolver, c, r, err, func() verdict { return judgeMX(h.Name, r, res.Records) }), nil
-	case SPF:
-		return h.lookSPF(ctx, resolver, r, found), nil
-	case DMARC:
-		return lookDMARC(ctx, resolver, c, r), nil
+		return resultOrMissing(ctx, resolver, c, r, err, func() recordResult { return verifyMX(h.Name, r, res.Records) }), nil
+	case KindSPF:
+		return h.checkSPF(ctx, resolver, r, found), nil
+	case KindDMARC:
+		return checkDMARC(ctx, resolver, c, r), nil
 	}
 	k := key{algorithm: string(mailauth.RSA), record: r.Value}
 	pub, err := k.publicKey()
 	if err != nil {
-		return verdict{}, err
+		return recordResult{}, err
 	}
 	res, err := resolver.TXT(ctx, r.Name)
-	return orMissing(ctx, resolver, c, r, err, func() verdict {
+	return resultOrMissing(ctx, resolver, c, r, err, func() recordResult {
 		if ok, problem := mailauth.CheckKeyRecord(res.Records, pub); !ok {
-			return failed(res.Records, "%s", problem)
+			return failedResult(res.Records, "%s", problem)
 		}
-		return verdict{RecordVerified, res.Records, ""}
+		return recordResult{RecordVerified, res.Records, ""}
 	}), nil
 }
 
-// lookReverse wants the reverse name to be ours, and to lead back to the address.
-func (h *Host) lookReverse(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) verdict {
-	at := slices.IndexFunc(h.both(found), func(a netip.Addr) bool {
+// checkReverse wants the reverse name to be ours, and to lead back to the address.
+func (h *Host) checkReverse(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) recordResult {
+	at := slices.IndexFunc(h.allAddrs(found), func(a netip.Addr) bool {
 		name, err := wire.ReverseAddr(a.String())
 		return err == nil && name == r.Name+"."
 	})
-	a := h.both(found)[at]
+	a := h.allAddrs(found)[at]
 	res, err := resolver.PTR(ctx, a)
 	ask := fmt.Sprintf("Ask the provider of the address to set its reverse name (PTR) to %s.", h.Name)
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
-		return noAnswer(r.Name)
+		return noAnswerResult(r.Name)
 	case err != nil:
-		return failed(nil, "%s has no reverse name. %s", a, ask)
+		return failedResult(nil, "%s has no reverse name. %s", a, ask)
 	case !slices.Contains(res.Records, strings.ToLower(h.Name)):
-		return failed(res.Records, "The reverse name of %s is %s. %s", a, strings.Join(shown(res.Records), ", "), ask)
+		return failedResult(res.Records, "The reverse name of %s is %s. %s", a, strings.Join(printableValues(res.Records), ", "), ask)
 	case !slices.Contains(found, a):
-		return failed(res.Records, "The reverse name of %s is %s, but that name has no such address. Publish an address record, too: large providers ask for both.", a, h.Name)
+		return failedResult(res.Records, "The reverse name of %s is %s, but that name has no such address. Publish an address record, too: large providers ask for both.", a, h.Name)
 	}
-	return verdict{RecordVerified, res.Records, ""}
+	return recordResult{RecordVerified, res.Records, ""}
 }
 
-// lookSPF wants the record to allow the addresses that mail leaves from.
-func (h *Host) lookSPF(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) verdict {
+// checkSPF wants the record to allow the addresses that mail leaves from.
+func (h *Host) checkSPF(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) recordResult {
 	res, err := resolver.TXT(ctx, r.Name)
 	if errors.Is(err, dns.ErrTemporary) {
-		return noAnswer(r.Name)
+		return noAnswerResult(r.Name)
 	}
 	if !slices.ContainsFunc(res.Records, func(txt string) bool { return strings.HasPrefix(strings.ToLower(txt)+" ", "v=spf1 ") }) {
 		what := "No SPF record was found at " + r.Name
-		if r.Name == spfOf(h.Name) {
+		if r.Name == spfHost(h.Name) {
 			what += ", and every domain's SPF record includes it: receivers ignore them all (permanent error)"
 		}
-		return failed(res.Records, "%s. Publish: %s TXT %s", what, r.Name, r.Value)
+		return failedResult(res.Records, "%s. Publish: %s TXT %s", what, r.Name, r.Value)
 	}
-	in := mailauth.CheckIncludes(ctx, resolver, r.Name, res.Records, "")
+	in := mailauth.CheckSPFIncludes(ctx, resolver, r.Name, res.Records, "")
 	if in.Result == mailauth.TempError {
-		return noAnswer(r.Name)
+		return noAnswerResult(r.Name)
 	} else if in.Result == mailauth.PermError {
-		return failed(res.Records, "Receivers ignore the SPF record: %s. Correct it, or publish: %s TXT %s", in.Reason, r.Name, r.Value)
+		return failedResult(res.Records, "Receivers ignore the SPF record: %s. Correct it, or publish: %s TXT %s", in.Reason, r.Name, r.Value)
 	}
-	if h.Relayed {
-		return verdict{RecordVerified, res.Records, ""}
+	if h.UsesSmartHost {
+		return recordResult{RecordVerified, res.Records, ""}
 	}
-	refused, unknown := h.senders(ctx, resolver, r.Name, found)
+	refused, unknown := h.disallowedAddrs(ctx, resolver, r.Name, found)
 	switch {
 	case unknown:
-		return noAnswer(r.Name)
+		return noAnswerResult(r.Name)
 	case len(refused) > 0:
-		return failed(res.Records, "The SPF record does not allow %s, which mail leaves from. Publish: %s TXT %s", strings.Join(refused, ", "), r.Name, r.Value)
+		return failedResult(res.Records, "The SPF record does not allow %s, which mail leaves from. Publish: %s TXT %s", strings.Join(refused, ", "), r.Name, r.Value)
 	}
-	return verdict{RecordVerified, res.Records, ""}
+	return recordResult{RecordVerified, res.Records, ""}
 }
 
-// senders returns the addresses that a name's SPF record does not allow. Where
+// disallowedAddrs returns the addresses that a name's KindSPF record does not allow. Where
 // only the DNS tells of addresses, as behind NAT, one that is allowed will do:
 // others may only receive.
-func (h *Host) senders(ctx context.Context, resolver *dns.Resolver, name string, found []netip.Addr) (refused []string, unknown bool) {
+func (h *Host) disallowedAddrs(ctx context.Context, resolver *dns.Resolver, name string, found []netip.Addr) (refused []string, unknown bool) {
 	addrs := h.Addrs
 	if len(addrs) == 0 {
 		addrs = found
 	}
 	for _, a := range addrs[:min(len(addrs), maxHostAddrs)] {
-		switch got := mailauth.JudgeSPF(ctx, resolver, mailauth.Client{IP: a, Helo: h.Name, From: "postmaster@" + name}); got.Result {
+		switch got := mailauth.VerifySPF(ctx, resolver, mailauth.Client{IP: a, Helo: h.Name, From: "postmaster@" + name}); got.Result {
 		case mailauth.Pass:
 			if len(h.Addrs) == 0 {
 				return nil, false
@@ -326,8 +326,8 @@ func (h *Host) Zone(records []Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "; DNS records of the mail service %s itself.\n", h.Name)
 	for _, r := range records {
-		line := r.line(r.TTL)
-		if r.Kind == Reverse || strings.Contains(r.Value, unknownAddress) || strings.Contains(r.Value, unknownRelay) {
+		line := r.zoneLine(r.TTL)
+		if r.Kind == KindReverse || strings.Contains(r.Value, addressPlaceholder) || strings.Contains(r.Value, relayPlaceholder) {
 			line = "; " + line
 		}
 		fmt.Fprintf(&b, "\n; %s\n%s\n", r.Note, line)

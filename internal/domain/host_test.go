@@ -20,7 +20,7 @@ import (
 func hostOf(t *testing.T, w *world) (*domain.Host, *dnstest.Zone) {
 	t.Helper()
 	addr, zone := dnstest.Start(t)
-	h, err := w.HostNames(t.Context())
+	h, err := w.LoadHost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestHostRecords(t *testing.T) {
 		}
 		publishAll(t, h, zone)
 		for _, r := range checkHost(t, h) {
-			if r.Status != domain.RecordVerified || r.Error != "" || !r.Required && r.Kind != domain.MX && r.Type != "AAAA" {
+			if r.Status != domain.RecordVerified || r.Error != "" || !r.Required && r.Kind != domain.KindMX && r.Type != "AAAA" {
 				t.Errorf("published: %+v", r)
 			}
 		}
@@ -82,24 +82,24 @@ func TestHostRecords(t *testing.T) {
 			at    string // of the record that fails
 			words string
 		}{
-			{host, []string{v6, mx, spf}, domain.Reverse, none, "that name has no such address"},
-			{host, []string{mx, spf}, domain.Address, host, "No A record was found at " + host + ". Publish: " + host + " A 9.9.9.1"},
-			{host, []string{v4, v6, "A 10.0.0.1", mx, spf}, domain.Address, host, "10.0.0.1, which nobody on the Internet can reach"},
-			{host, []string{v4, v6, spf}, domain.MX, host, "No MX record was found at " + host},
-			{host, []string{v4, v6, mx}, domain.SPF, host, "No SPF record was found at " + host + ". Publish: "},
-			{host, []string{v4, v6, mx, `TXT "v=spf1 a:other.test -all"`}, domain.SPF, host, "does not allow 9.9.9.1, 2620:fe::1"},
-			{"spf." + host, nil, domain.SPF, "spf." + host, "every domain's SPF record includes it: receivers ignore them all"},
-			{"spf." + host, nil, domain.SPF, host, "it includes spf." + host + ", which has no record"},
-			{"spf." + host, []string{`TXT "v=spf1 ip4:9.9.9.1 -all"`}, domain.SPF, "spf." + host, "does not allow 2620:fe::1, which mail leaves from. Publish: spf." + host + " TXT v=spf1 ip4:9.9.9.1 ip6:2620:fe::1 -all"},
-			{"spf." + host, []string{`TXT "v=spf1 ip4:9.9.9.300 -all"`}, domain.SPF, "spf." + host, "Receivers ignore the SPF record: the record of spf." + host + ": bad"},
-			{"bounces." + host, []string{spf}, domain.MX, "bounces." + host, "No MX record was found at bounces." + host},
-			{"bounces." + host, []string{"MX 10 other.test.", spf}, domain.MX, "bounces." + host, "goes to other.test, not to us"},
-			{"bounces." + host, []string{mx}, domain.SPF, "bounces." + host, "No SPF record was found at bounces." + host},
-			{dkim, nil, domain.DKIM, dkim, "No TXT record was found at " + dkim},
-			{dkim, []string{`TXT "v=DKIM1; k=rsa; p="`}, domain.DKIM, dkim, "revoked"},
-			{"_dmarc." + host, nil, domain.DMARC, "_dmarc." + host, "No TXT record was found at _dmarc." + host},
-			{none, nil, domain.Reverse, none, "9.9.9.1 has no reverse name. Ask the provider"},
-			{none, []string{"PTR vps17.hoster.test."}, domain.Reverse, none, "The reverse name of 9.9.9.1 is vps17.hoster.test"},
+			{host, []string{v6, mx, spf}, domain.KindReverse, none, "that name has no such address"},
+			{host, []string{mx, spf}, domain.KindAddress, host, "No A record was found at " + host + ". Publish: " + host + " A 9.9.9.1"},
+			{host, []string{v4, v6, "A 10.0.0.1", mx, spf}, domain.KindAddress, host, "10.0.0.1, which nobody on the Internet can reach"},
+			{host, []string{v4, v6, spf}, domain.KindMX, host, "No MX record was found at " + host},
+			{host, []string{v4, v6, mx}, domain.KindSPF, host, "No SPF record was found at " + host + ". Publish: "},
+			{host, []string{v4, v6, mx, `TXT "v=spf1 a:other.test -all"`}, domain.KindSPF, host, "does not allow 9.9.9.1, 2620:fe::1"},
+			{"spf." + host, nil, domain.KindSPF, "spf." + host, "every domain's SPF record includes it: receivers ignore them all"},
+			{"spf." + host, nil, domain.KindSPF, host, "it includes spf." + host + ", which has no record"},
+			{"spf." + host, []string{`TXT "v=spf1 ip4:9.9.9.1 -all"`}, domain.KindSPF, "spf." + host, "does not allow 2620:fe::1, which mail leaves from. Publish: spf." + host + " TXT v=spf1 ip4:9.9.9.1 ip6:2620:fe::1 -all"},
+			{"spf." + host, []string{`TXT "v=spf1 ip4:9.9.9.300 -all"`}, domain.KindSPF, "spf." + host, "Receivers ignore the SPF record: the record of spf." + host + ": bad"},
+			{"bounces." + host, []string{spf}, domain.KindMX, "bounces." + host, "No MX record was found at bounces." + host},
+			{"bounces." + host, []string{"MX 10 other.test.", spf}, domain.KindMX, "bounces." + host, "goes to other.test, not to us"},
+			{"bounces." + host, []string{mx}, domain.KindSPF, "bounces." + host, "No SPF record was found at bounces." + host},
+			{dkim, nil, domain.KindDKIM, dkim, "No TXT record was found at " + dkim},
+			{dkim, []string{`TXT "v=DKIM1; k=rsa; p="`}, domain.KindDKIM, dkim, "revoked"},
+			{"_dmarc." + host, nil, domain.KindDMARC, "_dmarc." + host, "No TXT record was found at _dmarc." + host},
+			{none, nil, domain.KindReverse, none, "9.9.9.1 has no reverse name. Ask the provider"},
+			{none, []string{"PTR vps17.hoster.test."}, domain.KindReverse, none, "The reverse name of 9.9.9.1 is vps17.hoster.test"},
 		} {
 			zone.Set(c.name, c.lines...)
 			all := checkHost(t, h)
@@ -117,7 +117,7 @@ func TestHostRecords(t *testing.T) {
 
 		zone.ServFail("spf." + host)
 		for _, r := range checkHost(t, h) {
-			if want := map[bool]string{true: domain.TemporaryFailure, false: domain.RecordVerified}[r.Kind == domain.SPF]; r.Status != want {
+			if want := map[bool]string{true: domain.RecordTemporaryFailure, false: domain.RecordVerified}[r.Kind == domain.KindSPF]; r.Status != want {
 				t.Errorf("no answer about spf: %+v", r)
 			}
 		}
@@ -131,7 +131,7 @@ func TestHostOfUnknownAddress(t *testing.T) {
 	h, zone := hostOf(t, w)
 	h.Addrs = nil
 	all := checkHost(t, h)
-	if r := all[0]; r.Kind != domain.Address || !strings.Contains(r.Value, "PUBLIC-ADDRESS") {
+	if r := all[0]; r.Kind != domain.KindAddress || !strings.Contains(r.Value, "PUBLIC-ADDRESS") {
 		t.Errorf("%+v", r)
 	}
 	text := h.Zone(all)
@@ -146,18 +146,18 @@ func TestHostOfUnknownAddress(t *testing.T) {
 	// Of two addresses one only receives.
 	zone.Add(host+". A 9.9.9.1", host+". A 9.9.9.2", "spf."+host+`. TXT "v=spf1 ip4:9.9.9.2 -all"`)
 	for _, r := range checkHost(t, h) {
-		if (r.Kind == domain.Address || r.Name == "spf."+host) && r.Status != domain.RecordVerified {
+		if (r.Kind == domain.KindAddress || r.Name == "spf."+host) && r.Status != domain.RecordVerified {
 			t.Errorf("%+v", r)
 		}
 	}
-	h.Relayed = true
+	h.UsesSmartHost = true
 	zone.Set("spf."+host, `TXT "v=spf1 include:_spf.relay.test -all"`)
 	spf := func() domain.Record {
 		all := checkHost(t, h)
-		if slices.ContainsFunc(all, func(r domain.Record) bool { return r.Kind == domain.Reverse }) {
+		if slices.ContainsFunc(all, func(r domain.Record) bool { return r.Kind == domain.KindReverse }) {
 			t.Error("a reverse name is asked for though the relay sends")
 		}
-		return all[slices.IndexFunc(all, func(r domain.Record) bool { return r.Kind == domain.SPF })]
+		return all[slices.IndexFunc(all, func(r domain.Record) bool { return r.Kind == domain.KindSPF })]
 	}
 	if r := spf(); r.Status != domain.RecordFailed || !strings.Contains(r.Error, "it includes _spf.relay.test, which has no record") {
 		t.Errorf("%+v", r)
@@ -201,7 +201,7 @@ func TestHostKey(t *testing.T) {
 		}
 		// The sandbox publishes it.
 		name := keys[0].Selector + "._domainkey." + host
-		a, err := w.Records(t.Context(), name+".")
+		a, err := w.ZoneRecords(t.Context(), name+".")
 		if err != nil || len(a.Records) != 1 || a.Records[0].Header().Name != name+"." {
 			t.Errorf("%+v, %v", a, err)
 		}

@@ -10,18 +10,18 @@ import (
 
 // HostCheck is the result of a check of the service's own records.
 type HostCheck struct {
-	Host    *Host
-	Records []Record // required ones first
-	At      time.Time
+	Host      *Host
+	Records   []Record // required ones first
+	CheckedAt time.Time
 }
 
-// Failed counts the required records that are missing or wrong.
-func (c *HostCheck) Failed() int { return c.required(RecordFailed) }
+// FailedCount counts the required records that are missing or wrong.
+func (c *HostCheck) FailedCount() int { return c.countRequired(RecordFailed) }
 
-// Unknown counts the required records that could not be checked.
-func (c *HostCheck) Unknown() int { return c.required(TemporaryFailure) }
+// UnknownCount counts the required records that could not be checked.
+func (c *HostCheck) UnknownCount() int { return c.countRequired(RecordTemporaryFailure) }
 
-func (c *HostCheck) required(status string) (n int) {
+func (c *HostCheck) countRequired(status string) (n int) {
 	for _, r := range c.Records {
 		if r.Required && r.Status == status {
 			n++
@@ -33,10 +33,10 @@ func (c *HostCheck) required(status string) (n int) {
 // Zone returns the records as text to paste into a zone file.
 func (c *HostCheck) Zone() string { return c.Host.Zone(c.Records) }
 
-// hostCheckKept is how long the result of a check is given to others who ask.
-const hostCheckKept = 3 * time.Second
+// hostCheckTTL is how long the result of a check is given to others who ask.
+const hostCheckTTL = 3 * time.Second
 
-func noHostCheck() chan *HostCheck {
+func newHostCheckSlot() chan *HostCheck {
 	c := make(chan *HostCheck, 1)
 	c <- nil
 	return c
@@ -46,11 +46,11 @@ func noHostCheck() chan *HostCheck {
 // a time: others who ask wait for it and share its result. Records of which there is
 // no answer by the end of ctx could not be checked, but are listed.
 func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
-	h, err := d.HostNames(ctx)
+	h, err := d.LoadHost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ask, cancel := context.WithTimeout(ctx, lookFor)
+	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var last *HostCheck
 	select {
@@ -59,10 +59,10 @@ func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
-		return h.unchecked(d.Now()), nil
+		return h.uncheckedResult(d.Now()), nil
 	}
 	defer func() { d.hostCheck <- last }()
-	if last != nil && d.Now().Sub(last.At) < hostCheckKept {
+	if last != nil && d.Now().Sub(last.CheckedAt) < hostCheckTTL {
 		return last, nil
 	}
 	records, err := h.Check(ask)
@@ -73,12 +73,12 @@ func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 	return last, nil
 }
 
-// unchecked lists the records without asking the DNS.
-func (h *Host) unchecked(now time.Time) *HostCheck {
-	all := h.records(nil)
+// uncheckedResult lists the records without asking the DNS.
+func (h *Host) uncheckedResult(now time.Time) *HostCheck {
+	all := h.expectedRecords(nil)
 	for i := range all {
 		r := &all[i]
-		v := unchecked(r.Name)
+		v := uncheckedResult(r.Name)
 		r.Status, r.Error = v.status, v.problem
 	}
 	return &HostCheck{h, all, now}

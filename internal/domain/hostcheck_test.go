@@ -26,8 +26,8 @@ func TestCheckHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Failed() != failed || c.Unknown() != unknown || c.At.IsZero() {
-			t.Errorf("%d failed and %d unknown, want %d and %d: %+v", c.Failed(), c.Unknown(), failed, unknown, c.Records)
+		if c.FailedCount() != failed || c.UnknownCount() != unknown || c.CheckedAt.IsZero() {
+			t.Errorf("%d failed and %d unknown, want %d and %d: %+v", c.FailedCount(), c.UnknownCount(), failed, unknown, c.Records)
 		}
 		return c
 	}
@@ -53,11 +53,11 @@ func TestCheckHost(t *testing.T) {
 	w.zone.ServFail("bounces." + host)
 	w.clock.pass(5 * time.Second)
 	for _, r := range check(0, 2).Records {
-		if r.Status == domain.TemporaryFailure && (r.Value == "" || !strings.Contains(r.Error, "could not be checked")) {
+		if r.Status == domain.RecordTemporaryFailure && (r.Value == "" || !strings.Contains(r.Error, "could not be checked")) {
 			t.Errorf("%+v", r)
 		}
 	}
-	w.zone.Heal("bounces." + host)
+	w.zone.ClearFaults("bounces." + host)
 	w.clock.pass(5 * time.Second)
 	check(0, 0)
 }
@@ -66,11 +66,11 @@ func TestCheckHost(t *testing.T) {
 func TestCheckHostOnce(t *testing.T) {
 	addr, zone := dnstest.Start(t)
 	begun, held := make(chan struct{}), make(chan struct{})
-	path := dnstest.Via(t, addr, func(n int, _ *wire.Msg) dnstest.Fate {
+	path := dnstest.StartProxy(t, addr, func(n int, _ *wire.Msg) dnstest.Fault {
 		if n == 1 {
 			close(begun)
 		}
-		return dnstest.Fate{Delay: held}
+		return dnstest.Fault{Delay: held}
 	})
 	w := open(t, dbOf(t))
 	ask := func(d *domain.Domains) *domain.HostCheck {
@@ -82,7 +82,7 @@ func TestCheckHostOnce(t *testing.T) {
 	}
 	alone := w.another(dnstest.Resolver(t, addr))
 	ask(alone)
-	once := zone.Total()
+	once := zone.TotalQueries()
 
 	d := w.another(dnstest.Resolver(t, path.Addr))
 	all := make([]*domain.HostCheck, 20)
@@ -100,7 +100,7 @@ func TestCheckHostOnce(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	c, err := d.CheckHost(short)
-	if err != nil || c.Failed() != 0 || c.Unknown() == 0 || c.Records[0].Value == "" {
+	if err != nil || c.FailedCount() != 0 || c.UnknownCount() == 0 || c.Records[0].Value == "" {
 		t.Errorf("without an answer in time: %+v, %v", c, err)
 	}
 	close(held)
@@ -110,7 +110,7 @@ func TestCheckHostOnce(t *testing.T) {
 			t.Error("there was more than one check")
 		}
 	}
-	if n := zone.Total() - once; n > 3*once { // a question is sent again while it waits
+	if n := zone.TotalQueries() - once; n > 3*once { // a question is sent again while it waits
 		t.Errorf("%d questions, and %d for one check", n, once)
 	}
 }
@@ -127,7 +127,7 @@ func TestCheckHostInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	c, err := w.CheckHost(ctx)
-	if err != nil || c.Unknown() < 6 || c.Failed() != 0 {
+	if err != nil || c.UnknownCount() < 6 || c.FailedCount() != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// HostKey is the public side of the DKIM key of the service's own name.
+// HostKey is the public side of the KindDKIM key of the service's own name.
 type HostKey struct{ Selector, Record string }
 
 var (
 	// Of two nodes that generate it at the same time, the first wins.
-	insertHostKey = db.SQL(`INSERT INTO host_key (algorithm, selector, private, record, created_at) VALUES ($1, $2, $3, $4, $5)
+	insertHostKeyQuery = db.SQL(`INSERT INTO host_key (algorithm, selector, private, record, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (algorithm) DO NOTHING`)
-	readHostKey = db.SQL(`SELECT selector, private, record FROM host_key WHERE algorithm = 'rsa'`)
+	hostKeyQuery = db.SQL(`SELECT selector, private, record FROM host_key WHERE algorithm = 'rsa'`)
 )
 
-// ReadHostKey reads the DKIM key of the service's own name; nil if none was
+// ReadHostKey reads the KindDKIM key of the service's own name; nil if none was
 // generated yet.
 func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
 	k, err := findHostKey(ctx, r)
@@ -32,9 +32,9 @@ func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
 }
 
 func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
-	all, err := db.All(ctx, r, readHostKey.With(), func(r db.Row) (*key, error) {
+	all, err := db.All(ctx, r, hostKeyQuery.With(), func(r db.Row) (*key, error) {
 		k := &key{algorithm: string(mailauth.RSA)}
-		return k, r.Scan(&k.selector, &k.private, &k.record)
+		return k, r.Scan(&k.selector, &k.sealedPrivate, &k.record)
 	})
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -42,15 +42,15 @@ func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
 	return all[0], nil
 }
 
-// TryHostKey reports why the DKIM key of the service's own name, if there is one, can't
+// CheckHostKey reports why the KindDKIM key of the service's own name, if there is one, can't
 // sign with a secret key: broken says that the key can't be opened, or that its private
 // half is not that of its record.
-func TryHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
+func CheckHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
 		return nil, err
 	}
-	der, broken := seal.Open(sealing, k.private)
+	der, broken := seal.Open(sealPurpose, k.sealedPrivate)
 	if broken != nil {
 		return broken, nil
 	}
@@ -65,7 +65,7 @@ func TryHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err
 	return broken, nil
 }
 
-// HostKey returns the DKIM key of the service's own name. The first call, on
+// HostKey returns the KindDKIM key of the service's own name. The first call, on
 // whatever node, generates it.
 func (d *Domains) HostKey(ctx context.Context) (*HostKey, error) {
 	k, err := d.hostKey(ctx)
@@ -80,11 +80,11 @@ func (d *Domains) hostKey(ctx context.Context) (*key, error) {
 	if err != nil || k != nil {
 		return k, err
 	}
-	made, err := d.makeKeys(ctx, 0, []mailauth.Algorithm{mailauth.RSA})
+	made, err := d.generateKeys(ctx, 0, []mailauth.Algorithm{mailauth.RSA})
 	if err != nil {
 		return nil, err
 	}
-	_, err = d.DB.Exec(ctx, insertHostKey.With(made[0].algorithm, made[0].selector, made[0].private, made[0].record, db.Micros(d.Now())))
+	_, err = d.DB.Exec(ctx, insertHostKeyQuery.With(made[0].algorithm, made[0].selector, made[0].sealedPrivate, made[0].record, db.Micros(d.Now())))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (d *Domains) HostSigner(ctx context.Context) (*mailauth.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.openSigner(d.Host, []sealedKey{{selector: k.selector, private: k.private}})
+	s, err := d.openSigner(d.Host, []sealedKey{{selector: k.selector, sealedPrivate: k.sealedPrivate}})
 	if err == nil {
 		d.hostSigner.Store(s)
 	}

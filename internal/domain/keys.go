@@ -14,23 +14,23 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailauth"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// sealing is the purpose under which private keys are sealed.
-const sealing = "dkim"
+// sealPurpose is the purpose under which private keys are sealed.
+const sealPurpose = "dkim"
 
-// makeKeys makes DKIM keys for a domain. The selectors carry a random part, so
+// generateKeys makes KindDKIM keys for a domain. The selectors carry a random part, so
 // that the claims of two accounts, or of one that deletes a domain and adds it
 // again, do not want the same name for different keys.
-func (d *Domains) makeKeys(ctx context.Context, domain db.ID, algorithms []mailauth.Algorithm) (keys []key, err error) {
+func (d *Domains) generateKeys(ctx context.Context, domain db.ID, algorithms []mailauth.Algorithm) (keys []key, err error) {
 	suffix := strings.ToLower(rand.Text()[:8])
 	for _, a := range algorithms {
-		private, err := d.privateKey(ctx, a)
+		private, err := d.takePrivateKey(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		k, err := d.sealed(domain, "ms1"+string(a[0])+"-"+suffix, private)
+		k, err := d.sealKey(domain, "ms1"+string(a[0])+"-"+suffix, private)
 		if err != nil {
 			return nil, err
 		}
@@ -39,8 +39,8 @@ func (d *Domains) makeKeys(ctx context.Context, domain db.ID, algorithms []maila
 	return keys, nil
 }
 
-// sealed makes the row of a key, to which its state is still to be given.
-func (d *Domains) sealed(domain db.ID, selector string, private crypto.Signer) (key, error) {
+// sealKey makes the row of a key, to which its state is still to be given.
+func (d *Domains) sealKey(domain db.ID, selector string, private crypto.Signer) (key, error) {
 	der, err := mailauth.MarshalKey(private)
 	if err != nil {
 		return key{}, err
@@ -55,15 +55,15 @@ func (d *Domains) sealed(domain db.ID, selector string, private crypto.Signer) (
 	}
 	return key{
 		id: d.DB.NewID(), domain: domain, selector: selector, algorithm: string(algorithm), record: record,
-		private: d.Key.Seal(sealing, der),
+		sealedPrivate: d.Key.Seal(sealPurpose, der),
 	}, nil
 }
 
-// privateKey takes an RSA key from those made in advance, if there is one.
-func (d *Domains) privateKey(ctx context.Context, a mailauth.Algorithm) (crypto.Signer, error) {
+// takePrivateKey takes an RSA key from those made in advance, if there is one.
+func (d *Domains) takePrivateKey(ctx context.Context, a mailauth.Algorithm) (crypto.Signer, error) {
 	if a == mailauth.RSA {
 		select {
-		case k := <-d.ready:
+		case k := <-d.spareKeys:
 			return k, nil
 		default:
 		}
@@ -71,25 +71,25 @@ func (d *Domains) privateKey(ctx context.Context, a mailauth.Algorithm) (crypto.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return makeKey(a)
+	return generateKey(a)
 }
 
-// makeKey gives way to what others wait for.
-func makeKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
-	signal.Behind(func() { k, err = mailauth.GenerateKey(a) })
+// generateKey gives way to what others wait for.
+func generateKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
+	notify.RunLowPriority(func() { k, err = mailauth.GenerateKey(a) })
 	return k, err
 }
 
-// makeAhead keeps one RSA key ready: making one takes a tenth of a second and
+// keepSpareKey keeps one RSA key ready: making one takes a tenth of a second and
 // more, which nobody should wait for.
-func (d *Domains) makeAhead(ctx context.Context) error {
+func (d *Domains) keepSpareKey(ctx context.Context) error {
 	for {
-		k, err := makeKey(mailauth.RSA)
+		k, err := generateKey(mailauth.RSA)
 		if err != nil {
 			return err
 		}
 		select {
-		case d.ready <- k:
+		case d.spareKeys <- k:
 		case <-ctx.Done():
 			return nil
 		}
@@ -113,7 +113,7 @@ func (k *key) publicKey() (crypto.PublicKey, error) {
 func (d *Domains) openSigner(name string, keys []sealedKey) (*mailauth.Signer, error) {
 	s := &mailauth.Signer{Domain: name, Now: d.Now}
 	for _, k := range keys {
-		der, err := d.Key.Open(sealing, k.private)
+		der, err := d.Key.Open(sealPurpose, k.sealedPrivate)
 		if err != nil {
 			return nil, fmt.Errorf("opening DKIM key %d: %w", k.id, err)
 		}

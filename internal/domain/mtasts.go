@@ -24,8 +24,8 @@ const (
 )
 
 var (
-	stsOf  = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held AND suspended_at = 0 ORDER BY id LIMIT 1`)
-	setSTS = db.SQL(`UPDATE domain SET mta_sts = $3, next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
+	stsModeQuery = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held AND suspended_at = 0 ORDER BY id LIMIT 1`)
+	setSTSQuery  = db.SQL(`UPDATE domain SET mta_sts = $3, next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
 		WHERE id = $1 AND account = $2`)
 )
 
@@ -33,7 +33,7 @@ var (
 // wire form; ok is false if it is not.
 func (d *Domains) STSPolicy(ctx context.Context, name string) (text string, ok bool, err error) {
 	var mode string
-	err = d.DB.One(ctx, stsOf.With(name), &mode)
+	err = d.DB.One(ctx, stsModeQuery.With(name), &mode)
 	if errors.Is(err, db.ErrNoRow) {
 		return "", false, nil
 	}

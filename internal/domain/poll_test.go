@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/domain"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // about reports whether a time is what the schedule says, within its jitter.
@@ -29,7 +29,7 @@ func TestSchedule(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		poll := func(want time.Duration) {
 			t.Helper()
-			before := w.zone.Asked("_dmarc.shop.test")
+			before := w.zone.QueryCount("_dmarc.shop.test")
 			got, err := w.Get(t.Context(), w.ann, dom.ID)
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestSchedule(t *testing.T) {
 			if _, err := w.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if w.zone.Asked("_dmarc.shop.test") != before {
+			if w.zone.QueryCount("_dmarc.shop.test") != before {
 				t.Error("asked before it was due")
 			}
 			w.clock.pass(time.Second)
@@ -46,7 +46,7 @@ func TestSchedule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if w.zone.Asked("_dmarc.shop.test") == before {
+			if w.zone.QueryCount("_dmarc.shop.test") == before {
 				t.Error("not asked though it was due")
 			}
 			if got, err = w.Get(t.Context(), w.ann, dom.ID); err != nil {
@@ -65,7 +65,7 @@ func TestSchedule(t *testing.T) {
 		w.zone.ServFail("_dmarc.shop.test")
 		poll(time.Minute)
 		poll(2 * time.Minute)
-		w.zone.Heal("_dmarc.shop.test")
+		w.zone.ClearFaults("_dmarc.shop.test")
 		poll(24 * time.Hour)
 		w.zone.Set("_dmarc.shop.test")
 		poll(time.Minute)
@@ -95,9 +95,9 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 		}
 		group.Wait()
 		for i := range domains {
-			// The SRV record is asked for once per look, and no hint is searched for.
+			// The KindSRV record is asked for once per look, and no hint is searched for.
 			name := fmt.Sprintf("_imaps._tcp.d%d.test", i)
-			if n := zone.Asked(name); n != 1 {
+			if n := zone.QueryCount(name); n != 1 {
 				t.Errorf("%s was asked for %d times", name, n)
 			}
 		}
@@ -116,7 +116,7 @@ func TestChangedRecordIsLookedForSoon(t *testing.T) {
 			t.Fatalf("%v, next check at %v", err, got.NextCheckAt)
 		}
 		enforce := domain.STSEnforce
-		if _, err := w.Change(t.Context(), w.ann, dom.ID, domain.Change{STS: &enforce}); err != nil {
+		if _, err := w.Update(t.Context(), w.ann, dom.ID, domain.Change{STS: &enforce}); err != nil {
 			t.Fatal(err)
 		}
 		got, err = w.VerifyOwnership(t.Context(), w.ann, dom.ID)
@@ -140,13 +140,13 @@ func TestAccountsTakeTurns(t *testing.T) {
 		w.clock.pass(time.Hour)
 		var mu sync.Mutex
 		var order []string
-		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(_ context.Context, name string) (dns.Answer, error) {
+		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(_ context.Context, name string) (dns.NameData, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if of, ok := strings.CutPrefix(name, "_mailstead."); ok {
 				order = append(order, of)
 			}
-			return dns.Answer{}, errors.New("out of order")
+			return dns.NameData{}, errors.New("out of order")
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -173,9 +173,9 @@ func TestDeadNode(t *testing.T) {
 		w.publish(dom)
 		w.clock.pass(time.Minute)
 		dead, cancel := context.WithCancel(t.Context())
-		addr, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.Answer, error) {
+		addr, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.NameData, error) {
 			cancel()
-			return dns.Answer{}, dns.ErrDrop
+			return dns.NameData{}, dns.ErrDrop
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestDeadNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.expect(got, domain.Verified, true, true)
+		w.expect(got, domain.StatusVerified, true, true)
 	})
 }
 
@@ -226,7 +226,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("with a domain due in a minute it waits %v", wait)
 		}
 		w.publish(dom)
-		changed := w.Hub.Subscribe(signal.Key{Kind: signal.Domain, ID: int64(dom.ID)})
+		changed := w.Hub.Subscribe(notify.Key{Kind: notify.Domain, ID: int64(dom.ID)})
 		defer changed.Close()
 		w.clock.pass(time.Minute)
 		ring <- w.clock.now()
@@ -235,7 +235,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.expect(got, domain.Verified, true, true)
+		w.expect(got, domain.StatusVerified, true, true)
 		<-waits
 		stop()
 		// The last poll may still announce its wait.

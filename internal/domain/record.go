@@ -14,26 +14,26 @@ import (
 
 // The kinds of record.
 const (
-	MX           = "MX"
-	SPF          = "SPF"
-	DKIM         = "DKIM"
-	DMARC        = "DMARC"
-	Ownership    = "OWNERSHIP"
-	Autoconfig   = "AUTOCONFIG"
-	Autodiscover = "AUTODISCOVER"
-	SRV          = "SRV"
-	MTASTS       = "MTA-STS"
-	TLSRPT       = "TLS-RPT"
+	KindMX           = "MX"
+	KindSPF          = "SPF"
+	KindDKIM         = "DKIM"
+	KindDMARC        = "DMARC"
+	KindOwnership    = "OWNERSHIP"
+	KindAutoconfig   = "AUTOCONFIG"
+	KindAutodiscover = "AUTODISCOVER"
+	KindSRV          = "SRV"
+	KindMTASTS       = "MTA-STS"
+	KindTLSRPT       = "TLS-RPT"
 )
 
 // The states of a record. A verdict says what the last answer of the DNS was
-// worth; TemporaryFailure that there was none, so the former verdict stands
+// worth; RecordTemporaryFailure that there was none, so the former verdict stands
 // in all that follows from it.
 const (
-	RecordPending    = "pending" // not looked for yet
-	RecordVerified   = "verified"
-	RecordFailed     = "failed"
-	TemporaryFailure = "temporary_failure"
+	RecordPending          = "pending" // not looked for yet
+	RecordVerified         = "verified"
+	RecordFailed           = "failed"
+	RecordTemporaryFailure = "temporary_failure"
 )
 
 // Record is a DNS record that a domain is asked for, and what was seen of it.
@@ -89,11 +89,11 @@ const (
 	mxPreference    = 10
 )
 
-// spfName is where our hosts are listed for SPF.
-func (d *Domains) spfName() string { return spfOf(d.Host) }
+// spfName is where our hosts are listed for KindSPF.
+func (d *Domains) spfName() string { return spfHost(d.Host) }
 
-// asked lists the records that a domain is asked for, required ones first.
-func (d *Domains) asked(c *claim, keys []key) []Record {
+// expectedRecords lists the records that a domain is asked for, required ones first.
+func (d *Domains) expectedRecords(c *claim, keys []key) []Record {
 	var all []Record
 	required := true
 	add := func(kind, typ, label, value string, priority ...int) {
@@ -106,52 +106,52 @@ func (d *Domains) asked(c *claim, keys []key) []Record {
 		}
 		all = append(all, r)
 	}
-	add(Ownership, "TXT", "_mailstead.", ownershipPrefix+c.token)
-	add(MX, "MX", "", d.Host, mxPreference)
-	add(SPF, "TXT", "", "v=spf1 include:"+d.spfName()+" ~all")
+	add(KindOwnership, "TXT", "_mailstead.", ownershipPrefix+c.token)
+	add(KindMX, "MX", "", d.Host, mxPreference)
+	add(KindSPF, "TXT", "", "v=spf1 include:"+d.spfName()+" ~all")
 	for i := range keys {
 		if keys[i].state == KeyActive {
-			add(DKIM, "TXT", keys[i].label(), keys[i].record)
+			add(KindDKIM, "TXT", keys[i].recordLabel(), keys[i].record)
 		}
 	}
-	add(DMARC, "TXT", "_dmarc.", dmarcValue)
+	add(KindDMARC, "TXT", "_dmarc.", dmarcValue)
 	required = false
 	for i := range keys {
-		if note := keys[i].note(); note != "" {
-			add(DKIM, "TXT", keys[i].label(), keys[i].record)
+		if note := keys[i].recordNote(); note != "" {
+			add(KindDKIM, "TXT", keys[i].recordLabel(), keys[i].record)
 			all[len(all)-1].Note = note
 		}
 	}
-	add(Autoconfig, "CNAME", "autoconfig.", d.Host)
-	add(Autodiscover, "CNAME", "autodiscover.", d.Host)
+	add(KindAutoconfig, "CNAME", "autoconfig.", d.Host)
+	add(KindAutodiscover, "CNAME", "autodiscover.", d.Host)
 	srv := func(label string, port uint16) {
-		add(SRV, "SRV", label, fmt.Sprintf("1 %d %s", port, d.Host), 0)
+		add(KindSRV, "SRV", label, fmt.Sprintf("1 %d %s", port, d.Host), 0)
 	}
 	srv("_imaps._tcp.", d.Ports.IMAPS)
 	srv("_submissions._tcp.", d.Ports.Submissions)
 	srv("_submission._tcp.", d.Ports.Submission)
-	add(MTASTS, "TXT", "_mta-sts.", "v=STSv1; id="+d.stsID(c.sts))
-	add(MTASTS, "CNAME", "mta-sts.", d.Host)
-	add(TLSRPT, "TXT", "_smtp._tls.", "v=TLSRPTv1; rua=mailto:postmaster@"+c.name)
+	add(KindMTASTS, "TXT", "_mta-sts.", "v=STSv1; id="+d.stsID(c.sts))
+	add(KindMTASTS, "CNAME", "mta-sts.", d.Host)
+	add(KindTLSRPT, "TXT", "_smtp._tls.", "v=TLSRPTv1; rua=mailto:postmaster@"+c.name)
 	return all
 }
 
-// sighting is what is stored about a record.
-type sighting struct {
-	Asked    string    `json:"asked"` // the value asked for at that time
+// observation is what is stored about a record.
+type observation struct {
+	Expected string    `json:"asked"` // the value asked for at that time
 	Status   string    `json:"status"`
 	Observed []string  `json:"observed,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	At       time.Time `json:"at"`
 }
 
-// sightings are those of a domain, by the record's place.
-type sightings map[string]sighting
+// observations are those of a domain, by the record's place.
+type observations map[string]observation
 
-func (r *Record) place() string { return r.Type + " " + r.Name }
+func (r *Record) key() string { return r.Type + " " + r.Name }
 
-func readSightings(text string) (sightings, error) {
-	s := sightings{}
+func parseObservations(text string) (observations, error) {
+	s := observations{}
 	if text == "" {
 		return s, nil
 	}
@@ -161,13 +161,13 @@ func readSightings(text string) (sightings, error) {
 	return s, nil
 }
 
-// withSeen adds to records what was seen of them. A record that is asked for
+// withObservations adds to records what was seen of them. A record that is asked for
 // with another value than at the time counts as not looked for yet.
-func (d *Domains) withSeen(records []Record, seen sightings) []Record {
+func (d *Domains) withObservations(records []Record, seen observations) []Record {
 	for i := range records {
 		r := &records[i]
-		s, ok := seen[r.place()]
-		if !ok || s.Asked != r.Value {
+		s, ok := seen[r.key()]
+		if !ok || s.Expected != r.Value {
 			continue
 		}
 		r.Status, r.Error, r.LastCheckedAt = s.Status, s.Error, &s.At

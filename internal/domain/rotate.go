@@ -21,27 +21,27 @@ const (
 
 // Change is what an account can change of a domain; nil leaves a thing as it is.
 type Change struct {
-	RotationDays *int         // 0, or MinRotationDays to MaxRotationDays
-	Enforcement  *Enforcement // one of the three
-	Filtering    *Enforcement // likewise
-	STS          *STSMode     // one of the three
+	RotationDays     *int         // 0, or MinRotationDays to MaxRotationDays
+	DMARCEnforcement *Enforcement // one of the three
+	SpamFiltering    *Enforcement // likewise
+	STS              *STSMode     // one of the three
 }
 
-var setRotation = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
+var setRotationQuery = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
 		next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
 	WHERE id = $1 AND account = $2`)
 
-// Change changes a domain and returns it. A domain that the account does not
+// Update changes a domain and returns it. A domain that the account does not
 // have is fault.NotFound, a value out of its bounds fault.Invalid.
-func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Domain, error) {
-	var bad fault.Fields
+func (d *Domains) Update(ctx context.Context, account, id db.ID, c Change) (Domain, error) {
+	var bad fault.FieldErrors
 	if days := c.RotationDays; days != nil && *days != 0 && (*days < MinRotationDays || *days > MaxRotationDays) {
 		bad.Add("dkim_rotation_days", "out_of_range", "Give %d to %d days, or 0 for no rotation.", MinRotationDays, MaxRotationDays)
 	}
-	if c.Enforcement != nil && !slices.Contains([]Enforcement{Enforce, Junk, Off}, *c.Enforcement) {
+	if c.DMARCEnforcement != nil && !slices.Contains([]Enforcement{EnforceFully, EnforceJunk, EnforceOff}, *c.DMARCEnforcement) {
 		bad.Add("dmarc_enforcement", "unknown_enforcement", "Give enforce, junk or off.")
 	}
-	if c.Filtering != nil && !slices.Contains([]Enforcement{Enforce, Junk, Off}, *c.Filtering) {
+	if c.SpamFiltering != nil && !slices.Contains([]Enforcement{EnforceFully, EnforceJunk, EnforceOff}, *c.SpamFiltering) {
 		bad.Add("spam_filtering", "unknown_enforcement", "Give enforce, junk or off.")
 	}
 	if c.STS != nil && !slices.Contains([]STSMode{STSNone, STSTesting, STSEnforce}, *c.STS) {
@@ -50,23 +50,23 @@ func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Doma
 	if err := bad.Err(); err != nil {
 		return Domain{}, err
 	}
-	soon := db.Micros(d.Now().Add(d.FirstCheck))
+	soon := db.Micros(d.Now().Add(d.FirstCheckDelay))
 	var set []db.Statement
 	if c.RotationDays != nil {
-		set = append(set, setRotation.With(id, account, *c.RotationDays, soon))
+		set = append(set, setRotationQuery.With(id, account, *c.RotationDays, soon))
 	}
-	if c.Enforcement != nil {
-		set = append(set, setEnforcement.With(id, account, string(*c.Enforcement)))
+	if c.DMARCEnforcement != nil {
+		set = append(set, setDMARCEnforcementQuery.With(id, account, string(*c.DMARCEnforcement)))
 	}
-	if c.Filtering != nil {
-		set = append(set, setFiltering.With(id, account, string(*c.Filtering)))
+	if c.SpamFiltering != nil {
+		set = append(set, setSpamFilteringQuery.With(id, account, string(*c.SpamFiltering)))
 	}
 	if c.STS != nil {
-		set = append(set, setSTS.With(id, account, string(*c.STS), soon))
+		set = append(set, setSTSQuery.With(id, account, string(*c.STS), soon))
 	}
 	if len(set) > 0 {
 		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
-			tx.AfterCommit(func() { d.changed(id) })
+			tx.AfterCommit(func() { d.notifyChanged(id) })
 			for _, s := range set {
 				if _, err := tx.Exec(ctx, s); err != nil {
 					return err
@@ -81,13 +81,13 @@ func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Doma
 	return d.Get(ctx, account, id)
 }
 
-// Rotate makes new DKIM keys for those in use, or for one algorithm ("rsa" or
+// RotateKeys makes new KindDKIM keys for those in use, or for one algorithm ("rsa" or
 // "ed25519") alone, and returns them. They are used once they were seen in the
 // DNS; the old ones then stay published for 7 days. While a new key waits to be
 // seen another rotation is fault.Conflict: of several at once one is carried
 // out.
-func (d *Domains) Rotate(ctx context.Context, account, id db.ID, algorithm string) ([]DKIMKey, error) {
-	c, err := find(ctx, d.DB, domainOf.With(id, account))
+func (d *Domains) RotateKeys(ctx context.Context, account, id db.ID, algorithm string) ([]DKIMKey, error) {
+	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
 		return nil, err
 	}
@@ -97,44 +97,44 @@ func (d *Domains) Rotate(ctx context.Context, account, id db.ID, algorithm strin
 	switch mailauth.Algorithm(algorithm) {
 	case "", mailauth.RSA, mailauth.Ed25519:
 	default:
-		var bad fault.Fields
+		var bad fault.FieldErrors
 		bad.Add("algorithm", "unknown_algorithm", "The algorithms are rsa and ed25519.")
 		return nil, bad.Err()
 	}
-	keys, err := db.All(ctx, d.DB, keysOf.With(id), scanKey)
+	keys, err := db.All(ctx, d.DB, domainKeysQuery.With(id), scanKey)
 	if err != nil {
 		return nil, err
 	}
-	wanted := inUse(keys)
+	wanted := activeAlgorithms(keys)
 	if algorithm != "" {
 		wanted = []mailauth.Algorithm{mailauth.Algorithm(algorithm)}
 	}
 	for _, k := range keys {
 		if k.state == KeyPending && slices.Contains(wanted, mailauth.Algorithm(k.algorithm)) {
-			return nil, errRotating // without making keys first
+			return nil, errKeyPending // without making keys first
 		}
 	}
-	added, err := d.replace(ctx, c, wanted, nil)
+	added, err := d.replaceKeys(ctx, c, wanted, nil)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]DKIMKey, len(added))
 	for i := range added {
-		all[i] = d.showKey(c, &added[i])
+		all[i] = d.toDKIMKey(c, &added[i])
 	}
 	return all, nil
 }
 
-func (d *Domains) replace(ctx context.Context, c *claim, algorithms []mailauth.Algorithm, also func([]key) error) ([]key, error) {
-	made, err := d.makeKeys(ctx, c.id, algorithms)
+func (d *Domains) replaceKeys(ctx context.Context, c *claim, algorithms []mailauth.Algorithm, also func([]key) error) ([]key, error) {
+	made, err := d.generateKeys(ctx, c.id, algorithms)
 	if err != nil {
 		return nil, err
 	}
-	return d.addPending(ctx, c.account, c.id, made, also)
+	return d.addPendingKeys(ctx, c.account, c.id, made, also)
 }
 
-// inUse lists the algorithms of the active keys, RSA first.
-func inUse(keys []key) (all []mailauth.Algorithm) {
+// activeAlgorithms lists the algorithms of the active keys, RSA first.
+func activeAlgorithms(keys []key) (all []mailauth.Algorithm) {
 	for _, a := range []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519} {
 		if slices.ContainsFunc(keys, func(k key) bool { return k.state == KeyActive && k.algorithm == string(a) }) {
 			all = append(all, a)
@@ -143,24 +143,24 @@ func inUse(keys []key) (all []mailauth.Algorithm) {
 	return all
 }
 
-// rotateWhenDue begins the rotation that a domain's schedule asks for.
-func (d *Domains) rotateWhenDue(ctx context.Context, c *claim) error {
-	if c.rotation == 0 {
+// rotateIfDue begins the rotation that a domain's schedule asks for.
+func (d *Domains) rotateIfDue(ctx context.Context, c *claim) error {
+	if c.rotationDays == 0 {
 		return nil
 	}
-	keys, err := db.All(ctx, d.DB, keysOf.With(c.id), scanKey)
+	keys, err := db.All(ctx, d.DB, domainKeysQuery.With(c.id), scanKey)
 	if err != nil {
 		return err
 	}
 	due := func(keys []key) bool {
-		at := c.rotateAt(keys)
+		at := c.rotationDue(keys)
 		return !at.IsZero() && !d.Now().Before(at)
 	}
 	if !due(keys) {
 		return nil
 	}
-	made := slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.given })
-	_, err = d.replace(ctx, c, inUse(made), func(keys []key) error {
+	made := slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.customerProvided })
+	_, err = d.replaceKeys(ctx, c, activeAlgorithms(made), func(keys []key) error {
 		if !due(keys) {
 			return errNotDue
 		}
@@ -174,21 +174,21 @@ func (d *Domains) rotateWhenDue(ctx context.Context, c *claim) error {
 
 var errNotDue = fault.New(fault.Conflict, "not_due", "The keys were rotated a moment ago.")
 
-// rotateAt is when the schedule wants the keys replaced; zero for never, or
+// rotationDue is when the schedule wants the keys replaced; zero for never, or
 // not while a new one waits. A key that the customer brought is the customer's
 // affair.
-func (c *claim) rotateAt(keys []key) (at time.Time) {
-	if c.rotation == 0 || !c.held || c.suspended() {
+func (c *claim) rotationDue(keys []key) (at time.Time) {
+	if c.rotationDays == 0 || !c.owned || c.suspended() {
 		return time.Time{}
 	}
 	for _, k := range keys {
 		switch {
 		case k.state == KeyPending:
 			return time.Time{}
-		case k.state != KeyActive || k.given || k.activeAt.IsZero():
+		case k.state != KeyActive || k.customerProvided || k.activeAt.IsZero():
 			continue
 		}
-		if due := k.activeAt.AddDate(0, 0, int(c.rotation)); at.IsZero() || due.Before(at) {
+		if due := k.activeAt.AddDate(0, 0, int(c.rotationDays)); at.IsZero() || due.Before(at) {
 			at = due
 		}
 	}

@@ -31,19 +31,19 @@ func TestRotation(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		old := w.expectKeys(dom, "rsa pending, ed25519 pending")
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		w.expectKeys(dom, "rsa active, ed25519 active")
 		if got := w.signs(dom, node); !slices.Equal(got, []string{old[0].Selector, old[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
 
-		made, err := w.Rotate(t.Context(), w.ann, dom.ID, "")
+		made, err := w.RotateKeys(t.Context(), w.ann, dom.ID, "")
 		if err != nil || len(made) != 2 || made[0].Algorithm != "rsa" || made[0].State != domain.KeyPending || made[1].Record.Name == old[1].Record.Name {
 			t.Fatalf("made %+v, %v", made, err)
 		}
 		w.expectKeys(dom, "rsa active, ed25519 active, rsa pending, ed25519 pending")
 		for _, algorithm := range []string{"", "rsa", "ed25519"} {
-			if _, err := w.Rotate(t.Context(), w.ann, dom.ID, algorithm); !fault.Is(err, fault.Conflict) {
+			if _, err := w.RotateKeys(t.Context(), w.ann, dom.ID, algorithm); !fault.Is(err, fault.Conflict) {
 				t.Errorf("a second rotation of %q: %v", algorithm, err)
 			}
 		}
@@ -52,7 +52,7 @@ func TestRotation(t *testing.T) {
 			w.clock.pass(time.Hour)
 			w.poll()
 		}
-		w.expect(w.get(dom), domain.Verified, true, true)
+		w.expect(w.get(dom), domain.StatusVerified, true, true)
 		if got := w.signs(dom, node); !slices.Equal(got, []string{old[0].Selector, old[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
@@ -77,10 +77,10 @@ func TestRotation(t *testing.T) {
 		if got := w.signs(dom, node); !slices.Equal(got, []string{made[0].Selector, made[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
-		until := keys[0].KeepUntil.Sub(w.clock.now())
+		until := keys[0].PublishUntil.Sub(w.clock.now())
 		r, ok := w.asks(dom, old[0])
 		if until > 7*24*time.Hour || until < 7*24*time.Hour-time.Minute || !ok || r.Required || r.Status != domain.RecordVerified ||
-			!strings.Contains(r.Note, keys[0].KeepUntil.Format("2 January 2006")) {
+			!strings.Contains(r.Note, keys[0].PublishUntil.Format("2 January 2006")) {
 			t.Errorf("kept for %v; %+v", until, r)
 		}
 		if r, ok := w.asks(dom, made[0]); !ok || !r.Required || r.Note != "" {
@@ -99,12 +99,12 @@ func TestRotation(t *testing.T) {
 			if err := w.db.One(t.Context(), privateOf.With(k.ID), &private); err != nil || len(private) != 0 {
 				t.Errorf("%d bytes of the retired key are left, %v", len(private), err)
 			}
-			if _, ok := w.asks(dom, k); ok || k.RetiredAt.IsZero() || !k.KeepUntil.IsZero() || !strings.Contains(k.Record.Note, "Remove") {
+			if _, ok := w.asks(dom, k); ok || k.RetiredAt.IsZero() || !k.PublishUntil.IsZero() || !strings.Contains(k.Record.Note, "Remove") {
 				t.Errorf("a retired key is asked for: %+v", k)
 			}
 			w.zone.Set(k.Record.Name)
 		}
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		if got := w.signs(dom, node); !slices.Equal(got, []string{made[0].Selector, made[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
@@ -127,7 +127,7 @@ func TestRotationRolledBack(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
 		w.check(dom)
-		made, err := w.Rotate(t.Context(), w.ann, dom.ID, "")
+		made, err := w.RotateKeys(t.Context(), w.ann, dom.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestRotationRolledBack(t *testing.T) {
 		for _, k := range made {
 			w.zone.Set(k.Record.Name)
 		}
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		if got := w.signs(dom, w.Domains); !slices.Equal(got, []string{old[0].Selector, old[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
@@ -153,7 +153,7 @@ func TestRotationSchedule(t *testing.T) {
 		w.Domains = w.another(resolver)
 		dom := w.create(w.ann, "shop.test")
 		set := func(days int) error {
-			got, err := w.Change(t.Context(), w.ann, dom.ID, domain.Change{RotationDays: &days})
+			got, err := w.Update(t.Context(), w.ann, dom.ID, domain.Change{RotationDays: &days})
 			if err == nil && got.RotationDays != days {
 				t.Errorf("set to %d", got.RotationDays)
 			}
@@ -164,7 +164,7 @@ func TestRotationSchedule(t *testing.T) {
 				t.Errorf("%d days: %v", days, err)
 			}
 		}
-		if _, err := w.Change(t.Context(), w.bob, dom.ID, domain.Change{}); !fault.Is(err, fault.NotFound) {
+		if _, err := w.Update(t.Context(), w.bob, dom.ID, domain.Change{}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another's: %v", err)
 		}
 		if err := set(30); err != nil {
@@ -234,7 +234,7 @@ func TestRotationRace(t *testing.T) {
 				if n := nodes[i%3]; i == 8 {
 					_, err = n.AddKey(t.Context(), w.ann, dom.ID, "mine", mine)
 				} else {
-					_, err = n.Rotate(t.Context(), w.ann, dom.ID, "rsa")
+					_, err = n.RotateKeys(t.Context(), w.ann, dom.ID, "rsa")
 				}
 				if err == nil {
 					done.Add(1)

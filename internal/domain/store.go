@@ -19,14 +19,14 @@ type claim struct {
 	id, account db.ID
 	name        string
 	token       string
-	standing
-	seen     sightings
-	checks   int64
-	rotation int64 // days after which DKIM keys are replaced; 0 for never
+	claimState
+	observations observations
+	checks       int64
+	rotationDays int64 // days after which KindDKIM keys are replaced; 0 for never
 
-	enforcement Enforcement
-	filtering   Enforcement
-	sts         STSMode
+	dmarcEnforcement Enforcement
+	spamFiltering    Enforcement
+	sts              STSMode
 
 	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
 
@@ -39,10 +39,10 @@ func errSuspended() error {
 	return fault.New(fault.Denied, "domain_suspended", "This domain is suspended. Ask the operator of the service.")
 }
 
-// standing is what others go by.
-type standing struct {
+// claimState is what others go by.
+type claimState struct {
 	status         string
-	held           bool
+	owned          bool
 	receives       bool
 	sends          bool
 	aligned        bool
@@ -50,52 +50,52 @@ type standing struct {
 }
 
 var (
-	insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
+	insertDomainQuery = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
-	claimed  = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
-	domainOf = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+	claimExistsQuery   = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
+	accountDomainQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE id = $1 AND account = $2`)
-	domainByID = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+	domainByIDQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE id = $1`)
-	claimsOn = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+	claimsByNameQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE name = $1 ORDER BY id`)
-	lockClaims = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+	lockClaimsQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
-	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+	accountDomainsQuery = db.PagedSQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE {page account = $1}`)
 	// In no order: for one by k.id all keys would be walked.
-	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
+	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
 		FROM domain d CROSS JOIN dkim_key k
 		WHERE k.domain = d.id AND d.account = $1 AND d.id >= $2 AND d.id <= $3`)
-	lockDomain   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
-	deleteDomain = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
+	lockDomainQuery   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
+	deleteDomainQuery = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
 )
 
 func scanClaim(r db.Row) (*claim, error) {
 	var c claim
 	var records string
 	var checked, next, mismatch, contested, verified, created, suspended int64
-	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.held, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation, &c.enforcement, &c.filtering, &c.sts, &suspended)
+	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.owned, &c.token, &c.receives, &c.sends, &c.aligned, &records,
+		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, &suspended)
 	if err != nil {
 		return nil, err
 	}
 	c.checkedAt, c.nextCheckAt, c.mismatchSince = db.Time(checked), db.Time(next), db.Time(mismatch)
 	c.contestedSince, c.verifiedAt, c.createdAt = db.Time(contested), db.Time(verified), db.Time(created)
 	c.suspendedAt = db.Time(suspended)
-	c.seen, err = readSightings(records)
+	c.observations, err = parseObservations(records)
 	return &c, err
 }
 
-// find reads one claim, or returns fault.NotFound.
-func find(ctx context.Context, r db.Reader, s db.Statement) (*claim, error) {
+// findClaim reads one claim, or returns fault.NotFound.
+func findClaim(ctx context.Context, r db.Reader, s db.Statement) (*claim, error) {
 	all, err := db.All(ctx, r, s, scanClaim)
 	if err != nil {
 		return nil, err
@@ -108,24 +108,24 @@ func find(ctx context.Context, r db.Reader, s db.Statement) (*claim, error) {
 
 // Get finds a domain of an account, or returns fault.NotFound.
 func (d *Domains) Get(ctx context.Context, account, id db.ID) (Domain, error) {
-	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
 		return Domain{}, err
 	}
-	keys, err := db.All(ctx, d.DB, keysOf.With(id), scanKey)
+	keys, err := db.All(ctx, d.DB, domainKeysQuery.With(id), scanKey)
 	if err != nil {
 		return Domain{}, err
 	}
-	return d.shown(c, keys), nil
+	return d.toDomain(c, keys), nil
 }
 
-// Named finds the domain that an account has under a name, or returns fault.NotFound.
-func (d *Domains) Named(ctx context.Context, account db.ID, name string) (id db.ID, err error) {
+// IDByName finds the domain that an account has under a name, or returns fault.NotFound.
+func (d *Domains) IDByName(ctx context.Context, account db.ID, name string) (id db.ID, err error) {
 	gone := fault.New(fault.NotFound, "not_found", "There is no such domain.")
-	if name, err = address.Domain(name); err != nil {
+	if name, err = address.ParseDomain(name); err != nil {
 		return 0, gone
 	}
-	err = d.DB.One(ctx, claimed.With(account, name), &id)
+	err = d.DB.One(ctx, claimExistsQuery.With(account, name), &id)
 	if errors.Is(err, db.ErrNoRow) {
 		err = gone
 	}
@@ -135,11 +135,11 @@ func (d *Domains) Named(ctx context.Context, account db.ID, name string) (id db.
 // List returns a page of an account's domains, newest first, and whether
 // there are more.
 func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Domain, bool, error) {
-	claims, more, err := db.ReadPage(ctx, d.DB, domainsOf, page, scanClaim, account)
+	claims, more, err := db.ReadPage(ctx, d.DB, accountDomainsQuery, page, scanClaim, account)
 	if err != nil || len(claims) == 0 {
 		return nil, false, err
 	}
-	keys, err := db.All(ctx, d.DB, keysOfRange.With(account, claims[len(claims)-1].id, claims[0].id), scanKey)
+	keys, err := db.All(ctx, d.DB, keysInRangeQuery.With(account, claims[len(claims)-1].id, claims[0].id), scanKey)
 	if err != nil {
 		return nil, false, err
 	}
@@ -150,7 +150,7 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 	}
 	all := make([]Domain, len(claims))
 	for i, c := range claims {
-		all[i] = d.shown(c, byDomain[c.id])
+		all[i] = d.toDomain(c, byDomain[c.id])
 	}
 	return all, more, nil
 }
@@ -160,7 +160,7 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 		var suspended int64
-		err := tx.One(ctx, lockDomain.With(id, account), &suspended)
+		err := tx.One(ctx, lockDomainQuery.With(id, account), &suspended)
 		if errors.Is(err, db.ErrNoRow) {
 			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
 		}
@@ -178,25 +178,25 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 			return fault.New(fault.Conflict, "domain_has_mailboxes",
 				"This domain still has mailboxes or aliases. Delete them first; a deleted mailbox can be restored for 30 days and counts until then.")
 		}
-		if _, err := tx.Exec(ctx, deleteDomain.With(id, account)); err != nil {
+		if _, err := tx.Exec(ctx, deleteDomainQuery.With(id, account)); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { d.changed(id) })
+		tx.AfterCommit(func() { d.notifyChanged(id) })
 		return nil
 	})
 	return err
 }
 
-// Owned returns the name of a domain that the account has proven to own. A
+// VerifiedName returns the name of a domain that the account has proven to own. A
 // foreign domain is fault.NotFound, one not proven or suspended fault.Denied.
-func (d *Domains) Owned(ctx context.Context, account, id db.ID) (name string, err error) {
-	c, err := find(ctx, d.DB, domainOf.With(id, account))
+func (d *Domains) VerifiedName(ctx context.Context, account, id db.ID) (name string, err error) {
+	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	switch {
 	case err != nil:
 		return "", err
 	case c.suspended():
 		return "", errSuspended()
-	case !c.held:
+	case !c.owned:
 		return "", fault.New(fault.Denied, "domain_not_verified",
 			"The ownership of this domain is not verified yet. Publish its OWNERSHIP record (TXT), then verify it.")
 	}

@@ -15,7 +15,7 @@ import (
 // suspends suspends a name, or ends that, and wants so many claims to change.
 func (w *world) suspends(name string, yes bool, want int) {
 	w.t.Helper()
-	if changed, err := w.Suspend(w.t.Context(), name, yes); err != nil || len(changed) != want {
+	if changed, err := w.SetSuspended(w.t.Context(), name, yes); err != nil || len(changed) != want {
 		w.t.Fatalf("changed %+v, %v; want %d", changed, err, want)
 	}
 }
@@ -25,12 +25,12 @@ func (w *world) suspends(name string, yes bool, want int) {
 func TestSuspend(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, ctx := open(t, d), t.Context()
-		if _, err := w.Suspend(ctx, "shop.test", true); !fault.Is(err, fault.NotFound) {
+		if _, err := w.SetSuspended(ctx, "shop.test", true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a name that nobody claims: %v", err)
 		}
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
-		w.expect(w.check(dom), domain.Verified, true, true)
+		w.expect(w.check(dom), domain.StatusVerified, true, true)
 		events := w.verifiedEvents(w.ann)
 
 		w.suspends("Shop.test", true, 1)
@@ -41,23 +41,23 @@ func TestSuspend(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		_, err := w.Sender(ctx, w.ann, "shop.test")
+		_, err := w.SendingDomain(ctx, w.ann, "shop.test")
 		denied("sending", err)
-		_, err = w.Owned(ctx, w.ann, dom.ID)
+		_, err = w.VerifiedName(ctx, w.ann, dom.ID)
 		denied("making mailboxes", err)
-		_, err = w.Rotate(ctx, w.ann, dom.ID, "")
+		_, err = w.RotateKeys(ctx, w.ann, dom.ID, "")
 		denied("rotating keys", err)
 		denied("deleting", w.Delete(ctx, w.ann, dom.ID))
-		if h, ok, err := w.Hosted(ctx, "shop.test"); err != nil || !ok || !h.Suspended {
+		if h, ok, err := w.FindHosted(ctx, "shop.test"); err != nil || !ok || !h.Suspended {
 			t.Errorf("hosted %+v, %t, %v", h, ok, err)
 		}
 		if _, ok, err := w.STSPolicy(ctx, "shop.test"); err != nil || ok {
 			t.Errorf("it has a policy: %t, %v", ok, err)
 		}
-		if h, err := w.Standing(ctx, "shop.test"); err != nil || !h.Suspended || h.Account != w.ann {
+		if h, err := w.OwnerOf(ctx, "shop.test"); err != nil || !h.Suspended || h.Account != w.ann {
 			t.Errorf("operators see %+v, %v", h, err)
 		}
-		if count, _, err := domain.Standings(ctx, d, 1); err != nil || count[domain.Suspended] != 1 || count[domain.Verified] != 0 {
+		if count, _, err := domain.CountByStatus(ctx, d, 1); err != nil || count[domain.StatusSuspended] != 1 || count[domain.StatusVerified] != 0 {
 			t.Errorf("doctor counts %v, %v", count, err)
 		}
 		if all, err := domain.SuspendedDomains(ctx, d); err != nil || len(all) != 1 || !all[dom.ID] {
@@ -66,26 +66,26 @@ func TestSuspend(t *testing.T) {
 
 		// Checks by hand and by schedule see the records, and no more.
 		w.withdraw(dom)
-		w.expect(w.check(dom), domain.Suspended, false, false)
+		w.expect(w.check(dom), domain.StatusSuspended, false, false)
 		w.clock.pass(27 * time.Hour)
 		w.poll()
-		if got := w.get(dom); got.Status != domain.Suspended || record(t, got, domain.MX).Status != domain.RecordFailed {
-			t.Errorf("after a check it is %s, a record %s", got.Status, record(t, got, domain.MX).Status)
+		if got := w.get(dom); got.Status != domain.StatusSuspended || record(t, got, domain.KindMX).Status != domain.RecordFailed {
+			t.Errorf("after a check it is %s, a record %s", got.Status, record(t, got, domain.KindMX).Status)
 		}
 		w.publish(dom)
 		w.clock.pass(27 * time.Hour)
 		w.poll()
-		w.expect(w.get(dom), domain.Suspended, false, false)
+		w.expect(w.get(dom), domain.StatusSuspended, false, false)
 
 		w.suspends("shop.test", false, 1)
 		w.suspends("shop.test", false, 0)
-		w.expect(w.get(dom), domain.Verified, true, true)
+		w.expect(w.get(dom), domain.StatusVerified, true, true)
 		w.poll()
-		w.expect(w.get(dom), domain.Verified, true, true)
+		w.expect(w.get(dom), domain.StatusVerified, true, true)
 		if n := w.verifiedEvents(w.ann); n != events {
 			t.Errorf("%d events, had %d", n, events)
 		}
-		if _, err := w.Sender(ctx, w.ann, "shop.test"); err != nil {
+		if _, err := w.SendingDomain(ctx, w.ann, "shop.test"); err != nil {
 			t.Errorf("sending again: %v", err)
 		}
 		if _, ok, err := w.STSPolicy(ctx, "shop.test"); err != nil || !ok {
@@ -101,7 +101,7 @@ func TestSuspendedChangesNoHands(t *testing.T) {
 		w := open(t, d)
 		mine := w.create(w.ann, "shop.test")
 		w.publish(mine)
-		w.expect(w.check(mine), domain.Verified, true, true)
+		w.expect(w.check(mine), domain.StatusVerified, true, true)
 		w.suspends("shop.test", true, 1)
 		w.withdraw(mine)
 		theirs := w.create(w.bob, "shop.test")
@@ -111,15 +111,15 @@ func TestSuspendedChangesNoHands(t *testing.T) {
 			w.check(mine)
 			w.clock.pass(25 * time.Hour)
 		}
-		w.expect(w.get(theirs), domain.Pending, false, false)
-		if h, ok, err := w.Hosted(t.Context(), "shop.test"); err != nil || !ok || h.Account != w.ann || !h.Suspended {
+		w.expect(w.get(theirs), domain.StatusPending, false, false)
+		if h, ok, err := w.FindHosted(t.Context(), "shop.test"); err != nil || !ok || h.Account != w.ann || !h.Suspended {
 			t.Errorf("hosted by %+v, %v", h, err)
 		}
 		w.suspends("shop.test", false, 1)
 		w.check(theirs)
 		w.clock.pass(25 * time.Hour)
 		w.check(theirs)
-		if h, _, err := w.Hosted(t.Context(), "shop.test"); err != nil || h.Account != w.bob {
+		if h, _, err := w.FindHosted(t.Context(), "shop.test"); err != nil || h.Account != w.bob {
 			t.Errorf("afterwards it is hosted by %+v, %v", h, err)
 		}
 	})

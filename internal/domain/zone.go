@@ -29,55 +29,55 @@ func (d *Domains) Zone(ctx context.Context, account, id db.ID) (string, error) {
 			required = false
 			b.WriteString("\n; Recommended: mail programs find their settings, and others' servers encrypt.\n")
 		}
-		if r.Kind == SPF {
+		if r.Kind == KindSPF {
 			fmt.Fprintf(&b, "; One SPF record only: if there is one already, add include:%s to it instead.\n", d.spfName())
 		}
-		b.WriteString(r.line(r.TTL) + "\n")
+		b.WriteString(r.zoneLine(r.TTL) + "\n")
 	}
 	return b.String(), nil
 }
 
-// line is a record as in a zone file.
-func (r *Record) line(ttl int) string {
+// zoneLine is a record as in a zone file.
+func (r *Record) zoneLine(ttl int) string {
 	return fmt.Sprintf("%s. %d IN %s %s", r.Name, ttl, r.Type, r.rdata())
 }
 
 // sandboxTTL is short, so that a change in the sandbox shows at once.
 const sandboxTTL = 1
 
-// maxBelow is how many labels a record may be below its domain: that of a DKIM
+// maxRecordLabels is how many labels a record may be below its domain: that of a KindDKIM
 // key, with a selector of several labels, is the deepest.
-const maxBelow = 1 + maxSelectorLabels
+const maxRecordLabels = 1 + maxSelectorLabels
 
-// Records tells, as a dns.Source, everything that is asked for of any domain
+// ZoneRecords tells, as a dns.Source, everything that is asked for of any domain
 // here, and what the service's own names would have. The sandbox zone answers
 // with it, so that names under reserved top-level domains verify by the same
 // code as all others.
-func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) {
+func (d *Domains) ZoneRecords(ctx context.Context, name string) (dns.NameData, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	all, err := d.ownRecords(ctx, name)
+	all, err := d.hostRecords(ctx, name)
 	if err != nil {
-		return dns.Answer{}, err
+		return dns.NameData{}, err
 	}
-	for of, n := name, 0; of != "" && n <= maxBelow; n++ {
-		claims, err := db.All(ctx, d.DB, claimsOn.With(of), scanClaim)
+	for of, n := name, 0; of != "" && n <= maxRecordLabels; n++ {
+		claims, err := db.All(ctx, d.DB, claimsByNameQuery.With(of), scanClaim)
 		if err != nil {
-			return dns.Answer{}, err
+			return dns.NameData{}, err
 		}
 		for _, c := range claims {
-			keys, err := db.All(ctx, d.DB, keysOf.With(c.id), scanKey)
+			keys, err := db.All(ctx, d.DB, domainKeysQuery.With(c.id), scanKey)
 			if err != nil {
-				return dns.Answer{}, err
+				return dns.NameData{}, err
 			}
-			all = append(all, d.asked(c, keys)...)
+			all = append(all, d.expectedRecords(c, keys)...)
 		}
 		_, of, _ = strings.Cut(of, ".")
 	}
 	var lines []string
-	a := dns.Answer{}
+	a := dns.NameData{}
 	there := map[string]bool{} // two accounts are mostly asked for the same
 	for _, r := range all {
-		line := r.line(sandboxTTL)
+		line := r.zoneLine(sandboxTTL)
 		switch {
 		case strings.HasSuffix(r.Name, "."+name):
 			a.Exists = true
@@ -92,13 +92,13 @@ func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) 
 	return a, err
 }
 
-// ownRecords are those of the service's own names.
-func (d *Domains) ownRecords(ctx context.Context, name string) ([]Record, error) {
+// hostRecords are those of the service's own names.
+func (d *Domains) hostRecords(ctx context.Context, name string) ([]Record, error) {
 	h := &Host{Name: d.Host, Addrs: d.Addrs}
 	var err error
 	if strings.HasSuffix(name, "._domainkey."+d.Host) {
 		h.Key, err = ReadHostKey(ctx, d.DB)
 	}
-	all := h.records(nil)
-	return slices.DeleteFunc(all, func(r Record) bool { return strings.Contains(r.Value, unknownAddress) }), err
+	all := h.expectedRecords(nil)
+	return slices.DeleteFunc(all, func(r Record) bool { return strings.Contains(r.Value, addressPlaceholder) }), err
 }

@@ -29,7 +29,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		err = os.Mkdir(path, mode)
 	}
 	if err == nil {
-		return SyncFolder(parent)
+		return SyncDir(parent)
 	}
 	info, statErr := os.Stat(path)
 	if statErr != nil {
@@ -38,7 +38,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	if !info.IsDir() {
 		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
 	}
-	_ = SyncFolder(parent) // it may be another user's, or read-only
+	_ = SyncDir(parent) // it may be another user's, or read-only
 	return nil
 }
 
@@ -46,7 +46,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 // new ones, also after a loss of power.
 func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	temporary := fmt.Sprintf("%s.%s", path, rand.Text()[:8])
-	err := writeNew(temporary, text, mode)
+	err := createFile(temporary, text, mode)
 	if err == nil {
 		err = Rename(temporary, path)
 	}
@@ -56,8 +56,8 @@ func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	return err
 }
 
-// writeNew ignores the umask.
-func writeNew(path string, text []byte, mode fs.FileMode) error {
+// createFile ignores the umask.
+func createFile(path string, text []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
@@ -71,11 +71,11 @@ func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return SyncFolder(filepath.Dir(to))
+	return SyncDir(filepath.Dir(to))
 }
 
-// SyncFolder makes the names in a folder durable.
-func SyncFolder(path string) error {
+// SyncDir makes the names in a folder durable.
+func SyncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

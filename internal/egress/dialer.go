@@ -14,57 +14,57 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// ErrRefused says that a host has addresses, and none that may be dialled.
-var ErrRefused = errors.New("the host has no address that may be dialled")
+// ErrNoAllowedAddr says that a host has addresses, and none that may be dialled.
+var ErrNoAllowedAddr = errors.New("the host has no address that may be dialled")
 
 const (
 	// maxAddresses bounds how many addresses of a host are tried.
 	maxAddresses = 4
-	// perAddress bounds how long one address is waited for.
-	perAddress = 5 * time.Second
+	// dialTimeout bounds how long one address is waited for.
+	dialTimeout = 5 * time.Second
 )
 
 // Dialer opens connections to hosts that a stranger names. Its fields are set
 // before use and not changed. It is safe for concurrent use.
 type Dialer struct {
 	DNS *dns.Resolver
-	// Allow are networks that may be dialled although they are not public, or
+	// AllowNets are networks that may be dialled although they are not public, or
 	// are the service's own.
-	Allow []netip.Prefix
-	// OnlyAllow refuses all that is not in Allow: for what must not cross the
+	AllowNets []netip.Prefix
+	// AllowNetsOnly refuses all that is not in Allow: for what must not cross the
 	// Internet.
-	OnlyAllow bool
-	// Own are addresses of the service itself, and Name is its host name, whose
+	AllowNetsOnly bool
+	// OwnAddrs are addresses of the service itself, and Name is its host name, whose
 	// addresses are its own as well: behind address translation only DNS
 	// knows them.
-	Own  []netip.Addr
-	Name string
+	OwnAddrs []netip.Addr
+	HostName string
 }
 
 // Addresses returns the addresses of a host that may be dialled, in the order in
-// which to try them: ErrRefused if it has others only, or a *dns.Error. The host
+// which to try them: ErrNoAllowedAddr if it has others only, or a *dns.Error. The host
 // is a name in ASCII or an IP address without brackets.
 func (d *Dialer) Addresses(ctx context.Context, host string) ([]netip.Addr, error) {
-	addrs, err := d.addresses(ctx, host)
+	addrs, err := d.resolve(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	own := d.own(ctx)
+	own := d.ownAddrs(ctx)
 	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
-		if Within(a, d.Allow) {
+		if InNetworks(a, d.AllowNets) {
 			return false
 		}
-		return d.OnlyAllow || !Public(a) || slices.Contains(own, Inner(a))
+		return d.AllowNetsOnly || !IsPublic(a) || slices.Contains(own, EmbeddedIPv4(a))
 	})
 	if len(addrs) == 0 {
-		return nil, ErrRefused
+		return nil, ErrNoAllowedAddr
 	}
-	return Mix(addrs), nil
+	return Interleave(addrs), nil
 }
 
-// Literal returns the addresses that a host means without DNS: an IP address,
+// LiteralAddrs returns the addresses that a host means without DNS: an IP address,
 // or localhost and the names below it (RFC 6761 §6.3). nil for any other.
-func Literal(host string) []netip.Addr {
+func LiteralAddrs(host string) []netip.Addr {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}
 	}
@@ -75,24 +75,24 @@ func Literal(host string) []netip.Addr {
 	return nil
 }
 
-func (d *Dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
-	if addrs := Literal(host); addrs != nil {
+func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addrs := LiteralAddrs(host); addrs != nil {
 		return addrs, nil
 	}
 	res, err := d.DNS.Addrs(ctx, host)
 	return slices.Clone(res.Records), err // the resolver's cache keeps its own
 }
 
-// own are the service's addresses. Without an answer from DNS those given must do.
-func (d *Dialer) own(ctx context.Context) []netip.Addr {
-	if d.Name == "" || d.OnlyAllow {
-		return d.Own
+// ownAddrs are the service's addresses. Without an answer from DNS those given must do.
+func (d *Dialer) ownAddrs(ctx context.Context) []netip.Addr {
+	if d.HostName == "" || d.AllowNetsOnly {
+		return d.OwnAddrs
 	}
-	res, err := d.DNS.Addrs(ctx, d.Name)
+	res, err := d.DNS.Addrs(ctx, d.HostName)
 	if err != nil {
-		return d.Own
+		return d.OwnAddrs
 	}
-	return append(slices.Clone(d.Own), res.Records...)
+	return append(slices.Clone(d.OwnAddrs), res.Records...)
 }
 
 // Dial looks a host up and connects to the first of its addresses that
@@ -104,7 +104,7 @@ func (d *Dialer) Dial(ctx context.Context, host, port string) (net.Conn, error) 
 		return nil, err
 	}
 	for _, a := range addrs[:min(len(addrs), maxAddresses)] {
-		nd := net.Dialer{Timeout: perAddress}
+		nd := net.Dialer{Timeout: dialTimeout}
 		var c net.Conn
 		if c, err = nd.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), port)); err == nil {
 			return c, nil

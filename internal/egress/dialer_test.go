@@ -39,11 +39,11 @@ func TestAddresses(t *testing.T) {
 		"ours.test. A 9.9.9.9", "ours.test. A 8.8.8.8", "mail.test. A 9.9.9.9",
 	)
 	zone.ServFail("broken.test")
-	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), Name: "mail.test", Own: []netip.Addr{netip.MustParseAddr("8.8.4.4")}}
+	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), HostName: "mail.test", OwnAddrs: []netip.Addr{netip.MustParseAddr("8.8.4.4")}}
 	allowing := *d
-	allowing.Allow = prefixes("10.0.0.0/8", "127.0.0.0/8", "9.9.9.9/32")
+	allowing.AllowNets = prefixes("10.0.0.0/8", "127.0.0.0/8", "9.9.9.9/32")
 	only := allowing
-	only.OnlyAllow = true
+	only.AllowNetsOnly = true
 	for _, c := range []struct {
 		d    *egress.Dialer
 		host string
@@ -80,7 +80,7 @@ func TestAddresses(t *testing.T) {
 		addrs, err := c.d.Addresses(t.Context(), c.host)
 		var got string
 		switch {
-		case errors.Is(err, egress.ErrRefused):
+		case errors.Is(err, egress.ErrNoAllowedAddr):
 			got = "refused"
 		case errors.Is(err, dns.ErrTemporary):
 			got = "temporary"
@@ -134,7 +134,7 @@ func TestRebinding(t *testing.T) {
 	addr, zone := dnstest.Start(t)
 	flip := []string{"0 IN A 127.0.0.1", "0 IN A 127.0.0.2"}
 	zone.Set("rebind.test", flip[0])
-	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), Allow: prefixes("127.0.0.1/32")}
+	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), AllowNets: prefixes("127.0.0.1/32")}
 	ctx, stop := context.WithCancel(t.Context())
 	var flipping sync.WaitGroup
 	flipping.Go(func() {
@@ -146,7 +146,7 @@ func TestRebinding(t *testing.T) {
 	for dialled := 0; dialled < 50 || refused < 50; {
 		c, err := d.Dial(t.Context(), "rebind.test", port)
 		switch {
-		case errors.Is(err, egress.ErrRefused):
+		case errors.Is(err, egress.ErrNoAllowedAddr):
 			refused++
 		case err != nil:
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestRebinding(t *testing.T) {
 func TestDialNext(t *testing.T) {
 	port, _ := door(t, "127.0.0.3:0")
 	addr, _ := dnstest.Start(t, "two.test. A 127.0.0.4", "two.test. A 127.0.0.3")
-	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), Allow: prefixes("127.0.0.0/8")}
+	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), AllowNets: prefixes("127.0.0.0/8")}
 	for range 10 {
 		c, err := d.Dial(t.Context(), "two.test", port)
 		if err != nil {

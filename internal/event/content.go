@@ -18,22 +18,22 @@ import (
 // the event before anybody gets it: from then on the event never changes,
 // whatever becomes of the message, and every delivery of it has the same bytes.
 
-// keepAtOnce bounds how many events of a page get their content in one commit.
-const keepAtOnce = 16
+// contentBatch bounds how many events of a page get their content in one commit.
+const contentBatch = 16
 
 // A second reader that comes at the same moment keeps nothing: the first one's
 // content counts.
-var keepContent = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
+var storeContentQuery = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
 
 // maxPageBytes bounds the data of a page, but for its first event's.
 const maxPageBytes = 2 << 20
 
-// whole gives the events of a page their content, and cuts the page where it
+// completePage gives the events of a page their content, and cuts the page where it
 // becomes too much at once.
-func (l *Log) whole(ctx context.Context, page Page, content bool) (Page, error) {
+func (l *Log) completePage(ctx context.Context, page Page, content bool) (Page, error) {
 	size := 0
 	for from := 0; from < len(page.Events); {
-		n, err := l.fill(ctx, page.Events[from:min(from+keepAtOnce, len(page.Events))], content)
+		n, err := l.addContent(ctx, page.Events[from:min(from+contentBatch, len(page.Events))], content)
 		if err != nil {
 			return Page{}, err
 		}
@@ -49,47 +49,47 @@ func (l *Log) whole(ctx context.Context, page Page, content bool) (Page, error) 
 	return page, nil
 }
 
-// fill gives the events that lack their content theirs, until they have as much
+// addContent gives the events that lack their content theirs, until they have as much
 // data as a page may, and returns of how many that is: one at least. Every reader
 // of data passes through here. Without content it takes out what the data has of it.
-func (l *Log) fill(ctx context.Context, events []Event, content bool) (n int, err error) {
+func (l *Log) addContent(ctx context.Context, events []Event, content bool) (n int, err error) {
 	var lacking []*Event
 	for size := 0; n < len(events) && size <= maxPageBytes; n++ {
 		e := &events[n]
 		if !content {
-			if err := l.Omit(e); err != nil {
+			if err := l.OmitContent(e); err != nil {
 				return 0, err
 			}
-		} else if e.content != 0 {
-			if err := l.complete(ctx, e); err != nil {
+		} else if e.contentMessage != 0 {
+			if err := l.completeData(ctx, e); err != nil {
 				return 0, err
 			}
 			lacking = append(lacking, e)
 		}
 		size += len(e.Data)
 	}
-	return n, l.keep(ctx, lacking)
+	return n, l.storeContent(ctx, lacking)
 }
 
-// Omit takes the content of mail out of an event.
-func (l *Log) Omit(e *Event) error {
-	if l.WithoutContent == nil {
+// OmitContent takes the content of mail out of an event.
+func (l *Log) OmitContent(e *Event) error {
+	if l.RemoveContent == nil {
 		return errors.New("nobody is there to take the content out of an event")
 	}
-	rest, err := l.WithoutContent(e.Type, e.Data)
+	rest, err := l.RemoveContent(e.Type, e.Data)
 	if err != nil || rest == nil {
 		return err
 	}
 	text, err := encode(e.Type, rest)
-	e.Data, e.content = json.RawMessage(text), 0
+	e.Data, e.contentMessage = json.RawMessage(text), 0
 	return err
 }
 
-func (l *Log) complete(ctx context.Context, e *Event) error {
-	if l.Content == nil {
+func (l *Log) completeData(ctx context.Context, e *Event) error {
+	if l.LoadContent == nil {
 		return errors.New("an event lacks its content, and nobody is there to read it")
 	}
-	full, err := l.Content(ctx, e.content, e.Data)
+	full, err := l.LoadContent(ctx, e.contentMessage, e.Data)
 	if err != nil {
 		return err
 	}
@@ -98,17 +98,17 @@ func (l *Log) complete(ctx context.Context, e *Event) error {
 	return err
 }
 
-// keep settles the content of events, unless somebody else has done it.
-func (l *Log) keep(ctx context.Context, events []*Event) error {
+// storeContent settles the content of events, unless somebody else has done it.
+func (l *Log) storeContent(ctx context.Context, events []*Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	slices.SortFunc(events, func(a, b *Event) int { return cmp.Compare(a.ID, b.ID) }) // as every writer takes rows
 	kept := map[db.ID]bool{}
-	err := l.DB.Write(ctx, 0, &db.Job{Guard: func(b *db.Batch) {
+	err := l.DB.Write(ctx, 0, &db.Mutation{Guard: func(b *db.Batch) {
 		clear(kept)
 		for _, e := range events {
-			b.Queue(keepContent.With(e.ID, string(e.Data))).Each(func(r db.Row) error {
+			b.Queue(storeContentQuery.With(e.ID, string(e.Data))).Each(func(r db.Row) error {
 				kept[e.ID] = true
 				return nil
 			})
@@ -118,11 +118,11 @@ func (l *Log) keep(ctx context.Context, events []*Event) error {
 		return err
 	}
 	for _, e := range events {
-		e.content = 0
+		e.contentMessage = 0
 		if kept[e.ID] {
 			continue
 		}
-		found, err := db.All(ctx, l.DB, one.With(e.ID, e.Account), scan(e.Account))
+		found, err := db.All(ctx, l.DB, eventQuery.With(e.ID, e.Account), scanEvent(e.Account))
 		if err != nil {
 			return err
 		}

@@ -26,15 +26,15 @@ func TestContentIsKept(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		l := newLog(d, node)
 		var read atomic.Int64
-		l.Content = func(_ context.Context, message db.ID, small json.RawMessage) (any, error) {
+		l.LoadContent = func(_ context.Context, message db.ID, small json.RawMessage) (any, error) {
 			return map[string]any{"of": message, "small": small, "text": fmt.Sprintf("<%d>", read.Add(1))}, nil
 		}
 		account := d.NewID()
 		const events = 40
 		for i := range events {
-			e := event.New{Account: account, Kind: event.InboundEmail, Data: data{i}, Content: d.NewID()}
+			e := event.Input{Account: account, Kind: event.InboundEmail, Data: data{i}, ContentMessage: d.NewID()}
 			if i%4 == 0 {
-				e.Content = 0
+				e.ContentMessage = 0
 			}
 			record(t, l, e)
 		}
@@ -81,14 +81,14 @@ func TestContentUnreadable(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		l := newLog(d, node)
 		broken := errors.New("the store is away")
-		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) { return nil, broken }
+		l.LoadContent = func(context.Context, db.ID, json.RawMessage) (any, error) { return nil, broken }
 		account := d.NewID()
-		record(t, l, event.New{Account: account, Kind: event.InboundEmail, Data: data{1}, Content: 7})
+		record(t, l, event.Input{Account: account, Kind: event.InboundEmail, Data: data{1}, ContentMessage: 7})
 		numberAll(t, l)
 		if _, err := listed(t, l, account, event.Filter{}); !errors.Is(err, broken) {
 			t.Errorf("listed with %v", err)
 		}
-		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) { return data{2}, nil }
+		l.LoadContent = func(context.Context, db.ID, json.RawMessage) (any, error) { return data{2}, nil }
 		all, err := listed(t, l, account, event.Filter{})
 		if err != nil || len(all) != 1 || string(all[0].Data) != `{"n":2}` {
 			t.Errorf("%v, %v", all, err)
@@ -105,26 +105,26 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 		account, other := d.NewID(), d.NewID()
 		const small, large, size = 60, 60, 400 << 10
 		for n := range small + large {
-			e := event.New{Account: account, Kind: event.InboundEmail, Recipient: "a@example.org", Data: "small"}
+			e := event.Input{Account: account, Kind: event.InboundEmail, Recipient: "a@example.org", Data: "small"}
 			if n >= small {
 				e.Data = strings.Repeat("x", size)
 			}
 			record(t, l, e)
 		}
 		var read atomic.Int64
-		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) {
+		l.LoadContent = func(context.Context, db.ID, json.RawMessage) (any, error) {
 			read.Add(1)
 			return strings.Repeat("x", size), nil
 		}
 		for range large {
-			record(t, l, event.New{Account: other, Kind: event.InboundEmail, Data: "not read yet", Content: d.NewID()})
+			record(t, l, event.Input{Account: other, Kind: event.InboundEmail, Data: "not read yet", ContentMessage: d.NewID()})
 		}
 		numberAll(t, l)
 
 		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 		metrics.Read(sample)
 		before := sample[0].Value.Uint64()
-		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPage})
+		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPageSize})
 		if err != nil || !page.More || len(page.Events) <= small {
 			t.Fatalf("%d events, more: %v, %v", len(page.Events), page.More, err)
 		}
@@ -133,7 +133,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 			t.Errorf("a page of %d events took %d MB", len(page.Events), took>>20)
 		}
 
-		page, err = l.List(t.Context(), other, event.Filter{Limit: db.MaxPage})
+		page, err = l.List(t.Context(), other, event.Filter{Limit: db.MaxPageSize})
 		if n := len(page.Events); err != nil || !page.More || n == 0 || int(read.Load()) > n+1 {
 			t.Errorf("%d events, more: %v, of %d the content was read, %v", n, page.More, read.Load(), err)
 		}
@@ -164,7 +164,7 @@ func TestLargeEvents(t *testing.T) {
 		account := d.NewID()
 		const events, size = 60, 400 << 10
 		for range events {
-			record(t, l, event.New{Account: account, Kind: event.InboundEmail, Data: strings.Repeat("x", size)})
+			record(t, l, event.Input{Account: account, Kind: event.InboundEmail, Data: strings.Repeat("x", size)})
 		}
 		numberAll(t, l)
 		heap := func() int64 {
@@ -174,7 +174,7 @@ func TestLargeEvents(t *testing.T) {
 			return int64(sample[0].Value.Uint64()) //nolint:gosec // there is not as much
 		}
 		before := heap()
-		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPage})
+		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPageSize})
 		if err != nil || !page.More || len(page.Events) == 0 {
 			t.Fatalf("%d events, more: %v, %v", len(page.Events), page.More, err)
 		}
@@ -184,7 +184,7 @@ func TestLargeEvents(t *testing.T) {
 		runtime.KeepAlive(page)
 		n := len(page.Events)
 		for page.More {
-			if page, err = l.List(t.Context(), account, event.Filter{Limit: db.MaxPage, After: page.Last}); err != nil {
+			if page, err = l.List(t.Context(), account, event.Filter{Limit: db.MaxPageSize, After: page.Last}); err != nil {
 				t.Fatal(err)
 			}
 			n += len(page.Events)

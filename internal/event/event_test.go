@@ -17,16 +17,16 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 var everyPosition = db.SQL(`SELECT id, position FROM event ORDER BY position`)
 
 func newLog(d *db.DB, n *db.Node) *event.Log {
-	return &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: time.Now}
+	return &event.Log{DB: d, Node: n, Hub: &notify.Hub{}, Now: time.Now}
 }
 
-func record(t *testing.T, l *event.Log, e event.New) {
+func record(t *testing.T, l *event.Log, e event.Input) {
 	t.Helper()
 	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func record(t *testing.T, l *event.Log, e event.New) {
 func numberAll(t *testing.T, l *event.Log) (total int) {
 	t.Helper()
 	for {
-		n, err := l.NumberSome(t.Context())
+		n, err := l.AssignPositions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestListAndGet(t *testing.T) {
 		l := newLog(d, node)
 		account, other, message := d.NewID(), d.NewID(), d.NewID()
 		for i := range 10 {
-			e := event.New{Account: account, Kind: event.DeliveryStatus, Data: data{i}}
+			e := event.Input{Account: account, Kind: event.DeliveryStatus, Data: data{i}}
 			switch i % 3 {
 			case 1:
 				e.Kind, e.Message = event.Bounce, message
@@ -82,7 +82,7 @@ func TestListAndGet(t *testing.T) {
 				e.Message = message
 			}
 			record(t, l, e)
-			record(t, l, event.New{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
+			record(t, l, event.Input{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
 		}
 		if got, err := listed(t, l, account, event.Filter{}); err != nil || len(got) != 0 {
 			t.Errorf("listed before they are numbered: %v, %v", got, err)
@@ -137,11 +137,11 @@ func TestListSinceLate(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		l := newLog(d, node)
 		account, began := d.NewID(), time.Now()
-		late, err := l.Prepare(event.New{Account: account, Kind: event.Bounce, Data: data{1}})
+		late, err := l.RecordStatement(event.Input{Account: account, Kind: event.Bounce, Data: data{1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{2}})
+		record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{2}})
 		numberAll(t, l)
 		dbtest.Exec(t, d, late)
 		numberAll(t, l)
@@ -158,7 +158,7 @@ func TestRecordRollsBack(t *testing.T) {
 		l := newLog(d, node)
 		refused := errors.New("refused")
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			if err := l.Record(t.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{1}}); err != nil {
+			if err := l.Record(t.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{1}}); err != nil {
 				return err
 			}
 			return refused
@@ -168,7 +168,7 @@ func TestRecordRollsBack(t *testing.T) {
 		if n := numberAll(t, l); n != 0 {
 			t.Errorf("%d events", n)
 		}
-		if _, err := l.Prepare(event.New{Kind: event.Bounce, Data: make(chan int)}); err == nil {
+		if _, err := l.RecordStatement(event.Input{Kind: event.Bounce, Data: make(chan int)}); err == nil {
 			t.Error("data without a JSON form was taken")
 		}
 	})
@@ -200,14 +200,14 @@ func TestNumberOnce(t *testing.T) {
 			writing.Go(func() {
 				l := logs[w%2]
 				for i := range each {
-					e := event.New{Account: account, Kind: event.Bounce, Data: data{w*each + i}}
+					e := event.Input{Account: account, Kind: event.Bounce, Data: data{w*each + i}}
 					if i%10 == 0 {
 						record(t, l, e)
 						continue
 					}
-					s, err := l.Prepare(e)
+					s, err := l.RecordStatement(e)
 					if err == nil {
-						err = l.DB.Write(t.Context(), l.DB.NewID(), &db.Job{Apply: func(b *db.Batch) { b.Queue(s) }, AfterCommit: l.Wake})
+						err = l.DB.Write(t.Context(), l.DB.NewID(), &db.Mutation{Apply: func(b *db.Batch) { b.Queue(s) }, AfterCommit: l.Wake})
 					}
 					if err != nil {
 						t.Error(err)
@@ -216,14 +216,14 @@ func TestNumberOnce(t *testing.T) {
 			})
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		stream := logs[0].Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(account)})
+		stream := logs[0].Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(account)})
 		defer stream.Close()
 		for _, l := range logs {
 			working.Go(func() {
-				recorded := l.Hub.Subscribe(signal.Key{Kind: signal.Event})
+				recorded := l.Hub.Subscribe(notify.Key{Kind: notify.Event})
 				defer recorded.Close()
 				for {
-					if n, err := l.NumberSome(t.Context()); err != nil {
+					if n, err := l.AssignPositions(t.Context()); err != nil {
 						t.Error(err)
 						return
 					} else if n > 0 {
@@ -271,16 +271,16 @@ func TestNumberRuns(t *testing.T) {
 		account, before := d.NewID(), int64(0)
 		for round := range 2 { // the second one is after a restart
 			l := newLog(d, node)
-			stream := l.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(account)})
+			stream := l.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(account)})
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if err := l.Number(ctx, slog.Default()); err != nil {
+				if err := l.RunSequencer(ctx, slog.Default()); err != nil {
 					t.Error(err)
 				}
 			})
 			for i := range 3 {
-				record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{i}})
+				record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{i}})
 				for {
 					<-stream.C
 					got, err := listed(t, l, account, event.Filter{After: before})
@@ -310,7 +310,7 @@ func TestNumberChunks(t *testing.T) {
 		l := newLog(d, node)
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			for i := range 1201 {
-				if err := l.Record(t.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+				if err := l.Record(t.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
 					return err
 				}
 			}
@@ -345,7 +345,7 @@ func BenchmarkNumber(b *testing.B) {
 				b.StopTimer()
 				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
 					for i := range 500 {
-						if err := l.Record(b.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+						if err := l.Record(b.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
 							return err
 						}
 					}
@@ -354,7 +354,7 @@ func BenchmarkNumber(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
+				if n, err := l.AssignPositions(b.Context()); err != nil || n != 500 {
 					b.Fatal(n, err)
 				}
 			}
@@ -370,7 +370,7 @@ func TestFollow(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		l := newLog(d, node)
 		calls := 0
-		l.Follow = append(l.Follow, func(b *db.Batch) {
+		l.OnNumbering = append(l.OnNumbering, func(b *db.Batch) {
 			calls++
 			b.Queue(everyPosition.With()).Each(func(r db.Row) error {
 				var id, position int64
@@ -385,13 +385,13 @@ func TestFollow(t *testing.T) {
 		})
 		account := d.NewID()
 		for i := range 2 {
-			record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{i}})
+			record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{i}})
 		}
-		if n, err := l.NumberSome(t.Context()); n != 2 || err != nil || calls == 0 {
+		if n, err := l.AssignPositions(t.Context()); n != 2 || err != nil || calls == 0 {
 			t.Fatalf("numbered %d, %v, followed %d times", n, err, calls)
 		}
-		record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{2}})
-		if n, err := l.NumberSome(t.Context()); n != 0 || err == nil {
+		record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{2}})
+		if n, err := l.AssignPositions(t.Context()); n != 0 || err == nil {
 			t.Errorf("numbered %d, %v although what follows failed", n, err)
 		}
 		all, err := listed(t, l, account, event.Filter{})

@@ -22,7 +22,7 @@ type Filter struct {
 	Until     time.Time // earlier
 	After     int64     // position; 0 from the beginning
 	Before    int64     // position; 0 for no bound. With Before the newest come first
-	Limit     int       // at most so many; 0 is db.DefaultPage
+	Limit     int       // at most so many; 0 is db.DefaultPageSize
 	NoContent bool      // leave out the content of mail
 }
 
@@ -34,27 +34,27 @@ type Page struct {
 }
 
 const (
-	// maxLooked is how many events are looked at for one page. Beyond them the
+	// maxScanned is how many events are looked at for one page. Beyond them the
 	// page is shorter, and tells where to go on.
-	maxLooked = 2000
-	// maxRead is how much data is looked at for one page: as much as of pages of
+	maxScanned = 2000
+	// maxScannedBytes is how much data is looked at for one page: as much as of pages of
 	// large events.
-	maxRead = 8 * maxPageBytes
-	// firstRead is how many events are read at first; twice as many each time,
+	maxScannedBytes = 8 * maxPageBytes
+	// initialRows is how many events are read at first; twice as many each time,
 	// as long as they are small.
-	firstRead = 16
-	// lateness is how much later than its time an event may have been given its
+	initialRows = 16
+	// maxNumberingDelay is how much later than its time an event may have been given its
 	// position, compared with others.
-	lateness = time.Minute
+	maxNumberingDelay = time.Minute
 )
 
 var (
-	firstFrom = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
+	firstPositionQuery = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
 	// What follows a time may have got its position before what was first: the
 	// lowest of the first ones' is where to begin.
-	lowestFrom = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
+	lowestPositionQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
-	newest = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
+	lastPositionQuery = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
 )
 
 // List returns an account's numbered events: in order after a position, or
@@ -63,56 +63,56 @@ var (
 func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 	limit := f.Limit
 	if limit <= 0 {
-		limit = db.DefaultPage
+		limit = db.DefaultPageSize
 	}
-	from, err := l.begin(ctx, &f)
+	from, err := l.startPosition(ctx, &f)
 	if err != nil {
 		return Page{}, err
 	}
 	page := Page{Last: from}
 	size := 0
-	for looked, read, n := 0, 0, firstRead; ; {
-		some, bytes, err := l.some(ctx, account, f.query(account, page.Last, n))
+	for looked, read, n := 0, 0, initialRows; ; {
+		some, bytes, err := l.readSome(ctx, account, f.statement(account, page.Last, n))
 		if err != nil {
 			return Page{}, err
 		}
 		all := len(some) < n && bytes <= maxPageBytes
 		for _, e := range some {
-			if f.over(&e) {
-				return l.whole(ctx, page, !f.NoContent)
+			if f.pastEnd(&e) {
+				return l.completePage(ctx, page, !f.NoContent)
 			}
-			if !f.fits(&e) {
+			if !f.matches(&e) {
 				page.Last = e.Position
 				continue
 			}
 			if len(page.Events) == limit || size > maxPageBytes {
 				page.More = true
-				return l.whole(ctx, page, !f.NoContent)
+				return l.completePage(ctx, page, !f.NoContent)
 			}
 			page.Events, page.Last = append(page.Events, e), e.Position
 			size += len(e.Data)
 		}
 		looked, read = looked+len(some), read+bytes
-		if all || looked >= maxLooked || read >= maxRead {
+		if all || looked >= maxScanned || read >= maxScannedBytes {
 			page.More = !all
-			return l.whole(ctx, page, !f.NoContent)
+			return l.completePage(ctx, page, !f.NoContent)
 		}
 		switch {
 		case bytes > maxPageBytes:
 			n = len(some) // PostgreSQL sends all that it is asked for
 		case bytes < maxPageBytes/4:
-			n = min(2*n, max(limit+1, db.MaxPage))
+			n = min(2*n, max(limit+1, db.MaxPageSize))
 		}
 	}
 }
 
-// errEnough ends the reading of events.
-var errEnough = errors.New("enough")
+// errStopReading ends the reading of events.
+var errStopReading = errors.New("enough")
 
-// some reads events until they have more data than a page may, and returns how
+// readSome reads events until they have more data than a page may, and returns how
 // much that is: what is read is not kept for long, but there may be many readers.
-func (l *Log) some(ctx context.Context, account db.ID, s db.Statement) (list []Event, bytes int, err error) {
-	read := scan(account)
+func (l *Log) readSome(ctx context.Context, account db.ID, s db.Statement) (list []Event, bytes int, err error) {
+	read := scanEvent(account)
 	err = l.DB.Each(ctx, s, func(r db.Row) error {
 		e, err := read(r)
 		if err != nil {
@@ -120,17 +120,17 @@ func (l *Log) some(ctx context.Context, account db.ID, s db.Statement) (list []E
 		}
 		list = append(list, e)
 		if bytes += len(e.Data); bytes > maxPageBytes {
-			return errEnough
+			return errStopReading
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errStopReading) {
 		err = nil
 	}
 	return list, bytes, err
 }
 
-func (f *Filter) fits(e *Event) bool {
+func (f *Filter) matches(e *Event) bool {
 	switch {
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, e.Type),
 		f.Message != 0 && e.Message != f.Message,
@@ -144,26 +144,26 @@ func (f *Filter) fits(e *Event) bool {
 	return true
 }
 
-// over reports whether nothing can fit from this event on.
-func (f *Filter) over(e *Event) bool {
+// pastEnd reports whether nothing can fit from this event on.
+func (f *Filter) pastEnd(e *Event) bool {
 	if f.Before > 0 {
-		return !f.Since.IsZero() && e.Timestamp.Before(f.Since.Add(-lateness))
+		return !f.Since.IsZero() && e.Timestamp.Before(f.Since.Add(-maxNumberingDelay))
 	}
-	return !f.Until.IsZero() && e.Timestamp.After(f.Until.Add(lateness))
+	return !f.Until.IsZero() && e.Timestamp.After(f.Until.Add(maxNumberingDelay))
 }
 
-// begin returns the position from which to look: the times that are asked for
+// startPosition returns the position from which to look: the times that are asked for
 // bound it, as ids are in the order of time.
-func (l *Log) begin(ctx context.Context, f *Filter) (int64, error) {
-	first, at, from := lowestFrom, f.Since.Add(-lateness), f.After
+func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
+	first, at, from := lowestPositionQuery, f.Since.Add(-maxNumberingDelay), f.After
 	if f.Before > 0 {
-		first, at, from = firstFrom, f.Until.Add(lateness), f.Before
+		first, at, from = firstPositionQuery, f.Until.Add(maxNumberingDelay), f.Before
 	}
 	if f.Before > 0 && f.Until.IsZero() || f.Before == 0 && f.Since.IsZero() {
 		return from, nil
 	}
 	var position int64
-	err := l.DB.One(ctx, first.With(db.FirstID(at)), &position)
+	err := l.DB.One(ctx, first.With(db.MinIDAt(at)), &position)
 	if errors.Is(err, db.ErrNoRow) {
 		position, err = 0, nil // nothing is as late
 	}
@@ -178,10 +178,10 @@ func (l *Log) begin(ctx context.Context, f *Filter) (int64, error) {
 	return max(from, position-1), nil
 }
 
-// Newest returns the position of the last numbered event of all, 0 if there is
+// LastPosition returns the position of the last numbered event of all, 0 if there is
 // none: where to begin for who wants only what is to come.
-func (l *Log) Newest(ctx context.Context) (position int64, err error) {
-	err = l.DB.One(ctx, newest.With(), &position)
+func (l *Log) LastPosition(ctx context.Context) (position int64, err error) {
+	err = l.DB.One(ctx, lastPositionQuery.With(), &position)
 	if errors.Is(err, db.ErrNoRow) {
 		return 0, nil
 	}

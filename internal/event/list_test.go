@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// recordAll writes events in one transaction.
-func recordAll(t *testing.T, l *event.Log, all []event.New) {
+// recordEvents writes events in one transaction.
+func recordAll(t *testing.T, l *event.Log, all []event.Input) {
 	t.Helper()
 	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error {
 		for _, e := range all {
@@ -65,9 +65,9 @@ func TestFilters(t *testing.T) {
 		ids := []db.ID{0, d.NewID(), d.NewID()}
 		recipients := []string{"", "a@example.org", "b@example.org"}
 		r := rand.New(rand.NewPCG(1, 2))
-		var all []event.New
+		var all []event.Input
 		for i := range 300 {
-			e := event.New{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
+			e := event.Input{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
 				Domain: ids[r.IntN(3)], Mailbox: ids[r.IntN(3)], Recipient: recipients[r.IntN(3)]}
 			if r.IntN(3) == 0 {
 				e.Account, e.Domain, e.Mailbox = other, e.Domain*2, e.Mailbox*2 // one account's, as its own are
@@ -133,9 +133,9 @@ func TestRareEvents(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		l := newLog(d, node)
 		account, message, domain, mailbox := d.NewID(), d.NewID(), d.NewID(), d.NewID()
-		usual := event.New{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
+		usual := event.Input{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
 		dbtest.Exec(t, d, manyEvents.With(account, usual.Message, usual.Domain, usual.Mailbox))
-		for i, e := range map[int]event.New{
+		for i, e := range map[int]event.Input{
 			1:    {Kind: event.Complaint, Domain: domain, Mailbox: mailbox, Message: usual.Message, Recipient: usual.Recipient},
 			3:    {Kind: event.Bounce, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: message, Recipient: usual.Recipient},
 			2500: {Kind: event.DomainVerified, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: usual.Message, Recipient: "rare@example.org"},
@@ -188,7 +188,7 @@ func TestFollowSeveralKinds(t *testing.T) {
 				for i := range rounds {
 					if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 						for j := range each {
-							e := event.New{Account: account, Domain: domain, Kind: event.Kinds[j%len(event.Kinds)], Data: data{i*each + j}}
+							e := event.Input{Account: account, Domain: domain, Kind: event.Kinds[j%len(event.Kinds)], Data: data{i*each + j}}
 							if err := l.Record(t.Context(), tx, e); err != nil {
 								return err
 							}
@@ -197,7 +197,7 @@ func TestFollowSeveralKinds(t *testing.T) {
 					}); err != nil {
 						return err
 					}
-					if n, err := l.NumberSome(t.Context()); err != nil || n != each {
+					if n, err := l.AssignPositions(t.Context()); err != nil || n != each {
 						return fmt.Errorf("numbered %d: %w", n, err)
 					}
 				}

@@ -9,10 +9,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// prune deletes the oldest events, but never the newest one: the next position
+// pruneQuery deletes the oldest events, but never the newest one: the next position
 // is counted from that, and no position may be given twice, or who remembers
 // one would miss events.
-var prune = db.SQL(`DELETE FROM event WHERE id IN (SELECT id FROM (SELECT id, created_at FROM event
+var pruneQuery = db.SQL(`DELETE FROM event WHERE id IN (SELECT id FROM (SELECT id, created_at FROM event
 		WHERE position IS NOT NULL AND position > $1 AND position < (SELECT MAX(position) FROM event WHERE position IS NOT NULL)
 		ORDER BY position LIMIT $3) AS oldest
 	WHERE created_at < $2) RETURNING position`)
@@ -24,9 +24,9 @@ func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, er
 	l.pruning.Lock()
 	defer l.pruning.Unlock()
 	var last int64
-	err = l.DB.Write(ctx, 0, &db.Job{Apply: func(b *db.Batch) {
+	err = l.DB.Write(ctx, 0, &db.Mutation{Apply: func(b *db.Batch) {
 		n, last = 0, l.prunedTo
-		b.Queue(prune.With(l.prunedTo, db.Micros(before), limit)).Each(func(r db.Row) error {
+		b.Queue(pruneQuery.With(l.prunedTo, db.Micros(before), limit)).Each(func(r db.Row) error {
 			var position int64
 			err := r.Scan(&position)
 			n++

@@ -9,46 +9,46 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
-	// chunk is how many events are numbered at a time (the 500 of number),
+	// numberBatch is how many events are numbered at a time (the 500 of number),
 	// which bounds how long the writer is kept.
-	chunk = 500
-	// pause is how long the sequencer lets events gather: one statement
+	numberBatch = 500
+	// gatherInterval is how long the sequencer lets events gather: one statement
 	// for many costs the writer far less than one for each.
-	pause = 25 * time.Millisecond
-	// look is how often it looks for what other nodes recorded.
-	look = 5 * time.Second
+	gatherInterval = 25 * time.Millisecond
+	// pollInterval is how often it looks for what other nodes recorded.
+	pollInterval = 5 * time.Second
 )
 
 var (
-	waiting = db.SQL(`SELECT 1 FROM event WHERE position IS NULL ORDER BY id LIMIT 1`)
+	anyUnnumberedQuery = db.SQL(`SELECT 1 FROM event WHERE position IS NULL ORDER BY id LIMIT 1`)
 	// Only the holder of the duty gives positions, so none of these has one by
 	// now; to ask again would let PostgreSQL compare all that wait with all.
-	number = db.SQL(`UPDATE event
+	numberQuery = db.SQL(`UPDATE event
 		SET position = next.n + (SELECT COALESCE(MAX(position), 0) FROM event WHERE position IS NOT NULL)
 		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n
 			FROM (SELECT id FROM event WHERE position IS NULL ORDER BY id LIMIT 500) AS first) AS next
 		WHERE event.id = next.id RETURNING account`)
 )
 
-// Number runs the sequencer until ctx ends. Every node runs it; the duty
+// RunSequencer runs the sequencer until ctx ends. Every node runs it; the duty
 // "sequencer" lets one at a time work.
-func (l *Log) Number(ctx context.Context, log *slog.Logger) error {
-	sub := l.Hub.Subscribe(signal.Key{Kind: signal.Event})
+func (l *Log) RunSequencer(ctx context.Context, log *slog.Logger) error {
+	sub := l.Hub.Subscribe(notify.Key{Kind: notify.Event})
 	defer sub.Close()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	rest := time.NewTimer(pause)
+	rest := time.NewTimer(gatherInterval)
 	defer rest.Stop()
 	for {
-		n, err := l.NumberSome(ctx)
+		n, err := l.AssignPositions(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.Error("numbering events failed", "error", err)
 		}
-		if n == chunk && err == nil {
+		if n == numberBatch && err == nil {
 			continue
 		}
 		select {
@@ -57,7 +57,7 @@ func (l *Log) Number(ctx context.Context, log *slog.Logger) error {
 		case <-sub.C:
 		case <-tick.C:
 		}
-		rest.Reset(pause)
+		rest.Reset(gatherInterval)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -66,12 +66,12 @@ func (l *Log) Number(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-var errNotMine = errors.New("another node numbers the events")
+var errNotLeader = errors.New("another node numbers the events")
 
-// NumberSome gives the next events their positions, in a commit that only the
+// AssignPositions gives the next events their positions, in a commit that only the
 // holder of the duty can make. It returns how many got one.
-func (l *Log) NumberSome(ctx context.Context) (int, error) {
-	err := l.DB.One(ctx, waiting.With(), new(int64))
+func (l *Log) AssignPositions(ctx context.Context) (int, error) {
+	err := l.DB.One(ctx, anyUnnumberedQuery.With(), new(int64))
 	if errors.Is(err, db.ErrNoRow) {
 		return 0, nil
 	}
@@ -79,29 +79,29 @@ func (l *Log) NumberSome(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	var accounts []db.ID
-	err = l.DB.Write(ctx, 0, &db.Job{
+	err = l.DB.Write(ctx, 0, &db.Mutation{
 		// The duty's row stays locked until the commit, so the statement
 		// below sees every position that was given before.
-		Guard: func(b *db.Batch) { l.Node.HoldDuty(b, "sequencer", errNotMine) },
+		Guard: func(b *db.Batch) { l.Node.GuardLeaderJob(b, "sequencer", errNotLeader) },
 		Apply: func(b *db.Batch) {
 			accounts = accounts[:0]
-			b.Queue(number.With()).Each(func(r db.Row) error {
+			b.Queue(numberQuery.With()).Each(func(r db.Row) error {
 				var account db.ID
 				err := r.Scan(&account)
 				accounts = append(accounts, account)
 				return err
 			})
-			for _, follow := range l.Follow {
+			for _, follow := range l.OnNumbering {
 				follow(b)
 			}
 		},
 		AfterCommit: func() {
-			for _, followed := range l.Followed {
+			for _, followed := range l.AfterNumbering {
 				followed()
 			}
 		},
 	})
-	if errors.Is(err, errNotMine) {
+	if errors.Is(err, errNotLeader) {
 		return 0, nil
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Log) NumberSome(ctx context.Context) (int, error) {
 	for _, account := range accounts {
 		if !told[account] {
 			told[account] = true
-			l.Hub.Wake(signal.Key{Kind: signal.Stream, ID: int64(account)})
+			l.Hub.Wake(notify.Key{Kind: notify.EventStream, ID: int64(account)})
 		}
 	}
 	return len(accounts), nil

@@ -18,32 +18,32 @@ type Kind int
 
 // The kinds, with the HTTP status and the SMTP reply class a door gives them.
 const (
-	Internal    Kind = iota // 500, 451: our own trouble
-	Invalid                 // 422, 5xx: the request breaks a rule; correct it
-	Denied                  // 403, 550 5.7.1: not allowed to
-	Unknown                 // 401, 535: who are you?
-	NotFound                // 404, 550 5.1.1: no such thing, or not yours
-	Conflict                // 409: the state of things does not allow it
-	TooLarge                // 413, 552: over a size limit
-	Limited                 // 429, 450 4.7.1: too many; later
-	OverQuota               // 507, 452 4.2.2: no room in the mailbox
-	Unavailable             // 503, 451: temporary; the same call may go through later
+	Internal        Kind = iota // 500, 451: our own trouble
+	Invalid                     // 422, 5xx: the request breaks a rule; correct it
+	Denied                      // 403, 550 5.7.1: not allowed to
+	Unauthenticated             // 401, 535: who are you?
+	NotFound                    // 404, 550 5.1.1: no such thing, or not yours
+	Conflict                    // 409: the state of things does not allow it
+	TooLarge                    // 413, 552: over a size limit
+	RateLimited                 // 429, 450 4.7.1: too many; later
+	OverQuota                   // 507, 452 4.2.2: no room in the mailbox
+	Unavailable                 // 503, 451: temporary; the same call may go through later
 )
 
 // Error is an error with a kind. Message is a sentence for the person who
 // made the request: it says what to do and never repeats a rejected value.
 type Error struct {
-	Kind    Kind
-	Code    string // stable, snake_case; the API's `code`
-	Message string
-	Fields  []Field       // with Invalid: every field at fault at once
-	Retry   time.Duration // with Limited and Unavailable: when to try again; 0 if unknown
-	Cause   error         // for the operator's log only
+	Kind       Kind
+	Code       string // stable, snake_case; the API's `code`
+	Message    string
+	Fields     []FieldError  // with Invalid: every field at fault at once
+	RetryAfter time.Duration // with RateLimited and Unavailable: when to try again; 0 if unknown
+	Cause      error         // for the operator's log only
 }
 
-// Field is one part of a request that breaks a rule.
-type Field struct {
-	Field   string `json:"field"` // path such as "to[2]" or "attachments[0].content"
+// FieldError is one part of a request that breaks a rule.
+type FieldError struct {
+	Path    string `json:"field"` // path such as "to[2]" or "attachments[0].content"
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
@@ -52,7 +52,7 @@ type Field struct {
 func (e *Error) Error() string {
 	s := e.Code + ": " + e.Message
 	for _, f := range e.Fields {
-		s += "; " + f.Field + ": " + f.Code
+		s += "; " + f.Path + ": " + f.Code
 	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
@@ -87,25 +87,25 @@ func KindOf(err error) Kind {
 // Is reports whether err is of kind k.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
-// Fields collects everything that is wrong with a request, so that it is
+// FieldErrors collects everything that is wrong with a request, so that it is
 // told at once.
-type Fields []Field
+type FieldErrors []FieldError
 
 // Add notes a fault of one field.
-func (f *Fields) Add(field, code, format string, args ...any) {
-	*f = append(*f, Field{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
+func (f *FieldErrors) Add(field, code, format string, args ...any) {
+	*f = append(*f, FieldError{Path: field, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
 // Merge adds what another check found, but for fields that have a fault
 // already. An error that names no fields is returned.
-func (f *Fields) Merge(err error) error {
+func (f *FieldErrors) Merge(err error) error {
 	var e *Error
 	if err == nil || !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) == 0 {
 		return err
 	}
 	known := len(*f)
 	for _, field := range e.Fields {
-		if !slices.ContainsFunc((*f)[:known], func(k Field) bool { return k.Field == field.Field }) {
+		if !slices.ContainsFunc((*f)[:known], func(k FieldError) bool { return k.Path == field.Path }) {
 			*f = append(*f, field)
 		}
 	}
@@ -113,7 +113,7 @@ func (f *Fields) Merge(err error) error {
 }
 
 // Err returns nil when nothing was noted, else an Invalid error with all fields.
-func (f Fields) Err() error {
+func (f FieldErrors) Err() error {
 	if len(f) == 0 {
 		return nil
 	}

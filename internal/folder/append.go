@@ -17,55 +17,55 @@ import (
 // Upload is a message that a client puts into a folder.
 type Upload struct {
 	Blob *blob.Blob // gets its row here; the caller discards it if Append fails
-	Description
+	Metadata
 	Flags    Flags
 	Keywords []string
 	Date     time.Time // internal date; zero for now
 }
 
-// addNamed takes UIDs in the folder of a name, unless it is full then.
-var addNamed = db.SQL(`UPDATE folder SET uid_next = uid_next + $3, modseq = modseq + 1,
+// reserveUIDsByNameQuery takes UIDs in the folder of a name, unless it is full then.
+var reserveUIDsByNameQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $3, modseq = modseq + 1,
 		messages = messages + $3, unseen = unseen + $4, bytes = bytes + $5,
 		surcharge = surcharge + $6, surcharge_mark = surcharge_mark + $3
 	WHERE mailbox = $1 AND name = $2 AND messages + $3 <= $7 RETURNING id, uidvalidity, uid_next - $3, modseq`)
 
-var mostArrived = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special = '\Junk')`)
+var maxInboxMessagesQuery = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special = '\Junk')`)
 
-// errNotAdded declines a job whose folder is not there, or would be too full.
-var errNotAdded = fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
+// errAppendDeclined declines a job whose folder is not there, or would be too full.
+var errAppendDeclined = fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
 
-// whyNotAdded says why messages could not be put into a folder; errNotAdded if
+// appendError says why messages could not be put into a folder; errAppendDeclined if
 // they could be now.
-func (s *Store) whyNotAdded(ctx context.Context, box db.ID, name string, messages int64) error {
-	f, err := s.byName(ctx, box, name)
+func (s *Store) appendError(ctx context.Context, box db.ID, name string, messages int64) error {
+	f, err := s.folderByName(ctx, box, name)
 	if err == nil {
-		err = s.fits(f, messages)
+		err = s.checkCapacity(f, messages)
 	}
-	return cmp.Or(err, error(errNotAdded))
+	return cmp.Or(err, error(errAppendDeclined))
 }
 
 // CodeFolderFull is that of a folder that holds as many messages as it may.
 const CodeFolderFull = "folder_full"
 
-// fits refuses messages that a folder can't take beside those that it has.
-func (s *Store) fits(f Folder, messages int64) error {
+// checkCapacity refuses messages that a folder can't take beside those that it has.
+func (s *Store) checkCapacity(f Folder, messages int64) error {
 	if int64(f.Messages)+messages <= int64(s.MaxMessages) {
 		return nil
 	}
-	return fault.New(fault.Limited, CodeFolderFull, "A folder can hold at most %d messages. Move some to another folder, or delete them.", s.MaxMessages)
+	return fault.New(fault.RateLimited, CodeFolderFull, "A folder can hold at most %d messages. Move some to another folder, or delete them.", s.MaxMessages)
 }
 
-// Left returns how many messages may still arrive in a mailbox before its INBOX or
+// RemainingMessages returns how many messages may still arrive in a mailbox before its INBOX or
 // Junk folder is full. Those that were accepted by then are filed all the same.
-func (s *Store) Left(ctx context.Context, box db.ID) (int64, error) {
+func (s *Store) RemainingMessages(ctx context.Context, box db.ID) (int64, error) {
 	var most int64
-	err := s.DB.One(ctx, mostArrived.With(box), &most)
+	err := s.DB.One(ctx, maxInboxMessagesQuery.With(box), &most)
 	return int64(s.MaxMessages) - most, err
 }
 
 // Append puts messages into a folder in one commit, all of them or none, and
 // returns their UIDs in order. No such folder is a fault.NotFound, one that would
-// hold too many messages a fault.Limited with CodeFolderFull, no room a
+// hold too many messages a fault.RateLimited with CodeFolderFull, no room a
 // fault.OverQuota, bad keywords a fault.Invalid.
 func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	return s.Import(ctx, box, name, nil, messages...)
@@ -75,54 +75,54 @@ func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...
 // that guard queues run first, and may decline it with an error of their own.
 // guard may be nil, and is called again when the commit is repeated.
 func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
-	defer s.pace.Begin(s.Now)()
+	defer s.load.Begin(s.Now)()
 	if len(messages) == 0 {
-		to, err := s.byName(ctx, box, name)
+		to, err := s.folderByName(ctx, box, name)
 		return to.UIDValidity, nil, err
 	}
 	if name, err = cleanName(name); err != nil {
-		return 0, nil, noFolder()
+		return 0, nil, noFolderError()
 	}
-	filings := make([]*filing, len(messages))
+	filings := make([]*pendingMessage, len(messages))
 	var sum totals
 	for i, u := range messages {
-		f, err := s.newFiling(box, u)
+		f, err := s.newPendingMessage(box, u)
 		if err != nil {
 			return 0, nil, err
 		}
 		filings[i] = f
 		sum.messages++
-		sum.unseen += f.unseen()
+		sum.unseen += f.unseenCount()
 		sum.bytes += f.size()
-		sum.surcharge += f.use().Surcharge
+		sum.surcharge += f.usage().Overhead
 	}
-	var first Filed
+	var first MessageRef
 	tell := false
-	job := &db.Job{
+	job := &db.Mutation{
 		Guard: func(b *db.Batch) {
 			if guard != nil {
 				guard(b)
 			}
-			b.Queue(mailbox.Hold(box))
-			b.Queue(addNamed.With(box, name, sum.messages, sum.unseen, sum.bytes, sum.surcharge, s.MaxMessages)).
-				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).Else(errNotAdded)
-			b.Queue(mailbox.Claim(box, sum.use())).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())
+			b.Queue(mailbox.LockUsage(box))
+			b.Queue(reserveUIDsByNameQuery.With(box, name, sum.messages, sum.unseen, sum.bytes, sum.surcharge, s.MaxMessages)).
+				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).OrFail(errAppendDeclined)
+			b.Queue(mailbox.ReserveUsage(box, sum.usage())).Each(mailbox.ScanNearlyFull(&tell)).OrFail(mailbox.FullError())
 		},
 		Apply: func(b *db.Batch) {
 			for i, f := range filings {
 				f.Folder, f.UID, f.ModSeq = first.Folder, first.UID+uint32(i), first.ModSeq
-				f.insert(b)
+				f.queueInserts(b)
 			}
 		},
 		AfterCommit: func() {
 			s.wakeFolder(first.Folder)
-			s.wakeRoom(tell)
+			s.wakeQuotaNotifier(tell)
 		},
 	}
-	err = errNotAdded
-	for n := 0; n < filingTries && errors.Is(err, errNotAdded); n++ {
-		if err = s.DB.Write(ctx, box, job); errors.Is(err, errNotAdded) {
-			err = s.whyNotAdded(ctx, box, name, sum.messages)
+	err = errAppendDeclined
+	for n := 0; n < maxDeliverTries && errors.Is(err, errAppendDeclined); n++ {
+		if err = s.DB.Write(ctx, box, job); errors.Is(err, errAppendDeclined) {
+			err = s.appendError(ctx, box, name, sum.messages)
 		}
 	}
 	if err != nil {

@@ -58,12 +58,12 @@ func BenchmarkFirstSelect(b *testing.B) {
 	})
 }
 
-func benchFetch(b *testing.B, want Want) {
+func benchFetch(b *testing.B, want FetchFields) {
 	eachBench(b, many, func(b *testing.B, h *house, v *View) {
 		uids := v.snap.uids()
 		for b.Loop() {
 			n := 0
-			h.must(v.Fetch(h.ctx(), uids, want, func(*Row) error { n++; return nil }))
+			h.must(v.Fetch(h.ctx(), uids, want, func(*MessageRow) error { n++; return nil }))
 			if n != many {
 				b.Fatal(n)
 			}
@@ -72,18 +72,18 @@ func benchFetch(b *testing.B, want Want) {
 }
 
 func BenchmarkFetchFlags(b *testing.B)    { benchFetch(b, 0) }
-func BenchmarkFetchEnvelope(b *testing.B) { benchFetch(b, WantEnvelope|WantDates) }
-func BenchmarkFetchAll(b *testing.B)      { benchFetch(b, WantEnvelope|WantStructure|WantDates) }
+func BenchmarkFetchEnvelope(b *testing.B) { benchFetch(b, FetchEnvelope|FetchDates) }
+func BenchmarkFetchAll(b *testing.B)      { benchFetch(b, FetchEnvelope|FetchStructure|FetchDates) }
 
 func benchStore(b *testing.B, n int) {
 	eachBench(b, many, func(b *testing.B, h *house, v *View) {
 		uids := v.snap.uids()[:n]
-		op := Remove
+		op := RemoveFlags
 		for b.Loop() {
-			if op++; op > Remove {
-				op = Add
+			if op++; op > RemoveFlags {
+				op = AddFlags
 			}
-			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: op, Flags: Seen})
+			_, _, err := v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: op, Flags: Seen})
 			h.must(err)
 			h.sync(v, false)
 		}
@@ -94,7 +94,7 @@ func benchStore(b *testing.B, n int) {
 func BenchmarkFetchBody(b *testing.B) {
 	eachBench(b, many, func(b *testing.B, h *house, v *View) {
 		for i := 0; b.Loop(); i++ {
-			h.must(v.Fetch(h.ctx(), numbers(uint32(1+i*7919%many)), WantBytes, func(r *Row) error { return nil }))
+			h.must(v.Fetch(h.ctx(), numbers(uint32(1+i*7919%many)), FetchContent, func(r *MessageRow) error { return nil }))
 		}
 	})
 }
@@ -141,7 +141,7 @@ func BenchmarkExpunge1000(b *testing.B) {
 				h.must(err)
 			}
 			h.sync(v, true)
-			_, _, err := v.Store(h.ctx(), v.snap.uids()[:1000], StoreFlags{Op: Add, Flags: Deleted})
+			_, _, err := v.UpdateFlags(h.ctx(), v.snap.uids()[:1000], FlagUpdate{Op: AddFlags, Flags: Deleted})
 			h.must(err)
 			b.StartTimer()
 			_, err = v.Expunge(h.ctx(), nil)
@@ -168,7 +168,7 @@ func benchFile(b *testing.B, callers int, file func(h *house, i int64, u Upload)
 }
 
 func fileOne(h *house, _ int64, u Upload) {
-	_, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Blob: u.Blob, Description: u.Description})
+	_, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata})
 	h.must(err)
 }
 
@@ -209,9 +209,9 @@ func BenchmarkResync(b *testing.B) {
 					all = append(all, entry{uid: uid, modseq: 1})
 				}
 			}
-			v := &View{snap: (&snapshot{}).with(all, nil)}
+			v := &View{snap: (&snapshot{}).apply(all, nil)}
 			for b.Loop() {
-				if changed, absent := v.ChangedIn(nil, 1), v.absent(gone); len(changed) != 100 || len(absent) != 100 {
+				if changed, absent := v.ChangedIn(nil, 1), v.withoutPresent(gone); len(changed) != 100 || len(absent) != 100 {
 					b.Fatal(len(changed), len(absent))
 				}
 			}

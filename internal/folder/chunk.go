@@ -19,31 +19,31 @@ const (
 // never changes. Beside them stands what a search that wants none of its
 // messages, or all, needs to know.
 type chunk struct {
-	n           int
-	newest      uint64 // the highest modseq, so that what changed is found without looking at the rest
-	some, every Flags  // what one message has, and what all have
-	low         packed // UID & chunkMask, rising
-	flags       packed
-	size        packed
-	modseq      packed
-	words       packed
+	count              int
+	maxModSeq          uint64       // the highest modseq, so that what changed is found without looking at the rest
+	anyFlags, allFlags Flags        // what one message has, and what all have
+	lowUIDs            packedColumn // UID & chunkMask, rising
+	flags              packedColumn
+	size               packedColumn
+	modseq             packedColumn
+	keywords           packedColumn
 }
 
-func (c *chunk) len() int { return c.n }
+func (c *chunk) len() int { return c.count }
 
-func (c *chunk) columns() [5]*packed {
-	return [...]*packed{&c.low, &c.flags, &c.size, &c.modseq, &c.words}
+func (c *chunk) columns() [5]*packedColumn {
+	return [...]*packedColumn{&c.lowUIDs, &c.flags, &c.size, &c.modseq, &c.keywords}
 }
 
-// packed is numbers: the i-th is base + i·step and what stands at i in data,
+// packedColumn is numbers: the i-th is base + i·step and what stands at i in data,
 // which has width bytes for each.
-type packed struct {
+type packedColumn struct {
 	base, step uint64
 	width      int
 	data       []byte
 }
 
-func (c *packed) at(i int) uint64 {
+func (c *packedColumn) at(i int) uint64 {
 	v := c.base + c.step*uint64(i)
 	switch c.width {
 	case 0:
@@ -61,9 +61,9 @@ func (c *packed) at(i int) uint64 {
 	return v + binary.LittleEndian.Uint64(c.data[8*i:])
 }
 
-// above calls f with the places of those of n numbers that are higher than
+// eachAbove calls f with the places of those of n numbers that are higher than
 // another.
-func (c *packed) above(limit uint64, n int, f func(i int)) {
+func (c *packedColumn) eachAbove(limit uint64, n int, f func(i int)) {
 	if c.width == 0 || limit < c.base {
 		for i := range n {
 			if c.at(i) > limit {
@@ -103,7 +103,7 @@ func (c *packed) above(limit uint64, n int, f func(i int)) {
 
 // set puts a number that fits, v beyond the base, in the i-th place of a column
 // with data.
-func (c *packed) set(i int, v uint64) {
+func (c *packedColumn) set(i int, v uint64) {
 	switch c.width {
 	case 1:
 		c.data[i] = byte(v)
@@ -120,7 +120,7 @@ func (c *packed) set(i int, v uint64) {
 
 // pack packs numbers, at least one. Those that rise evenly, as the UIDs and
 // mod-sequences of mail that nobody touched, take nothing.
-func pack(numbers []uint64) packed {
+func pack(numbers []uint64) packedColumn {
 	first := numbers[0]
 	least, most, last := first, first, first
 	step, even := uint64(0), true
@@ -132,9 +132,9 @@ func pack(numbers []uint64) packed {
 		least, most, last = min(least, v), max(most, v), v
 	}
 	if even {
-		return packed{base: first, step: step}
+		return packedColumn{base: first, step: step}
 	}
-	c := packed{base: least, width: (bits.Len64(most-least) + 7) / 8}
+	c := packedColumn{base: least, width: (bits.Len64(most-least) + 7) / 8}
 	if c.width > 4 {
 		c.width = 8
 	}
@@ -145,9 +145,9 @@ func pack(numbers []uint64) packed {
 	return c
 }
 
-// with returns the column, of n numbers, with others at some places: the same
+// withValues returns the column, of n numbers, with others at some places: the same
 // one if they are.
-func (c packed) with(n int, places []int, of func(k int) uint64) packed {
+func (c packedColumn) withValues(n int, places []int, of func(k int) uint64) packedColumn {
 	same, fits := true, c.width > 0
 	for k, i := range places {
 		v := of(k)
@@ -176,74 +176,74 @@ func (c packed) with(n int, places []int, of func(k int) uint64) packed {
 
 // newChunk packs messages, at least one, whose UIDs rise.
 func newChunk(list []entry) *chunk {
-	c := &chunk{n: len(list), every: math.MaxUint8}
+	c := &chunk{count: len(list), allFlags: math.MaxUint8}
 	for i := range list {
-		c.newest = max(c.newest, list[i].modseq)
-		c.some |= list[i].flags
-		c.every &= list[i].flags
+		c.maxModSeq = max(c.maxModSeq, list[i].modseq)
+		c.anyFlags |= list[i].flags
+		c.allFlags &= list[i].flags
 	}
 	var numbers [chunkMask + 1]uint64
-	column := func(of func(e *entry) uint64) packed {
+	column := func(of func(e *entry) uint64) packedColumn {
 		for i := range list {
 			numbers[i] = of(&list[i])
 		}
 		return pack(numbers[:len(list)])
 	}
-	c.low = column(func(e *entry) uint64 { return uint64(e.uid & chunkMask) })
+	c.lowUIDs = column(func(e *entry) uint64 { return uint64(e.uid & chunkMask) })
 	c.flags = column(func(e *entry) uint64 { return uint64(e.flags) })
 	c.size = column(func(e *entry) uint64 { return uint64(e.size) })
 	c.modseq = column(func(e *entry) uint64 { return e.modseq })
-	c.words = column(func(e *entry) uint64 { return uint64(e.words) })
+	c.keywords = column(func(e *entry) uint64 { return uint64(e.keywords) })
 	return c
 }
 
-// replaced returns the chunk with messages in place of those with the same UIDs,
+// withReplaced returns the chunk with messages in place of those with the same UIDs,
 // which rise; nil if one of these is not there. It is what a change of flags
 // makes, so it copies no more than what that changes.
-func (c *chunk) replaced(put []entry) *chunk {
+func (c *chunk) withReplaced(put []entry) *chunk {
 	places := make([]int, len(put))
-	from, newest := 0, c.newest
+	from, newest := 0, c.maxModSeq
 	for k := range put {
-		i, found := c.search(from, put[k].uid&chunkMask)
+		i, found := c.searchUID(from, put[k].uid&chunkMask)
 		if !found {
 			return nil
 		}
 		places[k], from = i, i+1
 		newest = max(newest, put[k].modseq)
 	}
-	made := &chunk{n: c.n, newest: newest, every: math.MaxUint8, low: c.low}
-	made.flags = c.flags.with(c.n, places, func(k int) uint64 { return uint64(put[k].flags) })
-	made.size = c.size.with(c.n, places, func(k int) uint64 { return uint64(put[k].size) })
-	made.modseq = c.modseq.with(c.n, places, func(k int) uint64 { return put[k].modseq })
-	made.words = c.words.with(c.n, places, func(k int) uint64 { return uint64(put[k].words) })
-	for i := range c.n {
+	made := &chunk{count: c.count, maxModSeq: newest, allFlags: math.MaxUint8, lowUIDs: c.lowUIDs}
+	made.flags = c.flags.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].flags) })
+	made.size = c.size.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].size) })
+	made.modseq = c.modseq.withValues(c.count, places, func(k int) uint64 { return put[k].modseq })
+	made.keywords = c.keywords.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].keywords) })
+	for i := range c.count {
 		f := Flags(made.flags.at(i))
-		made.some |= f
-		made.every &= f
+		made.anyFlags |= f
+		made.allFlags &= f
 	}
 	return made
 }
 
-// search returns the place of a UID's low bits, or where it would be, from a
+// searchUID returns the place of a UID's low bits, or where it would be, from a
 // place on.
-func (c *chunk) search(from int, low uint32) (int, bool) {
-	if c.low.width == 0 && c.low.step == 1 { // no gap
-		at := min(max(from, int(low)-int(c.low.base)), c.n)
-		return at, at < c.n && uint32(c.low.at(at)) == low
+func (c *chunk) searchUID(from int, low uint32) (int, bool) {
+	if c.lowUIDs.width == 0 && c.lowUIDs.step == 1 { // no gap
+		at := min(max(from, int(low)-int(c.lowUIDs.base)), c.count)
+		return at, at < c.count && uint32(c.lowUIDs.at(at)) == low
 	}
-	lo, hi := from, c.n
+	lo, hi := from, c.count
 	for lo < hi {
-		if mid := int(uint(lo+hi) >> 1); uint32(c.low.at(mid)) < low {
+		if mid := int(uint(lo+hi) >> 1); uint32(c.lowUIDs.at(mid)) < low {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo, lo < c.n && uint32(c.low.at(lo)) == low
+	return lo, lo < c.count && uint32(c.lowUIDs.at(lo)) == low
 }
 
-// bytes is about how much memory the chunk takes.
-func (c *chunk) bytes() int {
+// memoryBytes is about how much memory the chunk takes.
+func (c *chunk) memoryBytes() int {
 	sum := 320 // itself, and its place
 	for _, col := range c.columns() {
 		sum += len(col.data)
@@ -251,11 +251,11 @@ func (c *chunk) bytes() int {
 	return sum
 }
 
-// appendTo appends the chunk as it is stored.
-func (c *chunk) appendTo(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(c.n))
-	b = binary.AppendUvarint(b, c.newest)
-	b = append(b, byte(c.some), byte(c.every))
+// appendBinary appends the chunk as it is stored.
+func (c *chunk) appendBinary(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(c.count))
+	b = binary.AppendUvarint(b, c.maxModSeq)
+	b = append(b, byte(c.anyFlags), byte(c.allFlags))
 	for _, col := range c.columns() {
 		b = binary.AppendUvarint(b, col.base)
 		b = binary.AppendUvarint(b, col.step)
@@ -267,9 +267,9 @@ func (c *chunk) appendTo(b []byte) []byte {
 
 var errBadChunk = errors.New("what is stored of a folder's view can't be read")
 
-// readChunk reads what appendTo wrote, and returns what comes after it. The
+// decodeChunk reads what appendBinary wrote, and returns what comes after it. The
 // chunk keeps b.
-func readChunk(b []byte) (*chunk, []byte, error) {
+func decodeChunk(b []byte) (*chunk, []byte, error) {
 	number := func() uint64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -281,11 +281,11 @@ func readChunk(b []byte) (*chunk, []byte, error) {
 	}
 	c := &chunk{}
 	n := number()
-	c.newest = number()
+	c.maxModSeq = number()
 	if n == 0 || n > chunkMask+1 || len(b) < 2 {
 		return nil, nil, errBadChunk
 	}
-	c.n, c.some, c.every = int(n), Flags(b[0]), Flags(b[1])
+	c.count, c.anyFlags, c.allFlags = int(n), Flags(b[0]), Flags(b[1])
 	b = b[2:]
 	for _, col := range c.columns() {
 		col.base, col.step = number(), number()
@@ -293,23 +293,23 @@ func readChunk(b []byte) (*chunk, []byte, error) {
 			return nil, nil, errBadChunk
 		}
 		col.width = int(b[0])
-		if b = b[1:]; !slices.Contains([]int{0, 1, 2, 3, 4, 8}, col.width) || len(b) < col.width*c.n || col.width > 0 && col.step > 0 {
+		if b = b[1:]; !slices.Contains([]int{0, 1, 2, 3, 4, 8}, col.width) || len(b) < col.width*c.count || col.width > 0 && col.step > 0 {
 			return nil, nil, errBadChunk
 		}
-		end := col.width * c.n
+		end := col.width * c.count
 		col.data, b = b[:end:end], b[end:]
 	}
-	return c, b, c.check()
+	return c, b, c.validate()
 }
 
-// check reports whether the UIDs rise, so that nothing that was read can lead
+// validate reports whether the UIDs rise, so that nothing that was read can lead
 // astray.
-func (c *chunk) check() error {
-	if c.low.width == 0 && c.low.step == 1 && c.low.base+uint64(c.n) <= chunkMask+1 {
+func (c *chunk) validate() error {
+	if c.lowUIDs.width == 0 && c.lowUIDs.step == 1 && c.lowUIDs.base+uint64(c.count) <= chunkMask+1 {
 		return nil // no gap
 	}
-	for i := range c.n {
-		if low := c.low.at(i); low > chunkMask || i > 0 && low <= c.low.at(i-1) {
+	for i := range c.count {
+		if low := c.lowUIDs.at(i); low > chunkMask || i > 0 && low <= c.lowUIDs.at(i-1) {
 			return errBadChunk
 		}
 	}

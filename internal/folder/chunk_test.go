@@ -21,7 +21,7 @@ func TestAbove(t *testing.T) {
 		c := pack(numbers)
 		for _, limit := range []uint64{0, base - 1, base, numbers[7], base + span/2, base + span - 1, base + span, base + 300, base + 70_000, base + 1<<33} {
 			var got, want []int
-			c.above(limit, len(numbers), func(i int) { got = append(got, i) })
+			c.eachAbove(limit, len(numbers), func(i int) { got = append(got, i) })
 			for i, n := range numbers {
 				if n > limit {
 					want = append(want, i)

@@ -43,7 +43,7 @@ func (c *client) arrived(ctx context.Context, exists int) error {
 	if len(uids) != exists-len(c.known) {
 		return fmt.Errorf("%d messages exist, %d are known, %d new", exists, len(c.known), len(uids))
 	}
-	return c.v.Fetch(ctx, uids, 0, func(r *Row) error {
+	return c.v.Fetch(ctx, uids, 0, func(r *MessageRow) error {
 		if int(r.Seq) != len(c.known)+1 || r.Seq > 1 && c.known[r.Seq-2].uid >= r.UID {
 			return fmt.Errorf("UID %d comes as number %d after %v", r.UID, r.Seq, c.known)
 		}
@@ -74,8 +74,8 @@ func (c *client) sync(ctx context.Context, expunge bool) error {
 		}
 		c.known = append(c.known[:seq-1], c.known[seq:]...)
 	}
-	if changes.Arrived != (int(changes.Exists) > len(c.known)) || int(changes.Exists) < len(c.known) {
-		return fmt.Errorf("%d exist, arrived is %v, %d are known", changes.Exists, changes.Arrived, len(c.known))
+	if changes.HasNewMessages != (int(changes.Exists) > len(c.known)) || int(changes.Exists) < len(c.known) {
+		return fmt.Errorf("%d exist, arrived is %v, %d are known", changes.Exists, changes.HasNewMessages, len(c.known))
 	}
 	if err := c.arrived(ctx, int(changes.Exists)); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (c *client) sync(ctx context.Context, expunge bool) error {
 	return c.flags(changes.Flags)
 }
 
-func (c *client) store(ctx context.Context, uids []uint32, change StoreFlags) error {
-	changed, _, err := c.v.Store(ctx, uids, change)
+func (c *client) store(ctx context.Context, uids []uint32, change FlagUpdate) error {
+	changed, _, err := c.v.UpdateFlags(ctx, uids, change)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *client) store(ctx context.Context, uids []uint32, change StoreFlags) er
 
 // stored reads what is in a folder now.
 func stored(ctx context.Context, d *db.DB, folder db.ID) ([]told, error) {
-	return db.All(ctx, d, messagesFrom.With(folder, 0, 1<<30), func(r db.Row) (t told, err error) {
+	return db.All(ctx, d, messagesFromQuery.With(folder, 0, 1<<30), func(r db.Row) (t told, err error) {
 		var flags, size, modseq int64
 		err = r.Scan(&t.uid, &flags, &t.words, &size, &modseq)
 		t.flags = Flags(flags)

@@ -11,10 +11,10 @@ import (
 // One COPY takes so many messages; what moves them, such as RENAME of INBOX, takes all.
 func TestCarry(t *testing.T) {
 	each(t, func(h *house) {
-		h.Carry = 2
+		h.MaxCopy = 2
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)
-		if _, err := v.CopyAll(h.ctx(), numbers(1, 2, 3), "Archive"); !fault.Is(err, fault.Limited) {
+		if _, err := v.CopyAll(h.ctx(), numbers(1, 2, 3), "Archive"); !fault.Is(err, fault.RateLimited) {
 			t.Errorf("COPY of three: %v", err)
 		}
 		_, err := v.CopyAll(h.ctx(), numbers(1, 2), "Archive")

@@ -10,46 +10,46 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 var (
 	// INBOX is never deleted or renamed, so its row stands for the tree.
-	lockTree    = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX' {for_update}`)
-	lastOfTree  = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM folder WHERE mailbox = $1`)
-	lastDropped = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM dropped WHERE mailbox = $1`)
+	lockTreeQuery              = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX' {for_update}`)
+	maxUIDValidityQuery        = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM folder WHERE mailbox = $1`)
+	maxDroppedUIDValidityQuery = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM dropped WHERE mailbox = $1`)
 )
 
-// tree is a mailbox's folders, in a transaction that has them to itself.
-type tree struct {
+// folderTree is a mailbox's folders, in a transaction that has them to itself.
+type folderTree struct {
 	store   *Store
 	tx      *db.Tx
 	mailbox db.ID
 	folders []Folder
 }
 
-// changeTree runs f in a transaction that no other change of the mailbox's
+// updateTree runs f in a transaction that no other change of the mailbox's
 // folders, as opposed to their messages, runs beside.
-func (s *Store) changeTree(ctx context.Context, box db.ID, f func(t *tree) error) error {
+func (s *Store) updateTree(ctx context.Context, box db.ID, f func(t *folderTree) error) error {
 	return s.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, mailbox.Hold(box)); err != nil {
+		if _, err := tx.Exec(ctx, mailbox.LockUsage(box)); err != nil {
 			return err
 		}
-		if err := tx.One(ctx, lockTree.With(box), new(db.ID)); errors.Is(err, db.ErrNoRow) {
-			return noFolder()
+		if err := tx.One(ctx, lockTreeQuery.With(box), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+			return noFolderError()
 		} else if err != nil {
 			return err
 		}
-		folders, err := db.All(ctx, tx, foldersOf.With(box), scanFolder)
+		folders, err := db.All(ctx, tx, foldersQuery.With(box), scanFolder)
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.Hub.Wake(signal.Key{Kind: signal.Mailbox, ID: int64(box)}) })
-		return f(&tree{s, tx, box, folders})
+		tx.AfterCommit(func() { s.Hub.Wake(notify.Key{Kind: notify.Mailbox, ID: int64(box)}) })
+		return f(&folderTree{s, tx, box, folders})
 	})
 }
 
-func (t *tree) find(name string) *Folder {
+func (t *folderTree) find(name string) *Folder {
 	if i := slices.IndexFunc(t.folders, func(f Folder) bool { return f.Name == name }); i >= 0 {
 		return &t.folders[i]
 	}
@@ -57,30 +57,30 @@ func (t *tree) find(name string) *Folder {
 }
 
 // create makes a folder and those above it.
-func (t *tree) create(ctx context.Context, name, special string) (made Folder, err error) {
+func (t *folderTree) create(ctx context.Context, name, special string) (made Folder, err error) {
 	if t.find(name) != nil {
-		return made, folderExists()
+		return made, folderExistsError()
 	}
 	validity, err := t.nextValidity(ctx)
 	if err != nil {
 		return made, err
 	}
-	if err := t.above(ctx, name, &validity); err != nil {
+	if err := t.insertParents(ctx, name, &validity); err != nil {
 		return made, err
 	}
 	return t.insert(ctx, name, special, &validity)
 }
 
-// createAbove makes the folders above a name that do not exist.
-func (t *tree) createAbove(ctx context.Context, name string) error {
+// createParents makes the folders above a name that do not exist.
+func (t *folderTree) createParents(ctx context.Context, name string) error {
 	validity, err := t.nextValidity(ctx)
 	if err != nil {
 		return err
 	}
-	return t.above(ctx, name, &validity)
+	return t.insertParents(ctx, name, &validity)
 }
 
-func (t *tree) above(ctx context.Context, name string, validity *int64) error {
+func (t *folderTree) insertParents(ctx context.Context, name string, validity *int64) error {
 	for _, above := range parents(name) {
 		if t.find(above) == nil {
 			if _, err := t.insert(ctx, above, "", validity); err != nil {
@@ -93,36 +93,36 @@ func (t *tree) above(ctx context.Context, name string, validity *int64) error {
 
 // nextValidity returns a UIDVALIDITY from which on the mailbox has had none: the
 // time in seconds, or more if folders are made faster.
-func (t *tree) nextValidity(ctx context.Context) (int64, error) {
+func (t *folderTree) nextValidity(ctx context.Context) (int64, error) {
 	var last, dropped int64
-	if err := t.tx.One(ctx, lastOfTree.With(t.mailbox), &last); err != nil {
+	if err := t.tx.One(ctx, maxUIDValidityQuery.With(t.mailbox), &last); err != nil {
 		return 0, err
 	}
-	if err := t.tx.One(ctx, lastDropped.With(t.mailbox), &dropped); err != nil {
+	if err := t.tx.One(ctx, maxDroppedUIDValidityQuery.With(t.mailbox), &dropped); err != nil {
 		return 0, err
 	}
 	return max(t.store.Now().Unix(), last+1, dropped+1), nil
 }
 
-func (t *tree) insert(ctx context.Context, name, special string, validity *int64) (Folder, error) {
+func (t *folderTree) insert(ctx context.Context, name, special string, validity *int64) (Folder, error) {
 	if most := t.store.MaxFolders; len(t.folders) >= most {
-		return Folder{}, fault.New(fault.Limited, "too_many_folders", "A mailbox can have at most %d folders.", most)
+		return Folder{}, fault.New(fault.RateLimited, "too_many_folders", "A mailbox can have at most %d folders.", most)
 	}
-	f := Folder{ID: t.store.DB.NewID(), Mailbox: t.mailbox, Name: name, Special: special, UIDValidity: uint32(*validity), UIDNext: 1,
-		ModSeq: 1, changed: 1, recentFrom: 1}
-	_, err := t.tx.Exec(ctx, insertFolder.With(f.ID, f.Mailbox, f.Name, f.Special, *validity))
+	f := Folder{ID: t.store.DB.NewID(), Mailbox: t.mailbox, Name: name, SpecialUse: special, UIDValidity: uint32(*validity), UIDNext: 1,
+		ModSeq: 1, changeModSeq: 1, recentFrom: 1}
+	_, err := t.tx.Exec(ctx, insertFolderQuery.With(f.ID, f.Mailbox, f.Name, f.SpecialUse, *validity))
 	*validity++
 	t.folders = append(t.folders, f)
 	return f, err
 }
 
-func folderExists() error {
+func folderExistsError() error {
 	return fault.New(fault.Conflict, "folder_exists", "There is a folder with this name already.")
 }
 
 // Create makes a folder, and those above it that do not exist (RFC 3501
 // §6.3.3). A bad name is a fault.Invalid, one that exists a fault.Conflict, too
-// many folders a fault.Limited.
+// many folders a fault.RateLimited.
 func (s *Store) Create(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	return s.CreateSpecial(ctx, mailbox, name, "")
 }
@@ -143,8 +143,8 @@ func (s *Store) CreateSpecial(ctx context.Context, mailbox db.ID, name, special 
 	if special != "" && !slices.Contains([]string{Sent, Drafts, Junk, Trash, Archive}, special) {
 		return made, fault.New(fault.Invalid, CodeUnknownUse, "Folders can't have this special use.")
 	}
-	err = s.changeTree(ctx, mailbox, func(t *tree) error {
-		if special != "" && slices.ContainsFunc(t.folders, func(f Folder) bool { return f.Special == special }) {
+	err = s.updateTree(ctx, mailbox, func(t *folderTree) error {
+		if special != "" && slices.ContainsFunc(t.folders, func(f Folder) bool { return f.SpecialUse == special }) {
 			return fault.New(fault.Conflict, CodeUseTaken, "Another folder has this special use already.")
 		}
 		var err error

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	deleteFolder  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes, surcharge`)
-	insertDropped = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
+	deleteFolderQuery  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes, surcharge`)
+	insertDroppedQuery = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
 )
 
 // CodeHasChildren is that of a name which can't be deleted as there are folders below.
@@ -27,18 +27,18 @@ const CodeHasChildren = "has_children"
 // folder that was.
 func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, err error) {
 	if name, err = cleanName(name); err != nil {
-		return 0, noFolder()
+		return 0, noFolderError()
 	}
 	if name == Inbox {
 		return 0, fault.New(fault.Invalid, "inbox_stays", "INBOX can't be deleted.")
 	}
-	err = s.changeTree(ctx, box, func(t *tree) error {
+	err = s.updateTree(ctx, box, func(t *folderTree) error {
 		f := t.find(name)
-		if f == nil && t.hasBelow(name) {
+		if f == nil && t.hasChildren(name) {
 			return fault.New(fault.Invalid, CodeHasChildren, "There are folders below this one.")
 		}
 		if f == nil {
-			return noFolder()
+			return noFolderError()
 		}
 		id = f.ID
 		return t.drop(ctx, id)
@@ -46,21 +46,21 @@ func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, e
 	return id, err
 }
 
-func (t *tree) hasBelow(name string) bool {
+func (t *folderTree) hasChildren(name string) bool {
 	return slices.ContainsFunc(t.folders, func(f Folder) bool { return strings.HasPrefix(f.Name, name+string(Separator)) })
 }
 
 // drop makes a folder disappear at once; its messages are taken out later,
 // piece by piece (see collect.go).
-func (t *tree) drop(ctx context.Context, id db.ID) error {
+func (t *folderTree) drop(ctx context.Context, id db.ID) error {
 	var validity int64
-	var of mailbox.Use
-	if err := t.tx.One(ctx, deleteFolder.With(id), &validity, &of.Messages, &of.Bytes, &of.Surcharge); err != nil {
+	var of mailbox.Usage
+	if err := t.tx.One(ctx, deleteFolderQuery.With(id), &validity, &of.Messages, &of.Bytes, &of.Overhead); err != nil {
 		return err
 	}
 	for _, statement := range []db.Statement{
-		insertDropped.With(id, t.mailbox, validity),
-		mailbox.Deposit(t.mailbox, of.Less()),
+		insertDroppedQuery.With(id, t.mailbox, validity),
+		mailbox.AddUsage(t.mailbox, of.Negate()),
 	} {
 		if _, err := t.tx.Exec(ctx, statement); err != nil {
 			return err

@@ -15,56 +15,56 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 var (
-	// fileInto takes a UID in the folder for a special use, else in INBOX.
-	fileInto = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
+	// reserveDeliveryUIDQuery takes a UID in the folder for a special use, else in INBOX.
+	reserveDeliveryUIDQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
 			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4, surcharge = surcharge + $5, surcharge_mark = surcharge_mark + 1
 		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
-	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
+	insertMessageQuery = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
 			account, domain, thread, reference, arrival, verdicts, answers, private)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
-	insertRow = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+	insertFolderMessageQuery = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
-	// decline is for what goes wrong while statements are queued.
-	decline = db.SQL(`SELECT 1`)
+	// failQuery is for what goes wrong while statements are queued.
+	failQuery = db.SQL(`SELECT 1`)
 )
 
-// filingTries bounds how often a message is filed anew because the folder for
+// maxDeliverTries bounds how often a message is filed anew because the folder for
 // its special use was just deleted.
-const filingTries = 5
+const maxDeliverTries = 5
 
-// Incoming is a message to be filed.
-type Incoming struct {
-	Mailbox db.ID
-	Special string // Junk, Sent and so on; "" for INBOX, as when there is no such folder
+// Delivery is a message to be filed.
+type Delivery struct {
+	Mailbox    db.ID
+	SpecialUse string // Junk, Sent and so on; "" for INBOX, as when there is no such folder
 	// Blob holds the bytes; it gets its row here. Several Incomings may have
 	// the same one. The caller discards it if filing fails.
 	Blob *blob.Blob
-	Description
-	Outbound db.ID // the outbound_message that this is a delivery of; 0 for none
-	Place    InThread
-	Verdicts string // how it was judged, as digest.Verdicts has it; "" for not
-	Private  bool   // only a View gives its text
-	Flags    Flags
-	Keywords []string
-	Date     time.Time // internal date; zero for now
-	// Event, if not nil, makes the event that is recorded in the same commit.
+	Metadata
+	Outbound     db.ID // the outbound_message that this is a delivery of; 0 for none
+	Thread       ThreadRef
+	CheckResults string // how it was judged, as digest.CheckResults has it; "" for not
+	Private      bool   // only a View gives its text
+	Flags        Flags
+	Keywords     []string
+	Date         time.Time // internal date; zero for now
+	// NewEvent, if not nil, makes the event that is recorded in the same commit.
 	// It may be called more than once, from another goroutine.
-	Event func(Filed) event.New
-	// Also are statements of the same commit.
-	Also []db.Statement
-	// With are what others do in the same commit; what they decline declines
+	NewEvent func(MessageRef) event.Input
+	// Statements are statements of the same commit.
+	Statements []db.Statement
+	// Jobs are what others do in the same commit; what they decline declines
 	// all of it.
-	With []*db.Job
+	Jobs []*db.Mutation
 }
 
-// Filed is where a message was put.
-type Filed struct {
+// MessageRef is where a message was put.
+type MessageRef struct {
 	Folder      db.ID
 	Message     db.ID
 	UIDValidity uint32
@@ -74,28 +74,28 @@ type Filed struct {
 
 // Deliver files a message and returns once that is durable. It may overrun the
 // quota. A mailbox without folders is a fault.NotFound.
-func (s *Store) Deliver(ctx context.Context, in Incoming) (Filed, error) {
-	filed, err := s.DeliverAll(ctx, []Incoming{in})
+func (s *Store) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
+	filed, err := s.DeliverAll(ctx, []Delivery{in})
 	if err != nil {
-		return Filed{}, err
+		return MessageRef{}, err
 	}
 	return filed[0], nil
 }
 
 // DeliverAll files messages for several recipients in one commit: all of them
 // or none. The answers are in the order of ins.
-func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error) {
+func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, error) {
 	if len(ins) == 0 {
 		return nil, nil
 	}
-	defer s.pace.Begin(s.Now)()
-	filings := make([]*filing, len(ins))
+	defer s.load.Begin(s.Now)()
+	filings := make([]*pendingMessage, len(ins))
 	seen := map[db.ID]bool{}
 	events := false
-	var with []*db.Job
+	var with []*db.Mutation
 	for i := range ins {
 		in := &ins[i]
-		f, err := s.newFiling(in.Mailbox, Upload{in.Blob, in.Description, in.Flags, in.Keywords, in.Date})
+		f, err := s.newPendingMessage(in.Mailbox, Upload{in.Blob, in.Metadata, in.Flags, in.Keywords, in.Date})
 		if err != nil {
 			return nil, err
 		}
@@ -104,32 +104,32 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 			f.blob = s.Blobs.Prepend(in.Blob, nil)
 		}
 		seen[in.Blob.ID] = true
-		f.in, filings[i] = in, f
-		events = events || in.Event != nil
-		with = append(with, in.With...)
+		f.delivery, filings[i] = in, f
+		events = events || in.NewEvent != nil
+		with = append(with, in.Jobs...)
 	}
 	// Mailboxes are taken in the order of their ids.
 	ordered := slices.Clone(filings)
-	slices.SortStableFunc(ordered, func(a, b *filing) int { return cmp.Compare(a.mailbox, b.mailbox) })
+	slices.SortStableFunc(ordered, func(a, b *pendingMessage) int { return cmp.Compare(a.mailbox, b.mailbox) })
 	tell := false
-	own := &db.Job{
+	own := &db.Mutation{
 		Guard: func(b *db.Batch) {
 			tell = false
 			for _, f := range ordered {
-				none := noFolder()
-				if f.in.Special != "" {
+				none := noFolderError()
+				if f.delivery.SpecialUse != "" {
 					none = errStale
 				}
-				deposit(b, f.mailbox, f.use(), &tell)
-				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size(), f.use().Surcharge)).Of(f.mailbox).
-					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(none)
+				queueUsage(b, f.mailbox, f.usage(), &tell)
+				b.Queue(reserveDeliveryUIDQuery.With(f.mailbox, f.delivery.SpecialUse, f.unseenCount(), f.size(), f.usage().Overhead)).LockKey(f.mailbox).
+					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).OrFail(none)
 			}
 		},
 		// Nothing here has a row to read, so on PostgreSQL the commit goes with it.
 		Apply: func(b *db.Batch) {
 			for _, f := range filings {
-				f.insert(b)
-				s.also(b, f)
+				f.queueInserts(b)
+				s.queueExtras(b, f)
 			}
 		},
 		AfterCommit: func() {
@@ -139,85 +139,85 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 			if events {
 				s.Events.Wake()
 			}
-			s.wakeRoom(tell)
+			s.wakeQuotaNotifier(tell)
 		},
 	}
-	job := db.Join(append([]*db.Job{own}, with...)...)
+	job := db.Combine(append([]*db.Mutation{own}, with...)...)
 	err := errStale
 	// On PostgreSQL a folder that was chosen may be gone by the time that its
 	// row is free: then INBOX is there.
-	for n := 0; n < filingTries && errors.Is(err, errStale); n++ {
+	for n := 0; n < maxDeliverTries && errors.Is(err, errStale); n++ {
 		err = s.DB.Write(ctx, ordered[0].mailbox, job)
 	}
 	if errors.Is(err, errStale) {
-		err = noFolder()
+		err = noFolderError()
 	}
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Filed, len(filings))
+	answers := make([]MessageRef, len(filings))
 	for i, f := range filings {
-		answers[i] = f.Filed
+		answers[i] = f.MessageRef
 	}
 	return answers, nil
 }
 
-// deposit counts a message that is filed, whatever room there is. tell is set if
+// queueUsage counts a message that is filed, whatever room there is. tell is set if
 // the owner of the mailbox is to be told that there is little left.
-func deposit(b *db.Batch, box db.ID, of mailbox.Use, tell *bool) {
+func queueUsage(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 	var one bool
-	b.Queue(mailbox.Deposit(box, of)).Of(box).Each(func(r db.Row) error {
-		err := mailbox.ToTell(&one)(r)
+	b.Queue(mailbox.AddUsage(box, of)).LockKey(box).Each(func(r db.Row) error {
+		err := mailbox.ScanNearlyFull(&one)(r)
 		*tell = *tell || one
 		return err
 	})
 }
 
-// wakeRoom wakes who tells owners that there is little room left, if one is to
+// wakeQuotaNotifier wakes who tells owners that there is little room left, if one is to
 // be told.
-func (s *Store) wakeRoom(tell bool) {
+func (s *Store) wakeQuotaNotifier(tell bool) {
 	if tell {
-		s.Hub.Wake(signal.Key{Kind: signal.Room})
+		s.Hub.Wake(notify.Key{Kind: notify.QuotaWarning})
 	}
 }
 
-// also queues what the caller wants in the same commit.
-func (s *Store) also(b *db.Batch, f *filing) {
-	for _, also := range f.in.Also {
+// queueExtras queues what the caller wants in the same commit.
+func (s *Store) queueExtras(b *db.Batch, f *pendingMessage) {
+	for _, also := range f.delivery.Statements {
 		b.Queue(also)
 	}
-	if f.in.Event == nil {
+	if f.delivery.NewEvent == nil {
 		return
 	}
-	recorded, err := s.Events.Prepare(f.in.Event(f.Filed))
+	recorded, err := s.Events.RecordStatement(f.delivery.NewEvent(f.MessageRef))
 	if err != nil {
-		b.Queue(decline.With()).Each(func(db.Row) error { return err })
+		b.Queue(failQuery.With()).Each(func(db.Row) error { return err })
 		return
 	}
 	b.Queue(recorded)
 }
 
-// filing is a new message on its way into a folder.
-type filing struct {
-	Filed
+// pendingMessage is a new message on its way into a folder.
+type pendingMessage struct {
+	MessageRef
 	Upload
 	blob     *blob.Blob
 	mailbox  db.ID
-	in       *Incoming // nil for Append
+	delivery *Delivery // nil for Append
 	keywords string
 	date     int64
 	now      int64
 }
 
-func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
+func (s *Store) newPendingMessage(mailbox db.ID, u Upload) (*pendingMessage, error) {
 	if u.Blob.Size > math.MaxUint32 {
 		return nil, fmt.Errorf("a message of %d bytes is beyond what IMAP can tell", u.Blob.Size)
 	}
-	keywords, err := keywordsText(u.Keywords)
+	keywords, err := formatKeywords(u.Keywords)
 	if err != nil {
 		return nil, err
 	}
-	f := &filing{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
+	f := &pendingMessage{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
 	year := u.Date.UTC().Year()
 	switch f.date = db.Micros(u.Date); {
 	case u.Date.IsZero(), year < 1, year > 9999: // which neither IMAP nor JSON could tell
@@ -229,22 +229,22 @@ func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
 	return f, nil
 }
 
-func (f *filing) size() int64 { return f.blob.Size }
+func (f *pendingMessage) size() int64 { return f.blob.Size }
 
-func (f *filing) use() mailbox.Use { return mailbox.UseOf(f.size()) }
+func (f *pendingMessage) usage() mailbox.Usage { return mailbox.MessageUsage(f.size()) }
 
-func (f *filing) unseen() int64 { return int64(f.Flags&Seen ^ Seen) }
+func (f *pendingMessage) unseenCount() int64 { return int64(f.Flags&Seen ^ Seen) }
 
-// insert queues the rows of a message that has its UID.
-func (f *filing) insert(b *db.Batch) {
-	outbound, at, verdicts, private := db.ID(0), InThread{}, "", false
-	if f.in != nil {
-		outbound, at, verdicts, private = f.in.Outbound, f.in.Place, f.in.Verdicts, f.in.Private
+// queueInserts queues the rows of a message that has its UID.
+func (f *pendingMessage) queueInserts(b *db.Batch) {
+	outbound, at, verdicts, private := db.ID(0), ThreadRef{}, "", false
+	if f.delivery != nil {
+		outbound, at, verdicts, private = f.delivery.Outbound, f.delivery.Thread, f.delivery.CheckResults, f.delivery.Private
 	}
-	b.Queue(f.blob.Insert())
-	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
-		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival, verdicts, notNil(f.Answers), private))
-	b.Queue(insertRow.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
+	b.Queue(f.blob.InsertStatement())
+	b.Queue(insertMessageQuery.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
+		at.Account, at.Domain, at.Thread, at.referenceKey(f.MessageID), at.Arrival, verdicts, notNil(f.ReferenceKeys), private))
+	b.Queue(insertFolderMessageQuery.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
 }
 
 func notNil(b []byte) []byte {

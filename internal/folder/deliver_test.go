@@ -17,16 +17,16 @@ func TestDeliverWhileFolderGoes(t *testing.T) {
 		junk := h.status("Junk")
 		u := h.upload(mail("one", "Hello."), 0)
 		type answer struct {
-			Filed
+			MessageRef
 			error
 		}
 		delivered := make(chan answer, 1)
-		h.must(h.changeTree(h.ctx(), h.box, func(tree *tree) error {
+		h.must(h.updateTree(h.ctx(), h.box, func(tree *folderTree) error {
 			if err := tree.drop(h.ctx(), junk.ID); err != nil {
 				return err
 			}
 			go func() {
-				f, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Special: Junk, Blob: u.Blob, Description: u.Description})
+				f, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, SpecialUse: Junk, Blob: u.Blob, Metadata: u.Metadata})
 				delivered <- answer{f, err}
 			}()
 			return dbtest.AwaitBlocked(h.ctx(), h.db, tree.tx, "%")
@@ -47,7 +47,7 @@ func TestDateZero(t *testing.T) {
 		u.Date = time.Unix(0, 0)
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, u)
 		h.must(err)
-		h.must(h.view(Inbox).Fetch(h.ctx(), uids, WantDates, func(r *Row) error {
+		h.must(h.view(Inbox).Fetch(h.ctx(), uids, FetchDates, func(r *MessageRow) error {
 			if r.Date.Unix() != 0 {
 				t.Errorf("the internal date is %v", r.Date)
 			}
@@ -68,7 +68,7 @@ func TestDatesCanBeTold(t *testing.T) {
 			h.must(err)
 		}
 		v := h.view(Inbox)
-		h.must(v.Fetch(h.ctx(), numbers(1, 2), WantDates, func(r *Row) error {
+		h.must(v.Fetch(h.ctx(), numbers(1, 2), FetchDates, func(r *MessageRow) error {
 			_, err := json.Marshal(r.Date)
 			return err
 		}))
@@ -90,17 +90,17 @@ func TestIndexingRests(t *testing.T) {
 					at = at.Add(10 * time.Millisecond)
 					return at
 				}
-				if d := h.Rest(took); d != 0 {
+				if d := h.IndexDelay(took); d != 0 {
 					t.Errorf("nothing was filed, and it rests %v", d)
 				}
 				for range 40 {
 					file(h)
 				}
-				if d := h.Rest(took); d < filingRest*took/2 {
-					t.Errorf("mail is being filed, and it rests %v, where %v is the most", d, filingRest*took)
+				if d := h.IndexDelay(took); d < maxIndexDelayFactor*took/2 {
+					t.Errorf("mail is being filed, and it rests %v, where %v is the most", d, maxIndexDelayFactor*took)
 				}
 				at = at.Add(time.Second)
-				if d := h.Rest(took); d != 0 {
+				if d := h.IndexDelay(took); d != 0 {
 					t.Errorf("a second ago mail was filed, and it rests %v", d)
 				}
 			})

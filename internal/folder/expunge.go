@@ -12,48 +12,48 @@ import (
 
 var (
 	// A message may be in the folder twice.
-	noteExpunged = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($4 AS BIGINT) FROM folder_message
+	recordExpungedQuery = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($4 AS BIGINT) FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
-	noteExpungedList = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($18 AS BIGINT) FROM folder_message
+	recordExpungedListQuery = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($18 AS BIGINT) FROM folder_message
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
-	takeOut     = db.SQL(`DELETE FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2`)
-	takeOutList = db.SQL(`DELETE FROM folder_message
+	deleteRowsQuery     = db.SQL(`DELETE FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2`)
+	deleteRowsListQuery = db.SQL(`DELETE FROM folder_message
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
 
-// chosen are messages that a command takes out or copies.
-type chosen struct {
+// selection are messages that a command takes out or copies.
+type selection struct {
 	totals
 	uids  []uint32
-	spans spans
+	spans spanBuilder
 }
 
-func (c *chosen) add(index int, e entry) {
+func (c *selection) add(index int, e entry) {
 	c.totals.add(e)
 	c.uids = append(c.uids, e.uid)
 	c.spans.add(index, e.uid)
 }
 
-// deleted chooses the messages with the Deleted flag.
-func deleted(snap *snapshot) (c chosen) {
+// selectDeleted chooses the messages with the Deleted flag.
+func selectDeleted(snap *snapshot) (c selection) {
 	for _, slot := range snap.slots {
-		if slot.some&Deleted == 0 {
+		if slot.anyFlags&Deleted == 0 {
 			continue
 		}
 		for i := range slot.len() {
 			if Flags(slot.flags.at(i))&Deleted == 0 {
 				continue
 			}
-			c.add(slot.start+i, slot.entry(i))
+			c.add(slot.firstIndex+i, slot.entry(i))
 		}
 	}
 	return c
 }
 
-// deletedOf chooses those of some messages that have it.
-func deletedOf(snap *snapshot, uids []uint32) (c chosen) {
-	for index, e := range snap.pick(uids) {
+// selectDeletedOf chooses those of some messages that have it.
+func selectDeletedOf(snap *snapshot, uids []uint32) (c selection) {
+	for index, e := range snap.eachOf(uids) {
 		if e.flags&Deleted != 0 {
 			c.add(index, e)
 		}
@@ -72,11 +72,11 @@ func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err e
 		return nil, err
 	}
 	if only == nil {
-		snap, _ := sh.state()
-		only = deleted(snap).uids
+		snap, _ := sh.current()
+		only = selectDeleted(snap).uids
 	}
-	for part := range slices.Chunk(only, v.store.Part) {
-		some, err := v.expunge(ctx, part)
+	for part := range slices.Chunk(only, v.store.BatchSize) {
+		some, err := v.expungeBatch(ctx, part)
 		if err != nil {
 			return gone, err
 		}
@@ -85,20 +85,20 @@ func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err e
 	return gone, nil
 }
 
-// expunge removes what is deleted among some messages, in one commit.
-func (v *View) expunge(ctx context.Context, uids []uint32) ([]uint32, error) {
+// expungeBatch removes what is deleted among some messages, in one commit.
+func (v *View) expungeBatch(ctx context.Context, uids []uint32) ([]uint32, error) {
 	sh := v.shared
-	var out chosen
-	err := sh.repeatedly(ctx, func() error {
-		snap, since := sh.state()
-		out = deletedOf(snap, uids)
+	var out selection
+	err := sh.retryStale(ctx, func() error {
+		snap, since := sh.current()
+		out = selectDeletedOf(snap, uids)
 		if len(out.uids) == 0 {
 			return nil
 		}
 		was, modseq, err := v.commitExpunge(ctx, &out, since)
 		if err == nil {
 			sh.publish(since, modseq, nil, out.uids)
-			sh.tell(was, modseq, out.totals)
+			sh.notifyOthers(was, modseq, out.totals)
 		}
 		return err
 	})
@@ -108,19 +108,19 @@ func (v *View) expunge(ctx context.Context, uids []uint32) ([]uint32, error) {
 	return out.uids, nil
 }
 
-func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (was, modseq uint64, err error) {
+func (v *View) commitExpunge(ctx context.Context, out *selection, since uint64) (was, modseq uint64, err error) {
 	sh := v.shared
 	now, log := db.Micros(v.store.Now()), out.spans.text()
-	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
+	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 		Guard: func(b *db.Batch) {
-			b.Queue(mailbox.Hold(v.row.Mailbox))
-			b.Queue(out.take(sh.id, since, step(log))).One(&was, &modseq).Else(errStale)
+			b.Queue(mailbox.LockUsage(v.row.Mailbox))
+			b.Queue(out.removeStatement(sh.id, since, modSeqStep(log))).One(&was, &modseq).OrFail(errStale)
 		},
 		Apply: func(b *db.Batch) {
-			b.Queue(mailbox.Deposit(v.row.Mailbox, out.use().Less()))
-			for p := range pieces(out.spans.list) {
-				b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, now))
-				b.Queue(p.with(takeOut, takeOutList, sh.id))
+			b.Queue(mailbox.AddUsage(v.row.Mailbox, out.usage().Negate()))
+			for p := range uidBatches(out.spans.list) {
+				b.Queue(p.statement(recordExpungedQuery, recordExpungedListQuery, sh.id, now))
+				b.Queue(p.statement(deleteRowsQuery, deleteRowsListQuery, sh.id))
 			}
 			sh.logChange(b, since, modseq, true, log)
 		},

@@ -14,126 +14,126 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Want says what Fetch has to read; UID, sequence number, flags, keywords,
+// FetchFields says what Fetch has to read; UID, sequence number, flags, keywords,
 // mod-sequence and size come always and cost no SQL.
-type Want uint8
+type FetchFields uint8
 
 // What rows may hold beside.
 const (
-	WantDates     Want = 1 << iota // Date and SavedAt
-	WantEnvelope                   // Envelope
-	WantStructure                  // Structure
-	WantBlob                       // Blob
-	WantBytes                      // Bytes, and Blob
-	WantThread                     // Thread
-	WantAnswers                    // Answers, and Envelope
+	FetchDates      FetchFields = 1 << iota // Date and SavedAt
+	FetchEnvelope                           // Envelope
+	FetchStructure                          // Structure
+	FetchBlobID                             // Blob
+	FetchContent                            // Bytes, and Blob
+	FetchThread                             // Thread
+	FetchReferences                         // Answers, and Envelope
 )
 
-// Row is a message as Fetch gives it.
-type Row struct {
-	FlagChange           // Seq, UID, Flags, Keywords, ModSeq as the session knows them
-	Size       uint32    // bytes
-	Message    db.ID     // with any Want
-	Date       time.Time // internal date
-	SavedAt    time.Time // when it came into this folder (RFC 8514)
-	Envelope   []byte
-	Structure  []byte
-	Thread     string     // of its account, as InThread has it; "" for none
-	Answers    []byte     // answersOf its header; empty if that was not stored
-	Blob       db.ID      // for blob.Store.Load
-	Bytes      *blob.Blob // nil if it is gone
-	Private    bool       // as Incoming has it; with any Want but WantDates and WantThread
+// MessageRow is a message as Fetch gives it.
+type MessageRow struct {
+	FlagChange              // Seq, UID, Flags, Keywords, ModSeq as the session knows them
+	Size          uint32    // bytes
+	Message       db.ID     // with any FetchFields
+	Date          time.Time // internal date
+	SavedAt       time.Time // when it came into this folder (RFC 8514)
+	Envelope      []byte
+	Structure     []byte
+	Thread        string     // of its account, as ThreadRef has it; "" for none
+	ReferenceKeys []byte     // encodeReferences its header; empty if that was not stored
+	BlobID        db.ID      // for blob.Store.Load
+	Content       *blob.Blob // nil if it is gone
+	Private       bool       // as Delivery has it; with any FetchFields but FetchDates and FetchThread
 }
 
 // What is read of rows alone, and with the message's envelope, structure or
 // both.
 var (
-	readRows = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
+	readRowsQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
-	readRowsList = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
+	readRowsListQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
-	readBlobs = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
+	readBlobsQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readBlobsList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
+	readBlobsListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readEnvelopes = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
+	readEnvelopesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readEnvelopesList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
+	readEnvelopesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readStructures = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
+	readStructuresQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readStructuresList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
+	readStructuresListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readAll = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
+	readAllQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readAllList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
+	readAllListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readAnswers = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
+	readReferencesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readAnswersList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
+	readReferencesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	// readWhole reads one message with its bytes.
-	readWhole = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.size, b.file, b.bytes
+	// readMessageQuery reads one message with its bytes.
+	readMessageQuery = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.size, b.file, b.bytes
 		FROM folder_message f JOIN message m ON m.id = f.message JOIN blob b ON b.id = m.blob
 		WHERE f.folder = $1 AND f.uid = $2`)
-	findBlob = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
+	messageBlobQuery = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 
 // Bounds of a page: a read transaction must be short, and a page fit in memory.
 const (
-	fetchPage  = 1_000   // messages
-	fetchBytes = 2 << 20 // of envelopes and structures
+	fetchPageMessages = 1_000   // messages
+	fetchPageBytes    = 2 << 20 // of envelopes and structures
 )
 
-// columns returns the queries that read what is wanted, and adds the places to
+// queries returns the queries that read what is wanted, and adds the places to
 // scan it into.
-func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) {
+func (want FetchFields) queries(row *MessageRow, dst []any) (ranges, list *db.Query, _ []any) {
 	switch {
-	case want&WantAnswers != 0:
-		return readAnswers, readAnswersList, append(dst, &row.Blob, &row.Private, &row.Envelope, &row.Answers)
-	case want&(WantEnvelope|WantStructure) == WantEnvelope|WantStructure:
-		return readAll, readAllList, append(dst, &row.Blob, &row.Private, &row.Envelope, &row.Structure)
-	case want&WantStructure != 0:
-		return readStructures, readStructuresList, append(dst, &row.Blob, &row.Private, &row.Structure)
-	case want&WantEnvelope != 0:
-		return readEnvelopes, readEnvelopesList, append(dst, &row.Blob, &row.Private, &row.Envelope)
-	case want&(WantBlob|WantBytes) != 0:
-		return readBlobs, readBlobsList, append(dst, &row.Blob, &row.Private)
+	case want&FetchReferences != 0:
+		return readReferencesQuery, readReferencesListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope, &row.ReferenceKeys)
+	case want&(FetchEnvelope|FetchStructure) == FetchEnvelope|FetchStructure:
+		return readAllQuery, readAllListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope, &row.Structure)
+	case want&FetchStructure != 0:
+		return readStructuresQuery, readStructuresListQuery, append(dst, &row.BlobID, &row.Private, &row.Structure)
+	case want&FetchEnvelope != 0:
+		return readEnvelopesQuery, readEnvelopesListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope)
+	case want&(FetchBlobID|FetchContent) != 0:
+		return readBlobsQuery, readBlobsListQuery, append(dst, &row.BlobID, &row.Private)
 	}
-	return readRows, readRowsList, dst
+	return readRowsQuery, readRowsListQuery, dst
 }
 
 // Fetch calls f with each of the messages, which must be in rising order of
 // UID. No cursor and no lock is held while f runs, so that it may write to a
-// slow client, but it may not Sync the View; the Row is f's until it returns. A
+// slow client, but it may not Sync the View; the MessageRow is f's until it returns. A
 // message that another session expunged meanwhile is left out, if its row was
 // needed; ones that the session does not know always are.
-func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row) error) error {
-	r := rowReader{v: v, uids: uids, want: want, limit: fetchPage}
-	if v.shared.words.isFull() {
-		r.limit = KeywordsPage
+func (v *View) Fetch(ctx context.Context, uids []uint32, want FetchFields, f func(*MessageRow) error) error {
+	r := rowReader{v: v, uids: uids, want: want, limit: fetchPageMessages}
+	if v.shared.keywords.isFull() {
+		r.limit = MaxFillKeywords
 	} else if want == 0 {
-		var row Row
-		for index, e := range v.snap.pick(uids) {
-			row = Row{FlagChange: v.flagChange(index, e), Size: e.size}
+		var row MessageRow
+		for index, e := range v.snap.eachOf(uids) {
+			row = MessageRow{FlagChange: v.flagChange(index, e), Size: e.size}
 			if err := f(&row); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	defer func() { v.missed = v.missed || r.missed }()
-	for rows, err := range r.all(ctx) {
+	defer func() { v.missedExpunge = v.missedExpunge || r.missedExpunge }()
+	for rows, err := range r.batches(ctx) {
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 			if err := f(&rows[i]); err != nil {
 				return err
 			}
-			rows[i].Bytes = nil
+			rows[i].Content = nil
 		}
 	}
 	return nil
@@ -149,33 +149,33 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 
 // rowReader reads rows for Fetch.
 type rowReader struct {
-	v      *View
-	uids   []uint32 // of which no rows were read yet
-	want   Want
-	limit  int
-	page   []Row // of which no bytes were read yet
-	missed bool  // some row that the session knows was not there
+	v             *View
+	uids          []uint32 // of which no rows were read yet
+	want          FetchFields
+	limit         int
+	page          []MessageRow // of which no bytes were read yet
+	missedExpunge bool         // some row that the session knows was not there
 }
 
-// all gives the rows, some at a time. The next are read while these are looked
+// batches gives the rows, some at a time. The next are read while these are looked
 // at, which is to say mostly while they go to the client.
-func (r *rowReader) all(ctx context.Context) iter.Seq2[[]Row, error] {
-	return func(yield func([]Row, error) bool) {
-		if rows, err := r.next(ctx); !yield(rows, err) || err != nil || !r.more() {
+func (r *rowReader) batches(ctx context.Context) iter.Seq2[[]MessageRow, error] {
+	return func(yield func([]MessageRow, error) bool) {
+		if rows, err := r.next(ctx); !yield(rows, err) || err != nil || !r.hasMore() {
 			return
 		}
 		waiting := 0
-		if r.want&WantBytes != 0 {
-			waiting = groupsAhead
+		if r.want&FetchContent != 0 {
+			waiting = prefetchBatches
 		}
 		type group struct {
-			rows []Row
+			rows []MessageRow
 			err  error
 		}
 		ahead, done := make(chan group, waiting), make(chan struct{})
 		go func() {
 			defer close(ahead)
-			for r.more() {
+			for r.hasMore() {
 				rows, err := r.next(ctx)
 				select {
 				case ahead <- group{rows, err}:
@@ -200,13 +200,13 @@ func (r *rowReader) all(ctx context.Context) iter.Seq2[[]Row, error] {
 	}
 }
 
-// more reports whether there may be more rows.
-func (r *rowReader) more() bool { return len(r.uids) > 0 || len(r.page) > 0 }
+// hasMore reports whether there may be more rows.
+func (r *rowReader) hasMore() bool { return len(r.uids) > 0 || len(r.page) > 0 }
 
 // next reads some rows, perhaps none.
-func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
-	if r.want|wholeRow == wholeRow && r.want&WantBytes != 0 && len(r.page) == 0 && len(r.uids) == 1 {
-		if rows := r.v.readOne(ctx, r.uids[0], r.want); rows != nil {
+func (r *rowReader) next(ctx context.Context) (rows []MessageRow, err error) {
+	if r.want|singleReadFields == singleReadFields && r.want&FetchContent != 0 && len(r.page) == 0 && len(r.uids) == 1 {
+		if rows := r.v.readMessage(ctx, r.uids[0], r.want); rows != nil {
 			r.uids = nil
 			return rows, nil
 		}
@@ -221,12 +221,12 @@ func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
 			return nil, err
 		}
 		read := len(page) - left
-		r.missed = r.missed || r.want != 0 && len(rows) < read
+		r.missedExpunge = r.missedExpunge || r.want != 0 && len(rows) < read
 		r.page, r.uids = rows, r.uids[read:]
 	}
 	n := len(r.page)
-	if r.want&WantBytes != 0 {
-		if n, err = r.v.loadBytes(ctx, r.page); err != nil {
+	if r.want&FetchContent != 0 {
+		if n, err = r.v.loadContent(ctx, r.page); err != nil {
 			return nil, err
 		}
 	}
@@ -236,79 +236,79 @@ func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
 
 // Bounds of what is read of the bytes of messages before they are asked for.
 const (
-	groupsAhead   = 3 // beside the one that is being read
-	groupMessages = 16
-	groupBytes    = 192 << 10
+	prefetchBatches  = 3 // beside the one that is being read
+	prefetchMessages = 16
+	prefetchBytes    = 192 << 10
 )
 
-// loadBytes reads the bytes of the first rows, at least one's if there is one,
+// loadContent reads the bytes of the first rows, at least one's if there is one,
 // and returns of how many.
-func (v *View) loadBytes(ctx context.Context, rows []Row) (n int, err error) {
-	ids, size := make([]db.ID, 0, groupMessages), 0
-	for ; n < len(rows) && n < groupMessages; n++ {
-		if size += int(min(rows[n].Size, blob.Inline)); size > groupBytes && n > 0 {
+func (v *View) loadContent(ctx context.Context, rows []MessageRow) (n int, err error) {
+	ids, size := make([]db.ID, 0, prefetchMessages), 0
+	for ; n < len(rows) && n < prefetchMessages; n++ {
+		if size += int(min(rows[n].Size, blob.MaxInline)); size > prefetchBytes && n > 0 {
 			break
 		}
-		ids = append(ids, rows[n].Blob)
+		ids = append(ids, rows[n].BlobID)
 	}
 	blobs, err := v.store.Blobs.LoadAll(ctx, ids)
 	if err != nil {
 		return 0, err
 	}
 	for i, b := range blobs {
-		rows[i].Bytes = b
+		rows[i].Content = b
 	}
 	return n, nil
 }
 
-// wholeRow is what readOne reads.
-const wholeRow = WantDates | WantBlob | WantBytes | WantStructure
+// singleReadFields is what readMessage reads.
+const singleReadFields = FetchDates | FetchBlobID | FetchContent | FetchStructure
 
-// readOne reads a message and its bytes at once, as mail programs ask for most of
+// readMessage reads a message and its bytes at once, as mail programs ask for most of
 // them. If it returns none, what is wrong shows when they are read one by one.
-func (v *View) readOne(ctx context.Context, uid uint32, want Want) []Row {
+func (v *View) readMessage(ctx context.Context, uid uint32, want FetchFields) []MessageRow {
 	index, known := v.snap.index(uid)
-	if !known || v.shared.words.isFull() {
+	if !known || v.shared.keywords.isFull() {
 		return nil
 	}
 	e := v.snap.at(index)
-	row := Row{FlagChange: v.flagChange(index, e), Size: e.size}
+	row := MessageRow{FlagChange: v.flagChange(index, e), Size: e.size}
 	var date, saved int64
-	bytes, dst := v.store.Blobs.Found()
-	err := v.store.DB.One(ctx, readWhole.With(v.shared.id, uid), append([]any{&row.Message, &date, &saved, &row.Private, &row.Structure}, dst...)...)
+	bytes, dst := v.store.Blobs.ScanTargets()
+	err := v.store.DB.One(ctx, readMessageQuery.With(v.shared.id, uid), append([]any{&row.Message, &date, &saved, &row.Private, &row.Structure}, dst...)...)
 	if err != nil {
 		return nil
 	}
-	if want&WantStructure == 0 {
+	if want&FetchStructure == 0 {
 		row.Structure = nil
 	}
-	row.Date, row.SavedAt, row.Blob, row.Bytes = db.Time(date), db.Time(saved), bytes.ID, bytes
-	return []Row{row}
+	row.Date, row.SavedAt, row.BlobID, row.Content = db.Time(date), db.Time(saved), bytes.ID, bytes
+	return []MessageRow{row}
 }
 
-// errFull ends the reading of a page.
-var errFull = errors.New("the page is full")
+// errPageFull ends the reading of a page.
+var errPageFull = errors.New("the page is full")
 
-// readPage reads the rows of a page. left is how many of its UIDs, at its end,
+// docsPage reads the rows of a page. left is how many of its UIDs, at its end,
 // it did not come to because the page was full.
-func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []Row, left int, err error) {
-	var runs spans
-	known := make([]Row, 0, len(uids))
-	for index, e := range v.snap.pick(uids) {
+func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (rows []MessageRow, left int, err error) {
+	var runs spanBuilder
+	known := make([]MessageRow, 0, len(uids))
+	for index, e := range v.snap.eachOf(uids) {
 		runs.add(index, e.uid)
-		known = append(known, Row{FlagChange: v.flagChange(index, e), Size: e.size})
+		known = append(known, MessageRow{FlagChange: v.flagChange(index, e), Size: e.size})
 	}
 	if want == 0 {
 		return known, 0, nil
 	}
 	rows = known[:0] // those that are found move to the front
-	var row Row
+	var row MessageRow
 	var date, saved int64
-	ranges, list, dst := want.columns(&row, []any{&row.UID, &row.Message, &date, &saved})
+	ranges, list, dst := want.queries(&row, []any{&row.UID, &row.Message, &date, &saved})
 	bytes := 0
-	for p := range pieces(runs.list) {
-		err := v.store.DB.Each(ctx, p.with(ranges, list, v.shared.id), func(r db.Row) error {
-			row.Envelope, row.Structure, row.Answers = nil, nil, nil
+	for p := range uidBatches(runs.list) {
+		err := v.store.DB.Each(ctx, p.statement(ranges, list, v.shared.id), func(r db.Row) error {
+			row.Envelope, row.Structure, row.ReferenceKeys = nil, nil, nil
 			if err := r.Scan(dst...); err != nil {
 				return err
 			}
@@ -322,20 +322,20 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 			row.Date, row.SavedAt = db.Time(date), db.Time(saved)
 			known = known[1:]
 			rows = append(rows, row)
-			if bytes += len(row.Envelope) + len(row.Structure) + len(row.Answers); bytes > fetchBytes {
-				return errFull
+			if bytes += len(row.Envelope) + len(row.Structure) + len(row.ReferenceKeys); bytes > fetchPageBytes {
+				return errPageFull
 			}
 			return nil
 		})
-		if errors.Is(err, errFull) {
+		if errors.Is(err, errPageFull) {
 			at, _ := slices.BinarySearch(uids, rows[len(rows)-1].UID)
-			return rows, len(uids) - at - 1, v.threadsIf(ctx, want, rows)
+			return rows, len(uids) - at - 1, v.fillThreads(ctx, want, rows)
 		}
 		if err != nil {
 			return nil, 0, err
 		}
 	}
-	return rows, 0, v.threadsIf(ctx, want, rows)
+	return rows, 0, v.fillThreads(ctx, want, rows)
 }
 
 // OpenMessage opens the bytes of a message, or returns a fault.NotFound when
@@ -344,44 +344,44 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
 	var id db.ID
 	var private bool
-	err := s.DB.One(ctx, findBlob.With(message), &id, &private)
+	err := s.DB.One(ctx, messageBlobQuery.With(message), &id, &private)
 	if errors.Is(err, db.ErrNoRow) {
-		return nil, expungedMessage()
+		return nil, messageExpungedError()
 	}
 	if err != nil {
 		return nil, err
 	}
 	if private {
-		return nil, privateMessage()
+		return nil, privateMessageError()
 	}
 	return s.openBlob(ctx, message, id)
 }
 
-// Index returns the index of a message that Fetch gave with WantStructure. Its
+// MessageIndex returns the index of a message that Fetch gave with FetchStructure. Its
 // bytes are only read if what is stored can't be decoded, or is of others.
-func (s *Store) Index(ctx context.Context, r *Row) (*message.Index, error) {
-	if index := message.StoredIndex(r.Structure, int64(r.Size)); index != nil {
+func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index, error) {
+	if index := message.DecodeIndex(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
 	}
-	in, err := s.openBlob(ctx, r.Message, r.Blob)
+	in, err := s.openBlob(ctx, r.Message, r.BlobID)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // only read
-	return indexOf(in, nil)
+	return decodeIndex(in, nil)
 }
 
-// Envelope returns the ENVELOPE of a message that Fetch gave with WantEnvelope. Its
+// Envelope returns the ENVELOPE of a message that Fetch gave with FetchEnvelope. Its
 // bytes are only read if what is stored is none.
-func (s *Store) Envelope(ctx context.Context, r *Row) ([]byte, error) {
+func (s *Store) Envelope(ctx context.Context, r *MessageRow) ([]byte, error) {
 	if message.IsEnvelope(r.Envelope) {
 		return r.Envelope, nil
 	}
-	in, err := s.openBlob(ctx, r.Message, r.Blob)
+	in, err := s.openBlob(ctx, r.Message, r.BlobID)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // only read
-	h, err := headerOf(in)
+	h, err := readHeader(in)
 	return message.AppendEnvelope(nil, h), err
 }

@@ -24,14 +24,14 @@ const (
 	MaxKeywordBytes = 100 // of one keyword
 )
 
-// Op is what Store does with flags.
-type Op uint8
+// FlagOp is what Store does with flags.
+type FlagOp uint8
 
 // The operations.
 const (
-	Replace Op = iota // set exactly these
-	Add
-	Remove
+	ReplaceFlags FlagOp = iota // set exactly these
+	AddFlags
+	RemoveFlags
 )
 
 // FlagChange tells a message's flags as they are now.
@@ -41,9 +41,9 @@ type FlagChange struct {
 	Flags    Flags    // with Recent, if it is that to the session
 	Keywords []string // sorted; not to be changed
 	ModSeq   uint64
-	// Others says, of what Store returns, that others have changed them too
+	// ChangedByOthers says, of what Store returns, that others have changed them too
 	// since the session was told: its client can't know them from the command.
-	Others bool
+	ChangedByOthers bool
 
-	otherWords bool // Keywords are to be read
+	keywordsMissing bool // Keywords are to be read
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // Inbox is the name of the folder that every mailbox has, whatever its case
@@ -44,42 +44,42 @@ type Options struct {
 	DB     *db.DB
 	Blobs  *blob.Store
 	Events *event.Log
-	Hub    *signal.Hub // woken with signal.Folder of what changed
+	Hub    *notify.Hub // woken with notify.Folder of what changed
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// Grace is how long the bytes of a message stay after it left its last
+	// ExpungeGrace is how long the bytes of a message stay after it left its last
 	// folder, for those who are reading it; 0 is an hour.
-	Grace time.Duration
-	// Poll is how often an open folder is looked at without having been woken,
+	ExpungeGrace time.Duration
+	// PollInterval is how often an open folder is looked at without having been woken,
 	// since a signal of another node may get lost; 0 is 5 s. Negative: always.
-	Poll time.Duration
-	// Keep is how many bytes the views of folders that no session has open may
+	PollInterval time.Duration
+	// MaxIdleViewBytes is how many bytes the views of folders that no session has open may
 	// take together, at 3 to 8 for a message; 0 is 12 MB.
-	Keep int
-	// Carry is how many messages one COPY may take, all in one commit, for which
+	MaxIdleViewBytes int
+	// MaxCopy is how many messages one COPY may take, all in one commit, for which
 	// on SQLite all who write wait; 0 is 250,000.
-	Carry int
-	// Part is how many messages other commands change in one commit, so that
+	MaxCopy int
+	// BatchSize is how many messages other commands change in one commit, so that
 	// others write in between; 0 is 5,000.
-	Part int
-	// Look is how many messages one page of a list looks at, at most; 0 is 5,000.
-	Look int
+	BatchSize int
+	// MaxScan is how many messages one page of a list looks at, at most; 0 is 5,000.
+	MaxScan int
 	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages.
 	// Only mail that was accepted before the folder was full may exceed it.
 	MaxMessages int
 	// MaxFolders is how many folders a mailbox may have; 0 is DefaultMaxFolders.
 	MaxFolders int
-	// Narrow asks the index which of some messages of a mailbox, in the order
+	// Prefilter asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
 	// tell of others, but must never say of one that it lacks what it has.
 	// Without it, or if it returns nil, Search scans.
-	Narrow func(ctx context.Context, mailbox db.ID, among []db.ID, sought []Sought) (*Narrowed, error)
-	// Find asks the index which messages of a mailbox may meet a clause, for a
+	Prefilter func(ctx context.Context, mailbox db.ID, among []db.ID, sought []IndexTerm) (*PrefilterResult, error)
+	// QueryIndex asks the index which messages of a mailbox may meet a clause, for a
 	// search in one of its folders or in all, and which it does not know. It
 	// returns nil if it can't tell, or has too many. Without it Search and the lists
 	// of messages look at all of them.
-	Find func(ctx context.Context, mailbox db.ID, s Seek) (*Found, error)
+	QueryIndex func(ctx context.Context, mailbox db.ID, s IndexQuery) (*IndexResult, error)
 }
 
 // Limits where Options name no others.
@@ -93,10 +93,10 @@ const (
 type Store struct {
 	Options
 
-	pace signal.Pace // of filing, before what is done with messages later
+	load notify.LoadGauge // of filing, before what is done with messages later
 	mu   sync.Mutex
-	open map[db.ID]*shared
-	idle []*shared // no session has them open; the longest idle first
+	open map[db.ID]*sharedView
+	idle []*sharedView // no session has them open; the longest idle first
 }
 
 // New returns the store of a database.
@@ -104,23 +104,23 @@ func New(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Grace == 0 {
-		o.Grace = time.Hour
+	if o.ExpungeGrace == 0 {
+		o.ExpungeGrace = time.Hour
 	}
-	if o.Poll == 0 {
-		o.Poll = 5 * time.Second
+	if o.PollInterval == 0 {
+		o.PollInterval = 5 * time.Second
 	}
-	if o.Keep == 0 {
-		o.Keep = 12_000_000
+	if o.MaxIdleViewBytes == 0 {
+		o.MaxIdleViewBytes = 12_000_000
 	}
-	if o.Carry == 0 {
-		o.Carry = 250_000
+	if o.MaxCopy == 0 {
+		o.MaxCopy = 250_000
 	}
-	if o.Part == 0 {
-		o.Part = 5_000
+	if o.BatchSize == 0 {
+		o.BatchSize = 5_000
 	}
-	if o.Look == 0 {
-		o.Look = 5_000
+	if o.MaxScan == 0 {
+		o.MaxScan = 5_000
 	}
 	if o.MaxMessages == 0 {
 		o.MaxMessages = DefaultMaxMessages
@@ -128,7 +128,7 @@ func New(o Options) *Store {
 	if o.MaxFolders == 0 {
 		o.MaxFolders = DefaultMaxFolders
 	}
-	return &Store{Options: o, open: map[db.ID]*shared{}}
+	return &Store{Options: o, open: map[db.ID]*sharedView{}}
 }
 
 // Folder is a folder's row.
@@ -136,7 +136,7 @@ type Folder struct {
 	ID          db.ID
 	Mailbox     db.ID
 	Name        string // UTF-8, Separator between levels
-	Special     string // its special use, such as Sent, or ""
+	SpecialUse  string // its special use, such as Sent, or ""
 	UIDValidity uint32
 	UIDNext     uint32
 	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162)
@@ -144,7 +144,7 @@ type Folder struct {
 	Unseen      uint32
 	Bytes       int64
 
-	changed    uint64 // the mod-sequence of the last change that is no arrival
-	recentFrom uint32 // UIDs from here on no session has seen yet
-	logFloor   uint64 // changes up to this mod-sequence are not in the log
+	changeModSeq uint64 // the mod-sequence of the last change that is no arrival
+	recentFrom   uint32 // UIDs from here on no session has seen yet
+	logFloor     uint64 // changes up to this mod-sequence are not in the log
 }

@@ -13,72 +13,72 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// wordTable numbers the sets of keywords that messages of a folder have. A
+// keywordTable numbers the sets of keywords that messages of a folder have. A
 // keyword keeps the spelling that was seen first. Sets are never taken out: a
 // table lives as long as the view that it belongs to.
-type wordTable struct {
+type keywordTable struct {
 	mu       sync.RWMutex
 	ids      map[string]uint32
 	sets     [][]string        // sorted; 0 is the empty set
 	texts    []string          // as they are stored
 	bytes    int               // of memory that all take, about
-	made     int               // of them, by those that change made
+	newBytes int               // of them, by those that change made
 	full     bool              // messages have sets that the table did not take
 	spelling map[string]string // by lower case
 }
 
-// maxWords bounds, in bytes of memory, the sets that change makes: nothing gives them back
+// maxNewKeywordBytes bounds, in bytes of memory, the sets that change makes: nothing gives them back
 // while a session stays, even if no message has them any more.
-const maxWords = 8 << 20
+const maxNewKeywordBytes = 8 << 20
 
-// maxTable bounds, in bytes of memory, all sets: no quota counts the keywords of messages
+// maxKeywordTableBytes bounds, in bytes of memory, all sets: no quota counts the keywords of messages
 // that clients append. Those of messages with the sets that are too many are read
 // whenever they are told (FillKeywords), and can't be changed but by replacing them.
-const maxTable = 32 << 20
+const maxKeywordTableBytes = 32 << 20
 
-// otherWords stands for the sets that the table did not take.
-const otherWords = math.MaxUint32
+// overflowKeywords stands for the sets that the table did not take.
+const overflowKeywords = math.MaxUint32
 
-// weightOf is about the memory, in bytes, that a set takes: its words more than
+// keywordSetBytes is about the memory, in bytes, that a set takes: its words more than
 // their letters if they are short.
-func weightOf(text string) int {
+func keywordSetBytes(text string) int {
 	return 96 + len(text) + 16*(1+strings.Count(text, " "))
 }
 
-func newWordTable() *wordTable {
-	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
+func newKeywordTable() *keywordTable {
+	return &keywordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
 }
 
-// id returns the number of a set as it is stored, otherWords if the table is
+// id returns the number of a set as it is stored, overflowKeywords if the table is
 // full.
-func (t *wordTable) id(text string) uint32 {
+func (t *keywordTable) id(text string) uint32 {
 	if text == "" {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.ids[text]; !known && t.bytes+weightOf(text) > maxTable {
+	if _, known := t.ids[text]; !known && t.bytes+keywordSetBytes(text) > maxKeywordTableBytes {
 		t.full = true
-		return otherWords
+		return overflowKeywords
 	}
 	return t.idLocked(text)
 }
 
 // isFull reports whether messages may have other sets.
-func (t *wordTable) isFull() bool {
+func (t *keywordTable) isFull() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.full
 }
 
-func (t *wordTable) idLocked(text string) uint32 {
+func (t *keywordTable) idLocked(text string) uint32 {
 	id, ok := t.ids[text]
 	if !ok {
 		id = uint32(len(t.sets))
 		text = strings.Clone(text)
 		set := strings.Split(text, " ")
 		t.ids[text], t.sets, t.texts = id, append(t.sets, set), append(t.texts, text)
-		t.bytes += weightOf(text)
+		t.bytes += keywordSetBytes(text)
 		for _, word := range set {
 			if _, known := t.spelling[strings.ToLower(word)]; !known {
 				t.spelling[strings.ToLower(word)] = word
@@ -88,8 +88,8 @@ func (t *wordTable) idLocked(text string) uint32 {
 	return id
 }
 
-func (t *wordTable) set(id uint32) []string {
-	if id == 0 || id == otherWords {
+func (t *keywordTable) keywords(id uint32) []string {
+	if id == 0 || id == overflowKeywords {
 		return nil
 	}
 	t.mu.RLock()
@@ -97,14 +97,14 @@ func (t *wordTable) set(id uint32) []string {
 	return t.sets[id]
 }
 
-func (t *wordTable) text(id uint32) string {
+func (t *keywordTable) text(id uint32) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.texts[id]
 }
 
 // all returns every keyword, sorted.
-func (t *wordTable) all() []string {
+func (t *keywordTable) all() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	words := make([]string, 0, len(t.spelling))
@@ -116,14 +116,14 @@ func (t *wordTable) all() []string {
 }
 
 // count returns how many keywords all returns.
-func (t *wordTable) count() int {
+func (t *keywordTable) count() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.spelling)
 }
 
-// having returns for which sets a keyword, in any case, is in them.
-func (t *wordTable) having(word string) map[uint32]bool {
+// setsWith returns for which sets a keyword, in any case, is in them.
+func (t *keywordTable) setsWith(word string) map[uint32]bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	found := map[uint32]bool{}
@@ -136,23 +136,23 @@ func (t *wordTable) having(word string) map[uint32]bool {
 }
 
 // change returns the set that an operation with words makes of another.
-func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
-	if len(words) == 0 && op != Replace || from == 0 && len(words) == 0 {
+func (t *keywordTable) change(from uint32, op FlagOp, words []string) (uint32, error) {
+	if len(words) == 0 && op != ReplaceFlags || from == 0 && len(words) == 0 {
 		return from, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var set []string
-	if op != Replace && from == otherWords {
-		return 0, fullOfKeywords()
+	if op != ReplaceFlags && from == overflowKeywords {
+		return 0, keywordTableFullError()
 	}
-	if op != Replace {
+	if op != ReplaceFlags {
 		set = slices.Clone(t.sets[from])
 	}
 	for _, word := range words {
 		same := func(w string) bool { return strings.EqualFold(w, word) }
 		switch {
-		case op == Remove:
+		case op == RemoveFlags:
 			set = slices.DeleteFunc(set, same)
 		case !slices.ContainsFunc(set, same):
 			if known, ok := t.spelling[strings.ToLower(word)]; ok {
@@ -162,45 +162,45 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 		}
 	}
 	if len(set) > MaxKeywords {
-		return 0, tooManyKeywords()
+		return 0, tooManyKeywordsError()
 	}
 	slices.Sort(set)
 	text := strings.Join(set, " ")
 	if _, known := t.ids[text]; !known {
-		if t.made += weightOf(text); t.made > maxWords {
-			t.made -= weightOf(text)
-			return 0, fullOfKeywords()
+		if t.newBytes += keywordSetBytes(text); t.newBytes > maxNewKeywordBytes {
+			t.newBytes -= keywordSetBytes(text)
+			return 0, keywordTableFullError()
 		}
 	}
 	return t.idLocked(text), nil
 }
 
-var keywordsList = db.SQL(`SELECT uid, keywords FROM folder_message
+var keywordsByUIDQuery = db.SQL(`SELECT uid, keywords FROM folder_message
 	WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 
 // FillKeywords reads the Keywords that Sync and Store could not tell, as the
 // table did not take them. They take memory of their own: fill, and forget, at
-// most KeywordsPage at a time.
+// most MaxFillKeywords at a time.
 func (v *View) FillKeywords(ctx context.Context, changes []FlagChange) error {
 	return v.fillKeywords(ctx, len(changes), func(i int) *FlagChange { return &changes[i] })
 }
 
-// KeywordsPage is of how many messages keywords are read at once.
-const KeywordsPage = 100
+// MaxFillKeywords is of how many messages keywords are read at once.
+const MaxFillKeywords = 100
 
 func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChange) error {
 	var open []*FlagChange
 	for i := range n {
-		if c := at(i); c.otherWords {
+		if c := at(i); c.keywordsMissing {
 			open = append(open, c)
 		}
 	}
-	for some := range slices.Chunk(open, listSize) {
-		args := make([]any, listSize, listSize+1)
+	for some := range slices.Chunk(open, uidListSize) {
+		args := make([]any, uidListSize, uidListSize+1)
 		for i := range args {
 			args[i] = some[min(i, len(some)-1)].UID
 		}
-		err := v.store.DB.Each(ctx, keywordsList.With(append(args, v.shared.id)...), func(r db.Row) error {
+		err := v.store.DB.Each(ctx, keywordsByUIDQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
 			var uid uint32
 			var text string
 			err := r.Scan(&uid, &text)
@@ -218,25 +218,25 @@ func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChan
 	return nil
 }
 
-// weight is about how many bytes of memory the table takes.
-func (t *wordTable) weight() int {
+// memoryBytes is about how many bytes of memory the table takes.
+func (t *keywordTable) memoryBytes() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.bytes
 }
 
-func fullOfKeywords() error {
-	return fault.New(fault.Limited, "folder_full_of_keywords", "The messages of this folder have had too many different keywords.")
+func keywordTableFullError() error {
+	return fault.New(fault.RateLimited, "folder_full_of_keywords", "The messages of this folder have had too many different keywords.")
 }
 
-func tooManyKeywords() error {
+func tooManyKeywordsError() error {
 	return fault.New(fault.Invalid, "too_many_keywords", "A message can have at most %d keywords.", MaxKeywords)
 }
 
 // checkKeywords refuses what can't be a keyword (RFC 3501 §9, flag-keyword).
 func checkKeywords(words []string) error {
 	if len(words) > MaxKeywords {
-		return tooManyKeywords()
+		return tooManyKeywordsError()
 	}
 	for _, word := range words {
 		bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) }
@@ -247,8 +247,8 @@ func checkKeywords(words []string) error {
 	return nil
 }
 
-// keywordsText is how the keywords of a new message are stored.
-func keywordsText(words []string) (string, error) {
+// formatKeywords is how the keywords of a new message are stored.
+func formatKeywords(words []string) (string, error) {
 	if len(words) == 0 {
 		return "", nil
 	}

@@ -14,25 +14,25 @@ import (
 // A client that gives a message other keywords again and again fills no memory
 // without end.
 func TestKeywordsEnd(t *testing.T) {
-	table := newWordTable()
+	table := newKeywordTable()
 	var err error
 	bytes := 0
-	for n := 0; err == nil && bytes <= 2*maxWords; n++ {
+	for n := 0; err == nil && bytes <= 2*maxNewKeywordBytes; n++ {
 		words := make([]string, MaxKeywords)
 		for i := range words {
 			words[i] = fmt.Sprintf("%0*d-%d", MaxKeywordBytes-8, n, i)
 		}
 		bytes += len(strings.Join(words, " "))
-		_, err = table.change(0, Replace, words)
+		_, err = table.change(0, ReplaceFlags, words)
 	}
-	if !fault.Is(err, fault.Limited) {
+	if !fault.Is(err, fault.RateLimited) {
 		t.Fatalf("%d bytes of keywords, %v", bytes, err)
 	}
 	// What the table knows stays possible, and what others have set is shown.
-	if id, err := table.change(1, Remove, table.set(1)); err != nil || id != 0 {
+	if id, err := table.change(1, RemoveFlags, table.keywords(1)); err != nil || id != 0 {
 		t.Errorf("taking keywords away: %d, %v", id, err)
 	}
-	if id, err := table.change(0, Replace, table.set(2)); err != nil || id != 2 {
+	if id, err := table.change(0, ReplaceFlags, table.keywords(2)); err != nil || id != 2 {
 		t.Errorf("keywords as before: %d, %v", id, err)
 	}
 	if id := table.id("other"); table.text(id) != "other" {
@@ -42,9 +42,9 @@ func TestKeywordsEnd(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 1)
 		v := h.view(Inbox)
-		before := v.shared.weight()
-		v.shared.words.id(strings.Repeat("w", 10_000))
-		if grown := v.shared.weight() - before; grown < 10_000 {
+		before := v.shared.memoryBytes()
+		v.shared.keywords.id(strings.Repeat("w", 10_000))
+		if grown := v.shared.memoryBytes() - before; grown < 10_000 {
 			t.Errorf("the view weighs %d bytes more", grown)
 		}
 	})
@@ -58,18 +58,18 @@ func TestKeywordsShort(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	before, table := heap(), newWordTable()
+	before, table := heap(), newKeywordTable()
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	for n := 0; ; n++ {
 		set := make([]byte, 0, 16) // eight words of one letter
 		for at := n; len(set) < 16; at /= len(letters) {
 			set = append(set, letters[at%len(letters)], ' ')
 		}
-		if table.id(string(set[:15])) == otherWords {
+		if table.id(string(set[:15])) == overflowKeywords {
 			break
 		}
 	}
-	if grown := heap() - before; grown > 2*maxTable {
+	if grown := heap() - before; grown > 2*maxKeywordTableBytes {
 		t.Errorf("%d sets take %d bytes", len(table.sets), grown)
 	}
 }
@@ -79,24 +79,24 @@ func TestKeywordsShort(t *testing.T) {
 func TestKeywordsUncounted(t *testing.T) {
 	each(t, func(h *house) {
 		v := h.view(Inbox)
-		table := v.shared.words
+		table := v.shared.keywords
 		for size := 1 << 16; size > 0; size /= 2 { // no room is left, not even for a small one
-			for n := 0; table.id(fmt.Sprintf("%0*d", size, n)) != otherWords; n++ {
+			for n := 0; table.id(fmt.Sprintf("%0*d", size, n)) != overflowKeywords; n++ {
 			}
 		}
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("one", "Hello."), 0, "late"))
 		h.must(err)
 		h.must(v.shared.refresh(h.ctx(), true))
 		h.sync(v, true)
-		if table.bytes > maxTable {
+		if table.bytes > maxKeywordTableBytes {
 			t.Errorf("%d bytes of keywords", table.bytes)
 		}
-		for _, c := range []StoreFlags{{Op: Remove, Keywords: []string{"late"}}, {Op: Add, Keywords: []string{"new"}}} {
-			if _, _, err := v.Store(h.ctx(), uids, c); !fault.Is(err, fault.Limited) {
+		for _, c := range []FlagUpdate{{Op: RemoveFlags, Keywords: []string{"late"}}, {Op: AddFlags, Keywords: []string{"new"}}} {
+			if _, _, err := v.UpdateFlags(h.ctx(), uids, c); !fault.Is(err, fault.RateLimited) {
 				t.Errorf("got %v", err)
 			}
 		}
-		changed, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Seen})
+		changed, _, err := v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
 		h.must(v.FillKeywords(h.ctx(), changed))
 		told := func(what string, c FlagChange) { h.expect(what, fmt.Sprint(c.Keywords), "[late]") }
@@ -104,8 +104,8 @@ func TestKeywordsUncounted(t *testing.T) {
 		_, more, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("two", "Hello."), 0))
 		h.must(err)
 		h.sync(v, true)
-		for _, want := range []Want{0, WantDates, WantBytes} {
-			h.must(v.Fetch(h.ctx(), append(uids, more...), want, func(r *Row) error {
+		for _, want := range []FetchFields{0, FetchDates, FetchContent} {
+			h.must(v.Fetch(h.ctx(), append(uids, more...), want, func(r *MessageRow) error {
 				if r.UID == uids[0] {
 					told("FETCH", r.FlagChange)
 				} else if r.Keywords != nil {
@@ -122,7 +122,7 @@ func TestKeywordsUncounted(t *testing.T) {
 			}
 		}
 		v.shared.mu.Lock()
-		if v.shared.storable() {
+		if v.shared.isSavable() {
 			t.Error("the view may be stored without the keywords")
 		}
 		v.shared.mu.Unlock()
@@ -130,20 +130,20 @@ func TestKeywordsUncounted(t *testing.T) {
 		h.must(err)
 		defer other.Close()
 		h.expect("with a table of its own", other.show(), "1:1S[late] 2:2")
-		_, _, err = other.Store(h.ctx(), uids, StoreFlags{Op: Add, Keywords: []string{"then"}})
+		_, _, err = other.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: AddFlags, Keywords: []string{"then"}})
 		h.must(err)
 		h.must(v.shared.refresh(h.ctx(), true))
 		c := h.sync(v, true)
 		h.must(v.FillKeywords(h.ctx(), c.Flags))
 		h.expect("Sync", fmt.Sprint(c.Flags[0].Keywords), "[late then]")
-		_, _, err = other.Store(h.ctx(), uids, StoreFlags{Op: Remove, Keywords: []string{"then"}})
+		_, _, err = other.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: RemoveFlags, Keywords: []string{"then"}})
 		h.must(err)
-		changed, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Flagged})
+		changed, _, err = v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
-		if !changed[0].Others {
+		if !changed[0].ChangedByOthers {
 			t.Error("STORE does not say that others changed the keywords")
 		}
-		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Replace})
+		_, _, err = v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: ReplaceFlags})
 		h.must(err)
 		h.expect("replaced", v.show(), "1:1 2:2")
 	})

@@ -26,7 +26,7 @@ func TestOpenLost(t *testing.T) {
 		_, err := h.OpenMessage(h.ctx(), id)
 		_, _, parts := h.OpenParts(h.ctx(), id)
 		for _, err := range []error{err, parts} {
-			if !blob.Lost(err) || fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), id.String()) {
+			if !blob.IsLost(err) || fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), id.String()) {
 				h.Errorf("lost: %v", err)
 			}
 		}

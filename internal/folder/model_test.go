@@ -42,7 +42,7 @@ func TestModel(t *testing.T) {
 	each(t, func(h *house) {
 		rapid.Check(t, func(rt *rapid.T) {
 			m := &model{T: rt, h: h, box: h.newMailbox(1 << 40), folders: map[string]*modelFolder{}}
-			m.stores = []*Store{h.newStore(h.db, nil, Options{Poll: -1}), h.newStore(h.db, nil, Options{Poll: -1})}
+			m.stores = []*Store{h.newStore(h.db, nil, Options{PollInterval: -1}), h.newStore(h.db, nil, Options{PollInterval: -1})}
 			for _, name := range modelNames {
 				f, err := h.Status(ctx, m.box, name)
 				m.must(err)
@@ -115,8 +115,8 @@ func (m *model) append(t *rapid.T) {
 func (m *model) store(t *rapid.T) {
 	c, f := m.session()
 	uids := m.some(c)
-	change := StoreFlags{
-		Op: Op(rapid.IntRange(0, 2).Draw(t, "op")), Flags: Flags(rapid.Uint8().Draw(t, "flags")),
+	change := FlagUpdate{
+		Op: FlagOp(rapid.IntRange(0, 2).Draw(t, "op")), Flags: Flags(rapid.Uint8().Draw(t, "flags")),
 		Keywords: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"k", "l", "m"}), 0, 3, rapid.ID[string]).Draw(t, "words"),
 	}
 	m.change(f.content, uids, change)
@@ -126,12 +126,12 @@ func (m *model) store(t *rapid.T) {
 		return !slices.ContainsFunc(f.content, func(e told) bool { return e.uid == uid })
 	})
 	m.change(c.known, there, change)
-	changed, _, err := c.v.Store(ctx, uids, change)
+	changed, _, err := c.v.UpdateFlags(ctx, uids, change)
 	m.must(err)
-	m.must(c.flags(slices.DeleteFunc(changed, func(f FlagChange) bool { return !f.Others })))
+	m.must(c.flags(slices.DeleteFunc(changed, func(f FlagChange) bool { return !f.ChangedByOthers })))
 }
 
-func (m *model) change(content []told, uids []uint32, change StoreFlags) {
+func (m *model) change(content []told, uids []uint32, change FlagUpdate) {
 	for i := range content {
 		e := &content[i]
 		if !slices.Contains(uids, e.uid) {
@@ -140,10 +140,10 @@ func (m *model) change(content []told, uids []uint32, change StoreFlags) {
 		flags, words := change.Flags&AllFlags, slices.Clone(change.Keywords)
 		have := strings.Fields(e.words)
 		switch change.Op {
-		case Add:
+		case AddFlags:
 			flags |= e.flags
 			words = append(words, have...)
-		case Remove:
+		case RemoveFlags:
 			flags = e.flags &^ flags
 			words = slices.DeleteFunc(have, func(w string) bool { return slices.Contains(change.Keywords, w) })
 		}
@@ -184,8 +184,8 @@ func (m *model) copy(*rapid.T) {
 	to, there := m.transfer(c, f, uids)
 	copied, err := c.v.Copy(ctx, uids, to)
 	m.must(err)
-	if !slices.Equal(copied.Src, there) {
-		m.Fatalf("copied %v, want %v", copied.Src, there)
+	if !slices.Equal(copied.SrcUIDs, there) {
+		m.Fatalf("copied %v, want %v", copied.SrcUIDs, there)
 	}
 }
 
@@ -196,8 +196,8 @@ func (m *model) move(*rapid.T) {
 	f.remove(func(e told) bool { return slices.Contains(there, e.uid) })
 	moved, err := c.v.Move(ctx, uids, to)
 	m.must(err)
-	if !slices.Equal(moved.Src, there) || len(moved.Dst) > 0 && moved.Dst[len(there)-1] != m.folders[to].next-1 {
-		m.Fatalf("moved %v to %v, want %v", moved.Src, moved.Dst, there)
+	if !slices.Equal(moved.SrcUIDs, there) || len(moved.DstUIDs) > 0 && moved.DstUIDs[len(there)-1] != m.folders[to].next-1 {
+		m.Fatalf("moved %v to %v, want %v", moved.SrcUIDs, moved.DstUIDs, there)
 	}
 }
 
@@ -213,8 +213,8 @@ func (m *model) sync(t *rapid.T) {
 		return !slices.ContainsFunc(f.content, func(there told) bool { return there.uid == e.uid })
 	}
 	var seen []told
-	for _, e := range c.v.snap.between(0, c.v.snap.n) {
-		seen = append(seen, told{e.uid, e.flags, strings.Join(c.v.shared.words.set(e.words), " ")})
+	for _, e := range c.v.snap.between(0, c.v.snap.count) {
+		seen = append(seen, told{e.uid, e.flags, strings.Join(c.v.shared.keywords.keywords(e.keywords), " ")})
 	}
 	known := slices.DeleteFunc(slices.Clone(c.known), gone)
 	if seen = slices.DeleteFunc(seen, gone); !slices.Equal(known, seen) {

@@ -14,8 +14,8 @@ import (
 
 // Limits of names and folders.
 const (
-	MaxName  = 255 // bytes
-	MaxDepth = 20  // levels
+	MaxNameBytes  = 255 // bytes
+	MaxNameLevels = 20  // levels
 )
 
 // CodeBadName is that of a name that no folder can have.
@@ -32,14 +32,14 @@ func cleanName(name string) (string, error) {
 		return bad("A folder's name must be UTF-8.")
 	}
 	name = norm.NFC.String(name)
-	if len(name) > MaxName {
+	if len(name) > MaxNameBytes {
 		return bad("A folder's name is too long.")
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }) {
 		return bad("A folder's name can't have control characters.")
 	}
 	levels := strings.Split(name, string(Separator))
-	if len(levels) > MaxDepth {
+	if len(levels) > MaxNameLevels {
 		return bad("Folders can't be nested that deep.")
 	}
 	for _, level := range levels {

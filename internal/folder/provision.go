@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	insertFolder = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed,
+	insertFolderQuery = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed,
 			messages, unseen, bytes, recent_uid, log_floor, surcharge_mark)
 		VALUES ($1, $2, $3, $4, $5, 1, 1, 1, 0, 0, 0, 1, 0, 2)`)
-	insertSubscription = db.SQL(`INSERT INTO subscription (mailbox, name) VALUES ($1, $2) ON CONFLICT (mailbox, name) DO NOTHING`)
+	insertSubscriptionQuery = db.SQL(`INSERT INTO subscription (mailbox, name) VALUES ($1, $2) ON CONFLICT (mailbox, name) DO NOTHING`)
 )
 
 // Provision makes the folders of a new mailbox, subscribed: INBOX and one for
@@ -23,8 +23,8 @@ func (s *Store) Provision(ctx context.Context, tx *db.Tx, mailbox db.ID) error {
 		{Inbox, ""}, {"Sent", Sent}, {"Drafts", Drafts}, {"Junk", Junk}, {"Trash", Trash}, {"Archive", Archive},
 	} {
 		for _, statement := range []db.Statement{
-			insertFolder.With(s.DB.NewID(), mailbox, f.name, f.special, validity+int64(i)),
-			insertSubscription.With(mailbox, f.name),
+			insertFolderQuery.With(s.DB.NewID(), mailbox, f.name, f.special, validity+int64(i)),
+			insertSubscriptionQuery.With(mailbox, f.name),
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return err

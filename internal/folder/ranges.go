@@ -19,8 +19,8 @@ func appendUID(ranges []Range, uid uint32) []Range {
 	return append(ranges, Range{uid, uid})
 }
 
-// rangesText is how ranges stand in the log: 1:5,9.
-func rangesText(ranges []Range) string {
+// formatRanges is how ranges stand in the log: 1:5,9.
+func formatRanges(ranges []Range) string {
 	var b []byte
 	for i, r := range ranges {
 		if i > 0 {
@@ -35,7 +35,7 @@ func rangesText(ranges []Range) string {
 	return string(b)
 }
 
-// parseRanges reads what rangesText wrote and adds it to ranges.
+// parseRanges reads what formatRanges wrote and adds it to ranges.
 func parseRanges(ranges []Range, text string) ([]Range, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, isRange := strings.Cut(part, ":")
@@ -52,8 +52,8 @@ func parseRanges(ranges []Range, text string) ([]Range, error) {
 	return ranges, nil
 }
 
-// normal sorts ranges and joins those that overlap or touch. It changes them.
-func normal(ranges []Range) []Range {
+// normalize sorts ranges and joins those that overlap or touch. It changes them.
+func normalize(ranges []Range) []Range {
 	for i, r := range ranges {
 		if r.Lo > r.Hi {
 			ranges[i] = Range{r.Hi, r.Lo}
@@ -71,9 +71,9 @@ func normal(ranges []Range) []Range {
 	return joined
 }
 
-// coarse joins those of the ranges, which are normal, that lie closest together
+// coarsen joins those of the ranges, which are normal, that lie closest together
 // until there are at most so many.
-func coarse(ranges []Range, most int) []Range {
+func coarsen(ranges []Range, most int) []Range {
 	for gap := uint64(4); len(ranges) > most; gap *= 2 {
 		joined := []Range{ranges[0]}
 		for _, r := range ranges[1:] {
@@ -88,8 +88,8 @@ func coarse(ranges []Range, most int) []Range {
 	return ranges
 }
 
-// without returns what is in ranges but not in gone; both are normal.
-func without(ranges, gone []Range) (left []Range) {
+// subtract returns what is in ranges but not in gone; both are normal.
+func subtract(ranges, gone []Range) (left []Range) {
 	for _, r := range ranges {
 		lo := uint64(r.Lo)
 		for len(gone) > 0 && gone[0].Hi < r.Lo {
@@ -108,8 +108,8 @@ func without(ranges, gone []Range) (left []Range) {
 	return left
 }
 
-// common returns what is in both of two normal sets.
-func common(a, b []Range) (both []Range) {
+// intersect returns what is in both of two normal sets.
+func intersect(a, b []Range) (both []Range) {
 	for len(a) > 0 && len(b) > 0 {
 		if lo, hi := max(a[0].Lo, b[0].Lo), min(a[0].Hi, b[0].Hi); lo <= hi {
 			both = append(both, Range{lo, hi})
@@ -143,27 +143,27 @@ type span struct {
 	n int // how many messages
 }
 
-// listSize is how many UIDs the queries take that end in a list.
-const listSize = 16
+// uidListSize is how many UIDs the queries take that end in a list.
+const uidListSize = 16
 
-// piece is what one statement handles: a span, or a list of single messages.
-type piece struct {
+// uidBatch is what one statement handles: a span, or a list of single messages.
+type uidBatch struct {
 	span
-	list []any // listSize UIDs, the last of them repeated; nil for a span
+	list []any // uidListSize UIDs, the last of them repeated; nil for a span
 }
 
-// pieces cuts spans for statements, in order.
-func pieces(spans []span) iter.Seq[piece] {
-	return func(yield func(piece) bool) {
+// uidBatches cuts spans for statements, in order.
+func uidBatches(spans []span) iter.Seq[uidBatch] {
+	return func(yield func(uidBatch) bool) {
 		for len(spans) > 0 {
 			singles := 0
-			for singles < min(len(spans), listSize) && spans[singles].n == 1 {
+			for singles < min(len(spans), uidListSize) && spans[singles].n == 1 {
 				singles++
 			}
-			p := piece{span: spans[0]}
+			p := uidBatch{span: spans[0]}
 			if singles > 1 {
 				p.n, p.Hi = singles, spans[singles-1].Hi
-				for i := range listSize {
+				for i := range uidListSize {
 					p.list = append(p.list, int64(spans[min(i, singles-1)].Lo))
 				}
 			}

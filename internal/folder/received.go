@@ -10,39 +10,41 @@ import (
 )
 
 var (
-	receivedPage = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listReceivedQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND account <> 0 AND {page}`)
-	receivedThread = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listReceivedThreadQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND thread = $4 AND thread <> '' AND {page}`)
-	receivedSome = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	receivedByIDQuery = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND account + 0 = $17`)
 )
 
-// receivedBoxes is of how many mailboxes of an account the index is asked for
+// maxIndexMailboxes is of how many mailboxes of an account the index is asked for
 // one page of what was received.
-const receivedBoxes = 100
+const maxIndexMailboxes = 100
 
-// Received lists what arrived in the mailboxes of an account, as Messages does
+// ListReceived lists what arrived in the mailboxes of an account, as Messages does
 // for one of them; a mailbox that is deleted, and can still be restored, is
 // among them. f.Folder makes no difference.
-func (s *Store) Received(ctx context.Context, account db.ID, f KeptFilter, page db.Page) (found []Kept, more bool, next db.ID, err error) {
-	read := func(at db.Page) ([]keptCandidate, bool, error) {
+func (s *Store) ListReceived(ctx context.Context, account db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
+	read := func(at db.Page) ([]messageCandidate, bool, error) {
 		if f.Thread != "" {
-			return db.ReadPage(ctx, s.DB, receivedThread, at, scanCandidate, account, f.Thread)
+			return db.ReadPage(ctx, s.DB, listReceivedThreadQuery, at, scanCandidate, account, f.Thread)
 		}
-		return db.ReadPage(ctx, s.DB, receivedPage, at, scanCandidate, account)
+		return db.ReadPage(ctx, s.DB, listReceivedQuery, at, scanCandidate, account)
 	}
-	return s.find(ctx, f, page, read, func(db.Page) (*keptIDs, error) {
-		boxes, err := mailbox.IDsOf(ctx, s.DB, account, receivedBoxes+1)
-		if err != nil || len(boxes) > receivedBoxes {
+	return s.listStored(ctx, f, page, read, func(db.Page) (*candidateIDs, error) {
+		boxes, err := mailbox.IDsOf(ctx, s.DB, account, maxIndexMailboxes+1)
+		if err != nil || len(boxes) > maxIndexMailboxes {
 			return nil, err
 		}
-		ids, err := s.keptByIndex(ctx, boxes, f)
+		ids, err := s.candidatesByIndex(ctx, boxes, f)
 		if ids != nil {
-			ids.read = func(some [keptGroup]any) db.Statement { return receivedSome.With(append(some[:], account)...) }
+			ids.statement = func(some [candidateBatch]any) db.Statement {
+				return receivedByIDQuery.With(append(some[:], account)...)
+			}
 		}
 		return ids, err
 	})

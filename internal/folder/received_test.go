@@ -34,8 +34,8 @@ func TestReceivedMany(t *testing.T) {
 		folders, err := h.Folders(h.ctx(), h.box)
 		h.must(err)
 		begin := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
-		first := db.FirstID(begin)
-		apart := db.FirstID(begin.Add(2*time.Second)) - first
+		first := db.MinIDAt(begin)
+		apart := db.MinIDAt(begin.Add(2*time.Second)) - first
 		envelope := []byte(`(NIL "Your order" (("Ann" NIL "ann" "shop.example")) NIL NIL (("Bob" NIL "bob" "here.example")) NIL NIL NIL NIL)`)
 		const chunk = 5000
 		for lo := int64(1); lo <= n; lo += chunk {
@@ -44,10 +44,10 @@ func TestReceivedMany(t *testing.T) {
 				sowRows.With(lo, hi, first, apart, folders[0].ID))
 		}
 		id := func(i int64) db.ID { return first + db.ID(i)*apart }
-		read := func(what string, f KeptFilter, p db.Page) []db.ID {
+		read := func(what string, f MessageFilter, p db.Page) []db.ID {
 			h.Helper()
 			start := time.Now()
-			found, _, _, err := h.Received(h.ctx(), account, f, p)
+			found, _, _, err := h.ListReceived(h.ctx(), account, f, p)
 			h.must(err)
 			h.Logf("%s: %d in %v", what, len(found), time.Since(start))
 			var ids []db.ID
@@ -67,16 +67,16 @@ func TestReceivedMany(t *testing.T) {
 		all := func(int64) bool { return true }
 		for _, c := range []struct {
 			what string
-			f    KeptFilter
+			f    MessageFilter
 			p    db.Page
 			want []db.ID
 		}{
-			{"the newest", KeptFilter{}, db.Page{Limit: 50}, newest(n, all)},
-			{"from the middle", KeptFilter{}, db.Page{Limit: 50, After: id(n / 2)}, newest(n/2-1, all)},
-			{"before a day", KeptFilter{Until: id(n / 3).Time()}, db.Page{Limit: 50}, newest(n/3-1, all)},
-			{"of a thread", KeptFilter{Thread: "t42"}, db.Page{Limit: 50}, newest(n, func(i int64) bool { return i%1000 == 42 })},
-			{"by their sender and subject", KeptFilter{From: "shop.example", Words: []string{"order", "YOUR"}, To: "bob@here.example"}, db.Page{Limit: 50}, newest(n, all)},
-			{"of nobody", KeptFilter{From: "none.example"}, db.Page{Limit: 50}, nil},
+			{"the newest", MessageFilter{}, db.Page{Limit: 50}, newest(n, all)},
+			{"from the middle", MessageFilter{}, db.Page{Limit: 50, After: id(n / 2)}, newest(n/2-1, all)},
+			{"before a day", MessageFilter{Until: id(n / 3).Time()}, db.Page{Limit: 50}, newest(n/3-1, all)},
+			{"of a thread", MessageFilter{Thread: "t42"}, db.Page{Limit: 50}, newest(n, func(i int64) bool { return i%1000 == 42 })},
+			{"by their sender and subject", MessageFilter{From: "shop.example", Words: []string{"order", "YOUR"}, To: "bob@here.example"}, db.Page{Limit: 50}, newest(n, all)},
+			{"of nobody", MessageFilter{From: "none.example"}, db.Page{Limit: 50}, nil},
 		} {
 			if got := read(c.what, c.f, c.p); !slices.Equal(got, c.want) {
 				h.Errorf("%s: %v, not %v", c.what, got, c.want)
@@ -84,8 +84,8 @@ func TestReceivedMany(t *testing.T) {
 		}
 		seen, p := 0, db.Page{Limit: 200}
 		for last, more := db.ID(0), true; more && seen < 5000; {
-			var found []Kept
-			found, more, p.After, err = h.Received(h.ctx(), account, KeptFilter{}, p)
+			var found []StoredMessage
+			found, more, p.After, err = h.ListReceived(h.ctx(), account, MessageFilter{}, p)
 			h.must(err)
 			for _, k := range found {
 				if last != 0 && k.ID >= last {

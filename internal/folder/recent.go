@@ -8,7 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // A message is recent to the first session that is told of it (RFC 3501
@@ -18,31 +18,31 @@ import (
 // session finds the message recent once more, as the RFC wants it in doubt.
 
 var (
-	claimRecent = db.SQL(`UPDATE folder SET recent_uid = $3 WHERE id = $1 AND recent_uid = $2`)
-	raiseRecent = db.SQL(`UPDATE folder SET recent_uid = $2 WHERE id = $1 AND recent_uid < $2`)
+	claimRecentQuery = db.SQL(`UPDATE folder SET recent_uid = $3 WHERE id = $1 AND recent_uid = $2`)
+	raiseRecentQuery = db.SQL(`UPDATE folder SET recent_uid = $2 WHERE id = $1 AND recent_uid < $2`)
 )
 
-var errClaimed = errors.New("another session claimed the recent messages")
+var errRecentClaimed = errors.New("another session claimed the recent messages")
 
-// claimStored begins the session with what the folder has, and claims its
+// claimRecentQuery begins the session with what the folder has, and claims its
 // recent messages unless the session is read-only.
-func (v *View) claimStored(ctx context.Context) error {
+func (v *View) claimRecent(ctx context.Context) error {
 	sh := v.shared
 	sh.mu.Lock()
-	v.snap, v.row = sh.snap, sh.seen()
-	from, to, stored := sh.recentFrom, sh.next, sh.row.recentFrom
+	v.snap, v.row = sh.snap, sh.visibleRow()
+	from, to, stored := sh.recentFrom, sh.nextUID, sh.row.recentFrom
 	if from >= to || v.readOnly || stored < from {
-		v.tellRecent(from, to)
+		v.addRecent(from, to)
 		sh.mu.Unlock()
 		return nil
 	}
 	sh.recentFrom = to // before other sessions of this node look
 	sh.mu.Unlock()
 	for from < to {
-		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
+		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 			Guard: func(b *db.Batch) {
-				b.Queue(mailbox.Hold(v.row.Mailbox))
-				b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed)
+				b.Queue(mailbox.LockUsage(v.row.Mailbox))
+				b.Queue(claimRecentQuery.With(sh.id, stored, to)).OrFail(errRecentClaimed)
 			},
 			AfterCommit: func() {
 				sh.mu.Lock()
@@ -50,7 +50,7 @@ func (v *View) claimStored(ctx context.Context) error {
 				sh.mu.Unlock()
 			},
 		})
-		if !errors.Is(err, errClaimed) {
+		if !errors.Is(err, errRecentClaimed) {
 			if err != nil && ctx.Err() != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (v *View) claimStored(ctx context.Context) error {
 				v.store.Log.Warn("noting which messages are no longer recent", "folder", sh.id, "error", err)
 			}
 			sh.mu.Lock()
-			v.tellRecent(from, to)
+			v.addRecent(from, to)
 			sh.mu.Unlock()
 			return nil
 		}
@@ -73,9 +73,9 @@ func (v *View) claimStored(ctx context.Context) error {
 	return nil
 }
 
-// tellRecent makes the messages from a UID up to, but without, another recent
+// addRecent makes the messages from a UID up to, but without, another recent
 // to this session, and, unless it is read-only, to no later one. sh.mu is held.
-func (v *View) tellRecent(from, to uint32) {
+func (v *View) addRecent(from, to uint32) {
 	last := len(v.recent) - 1
 	if last >= 0 {
 		from = max(from, v.recent[last].Hi+1)
@@ -99,7 +99,7 @@ func (v *View) isRecent(uid uint32) bool { return len(v.recent) > 0 && contains(
 func (v *View) Recent() uint32 {
 	n := 0
 	for _, r := range v.recent {
-		lo, hi := v.snap.span(r)
+		lo, hi := v.snap.indexRange(r)
 		n += hi - lo
 	}
 	return uint32(n)
@@ -114,10 +114,10 @@ func (v *View) saveRecent() {
 	if v.readOnly || v.snap == nil || from <= stored {
 		return
 	}
-	err := v.store.DB.Write(context.Background(), box, &db.Job{
+	err := v.store.DB.Write(context.Background(), box, &db.Mutation{
 		Guard: func(b *db.Batch) {
-			b.Queue(mailbox.Hold(box))
-			b.Queue(raiseRecent.With(sh.id, from))
+			b.Queue(mailbox.LockUsage(box))
+			b.Queue(raiseRecentQuery.With(sh.id, from))
 		},
 		AfterCommit: func() {
 			sh.mu.Lock()
@@ -131,4 +131,4 @@ func (v *View) saveRecent() {
 }
 
 // wakeFolder tells sessions, here and on other nodes, of a change.
-func (s *Store) wakeFolder(id db.ID) { s.Hub.Wake(signal.Key{Kind: signal.Folder, ID: int64(id)}) }
+func (s *Store) wakeFolder(id db.ID) { s.Hub.Wake(notify.Key{Kind: notify.Folder, ID: int64(id)}) }

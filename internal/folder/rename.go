@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-var renameFolder = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
+var renameFolderQuery = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
 
 // Rename renames a folder and all below it, and makes the folders above the
 // new name that do not exist. UIDs and UIDVALIDITY stay; subscriptions move along, since
@@ -20,7 +20,7 @@ var renameFolder = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
 func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
 	from, err := cleanName(from)
 	if err != nil {
-		return noFolder()
+		return noFolderError()
 	}
 	if to, err = cleanName(to); err != nil {
 		return err
@@ -31,12 +31,12 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 	if strings.HasPrefix(to, from+string(Separator)) {
 		return fault.New(fault.Invalid, "below_itself", "A folder can't be moved below itself.")
 	}
-	return s.changeTree(ctx, mailbox, func(t *tree) error {
-		if t.find(from) == nil && !t.hasBelow(from) {
-			return noFolder()
+	return s.updateTree(ctx, mailbox, func(t *folderTree) error {
+		if t.find(from) == nil && !t.hasChildren(from) {
+			return noFolderError()
 		}
-		if t.find(to) != nil || t.hasBelow(to) {
-			return folderExists()
+		if t.find(to) != nil || t.hasChildren(to) {
+			return folderExistsError()
 		}
 		for i := range t.folders {
 			f := &t.folders[i]
@@ -51,26 +51,26 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 				return err
 			}
 			f.Name = name
-			if _, err := t.tx.Exec(ctx, renameFolder.With(f.ID, name)); err != nil {
+			if _, err := t.tx.Exec(ctx, renameFolderQuery.With(f.ID, name)); err != nil {
 				return err
 			}
 			t.tx.AfterCommit(func() { t.store.wakeFolder(f.ID) })
 		}
-		if err := t.resubscribe(ctx, from, to); err != nil {
+		if err := t.renameSubscriptions(ctx, from, to); err != nil {
 			return err
 		}
-		return t.createAbove(ctx, to)
+		return t.createParents(ctx, to)
 	})
 }
 
 // renameInbox moves the messages rather than the folder, so that sessions that
 // have INBOX open see it become empty.
 func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
-	from, err := s.byName(ctx, mailbox, Inbox)
+	from, err := s.folderByName(ctx, mailbox, Inbox)
 	if err != nil {
 		return err
 	}
-	if err := s.fits(Folder{}, int64(from.Messages)); err != nil { // all that arrived before it was full
+	if err := s.checkCapacity(Folder{}, int64(from.Messages)); err != nil { // all that arrived before it was full
 		return err
 	}
 	if _, err := s.Create(ctx, mailbox, to); err != nil {

@@ -17,14 +17,14 @@ func TestRunNoticesLostSignals(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, end := context.WithCancel(h.ctx())
 		ended := make(chan error)
-		s := h.newStore(h.db, nil, Options{Poll: time.Millisecond})
+		s := h.newStore(h.db, nil, Options{PollInterval: time.Millisecond})
 		go func() { ended <- s.Run(ctx) }()
 		if h.db.Engine() == db.Postgres { // with SQLite there is one node
 			v, err := s.Open(h.ctx(), h.box, Inbox, false)
 			h.must(err)
 			defer v.Close()
 			h.deliver("new") // by a store whose signals don't reach s
-			<-v.Wait()
+			<-v.Updates()
 			if c := h.sync(v, true); c.Exists != 1 {
 				t.Errorf("told %+v", c)
 			}
@@ -40,8 +40,8 @@ func TestIdleViews(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 10)
 		h.fill("Sent", 10)
-		s := h.newStore(h.db, nil, Options{Keep: 4_000})
-		visit := func(name string) *shared {
+		s := h.newStore(h.db, nil, Options{MaxIdleViewBytes: 4_000})
+		visit := func(name string) *sharedView {
 			v, err := s.Open(h.ctx(), h.box, name, true)
 			h.must(err)
 			defer v.Close()
@@ -58,7 +58,7 @@ func TestIdleViews(t *testing.T) {
 		if len(s.open) != 1 || len(s.idle) != 1 || visit(Inbox) == inbox {
 			t.Error("an idle view was kept, though there is no room")
 		}
-		s.forgetIdle(s.Now().Add(time.Hour))
+		s.evictExpired(s.Now().Add(time.Hour))
 		if len(s.open) != 0 || len(s.idle) != 0 {
 			t.Error("idle views were kept for too long")
 		}
@@ -69,17 +69,17 @@ func TestIdleViews(t *testing.T) {
 // little, so that the next start need not read it.
 func TestRunStoresViewsAtItsEnd(t *testing.T) {
 	each(t, func(h *house) {
-		h.fill(Inbox, storeFrom)
+		h.fill(Inbox, minSavedMessages)
 		s := h.newStore(h.db, nil, Options{})
 		v, err := s.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer v.Close()
-		_, err = v.shared.storeView(h.ctx(), 1)
+		_, err = v.shared.save(h.ctx(), 1)
 		h.must(err)
-		for range staleChanges / soon {
-			_, _, err = v.Store(h.ctx(), numbers(1, 1), StoreFlags{Op: Add, Flags: Flagged})
+		for range maxUnsavedChanges / shutdownStaleDivisor {
+			_, _, err = v.UpdateFlags(h.ctx(), numbers(1, 1), FlagUpdate{Op: AddFlags, Flags: Flagged})
 			h.must(err)
-			_, _, err = v.Store(h.ctx(), numbers(1, 1), StoreFlags{Op: Remove, Flags: Flagged})
+			_, _, err = v.UpdateFlags(h.ctx(), numbers(1, 1), FlagUpdate{Op: RemoveFlags, Flags: Flagged})
 			h.must(err)
 		}
 		ctx, end := context.WithCancel(h.ctx())

@@ -36,13 +36,13 @@ func TestSearch(t *testing.T) {
 			h.must(err)
 		}
 		v := h.view(Inbox)
-		_, _, err := v.Store(h.ctx(), numbers(2, 3), StoreFlags{Op: Add, Flags: Seen, Keywords: []string{"Work"}})
+		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3), FlagUpdate{Op: AddFlags, Flags: Seen, Keywords: []string{"Work"}})
 		h.must(err)
 		since := v.snap.at(1).modseq
 		not := func(c Criterion) Criterion { c.Not = !c.Not; return c }
-		text := func(test Test, s string) Criterion { return Criterion{Test: test, Text: s} }
+		text := func(test SearchTest, s string) Criterion { return Criterion{Test: test, Text: s} }
 		header := func(name, s string) Criterion { return Criterion{Test: HasHeader, Header: name, Text: s} }
-		date := func(test Test, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
+		date := func(test SearchTest, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
 		for i, c := range []struct {
 			c    Criterion
 			want string
@@ -54,10 +54,10 @@ func TestSearch(t *testing.T) {
 			{not(Criterion{Test: HasFlags, Flags: Seen}), "[1 4 5]"},
 			{text(HasKeyword, "WORK"), "[2 3]"},
 			{text(HasKeyword, "none"), "[]"},
-			{Criterion{Test: InUIDs, UIDs: numbers(1, 4, 9)}, "[1 4]"},
+			{Criterion{Test: HasUID, UIDs: numbers(1, 4, 9)}, "[1 4]"},
 			{Criterion{Test: Larger, Num: 1000}, "[3]"},
 			{Criterion{Test: Smaller, Num: 17}, "[4]"},
-			{Criterion{Test: ModSeqFrom, Num: since}, "[2 3]"},
+			{Criterion{Test: ModSeqAtLeast, Num: since}, "[2 3]"},
 			{date(DateBefore, 3), "[1 2]"},
 			{date(DateSince, 3), "[3 4 5]"},
 			{Criterion{Test: SavedSince, Time: time.Now().Add(-time.Hour)}, "[1 2 3 4 5]"},
@@ -87,9 +87,9 @@ func TestSearch(t *testing.T) {
 			{text(InBody, "lead"), "[]"},
 			{text(InBody, "needle at the buffer's END"), "[3]"},
 			{not(text(InBody, "needle")), "[1 2 4 5]"},
-			{Criterion{Test: Or, Of: []Criterion{text(InBody, "needle"), {Test: Smaller, Num: 17}}}, "[3 4]"},
-			{Criterion{Test: And, Of: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
-			{not(Criterion{Test: Or, Of: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4 5]"},
+			{Criterion{Test: Or, Children: []Criterion{text(InBody, "needle"), {Test: Smaller, Num: 17}}}, "[3 4]"},
+			{Criterion{Test: And, Children: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
+			{not(Criterion{Test: Or, Children: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4 5]"},
 		} {
 			got, err := v.Search(h.ctx(), c.c, nil)
 			if err != nil || fmt.Sprint(got) != c.want {
@@ -152,7 +152,7 @@ func TestSearchHeader(t *testing.T) {
 			{"to", "recipients:;", "[1]", "[]"},
 			{"to", "", "[1]", "[1]"},
 		} {
-			for test, want := range map[Test]string{HasHeader: c.in, InEnvelope: c.envelope} {
+			for test, want := range map[SearchTest]string{HasHeader: c.in, InEnvelope: c.envelope} {
 				got, err := v.Search(h.ctx(), Criterion{Test: test, Header: c.header, Text: c.text}, nil)
 				if err != nil || fmt.Sprint(got) != want {
 					t.Errorf("search %d, test %d: %v, %v; want %s", i, test, got, err, want)
@@ -177,14 +177,14 @@ func FuzzEnvelopeText(f *testing.F) {
 
 // stopped are files that end a context when they are first read.
 type stopped struct {
-	blob.Files
+	blob.FileStore
 	blob.FileReader
 	stop  func()
 	reads *int
 }
 
 func (s stopped) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
-	r, err := s.Files.Open(ctx, name)
+	r, err := s.FileStore.Open(ctx, name)
 	s.FileReader = r
 	return s, err
 }
@@ -204,7 +204,7 @@ func TestSearchReadsOnce(t *testing.T) {
 		h.must(err)
 		v := h.view(Inbox)
 		reads := 0
-		h.Blobs.Files = stopped{Files: h.Blobs.Files, stop: func() {}, reads: &reads}
+		h.Blobs.Files = stopped{FileStore: h.Blobs.Files, stop: func() {}, reads: &reads}
 		search := func(c Criterion) []uint32 {
 			reads = 0
 			uids, err := v.Search(h.ctx(), c, nil)
@@ -216,15 +216,15 @@ func TestSearchReadsOnce(t *testing.T) {
 		some, all := Criterion{Test: Or}, Criterion{Test: And}
 		for i := range 50 {
 			text := fmt.Sprint("x", i)
-			some.Of = append(some.Of, Criterion{Test: InBody, Text: text}, Criterion{Test: InText, Text: text}, Criterion{Test: HasHeader, Header: "X", Text: text})
-			all.Of = append(all.Of, Criterion{Test: InText, Text: text, Not: true})
+			some.Children = append(some.Children, Criterion{Test: InBody, Text: text}, Criterion{Test: InText, Text: text}, Criterion{Test: HasHeader, Header: "X", Text: text})
+			all.Children = append(all.Children, Criterion{Test: InText, Text: text, Not: true})
 		}
 		if got := search(some); got != nil || reads > once {
 			t.Errorf("found %v with %d readings; one text takes %d", got, reads, once)
 		}
-		some.Of = append(some.Of, Criterion{Test: InBody, Text: "O.\r\nA NEEDLE"})
-		all.Of = append(all.Of, Criterion{Test: InBody, Text: "needle"}, Criterion{Test: InText, Text: "subject: big"}, Criterion{Test: InBody, Text: "big", Not: true})
-		if got := search(Criterion{Test: And, Of: []Criterion{some, all}}); len(got) != 1 || reads > once {
+		some.Children = append(some.Children, Criterion{Test: InBody, Text: "O.\r\nA NEEDLE"})
+		all.Children = append(all.Children, Criterion{Test: InBody, Text: "needle"}, Criterion{Test: InText, Text: "subject: big"}, Criterion{Test: InBody, Text: "big", Not: true})
+		if got := search(Criterion{Test: And, Children: []Criterion{some, all}}); len(got) != 1 || reads > once {
 			t.Errorf("found %v with %d readings; one text takes %d", got, reads, once)
 		}
 		if search(Criterion{Test: InBody, Text: "hello"}); reads >= once {
@@ -244,10 +244,10 @@ func TestSearchEnds(t *testing.T) {
 		v := h.view(Inbox)
 		ctx, cancel := context.WithCancel(h.ctx())
 		reads := 0
-		h.Blobs.Files = stopped{Files: h.Blobs.Files, stop: cancel, reads: &reads}
+		h.Blobs.Files = stopped{FileStore: h.Blobs.Files, stop: cancel, reads: &reads}
 		c := Criterion{Test: Or}
 		for i := range 50 {
-			c.Of = append(c.Of, Criterion{Test: InBody, Text: fmt.Sprint("x", i)})
+			c.Children = append(c.Children, Criterion{Test: InBody, Text: fmt.Sprint("x", i)})
 		}
 		if _, err := v.Search(ctx, c, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)

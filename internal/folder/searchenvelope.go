@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// envelopePlace returns where in an ENVELOPE (RFC 3501 §7.4.2) a field stands,
+// envelopePosition returns where in an ENVELOPE (RFC 3501 §7.4.2) a field stands,
 // whose name is in lower case; -1 if another's text may stand there: Sender and
 // Reply-To are From where the message has none. What stands there is less than
 // the header has: the first of several fields, or addresses without their form.
-func envelopePlace(field string) int {
+func envelopePosition(field string) int {
 	switch field {
 	case "date":
 		return 0
@@ -51,7 +51,7 @@ func sentDay(envelope []byte) (time.Time, bool) {
 // envelopeText returns a field of a stored ENVELOPE as UTF-8; addresses as
 // Name <local@host> with a comma between them.
 func envelopeText(envelope []byte, place int) string {
-	r := wireReader{envelope}
+	r := envelopeReader{envelope}
 	r.accept('(')
 	for range place {
 		r.skip()
@@ -59,22 +59,22 @@ func envelopeText(envelope []byte, place int) string {
 	if place < 2 || place > 7 {
 		return message.DecodeWords(string(r.text()))
 	}
-	return strings.Join(r.people(), ", ")
+	return strings.Join(r.addressTexts(), ", ")
 }
 
-// envelopePeople returns the addresses of a field, each as Name <local@host>.
-func envelopePeople(envelope []byte, place int) []string {
-	r := wireReader{envelope}
+// envelopeAddressTexts returns the addresses of a field, each as Name <local@host>.
+func envelopeAddressTexts(envelope []byte, place int) []string {
+	r := envelopeReader{envelope}
 	r.accept('(')
 	for range place {
 		r.skip()
 	}
-	return r.people()
+	return r.addressTexts()
 }
 
 // envelopeAddresses returns the addresses of a field.
 func envelopeAddresses(envelope []byte, place int) (list []message.Address) {
-	r := wireReader{envelope}
+	r := envelopeReader{envelope}
 	r.accept('(')
 	for range place {
 		r.skip()
@@ -92,8 +92,8 @@ func envelopeAddresses(envelope []byte, place int) (list []message.Address) {
 	return list
 }
 
-// people takes a list of addresses; nothing for NIL.
-func (r *wireReader) people() (list []string) {
+// addressTexts takes a list of addresses; nothing for NIL.
+func (r *envelopeReader) addressTexts() (list []string) {
 	if !r.accept('(') {
 		return nil
 	}
@@ -120,11 +120,11 @@ func (r *wireReader) people() (list []string) {
 	return list
 }
 
-// wireReader reads what message.AppendEnvelope wrote. Of anything else it makes
+// envelopeReader reads what message.AppendEnvelope wrote. Of anything else it makes
 // empty texts.
-type wireReader struct{ b []byte }
+type envelopeReader struct{ b []byte }
 
-func (r *wireReader) accept(c byte) bool {
+func (r *envelopeReader) accept(c byte) bool {
 	r.b = bytes.TrimLeft(r.b, " ")
 	if len(r.b) == 0 || r.b[0] != c {
 		return false
@@ -134,7 +134,7 @@ func (r *wireReader) accept(c byte) bool {
 }
 
 // skip passes over a string, NIL or a list.
-func (r *wireReader) skip() {
+func (r *envelopeReader) skip() {
 	if !r.accept('(') {
 		r.text()
 		return
@@ -152,7 +152,7 @@ func (r *wireReader) skip() {
 }
 
 // text takes a string; nothing for NIL.
-func (r *wireReader) text() []byte {
+func (r *envelopeReader) text() []byte {
 	switch {
 	case r.accept('"'):
 		return r.quoted()
@@ -174,7 +174,7 @@ func (r *wireReader) text() []byte {
 	return nil
 }
 
-func (r *wireReader) quoted() []byte {
+func (r *envelopeReader) quoted() []byte {
 	end := bytes.IndexAny(r.b, `"\`)
 	if end >= 0 && r.b[end] == '"' {
 		s := r.b[:end]

@@ -14,16 +14,16 @@ import (
 
 // metered are files that measure the heap while they are read.
 type metered struct {
-	blob.Files
+	blob.FileStore
 	blob.FileReader
 	m *meter
 }
 
 type meter struct{ reads, start, peak int64 }
 
-// Open is that of blob.Files.
+// Open is that of blob.FileStore.
 func (f metered) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
-	r, err := f.Files.Open(ctx, name)
+	r, err := f.FileStore.Open(ctx, name)
 	f.FileReader = r
 	return f, err
 }
@@ -54,8 +54,8 @@ func TestSearchMemory(t *testing.T) {
 		}
 		v := h.view(Inbox)
 		m := &meter{start: heaptest.Live()}
-		h.Blobs.Files = metered{Files: h.Blobs.Files, m: m}
-		for _, test := range []Test{InBody, InText} {
+		h.Blobs.Files = metered{FileStore: h.Blobs.Files, m: m}
+		for _, test := range []SearchTest{InBody, InText} {
 			if _, err := v.Search(h.ctx(), Criterion{Test: test, Text: "nowhere"}, nil); err != nil {
 				t.Error(err)
 			}

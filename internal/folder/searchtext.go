@@ -22,9 +22,9 @@ type needle []byte
 
 func newNeedle(text string) needle { return needle(fold(text)) }
 
-// plain reports whether an address list that has it as the ENVELOPE tells it has
+// isPrintableASCII reports whether an address list that has it as the ENVELOPE tells it has
 // it in any form.
-func (n needle) plain() bool { return !bytes.ContainsAny(n, " \t\"\\<>(),:;") }
+func (n needle) isPlain() bool { return !bytes.ContainsAny(n, " \t\"\\<>(),:;") }
 
 // fold makes texts that differ in case only the same.
 func fold(text string) string {
@@ -51,17 +51,17 @@ func appendFolded(b, text []byte) []byte {
 	return b
 }
 
-func (n needle) in(text string) bool { return strings.Contains(fold(text), string(n)) }
+func (n needle) isIn(text string) bool { return strings.Contains(fold(text), string(n)) }
 
 // textBuffer is how much of a text is looked at at once.
 const textBuffer = 32 << 10
 
-// maxText is more than any message has.
-const maxText = 1 << 40
+// unlimitedText is more than any message has.
+const unlimitedText = 1 << 40
 
-// foldedWindows calls f with the folded UTF-8 text at r, piece by piece, each
+// eachFoldedWindow calls f with the folded UTF-8 text at r, piece by piece, each
 // begun with the last keep bytes of what was before, until f wants no more.
-func foldedWindows(r io.Reader, keep int, buf []byte, f func(window []byte) (more bool)) error {
+func eachFoldedWindow(r io.Reader, keep int, buf []byte, f func(window []byte) (more bool)) error {
 	var window []byte
 	held := 0 // bytes at the start of buf that begin a rune
 	for {
@@ -102,98 +102,98 @@ func wholeRunes(b []byte) int {
 	return len(b)
 }
 
-// texts is a message whose bytes are looked through.
-type texts struct {
-	ctx context.Context
-	r   io.ReaderAt
-	ix  *message.Index
-	buf []byte
-	top message.Header // of the message itself, once it was read
-	all bool           // bodies were looked through to their end, and could be read
-	err error          // the first one of reading
+// textScanner is a message whose bytes are looked through.
+type textScanner struct {
+	ctx       context.Context
+	r         io.ReaderAt
+	index     *message.Index
+	buf       []byte
+	topHeader message.Header // of the message itself, once it was read
+	complete  bool           // bodies were looked through to their end, and could be read
+	err       error          // the first one of reading
 }
 
-// look is what is known of a criterion and the message in hand, whose bytes are
+// contentMatch is what is known of a criterion and the message in hand, whose bytes are
 // read once for all criteria.
-type look struct {
+type contentMatch struct {
 	found bool
 	done  bool // also if it was not found
 }
 
-// judgeBytes judges a message whose row left it open. If it stays so, unread is
+// testContent judges a message whose row left it open. If it stays so, unread is
 // why.
-func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf []byte) (found truth, unread, err error) {
-	b := m.row.Bytes
+func (v *View) testContent(ctx context.Context, c *compiledCriterion, m *candidate, buf []byte) (found matchResult, unread, err error) {
+	b := m.row.Content
 	if b == nil {
-		b, err = v.store.Blobs.Load(ctx, m.row.Blob)
+		b, err = v.store.Blobs.Load(ctx, m.row.BlobID)
 	}
 	if errors.Is(err, blob.ErrNotExist) {
-		there, failed := v.store.There(ctx, []db.ID{m.row.Message})
+		there, failed := v.store.ExistingMessages(ctx, []db.ID{m.row.Message})
 		if failed != nil || !there[m.row.Message] {
-			return no, nil, failed // expunged, and collected meanwhile
+			return matchNo, nil, failed // expunged, and collected meanwhile
 		}
-		return maybe, err, nil
+		return matchUnknown, err, nil
 	}
-	if blob.Lost(err) {
-		return maybe, err, nil
+	if blob.IsLost(err) {
+		return matchUnknown, err, nil
 	}
 	if err != nil {
-		return maybe, nil, err
+		return matchUnknown, nil, err
 	}
 	r, err := b.Open(ctx)
 	if err != nil {
-		return maybe, err, ctx.Err()
+		return matchUnknown, err, ctx.Err()
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
-	if m.bytes, err = newTexts(ctx, r, m.row.Structure, buf); err != nil {
-		return maybe, err, ctx.Err()
+	if m.content, err = newTextScanner(ctx, r, m.row.Structure, buf); err != nil {
+		return matchUnknown, err, ctx.Err()
 	}
-	sought := c.begin(m, nil)
-	if c.judge(m) == maybe {
-		m.bytes.lookThrough(sought, func() bool { return c.judge(m) != maybe })
-		m.bytes.all = m.bytes.err == nil
+	sought := c.reset(m, nil)
+	if c.match(m) == matchUnknown {
+		m.content.scanBodies(sought, func() bool { return c.match(m) != matchUnknown })
+		m.content.complete = m.content.err == nil
 	}
-	return c.judge(m), m.bytes.err, ctx.Err()
+	return c.match(m), m.content.err, ctx.Err()
 }
 
-// begin makes the criterion ready for another message, and adds to sought what
+// reset makes the criterion ready for another message, and adds to sought what
 // looks through bodies.
-func (c *criterion) begin(m *candidate, sought []*criterion) []*criterion {
-	for i := range c.of {
-		sought = c.of[i].begin(m, sought)
+func (c *compiledCriterion) reset(m *candidate, sought []*compiledCriterion) []*compiledCriterion {
+	for i := range c.children {
+		sought = c.children[i].reset(m, sought)
 	}
-	c.look = look{}
-	if (c.Test == InBody || c.Test == InText) && !m.index.lacks(c.sought, m.at) {
+	c.contentMatch = contentMatch{}
+	if (c.Test == InBody || c.Test == InText) && !m.prefilter.lacks(c.termIndex, m.position) {
 		sought = append(sought, c)
 	}
 	return sought
 }
 
-// newTexts prepares to look through a message.
-func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (*texts, error) {
-	ix, err := indexOf(r, structure)
-	return &texts{ctx: ctx, r: r, buf: buf, ix: ix}, err
+// newTextScanner prepares to look through a message.
+func newTextScanner(ctx context.Context, r *blob.Reader, structure, buf []byte) (*textScanner, error) {
+	ix, err := decodeIndex(r, structure)
+	return &textScanner{ctx: ctx, r: r, buf: buf, index: ix}, err
 }
 
 // section reads until ctx ends.
-func (t *texts) section(s message.Span) io.Reader {
-	return blob.Until(t.ctx, io.NewSectionReader(t.r, s.Start, s.Len))
+func (t *textScanner) section(s message.Span) io.Reader {
+	return blob.ContextReader(t.ctx, io.NewSectionReader(t.r, s.Start, s.Len))
 }
 
-func (t *texts) has(c *criterion) truth {
-	if (c.Test == HasHeader || c.Test == InEnvelope) && !c.look.done {
-		c.look.found = t.hasField(c)
-		c.look.done = t.err == nil
+func (t *textScanner) match(c *compiledCriterion) matchResult {
+	if (c.Test == HasHeader || c.Test == InEnvelope) && !c.contentMatch.done {
+		c.contentMatch.found = t.hasField(c)
+		c.contentMatch.done = t.err == nil
 	}
-	if !c.look.found && !c.look.done && !t.all {
-		return maybe
+	if !c.contentMatch.found && !c.contentMatch.done && !t.complete {
+		return matchUnknown
 	}
-	return is(c.look.found)
+	return matchOf(c.contentMatch.found)
 }
 
-func (t *texts) hasField(c *criterion) bool {
-	for _, f := range t.header(&t.ix.Parts[0]).All(c.Header) {
-		if c.needle.in(f.Decoded()) {
+func (t *textScanner) hasField(c *compiledCriterion) bool {
+	for _, f := range t.header(&t.index.Parts[0]).All(c.Header) {
+		if c.needle.isIn(f.Decoded()) {
 			return true
 		}
 	}
@@ -201,21 +201,21 @@ func (t *texts) hasField(c *criterion) bool {
 }
 
 // header reads the header of a part, as far as message reads it for fields.
-func (t *texts) header(p *message.Part) message.Header {
-	if p == &t.ix.Parts[0] && t.top != nil {
-		return t.top
+func (t *textScanner) header(p *message.Part) message.Header {
+	if p == &t.index.Parts[0] && t.topHeader != nil {
+		return t.topHeader
 	}
 	b, err := p.ReadHeader(t.section(p.Header))
 	t.fail(err)
-	if p == &t.ix.Parts[0] {
-		t.top = b
+	if p == &t.index.Parts[0] {
+		t.topHeader = b
 	}
 	return b
 }
 
 // headerTexts are the fields of a part's header, decoded, as TEXT sees them,
 // and the lines there that are no fields.
-func (t *texts) headerTexts(p *message.Part) iter.Seq[string] {
+func (t *textScanner) headerTexts(p *message.Part) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for f := range t.header(p).Fields() {
 			if !yield(fieldText(f)) {
@@ -232,12 +232,12 @@ func fieldText(f message.Field) string {
 	return string(f.Name) + ": " + f.Decoded()
 }
 
-// lookThrough looks for what criteria seek, until that decides. InBody means the
+// scanBodies looks for what criteria seek, until that decides. InBody means the
 // texts of a message, with their transfer encoding undone and as UTF-8, of HTML
 // only what people see of it, and the headers of messages within it. Other files
 // are no text. RFC 9051 §6.4.4 lets a server match more freely than by octets:
 // nobody looks for markup, and a word is found although a part of it is bold.
-func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
+func (t *textScanner) scanBodies(sought []*compiledCriterion, decided func() bool) {
 	keep, heads := 0, false
 	for _, c := range sought {
 		keep = max(keep, len(c.needle)-1)
@@ -247,12 +247,12 @@ func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
 	see := func(text []byte, before int, body bool) (more bool) {
 		news := false
 		for _, c := range sought {
-			if c.look.found || !body && c.Test != InText {
+			if c.contentMatch.found || !body && c.Test != InText {
 				continue
 			}
 			from := max(0, before-len(c.needle)+1)
 			if bytes.Contains(text[min(from, len(text)):], c.needle) {
-				c.look.found, news = true, true
+				c.contentMatch.found, news = true, true
 			}
 		}
 		return !news || !decided()
@@ -260,7 +260,7 @@ func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
 	seeAll := func(r io.Reader, body bool) (more bool) {
 		before := 0
 		more = true
-		t.fail(foldedWindows(r, keep, t.buf, func(window []byte) bool {
+		t.fail(eachFoldedWindow(r, keep, t.buf, func(window []byte) bool {
 			more = see(window, before, body)
 			before = min(len(window), keep)
 			return more
@@ -275,40 +275,40 @@ func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
 		}
 		return true
 	}
-	if heads && !seeHeader(&t.ix.Parts[0], false) {
+	if heads && !seeHeader(&t.index.Parts[0], false) {
 		return
 	}
-	for i := range t.ix.Parts {
-		p := &t.ix.Parts[i]
-		if t.isWithin(p) && !seeHeader(p, true) {
+	for i := range t.index.Parts {
+		p := &t.index.Parts[i]
+		if t.isEmbedded(p) && !seeHeader(p, true) {
 			return
 		}
-		if isText(p) && !seeAll(t.text(p), true) {
+		if isTextPart(p) && !seeAll(t.visibleText(p), true) {
 			return
 		}
 	}
 }
 
-// isWithin reports whether a part is a message within the message.
-func (t *texts) isWithin(p *message.Part) bool {
-	return p.Parent >= 0 && t.ix.Parts[p.Parent].Kind == message.Embedded
+// isEmbedded reports whether a part is a message within the message.
+func (t *textScanner) isEmbedded(p *message.Part) bool {
+	return p.Parent >= 0 && t.index.Parts[p.Parent].Kind == message.Embedded
 }
 
-// text reads what people see of a text.
-func (t *texts) text(p *message.Part) io.Reader {
-	r := p.Text(t.section(p.Body), maxText)
+// visibleText reads what people see of a text.
+func (t *textScanner) visibleText(p *message.Part) io.Reader {
+	r := p.Text(t.section(p.Body), unlimitedText)
 	if _, subtype := p.MediaType(); subtype == "html" {
-		return message.Visible(r)
+		return message.VisibleText(r)
 	}
 	return r
 }
 
-func isText(p *message.Part) bool {
+func isTextPart(p *message.Part) bool {
 	typ, _ := p.MediaType()
 	return p.Kind == message.Leaf && (typ == "text" || typ == "message")
 }
 
-func (t *texts) fail(err error) {
+func (t *textScanner) fail(err error) {
 	if t.err == nil && err != nil {
 		t.err = fmt.Errorf("searching a message: %w", err)
 	}

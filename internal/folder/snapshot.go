@@ -9,11 +9,11 @@ import (
 
 // entry is a message in a snapshot.
 type entry struct {
-	uid    uint32
-	size   uint32
-	words  uint32 // its keywords, in the folder's table
-	flags  Flags
-	modseq uint64
+	uid      uint32
+	size     uint32
+	keywords uint32 // its keywords, in the folder's table
+	flags    Flags
+	modseq   uint64
 }
 
 // snapshot is all messages of a folder at a moment, in the order of their UIDs.
@@ -22,82 +22,82 @@ type entry struct {
 // compared chunk by chunk, mostly by looking at pointers.
 type snapshot struct {
 	slots []slot
-	n     int
+	count int
 }
 
 // slot is a chunk in its place; there are none that are empty.
 type slot struct {
-	key   uint32 // UID >> chunkBits
-	start int    // how many messages stand before it
+	key        uint32 // UID >> chunkBits
+	firstIndex int    // how many messages stand before it
 	*chunk
 }
 
-func (s slot) uid(i int) uint32 { return s.key<<chunkBits | uint32(s.low.at(i)) }
+func (s slot) uid(i int) uint32 { return s.key<<chunkBits | uint32(s.lowUIDs.at(i)) }
 
 func (s slot) entry(i int) entry {
 	return entry{
-		uid: s.uid(i), size: uint32(s.size.at(i)), words: uint32(s.words.at(i)), flags: Flags(s.flags.at(i)), modseq: s.modseq.at(i),
+		uid: s.uid(i), size: uint32(s.size.at(i)), keywords: uint32(s.keywords.at(i)), flags: Flags(s.flags.at(i)), modseq: s.modseq.at(i),
 	}
 }
 
-// add appends a chunk to a snapshot that is being made, unless it is empty.
-func (s *snapshot) add(key uint32, c *chunk) {
+// addChunk appends a chunk to a snapshot that is being made, unless it is empty.
+func (s *snapshot) addChunk(key uint32, c *chunk) {
 	if c != nil {
-		s.slots = append(s.slots, slot{key, s.n, c})
-		s.n += c.len()
+		s.slots = append(s.slots, slot{key, s.count, c})
+		s.count += c.len()
 	}
 }
 
-// slotOf returns the place of the first slot with this key or a higher one.
-func (s *snapshot) slotOf(key uint32) int {
+// slotIndex returns the place of the first slot with this key or a higher one.
+func (s *snapshot) slotIndex(key uint32) int {
 	return sort.Search(len(s.slots), func(i int) bool { return s.slots[i].key >= key })
 }
 
 // index returns how many messages have a lower UID, and whether uid is there.
 func (s *snapshot) index(uid uint32) (int, bool) {
-	at := s.slotOf(uid >> chunkBits)
+	at := s.slotIndex(uid >> chunkBits)
 	if at == len(s.slots) {
-		return s.n, false
+		return s.count, false
 	}
 	slot := s.slots[at]
 	if slot.key != uid>>chunkBits {
-		return slot.start, false
+		return slot.firstIndex, false
 	}
-	i, found := slot.search(0, uid&chunkMask)
-	return slot.start + i, found
+	i, found := slot.searchUID(0, uid&chunkMask)
+	return slot.firstIndex + i, found
 }
 
 // at returns the message with i others before it.
 func (s *snapshot) at(i int) entry {
-	at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].start > i }) - 1
-	return s.slots[at].entry(i - s.slots[at].start)
+	at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].firstIndex > i }) - 1
+	return s.slots[at].entry(i - s.slots[at].firstIndex)
 }
 
 // find returns the message with a UID.
 func (s *snapshot) find(uid uint32) (entry, bool) {
-	at := s.slotOf(uid >> chunkBits)
+	at := s.slotIndex(uid >> chunkBits)
 	if at == len(s.slots) || s.slots[at].key != uid>>chunkBits {
 		return entry{}, false
 	}
-	i, found := s.slots[at].search(0, uid&chunkMask)
+	i, found := s.slots[at].searchUID(0, uid&chunkMask)
 	if !found {
 		return entry{}, false
 	}
 	return s.slots[at].entry(i), true
 }
 
-// last returns the highest UID, 0 if there are no messages.
-func (s *snapshot) last() uint32 {
-	if s.n == 0 {
+// lastUID returns the highest UID, 0 if there are no messages.
+func (s *snapshot) lastUID() uint32 {
+	if s.count == 0 {
 		return 0
 	}
 	slot := s.slots[len(s.slots)-1]
 	return slot.uid(slot.len() - 1)
 }
 
-// span returns between which indexes, lo and up to but without hi, the messages
+// indexRange returns between which indexes, lo and up to but without hi, the messages
 // with the UIDs of a range lie.
-func (s *snapshot) span(r Range) (lo, hi int) {
+func (s *snapshot) indexRange(r Range) (lo, hi int) {
 	lo, _ = s.index(r.Lo)
 	hi, there := s.index(r.Hi)
 	if there {
@@ -109,11 +109,11 @@ func (s *snapshot) span(r Range) (lo, hi int) {
 // between gives the messages from index lo up to, but without, hi.
 func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {
-		at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].start > lo }) - 1
+		at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].firstIndex > lo }) - 1
 		for ; at < len(s.slots) && lo < hi; at++ {
 			slot := s.slots[at]
-			for ; lo < min(hi, slot.start+slot.len()); lo++ {
-				if !yield(lo, slot.entry(lo-slot.start)) {
+			for ; lo < min(hi, slot.firstIndex+slot.len()); lo++ {
+				if !yield(lo, slot.entry(lo-slot.firstIndex)) {
 					return
 				}
 			}
@@ -121,13 +121,13 @@ func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	}
 }
 
-// pick gives those of uids, which rise, that are there, with their index.
-func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
+// eachOf gives those of uids, which rise, that are there, with their index.
+func (s *snapshot) eachOf(uids []uint32) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {
 		at, i := 0, 0
 		for _, uid := range uids {
 			if key := uid >> chunkBits; at == len(s.slots) || s.slots[at].key != key {
-				if at, i = s.slotOf(key), 0; at == len(s.slots) {
+				if at, i = s.slotIndex(key), 0; at == len(s.slots) {
 					return
 				} else if s.slots[at].key != key {
 					continue
@@ -135,12 +135,12 @@ func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
 			}
 			slot, low := s.slots[at], uid&chunkMask
 			// Mostly the next one is meant.
-			found := i < slot.len() && uint32(slot.low.at(i)) == low
+			found := i < slot.len() && uint32(slot.lowUIDs.at(i)) == low
 			if !found {
-				i, found = slot.search(i, low)
+				i, found = slot.searchUID(i, low)
 			}
 			if found {
-				if !yield(slot.start+i, slot.entry(i)) {
+				if !yield(slot.firstIndex+i, slot.entry(i)) {
 					return
 				}
 				i++
@@ -149,10 +149,10 @@ func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
 	}
 }
 
-// hasAll reports whether all of uids, which rise, are there.
+// containsAll reports whether all of uids, which rise, are there.
 func (s *snapshot) hasAll(uids []uint32) bool {
 	n := 0
-	for range s.pick(uids) {
+	for range s.eachOf(uids) {
 		n++
 	}
 	return n == len(uids)
@@ -160,7 +160,7 @@ func (s *snapshot) hasAll(uids []uint32) bool {
 
 // uids returns the UIDs of all messages.
 func (s *snapshot) uids() []uint32 {
-	all := make([]uint32, 0, s.n)
+	all := make([]uint32, 0, s.count)
 	for _, slot := range s.slots {
 		for i := range slot.len() {
 			all = append(all, slot.uid(i))
@@ -169,9 +169,9 @@ func (s *snapshot) uids() []uint32 {
 	return all
 }
 
-// with returns the snapshot with the messages of put added or replaced and
+// apply returns the snapshot with the messages of put added or replaced and
 // those of drop taken out. Both rise and have no UID in common.
-func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
+func (s *snapshot) apply(put []entry, drop []uint32) *snapshot {
 	if len(put) == 0 && len(drop) == 0 {
 		return s
 	}
@@ -186,7 +186,7 @@ func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
 			key = min(key, drop[0]>>chunkBits)
 		}
 		for ; at < len(s.slots) && s.slots[at].key < key; at++ {
-			made.add(s.slots[at].key, s.slots[at].chunk)
+			made.addChunk(s.slots[at].key, s.slots[at].chunk)
 		}
 		var old slot
 		if at < len(s.slots) && s.slots[at].key == key {
@@ -195,19 +195,19 @@ func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
 		}
 		puts := sort.Search(len(put), func(i int) bool { return put[i].uid>>chunkBits > key })
 		drops := sort.Search(len(drop), func(i int) bool { return drop[i]>>chunkBits > key })
-		made.add(key, merge(old, put[:puts], drop[:drops]))
+		made.addChunk(key, mergeChunk(old, put[:puts], drop[:drops]))
 		put, drop = put[puts:], drop[drops:]
 	}
 	for ; at < len(s.slots); at++ {
-		made.add(s.slots[at].key, s.slots[at].chunk)
+		made.addChunk(s.slots[at].key, s.slots[at].chunk)
 	}
 	return made
 }
 
-// merge returns nil if nothing is left.
-func merge(old slot, put []entry, drop []uint32) *chunk {
+// mergeChunk returns nil if nothing is left.
+func mergeChunk(old slot, put []entry, drop []uint32) *chunk {
 	if old.chunk != nil && len(drop) == 0 {
-		if c := old.replaced(put); c != nil {
+		if c := old.withReplaced(put); c != nil {
 			return c
 		}
 	}
@@ -241,14 +241,14 @@ func merge(old slot, put []entry, drop []uint32) *chunk {
 	return newChunk(list)
 }
 
-// difference is what happened from one snapshot to a later one.
-type difference struct {
-	gone    []entry // of the earlier
+// snapshotDiff is what happened from one snapshot to a later one.
+type snapshotDiff struct {
+	removed []entry // of the earlier
 	changed []entry // of the later
-	arrived int
+	added   int
 }
 
-func differ(before, after *snapshot) (d difference) {
+func diff(before, after *snapshot) (d snapshotDiff) {
 	if before == after {
 		return d
 	}
@@ -256,11 +256,11 @@ func differ(before, after *snapshot) (d difference) {
 		switch {
 		case len(b) == 0 || len(a) > 0 && a[0].key < b[0].key:
 			for i := range a[0].len() {
-				d.gone = append(d.gone, a[0].entry(i))
+				d.removed = append(d.removed, a[0].entry(i))
 			}
 			a = a[1:]
 		case len(a) == 0 || b[0].key < a[0].key:
-			d.arrived += b[0].len()
+			d.added += b[0].len()
 			b = b[1:]
 		default:
 			if a[0].chunk != b[0].chunk {
@@ -272,15 +272,15 @@ func differ(before, after *snapshot) (d difference) {
 	return d
 }
 
-func (d *difference) compare(a, b slot) {
+func (d *snapshotDiff) compare(a, b slot) {
 	i, k := 0, 0
 	for i < a.len() || k < b.len() {
 		switch {
-		case k == b.len() || i < a.len() && a.low.at(i) < b.low.at(k):
-			d.gone = append(d.gone, a.entry(i))
+		case k == b.len() || i < a.len() && a.lowUIDs.at(i) < b.lowUIDs.at(k):
+			d.removed = append(d.removed, a.entry(i))
 			i++
-		case i == a.len() || b.low.at(k) < a.low.at(i):
-			d.arrived++
+		case i == a.len() || b.lowUIDs.at(k) < a.lowUIDs.at(i):
+			d.added++
 			k++
 		default:
 			if a.modseq.at(i) != b.modseq.at(k) {
@@ -291,13 +291,13 @@ func (d *difference) compare(a, b slot) {
 	}
 }
 
-// spans groups messages, given by index and UID in rising order, into runs.
-type spans struct {
+// spanBuilder groups messages, given by index and UID in rising order, into runs.
+type spanBuilder struct {
 	list []span
 	next int
 }
 
-func (s *spans) add(index int, uid uint32) {
+func (s *spanBuilder) add(index int, uid uint32) {
 	if last := len(s.list) - 1; last >= 0 && s.next == index {
 		s.list[last].Hi = uid
 		s.list[last].n++
@@ -307,9 +307,9 @@ func (s *spans) add(index int, uid uint32) {
 	s.next = index + 1
 }
 
-func (s *spans) text() string { return rangesText(s.ranges()) }
+func (s *spanBuilder) text() string { return formatRanges(s.ranges()) }
 
-func (s *spans) ranges() []Range {
+func (s *spanBuilder) ranges() []Range {
 	ranges := make([]Range, len(s.list))
 	for i, r := range s.list {
 		ranges[i] = r.Range

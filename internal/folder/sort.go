@@ -25,8 +25,8 @@ const (
 	ByFrom
 	ByTo
 	ByCc
-	ByFromShown
-	ByToShown
+	ByDisplayFrom
+	ByDisplayTo
 )
 
 // SortBy is one criterion of an order.
@@ -41,14 +41,14 @@ const (
 	maxSortTexts = 256 << 20 // of all texts
 )
 
-// column is what is known of all messages for one criterion: numbers or texts.
-type column struct {
+// sortColumn is what is known of all messages for one criterion: numbers or texts.
+type sortColumn struct {
 	SortBy
 	numbers []int64
 	texts   []string
 }
 
-func (c *column) compare(a, b int32) int {
+func (c *sortColumn) compare(a, b int32) int {
 	var n int
 	if c.texts != nil {
 		n = strings.Compare(c.texts[a], c.texts[b])
@@ -63,19 +63,19 @@ func (c *column) compare(a, b int32) int {
 
 // Sort puts the UIDs, which rise, in the order of the criteria; what these
 // leave equal stays in the order of the folder. More texts than fit in memory
-// are a fault.Limited.
+// are a fault.RateLimited.
 func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
-	columns, want := newColumns(by, len(uids))
+	columns, want := newSortColumns(by, len(uids))
 	at, size := 0, 0
-	err := v.Fetch(ctx, uids, want, func(r *Row) error {
+	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {
 		for uids[at] != r.UID {
 			at++ // it is gone, and sorts as if it were empty
 		}
 		for i := range columns {
-			size += columns[i].take(at, r)
+			size += columns[i].add(at, r)
 		}
 		if size > maxSortTexts {
-			return tooMuchToSort()
+			return sortLimitError()
 		}
 		return ctx.Err()
 	})
@@ -101,58 +101,58 @@ func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 	return nil
 }
 
-// newColumns makes room for n messages, and returns what must be read of them. A
+// newSortColumns makes room for n messages, and returns what must be read of them. A
 // field that was named before decides nothing: what it leaves equal stays so.
-func newColumns(by []SortBy, n int) (columns []column, want Want) {
+func newSortColumns(by []SortBy, n int) (columns []sortColumn, want FetchFields) {
 	for _, b := range by {
-		if slices.ContainsFunc(columns, func(c column) bool { return c.Field == b.Field }) {
+		if slices.ContainsFunc(columns, func(c sortColumn) bool { return c.Field == b.Field }) {
 			continue
 		}
-		c := column{SortBy: b}
-		want |= c.prepare(n)
+		c := sortColumn{SortBy: b}
+		want |= c.allocate(n)
 		columns = append(columns, c)
 	}
 	return columns, want
 }
 
-func tooMuchToSort() error {
-	return fault.New(fault.Limited, "too_much_to_sort", "These are more messages than can be put in order at once.")
+func sortLimitError() error {
+	return fault.New(fault.RateLimited, "too_much_to_sort", "These are more messages than can be put in order at once.")
 }
 
-// prepare makes room for n messages and returns what must be read of them.
-func (c *column) prepare(n int) Want {
+// allocate makes room for n messages and returns what must be read of them.
+func (c *sortColumn) allocate(n int) FetchFields {
 	switch c.Field {
 	case ByArrival:
 		c.numbers = make([]int64, n)
-		return WantDates
+		return FetchDates
 	case BySent:
 		c.numbers = make([]int64, n)
-		return WantDates | WantEnvelope
+		return FetchDates | FetchEnvelope
 	case BySize:
 		c.numbers = make([]int64, n)
 		return 0
 	}
 	c.texts = make([]string, n)
-	return WantEnvelope
+	return FetchEnvelope
 }
 
-// take notes what a message is sorted by, and returns how many bytes that is.
-func (c *column) take(at int, r *Row) int {
+// add notes what a message is sorted by, and returns how many bytes that is.
+func (c *sortColumn) add(at int, r *MessageRow) int {
 	switch c.Field {
 	case ByArrival:
 		c.numbers[at] = r.Date.UnixMicro()
 	case BySent:
-		c.numbers[at] = sentAt(r)
+		c.numbers[at] = sentMicros(r)
 	case BySize:
 		c.numbers[at] = int64(r.Size)
 	default:
-		c.texts[at] = c.text(r.Envelope)
+		c.texts[at] = c.sortText(r.Envelope)
 		return len(c.texts[at])
 	}
 	return 0
 }
 
-func (c *column) text(envelope []byte) string {
+func (c *sortColumn) sortText(envelope []byte) string {
 	var s string
 	switch c.Field {
 	case BySubject:
@@ -163,18 +163,18 @@ func (c *column) text(envelope []byte) string {
 		s = firstMailbox(envelope, 5)
 	case ByCc:
 		s = firstMailbox(envelope, 6)
-	case ByFromShown:
-		s = firstShown(envelope, 2)
-	case ByToShown:
-		s = firstShown(envelope, 5)
+	case ByDisplayFrom:
+		s = firstDisplayName(envelope, 2)
+	case ByDisplayTo:
+		s = firstDisplayName(envelope, 5)
 	}
-	s = message.Collate(s)
+	s = message.CollationKey(s)
 	// Cloned, lest all of a long one be kept.
 	return strings.Clone(s[:min(len(s), maxSortText)])
 }
 
-// sentAt returns the sent date (RFC 5256 §2.2) in microseconds.
-func sentAt(r *Row) int64 {
+// sentMicros returns the sent date (RFC 5256 §2.2) in microseconds.
+func sentMicros(r *MessageRow) int64 {
 	if sent, ok := message.ParseDate(envelopeText(r.Envelope, 0)); ok {
 		return sent.UnixMicro()
 	}
@@ -187,8 +187,8 @@ func firstMailbox(envelope []byte, place int) string {
 	return string(local)
 }
 
-// firstShown returns what is shown of the first address (RFC 5957 §3).
-func firstShown(envelope []byte, place int) string {
+// firstDisplayName returns what is shown of the first address (RFC 5957 §3).
+func firstDisplayName(envelope []byte, place int) string {
 	name, local, host := firstAddress(envelope, place)
 	if shown := message.DecodeWords(string(name)); shown != "" {
 		return shown
@@ -200,7 +200,7 @@ func firstShown(envelope []byte, place int) string {
 }
 
 func firstAddress(envelope []byte, place int) (name, local, host []byte) {
-	r := wireReader{envelope}
+	r := envelopeReader{envelope}
 	r.accept('(')
 	for range place {
 		r.skip()

@@ -10,7 +10,7 @@ import (
 // Whoever names a field over and over gets no more memory for it.
 func TestSortFieldTwice(t *testing.T) {
 	by := []SortBy{{Field: BySubject, Reverse: true}, {Field: BySize}}
-	columns, _ := newColumns(append(slices.Repeat(by, 32), SortBy{Field: BySubject}), 1_000)
+	columns, _ := newSortColumns(append(slices.Repeat(by, 32), SortBy{Field: BySubject}), 1_000)
 	var got []SortBy
 	for _, c := range columns {
 		got = append(got, c.SortBy)

@@ -23,29 +23,29 @@ func (h *house) cold() (fromStored bool, all []entry) {
 	v, err := s.Open(h.ctx(), h.box, Inbox, true)
 	h.must(err)
 	defer v.Close()
-	for _, e := range v.snap.between(0, v.snap.n) {
+	for _, e := range v.snap.between(0, v.snap.count) {
 		all = append(all, e)
 	}
-	return v.shared.kept.snap != nil, all
+	return v.shared.saved.snap != nil, all
 }
 
 // TestStoredView: a view that begins with what was stored is the same as one
 // that reads all messages, whatever happened since.
 func TestStoredView(t *testing.T) {
 	each(t, func(h *house) {
-		h.fill(Inbox, storeFrom+500)
+		h.fill(Inbox, minSavedMessages+500)
 		v := h.view(Inbox)
 		r := rand.New(rand.NewPCG(1, 1))
 		change := func(n int) {
 			h.Helper()
 			for range n {
-				uids := numbers(1+r.Uint32N(storeFrom), storeFrom+1+r.Uint32N(400))
+				uids := numbers(1+r.Uint32N(minSavedMessages), minSavedMessages+1+r.Uint32N(400))
 				spared := Deleted // mostly, so that it stays a large folder
 				if r.IntN(20) == 0 {
 					spared = 0
 				}
-				_, _, err := v.Store(h.ctx(), uids, StoreFlags{
-					Op: Replace, Flags: Flags(r.IntN(int(AllFlags)+1)) &^ spared, Keywords: [][]string{nil, {"work"}, {"work", "play"}}[r.IntN(3)],
+				_, _, err := v.UpdateFlags(h.ctx(), uids, FlagUpdate{
+					Op: ReplaceFlags, Flags: Flags(r.IntN(int(AllFlags)+1)) &^ spared, Keywords: [][]string{nil, {"work"}, {"work", "play"}}[r.IntN(3)],
 				})
 				h.must(err)
 			}
@@ -58,7 +58,7 @@ func TestStoredView(t *testing.T) {
 			h.Helper()
 			got, all := h.cold()
 			var want []entry
-			for _, e := range v.snap.between(0, v.snap.n) {
+			for _, e := range v.snap.between(0, v.snap.count) {
 				want = append(want, e)
 			}
 			if got != stored {
@@ -76,7 +76,7 @@ func TestStoredView(t *testing.T) {
 			s.mu.Lock()
 			sh := s.open[v.shared.id]
 			s.mu.Unlock()
-			did, err := sh.storeView(h.ctx(), sooner)
+			did, err := sh.save(h.ctx(), sooner)
 			h.must(err)
 			if did != want {
 				t.Errorf("stored: %v", did)
@@ -90,37 +90,37 @@ func TestStoredView(t *testing.T) {
 		change(30)
 		check("changed since", true)
 		store(h.Store, 1, false)
-		store(h.Store, soon, true)
-		store(h.Store, soon, false)
+		store(h.Store, shutdownStaleDivisor, true)
+		store(h.Store, shutdownStaleDivisor, false)
 		check("stored at an end", true)
-		change(staleChanges + 10)
+		change(maxUnsavedChanges + 10)
 		check("changed much since", true)
 		store(h.Store, 1, true)
 		check("stored again", true)
 
 		// Two nodes store it, each what the other does not know of.
-		other := h.newStore(h.db, nil, Options{Poll: -1})
+		other := h.newStore(h.db, nil, Options{PollInterval: -1})
 		b, err := other.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer b.Close()
-		change(staleChanges + 10)
+		change(maxUnsavedChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
 		store(h.Store, 1, true)
 		store(other, 1, true) // learns that it is not the only one
-		change(staleChanges + 10)
+		change(maxUnsavedChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
 		store(other, 1, true)
 		check("stored by another", true)
 		store(h.Store, 1, true) // learns it too
-		change(staleChanges + 10)
+		change(maxUnsavedChanges + 10)
 		store(h.Store, 1, true) // all of it, as it does not know the parts of the other
 		check("stored by both", true)
 
-		h.must(h.db.Write(h.ctx(), 0, &db.Job{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))
+		h.must(h.db.Write(h.ctx(), 0, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))
 		check("spoilt", false)
-		h.must(h.Empty(h.ctx(), h.box))
+		h.must(h.PurgeMailbox(h.ctx(), h.box))
 		var views, parts int
 		h.must(h.db.One(h.ctx(), countViews.With(), &views, &parts))
 		if views+parts != 0 {
@@ -132,18 +132,18 @@ func TestStoredView(t *testing.T) {
 func FuzzReadChunk(f *testing.F) {
 	var list []entry
 	for i := range uint32(40) {
-		list = append(list, entry{uid: 3*i + 1, size: i * 1000, flags: Flags(i % 32), modseq: uint64(i) * uint64(i), words: i / 30})
+		list = append(list, entry{uid: 3*i + 1, size: i * 1000, flags: Flags(i % 32), modseq: uint64(i) * uint64(i), keywords: i / 30})
 	}
-	f.Add(newChunk(list).appendTo(nil))
-	f.Add(newChunk(list[:1]).appendTo(nil))
+	f.Add(newChunk(list).appendBinary(nil))
+	f.Add(newChunk(list[:1]).appendBinary(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, _, err := readChunk(data)
+		c, _, err := decodeChunk(data)
 		if err != nil {
 			return
 		}
 		s := slot{0, 0, c}
 		for i := range c.len() {
-			if at, found := c.search(0, s.uid(i)); !found || at != i {
+			if at, found := c.searchUID(0, s.uid(i)); !found || at != i {
 				t.Fatalf("%d is at %d, %v", i, at, found)
 			}
 		}
@@ -158,7 +158,7 @@ func TestChunk(t *testing.T) {
 			if r.IntN(3) > 0 || r.IntN(50) == 0 && len(list) == 0 {
 				list = append(list, entry{
 					uid: 7<<chunkBits | low, size: r.Uint32() >> r.IntN(33), flags: Flags(r.IntN(int(AllFlags)+1) >> r.IntN(6)),
-					modseq: r.Uint64() >> (1 + r.IntN(63)), words: r.Uint32() >> (16 + r.IntN(17)),
+					modseq: r.Uint64() >> (1 + r.IntN(63)), keywords: r.Uint32() >> (16 + r.IntN(17)),
 				})
 			}
 			if r.IntN(300) == 0 {
@@ -168,7 +168,7 @@ func TestChunk(t *testing.T) {
 		if len(list) == 0 {
 			continue
 		}
-		c, rest, err := readChunk(append(newChunk(list).appendTo(nil), 9))
+		c, rest, err := decodeChunk(append(newChunk(list).appendBinary(nil), 9))
 		if err != nil || len(rest) != 1 {
 			t.Fatal(err, rest)
 		}
@@ -177,7 +177,7 @@ func TestChunk(t *testing.T) {
 			if s.entry(i) != list[i] {
 				t.Fatalf("%d: %+v instead of %+v", i, s.entry(i), list[i])
 			}
-			if at, found := c.search(min(i, 5), list[i].uid&chunkMask); !found || at != i {
+			if at, found := c.searchUID(min(i, 5), list[i].uid&chunkMask); !found || at != i {
 				t.Fatalf("%d is found at %d, %v", i, at, found)
 			}
 		}
@@ -196,16 +196,16 @@ func replaced(t *testing.T, r *rand.Rand, s slot, list []entry) {
 				e.flags = Flags(r.IntN(int(AllFlags) + 1))
 				e.modseq += r.Uint64() >> (1 + r.IntN(63)) / 2
 				if r.IntN(2) == 0 {
-					e.words = r.Uint32() >> r.IntN(33)
+					e.keywords = r.Uint32() >> r.IntN(33)
 				}
 				put = append(put, *e)
 			}
 		}
-		c := s.replaced(put)
+		c := s.withReplaced(put)
 		packed := newChunk(want)
-		if c.newest < packed.newest || c.some != packed.some || c.every != packed.every || c.len() != packed.len() {
+		if c.maxModSeq < packed.maxModSeq || c.anyFlags != packed.anyFlags || c.allFlags != packed.allFlags || c.len() != packed.len() {
 			t.Fatalf("newest %d, some %b, every %b, %d messages instead of %d, %b, %b, %d",
-				c.newest, c.some, c.every, c.len(), packed.newest, packed.some, packed.every, packed.len())
+				c.maxModSeq, c.anyFlags, c.allFlags, c.len(), packed.maxModSeq, packed.anyFlags, packed.allFlags, packed.len())
 		}
 		now := slot{s.key, 0, c}
 		for i := range want {
@@ -220,7 +220,7 @@ func replaced(t *testing.T, r *rand.Rand, s slot, list []entry) {
 		for i := 0; i < len(list) && list[i].uid == missing; i++ {
 			missing++
 		}
-		if missing>>chunkBits == s.key && s.replaced([]entry{list[0], {uid: missing}}) != nil {
+		if missing>>chunkBits == s.key && s.withReplaced([]entry{list[0], {uid: missing}}) != nil {
 			t.Fatal("a message that is not there was replaced")
 		}
 	}

@@ -34,7 +34,7 @@ func TestStress(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			first, second = h.join(url, "first", logger), h.join(url, "second", logger)
 		}
-		stores := []*Store{h.newStore(first, node, Options{Poll: -1, Part: 3}), h.newStore(second, nil, Options{Poll: -1})}
+		stores := []*Store{h.newStore(first, node, Options{PollInterval: -1, BatchSize: 3}), h.newStore(second, nil, Options{PollInterval: -1})}
 		other := h.newMailbox(1 << 40)
 		h.fill(Inbox, 50)
 		var crowd []*stresser
@@ -71,7 +71,7 @@ func TestStress(t *testing.T) {
 			}
 			h.checkCounts()
 			h.clock.Add(3601)
-			_, err := h.Collect(h.ctx())
+			_, err := h.CollectGarbage(h.ctx())
 			h.must(err)
 			h.checkBytes()
 		}
@@ -129,11 +129,11 @@ func (s *stresser) step(ctx context.Context) (err error) {
 	case 0, 1:
 		_, _, err = s.s.Append(ctx, s.h.box, to, s.h.upload("x", Flags(s.rnd.IntN(32))), s.h.upload("y", 0))
 	case 2:
-		_, err = s.s.Deliver(ctx, Incoming{Mailbox: s.h.box, Blob: s.h.upload("z", 0).Blob})
+		_, err = s.s.Deliver(ctx, Delivery{Mailbox: s.h.box, Blob: s.h.upload("z", 0).Blob})
 	case 3, 4, 5:
 		expunge = false
 		words := []string{"a", "b", "c"}[:s.rnd.IntN(3)]
-		err = s.store(ctx, s.some(), StoreFlags{Op: Op(s.rnd.IntN(3)), Flags: Flags(s.rnd.IntN(32)), Keywords: words})
+		err = s.store(ctx, s.some(), FlagUpdate{Op: FlagOp(s.rnd.IntN(3)), Flags: Flags(s.rnd.IntN(32)), Keywords: words})
 	case 6:
 		_, err = s.v.Expunge(ctx, nil)
 	case 7:
@@ -151,8 +151,8 @@ func (s *stresser) step(ctx context.Context) (err error) {
 			err = nil
 		}
 	case 11:
-		var all []Incoming
-		for _, in := range []Incoming{{Mailbox: s.h.box, Special: Archive}, {Mailbox: s.other}, {Mailbox: s.h.box}} {
+		var all []Delivery
+		for _, in := range []Delivery{{Mailbox: s.h.box, SpecialUse: Archive}, {Mailbox: s.other}, {Mailbox: s.h.box}} {
 			in.Blob = s.h.upload("all", 0).Blob
 			all = append(all, in)
 		}
@@ -182,7 +182,7 @@ func (s *stresser) tree(ctx context.Context) error {
 
 // fetch reads rows and bytes; what it finds is what it was told of.
 func (s *stresser) fetch(ctx context.Context) error {
-	return s.v.Fetch(ctx, s.some(), WantBlob, func(r *Row) error {
+	return s.v.Fetch(ctx, s.some(), FetchBlobID, func(r *MessageRow) error {
 		if int(r.Seq) > len(s.known) || s.known[r.Seq-1].uid != r.UID {
 			return fmt.Errorf("number %d is UID %d", r.Seq, r.UID)
 		}

@@ -11,13 +11,13 @@ import (
 )
 
 var (
-	deleteSubscription = db.SQL(`DELETE FROM subscription WHERE mailbox = $1 AND name = $2`)
-	listSubscriptions  = db.SQL(`SELECT name FROM subscription WHERE mailbox = $1 ORDER BY name`)
-	countSubscriptions = db.SQL(`SELECT COUNT(*) FROM subscription WHERE mailbox = $1`)
+	deleteSubscriptionQuery = db.SQL(`DELETE FROM subscription WHERE mailbox = $1 AND name = $2`)
+	listSubscriptionsQuery  = db.SQL(`SELECT name FROM subscription WHERE mailbox = $1 ORDER BY name`)
+	countSubscriptionsQuery = db.SQL(`SELECT COUNT(*) FROM subscription WHERE mailbox = $1`)
 )
 
 // Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the
-// subscriptions. Too many are a fault.Limited.
+// subscriptions. Too many are a fault.RateLimited.
 func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
 	name, err := cleanName(name)
 	if err != nil {
@@ -27,15 +27,15 @@ func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error
 		if err := tx.Lock(ctx, "subscriptions", mailbox); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertSubscription.With(mailbox, name)); err != nil {
+		if _, err := tx.Exec(ctx, insertSubscriptionQuery.With(mailbox, name)); err != nil {
 			return err
 		}
 		var n int
-		if err := tx.One(ctx, countSubscriptions.With(mailbox), &n); err != nil {
+		if err := tx.One(ctx, countSubscriptionsQuery.With(mailbox), &n); err != nil {
 			return err
 		}
 		if n > 2*s.MaxFolders { // names that don't exist may be among them
-			return fault.New(fault.Limited, "too_many_subscriptions", "There are too many subscriptions.")
+			return fault.New(fault.RateLimited, "too_many_subscriptions", "There are too many subscriptions.")
 		}
 		return nil
 	})
@@ -47,25 +47,25 @@ func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) err
 	if err != nil {
 		return err
 	}
-	_, err = s.DB.Exec(ctx, deleteSubscription.With(mailbox, name))
+	_, err = s.DB.Exec(ctx, deleteSubscriptionQuery.With(mailbox, name))
 	return err
 }
 
 // Subscriptions returns the names subscribed to, in order.
 func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, error) {
-	return db.All(ctx, s.DB, listSubscriptions.With(mailbox), func(r db.Row) (name string, err error) {
+	return db.All(ctx, s.DB, listSubscriptionsQuery.With(mailbox), func(r db.Row) (name string, err error) {
 		err = r.Scan(&name)
 		return name, err
 	})
 }
 
-// resubscribe moves the subscriptions of a folder and of those below it to its new
+// renameSubscriptions moves the subscriptions of a folder and of those below it to its new
 // name, also of names that don't exist. Those that would be no names stay.
-func (t *tree) resubscribe(ctx context.Context, from, to string) error {
+func (t *folderTree) renameSubscriptions(ctx context.Context, from, to string) error {
 	if err := t.tx.Lock(ctx, "subscriptions", t.mailbox); err != nil {
 		return err
 	}
-	names, err := db.All(ctx, t.tx, listSubscriptions.With(t.mailbox), func(r db.Row) (name string, err error) {
+	names, err := db.All(ctx, t.tx, listSubscriptionsQuery.With(t.mailbox), func(r db.Row) (name string, err error) {
 		err = r.Scan(&name)
 		return name, err
 	})
@@ -83,7 +83,7 @@ func (t *tree) resubscribe(ctx context.Context, from, to string) error {
 		if moved, err = cleanName(moved); err != nil {
 			continue
 		}
-		for _, statement := range []db.Statement{deleteSubscription.With(t.mailbox, name), insertSubscription.With(t.mailbox, moved)} {
+		for _, statement := range []db.Statement{deleteSubscriptionQuery.With(t.mailbox, name), insertSubscriptionQuery.With(t.mailbox, moved)} {
 			if _, err := t.tx.Exec(ctx, statement); err != nil {
 				return err
 			}

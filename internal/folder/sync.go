@@ -11,13 +11,13 @@ import (
 type Changes struct {
 	// Expunged are sequence numbers, each as of the time when those before
 	// it are gone.
-	Expunged []uint32
-	Vanished []uint32 // the same messages as rising UIDs
-	Held     bool     // others are gone as well, or were missed by a Fetch, and keep their numbers for now
-	Arrived  bool     // Exists has grown since
-	Exists   uint32
-	Recent   uint32
-	Flags    []FlagChange // with the sequence numbers after Expunged
+	Expunged       []uint32
+	Vanished       []uint32 // the same messages as rising UIDs
+	ExpungePending bool     // others are gone as well, or were missed by a Fetch, and keep their numbers for now
+	HasNewMessages bool     // Exists has grown since
+	Exists         uint32
+	Recent         uint32
+	Flags          []FlagChange // with the sequence numbers after Expunged
 }
 
 // Sync brings the session up to date with what others did and returns what to
@@ -36,23 +36,23 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	before, told := v.snap, v.row.ModSeq
 	sh.mu.Lock()
 	now := sh.snap
-	v.row = sh.seen()
-	if now.last() > before.last() {
-		v.tellRecent(max(sh.recentFrom, before.last()+1), now.last()+1)
+	v.row = sh.visibleRow()
+	if now.lastUID() > before.lastUID() {
+		v.addRecent(max(sh.recentFrom, before.lastUID()+1), now.lastUID()+1)
 	}
 	sh.mu.Unlock()
-	c := Changes{Held: v.missed && !expunge}
-	v.missed = false
+	c := Changes{ExpungePending: v.missedExpunge && !expunge}
+	v.missedExpunge = false
 	if now != before {
-		d := differ(before, now)
-		if c.Arrived = d.arrived > 0; !expunge {
+		d := diff(before, now)
+		if c.HasNewMessages = d.added > 0; !expunge {
 			// What is gone stays in the session's numbering.
-			now = now.with(d.gone, nil)
-			if len(d.gone) > 0 { // a client that has heard of more would never ask for these
-				v.row.ModSeq, c.Held = told, true
+			now = now.apply(d.removed, nil)
+			if len(d.removed) > 0 { // a client that has heard of more would never ask for these
+				v.row.ModSeq, c.ExpungePending = told, true
 			}
-		} else if len(d.gone) > 0 {
-			c.Expunged, c.Vanished = gone(before, d.gone)
+		} else if len(d.removed) > 0 {
+			c.Expunged, c.Vanished = expungedNumbers(before, d.removed)
 		}
 		v.snap = now
 		c.Flags = make([]FlagChange, 0, len(d.changed))
@@ -61,13 +61,13 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 			c.Flags = append(c.Flags, v.flagChange(index, e))
 		}
 	}
-	c.Exists, c.Recent = uint32(v.snap.n), v.Recent()
+	c.Exists, c.Recent = uint32(v.snap.count), v.Recent()
 	return c, nil
 }
 
-// gone returns the sequence numbers of what is gone, from the highest on, so
+// expungedNumbers returns the sequence numbers of what is gone, from the highest on, so
 // that none changes by those before it, and the UIDs.
-func gone(before *snapshot, entries []entry) (seqs, uids []uint32) {
+func expungedNumbers(before *snapshot, entries []entry) (seqs, uids []uint32) {
 	for _, e := range entries {
 		index, _ := before.index(e.uid)
 		seqs = append(seqs, uint32(index+1))
@@ -77,5 +77,5 @@ func gone(before *snapshot, entries []entry) (seqs, uids []uint32) {
 	return seqs, uids
 }
 
-// Wait returns a channel that receives when there may be something to Sync.
-func (v *View) Wait() <-chan struct{} { return v.sub.C }
+// Updates returns a channel that receives when there may be something to Sync.
+func (v *View) Updates() <-chan struct{} { return v.sub.C }

@@ -30,28 +30,28 @@ func FuzzTexts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mail []byte, text, header string) {
 		ix := message.Scan(mail)
 		envelope := message.AppendEnvelope(nil, message.Header(mail[:ix.Parts[0].Header.End()]))
-		open := func(buffer int) *texts {
-			return &texts{ctx: t.Context(), r: bytes.NewReader(mail), ix: ix, buf: make([]byte, buffer)}
+		open := func(buffer int) *textScanner {
+			return &textScanner{ctx: t.Context(), r: bytes.NewReader(mail), index: ix, buf: make([]byte, buffer)}
 		}
 		told := map[TextKind][][]byte{}
-		whole := open(1<<10).each(envelope, 1<<20, func(kind TextKind, text []byte) {
+		whole := open(1<<10).eachText(envelope, 1<<20, func(kind TextKind, text []byte) {
 			told[kind] = append(told[kind], slices.Clone(text))
 		})
 		for _, c := range []Criterion{
 			{Test: HasHeader, Header: header, Text: text}, {Test: InEnvelope, Header: header, Text: text},
 			{Test: InBody, Text: text}, {Test: InText, Text: text},
 		} {
-			ready := (&View{}).prepare(&c)
-			m := candidate{row: &Row{Envelope: envelope}, bytes: open(textBuffer)}
-			m.bytes.lookThrough(ready.begin(&m, nil), func() bool { return false })
-			m.bytes.all = true
-			s := ready.seeks()
-			if s == nil || !whole || ready.judge(&m) != yes {
+			ready := (&View{}).compile(&c)
+			m := candidate{row: &MessageRow{Envelope: envelope}, content: open(textBuffer)}
+			m.content.scanBodies(ready.reset(&m, nil), func() bool { return false })
+			m.content.complete = true
+			s := ready.term()
+			if s == nil || !whole || ready.match(&m) != matchYes {
 				continue
 			}
 			has := func(kind TextKind) bool {
-				for from := range len(s.Text) - minSought + 1 {
-					seq := s.Text[from:min(from+overlap+1, len(s.Text))]
+				for from := range len(s.Text) - minTermBytes + 1 {
+					seq := s.Text[from:min(from+textOverlap+1, len(s.Text))]
 					if !slices.ContainsFunc(told[kind], func(b []byte) bool { return bytes.Contains(b, seq) }) {
 						return false
 					}

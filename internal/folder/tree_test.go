@@ -21,7 +21,7 @@ func (h *house) names() string {
 	h.must(err)
 	var names []string
 	for _, f := range folders {
-		names = append(names, f.Name+f.Special)
+		names = append(names, f.Name+f.SpecialUse)
 	}
 	return strings.Join(names, " ")
 }
@@ -75,7 +75,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("a second Junk: %v", err)
 		}
 		h.delete(h.Store, "Spam")
-		if f, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); err != nil || f.Special != Junk {
+		if f, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); err != nil || f.SpecialUse != Junk {
 			t.Errorf("a new Junk: %+v, %v", f, err)
 		}
 	})
@@ -116,7 +116,7 @@ func TestUIDValidity(t *testing.T) {
 			} else {
 				h.delete(h.Store, "x")
 			}
-			_, err = h.Collect(h.ctx())
+			_, err = h.CollectGarbage(h.ctx())
 			h.must(err)
 		}
 	})
@@ -152,13 +152,13 @@ func TestCollect(t *testing.T) {
 		v := h.view(Inbox)
 		_, err := v.Copy(h.ctx(), uids[:10], "Archive")
 		h.must(err)
-		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Deleted})
+		_, _, err = v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
 		_, err = v.Expunge(h.ctx(), nil)
 		h.must(err)
 		collect := func(deleted, messages, blobs, expunged int) {
 			t.Helper()
-			n, err := h.Collect(h.ctx())
+			n, err := h.CollectGarbage(h.ctx())
 			h.must(err)
 			m, b, e := h.stored()
 			if n != deleted || m != messages || b != blobs || e != expunged {
@@ -177,8 +177,8 @@ func TestCollect(t *testing.T) {
 		collect(0, 0, 0, 0)
 
 		h.fill(Inbox, 3)
-		h.must(h.Empty(h.ctx(), h.box))
-		h.must(h.Empty(h.ctx(), h.box))
+		h.must(h.PurgeMailbox(h.ctx(), h.box))
+		h.must(h.PurgeMailbox(h.ctx(), h.box))
 		h.expect("after Empty", h.names(), "")
 		h.clock.Add(passed)
 		collect(3, 0, 0, 0)
@@ -209,15 +209,15 @@ func TestDroppedAheadOfTheClock(t *testing.T) {
 			h.must(err)
 			h.delete(h.Store, "x")
 		}
-		_, err := h.Collect(h.ctx())
+		_, err := h.CollectGarbage(h.ctx())
 		h.must(err)
 		h.expectDropped(1)
-		err = h.db.One(h.ctx(), nextDropped.With(0, h.Now().Unix()), new(db.ID), new(db.ID))
+		err = h.db.One(h.ctx(), nextDroppedFolderQuery.With(0, h.Now().Unix()), new(db.ID), new(db.ID))
 		if !errors.Is(err, db.ErrNoRow) {
 			t.Errorf("there is still something to do about it, each minute: %v", err)
 		}
 		h.clock.Add(passed)
-		_, err = h.Collect(h.ctx())
+		_, err = h.CollectGarbage(h.ctx())
 		h.must(err)
 		h.expectDropped(0)
 	})
@@ -232,7 +232,7 @@ func TestUIDValidityByOtherClocks(t *testing.T) {
 		h.must(err)
 		h.delete(h.Store, "x")
 		h.clock.Add(60)
-		_, err = h.Collect(h.ctx())
+		_, err = h.CollectGarbage(h.ctx())
 		h.must(err)
 		h.clock.Store(0)
 		second, err := h.Create(h.ctx(), h.box, "x")
@@ -247,19 +247,19 @@ func TestLogIsPruned(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 2)
 		v := h.view(Inbox)
-		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep*2-1))
-		_, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logRetention*2-1))
+		_, _, err := v.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
-		if f := h.status(Inbox); f.logFloor != logKeep || f.ModSeq != logKeep*2 {
+		if f := h.status(Inbox); f.logFloor != logRetention || f.ModSeq != logRetention*2 {
 			t.Errorf("the folder is %+v", f)
 		}
 		// A view that is behind reads all anew.
-		other := h.newStore(h.db, nil, Options{Poll: -1})
+		other := h.newStore(h.db, nil, Options{PollInterval: -1})
 		w, err := other.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer w.Close()
-		w.shared.changed, w.shared.snap = 1, w.shared.snap.with(nil, numbers(1))
-		_, _, err = v.Store(h.ctx(), numbers(2), StoreFlags{Op: Add, Flags: Flagged})
+		w.shared.changeModSeq, w.shared.snap = 1, w.shared.snap.apply(nil, numbers(1))
+		_, _, err = v.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
 		h.sync(w, true)
 		h.expect("read anew", w.show(), "1:1S 2:2F")
@@ -272,13 +272,13 @@ func TestLogIsPrunedBetweenArrivals(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 1)
 		v := h.view(Inbox)
-		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep*2-2))
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logRetention*2-2))
 		for _, flag := range []Flags{Seen, Flagged} {
-			_, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: flag})
+			_, _, err := v.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: flag})
 			h.must(err)
 			h.deliver("one")
 		}
-		if f := h.status(Inbox); f.logFloor != logKeep+1 || f.ModSeq != logKeep*2+2 {
+		if f := h.status(Inbox); f.logFloor != logRetention+1 || f.ModSeq != logRetention*2+2 {
 			t.Errorf("the folder is %+v", f)
 		}
 	})
@@ -290,13 +290,13 @@ func TestLongLogIsPruned(t *testing.T) {
 	each(t, func(h *house) {
 		uids := h.fill(Inbox, 2_000)
 		v := h.view(Inbox)
-		behind, err := h.newStore(h.db, nil, Options{Poll: -1}).Open(h.ctx(), h.box, Inbox, true)
+		behind, err := h.newStore(h.db, nil, Options{PollInterval: -1}).Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer behind.Close()
-		_, _, err = v.Store(h.ctx(), uids[:1], StoreFlags{Op: Add, Flags: Seen})
+		_, _, err = v.UpdateFlags(h.ctx(), uids[:1], FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
 		first := h.status(Inbox)
-		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep))
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logRetention))
 		var some []uint32
 		for i := 0; i < len(uids); i += 2 {
 			some = append(some, uids[i])
@@ -306,11 +306,11 @@ func TestLongLogIsPruned(t *testing.T) {
 		var text string
 		h.must(h.db.One(h.ctx(), lastChange.With(), &text))
 		f := h.status(Inbox)
-		if f.ModSeq < logKeep+uint64(len(text))/logUnit || f.logFloor < first.ModSeq {
+		if f.ModSeq < logRetention+uint64(len(text))/logEntryBytes || f.logFloor < first.ModSeq {
 			t.Errorf("an entry of %d bytes makes the folder %+v", len(text), f)
 		}
 		// What began to read before that was pruned does not go on.
-		if err := behind.shared.update(h.ctx(), first); !errors.Is(err, errCut) {
+		if err := behind.shared.applyChanges(h.ctx(), first); !errors.Is(err, errLogPruned) {
 			t.Errorf("the log without its beginning was read: %v", err)
 		}
 		_, err = behind.Sync(h.ctx(), true)
@@ -338,7 +338,7 @@ func TestSubscriptionsAtOnce(t *testing.T) {
 				switch err := h.Subscribe(h.ctx(), h.box, fmt.Sprintf("none/%d", i)); {
 				case err == nil:
 					made.Add(1)
-				case !fault.Is(err, fault.Limited):
+				case !fault.Is(err, fault.RateLimited):
 					h.Error(err)
 				}
 			})

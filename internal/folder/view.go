@@ -7,35 +7,35 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // View is what one session sees of an open folder: the messages that its
 // client was told of, by sequence number. Only Sync changes that, and the
 // session's own commands the flags. It is for one goroutine, but for Wait.
 type View struct {
-	store    *Store
-	shared   *shared
-	sub      *signal.Sub
-	readOnly bool
-	row      Folder
-	snap     *snapshot // what the client knows; it may have messages that are gone
-	recent   []Range   // which of them are recent to this session; normal
-	missed   bool      // Fetch has met some that are gone since the last Sync
+	store         *Store
+	shared        *sharedView
+	sub           *notify.Subscription
+	readOnly      bool
+	row           Folder
+	snap          *snapshot // what the client knows; it may have messages that are gone
+	recent        []Range   // which of them are recent to this session; normal
+	missedExpunge bool      // Fetch has met some that are gone since the last Sync
 }
 
 // Open opens a folder for a session. readOnly is for EXAMINE: messages stay
 // recent for others. No such folder is a fault.NotFound.
 func (s *Store) Open(ctx context.Context, mailbox db.ID, name string, readOnly bool) (*View, error) {
-	row, err := s.byName(ctx, mailbox, name)
+	row, err := s.folderByName(ctx, mailbox, name)
 	if err != nil {
 		return nil, err
 	}
-	v := &View{store: s, shared: s.acquire(row.ID), readOnly: readOnly}
-	v.sub = s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: int64(row.ID)})
-	err = v.shared.refresh(ctx, v.shared.behind(row))
+	v := &View{store: s, shared: s.acquireView(row.ID), readOnly: readOnly}
+	v.sub = s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(row.ID)})
+	err = v.shared.refresh(ctx, v.shared.isBehind(row))
 	if err == nil {
-		err = v.claimStored(ctx)
+		err = v.claimRecent(ctx)
 	}
 	if err != nil {
 		v.Close()
@@ -44,19 +44,19 @@ func (s *Store) Open(ctx context.Context, mailbox db.ID, name string, readOnly b
 	return v, nil
 }
 
-// behind reports whether a row shows that something was missed.
-func (sh *shared) behind(row Folder) bool {
+// isBehind reports whether a row shows that something was missed.
+func (sh *sharedView) isBehind(row Folder) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return row.ModSeq > sh.row.ModSeq
 }
 
-// seen returns the row as the snapshot shows it: what has arrived is published
+// visibleRow returns the row as the snapshot shows it: what has arrived is published
 // a moment before the row that tells of it, and UIDNEXT must not be the UID of
 // a message that is there. mu is held.
-func (sh *shared) seen() Folder {
+func (sh *sharedView) visibleRow() Folder {
 	row := sh.row
-	row.UIDNext = max(row.UIDNext, sh.next)
+	row.UIDNext = max(row.UIDNext, sh.nextUID)
 	return row
 }
 
@@ -64,24 +64,24 @@ func (sh *shared) seen() Folder {
 func (v *View) Close() {
 	v.saveRecent()
 	v.sub.Close()
-	v.store.release(v.shared)
+	v.store.releaseView(v.shared)
 }
 
 // Folder returns the folder's row as of Open or the last Sync.
 func (v *View) Folder() Folder { return v.row }
 
 // Len returns how many messages the session knows: the highest sequence number.
-func (v *View) Len() int { return v.snap.n }
+func (v *View) Len() int { return v.snap.count }
 
 // FirstUnseen returns the sequence number of the first unseen message, or 0.
 func (v *View) FirstUnseen() uint32 {
 	for _, slot := range v.snap.slots {
-		if slot.every&Seen != 0 {
+		if slot.allFlags&Seen != 0 {
 			continue
 		}
 		for i := range slot.len() {
 			if Flags(slot.flags.at(i))&Seen == 0 {
-				return uint32(slot.start + i + 1)
+				return uint32(slot.firstIndex + i + 1)
 			}
 		}
 	}
@@ -89,14 +89,14 @@ func (v *View) FirstUnseen() uint32 {
 }
 
 // Keywords returns all keywords in the folder, sorted.
-func (v *View) Keywords() []string { return v.shared.words.all() }
+func (v *View) Keywords() []string { return v.shared.keywords.all() }
 
 // KeywordCount returns how many there are; there are never fewer.
-func (v *View) KeywordCount() int { return v.shared.words.count() }
+func (v *View) KeywordCount() int { return v.shared.keywords.count() }
 
 // UID returns the UID of a sequence number, or 0 if there is no such message.
 func (v *View) UID(seq uint32) uint32 {
-	if seq == 0 || int64(seq) > int64(v.snap.n) {
+	if seq == 0 || int64(seq) > int64(v.snap.count) {
 		return 0
 	}
 	return v.snap.at(int(seq) - 1).uid
@@ -119,12 +119,12 @@ type Range struct{ Lo, Hi uint32 }
 // Resolve returns the UIDs of the messages in a set of sequence numbers or
 // UIDs, rising, each once. What does not exist is left out.
 func (v *View) Resolve(set []Range, byUID bool) []uint32 {
-	if v.snap.n == 0 {
+	if v.snap.count == 0 {
 		return nil
 	}
-	last := uint32(v.snap.n)
+	last := uint32(v.snap.count)
 	if byUID {
-		last = v.snap.last()
+		last = v.snap.lastUID()
 	}
 	ranges := slices.Clone(set)
 	for i := range ranges {
@@ -136,10 +136,10 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 		}
 	}
 	var uids []uint32
-	for _, r := range normal(ranges) {
+	for _, r := range normalize(ranges) {
 		lo, hi := int(r.Lo)-1, int(min(r.Hi, last))
 		if byUID {
-			lo, hi = v.snap.span(r)
+			lo, hi = v.snap.indexRange(r)
 		}
 		if lo >= hi {
 			continue
@@ -156,8 +156,8 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 
 // flagChange tells the flags of the message with this index.
 func (v *View) flagChange(index int, e entry) FlagChange {
-	c := FlagChange{Seq: uint32(index + 1), UID: e.uid, Flags: e.flags, Keywords: v.shared.words.set(e.words), ModSeq: e.modseq}
-	c.otherWords = e.words == otherWords
+	c := FlagChange{Seq: uint32(index + 1), UID: e.uid, Flags: e.flags, Keywords: v.shared.keywords.keywords(e.keywords), ModSeq: e.modseq}
+	c.keywordsMissing = e.keywords == overflowKeywords
 	if v.isRecent(e.uid) {
 		c.Flags |= Recent
 	}

@@ -23,7 +23,7 @@ func TestTwoSessions(t *testing.T) {
 			t.Errorf("recent to a %d, to b %d", a.Recent(), b.Recent())
 		}
 
-		changed, failed, err := a.Store(h.ctx(), numbers(2, 4), StoreFlags{Op: Add, Flags: Seen | Deleted, Keywords: []string{"work"}})
+		changed, failed, err := a.UpdateFlags(h.ctx(), numbers(2, 4), FlagUpdate{Op: AddFlags, Flags: Seen | Deleted, Keywords: []string{"work"}})
 		h.must(err)
 		if len(changed) != 2 || len(failed) != 0 || changed[1].Seq != 4 || changed[1].Flags != Seen|Deleted|Recent {
 			t.Errorf("changed %+v, failed %v", changed, failed)
@@ -40,12 +40,12 @@ func TestTwoSessions(t *testing.T) {
 		h.expect("expunged", fmt.Sprint(uids), "[2 4]")
 		h.deliver("new")
 		c := h.sync(b, false)
-		if len(c.Expunged) > 0 || !c.Arrived || c.Exists != 6 || c.Recent != 1 {
+		if len(c.Expunged) > 0 || !c.HasNewMessages || c.Exists != 6 || c.Recent != 1 {
 			t.Errorf("without expunges b is told %+v", c)
 		}
 		h.expect("b", b.show(), "1:1 2:2SD[work] 3:3 4:4SD[work] 5:5 6:6")
 		c = h.sync(b, true)
-		if fmt.Sprint(c.Expunged) != "[4 2]" || c.Arrived || c.Exists != 4 {
+		if fmt.Sprint(c.Expunged) != "[4 2]" || c.HasNewMessages || c.Exists != 4 {
 			t.Errorf("with expunges b is told %+v", c)
 		}
 		h.expect("b", b.show(), "1:1 2:3 3:5 4:6")
@@ -63,30 +63,30 @@ func TestStoreOverUnseenChange(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 2)
 		a, b := h.view(Inbox), h.view(Inbox)
-		_, _, err := a.Store(h.ctx(), numbers(1, 2), StoreFlags{Op: Add, Flags: Flagged})
+		_, _, err := a.UpdateFlags(h.ctx(), numbers(1, 2), FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
-		changed, _, err := b.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
+		changed, _, err := b.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
-		if changed[0].Flags != Seen|Flagged || !changed[0].Others {
+		if changed[0].Flags != Seen|Flagged || !changed[0].ChangedByOthers {
 			t.Errorf("changed %+v", changed)
 		}
 		c := h.sync(b, false)
 		if len(c.Flags) != 1 || c.Flags[0].UID != 2 || c.Flags[0].Flags != Flagged {
 			t.Errorf("b is told %+v", c.Flags)
 		}
-		changed, _, err = b.Store(h.ctx(), numbers(1), StoreFlags{Op: Replace, Flags: Draft})
+		changed, _, err = b.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: ReplaceFlags, Flags: Draft})
 		h.must(err)
-		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft || changed[0].Others {
+		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft || changed[0].ChangedByOthers {
 			t.Errorf("b stored %+v and is told %+v", changed, c.Flags)
 		}
-		_, _, err = a.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Deleted, Keywords: []string{"word"}})
+		_, _, err = a.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: Deleted, Keywords: []string{"word"}})
 		h.must(err)
-		changed, _, err = b.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Answered})
+		changed, _, err = b.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: Answered})
 		h.must(err)
 		_, err = a.Expunge(h.ctx(), nil)
 		h.must(err)
 		h.sync(b, false)
-		h.must(b.Fetch(h.ctx(), numbers(1), 0, func(r *Row) error {
+		h.must(b.Fetch(h.ctx(), numbers(1), 0, func(r *MessageRow) error {
 			if r.Flags != changed[0].Flags || r.ModSeq != changed[0].ModSeq || len(r.Keywords) != 1 {
 				t.Errorf("b was told %+v, and fetches %+v", changed[0], r.FlagChange)
 			}
@@ -109,25 +109,25 @@ func TestExpungedWhileRead(t *testing.T) {
 		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
-		_, _, err = there.Store(h.ctx(), numbers(1, 2), StoreFlags{Op: Add, Flags: Flagged | Deleted})
+		_, _, err = there.UpdateFlags(h.ctx(), numbers(1, 2), FlagUpdate{Op: AddFlags, Flags: Flagged | Deleted})
 		h.must(err)
 		_, err = there.Expunge(h.ctx(), numbers(2))
 		h.must(err)
-		row, err := readFolder(h.ctx(), d, folderByID.With(here.row.ID))
+		row, err := readFolder(h.ctx(), d, folderByIDQuery.With(here.row.ID))
 		h.must(err)
-		expunged := int64(row.changed)
-		row.changed-- // and the log does not say more either
+		expunged := int64(row.changeModSeq)
+		row.changeModSeq-- // and the log does not say more either
 		dbtest.Exec(t, d, moveChange.With(row.ID, expunged, 0))
-		here.shared.look.Lock()
-		err = here.shared.update(h.ctx(), row)
-		here.shared.look.Unlock()
+		here.shared.refreshMu.Lock()
+		err = here.shared.applyChanges(h.ctx(), row)
+		here.shared.refreshMu.Unlock()
 		h.must(err)
 		if c := h.sync(here, true); fmt.Sprint(c.Vanished) != "[2]" || len(c.Flags) != 1 || c.Flags[0].UID != 1 {
 			t.Errorf("told %+v", c)
 		}
 		dbtest.Exec(t, d, moveChange.With(row.ID, 0, expunged))
 		h.must(here.shared.refresh(h.ctx(), true))
-		if c := h.sync(here, true); len(c.Vanished)+len(c.Flags) > 0 || here.shared.changed != uint64(expunged) {
+		if c := h.sync(here, true); len(c.Vanished)+len(c.Flags) > 0 || here.shared.changeModSeq != uint64(expunged) {
 			t.Errorf("told %+v once more", c)
 		}
 	})
@@ -140,9 +140,9 @@ func TestNothingTooEarly(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		h := newHouse(t, d, node)
 		h.fill(Inbox, 1)
-		h.Store = h.newStore(d, node, Options{Poll: -1})
+		h.Store = h.newStore(d, node, Options{PollInterval: -1})
 		here := h.view(Inbox)
-		other := h.newStore(d, node, Options{Poll: -1})
+		other := h.newStore(d, node, Options{PollInterval: -1})
 		there, err := other.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
@@ -160,7 +160,7 @@ func TestNothingTooEarly(t *testing.T) {
 							_, err = there.Sync(h.ctx(), true)
 						}
 						if err == nil {
-							_, _, err = there.Store(h.ctx(), numbers(uid), StoreFlags{Op: []Op{Add, Remove}[i%2], Flags: Flagged})
+							_, _, err = there.UpdateFlags(h.ctx(), numbers(uid), FlagUpdate{Op: []FlagOp{AddFlags, RemoveFlags}[i%2], Flags: Flagged})
 						}
 					}
 					if err != nil {
@@ -178,7 +178,7 @@ func TestNothingTooEarly(t *testing.T) {
 			default:
 			}
 			h.sync(here, true)
-			for _, e := range here.snap.between(0, here.snap.n) {
+			for _, e := range here.snap.between(0, here.snap.count) {
 				if e.modseq > here.row.ModSeq {
 					early++
 					t.Errorf("UID %d is known at mod-sequence %d, and the folder up to %d", e.uid, e.modseq, here.row.ModSeq)
@@ -195,13 +195,13 @@ func TestExpungeUnheard(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		h := newHouse(t, d, node)
 		uids := h.fill(Inbox, 3)
-		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
+		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
 		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
 		for n, v := range []*View{here, there} {
-			_, _, err = v.Store(h.ctx(), uids[n:n+1], StoreFlags{Op: Add, Flags: Deleted})
+			_, _, err = v.UpdateFlags(h.ctx(), uids[n:n+1], FlagUpdate{Op: AddFlags, Flags: Deleted})
 			h.must(err)
 			h.sync(here, false)
 		}
@@ -219,7 +219,7 @@ func TestOwnChange(t *testing.T) {
 		h := newHouse(t, d, node)
 		uids := h.fill(Inbox, 3)
 		other := h.Store
-		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
+		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
 		v, second := h.view(Inbox), h.view(Inbox)
 		known := func(what string) {
 			h.sync(v, true)
@@ -231,12 +231,12 @@ func TestOwnChange(t *testing.T) {
 				t.Errorf("after %s the node is to read what it knows", what)
 			default:
 			}
-			<-second.Wait()
+			<-second.Updates()
 		}
 		h.sync(v, true)
 		h.sync(second, true)
-		for _, change := range []StoreFlags{{Op: Add, Flags: Seen | Deleted}, {Op: Remove, Flags: Seen}} {
-			_, _, err := v.Store(h.ctx(), uids[:2], change)
+		for _, change := range []FlagUpdate{{Op: AddFlags, Flags: Seen | Deleted}, {Op: RemoveFlags, Flags: Seen}} {
+			_, _, err := v.UpdateFlags(h.ctx(), uids[:2], change)
 			h.must(err)
 			known("STORE")
 		}
@@ -245,15 +245,15 @@ func TestOwnChange(t *testing.T) {
 		known("EXPUNGE")
 
 		u := h.upload(mail("unheard", ""), 0)
-		filed, err := other.Deliver(h.ctx(), Incoming{Mailbox: h.box, Blob: u.Blob, Description: u.Description})
+		filed, err := other.Deliver(h.ctx(), Delivery{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata})
 		h.must(err)
-		_, _, err = v.Store(h.ctx(), uids[2:], StoreFlags{Op: Add, Flags: Flagged})
+		_, _, err = v.UpdateFlags(h.ctx(), uids[2:], FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
-		if c := h.sync(v, true); c.Arrived || v.Folder().ModSeq >= filed.ModSeq {
+		if c := h.sync(v, true); c.HasNewMessages || v.Folder().ModSeq >= filed.ModSeq {
 			t.Errorf("told %+v and mod-sequence %d; %d has arrived unheard", c, v.Folder().ModSeq, filed.ModSeq)
 		}
 		h.wakeFolder(v.shared.id)
-		if c := h.sync(v, true); !c.Arrived {
+		if c := h.sync(v, true); !c.HasNewMessages {
 			t.Errorf("told %+v of what has arrived", c)
 		}
 		known("what was unheard")
@@ -267,21 +267,21 @@ func TestMissedByFetch(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		h := newHouse(t, d, node)
 		uids := h.fill(Inbox, 2)
-		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
+		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
 		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
-		_, _, err = there.Store(h.ctx(), uids[:1], StoreFlags{Op: Add, Flags: Deleted})
+		_, _, err = there.UpdateFlags(h.ctx(), uids[:1], FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
 		_, err = there.Expunge(h.ctx(), nil)
 		h.must(err)
 		found, err := here.Search(h.ctx(), Criterion{Test: SentSince, Time: time.Unix(0, 0)}, nil)
 		h.must(err)
-		if c := h.sync(here, false); len(found) != 1 || !c.Held || c.Exists != 2 {
+		if c := h.sync(here, false); len(found) != 1 || !c.ExpungePending || c.Exists != 2 {
 			t.Errorf("found %v, told %+v", found, c)
 		}
-		if c := h.sync(here, false); c.Held {
+		if c := h.sync(here, false); c.ExpungePending {
 			t.Errorf("told %+v once more", c)
 		}
 	})
@@ -291,18 +291,18 @@ func TestUnchangedSince(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)
-		first, _, err := v.Store(h.ctx(), numbers(2), StoreFlags{Op: Add, Flags: Seen})
+		first, _, err := v.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
 		since := v.snap.at(0).modseq
-		changed, failed, err := v.Store(h.ctx(), numbers(1, 2, 3),
-			StoreFlags{Op: Add, Flags: Flagged, Conditional: true, UnchangedSince: since})
+		changed, failed, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3),
+			FlagUpdate{Op: AddFlags, Flags: Flagged, HasUnchangedSince: true, UnchangedSince: since})
 		h.must(err)
 		if len(changed) != 2 || fmt.Sprint(failed) != "[2]" || changed[0].ModSeq <= first[0].ModSeq {
 			t.Errorf("changed %+v, failed %v", changed, failed)
 		}
 		h.expect("after", v.show(), "1:1F 2:2S 3:3F")
 		// What changes nothing keeps its mod-sequence.
-		same, _, err := v.Store(h.ctx(), numbers(1, 2, 3), StoreFlags{Op: Remove, Flags: Draft})
+		same, _, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3), FlagUpdate{Op: RemoveFlags, Flags: Draft})
 		h.must(err)
 		if len(same) != 3 || same[0].ModSeq != changed[0].ModSeq {
 			t.Errorf("changed %+v", same)
@@ -317,20 +317,20 @@ func TestKeywords(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)
-		store := func(op Op, uids []uint32, words ...string) {
+		store := func(op FlagOp, uids []uint32, words ...string) {
 			t.Helper()
-			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: op, Keywords: words})
+			_, _, err := v.UpdateFlags(h.ctx(), uids, FlagUpdate{Op: op, Keywords: words})
 			h.must(err)
 		}
-		store(Add, numbers(1, 2), "Work", "$Forwarded")
-		store(Add, numbers(2, 3), "WORK", "home")
-		store(Remove, numbers(1), "work")
+		store(AddFlags, numbers(1, 2), "Work", "$Forwarded")
+		store(AddFlags, numbers(2, 3), "WORK", "home")
+		store(RemoveFlags, numbers(1), "work")
 		h.expect("after", v.show(), "1:1[$Forwarded] 2:2[$Forwarded Work home] 3:3[Work home]")
 		h.expect("all", fmt.Sprint(v.Keywords()), "[$Forwarded Work home]")
-		store(Replace, numbers(2, 3), "home")
+		store(ReplaceFlags, numbers(2, 3), "home")
 		h.expect("after", v.show(), "1:1[$Forwarded] 2:2[home] 3:3[home]")
 		for _, bad := range []string{"", "two words", `\Seen`, "a\x00", "ü", "x]"} {
-			if _, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Keywords: []string{bad}}); !fault.Is(err, fault.Invalid) {
+			if _, _, err := v.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Keywords: []string{bad}}); !fault.Is(err, fault.Invalid) {
 				t.Errorf("keyword %q: %v", bad, err)
 			}
 		}
@@ -384,7 +384,7 @@ func TestResolve(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 9)
 		v := h.view(Inbox)
-		_, _, err := v.Store(h.ctx(), numbers(2, 3, 9), StoreFlags{Op: Add, Flags: Deleted})
+		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3, 9), FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
 		_, err = v.Expunge(h.ctx(), numbers(2, 3, 4))
 		h.must(err)
@@ -419,14 +419,14 @@ func TestWaitWakes(t *testing.T) {
 		v := h.view(Inbox)
 		h.sync(v, true)
 		h.deliver("new")
-		<-v.Wait()
+		<-v.Updates()
 		if c := h.sync(v, true); c.Exists != 1 {
 			t.Errorf("told %+v", c)
 		}
 		h.delete(h.Store, "Archive")
 		w := h.view("Junk")
 		h.delete(h.Store, "Junk")
-		<-w.Wait()
+		<-w.Updates()
 		if _, err := w.Sync(h.ctx(), true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a deleted folder gives %v", err)
 		}
@@ -439,7 +439,7 @@ var lastChange = db.SQL(`SELECT uids FROM folder_change ORDER BY modseq DESC LIM
 // nodes learn of it all the same.
 func TestScatteredChange(t *testing.T) {
 	each(t, func(h *house) {
-		uids := h.fill(Inbox, 2*logRanges+600)
+		uids := h.fill(Inbox, 2*maxLogRanges+600)
 		v := h.view(Inbox)
 		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
@@ -448,14 +448,14 @@ func TestScatteredChange(t *testing.T) {
 		for i := 0; i < len(uids); i += 2 {
 			some = append(some, uids[i])
 		}
-		_, _, err = v.Store(h.ctx(), some, StoreFlags{Op: Add, Flags: Flagged})
+		_, _, err = v.UpdateFlags(h.ctx(), some, FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
 		var text string
 		h.must(h.db.One(h.ctx(), lastChange.With(), &text))
-		if n := len(strings.Split(text, ",")); n > logRanges {
+		if n := len(strings.Split(text, ",")); n > maxLogRanges {
 			t.Errorf("the log has %d ranges", n)
 		}
-		_, _, err = v.Store(h.ctx(), uids[:5], StoreFlags{Op: Add, Flags: Deleted})
+		_, _, err = v.UpdateFlags(h.ctx(), uids[:5], FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
 		_, err = v.Expunge(h.ctx(), nil)
 		h.must(err)
@@ -475,7 +475,7 @@ func TestCoarse(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		if got := rangesText(coarse(ranges, most)); got != want {
+		if got := formatRanges(coarsen(ranges, most)); got != want {
 			t.Errorf("at most %d: %s, want %s", most, got, want)
 		}
 	}

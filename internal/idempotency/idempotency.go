@@ -22,30 +22,30 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
-	// Life is how long an answer is kept.
-	Life = 24 * time.Hour
-	// MaxKey is how many characters a key may have.
-	MaxKey = 256
+	// TTL is how long an answer is kept.
+	TTL = 24 * time.Hour
+	// MaxKeyLength is how many characters a key may have.
+	MaxKeyLength = 256
 
-	pruneEvery = 10 * time.Minute
-	pruneRows  = 500 // in one transaction
+	pruneInterval  = 10 * time.Minute
+	pruneBatchRows = 500 // in one transaction
 )
 
-// ErrTaken declines a commit: another request with the same key was faster.
+// ErrKeyUsed declines a commit: another request with the same key was faster.
 // Its answer is stored.
-var ErrTaken = errors.New("the idempotency key was used meanwhile")
+var ErrKeyUsed = errors.New("the idempotency key was used meanwhile")
 
 // Keys knows which keys are in use on this node, and the answers of all.
 type Keys struct {
 	db  *db.DB
 	now func() time.Time
 
-	mu   sync.Mutex
-	busy map[scope]bool
+	mu       sync.Mutex
+	inFlight map[scope]bool
 }
 
 // scope is where a key stands for one request.
@@ -55,27 +55,27 @@ type scope struct {
 	path, key string
 }
 
-// APIKey names an API key as a principal.
-func APIKey(id db.ID) string { return "api-key:" + id.String() }
+// APIKeyPrincipal names an API key as a principal.
+func APIKeyPrincipal(id db.ID) string { return "api-key:" + id.String() }
 
-// column is the principal and the path as the table has them.
-func (s scope) column() string { return s.principal + " " + s.path }
+// pathColumn is the principal and the path as the table has them.
+func (s scope) pathColumn() string { return s.principal + " " + s.path }
 
 // New returns the keys of a database.
 func New(d *db.DB, now func() time.Time) *Keys {
-	return &Keys{db: d, now: now, busy: map[scope]bool{}}
+	return &Keys{db: d, now: now, inFlight: map[scope]bool{}}
 }
 
 var (
 	// The release before this one stored answers under the path alone ($5).
-	stored = db.SQL(`SELECT path, sum, answer FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
-	store  = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
+	findQuery  = db.SQL(`SELECT path, sum, answer FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
+	storeQuery = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
 	// PostgreSQL asks anew, of a row that was changed meanwhile, only what stands
 	// outside: a key that is used again keeps its answer. With + 0 no index is
 	// asked for all that is over.
-	prune = db.SQL(`DELETE FROM idempotency WHERE expires_at + 0 <= $1 AND (account, path, key) IN
+	pruneQuery = db.SQL(`DELETE FROM idempotency WHERE expires_at + 0 <= $1 AND (account, path, key) IN
 		(SELECT account, path, key FROM idempotency WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`)
 )
 
@@ -83,55 +83,55 @@ var (
 type Claim struct {
 	keys *Keys
 	scope
-	ended bool
+	released bool
 }
 
 // Claim takes a key for a request of a principal of an account. path names what
 // the request asks for: the same key for something else, or from another principal,
 // is another one. principal is a word without blanks. A key that is not
-// 1 to MaxKey printable characters is a fault.Invalid; one whose request is in
+// 1 to MaxKeyLength printable characters is a fault.Invalid; one whose request is in
 // hand on this node is a fault.Conflict with the code idempotency_in_flight.
 // The caller calls End.
 func (k *Keys) Claim(account db.ID, principal, path, key string) (*Claim, error) {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	if key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > MaxKey || strings.ContainsFunc(key, unprintable) {
-		return nil, fault.New(fault.Invalid, "invalid_idempotency_key", "An idempotency key is 1 to %d printable characters.", MaxKey)
+	if key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > MaxKeyLength || strings.ContainsFunc(key, unprintable) {
+		return nil, fault.New(fault.Invalid, "invalid_idempotency_key", "An idempotency key is 1 to %d printable characters.", MaxKeyLength)
 	}
 	s := scope{account, principal, path, key}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.busy[s] {
+	if k.inFlight[s] {
 		f := fault.New(fault.Conflict, "idempotency_in_flight",
 			"A request with this idempotency key is being carried out. Repeat this one in a moment to get its answer.")
-		f.Retry = time.Second
+		f.RetryAfter = time.Second
 		return nil, f
 	}
-	k.busy[s] = true
+	k.inFlight[s] = true
 	return &Claim{keys: k, scope: s}, nil
 }
 
-// End gives the key free. It may be called on nil, and more than once.
-func (c *Claim) End() {
-	if c == nil || c.ended {
+// Release gives the key free. It may be called on nil, and more than once.
+func (c *Claim) Release() {
+	if c == nil || c.released {
 		return
 	}
-	c.ended = true
+	c.released = true
 	c.keys.mu.Lock()
 	defer c.keys.mu.Unlock()
-	delete(c.keys.busy, c.scope)
+	delete(c.keys.inFlight, c.scope)
 }
 
-// Stored returns the answer that is stored under the key, or nil. sum is of
+// LoadResponse returns the answer that is stored under the key, or nil. sum is of
 // the request's body; if the answer is to another body it is a fault.Invalid
 // with the code idempotency_key_reused.
 //
 // The release before this one didn't store the principal. Its answer counts only
 // for the same body, so that a request repeated after the upgrade is not carried
 // out twice, and no other principal's key is in the way.
-func (c *Claim) Stored(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
+func (c *Claim) LoadResponse(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
 	var own, earlier []byte
 	reused := false
-	err := c.keys.db.Each(ctx, stored.With(c.account, c.column(), c.key, db.Micros(c.keys.now()), c.path), func(r db.Row) error {
+	err := c.keys.db.Each(ctx, findQuery.With(c.account, c.pathColumn(), c.key, db.Micros(c.keys.now()), c.path), func(r db.Row) error {
 		var path string
 		var of, answer []byte
 		if err := r.Scan(&path, &of, &answer); err != nil {
@@ -139,9 +139,9 @@ func (c *Claim) Stored(ctx context.Context, sum [sha256.Size]byte) ([]byte, erro
 		}
 		same := string(of) == string(sum[:])
 		switch {
-		case path == c.column() && same:
+		case path == c.pathColumn() && same:
 			own = answer
-		case path == c.column():
+		case path == c.pathColumn():
 			reused = true
 		case same:
 			earlier = answer
@@ -160,19 +160,19 @@ func (c *Claim) Stored(ctx context.Context, sum [sha256.Size]byte) ([]byte, erro
 	return earlier, nil
 }
 
-// Store queues the statement that stores an answer, which must not be empty,
-// as a guard: it declines the job with ErrTaken when the key has one already.
-func (c *Claim) Store(b *db.Batch, sum [sha256.Size]byte, answer []byte) {
+// StoreResponse queues the statement that stores an answer, which must not be empty,
+// as a guard: it declines the job with ErrKeyUsed when the key has one already.
+func (c *Claim) StoreResponse(b *db.Batch, sum [sha256.Size]byte, answer []byte) {
 	now := c.keys.now()
-	b.Queue(store.With(c.account, c.column(), c.key, sum[:], answer, db.Micros(now.Add(Life)), db.Micros(now))).Else(ErrTaken)
+	b.Queue(storeQuery.With(c.account, c.pathColumn(), c.key, sum[:], answer, db.Micros(now.Add(TTL)), db.Micros(now))).OrFail(ErrKeyUsed)
 }
 
 // Prune deletes answers whose time is over, and returns how many.
 func (k *Keys) Prune(ctx context.Context) (deleted int64, err error) {
 	for {
-		n, err := k.db.Exec(ctx, prune.With(db.Micros(k.now()), pruneRows))
+		n, err := k.db.Exec(ctx, pruneQuery.With(db.Micros(k.now()), pruneBatchRows))
 		deleted += n
-		if err != nil || n < pruneRows {
+		if err != nil || n < pruneBatchRows {
 			return deleted, err
 		}
 	}
@@ -180,9 +180,9 @@ func (k *Keys) Prune(ctx context.Context) (deleted int64, err error) {
 
 // Run prunes until ctx ends.
 func (k *Keys) Run(ctx context.Context, log *slog.Logger) error {
-	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
+	notify.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
 		_, err := k.Prune(ctx)
-		return pruneEvery, err
+		return pruneInterval, err
 	}, func(err error) { log.Error("pruning idempotency keys failed", "error", err) })
 	return nil
 }

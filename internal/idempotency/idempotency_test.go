@@ -34,7 +34,7 @@ func claim(t *testing.T, k *idempotency.Keys, account db.ID, path, key string) *
 
 func commit(t *testing.T, d *db.DB, c *idempotency.Claim, sum [sha256.Size]byte, answer string) error {
 	t.Helper()
-	return d.Write(t.Context(), 1, &db.Job{Guard: func(b *db.Batch) { c.Store(b, sum, []byte(answer)) }})
+	return d.Write(t.Context(), 1, &db.Mutation{Guard: func(b *db.Batch) { c.StoreResponse(b, sum, []byte(answer)) }})
 }
 
 // An answer is found by its account, path, key and body, for a day.
@@ -43,7 +43,7 @@ func TestStored(t *testing.T) {
 		now := time.Now()
 		k := idempotency.New(d, func() time.Time { return now })
 		c := claim(t, k, 1, "/send", "ключ ☃")
-		if got, err := c.Stored(t.Context(), one); got != nil || err != nil {
+		if got, err := c.LoadResponse(t.Context(), one); got != nil || err != nil {
 			t.Fatalf("%q %v", got, err)
 		}
 		if err := commit(t, d, c, one, "answer"); err != nil {
@@ -52,34 +52,34 @@ func TestStored(t *testing.T) {
 		if _, err := k.Claim(1, "key:1", "/send", "ключ ☃"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("in hand: %v", err)
 		}
-		c.End()
-		c.End()
+		c.Release()
+		c.Release()
 		for _, foreign := range []*idempotency.Claim{claim(t, k, 2, "/send", "ключ ☃"), claim(t, k, 1, "/batch", "ключ ☃"), claim(t, k, 1, "/send", "ключ")} {
-			if got, err := foreign.Stored(t.Context(), one); got != nil || err != nil {
+			if got, err := foreign.LoadResponse(t.Context(), one); got != nil || err != nil {
 				t.Errorf("another's: %q %v", got, err)
 			}
-			foreign.End()
+			foreign.Release()
 		}
 		c = claim(t, k, 1, "/send", "ключ ☃")
-		if got, err := c.Stored(t.Context(), one); string(got) != "answer" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), one); string(got) != "answer" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 		var f *fault.Error
-		if got, err := c.Stored(t.Context(), other); got != nil || !errors.As(err, &f) || f.Code != "idempotency_key_reused" {
+		if got, err := c.LoadResponse(t.Context(), other); got != nil || !errors.As(err, &f) || f.Code != "idempotency_key_reused" {
 			t.Errorf("another body: %q %v", got, err)
 		}
-		if err := commit(t, d, c, one, "again"); !errors.Is(err, idempotency.ErrTaken) {
+		if err := commit(t, d, c, one, "again"); !errors.Is(err, idempotency.ErrKeyUsed) {
 			t.Errorf("stored twice: %v", err)
 		}
 
-		now = now.Add(idempotency.Life)
-		if got, err := c.Stored(t.Context(), other); got != nil || err != nil {
+		now = now.Add(idempotency.TTL)
+		if got, err := c.LoadResponse(t.Context(), other); got != nil || err != nil {
 			t.Errorf("a day later: %q %v", got, err)
 		}
 		if err := commit(t, d, c, other, "later"); err != nil {
 			t.Errorf("a day later: %v", err)
 		}
-		if got, err := c.Stored(t.Context(), other); string(got) != "later" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), other); string(got) != "later" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})
@@ -87,10 +87,10 @@ func TestStored(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	k := idempotency.New(nil, time.Now)
-	for _, good := range []string{"x", strings.Repeat("ä", idempotency.MaxKey), "a b", `"quoted"`} {
-		claim(t, k, 1, "/", good).End()
+	for _, good := range []string{"x", strings.Repeat("ä", idempotency.MaxKeyLength), "a b", `"quoted"`} {
+		claim(t, k, 1, "/", good).Release()
 	}
-	for _, bad := range []string{"", strings.Repeat("x", idempotency.MaxKey+1), "a\tb", "a\x00", "\xff", "\u202e", "a\r\nb"} {
+	for _, bad := range []string{"", strings.Repeat("x", idempotency.MaxKeyLength+1), "a\tb", "a\x00", "\xff", "\u202e", "a\r\nb"} {
 		if _, err := k.Claim(1, "key:1", "/", bad); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -110,10 +110,10 @@ func TestRace(t *testing.T) {
 				switch {
 				case err == nil:
 					won.Add(1)
-				case !errors.Is(err, idempotency.ErrTaken):
+				case !errors.Is(err, idempotency.ErrKeyUsed):
 					t.Error(err)
 				}
-				if got, err := c.Stored(t.Context(), one); len(got) == 0 || err != nil {
+				if got, err := c.LoadResponse(t.Context(), one); len(got) == 0 || err != nil {
 					t.Errorf("%q %v", got, err)
 				}
 			})
@@ -130,9 +130,9 @@ func TestPrune(t *testing.T) {
 		now := time.Now()
 		k := idempotency.New(d, func() time.Time { return now })
 		const n = 1201
-		err := d.Write(t.Context(), 1, &db.Job{Guard: func(b *db.Batch) {
+		err := d.Write(t.Context(), 1, &db.Mutation{Guard: func(b *db.Batch) {
 			for i := range n {
-				claim(t, k, 1, "/", fmt.Sprint(i)).Store(b, one, []byte("x"))
+				claim(t, k, 1, "/", fmt.Sprint(i)).StoreResponse(b, one, []byte("x"))
 			}
 		}})
 		if err != nil {
@@ -142,7 +142,7 @@ func TestPrune(t *testing.T) {
 		if err := commit(t, d, claim(t, k, 1, "/", "young"), one, "x"); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(idempotency.Life - time.Second)
+		now = now.Add(idempotency.TTL - time.Second)
 		if deleted, err := k.Prune(t.Context()); deleted != n || err != nil {
 			t.Errorf("%d, %v", deleted, err)
 		}
@@ -167,11 +167,11 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 		if err := commit(t, d, c, one, "old"); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(idempotency.Life)
+		now = now.Add(idempotency.TTL)
 		pruned := make(chan error, 1)
 		err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			// As Store has it once it finds the old answer's time over.
-			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], []byte("new"), db.Micros(now.Add(idempotency.Life)))); err != nil {
+			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], []byte("new"), db.Micros(now.Add(idempotency.TTL)))); err != nil {
 				return err
 			}
 			go func() {
@@ -183,7 +183,7 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 		if err := errors.Join(err, <-pruned); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.Stored(t.Context(), other); string(got) != "new" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), other); string(got) != "new" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})
@@ -194,31 +194,31 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 func TestKeysOfPrincipals(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		k := idempotency.New(d, time.Now)
-		first, err := k.Claim(1, idempotency.APIKey(7), "/send", "invoice-1")
+		first, err := k.Claim(1, idempotency.APIKeyPrincipal(7), "/send", "invoice-1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer first.End()
+		defer first.Release()
 		if err := commit(t, d, first, one, "first"); err != nil {
 			t.Fatal(err)
 		}
-		second, err := k.Claim(1, idempotency.APIKey(8), "/send", "invoice-1")
+		second, err := k.Claim(1, idempotency.APIKeyPrincipal(8), "/send", "invoice-1")
 		if err != nil {
 			t.Fatalf("while another's request is in hand: %v", err)
 		}
-		defer second.End()
+		defer second.Release()
 		for _, sum := range [][sha256.Size]byte{one, other} {
-			if got, err := second.Stored(t.Context(), sum); got != nil || err != nil {
+			if got, err := second.LoadResponse(t.Context(), sum); got != nil || err != nil {
 				t.Errorf("another principal gets %q, %v", got, err)
 			}
 		}
 		if err := commit(t, d, second, other, "second"); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := second.Stored(t.Context(), other); string(got) != "second" || err != nil {
+		if got, err := second.LoadResponse(t.Context(), other); string(got) != "second" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
-		if got, err := first.Stored(t.Context(), one); string(got) != "first" || err != nil {
+		if got, err := first.LoadResponse(t.Context(), one); string(got) != "first" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})
@@ -235,16 +235,16 @@ func TestStoredByTheReleaseBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := claim(t, k, 1, "/send", "k")
-		if got, err := c.Stored(t.Context(), one); string(got) != "earlier" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), one); string(got) != "earlier" || err != nil {
 			t.Errorf("the same request: %q %v", got, err)
 		}
-		if got, err := c.Stored(t.Context(), other); got != nil || err != nil {
+		if got, err := c.LoadResponse(t.Context(), other); got != nil || err != nil {
 			t.Errorf("another request: %q %v", got, err)
 		}
 		if err := commit(t, d, c, other, "own"); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.Stored(t.Context(), other); string(got) != "own" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), other); string(got) != "own" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})

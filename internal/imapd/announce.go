@@ -19,39 +19,39 @@ func mayExpunge(cmd wire.Command) bool {
 	case *wire.Store:
 		return cmd.Messages.UID
 	case *wire.Search:
-		return cmd.UID && !numbered(&cmd.Key)
+		return cmd.UID && !usesSequenceNumbers(&cmd.Key)
 	case *wire.Sort:
-		return cmd.UID && !numbered(&cmd.Key)
+		return cmd.UID && !usesSequenceNumbers(&cmd.Key)
 	case *wire.Thread:
-		return cmd.UID && !numbered(&cmd.Key)
+		return cmd.UID && !usesSequenceNumbers(&cmd.Key)
 	}
 	return true
 }
 
-// numbered reports whether a search program holds sequence numbers, which must
+// usesSequenceNumbers reports whether a search program holds sequence numbers, which must
 // still mean the same when the client reads the answer (RFC 7162 §3.2.10.2).
-func numbered(k *wire.SearchKey) bool {
+func usesSequenceNumbers(k *wire.SearchKey) bool {
 	if k.Op == wire.SearchNumbers {
 		return !k.Numbers.UID && !k.Numbers.Saved
 	}
 	for i := range k.Keys {
-		if numbered(&k.Keys[i]) {
+		if usesSequenceNumbers(&k.Keys[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// selects reports whether a command has just told all that the folder has: a
+// isSelect reports whether a command has just told all that the folder has: a
 // second EXISTS behind that would not go with its UIDNEXT.
-func selects(cmd wire.Command) bool {
+func isSelect(cmd wire.Command) bool {
 	_, ok := cmd.(*wire.Select)
 	return ok
 }
 
-// announce tells the client what has changed in the selected folder, by other
+// writeChanges tells the client what has changed in the selected folder, by other
 // sessions or by its own command.
-func (s *session) announce(expunge bool) error {
+func (s *session) writeChanges(expunge bool) error {
 	if s.view == nil {
 		return nil
 	}
@@ -59,8 +59,8 @@ func (s *session) announce(expunge bool) error {
 	if err != nil {
 		return err
 	}
-	s.held = c.Held
-	s.tellKeywords()
+	s.expungePending = c.ExpungePending
+	s.writeNewKeywords()
 	if s.qresync {
 		s.w.Vanished(false, wire.SetOf(c.Vanished...))
 	} else {
@@ -68,9 +68,9 @@ func (s *session) announce(expunge bool) error {
 			s.w.Expunge(seq)
 		}
 	}
-	if c.Arrived {
+	if c.HasNewMessages {
 		s.w.Exists(c.Exists)
-		s.tellRecent(c.Recent)
+		s.writeRecent(c.Recent)
 	}
 	return s.eachChange(c.Flags, func(c *folder.FlagChange) { s.writeFlags(c) })
 }
@@ -78,10 +78,10 @@ func (s *session) announce(expunge bool) error {
 // eachChange calls write with all changes, each with its keywords. They are not
 // told again: if it fails, the connection ends.
 func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.FlagChange)) error {
-	for some := range slices.Chunk(changes, folder.KeywordsPage) {
+	for some := range slices.Chunk(changes, folder.MaxFillKeywords) {
 		if err := s.view.FillKeywords(s.ctx(), some); err != nil {
 			s.logger().Error("imap: reading keywords", "folder", s.view.Folder().ID, "err", err)
-			return lost(err)
+			return wrapConnError(err)
 		}
 		for i := range some {
 			write(&some[i])
@@ -91,13 +91,13 @@ func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.F
 	return nil
 }
 
-// leftOut returns the code of a search that may have left out messages, because
+// searchCode returns the code of a search that may have left out messages, because
 // they are gone though the client still numbers them (RFC 5530 §3,
 // EXPUNGEISSUED).
-func (s *session) leftOut(cmd wire.Command) wire.Code {
+func (s *session) searchCode(cmd wire.Command) wire.Code {
 	switch cmd.(type) {
 	case *wire.Search, *wire.Sort, *wire.Thread:
-		if s.held {
+		if s.expungePending {
 			return wire.CodeExpungeIssued
 		}
 	}

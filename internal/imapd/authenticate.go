@@ -15,19 +15,19 @@ import (
 // authenticate is AUTHENTICATE, with or without an initial response.
 func (s *session) authenticate(cmd *wire.Authenticate) (wire.Code, error) {
 	switch {
-	case !s.secure:
+	case !s.isTLS:
 		return "", no(wire.CodePrivacyRequired, "Encrypt the connection first, with STARTTLS.")
 	case cmd.Mechanism == "PLAIN":
-		return s.plain(cmd)
-	case cmd.Mechanism == credential.MechanismScram && s.Mailboxes.Scram.Offers():
-		return s.scram(cmd)
+		return s.authPlain(cmd)
+	case cmd.Mechanism == credential.MechanismSCRAM && s.Mailboxes.SCRAM.Offers():
+		return s.authScram(cmd)
 	}
 	return "", no(wire.CodeCannot, "CAPABILITY tells which mechanisms there are.")
 }
 
-// plain is AUTHENTICATE PLAIN (RFC 4616).
-func (s *session) plain(cmd *wire.Authenticate) (wire.Code, error) {
-	response, err := s.first(cmd)
+// authPlain is AUTHENTICATE PLAIN (RFC 4616).
+func (s *session) authPlain(cmd *wire.Authenticate) (wire.Code, error) {
+	response, err := s.initialResponse(cmd)
 	if err != nil {
 		return "", err
 	}
@@ -38,60 +38,60 @@ func (s *session) plain(cmd *wire.Authenticate) (wire.Code, error) {
 	}
 	as, user, password := string(parts[0]), string(parts[1]), string(parts[2])
 	if as != "" && as != user {
-		return "", forAnother()
+		return "", authzidError()
 	}
-	return s.signIn(user, password)
+	return s.loginPassword(user, password)
 }
 
-// scram is AUTHENTICATE SCRAM-SHA-256 (RFC 7677).
-func (s *session) scram(cmd *wire.Authenticate) (wire.Code, error) {
-	response, err := s.first(cmd)
+// authScram is AUTHENTICATE SCRAM-SHA-256 (RFC 7677).
+func (s *session) authScram(cmd *wire.Authenticate) (wire.Code, error) {
+	response, err := s.initialResponse(cmd)
 	if err != nil {
 		return "", err
 	}
-	e, err := s.Mailboxes.Scram.Begin(string(response))
+	e, err := s.Mailboxes.SCRAM.Begin(string(response))
 	if err != nil {
-		return "", noScram()
+		return "", scramError()
 	}
-	if e.For != "" && !strings.EqualFold(e.For, e.User) {
-		return "", forAnother()
+	if e.AuthzID != "" && !strings.EqualFold(e.AuthzID, e.User) {
+		return "", authzidError()
 	}
-	if response, err = s.ask(e.Challenge); err != nil {
+	if response, err = s.challenge(e.Challenge); err != nil {
 		return "", err
 	}
-	box, answer, err := s.Mailboxes.Prove(s.ctx(), mailbox.IMAP, e, string(response), s.remote)
-	if errors.Is(err, credential.ErrScram) {
-		return "", noScram()
+	box, answer, err := s.Mailboxes.AuthenticateSCRAM(s.ctx(), mailbox.IMAP, e, string(response), s.remote)
+	if errors.Is(err, credential.ErrSCRAMMessage) {
+		return "", scramError()
 	}
 	if err != nil {
-		return "", s.refused(err)
+		return "", s.loginFailed(err)
 	}
 	// An OK can carry no data, so our proof goes before it (RFC 9051 §6.2.2).
-	if response, err = s.ask(answer); err != nil {
+	if response, err = s.challenge(answer); err != nil {
 		return "", err
 	}
 	if len(response) > 0 {
-		return "", noScram()
+		return "", scramError()
 	}
-	return s.signedIn(box), nil
+	return s.loginSucceeded(box), nil
 }
 
-func noScram() error { return bad("This is no message of SCRAM-SHA-256 that is understood here.") }
+func scramError() error { return bad("This is no message of SCRAM-SHA-256 that is understood here.") }
 
-func forAnother() error {
+func authzidError() error {
 	return no(wire.CodeAuthorizationFailed, "Nobody can act for another here.")
 }
 
-// first is the client's first response.
-func (s *session) first(cmd *wire.Authenticate) ([]byte, error) {
+// initialResponse is the client's first response.
+func (s *session) initialResponse(cmd *wire.Authenticate) ([]byte, error) {
 	if cmd.HasInitial {
 		return cmd.Initial, nil
 	}
-	return s.ask("")
+	return s.challenge("")
 }
 
-// ask sends a challenge and returns the response.
-func (s *session) ask(challenge string) ([]byte, error) {
+// challenge sends a challenge and returns the response.
+func (s *session) challenge(challenge string) ([]byte, error) {
 	if err := s.w.Challenge([]byte(challenge)); err != nil {
 		return nil, err
 	}
@@ -99,5 +99,5 @@ func (s *session) ask(challenge string) ([]byte, error) {
 	if errors.Is(err, wire.ErrCancelled) {
 		return nil, bad("AUTHENTICATE was cancelled.")
 	}
-	return response, lost(err)
+	return response, wrapConnError(err)
 }

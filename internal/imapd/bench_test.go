@@ -30,9 +30,9 @@ func (h *house) fill(name string, n int) {
 			h.must(err)
 			ix, header, err := message.ScanReader(bytes.NewReader(text))
 			h.must(err)
-			d, err := folder.Describe(header, ix)
+			d, err := folder.NewMetadata(header, ix)
 			h.must(err)
-			u := folder.Upload{Blob: b, Description: d, Date: time.Now()}
+			u := folder.Upload{Blob: b, Metadata: d, Date: time.Now()}
 			if i%10 != 0 {
 				u.Flags = folder.Seen
 			}

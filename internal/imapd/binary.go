@@ -14,15 +14,15 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// binary is what a BINARY[…] item answers: part of a section with its transfer
+// binarySection is what a BINARY[…] item answers: part of a section with its transfer
 // encoding undone (RFC 3516).
-type binary struct {
-	ctx  context.Context
-	part *message.Part // nil for what has no encoding
-	span message.Span
-	none bool  // there is no such section
-	size int64 // of what is answered
-	nul  bool  // it holds NUL
+type binarySection struct {
+	ctx     context.Context
+	part    *message.Part // nil for what has no encoding
+	span    message.Span
+	missing bool  // there is no such section
+	size    int64 // of what is answered
+	hasNUL  bool  // it holds NUL
 }
 
 // isBinary reports whether a section is one of RFC 3516.
@@ -30,23 +30,23 @@ func isBinary(sec *wire.Section) bool {
 	return sec.Kind == wire.SectionBinary || sec.Kind == wire.SectionBinarySize
 }
 
-// decode decodes the BINARY sections of a FETCH once to learn their sizes,
+// measureBinary decodes the BINARY sections of a FETCH once to learn their sizes,
 // which go before the bytes. An encoding that nobody knows is a NO
 // [UNKNOWN-CTE].
-func (f *fetcher) decode(m *body) error {
-	if !f.binary {
+func (f *fetcher) measureBinary(m *messageBody) error {
+	if !f.hasBinary {
 		return nil
 	}
-	chunk := f.chunk()
-	defer f.chunks.Put(chunk)
-	m.decoded = make([]binary, len(f.cmd.Sections))
-	for i := range m.decoded {
-		sec, b := &f.cmd.Sections[i], &m.decoded[i]
+	chunk := f.copyBuffer()
+	defer f.copyBuffers.Put(chunk)
+	m.binarySections = make([]binarySection, len(f.cmd.Sections))
+	for i := range m.binarySections {
+		sec, b := &f.cmd.Sections[i], &m.binarySections[i]
 		if !isBinary(sec) {
 			continue
 		}
 		b.ctx, b.span.Len = f.ctx(), m.size
-		if err := b.find(m, sec); err != nil {
+		if err := b.locate(m, sec); err != nil {
 			return err
 		}
 		if err := b.measure(m, sec, *chunk); err != nil {
@@ -56,14 +56,14 @@ func (f *fetcher) decode(m *body) error {
 	return nil
 }
 
-func (b *binary) find(m *body, sec *wire.Section) error {
+func (b *binarySection) locate(m *messageBody, sec *wire.Section) error {
 	if len(sec.Path) == 0 {
 		return nil
 	}
-	part := m.index.Part(sectionOf(sec).Path)
+	part := m.index.Part(messageSection(sec).Path)
 	switch {
 	case part == nil:
-		b.none = true
+		b.missing = true
 		return nil
 	case !part.Decodable():
 		return no(wire.CodeUnknownCTE, "The transfer encoding of a part is unknown.")
@@ -76,8 +76,8 @@ func (b *binary) find(m *body, sec *wire.Section) error {
 
 // measure finds out how many bytes there are to answer, and whether a NUL is
 // among them.
-func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
-	if b.none {
+func (b *binarySection) measure(m *messageBody, sec *wire.Section, chunk []byte) error {
+	if b.missing {
 		return nil
 	}
 	r, err := b.open(m, sec)
@@ -87,7 +87,7 @@ func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
 	for {
 		n, err := r.Read(chunk)
 		b.size += int64(n)
-		b.nul = b.nul || bytes.IndexByte(chunk[:n], 0) >= 0
+		b.hasNUL = b.hasNUL || bytes.IndexByte(chunk[:n], 0) >= 0
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -98,8 +98,8 @@ func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
 }
 
 // open reads the decoded bytes that the section asks for.
-func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
-	r := blob.Until(b.ctx, m.at(b.span)) // many sections may decode a large part again and again
+func (b *binarySection) open(m *messageBody, sec *wire.Section) (io.Reader, error) {
+	r := blob.ContextReader(b.ctx, m.reader(b.span)) // many sections may decode a large part again and again
 	if b.part != nil {
 		r = b.part.Decode(r)
 	}
@@ -113,18 +113,18 @@ func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
 }
 
 // write writes the item.
-func (b *binary) write(m *body, row *wire.FetchRow, sec *wire.Section) error {
+func (b *binarySection) write(m *messageBody, row *wire.FetchRow, sec *wire.Section) error {
 	switch {
 	case sec.Kind == wire.SectionBinarySize:
 		row.SectionSize(sec, b.size)
-	case b.none:
+	case b.missing:
 		row.SectionNil(sec)
 	default:
 		r, err := b.open(m, sec)
 		if err != nil {
 			return err
 		}
-		row.SectionBinary(sec, b.size, b.nul, r)
+		row.SectionBinary(sec, b.size, b.hasNUL, r)
 	}
 	return nil
 }

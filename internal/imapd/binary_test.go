@@ -95,7 +95,7 @@ func TestAppendBinary(t *testing.T) {
 
 // gated are files whose reading waits for a gate.
 type gated struct {
-	blob.Files
+	blob.FileStore
 	blob.FileReader
 	reading chan<- struct{}
 	gate    <-chan struct{}
@@ -103,7 +103,7 @@ type gated struct {
 }
 
 func (g gated) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
-	r, err := g.Files.Open(ctx, name)
+	r, err := g.FileStore.Open(ctx, name)
 	g.FileReader = r
 	return g, err
 }
@@ -126,7 +126,7 @@ func TestFetchBinaryEnds(t *testing.T) {
 		c := h.selected("INBOX")
 		reading, gate := make(chan struct{}), make(chan struct{})
 		var reads atomic.Int64
-		h.blobs.Files = gated{Files: h.blobs.Files, reading: reading, gate: gate, reads: &reads}
+		h.blobs.Files = gated{FileStore: h.blobs.Files, reading: reading, gate: gate, reads: &reads}
 		c.begin("FETCH 1 (" + strings.TrimSpace(strings.Repeat("BINARY.SIZE[1] ", 64)) + ")")
 		<-reading
 		ctx, cancel := context.WithCancel(context.Background())

@@ -17,7 +17,7 @@ import (
 
 // gate stops whoever reads a message's file until it may go on.
 type gate struct {
-	blob.Files
+	blob.FileStore
 	began chan struct{} // receives whenever somebody begins to read
 	pass  chan struct{} // lets one of them go on
 
@@ -25,13 +25,13 @@ type gate struct {
 	inside, most int
 }
 
-func newGate(f blob.Files) *gate {
-	return &gate{Files: f, began: make(chan struct{}, 100), pass: make(chan struct{})}
+func newGate(f blob.FileStore) *gate {
+	return &gate{FileStore: f, began: make(chan struct{}, 100), pass: make(chan struct{})}
 }
 
-// Open is that of blob.Files.
+// Open is that of blob.FileStore.
 func (g *gate) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
-	r, err := g.Files.Open(ctx, name)
+	r, err := g.FileStore.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +84,13 @@ func withGate(t *testing.T, mailboxes int, f func(h *house, g *gate, names []str
 			names = append(names, name+"@demo.test")
 		}
 		for _, name := range names {
-			h.loginAs(name).append("INBOX", "", note("large")+strings.Repeat("Hay.\r\n", blob.Inline/4)+"A needle.\r\n")
+			h.loginAs(name).append("INBOX", "", note("large")+strings.Repeat("Hay.\r\n", blob.MaxInline/4)+"A needle.\r\n")
 		}
 		f(h, g, names)
 	})
 }
 
-// inLine waits until so many searches of a mailbox, and of its account, read bodies or
+// waitingFor waits until so many searches of a mailbox, and of its account, read bodies or
 // wait to.
 func (h *house) inLine(box db.ID, ofMailbox, ofAccount int) {
 	for {

@@ -13,16 +13,16 @@ import (
 // that is not done in full.
 func (s *session) capabilities() []string {
 	all := []string{"IMAP4rev1", "IMAP4rev2", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
-	if s.box == 0 {
-		if !s.secure {
+	if s.mailboxID == 0 {
+		if !s.isTLS {
 			return append(all, "STARTTLS", "LOGINDISABLED")
 		}
-		if s.Mailboxes.Scram.Offers() {
-			all = append(all, "AUTH="+credential.MechanismScram)
+		if s.Mailboxes.SCRAM.Offers() {
+			all = append(all, "AUTH="+credential.MechanismSCRAM)
 		}
 		return append(all, "AUTH=PLAIN")
 	}
-	if !s.KeepLogin {
+	if !s.DisableUnauthenticate {
 		all = append(all, "UNAUTHENTICATE")
 	}
 	return append(all, "CHILDREN", "SPECIAL-USE", "UIDPLUS", "MOVE", "UNSELECT", "ESEARCH", "CONDSTORE",
@@ -30,7 +30,7 @@ func (s *session) capabilities() []string {
 		"THREAD=ORDEREDSUBJECT", "THREAD=REFERENCES",
 		"LIST-EXTENDED", "LIST-STATUS", "STATUS=SIZE", "CREATE-SPECIAL-USE", "OBJECTID", "QRESYNC", "QUOTA", "QUOTA=RES-STORAGE",
 		"MULTIAPPEND", "REPLACE", "UTF8=ACCEPT", "COMPRESS=DEFLATE",
-		fmt.Sprintf("APPENDLIMIT=%d", MaxMessage))
+		fmt.Sprintf("APPENDLIMIT=%d", MaxMessageBytes))
 }
 
 func (s *session) capability() (wire.Code, error) {

@@ -28,5 +28,5 @@ func (s *session) closeView() {
 	if s.view != nil {
 		s.view.Close()
 	}
-	s.view, s.readOnly, s.saved, s.keywords = nil, false, nil, 0
+	s.view, s.readOnly, s.savedUIDs, s.keywordCount = nil, false, nil, 0
 }

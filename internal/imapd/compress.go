@@ -26,8 +26,8 @@ func (s *session) compress(cmd *wire.Compress) (wire.Code, error) {
 	if err := s.w.Flush(); err != nil {
 		return "", err
 	}
-	s.answered, s.compressed = true, true
-	s.r.Reset(bufio.NewReaderSize(wire.NewInflater(bufio.NewReaderSize(&s.stream, readBuffer)), readBuffer))
+	s.wroteTagged, s.compressed = true, true
+	s.r.Reset(bufio.NewReaderSize(wire.NewInflater(bufio.NewReaderSize(&s.stream, readBufferSize)), readBufferSize))
 	out := wire.NewDeflater(&s.stream, &s.deflaters)
 	s.w.Reset(out, out.Flush)
 	return "", nil

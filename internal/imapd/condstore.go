@@ -4,10 +4,10 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// wantModSeqs notes that the client wants mod-sequences in every FETCH from
+// enableCondStore notes that the client wants mod-sequences in every FETCH from
 // now on: it has used ENABLE CONDSTORE or another command that says so (RFC
 // 7162 §3.1). In the selected state it is told where the folder stands.
-func (s *session) wantModSeqs() {
+func (s *session) enableCondStore() {
 	if s.condStore {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 var modSeqIn = regexp.MustCompile(`(?:MODSEQ \(|HIGHESTMODSEQ )(\d+)`)
 
-// modSeq returns the mod-sequence in one of the answers.
+// hasModSeq returns the mod-sequence in one of the answers.
 func (c *client) modSeq(pattern string) string {
 	c.Helper()
 	for _, a := range c.untagged {

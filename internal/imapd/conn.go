@@ -24,12 +24,12 @@ import (
 // How many commands a client may get wrong: before login all in all, with the
 // wrong passwords, afterwards in a row.
 const (
-	mistakesBeforeLogin = 4
-	mistakesAfterLogin  = 50
+	maxErrorsBeforeLogin = 4
+	maxErrorsAfterLogin  = 50
 )
 
-// readBuffer is what an idle connection keeps; longer reads pass it by.
-const readBuffer = 2 << 10
+// readBufferSize is what an idle connection keeps; longer reads pass it by.
+const readBufferSize = 2 << 10
 
 // session is one connection and its state.
 type session struct {
@@ -39,38 +39,38 @@ type session struct {
 	stream     stream
 	r          *wire.Reader
 	w          *wire.Writer
-	secure     bool // over TLS
+	isTLS      bool // over TLS
 	tag        string
-	done       bool   // the connection ends after this command
+	closing    bool   // the connection ends after this command
 	compressed bool   // by COMPRESS
-	program    string // what the client calls itself
+	clientName string // what the client calls itself
 
-	user     atomic.Pointer[user] // of login, for Revoked and Suspended; nil before
-	doubted  atomic.Bool          // the log-in may have ended
-	mistakes int
-	state
+	user            atomic.Pointer[sessionOwner] // of login, for Revoked and Suspended; nil before
+	needsLoginCheck atomic.Bool                  // the log-in may have ended
+	errorCount      int
+	sessionState
 }
 
 func newSession(server *Server, nc net.Conn, remote netip.Addr) *session {
 	s := &session{Server: server, remote: remote}
-	s.stream = stream{raw: nc, nc: nc, read: server.Timeouts.Command, write: server.Timeouts.Write,
-		until: time.Now().Add(server.Timeouts.Login)}
-	s.w = wire.NewWriter(&s.stream, &server.buffers)
+	s.stream = stream{tcp: nc, conn: nc, readTimeout: server.Timeouts.Command, writeTimeout: server.Timeouts.Write,
+		readDeadline: time.Now().Add(server.Timeouts.Login)}
+	s.w = wire.NewWriter(&s.stream, &server.writeBuffers)
 	s.stream.flush = s.w.Flush
-	s.r = wire.NewReader(bufio.NewReaderSize(&s.stream, readBuffer), s.w.Continue)
+	s.r = wire.NewReader(bufio.NewReaderSize(&s.stream, readBufferSize), s.w.Continue)
 	return s
 }
 
-// serve speaks with the client until one of the two ends it.
-func (s *session) serve(implicit bool) {
+// serveConn speaks with the client until one of the two ends it.
+func (s *session) serveConn(implicit bool) {
 	// A mistake of ours ends one session, not everybody's.
 	defer func() {
 		if p := recover(); p != nil {
 			s.logger().Error("imap: session panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		s.closeView()
-		s.Mailboxes.Closed(s.listed)
-		_ = s.stream.nc.Close()
+		s.Mailboxes.CloseSession(s.sessionID)
+		_ = s.stream.conn.Close()
 	}()
 	if implicit {
 		if err := s.startTLS(s.TLS); err != nil {
@@ -80,35 +80,35 @@ func (s *session) serve(implicit bool) {
 	}
 	s.w.Untagged(wire.OK, wire.Capabilities(s.capabilities()...), s.Host+" is ready.")
 	// What was answered goes out though the client's stream has broken behind it.
-	if err := cmp.Or(s.loop(), s.w.Flush()); err != nil {
+	if err := cmp.Or(s.serveCommands(), s.w.Flush()); err != nil {
 		s.logger().Debug("imap: connection ended", "err", err)
 	}
 }
 
 // startTLS goes on over TLS once the handshake is done.
 func (s *session) startTLS(c *tls.Config) error {
-	ctx, cancel := context.WithDeadline(s.base, s.stream.until)
+	ctx, cancel := context.WithDeadline(s.base, s.stream.readDeadline)
 	defer cancel()
-	nc := tls.Server(s.stream.raw, c)
+	nc := tls.Server(s.stream.tcp, c)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return err
 	}
 	s.stream.upgrade(nc)
-	s.secure = true
+	s.isTLS = true
 	return nil
 }
 
-// loop reads and answers commands. It returns nil when the last word was said.
-func (s *session) loop() error {
-	for !s.done {
+// serveCommands reads and answers commands. It returns nil when the last word was said.
+func (s *session) serveCommands() error {
+	for !s.closing {
 		if s.isDraining() {
 			s.w.Untagged(wire.Bye, "", "The server is going down.")
 			return nil
 		}
-		if err := s.current(); err != nil {
-			return s.refuse(err)
+		if err := s.checkLogin(); err != nil {
+			return s.writeError(err)
 		}
-		switch err := s.await(); {
+		switch err := s.waitCommand(); {
 		case errors.Is(err, errWoken):
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -116,152 +116,152 @@ func (s *session) loop() error {
 			return nil
 		case err != nil:
 			s.tag = ""
-			if err := s.refuse(err); err != nil {
+			if err := s.writeError(err); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := s.served(); err != nil {
-			return s.refuse(err)
+		if err := s.checkSuspended(); err != nil {
+			return s.writeError(err)
 		}
-		if err := s.command(); err != nil {
+		if err := s.serveCommand(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// current is a BYE when the log-in that the session stands on has ended.
-func (s *session) current() error {
-	_, err := s.sure()
+// checkLogin is a BYE when the log-in that the session stands on has ended.
+func (s *session) checkLogin() error {
+	_, err := s.checkLoginIfKnown()
 	return err
 }
 
-// sure is current, and false while nobody can tell.
-func (s *session) sure() (told bool, err error) {
-	if s.box == 0 || !s.doubted.Swap(false) {
+// checkLoginIfKnown is current, and false while nobody can tell.
+func (s *session) checkLoginIfKnown() (told bool, err error) {
+	if s.mailboxID == 0 || !s.needsLoginCheck.Swap(false) {
 		return true, nil
 	}
-	err = s.Mailboxes.Current(s.ctx(), s.login)
+	err = s.Mailboxes.CheckLogin(s.ctx(), s.mailbox)
 	switch {
-	case fault.Is(err, fault.Unknown):
-		return true, s.revoked()
+	case fault.Is(err, fault.Unauthenticated):
+		return true, s.loginEndedError()
 	case err != nil:
-		s.doubted.Store(true) // nobody can tell now; every command asks again
+		s.needsLoginCheck.Store(true) // nobody can tell now; every command asks again
 		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
 	}
 	return err == nil, nil
 }
 
-// served is a BYE when the account or the domain of the mailbox is suspended. Who
+// checkSuspended is a BYE when the account or the domain of the mailbox is suspended. Who
 // idles is told by Suspended. If nobody can tell now, neither can the command.
-func (s *session) served() error {
-	if s.box != 0 && fault.Is(s.Mailboxes.Served(s.ctx(), s.login), fault.Unknown) {
-		return s.revoked()
+func (s *session) checkSuspended() error {
+	if s.mailboxID != 0 && fault.Is(s.Mailboxes.CheckActive(s.ctx(), s.mailbox), fault.Unauthenticated) {
+		return s.loginEndedError()
 	}
 	return nil
 }
 
-func (s *session) revoked() error {
+func (s *session) loginEndedError() error {
 	s.tag = ""
 	return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
 }
 
-// await waits for the next command without holding more than the read buffer.
-func (s *session) await() error {
+// waitCommand waits for the next command without holding more than the read buffer.
+func (s *session) waitCommand() error {
 	if s.r.Buffered() > 0 {
 		return nil
 	}
 	if err := s.r.Skip(); err != nil {
 		return err
 	}
-	if s.box != 0 {
-		s.stream.read = s.Timeouts.Idle
-		defer func() { s.stream.read = s.Timeouts.Command }()
+	if s.mailboxID != 0 {
+		s.stream.readTimeout = s.Timeouts.Idle
+		defer func() { s.stream.readTimeout = s.Timeouts.Command }()
 	}
 	return s.stream.await(s.r.Await)
 }
 
-// command reads and answers one command. An error ends the connection.
-func (s *session) command() error {
+// serveCommand reads and answers one command. An error ends the connection.
+func (s *session) serveCommand() error {
 	tag, cmd, err := s.r.ReadCommand()
 	s.tag = tag
 	if err == nil {
-		err = s.current()
+		err = s.checkLogin()
 	}
 	if err != nil {
-		return s.refuse(err)
+		return s.writeError(err)
 	}
-	code, err := s.run(cmd)
+	code, err := s.dispatch(cmd)
 	var refused *wire.Error
 	if err != nil && !errors.As(err, &refused) {
-		var gone *lostError
+		var gone *connError
 		if errors.As(err, &gone) {
-			return s.refuse(gone.error)
+			return s.writeError(gone.error)
 		}
 		if s.w.Err() != nil {
 			return s.w.Err()
 		}
-		refused = s.translate(cmd, err)
+		refused = s.wireError(cmd, err)
 	}
-	if refused == nil && !selects(cmd) && !s.answered || refused != nil && refused.Status == wire.No {
+	if refused == nil && !isSelect(cmd) && !s.wroteTagged || refused != nil && refused.Status == wire.No {
 		// Also after a NO: a command may fail because of what is announced.
-		if err := s.announce(mayExpunge(cmd)); err != nil {
-			s.farewell(cmd, err)
+		if err := s.writeChanges(mayExpunge(cmd)); err != nil {
+			s.closeUnreadable(cmd, err)
 			return nil
 		}
 	}
 	if refused != nil {
-		return s.refuse(refused)
+		return s.writeError(refused)
 	}
-	if s.box != 0 {
-		s.mistakes = 0
+	if s.mailboxID != 0 {
+		s.errorCount = 0
 	}
-	if !s.answered {
-		s.w.Tagged(tag, wire.OK, cmp.Or(code, s.leftOut(cmd)), cmd.Name()+" completed.")
+	if !s.wroteTagged {
+		s.w.Tagged(tag, wire.OK, cmp.Or(code, s.searchCode(cmd)), cmd.Name()+" completed.")
 	}
-	s.answered = false
+	s.wroteTagged = false
 	return s.w.Err()
 }
 
-// farewell ends a session that cannot follow its folder any more, most likely
+// closeUnreadable ends a session that cannot follow its folder any more, most likely
 // because another has deleted it (RFC 2180 §3.3).
-func (s *session) farewell(cmd wire.Command, err error) {
-	if refused := s.translate(cmd, err); refused.Code == wire.CodeNonExistent {
+func (s *session) closeUnreadable(cmd wire.Command, err error) {
+	if refused := s.wireError(cmd, err); refused.Code == wire.CodeNonExistent {
 		s.w.Untagged(wire.Bye, "", "The mailbox that was open is deleted.")
 	} else {
 		s.w.Untagged(wire.Bye, refused.Code, "The mailbox cannot be read now. Please connect again.")
 	}
 	s.closeView()
-	s.done = true
+	s.closing = true
 }
 
-// refuse answers with a *wire.Error; any other error ends the connection.
-func (s *session) refuse(err error) error {
+// writeError answers with a *wire.Error; any other error ends the connection.
+func (s *session) writeError(err error) error {
 	var refused *wire.Error
 	if !errors.As(err, &refused) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			s.w.Untagged(wire.Bye, "", "You have been silent for too long.")
-			s.done = true
+			s.closing = true
 			return nil
 		}
 		return err
 	}
-	if refused.Unsaves {
-		s.saved = nil
+	if refused.ClearsSaved {
+		s.savedUIDs = nil
 	}
 	s.w.Refuse(s.tag, refused)
-	s.done = s.done || refused.Status == wire.Bye
-	most := mistakesAfterLogin
-	if s.box == 0 {
-		most = mistakesBeforeLogin
+	s.closing = s.closing || refused.Status == wire.Bye
+	most := maxErrorsAfterLogin
+	if s.mailboxID == 0 {
+		most = maxErrorsBeforeLogin
 	}
-	if refused.Status == wire.Bad || s.box == 0 {
-		s.mistakes++
+	if refused.Status == wire.Bad || s.mailboxID == 0 {
+		s.errorCount++
 	}
-	if s.mistakes >= most && !s.done {
+	if s.errorCount >= most && !s.closing {
 		s.w.Untagged(wire.Bye, "", "Too many commands went wrong.")
-		s.done = true
+		s.closing = true
 	}
 	return s.w.Err()
 }
@@ -271,8 +271,8 @@ func (s *session) ctx() context.Context { return s.base }
 
 func (s *session) logger() *slog.Logger {
 	l := s.Log.With("session", s.id, "remote", s.remote)
-	if s.box != 0 {
-		l = l.With("mailbox", s.box)
+	if s.mailboxID != 0 {
+		l = l.With("mailbox", s.mailboxID)
 	}
 	return l
 }

@@ -21,15 +21,15 @@ func (s *session) copy(cmd *wire.Copy) (wire.Code, error) {
 	}
 	copied, err := transfer(s.ctx(), uids, cmd.Mailbox)
 	if err == nil {
-		s.sorted(&copied)
+		s.reportCopy(&copied)
 	}
-	return copyUID(&copied), orTryCreate(err)
+	return copyUIDCode(&copied), tryCreateError(err)
 }
 
-// copyUID is the code that tells the new UIDs, if any message was copied.
-func copyUID(c *folder.Copied) wire.Code {
-	if len(c.Src) == 0 {
+// copyUIDCode is the code that tells the new UIDs, if any message was copied.
+func copyUIDCode(c *folder.CopyResult) wire.Code {
+	if len(c.SrcUIDs) == 0 {
 		return ""
 	}
-	return wire.CopyUID(c.UIDValidity, wire.SetOf(c.Src...), wire.SetOf(c.Dst...))
+	return wire.CopyUID(c.UIDValidity, wire.SetOf(c.SrcUIDs...), wire.SetOf(c.DstUIDs...))
 }

@@ -17,14 +17,14 @@ import (
 func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	special := ""
 	if len(cmd.SpecialUse) > 0 {
-		special = specialUse(cmd.SpecialUse[0])
+		special = canonicalSpecialUse(cmd.SpecialUse[0])
 	}
 	for _, use := range cmd.SpecialUse {
-		if specialUse(use) != special {
+		if canonicalSpecialUse(use) != special {
 			return "", no(wire.CodeUseAttr, "A folder has one special use here.")
 		}
 	}
-	made, err := s.Folders.CreateSpecial(s.ctx(), s.box, trimSeparator(cmd.Mailbox), special)
+	made, err := s.Folders.CreateSpecial(s.ctx(), s.mailboxID, trimSeparator(cmd.Mailbox), special)
 	var f *fault.Error
 	if errors.As(err, &f) && (f.Code == folder.CodeUnknownUse || f.Code == folder.CodeUseTaken) {
 		return "", no(wire.CodeUseAttr, f.Message)
@@ -33,13 +33,13 @@ func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 		return "", err
 	}
 	if name := trimSeparator(cmd.Mailbox); name != made.Name { // it was made normal
-		s.tellName(&made, name)
+		s.writeName(&made, name)
 	}
 	return wire.MailboxID(mailboxID(made.ID)), nil
 }
 
-// specialUse returns an attribute as the folders have it, whatever its case.
-func specialUse(use string) string {
+// canonicalSpecialUse returns an attribute as the folders have it, whatever its case.
+func canonicalSpecialUse(use string) string {
 	for _, known := range []string{folder.Sent, folder.Drafts, folder.Junk, folder.Trash, folder.Archive} {
 		if strings.EqualFold(use, known) {
 			return known

@@ -13,7 +13,7 @@ import (
 // delete is DELETE. A session that deletes the folder it has open leaves it,
 // whatever name that has by now.
 func (s *session) delete(cmd *wire.Delete) (wire.Code, error) {
-	id, err := s.Folders.Delete(s.ctx(), s.box, cmd.Mailbox)
+	id, err := s.Folders.Delete(s.ctx(), s.mailboxID, cmd.Mailbox)
 	var f *fault.Error
 	if errors.As(err, &f) && f.Code == folder.CodeHasChildren { // RFC 9051 §6.3.5
 		return "", no(wire.CodeHasChildren, f.Message)

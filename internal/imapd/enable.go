@@ -4,8 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// enabled is what a client has switched on, for the rest of its log-in.
-type enabled struct {
+// extensions is what a client has switched on, for the rest of its log-in.
+type extensions struct {
 	condStore bool // mod-sequences, also by other commands (RFC 7162 §3.1)
 	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
 	utf8      bool // names and strings in UTF-8, both ways (RFC 6855)
@@ -17,7 +17,7 @@ type enabled struct {
 func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 	var names []string
 	for _, name := range cmd.Capabilities {
-		if s.switchOn(name) {
+		if s.enableExtension(name) {
 			if name == "IMAP4REV2" {
 				name = "IMAP4rev2" // as it is announced
 			}
@@ -28,14 +28,14 @@ func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 	return "", nil
 }
 
-// switchOn reports whether a capability is on that was off before.
-func (s *session) switchOn(name string) bool {
-	was := s.enabled
+// enableExtension reports whether a capability is on that was off before.
+func (s *session) enableExtension(name string) bool {
+	was := s.extensions
 	switch name {
 	case "CONDSTORE":
-		s.wantModSeqs()
+		s.enableCondStore()
 	case "QRESYNC":
-		s.wantModSeqs()
+		s.enableCondStore()
 		s.qresync = true
 	case "IMAP4REV2":
 		s.rev2 = true
@@ -44,5 +44,5 @@ func (s *session) switchOn(name string) bool {
 		s.utf8 = true
 		s.r.UTF8, s.w.UTF8, s.r.NoCharset = true, true, true
 	}
-	return s.enabled != was
+	return s.extensions != was
 }

@@ -7,5 +7,5 @@ import "github.com/mailstead/mailstead/internal/db"
 // BodySearches returns how many searches of a mailbox read bodies or wait to, and how
 // many of its account, as far as they do not wait for their mailbox.
 func (s *Server) BodySearches(account, mailbox db.ID) (ofMailbox, ofAccount int) {
-	return s.bodySearches.mailboxes.Users(mailbox), s.bodySearches.accounts.Users(account)
+	return s.bodySearches.mailboxes.Count(mailbox), s.bodySearches.accounts.Count(account)
 }

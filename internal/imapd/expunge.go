@@ -18,5 +18,5 @@ func (s *session) expunge(cmd *wire.Expunge) (wire.Code, error) {
 	if err != nil || len(gone) == 0 {
 		return "", err
 	}
-	return s.expunged()
+	return s.expungeCode()
 }

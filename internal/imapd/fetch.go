@@ -17,16 +17,16 @@ import (
 // fetcher answers one FETCH.
 type fetcher struct {
 	*session
-	cmd    *wire.Fetch
-	items  wire.FetchItems
-	want   folder.Want
-	parts  bool                          // some section needs the message's index
-	heads  bool                          // some section is of the message's own header
-	binary bool                          // some section is to be decoded
-	seen   map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
-	left   int                           // messages that are still to be answered for
-	unsure time.Time                     // until then nobody is asked whether the log-in still counts
-	err    error                         // of messages that could not be read
+	cmd            *wire.Fetch
+	items          wire.FetchItems
+	fields         folder.FetchFields
+	needsIndex     bool                          // some section needs the message's index
+	needsHeader    bool                          // some section is of the message's own header
+	hasBinary      bool                          // some section is to be decoded
+	newlySeen      map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
+	remaining      int                           // messages that are still to be answered for
+	nextLoginCheck time.Time                     // until then nobody is asked whether the log-in still counts
+	err            error                         // of messages that could not be read
 }
 
 // fetch is FETCH. \Seen is set for all messages with one write before the
@@ -37,37 +37,37 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	if err := f.check(); err != nil {
 		return "", err
 	}
-	uids, err := f.choose()
+	uids, err := f.targetUIDs()
 	if err != nil {
 		return "", err
 	}
 	if cmd.Items&wire.FetchModSeq != 0 {
-		s.wantModSeqs()
+		s.enableCondStore()
 	}
-	f.plan()
+	f.planFields()
 	if cmd.Vanished {
-		if err := f.vanished(); err != nil {
+		if err := f.writeVanishedModifier(); err != nil {
 			return "", err
 		}
 	}
-	if f.marks() && !s.readOnly {
+	if f.setsSeen() && !s.readOnly {
 		if err := f.markSeen(uids); err != nil {
 			return "", err
 		}
 	}
-	f.left = len(uids)
-	err = s.view.Fetch(s.ctx(), uids, f.want, f.row)
-	if errors.As(err, new(*lostError)) { // a row has begun, and nothing can be told within it
+	f.remaining = len(uids)
+	err = s.view.Fetch(s.ctx(), uids, f.fields, f.writeRow)
+	if errors.As(err, new(*connError)) { // a row has begun, and nothing can be told within it
 		return "", err
 	}
-	if told := f.tellSeen(uids); told != nil {
+	if told := f.writeSeen(uids); told != nil {
 		return "", told
 	}
 	if err != nil || f.err != nil {
 		return "", cmp.Or(err, f.err)
 	}
-	if f.left > 0 && !cmd.Messages.UID {
-		return "", expungeIssued()
+	if f.remaining > 0 && !cmd.Messages.UID {
+		return "", expungeIssuedError()
 	}
 	return "", nil
 }
@@ -81,11 +81,11 @@ func (f *fetcher) check() error {
 	return nil
 }
 
-// choose returns the UIDs of the messages to answer for.
-func (f *fetcher) choose() ([]uint32, error) {
+// targetUIDs returns the UIDs of the messages to answer for.
+func (f *fetcher) targetUIDs() ([]uint32, error) {
 	if f.cmd.HasChangedSince && f.cmd.Partial == (wire.Page{}) && f.cmd.Messages.UID && !f.cmd.Messages.Saved {
 		set, err := f.resolveNumbers(f.cmd.Messages)
-		return f.view.ChangedIn(rangesOf(set), f.cmd.ChangedSince), err
+		return f.view.ChangedIn(folderRanges(set), f.cmd.ChangedSince), err
 	}
 	uids, err := f.resolve(f.cmd.Messages)
 	if err != nil {
@@ -101,37 +101,37 @@ func (f *fetcher) choose() ([]uint32, error) {
 	return uids, nil
 }
 
-// plan says what has to be read.
-func (f *fetcher) plan() {
+// planFields says what has to be read.
+func (f *fetcher) planFields() {
 	if f.items&(wire.FetchInternalDate|wire.FetchSaveDate|wire.FetchEmailID) != 0 {
-		f.want |= folder.WantDates
+		f.fields |= folder.FetchDates
 	}
 	if f.items&wire.FetchThreadID != 0 {
-		f.want |= folder.WantThread
+		f.fields |= folder.FetchThread
 	}
 	if f.items&wire.FetchEnvelope != 0 {
-		f.want |= folder.WantEnvelope
+		f.fields |= folder.FetchEnvelope
 	}
 	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
-		f.want |= folder.WantStructure
+		f.fields |= folder.FetchStructure
 	}
 	for i := range f.cmd.Sections {
-		f.want |= folder.WantBytes
-		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
-		f.heads = f.heads || isHead(&f.cmd.Sections[i])
-		f.binary = f.binary || isBinary(&f.cmd.Sections[i])
+		f.fields |= folder.FetchContent
+		f.needsIndex = f.needsIndex || needsIndex(&f.cmd.Sections[i])
+		f.needsHeader = f.needsHeader || isTopHeader(&f.cmd.Sections[i])
+		f.hasBinary = f.hasBinary || isBinary(&f.cmd.Sections[i])
 	}
 	if f.items&wire.FetchPreview != 0 {
-		f.want |= folder.WantBytes
-		f.parts = true
+		f.fields |= folder.FetchContent
+		f.needsIndex = true
 	}
-	if f.parts {
-		f.want |= folder.WantStructure
+	if f.needsIndex {
+		f.fields |= folder.FetchStructure
 	}
 }
 
-// marks reports whether the messages count as seen afterwards.
-func (f *fetcher) marks() bool {
+// setsSeen reports whether the messages count as seen afterwards.
+func (f *fetcher) setsSeen() bool {
 	for i := range f.cmd.Sections {
 		if !f.cmd.Sections[i].Peek {
 			return true
@@ -144,7 +144,7 @@ func (f *fetcher) marks() bool {
 // people can read their mail all the same; of many messages the first may have it.
 func (f *fetcher) markSeen(uids []uint32) error {
 	var unseen []uint32
-	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.Row) error {
+	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.MessageRow) error {
 		if r.Flags&folder.Seen == 0 {
 			unseen = append(unseen, r.UID)
 		}
@@ -153,24 +153,24 @@ func (f *fetcher) markSeen(uids []uint32) error {
 	if err != nil || len(unseen) == 0 {
 		return err
 	}
-	changed, _, err := f.view.Store(f.ctx(), unseen, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen})
+	changed, _, err := f.view.UpdateFlags(f.ctx(), unseen, folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Seen})
 	if err != nil && !fault.Is(err, fault.NotFound) { // the folder was deleted just now
 		f.logger().Error("imap: setting \\Seen", "err", err)
 	}
-	f.seen = make(map[uint32]*folder.FlagChange, len(changed))
+	f.newlySeen = make(map[uint32]*folder.FlagChange, len(changed))
 	for i := range changed {
-		f.seen[changed[i].UID] = &changed[i]
+		f.newlySeen[changed[i].UID] = &changed[i]
 	}
 	return nil
 }
 
-// tellSeen tells what became \Seen and could not be answered for, as it was
+// writeSeen tells what became \Seen and could not be answered for, as it was
 // expunged by then, or can't be read: the session knows it as seen.
-func (f *fetcher) tellSeen(uids []uint32) error {
+func (f *fetcher) writeSeen(uids []uint32) error {
 	var left []folder.FlagChange
-	if len(f.seen) > 0 {
+	if len(f.newlySeen) > 0 {
 		for _, uid := range uids {
-			if c := f.seen[uid]; c != nil {
+			if c := f.newlySeen[uid]; c != nil {
 				left = append(left, *c)
 			}
 		}
@@ -178,57 +178,57 @@ func (f *fetcher) tellSeen(uids []uint32) error {
 	return f.eachChange(left, f.writeFlags)
 }
 
-// row answers for one message. An error ends the command.
-func (f *fetcher) row(r *folder.Row) error {
+// writeRow answers for one message. An error ends the command.
+func (f *fetcher) writeRow(r *folder.MessageRow) error {
 	if err := f.ctx().Err(); err != nil { // no message is to blame
 		return err
 	}
-	f.left--
-	var b *body
+	f.remaining--
+	var b *messageBody
 	if f.needsBody(r) {
-		err := f.entitled()
+		err := f.checkAccess()
 		if err != nil {
-			f.seen = nil // nothing more is told
+			f.newlySeen = nil // nothing more is told
 			return err
 		}
 		if b, err = f.openBody(r); err != nil {
-			f.failed(r, err)
+			f.recordFailure(r, err)
 			return nil
 		}
 		defer b.close()
-		err = f.readHead(b)
+		err = f.readHeader(b)
 		if err == nil {
-			err = f.decode(b)
+			err = f.measureBinary(b)
 		}
 		if err == nil {
-			err = f.preview(b)
+			err = f.makePreview(b)
 		}
 		if err := f.ctx().Err(); err != nil {
 			return err
 		}
 		if err != nil {
-			f.failed(r, err)
+			f.recordFailure(r, err)
 			return nil
 		}
 	}
 	var index *message.Index
 	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
 		var err error
-		if index, err = f.Folders.Index(f.ctx(), r); err != nil {
-			f.failed(r, err)
+		if index, err = f.Folders.MessageIndex(f.ctx(), r); err != nil {
+			f.recordFailure(r, err)
 			return f.ctx().Err()
 		}
 	}
 	if f.items&wire.FetchEnvelope != 0 {
 		var err error
 		if r.Envelope, err = f.Folders.Envelope(f.ctx(), r); err != nil {
-			f.failed(r, err)
+			f.recordFailure(r, err)
 			return f.ctx().Err()
 		}
 	}
 	items := f.items
-	if f.seen[r.UID] != nil {
-		delete(f.seen, r.UID)
+	if f.newlySeen[r.UID] != nil {
+		delete(f.newlySeen, r.UID)
 		items |= wire.FetchFlags
 		if f.condStore {
 			items |= wire.FetchModSeq
@@ -242,38 +242,38 @@ func (f *fetcher) row(r *folder.Row) error {
 	for i := range f.cmd.Sections {
 		if err := b.write(&out, f.cmd.Sections, i); err != nil {
 			// The row has begun, so nothing but the end of the connection tells.
-			f.logUnread(r, err)
-			return lost(err)
+			f.logReadError(r, err)
+			return wrapConnError(err)
 		}
 	}
 	out.End()
 	err := f.w.Err()
-	if blob.Lost(err) || errors.Is(err, wire.ErrShort) { // within a literal
-		f.logUnread(r, err)
+	if blob.IsLost(err) || errors.Is(err, wire.ErrShortLiteral) { // within a literal
+		f.logReadError(r, err)
 	}
 	return err
 }
 
-// askAgain is after how long a FETCH asks again whether its log-in still counts, if
+// loginRecheckDelay is after how long a FETCH asks again whether its log-in still counts, if
 // nobody could tell.
-const askAgain = time.Second
+const loginRecheckDelay = time.Second
 
-// entitled is a BYE once the log-in has ended: all bodies of a folder may take a
+// checkAccess is a BYE once the log-in has ended: all bodies of a folder may take a
 // client hours.
-func (f *fetcher) entitled() error {
+func (f *fetcher) checkAccess() error {
 	now := f.Now()
-	if now.Before(f.unsure) {
+	if now.Before(f.nextLoginCheck) {
 		return nil
 	}
-	told, err := f.sure()
+	told, err := f.checkLoginIfKnown()
 	if !told {
-		f.unsure = now.Add(askAgain)
+		f.nextLoginCheck = now.Add(loginRecheckDelay)
 	}
-	return cmp.Or(err, f.served())
+	return cmp.Or(err, f.checkSuspended())
 }
 
 // writeItems writes the items that need no bytes of the message.
-func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.Row, index *message.Index) {
+func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.MessageRow, index *message.Index) {
 	if items&wire.FetchUID != 0 {
 		out.UID(r.UID)
 	}
@@ -299,26 +299,26 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 		out.ThreadID(threadID(r))
 	}
 	if items&wire.FetchEnvelope != 0 {
-		out.Encoded("ENVELOPE", r.Envelope)
+		out.Raw("ENVELOPE", r.Envelope)
 	}
 	if items&wire.FetchBody != 0 {
-		out.Encoded("BODY", index.Body())
+		out.Raw("BODY", index.Body())
 	}
 	if items&wire.FetchBodyStructure != 0 {
-		out.Encoded("BODYSTRUCTURE", index.BodyStructure())
+		out.Raw("BODYSTRUCTURE", index.BodyStructure())
 	}
 }
 
-// failed notes that a message could not be read.
-func (f *fetcher) failed(r *folder.Row, err error) {
+// recordFailure notes that a message could not be read.
+func (f *fetcher) recordFailure(r *folder.MessageRow, err error) {
 	if errors.As(err, new(*wire.Error)) {
 		f.err = err
 		return
 	}
-	f.logUnread(r, err)
-	f.err = unread()
+	f.logReadError(r, err)
+	f.err = unreadableError()
 }
 
-func (f *fetcher) logUnread(r *folder.Row, err error) {
+func (f *fetcher) logReadError(r *folder.MessageRow, err error) {
 	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "message", r.Message, "err", err)
 }

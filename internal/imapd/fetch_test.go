@@ -119,7 +119,7 @@ func TestFetchNUL(t *testing.T) {
 func TestFetchMarksSome(t *testing.T) {
 	eachWith(t, func(o *imapd.Options) {
 		folders := o.Folders.Options
-		folders.Part = 1
+		folders.BatchSize = 1
 		o.Folders = folder.New(folders)
 	}, func(h *house) {
 		c := h.login()

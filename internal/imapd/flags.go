@@ -20,21 +20,21 @@ func (s *session) wireFlags(f folder.Flags, keywords []string) wire.Flags {
 	return wire.Flags{System: wire.SystemFlags(f), Keywords: keywords}
 }
 
-// tellFlags writes which flags the folder has.
-func (s *session) tellFlags() wire.Flags {
+// writeFolderFlags writes which flags the folder has.
+func (s *session) writeFolderFlags() wire.Flags {
 	known := wire.Flags{System: wire.AllFlags, Keywords: s.view.Keywords()}
-	s.keywords = len(known.Keywords)
-	s.w.FlagsAre(known)
+	s.keywordCount = len(known.Keywords)
+	s.w.FolderFlags(known)
 	return known
 }
 
-// tellKeywords writes the flags again when a keyword has been added: before a
+// writeNewKeywords writes the flags again when a keyword has been added: before a
 // FETCH tells of it, since clients record them from FLAGS (RFC 3501 §7.2.6).
-func (s *session) tellKeywords() {
-	if s.view.KeywordCount() == s.keywords {
+func (s *session) writeNewKeywords() {
+	if s.view.KeywordCount() == s.keywordCount {
 		return
 	}
-	known := s.tellFlags()
+	known := s.writeFolderFlags()
 	if !s.readOnly {
 		s.w.Untagged(wire.OK, wire.PermanentFlags(known, true), "There are new keywords.")
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// maxProgram is how much of a client's name is kept, in bytes.
-const maxProgram = 100
+// maxClientName is how much of a client's name is kept, in bytes.
+const maxClientName = 100
 
-// identify is ID (RFC 2971). We tell our name but not our version, which
+// identifyClient is ID (RFC 2971). We tell our name but not our version, which
 // would only help those who look for old ones.
-func (s *session) identify(cmd *wire.ID) (wire.Code, error) {
+func (s *session) identifyClient(cmd *wire.ID) (wire.Code, error) {
 	var name, version string
 	for _, p := range cmd.Params {
 		switch strings.ToLower(p.Key) {
@@ -25,16 +25,16 @@ func (s *session) identify(cmd *wire.ID) (wire.Code, error) {
 		}
 	}
 	if name != "" {
-		s.program = clean(name + " " + version)
-		s.Mailboxes.Named(s.listed, s.program)
-		s.logger().Debug("imap: client", "name", s.program)
+		s.clientName = sanitizeClientName(name + " " + version)
+		s.Mailboxes.SetSessionProgram(s.sessionID, s.clientName)
+		s.logger().Debug("imap: client", "name", s.clientName)
 	}
 	s.w.ID(wire.IDParam{Key: "name", Value: "Mailstead"})
 	return "", nil
 }
 
-// clean makes a client's words fit to be shown, in one line.
-func clean(s string) string {
+// sanitizeClientName makes a client's words fit to be shown, in one line.
+func sanitizeClientName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -42,8 +42,8 @@ func clean(s string) string {
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxProgram {
-		s = strings.ToValidUTF8(s[:maxProgram], "")
+	if len(s) > maxClientName {
+		s = strings.ToValidUTF8(s[:maxClientName], "")
 	}
 	return s
 }

@@ -18,8 +18,8 @@ func (s *session) idle() (wire.Code, error) {
 	if err := s.w.Continue("Waiting for changes."); err != nil {
 		return "", err
 	}
-	s.stream.until = time.Now().Add(s.Timeouts.Idle)
-	defer func() { s.stream.until = time.Time{} }()
+	s.stream.readDeadline = time.Now().Add(s.Timeouts.Idle)
+	defer func() { s.stream.readDeadline = time.Time{} }()
 	if s.view != nil {
 		stop := s.wakeOnChange()
 		defer stop()
@@ -29,31 +29,31 @@ func (s *session) idle() (wire.Code, error) {
 		if s.isDraining() {
 			return "", &wire.Error{Status: wire.Bye, Text: "The server is going down."}
 		}
-		if err := s.current(); err != nil {
+		if err := s.checkLogin(); err != nil {
 			return "", err
 		}
-		if err := s.outlast(s.announce(true), &blind); err != nil {
+		if err := s.tolerateIdleError(s.writeChanges(true), &blind); err != nil {
 			return "", err
 		}
-		if err := s.await(); err == nil {
+		if err := s.waitCommand(); err == nil {
 			break
 		} else if !errors.Is(err, errWoken) {
-			return "", lost(err)
+			return "", wrapConnError(err)
 		}
 	}
-	return "", lost(s.r.ReadDone())
+	return "", wrapConnError(s.r.ReadDone())
 }
 
-// maxBlind is for how long an idling session may have a folder that can't be read,
+// maxIdleReadFailure is for how long an idling session may have a folder that can't be read,
 // as while PostgreSQL restarts or another takes its place: a client that was sent
 // away could not sign in again before.
-const maxBlind = 2 * time.Minute
+const maxIdleReadFailure = 2 * time.Minute
 
-// outlast returns what ends an IDLE: that the folder is gone, or that it can't be
+// tolerateIdleError returns what ends an IDLE: that the folder is gone, or that it can't be
 // read, if it could not for too long. It keeps in blind since when that is so; what
 // is missed meanwhile is told later.
-func (s *session) outlast(err error, blind *time.Time) error {
-	var gone *lostError
+func (s *session) tolerateIdleError(err error, blind *time.Time) error {
+	var gone *connError
 	switch {
 	case err == nil:
 		*blind = time.Time{}
@@ -64,7 +64,7 @@ func (s *session) outlast(err error, blind *time.Time) error {
 		*blind = s.Now()
 		s.logger().Error("imap: a session that idles can't read its folder", "folder", s.view.Folder().ID, "err", err)
 	}
-	if s.Now().Sub(*blind) > maxBlind {
+	if s.Now().Sub(*blind) > maxIdleReadFailure {
 		return err
 	}
 	return nil
@@ -74,22 +74,22 @@ func (s *session) outlast(err error, blind *time.Time) error {
 // at its folder. A signal may come a moment before the node's view shows the
 // change, and one of another node may get lost.
 const (
-	lookAgain = 10 * time.Millisecond
-	lookOnce  = 5 * time.Second
+	idleRecheckDelay = 10 * time.Millisecond
+	idlePollInterval = 5 * time.Second
 )
 
 // wakeOnChange wakes the session whenever its folder may have changed, until
 // stop is called.
 func (s *session) wakeOnChange() (stop func()) {
-	changed, ended := s.view.Wait(), make(chan struct{})
+	changed, ended := s.view.Updates(), make(chan struct{})
 	go func() {
-		timer := time.NewTimer(lookOnce)
+		timer := time.NewTimer(idlePollInterval)
 		defer timer.Stop()
 		for {
-			next := lookOnce
+			next := idlePollInterval
 			select {
 			case <-changed:
-				next = lookAgain
+				next = idleRecheckDelay
 			case <-timer.C:
 			case <-ended:
 				return

@@ -79,7 +79,7 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 	var ahead atomic.Int64
 	eachWith(t, func(o *imapd.Options) {
 		folders := o.Folders.Options
-		folders.Poll = -1
+		folders.PollInterval = -1
 		o.Folders = folder.New(folders)
 		ahead.Store(0)
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -89,7 +89,7 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 		a.idle()
 		blind := func(n int) {
 			dbtest.Exec(h, h.db, hideFolders.With())
-			h.server.Revoked(0)
+			h.server.RecheckLogins(0)
 			for len(h.log.all()) < n { // until it has looked
 				runtime.Gosched()
 			}
@@ -98,13 +98,13 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 			blind(n + 1)
 			dbtest.Exec(h, h.db, showFolders.With())
 			b.append("INBOX", "", note("one"))
-			h.server.Revoked(0)
+			h.server.RecheckLogins(0)
 			a.next([]string{"* 1 EXISTS", "* 2 EXISTS"}[n])
 			a.next("* … RECENT")
 		}
 		blind(3)
 		ahead.Store(int64(time.Hour))
-		h.server.Revoked(0)
+		h.server.RecheckLogins(0)
 		a.next("* BYE …")
 		a.closed()
 	})

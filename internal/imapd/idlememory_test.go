@@ -21,7 +21,7 @@ func TestIdleMemory(t *testing.T) {
 	h.fill("INBOX", 100)
 	h.login()
 	clear := h.serve(h.server.ServeTrusted)
-	n := servertest.Soak(200, 5000)
+	n := servertest.SoakSize(200, 5000)
 	secured := h.idleCost(n, h.secure, func(nc net.Conn) net.Conn { return tlsClient(nc, h) })
 	bare := h.idleCost(n, clear, func(nc net.Conn) net.Conn { return nc })
 	t.Logf("%d sessions that idle: %.1f KiB each, %.1f KiB with TLS", n, bare/1024, secured/1024)

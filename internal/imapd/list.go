@@ -19,12 +19,12 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 		s.w.List(&wire.ListRow{Attributes: []string{`\Noselect`}, Separator: separator})
 		return "", nil
 	}
-	s.wantsStatus(cmd.Status)
-	folders, err := s.Folders.Folders(s.ctx(), s.box)
+	s.enableForStatus(cmd.Status)
+	folders, err := s.Folders.Folders(s.ctx(), s.mailboxID)
 	if err != nil {
 		return "", err
 	}
-	l := newListing(cmd, folders)
+	l := newListQuery(cmd, folders)
 	l.extended = cmd.Extended || s.rev2
 	if cmd.Select&wire.SelectSubscribed != 0 || cmd.Return&wire.ReturnSubscribed != 0 {
 		if l.subscribed, err = s.subscriptions(); err != nil {
@@ -43,8 +43,8 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	return "", nil
 }
 
-// listing is what a LIST goes through.
-type listing struct {
+// listQuery is what a LIST goes through.
+type listQuery struct {
 	cmd        *wire.List
 	extended   bool // the client knows \NonExistent
 	patterns   []pattern
@@ -53,23 +53,23 @@ type listing struct {
 	subscribed map[string]bool // nil if nobody asks
 }
 
-func newListing(cmd *wire.List, folders []folder.Folder) *listing {
-	l := &listing{cmd: cmd, folders: map[string]*folder.Folder{}, parents: map[string]bool{}}
+func newListQuery(cmd *wire.List, folders []folder.Folder) *listQuery {
+	l := &listQuery{cmd: cmd, folders: map[string]*folder.Folder{}, parents: map[string]bool{}}
 	for _, p := range cmd.Patterns {
 		l.patterns = append(l.patterns, newPattern(cmd.Reference, p))
 	}
 	for i := range folders {
 		name := folders[i].Name
 		l.folders[name] = &folders[i]
-		for above := range above(name) {
+		for above := range parentNames(name) {
 			l.parents[above] = true
 		}
 	}
 	return l
 }
 
-// above yields the names above a name.
-func above(name string) func(yield func(string) bool) {
+// parentNames yields the names above a name.
+func parentNames(name string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for i := range len(name) {
 			if name[i] == separator && !yield(name[:i]) {
@@ -82,15 +82,15 @@ func above(name string) func(yield func(string) bool) {
 // rows makes the answers, in order. A name that is not chosen itself stands
 // there for RECURSIVEMATCH when one below it is chosen but not shown (RFC 5258
 // §3.3), and without any choice when there are only names below it.
-func (l *listing) rows() []wire.ListRow {
+func (l *listQuery) rows() []wire.ListRow {
 	chosen, below, hidden := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range l.candidates() {
-		if !l.chooses(name) {
+		if !l.isSelected(name) {
 			continue
 		}
 		chosen[name] = true
 		shown := l.matches(name)
-		for above := range above(name) {
+		for above := range parentNames(name) {
 			below[above] = true
 			hidden[above] = hidden[above] || !shown
 		}
@@ -101,11 +101,11 @@ func (l *listing) rows() []wire.ListRow {
 	}
 	recursive := l.cmd.Select&wire.SelectRecursiveMatch != 0
 	for name := range below {
-		if !chosen[name] && (recursive && hidden[name] || l.criteria() == 0) {
+		if !chosen[name] && (recursive && hidden[name] || l.filters() == 0) {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, byName)
+	slices.SortFunc(names, compareNames)
 	rows := make([]wire.ListRow, 0, len(names))
 	for _, name := range names {
 		if !l.matches(name) {
@@ -120,14 +120,14 @@ func (l *listing) rows() []wire.ListRow {
 	return rows
 }
 
-// criteria are the options that leave names out.
-func (l *listing) criteria() wire.ListSelect {
+// filters are the options that leave names out.
+func (l *listQuery) filters() wire.ListSelect {
 	return l.cmd.Select & (wire.SelectSubscribed | wire.SelectSpecialUse)
 }
 
 // candidates are the names that may be chosen: folders, or subscriptions,
 // whether or not there is such a folder.
-func (l *listing) candidates() map[string]bool {
+func (l *listQuery) candidates() map[string]bool {
 	if l.cmd.Select&wire.SelectSubscribed != 0 {
 		return l.subscribed
 	}
@@ -138,23 +138,23 @@ func (l *listing) candidates() map[string]bool {
 	return names
 }
 
-// chooses reports whether a candidate satisfies every option.
-func (l *listing) chooses(name string) bool {
+// isSelected reports whether a candidate satisfies every option.
+func (l *listQuery) isSelected(name string) bool {
 	if l.cmd.Select&wire.SelectSpecialUse == 0 {
 		return true
 	}
 	f := l.folders[name]
-	return f != nil && f.Special != ""
+	return f != nil && f.SpecialUse != ""
 }
 
-func (l *listing) matches(name string) bool {
-	s := newSubject(name)
-	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.in(s) })
+func (l *listQuery) matches(name string) bool {
+	s := newMatchName(name)
+	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.matchesName(s) })
 }
 
 // attributes of a name without a folder begin with \NonExistent, which those
 // understand who use the extended syntax.
-func (l *listing) attributes(name string) []string {
+func (l *listQuery) attributes(name string) []string {
 	var a []string
 	f := l.folders[name]
 	switch {
@@ -171,14 +171,14 @@ func (l *listing) attributes(name string) []string {
 	if l.subscribed[name] {
 		a = append(a, `\Subscribed`)
 	}
-	if f != nil && f.Special != "" {
-		a = append(a, f.Special)
+	if f != nil && f.SpecialUse != "" {
+		a = append(a, f.SpecialUse)
 	}
 	return a
 }
 
 // childInfo names the options that something below a name satisfies.
-func (l *listing) childInfo() (info []string) {
+func (l *listQuery) childInfo() (info []string) {
 	if l.cmd.Select&wire.SelectSubscribed != 0 {
 		info = append(info, "SUBSCRIBED")
 	}
@@ -188,8 +188,8 @@ func (l *listing) childInfo() (info []string) {
 	return info
 }
 
-// byName puts INBOX first.
-func byName(a, b string) int {
+// compareNames puts INBOX first.
+func compareNames(a, b string) int {
 	if (a == folder.Inbox) != (b == folder.Inbox) {
 		if a == folder.Inbox {
 			return -1
@@ -200,7 +200,7 @@ func byName(a, b string) int {
 }
 
 func (s *session) subscriptions() (map[string]bool, error) {
-	names, err := s.Folders.Subscriptions(s.ctx(), s.box)
+	names, err := s.Folders.Subscriptions(s.ctx(), s.mailboxID)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,6 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 func (s *session) logout() (wire.Code, error) {
 	s.closeView()
 	s.w.Untagged(wire.Bye, "", "Goodbye.")
-	s.done = true
+	s.closing = true
 	return "", nil
 }

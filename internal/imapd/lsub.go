@@ -38,7 +38,7 @@ func (s *session) lsub(cmd *wire.Lsub) (wire.Code, error) {
 	for name := range show {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, byName)
+	slices.SortFunc(names, compareNames)
 	for _, name := range names {
 		row := wire.ListRow{Separator: separator, Mailbox: name}
 		if !show[name] {

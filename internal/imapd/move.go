@@ -18,13 +18,13 @@ func (s *session) move(cmd *wire.Move) (wire.Code, error) {
 		transfer = s.view.Move
 	}
 	moved, err := transfer(s.ctx(), uids, cmd.Mailbox)
-	s.sorted(&moved)
-	code := copyUID(&moved)
+	s.reportCopy(&moved)
+	code := copyUIDCode(&moved)
 	if code != "" {
 		s.w.Untagged(wire.OK, code, "Moved.")
 	}
 	if err != nil || code == "" {
-		return "", orTryCreate(err)
+		return "", tryCreateError(err)
 	}
-	return s.expunged()
+	return s.expungeCode()
 }

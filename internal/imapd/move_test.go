@@ -32,7 +32,7 @@ func TestMove(t *testing.T) {
 // What a program reads of a command is the same, however many parts it has.
 func TestManyParts(t *testing.T) {
 	each(t, func(h *house) {
-		h.folders.Part = 2
+		h.folders.BatchSize = 2
 		c := h.login()
 		for range 5 {
 			c.append("INBOX", "", note("x"))

@@ -96,7 +96,7 @@ func TestMultiAppendForDays(t *testing.T) {
 		c.send(one + fmt.Sprintf(" {%d}\r\n", len(two)))
 		c.continued("+ ")
 		swept := 0
-		for _, later := range []time.Duration{blob.SweepAge + time.Minute, blob.SweepRest} {
+		for _, later := range []time.Duration{blob.SweepAge + time.Minute, blob.SweepDelay} {
 			ahead.Add(int64(later))
 			n, err := h.blobs.Sweep(h.Context())
 			h.must(err)

@@ -22,10 +22,10 @@ const (
 	threadPrefix  = "T"
 	// A thread that an application named with other characters than an object
 	// id may have is told in base64.
-	oddThreadPrefix = "B"
+	encodedThreadPrefix = "B"
 	// A message that is in no thread, or in one whose name is too long for an
 	// id, is alone in one of its own.
-	alonePrefix = "S"
+	singleThreadPrefix = "S"
 
 	maxObjectID = 255
 )
@@ -34,68 +34,68 @@ func mailboxID(id db.ID) string { return mailboxPrefix + id.String() }
 
 func emailID(id db.ID) string { return emailPrefix + id.String() }
 
-func threadID(r *folder.Row) string {
+func threadID(r *folder.MessageRow) string {
 	id := threadPrefix + r.Thread
-	if strings.ContainsFunc(r.Thread, notInID) {
-		id = oddThreadPrefix + base64.RawURLEncoding.EncodeToString([]byte(r.Thread))
+	if strings.ContainsFunc(r.Thread, isInvalidIDChar) {
+		id = encodedThreadPrefix + base64.RawURLEncoding.EncodeToString([]byte(r.Thread))
 	}
 	if r.Thread == "" || len(id) > maxObjectID {
-		id = alonePrefix + r.Message.String()
+		id = singleThreadPrefix + r.Message.String()
 	}
 	return id
 }
 
-func notInID(c rune) bool {
+func isInvalidIDChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
 }
 
-// objects makes the tests EMAILID and THREADID.
-func (p *program) objects(c folder.Criterion, k *wire.SearchKey) (folder.Criterion, error) {
-	c.Test, c.Text = folder.InUIDs, ""
+// objectCriterion makes the tests EMAILID and THREADID.
+func (p *criteriaBuilder) objectCriterion(c folder.Criterion, k *wire.SearchKey) (folder.Criterion, error) {
+	c.Test, c.Text = folder.HasUID, ""
 	var err error
-	c.UIDs, err = p.ofObject(k)
-	if p.left -= len(c.UIDs); err == nil && p.left < 0 {
+	c.UIDs, err = p.objectUIDs(k)
+	if p.remaining -= len(c.UIDs); err == nil && p.remaining < 0 {
 		err = no(wire.CodeLimit, "The search names too many messages.")
 	}
 	return c, err
 }
 
-// ofObject returns the UIDs of the messages with an id; what can't be one, no
+// objectUIDs returns the UIDs of the messages with an id; what can't be one, no
 // message has.
-func (p *program) ofObject(k *wire.SearchKey) ([]uint32, error) {
+func (p *criteriaBuilder) objectUIDs(k *wire.SearchKey) ([]uint32, error) {
 	kind, id := k.Text[:min(1, len(k.Text))], k.Text[min(1, len(k.Text)):]
 	switch {
-	case k.Op == wire.SearchEmailID && kind == emailPrefix, k.Op == wire.SearchThreadID && kind == alonePrefix:
+	case k.Op == wire.SearchEmailID && kind == emailPrefix, k.Op == wire.SearchThreadID && kind == singleThreadPrefix:
 		message, err := db.ParseID(id)
 		if err != nil {
 			return nil, nil //nolint:nilerr // nothing has that id
 		}
-		if kind == alonePrefix {
-			return p.alone(message, k.Text)
+		if kind == singleThreadPrefix {
+			return p.singleThreadUIDs(message, k.Text)
 		}
-		return p.view.OfMessage(p.ctx(), message)
-	case k.Op == wire.SearchThreadID && kind == oddThreadPrefix:
+		return p.view.MessageUIDs(p.ctx(), message)
+	case k.Op == wire.SearchThreadID && kind == encodedThreadPrefix:
 		name, err := base64.RawURLEncoding.DecodeString(id)
 		// What is no text PostgreSQL would not even look for.
-		if err != nil || !strings.ContainsFunc(string(name), notInID) || !utf8.Valid(name) || slices.Contains(name, 0) {
+		if err != nil || !strings.ContainsFunc(string(name), isInvalidIDChar) || !utf8.Valid(name) || slices.Contains(name, 0) {
 			return nil, nil //nolint:nilerr // nothing has that id
 		}
-		return p.view.OfThread(p.ctx(), p.login.Account, string(name))
-	case k.Op == wire.SearchThreadID && kind == threadPrefix && !strings.ContainsFunc(id, notInID):
-		return p.view.OfThread(p.ctx(), p.login.Account, id)
+		return p.view.ThreadUIDs(p.ctx(), p.mailbox.Account, string(name))
+	case k.Op == wire.SearchThreadID && kind == threadPrefix && !strings.ContainsFunc(id, isInvalidIDChar):
+		return p.view.ThreadUIDs(p.ctx(), p.mailbox.Account, id)
 	}
 	return nil, nil
 }
 
-// alone returns the UIDs of a message if it has this thread id, as one that is
+// singleThreadUIDs returns the UIDs of a message if it has this thread id, as one that is
 // alone.
-func (p *program) alone(message db.ID, id string) ([]uint32, error) {
-	uids, err := p.view.OfMessage(p.ctx(), message)
+func (p *criteriaBuilder) singleThreadUIDs(message db.ID, id string) ([]uint32, error) {
+	uids, err := p.view.MessageUIDs(p.ctx(), message)
 	if err != nil {
 		return nil, err
 	}
 	var alone []uint32
-	err = p.view.Fetch(p.ctx(), uids, folder.WantThread, func(r *folder.Row) error {
+	err = p.view.Fetch(p.ctx(), uids, folder.FetchThread, func(r *folder.MessageRow) error {
 		if threadID(r) == id {
 			alone = append(alone, r.UID)
 		}

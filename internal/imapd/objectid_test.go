@@ -67,10 +67,10 @@ func (h *house) deliver(subject, thread string) {
 	h.must(err)
 	ix, header, err := message.ScanReader(bytes.NewReader(text))
 	h.must(err)
-	d, err := folder.Describe(header, ix)
+	d, err := folder.NewMetadata(header, ix)
 	h.must(err)
-	_, err = h.folders.Deliver(h.Context(), folder.Incoming{Mailbox: h.box.ID, Blob: b, Description: d,
-		Place: folder.InThread{Account: h.box.Account, Domain: h.box.Domain, Thread: thread}})
+	_, err = h.folders.Deliver(h.Context(), folder.Delivery{Mailbox: h.box.ID, Blob: b, Metadata: d,
+		Thread: folder.ThreadRef{Account: h.box.Account, Domain: h.box.Domain, Thread: thread}})
 	h.must(err)
 }
 

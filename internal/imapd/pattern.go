@@ -31,27 +31,27 @@ func newPattern(reference, p string) pattern {
 
 // matches takes time proportional to the product of the lengths at most,
 // whatever a client has thought up.
-func (p pattern) matches(name string) bool { return p.in(newSubject(name)) }
+func (p pattern) matches(name string) bool { return p.matchesName(newMatchName(name)) }
 
-// subject is a name made ready to be matched. In its sets of places, one of
+// matchName is a name made ready to be matched. In its sets of places, one of
 // which is a bit for each of 0 to len(name), place i is the one before name[i].
-type subject struct {
-	name  string
-	sets  []uint64    // level, and the places after each byte that is there
-	which [256]uint16 // of the sets; 0 for a byte that is not there
-	level []uint64    // the places that % reaches from the one before
+type matchName struct {
+	name     string
+	sets     []uint64    // level, and the places after each byte that is there
+	setIndex [256]uint16 // of the sets; 0 for a byte that is not there
+	level    []uint64    // the places that % reaches from the one before
 }
 
-func newSubject(name string) *subject {
+func newMatchName(name string) *matchName {
 	n := len(name)/64 + 1
-	s := &subject{name: name, sets: make([]uint64, n, 16*n)}
+	s := &matchName{name: name, sets: make([]uint64, n, 16*n)}
 	for i := range len(name) {
 		c, at := name[i], i+1
-		if s.which[c] == 0 {
-			s.which[c] = uint16(len(s.sets) / n)
+		if s.setIndex[c] == 0 {
+			s.setIndex[c] = uint16(len(s.sets) / n)
 			s.sets = append(s.sets, make([]uint64, n)...)
 		}
-		s.sets[int(s.which[c])*n+at/64] |= 1 << (at % 64)
+		s.sets[int(s.setIndex[c])*n+at/64] |= 1 << (at % 64)
 		if c != separator {
 			s.sets[at/64] |= 1 << (at % 64)
 		}
@@ -60,17 +60,17 @@ func newSubject(name string) *subject {
 	return s
 }
 
-// after returns the places after a byte, nil for none.
-func (s *subject) after(c byte) []uint64 {
+// positionsAfter returns the places after a byte, nil for none.
+func (s *matchName) positionsAfter(c byte) []uint64 {
 	n := len(s.level)
-	if at := int(s.which[c]) * n; at > 0 {
+	if at := int(s.setIndex[c]) * n; at > 0 {
 		return s.sets[at : at+n]
 	}
 	return nil
 }
 
-// in goes through the pattern with the set of the places that it reaches.
-func (p pattern) in(s *subject) bool {
+// matchesName goes through the pattern with the set of the places that it reaches.
+func (p pattern) matchesName(s *matchName) bool {
 	if len(p)-strings.Count(string(p), "*")-strings.Count(string(p), "%") > len(s.name) {
 		return false
 	}
@@ -83,10 +83,10 @@ func (p pattern) in(s *subject) bool {
 		case (c == '*' || c == '%') && (last == '*' || last == c):
 			continue
 		case c == '*':
-			fill(at)
+			addAllAfter(at)
 		case c == '%':
-			flood(at, s.level)
-		case !step(at, s.after(c)):
+			addWithinLevel(at, s.level)
+		case !advance(at, s.positionsAfter(c)):
 			return false
 		}
 		last = c
@@ -94,8 +94,8 @@ func (p pattern) in(s *subject) bool {
 	return at[len(s.name)/64]>>(len(s.name)%64)&1 != 0
 }
 
-// fill adds all places after the first.
-func fill(at []uint64) {
+// addAllAfter adds all places after the first.
+func addAllAfter(at []uint64) {
 	found := uint64(0)
 	for i, x := range at {
 		at[i] = found | x | -x // what is above the lowest bit, with it
@@ -105,9 +105,9 @@ func fill(at []uint64) {
 	}
 }
 
-// flood adds the places that are reached from at, one after the other, within
+// addWithinLevel adds the places that are reached from at, one after the other, within
 // level: a sum carries through each run of it.
-func flood(at, level []uint64) {
+func addWithinLevel(at, level []uint64) {
 	var before, carry uint64
 	for i, x := range at {
 		from := (x<<1 | before>>63) & level[i]
@@ -118,9 +118,9 @@ func flood(at, level []uint64) {
 	}
 }
 
-// step goes on by one place, to those of after, and reports whether any is
+// advance goes on by one place, to those of after, and reports whether any is
 // left.
-func step(at, after []uint64) bool {
+func advance(at, after []uint64) bool {
 	var before, left uint64
 	for i := range after {
 		x := at[i]

@@ -6,27 +6,27 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // needsBody reports whether the bytes of a message have to be read. For a
 // PREVIEW that may wait only those are that stand in the database: what is a
 // file may be far away (RFC 8970 §4.1).
-func (f *fetcher) needsBody(r *folder.Row) bool {
+func (f *fetcher) needsBody(r *folder.MessageRow) bool {
 	if len(f.cmd.Sections) > 0 || f.items&(wire.FetchPreview|wire.FetchPreviewLazy) == wire.FetchPreview {
 		return true
 	}
-	if f.items&wire.FetchPreview == 0 || r.Bytes == nil {
+	if f.items&wire.FetchPreview == 0 || r.Content == nil {
 		return false
 	}
-	_, here := r.Bytes.Bytes()
+	_, here := r.Content.Bytes()
 	return here
 }
 
-// preview makes the preview of a message, if it is asked for.
-func (f *fetcher) preview(m *body) (err error) {
+// makePreview makes the preview of a message, if it is asked for.
+func (f *fetcher) makePreview(m *messageBody) (err error) {
 	if f.items&wire.FetchPreview == 0 {
 		return nil
 	}
@@ -34,12 +34,12 @@ func (f *fetcher) preview(m *body) (err error) {
 	if m.file == nil {
 		r = bytes.NewReader(m.bytes)
 	}
-	m.preview, err = digest.Preview(r, m.index)
+	m.preview, err = summary.Preview(r, m.index)
 	return err
 }
 
 // writePreview writes the preview; NIL if the message was not read.
-func (m *body) writePreview(row *wire.FetchRow) {
+func (m *messageBody) writePreview(row *wire.FetchRow) {
 	if m == nil {
 		row.Preview("", false)
 		return

@@ -13,20 +13,20 @@ import (
 func (s *session) resync(q *wire.QResync) error {
 	var known []folder.Range // nil for all
 	if q.Known != nil {
-		known = rangesOf(q.Known)
+		known = folderRanges(q.Known)
 	}
-	if err := s.tellVanished(known, q.ModSeq, s.view.Matched(rangesOf(q.MatchSeqs), rangesOf(q.MatchUIDs))); err != nil {
+	if err := s.writeVanished(known, q.ModSeq, s.view.MatchedThroughUID(folderRanges(q.MatchSeqs), folderRanges(q.MatchUIDs))); err != nil {
 		return err
 	}
-	return s.view.Fetch(s.ctx(), s.view.ChangedIn(known, q.ModSeq), 0, func(r *folder.Row) error {
+	return s.view.Fetch(s.ctx(), s.view.ChangedIn(known, q.ModSeq), 0, func(r *folder.MessageRow) error {
 		s.writeFlags(&r.FlagChange)
 		return s.w.Err()
 	})
 }
 
-// tellVanished writes VANISHED (EARLIER) for what is gone of the known UIDs
+// writeVanished writes VANISHED (EARLIER) for what is gone of the known UIDs
 // above one.
-func (s *session) tellVanished(known []folder.Range, modseq uint64, above uint32) error {
+func (s *session) writeVanished(known []folder.Range, modseq uint64, above uint32) error {
 	gone, err := s.view.VanishedSince(s.ctx(), modseq, known)
 	if err != nil {
 		return err
@@ -41,28 +41,28 @@ func (s *session) tellVanished(known []folder.Range, modseq uint64, above uint32
 	return nil
 }
 
-// vanished is the modifier VANISHED of UID FETCH (RFC 7162 §3.2.6). "*" stands
+// writeVanishedModifier is the modifier VANISHED of UID FETCH (RFC 7162 §3.2.6). "*" stands
 // for the last UID that was given, since its message may be what is gone.
-func (f *fetcher) vanished() error {
+func (f *fetcher) writeVanishedModifier() error {
 	n := f.cmd.Messages
-	if n.Saved && len(f.saved) == 0 {
+	if n.Saved && len(f.savedUIDs) == 0 {
 		return nil
 	}
 	if n.Saved {
-		return f.tellVanished(f.saved, f.cmd.ChangedSince, 0)
+		return f.writeVanished(f.savedUIDs, f.cmd.ChangedSince, 0)
 	}
 	last := f.view.Folder().UIDNext - 1
-	return f.tellVanished(rangesOf(n.Set.Resolve(last)), f.cmd.ChangedSince, 0)
+	return f.writeVanished(folderRanges(n.Set.Resolve(last)), f.cmd.ChangedSince, 0)
 }
 
-// expunged tells what is gone, and returns the code that says where the folder
+// expungeCode tells what is gone, and returns the code that says where the folder
 // then stands: with what others did as well, so that the client has heard of
 // all that the code covers (RFC 7162 §3.2.7).
-func (s *session) expunged() (wire.Code, error) {
+func (s *session) expungeCode() (wire.Code, error) {
 	if !s.condStore {
 		return "", nil
 	}
-	if err := s.announce(true); err != nil {
+	if err := s.writeChanges(true); err != nil {
 		return "", err
 	}
 	return wire.HighestModSeq(s.view.Folder().ModSeq), nil

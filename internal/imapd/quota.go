@@ -29,10 +29,10 @@ func (s *session) setQuota() (wire.Code, error) {
 // writeQuota tells use and limit of STORAGE in units of 1024 octets: what is
 // begun is used.
 func (s *session) writeQuota() error {
-	box, err := s.Mailboxes.ByID(s.ctx(), s.box)
+	box, err := s.Mailboxes.ByID(s.ctx(), s.mailboxID)
 	if err != nil {
 		return err
 	}
-	s.w.Quota(quotaRoot, wire.QuotaUse{Resource: "STORAGE", Usage: uint64(max(box.Used, 0)+1023) / 1024, Limit: uint64(box.Quota) / 1024})
+	s.w.Quota(quotaRoot, wire.QuotaUsage{Resource: "STORAGE", Usage: uint64(max(box.Used, 0)+1023) / 1024, Limit: uint64(box.Quota) / 1024})
 	return nil
 }

@@ -100,7 +100,7 @@ func TestDeletedStorage(t *testing.T) {
 		c.ok(`STORE 2:5 +FLAGS (\Deleted)`)
 		b := h.login()
 		b.ok("STATUS INBOX (MESSAGES DELETED DELETED-STORAGE)")
-		b.got("* STATUS INBOX (MESSAGES 12 DELETED 4 DELETED-STORAGE " + itoa(4*mailbox.MinCharge) + ")")
+		b.got("* STATUS INBOX (MESSAGES 12 DELETED 4 DELETED-STORAGE " + itoa(4*mailbox.MinCountedSize) + ")")
 		c.ok("EXPUNGE")
 		b.ok("STATUS INBOX (MESSAGES DELETED DELETED-STORAGE SIZE)")
 		b.got("* STATUS INBOX (MESSAGES 8 DELETED 0 SIZE " + itoa(8*len(m)) + " DELETED-STORAGE 0)")

@@ -8,12 +8,12 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 // leaves INBOX empty (RFC 3501 §6.3.5).
 func (s *session) rename(cmd *wire.Rename) (wire.Code, error) {
 	to := trimSeparator(cmd.To)
-	if err := s.Folders.Rename(s.ctx(), s.box, cmd.From, to); err != nil || !s.rev2 {
+	if err := s.Folders.Rename(s.ctx(), s.mailboxID, cmd.From, to); err != nil || !s.rev2 {
 		return "", err
 	}
-	f, err := s.Folders.Status(s.ctx(), s.box, to)
+	f, err := s.Folders.Status(s.ctx(), s.mailboxID, to)
 	if err == nil {
-		s.tellName(&f, cmd.From)
+		s.writeName(&f, cmd.From)
 	}
 	return "", nil // another session may have renamed it once more
 }

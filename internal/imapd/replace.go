@@ -14,12 +14,12 @@ import (
 // replace is REPLACE (RFC 8508). The new UID stands in an untagged OK, before
 // the client hears that the old message is gone (§4.3).
 func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
-	in := intake{session: s, mailbox: cmd.Mailbox}
-	uid, err := in.replaced(cmd)
+	in := appendReader{session: s, target: cmd.Mailbox}
+	uid, err := in.findReplaced(cmd)
 	if err != nil {
 		return "", err
 	}
-	if err := in.all(&cmd.Message, 1); err != nil {
+	if err := in.readAll(&cmd.Message, 1); err != nil {
 		return "", err
 	}
 	filed, err := s.view.Replace(s.ctx(), uid, cmd.Mailbox, in.uploads[0])
@@ -27,16 +27,16 @@ func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 		in.discard(err)
 		var f *fault.Error
 		if errors.As(err, &f) && f.Code == folder.CodeMessageGone {
-			return "", gone(cmd)
+			return "", replaceTargetError(cmd)
 		}
-		return "", orTryCreate(err)
+		return "", tryCreateError(err)
 	}
 	s.w.Untagged(wire.OK, wire.AppendUID(filed.UIDValidity, wire.SetOf(filed.UID)), "The replacement is there.")
-	return s.expunged()
+	return s.expungeCode()
 }
 
-// replaced finds the message that a REPLACE takes away, and what room it leaves.
-func (in *intake) replaced(cmd *wire.Replace) (uid uint32, err error) {
+// findReplaced finds the message that a REPLACE takes away, and what room it leaves.
+func (in *appendReader) findReplaced(cmd *wire.Replace) (uid uint32, err error) {
 	switch {
 	case cmd.Number == wire.Star:
 		uid = in.view.UID(uint32(in.view.Len()))
@@ -49,21 +49,21 @@ func (in *intake) replaced(cmd *wire.Replace) (uid uint32, err error) {
 		return 0, bad("There is no message with that number.")
 	}
 	there := false
-	err = in.view.Fetch(in.ctx(), []uint32{uid}, 0, func(r *folder.Row) error {
-		there, in.room = true, mailbox.Charge(int64(r.Size))
+	err = in.view.Fetch(in.ctx(), []uint32{uid}, 0, func(r *folder.MessageRow) error {
+		there, in.freedBytes = true, mailbox.CountedSize(int64(r.Size))
 		return nil
 	})
 	if err == nil && !there {
-		err = gone(cmd)
+		err = replaceTargetError(cmd)
 	}
 	return uid, err
 }
 
-// gone refuses to replace a message that another session has expunged, or that
+// replaceTargetError refuses to replace a message that another session has expunged, or that
 // never was.
-func gone(cmd *wire.Replace) error {
+func replaceTargetError(cmd *wire.Replace) error {
 	if cmd.UID {
 		return no(wire.CodeNonExistent, "There is no message with that UID.")
 	}
-	return expungeIssued()
+	return expungeIssuedError()
 }

@@ -38,14 +38,14 @@ func TestRevoked(t *testing.T) {
 		c.no("LOGIN "+alice+" "+password, "AUTHENTICATIONFAILED]")
 		c.ok("LOGIN " + alice + " " + changed)
 		c.ok("SELECT INBOX")
-		suspended := mailbox.Suspended
+		suspended := mailbox.StatusSuspended
 		_, err = h.mailboxes.Update(t.Context(), h.box.Account, h.box.ID, mailbox.Change{Status: &suspended})
 		h.must(err)
 		bye(c)
 
 		// Nobody knows what was missed: everybody looks, and those that count go on.
 		other.ok("NOOP")
-		h.mailboxes.ForgetAll()
+		h.mailboxes.InvalidateAll()
 		other.ok("NOOP")
 		h.must(h.mailboxes.Delete(t.Context(), h.box.Account, bob.ID))
 		bye(other)
@@ -59,8 +59,8 @@ func (h *house) eachEnd(f func(what string, end func())) {
 		_, err := h.mailboxes.SetPassword(h.Context(), h.box.Account, h.box.ID, new(password))
 		h.must(err)
 	})
-	f("a suspension", func() { status(account.Suspended) })
-	status(account.Active)
+	f("a suspension", func() { status(account.StatusSuspended) })
+	status(account.StatusActive)
 }
 
 // A FETCH of all bodies does not outlive the log-in, however slowly it is read.
@@ -101,7 +101,7 @@ func TestRevokedBetweenLooks(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					h.server.Revoked(h.box.ID)
+					h.server.RecheckLogins(h.box.ID)
 				}
 			}
 		}()
@@ -148,7 +148,7 @@ func TestAccountSuspended(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.selected("INBOX")
 		c.ok("NOOP")
-		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended))
+		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.StatusSuspended))
 		c.send("N NOOP\r\n")
 		c.next("* BYE …")
 		c.closed()
@@ -163,7 +163,7 @@ func TestAccountUnknown(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.selected("INBOX")
 		c.ok("NOOP")
-		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active)) // what was known is forgotten
+		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.StatusActive)) // what was known is forgotten
 		dbtest.Exec(h, h.db, noAccounts.With())
 		for range 3 {
 			c.ok("NOOP")

@@ -15,7 +15,7 @@ import (
 // offerScram makes the house offer SCRAM-SHA-256, and know alice's password.
 func (h *house) offerScram() {
 	h.Helper()
-	h.mailboxes.Scram = &credential.Scram{Hasher: h.mailboxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
+	h.mailboxes.SCRAM = &credential.SCRAM{Hasher: h.mailboxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
 	pw := password
 	_, err := h.mailboxes.SetPassword(h.Context(), h.box.Account, h.box.ID, &pw)
 	h.must(err)
@@ -124,7 +124,7 @@ func TestScram(t *testing.T) {
 		c.next("* BYE …")
 		c.closed()
 
-		h.mailboxes.Scram.Offered = false
+		h.mailboxes.SCRAM.Offered = false
 		c = h.dialTLS()
 		c.no("AUTHENTICATE SCRAM-SHA-256", "CANNOT]")
 		c.ok("CAPABILITY")

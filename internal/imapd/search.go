@@ -14,8 +14,8 @@ import (
 // search is SEARCH, with the results of RFC 4731 if RETURN is given.
 func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	cmd.SearchOptions = s.searchOptions(cmd.SearchOptions)
-	uids, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, nil)
-	if !given(err) {
+	uids, highest, err := s.searchAndSort(&cmd.SearchOptions, &cmd.Key, nil)
+	if !hasResult(err) {
 		return "", err
 	}
 	var found wire.Set
@@ -35,52 +35,52 @@ func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	return "", err
 }
 
-// given reports whether a search has a result. When not all messages could be
+// hasResult reports whether a search has a result. When not all messages could be
 // read the client gets the others, and then a NO.
-func given(err error) bool { return err == nil || errors.Is(err, folder.ErrUnread) }
+func hasResult(err error) bool { return err == nil || errors.Is(err, folder.ErrUnreadable) }
 
-// maxSearchNumbers is how many messages the sets of one search program may
+// maxSearchUIDs is how many messages the sets of one search program may
 // name together, which bounds the memory that they take.
-const maxSearchNumbers = 4_000_000
+const maxSearchUIDs = 4_000_000
 
-// find does what SEARCH and SORT have in common: it looks for messages, puts
+// searchAndSort does what SEARCH and SORT have in common: it looks for messages, puts
 // their UIDs in order, unless order is nil, saves them, if that was asked for,
 // and returns the mod-sequence to answer with, 0 for none. There is a result if
 // the error is given.
-func (s *session) find(o *wire.SearchOptions, key *wire.SearchKey, order func([]uint32) error) (uids []uint32, highest uint64, err error) {
-	uids, withModSeq, err := s.matches(key)
-	if given(err) && order != nil {
+func (s *session) searchAndSort(o *wire.SearchOptions, key *wire.SearchKey, order func([]uint32) error) (uids []uint32, highest uint64, err error) {
+	uids, withModSeq, err := s.runSearch(key)
+	if hasResult(err) && order != nil {
 		err = cmp.Or(order(uids), err)
 	}
-	if given(err) && withModSeq {
+	if hasResult(err) && withModSeq {
 		var failed error
-		highest, failed = s.highestModSeq(named(o, uids))
+		highest, failed = s.highestModSeq(reportedUIDs(o, uids))
 		err = cmp.Or(failed, err)
 	}
 	if o.Return&wire.ReturnSave != 0 {
-		err = s.save(named(o, uids), err)
+		err = s.saveResult(reportedUIDs(o, uids), err)
 	}
 	return uids, highest, err
 }
 
-// matches returns the UIDs of the messages for which a search program holds,
+// runSearch returns the UIDs of the messages for which a search program holds,
 // rising, and whether it has MODSEQ.
-func (s *session) matches(key *wire.SearchKey) (uids []uint32, withModSeq bool, err error) {
-	p := program{session: s, left: maxSearchNumbers}
+func (s *session) runSearch(key *wire.SearchKey) (uids []uint32, withModSeq bool, err error) {
+	p := criteriaBuilder{session: s, remaining: maxSearchUIDs}
 	criterion, err := p.criterion(key)
 	if err != nil {
 		return nil, false, err
 	}
-	if p.modSeq {
-		s.wantModSeqs()
+	if p.hasModSeq {
+		s.enableCondStore()
 	}
-	uids, err = s.searchView(criterion)
-	return uids, p.modSeq, err
+	uids, err = s.searchFolder(criterion)
+	return uids, p.hasModSeq, err
 }
 
-// named returns those of the messages found that an answer names or counts
+// reportedUIDs returns those of the messages found that an answer names or counts
 // (RFC 9394 §3.2); they stand in the order of the answer.
-func named(o *wire.SearchOptions, uids []uint32) []uint32 {
+func reportedUIDs(o *wire.SearchOptions, uids []uint32) []uint32 {
 	if some := o.Return &^ wire.ReturnSave; some == 0 || some&(wire.ReturnAll|wire.ReturnCount) != 0 || len(uids) == 0 {
 		return uids
 	}
@@ -102,7 +102,7 @@ func named(o *wire.SearchOptions, uids []uint32) []uint32 {
 // names (RFC 7162 §3.1.10).
 func (s *session) highestModSeq(uids []uint32) (uint64, error) {
 	var most uint64
-	err := s.view.Fetch(s.ctx(), slices.Sorted(slices.Values(uids)), 0, func(r *folder.Row) error {
+	err := s.view.Fetch(s.ctx(), slices.Sorted(slices.Values(uids)), 0, func(r *folder.MessageRow) error {
 		most = max(most, r.ModSeq)
 		return nil
 	})

@@ -10,18 +10,18 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// maxSaved is how many ranges of UIDs a session keeps of a search: 2 MiB.
-const maxSaved = 1 << 18
+// maxSavedRanges is how many ranges of UIDs a session keeps of a search: 2 MiB.
+const maxSavedRanges = 1 << 18
 
-// save keeps the messages that "$" names from now on (RFC 5182). They are kept
+// saveResult keeps the messages that "$" names from now on (RFC 5182). They are kept
 // as UIDs, so those that are expunged drop out by themselves. A search that
 // ended with err saves nothing: a NO empties what was saved, a BAD leaves it.
-func (s *session) save(uids []uint32, err error) error {
+func (s *session) saveResult(uids []uint32, err error) error {
 	var refused *wire.Error
 	if errors.As(err, &refused) && refused.Status == wire.Bad {
 		return err
 	}
-	s.saved = nil
+	s.savedUIDs = nil
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (s *session) save(uids []uint32, err error) error {
 			saved[last].Hi = uid
 			continue
 		}
-		if len(saved) == maxSaved {
+		if len(saved) == maxSavedRanges {
 			return no(wire.CodeNotSaved, "The result is too scattered to be saved.")
 		}
 		saved = append(saved, folder.Range{Lo: uid, Hi: uid})
 	}
-	s.saved = saved
+	s.savedUIDs = saved
 	return nil
 }

@@ -16,17 +16,17 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 		s.w.Untagged(wire.OK, wire.CodeClosed, "The mailbox that was open is closed.")
 	}
 	if cmd.CondStore {
-		s.wantModSeqs()
+		s.enableCondStore()
 	}
-	view, err := s.Folders.Open(s.ctx(), s.box, cmd.Mailbox, cmd.ReadOnly)
+	view, err := s.Folders.Open(s.ctx(), s.mailboxID, cmd.Mailbox, cmd.ReadOnly)
 	if err != nil {
 		return "", err
 	}
 	s.view, s.readOnly = view, cmd.ReadOnly
 	f := view.Folder()
-	known := s.tellFlags()
+	known := s.writeFolderFlags()
 	s.w.Exists(uint32(view.Len()))
-	s.tellRecent(view.Recent())
+	s.writeRecent(view.Recent())
 	if first := view.FirstUnseen(); first > 0 && !s.rev2 {
 		s.w.Untagged(wire.OK, wire.Unseen(first), "The first unseen message.")
 	}
@@ -39,7 +39,7 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
 	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
 	s.w.Untagged(wire.OK, wire.MailboxID(mailboxID(f.ID)), "The mailbox's id.")
-	s.tellName(&f, cmd.Mailbox)
+	s.writeName(&f, cmd.Mailbox)
 	if cmd.QResync != nil && cmd.QResync.UIDValidity == f.UIDValidity {
 		if err := s.resync(cmd.QResync); err != nil {
 			s.closeView()

@@ -25,34 +25,34 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// MaxMessage is the largest message that APPEND takes, in bytes: as much as
+// MaxMessageBytes is the largest message that APPEND takes, in bytes: as much as
 // may come by SMTP.
-const MaxMessage = 50 << 20
+const MaxMessageBytes = 50 << 20
 
 // Options are what the door works with.
 type Options struct {
-	Host      string      // the service's name, for the greeting
-	TLS       *tls.Config // of both listeners
-	Mailboxes *mailbox.Mailboxes
-	Folders   *folder.Store
-	Blobs     *blob.Store
-	Conns     *throttle.Conns // counts the connections of this door
-	Log       *slog.Logger
-	Now       func() time.Time
-	Timeouts  Timeouts // zero fields have their defaults
-	// KeepLogin takes UNAUTHENTICATE away, which RFC 8437 §8 wants to be
+	Host        string      // the service's name, for the greeting
+	TLS         *tls.Config // of both listeners
+	Mailboxes   *mailbox.Mailboxes
+	Folders     *folder.Store
+	Blobs       *blob.Store
+	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this door
+	Log         *slog.Logger
+	Now         func() time.Time
+	Timeouts    Timeouts // zero fields have their defaults
+	// DisableUnauthenticate takes UNAUTHENTICATE away, which RFC 8437 §8 wants to be
 	// possible: a proxy may look no further than the first log-in.
-	KeepLogin bool
-	// Junked, if set, is told which messages that were sent from here a person
+	DisableUnauthenticate bool
+	// OnJunk, if set, is told which messages that were sent from here a person
 	// has just put into the folder for junk of a mailbox.
-	Junked func(ctx context.Context, mailbox db.ID, sent []db.ID) error
-	// Sorted, if set, is told which messages a person has just copied or moved
+	OnJunk func(ctx context.Context, mailbox db.ID, sent []db.ID) error
+	// OnCopy, if set, is told which messages a person has just copied or moved
 	// to another folder of a mailbox.
-	Sorted func(ctx context.Context, mailbox db.ID, c *folder.Copied) error
+	OnCopy func(ctx context.Context, mailbox db.ID, c *folder.CopyResult) error
 }
 
 // Timeouts say how long a client may take.
@@ -66,19 +66,19 @@ type Timeouts struct {
 // Server is the door. It is made by New.
 type Server struct {
 	Options
-	buffers      wire.Buffers
-	deflaters    wire.Deflaters
-	chunks       sync.Pool // *[]byte of chunkSize
+	writeBuffers wire.BufferPool
+	deflaters    wire.DeflaterPool
+	copyBuffers  sync.Pool // *[]byte of copyBufferSize
 	bodySearches searchSemaphore
 	base         context.Context
 	cancel       context.CancelFunc
 
-	mu        sync.Mutex
-	draining  bool
-	listeners map[net.Listener]bool
-	sessions  map[*session]bool
-	running   sync.WaitGroup
-	lastID    uint64
+	mu           sync.Mutex
+	draining     bool
+	listeners    map[net.Listener]bool
+	sessions     map[*session]bool
+	sessionsDone sync.WaitGroup
+	lastID       uint64
 }
 
 // New returns a Server that listens nowhere yet.
@@ -107,7 +107,7 @@ func (s *Server) Serve(l net.Listener) error { return s.serve(l, false) }
 func (s *Server) ServeTLS(l net.Listener) error { return s.serve(l, true) }
 
 func (s *Server) serve(l net.Listener, implicit bool) error {
-	if !s.listen(l) {
+	if !s.addListener(l) {
 		return l.Close()
 	}
 	pause := time.Duration(0)
@@ -115,7 +115,7 @@ func (s *Server) serve(l net.Listener, implicit bool) error {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			s.accept(nc, implicit)
+			s.startSession(nc, implicit)
 			continue
 		}
 		if s.isDraining() {
@@ -128,12 +128,12 @@ func (s *Server) serve(l net.Listener, implicit bool) error {
 		// Out of file descriptors, most likely: some come back.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.Log.Warn("imap: accepting a connection", "err", err)
-		_ = signal.Sleep(s.base, pause)
+		_ = notify.Sleep(s.base, pause)
 	}
 }
 
-// listen notes l, unless the server is going down.
-func (s *Server) listen(l net.Listener) bool {
+// addListener notes l, unless the server is going down.
+func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners[l] = true
@@ -146,9 +146,9 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-func (s *Server) accept(nc net.Conn, implicit bool) {
-	remote := addrOf(nc)
-	release, ok := s.Conns.Acquire(remote)
+func (s *Server) startSession(nc net.Conn, implicit bool) {
+	remote := remoteAddr(nc)
+	release, ok := s.ConnLimiter.Acquire(remote)
 	if !ok {
 		s.Log.Info("imap: too many connections", "remote", remote)
 		if !implicit {
@@ -159,21 +159,21 @@ func (s *Server) accept(nc net.Conn, implicit bool) {
 		return
 	}
 	c := newSession(s, nc, remote)
-	if !s.enter(c) {
+	if !s.addSession(c) {
 		release()
 		_ = nc.Close()
 		return
 	}
 	go func() {
-		defer s.running.Done()
+		defer s.sessionsDone.Done()
 		defer release()
-		defer s.leave(c)
-		c.serve(implicit)
+		defer s.removeSession(c)
+		c.serveConn(implicit)
 	}()
 }
 
-// enter counts a session in, unless the server is going down.
-func (s *Server) enter(c *session) bool {
+// addSession counts a session in, unless the server is going down.
+func (s *Server) addSession(c *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
@@ -182,11 +182,11 @@ func (s *Server) enter(c *session) bool {
 	s.lastID++
 	c.id = s.lastID
 	s.sessions[c] = true
-	s.running.Add(1)
+	s.sessionsDone.Add(1)
 	return true
 }
 
-func (s *Server) leave(c *session) {
+func (s *Server) removeSession(c *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, c)
@@ -210,7 +210,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 	ended := make(chan struct{})
 	go func() {
-		s.running.Wait()
+		s.sessionsDone.Wait()
 		close(ended)
 	}()
 	select {
@@ -221,41 +221,41 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.cancel()
 	s.mu.Lock()
 	for c := range s.sessions {
-		_ = c.stream.raw.Close()
+		_ = c.stream.tcp.Close()
 	}
 	s.mu.Unlock()
 	<-ended
 	return ctx.Err()
 }
 
-// Revoked makes the sessions of a mailbox, or all when it is 0, look whether
+// RecheckLogins makes the sessions of a mailbox, or all when it is 0, look whether
 // the log-ins that they stand on still count; those that don't end with BYE.
-func (s *Server) Revoked(mailbox db.ID) {
-	s.doubt(func(u *user) bool { return mailbox == 0 || u.mailbox == mailbox })
+func (s *Server) RecheckLogins(mailbox db.ID) {
+	s.recheckSessions(func(u *sessionOwner) bool { return mailbox == 0 || u.mailbox == mailbox })
 }
 
-// Suspended is Revoked for the mailboxes of accounts and of domains.
-func (s *Server) Suspended(accounts, domains map[db.ID]bool) {
-	s.doubt(func(u *user) bool { return accounts[u.account] || domains[u.domain] })
+// RecheckSuspended is Revoked for the mailboxes of accounts and of domains.
+func (s *Server) RecheckSuspended(accounts, domains map[db.ID]bool) {
+	s.recheckSessions(func(u *sessionOwner) bool { return accounts[u.account] || domains[u.domain] })
 }
 
-// user is whose session it is.
-type user struct{ mailbox, account, domain db.ID }
+// sessionOwner is whose session it is.
+type sessionOwner struct{ mailbox, account, domain db.ID }
 
-// doubt makes the sessions of some users look whether their log-ins still count.
-func (s *Server) doubt(of func(*user) bool) {
+// recheckSessions makes the sessions of some users look whether their log-ins still count.
+func (s *Server) recheckSessions(of func(*sessionOwner) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.sessions {
 		if u := c.user.Load(); u != nil && of(u) {
-			c.doubted.Store(true)
+			c.needsLoginCheck.Store(true)
 			c.stream.wake()
 		}
 	}
 }
 
-// addrOf returns the client's IP address, the zero one if it has none.
-func addrOf(nc net.Conn) netip.Addr {
+// remoteAddr returns the client's IP address, the zero one if it has none.
+func remoteAddr(nc net.Conn) netip.Addr {
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/imapd"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
 func TestShutdown(t *testing.T) {
@@ -64,7 +64,7 @@ func TestShutdownForced(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	eachWith(t, func(o *imapd.Options) { o.Conns = &throttle.Conns{PerNetwork: 2} }, func(h *house) {
+	eachWith(t, func(o *imapd.Options) { o.ConnLimiter = &ratelimit.ConnLimiter{PerNetwork: 2} }, func(h *house) {
 		a := h.dial()
 		h.dialTLS()
 		nc, err := net.Dial("tcp", h.plain)

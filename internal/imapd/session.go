@@ -9,25 +9,25 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// state is where in RFC 3501 §3 a session stands: not authenticated while box
+// sessionState is where in RFC 3501 §3 a session stands: not authenticated while box
 // is 0, selected while there is a view.
-type state struct {
-	box      db.ID // the mailbox that has logged in
-	login    mailbox.Mailbox
-	listed   db.ID // among the mailbox's sessions; 0: not
-	view     *folder.View
-	readOnly bool           // EXAMINE
-	held     bool           // messages are gone that the client still numbers
-	saved    []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
-	keywords int            // how many of the folder's the client was told of
-	enabled
-	answered bool // the command in hand wrote its tagged answer itself
+type sessionState struct {
+	mailboxID      db.ID // the mailbox that has logged in
+	mailbox        mailbox.Mailbox
+	sessionID      db.ID // among the mailbox's sessions; 0: not
+	view           *folder.View
+	readOnly       bool           // EXAMINE
+	expungePending bool           // messages are gone that the client still numbers
+	savedUIDs      []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
+	keywordCount   int            // how many of the folder's the client was told of
+	extensions
+	wroteTagged bool // the command in hand wrote its tagged answer itself
 }
 
-// run does a command that may be given in the session's state. It writes what
+// dispatch does a command that may be given in the session's state. It writes what
 // is untagged and returns the code of the tagged OK, or an error: a *wire.Error
 // is the refusal itself.
-func (s *session) run(cmd wire.Command) (wire.Code, error) {
+func (s *session) dispatch(cmd wire.Command) (wire.Code, error) {
 	switch cmd := cmd.(type) {
 	case *wire.Capability:
 		return s.capability()
@@ -36,10 +36,10 @@ func (s *session) run(cmd wire.Command) (wire.Code, error) {
 	case *wire.Logout:
 		return s.logout()
 	case *wire.ID:
-		return s.identify(cmd)
+		return s.identifyClient(cmd)
 	}
-	if s.box == 0 {
-		return s.runBeforeLogin(cmd)
+	if s.mailboxID == 0 {
+		return s.dispatchBeforeLogin(cmd)
 	}
 	switch cmd := cmd.(type) {
 	case *wire.Enable:
@@ -81,10 +81,10 @@ func (s *session) run(cmd wire.Command) (wire.Code, error) {
 	case *wire.Login, *wire.Authenticate, *wire.StartTLS:
 		return "", bad("You are logged in already.")
 	}
-	return s.runOnFolder(cmd)
+	return s.dispatchSelected(cmd)
 }
 
-func (s *session) runBeforeLogin(cmd wire.Command) (wire.Code, error) {
+func (s *session) dispatchBeforeLogin(cmd wire.Command) (wire.Code, error) {
 	switch cmd := cmd.(type) {
 	case *wire.StartTLS:
 		return s.startTLSCommand()
@@ -96,9 +96,9 @@ func (s *session) runBeforeLogin(cmd wire.Command) (wire.Code, error) {
 	return "", bad("Log in first.")
 }
 
-// runOnFolder does the commands of the selected state.
-func (s *session) runOnFolder(cmd wire.Command) (wire.Code, error) {
-	do, changes := s.onFolder(cmd)
+// dispatchSelected does the commands of the selected state.
+func (s *session) dispatchSelected(cmd wire.Command) (wire.Code, error) {
+	do, changes := s.selectedCommand(cmd)
 	switch {
 	case do == nil:
 		return "", bad("This server does not offer that command.")
@@ -110,9 +110,9 @@ func (s *session) runOnFolder(cmd wire.Command) (wire.Code, error) {
 	return do()
 }
 
-// onFolder returns what does a command of the selected state, and whether it
+// selectedCommand returns what does a command of the selected state, and whether it
 // changes the folder; nil for no such one.
-func (s *session) onFolder(cmd wire.Command) (do func() (wire.Code, error), changes bool) {
+func (s *session) selectedCommand(cmd wire.Command) (do func() (wire.Code, error), changes bool) {
 	switch cmd := cmd.(type) {
 	case *wire.Check:
 		return s.check, false

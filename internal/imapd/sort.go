@@ -18,8 +18,8 @@ func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
 	if cmd.Extended && cmd.Return&^(wire.ReturnCount|wire.ReturnSave) == 0 {
 		order = nil
 	}
-	found, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, order)
-	if !given(err) {
+	found, highest, err := s.searchAndSort(&cmd.SearchOptions, &cmd.Key, order)
+	if !hasResult(err) {
 		return "", err
 	}
 	if !cmd.UID {
@@ -52,9 +52,9 @@ func sortField(name string) folder.SortField {
 	case "CC":
 		return folder.ByCc
 	case "DISPLAYFROM":
-		return folder.ByFromShown
+		return folder.ByDisplayFrom
 	case "DISPLAYTO":
-		return folder.ByToShown
+		return folder.ByDisplayTo
 	}
 	return folder.BySent
 }

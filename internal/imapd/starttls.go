@@ -12,7 +12,7 @@ import (
 // same breath may have been put there by somebody in between, so such a
 // client is refused rather than half believed (CVE-2011-0411).
 func (s *session) startTLSCommand() (wire.Code, error) {
-	if s.secure {
+	if s.isTLS {
 		return "", bad("This connection is encrypted already.")
 	}
 	if s.r.Buffered() > 0 {
@@ -22,7 +22,7 @@ func (s *session) startTLSCommand() (wire.Code, error) {
 	if err := s.w.Flush(); err != nil {
 		return "", err
 	}
-	s.answered = true
+	s.wroteTagged = true
 	// A session ticket would be the first that the client finds to read. One that
 	// reads and writes side by side (imaplib2) and now has to write, having seen
 	// no greeting that comes with it, then hangs now and then.
@@ -30,9 +30,9 @@ func (s *session) startTLSCommand() (wire.Code, error) {
 	config.SessionTicketsDisabled = true
 	if err := s.startTLS(config); err != nil {
 		s.logger().Debug("imap: TLS failed", "err", err)
-		s.done = true
+		s.closing = true
 		return "", nil
 	}
-	s.r.Reset(bufio.NewReaderSize(&s.stream, readBuffer))
+	s.r.Reset(bufio.NewReaderSize(&s.stream, readBufferSize))
 	return "", nil
 }

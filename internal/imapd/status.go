@@ -10,17 +10,17 @@ import (
 // status is STATUS, with the items SIZE (RFC 8438), APPENDLIMIT (RFC 7889),
 // MAILBOXID (RFC 8474), DELETED and DELETED-STORAGE (RFC 9208 §4.1.4).
 func (s *session) status(cmd *wire.MailboxStatus) (wire.Code, error) {
-	s.wantsStatus(cmd.Items)
-	f, err := s.Folders.Status(s.ctx(), s.box, cmd.Mailbox)
+	s.enableForStatus(cmd.Items)
+	f, err := s.Folders.Status(s.ctx(), s.mailboxID, cmd.Mailbox)
 	if err != nil {
 		return "", err
 	}
 	return "", s.writeStatus(cmd.Mailbox, &f, cmd.Items)
 }
 
-func (s *session) wantsStatus(items wire.StatusItems) {
+func (s *session) enableForStatus(items wire.StatusItems) {
 	if items&wire.StatusHighestModSeq != 0 {
-		s.wantModSeqs()
+		s.enableCondStore()
 	}
 }
 
@@ -28,17 +28,17 @@ func (s *session) wantsStatus(items wire.StatusItems) {
 func (s *session) writeStatus(name string, f *folder.Folder, items wire.StatusItems) error {
 	row := wire.StatusRow{
 		Mailbox: name, Items: items, Messages: f.Messages, UIDNext: f.UIDNext,
-		UIDValidity: f.UIDValidity, Unseen: f.Unseen, HighestModSeq: f.ModSeq, AppendLimit: MaxMessage,
+		UIDValidity: f.UIDValidity, Unseen: f.Unseen, HighestModSeq: f.ModSeq, AppendLimit: MaxMessageBytes,
 		Size: uint64(f.Bytes), MailboxID: mailboxID(f.ID),
 	}
 	if items&wire.StatusRecent != 0 {
 		var err error
-		if row.Recent, err = s.Folders.Recent(s.ctx(), f); err != nil {
+		if row.Recent, err = s.Folders.CountRecent(s.ctx(), f); err != nil {
 			return err
 		}
 	}
 	if items&(wire.StatusDeleted|wire.StatusDeletedStorage) != 0 {
-		messages, bytes, err := s.Folders.Deleted(s.ctx(), f.ID)
+		messages, bytes, err := s.Folders.DeletedUsage(s.ctx(), f.ID)
 		if err != nil {
 			return err
 		}

@@ -15,47 +15,47 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 		return "", err
 	}
 	if cmd.HasUnchangedSince {
-		s.wantModSeqs()
+		s.enableCondStore()
 	}
 	if len(uids) == 0 {
 		return "", nil
 	}
-	changed, failed, err := s.view.Store(s.ctx(), uids, folder.StoreFlags{
+	changed, failed, err := s.view.UpdateFlags(s.ctx(), uids, folder.FlagUpdate{
 		Op: storeOp(cmd.Op), Flags: folder.Flags(cmd.Flags.System), Keywords: cmd.Flags.Keywords,
-		Conditional: cmd.HasUnchangedSince, UnchangedSince: cmd.UnchangedSince,
+		HasUnchangedSince: cmd.HasUnchangedSince, UnchangedSince: cmd.UnchangedSince,
 	})
-	s.tellKeywords()
-	if err := s.eachChange(changed, func(c *folder.FlagChange) { s.writeStored(c, cmd) }); err != nil {
+	s.writeNewKeywords()
+	if err := s.eachChange(changed, func(c *folder.FlagChange) { s.writeStoreResult(c, cmd) }); err != nil {
 		return "", err
 	}
 	if err != nil { // what was changed before is told above
 		return "", err
 	}
 	if len(failed) > 0 {
-		return s.modified(cmd, failed), nil
+		return s.modifiedCode(cmd, failed), nil
 	}
 	if len(changed) < len(uids) && !cmd.Messages.UID && !cmd.Silent {
-		return "", expungeIssued()
+		return "", expungeIssuedError()
 	}
 	return "", nil
 }
 
-func storeOp(op wire.StoreOp) folder.Op {
+func storeOp(op wire.StoreOp) folder.FlagOp {
 	switch op {
 	case wire.StoreAdd:
-		return folder.Add
+		return folder.AddFlags
 	case wire.StoreRemove:
-		return folder.Remove
+		return folder.RemoveFlags
 	}
-	return folder.Replace
+	return folder.ReplaceFlags
 }
 
-// writeStored is the untagged FETCH of one message after STORE. A silent one
+// writeStoreResult is the untagged FETCH of one message after STORE. A silent one
 // still tells what others have changed as well (RFC 3501 §6.4.6), and the new
 // mod-sequence to those who want it.
-func (s *session) writeStored(c *folder.FlagChange, cmd *wire.Store) {
+func (s *session) writeStoreResult(c *folder.FlagChange, cmd *wire.Store) {
 	switch {
-	case !cmd.Silent || c.Others:
+	case !cmd.Silent || c.ChangedByOthers:
 		s.writeFlags(c)
 	case s.condStore:
 		row := s.w.Fetch(c.Seq)
@@ -65,9 +65,9 @@ func (s *session) writeStored(c *folder.FlagChange, cmd *wire.Store) {
 	}
 }
 
-// modified names the messages that STORE left alone as the client does: by
+// modifiedCode names the messages that STORE left alone as the client does: by
 // UID or by sequence number.
-func (s *session) modified(cmd *wire.Store, uids []uint32) wire.Code {
+func (s *session) modifiedCode(cmd *wire.Store, uids []uint32) wire.Code {
 	if cmd.Messages.UID {
 		return wire.Modified(wire.SetOf(uids...))
 	}

@@ -12,18 +12,18 @@ import (
 // errWoken ends an await that wake interrupted.
 var errWoken = errors.New("woken")
 
-// writeStep is how much may go out under one deadline: a client that takes
+// writeChunkSize is how much may go out under one deadline: a client that takes
 // less per Timeouts.Write is given up.
-const writeStep = 64 << 10
+const writeChunkSize = 64 << 10
 
 // stream is a connection with a deadline for each step. All but wake and
 // raw.Close belong to the session's goroutine.
 type stream struct {
-	raw   net.Conn      // TCP
-	nc    net.Conn      // raw, or TLS on top of it
-	read  time.Duration // for the next bytes
-	write time.Duration // for writeStep bytes
-	until time.Time     // when reading ends at all; zero for never
+	tcp          net.Conn      // TCP
+	conn         net.Conn      // raw, or TLS on top of it
+	readTimeout  time.Duration // for the next bytes
+	writeTimeout time.Duration // for writeChunkSize bytes
+	readDeadline time.Time     // when reading ends at all; zero for never
 	// flush sends what is collected: whoever waits for the client must not
 	// hold back what the client waits for.
 	flush func() error
@@ -38,31 +38,31 @@ func (s *stream) Read(p []byte) (int, error) {
 	if err := s.flush(); err != nil {
 		return 0, err
 	}
-	deadline := time.Now().Add(s.read)
-	if !s.until.IsZero() && s.until.Before(deadline) {
-		deadline = s.until
+	deadline := time.Now().Add(s.readTimeout)
+	if !s.readDeadline.IsZero() && s.readDeadline.Before(deadline) {
+		deadline = s.readDeadline
 	}
 	s.mu.Lock()
 	if s.waiting && s.woken {
 		s.mu.Unlock()
 		return 0, errWoken
 	}
-	err := s.nc.SetReadDeadline(deadline)
+	err := s.conn.SetReadDeadline(deadline)
 	s.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
-	return s.nc.Read(p)
+	return s.conn.Read(p)
 }
 
 // Write sends p in steps, each of which has its own deadline.
 func (s *stream) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
-		if err := s.nc.SetWriteDeadline(time.Now().Add(s.write)); err != nil {
+		if err := s.conn.SetWriteDeadline(time.Now().Add(s.writeTimeout)); err != nil {
 			return done, err
 		}
-		n, err := s.nc.Write(p[done:min(len(p), done+writeStep)])
+		n, err := s.conn.Write(p[done:min(len(p), done+writeChunkSize)])
 		done += n
 		if err != nil {
 			return done, err
@@ -94,7 +94,7 @@ func (s *stream) wake() {
 	defer s.mu.Unlock()
 	s.woken = true
 	if s.waiting {
-		s.nc.SetReadDeadline(time.Unix(1, 0))
+		s.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -102,5 +102,5 @@ func (s *stream) wake() {
 func (s *stream) upgrade(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nc = nc
+	s.conn = nc
 }

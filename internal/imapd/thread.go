@@ -6,13 +6,13 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 
 // thread is THREAD (RFC 5256).
 func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
-	uids, _, found := s.matches(&cmd.Key)
-	if !given(found) {
+	uids, _, found := s.runSearch(&cmd.Key)
+	if !hasResult(found) {
 		return "", found
 	}
-	arrange := s.view.References
+	arrange := s.view.ThreadByReferences
 	if cmd.Algorithm == "ORDEREDSUBJECT" {
-		arrange = s.view.OrderedSubject
+		arrange = s.view.ThreadByOrderedSubject
 	}
 	threads, err := arrange(s.ctx(), uids)
 	if err != nil {

@@ -7,7 +7,7 @@ import "net"
 // ServeTrusted takes connections that may log in without TLS, which is to be
 // measured too.
 func (s *Server) ServeTrusted(l net.Listener) error {
-	if !s.listen(l) {
+	if !s.addListener(l) {
 		return l.Close()
 	}
 	for {
@@ -15,15 +15,15 @@ func (s *Server) ServeTrusted(l net.Listener) error {
 		if err != nil {
 			return nil //nolint:nilerr // the end of the test
 		}
-		c := newSession(s, nc, addrOf(nc))
-		c.secure = true
-		if !s.enter(c) {
+		c := newSession(s, nc, remoteAddr(nc))
+		c.isTLS = true
+		if !s.addSession(c) {
 			return nc.Close()
 		}
 		go func() {
-			defer s.running.Done()
-			defer s.leave(c)
-			c.serve(false)
+			defer s.sessionsDone.Done()
+			defer s.removeSession(c)
+			c.serveConn(false)
 		}()
 	}
 }

@@ -12,21 +12,21 @@ import (
 // for TLS. Where a compressed stream ends nothing tells us, so such a
 // connection ends with BYE, which §3 allows.
 func (s *session) unauthenticate() (wire.Code, error) {
-	if s.KeepLogin {
+	if s.DisableUnauthenticate {
 		return "", bad("This server does not offer that command.")
 	}
 	if s.compressed {
 		return "", &wire.Error{Status: wire.Bye, Text: "A compressed connection cannot be used again."}
 	}
 	s.closeView()
-	s.Mailboxes.Closed(s.listed)
+	s.Mailboxes.CloseSession(s.sessionID)
 	s.logger().Info("imap: logged out")
 	s.user.Store(nil)
-	s.doubted.Store(false)
-	s.state = state{}
-	s.mistakes = 0
+	s.needsLoginCheck.Store(false)
+	s.sessionState = sessionState{}
+	s.errorCount = 0
 	s.r.Limits = wire.LimitsBeforeLogin()
 	s.r.UTF8, s.w.UTF8, s.r.NoCharset = false, false, false
-	s.stream.until = time.Now().Add(s.Timeouts.Login)
+	s.stream.readDeadline = time.Now().Add(s.Timeouts.Login)
 	return wire.Capabilities(s.capabilities()...), nil
 }

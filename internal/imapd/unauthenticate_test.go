@@ -49,7 +49,7 @@ func TestUnauthenticate(t *testing.T) {
 }
 
 func TestKeepLogin(t *testing.T) {
-	eachWith(t, func(o *imapd.Options) { o.KeepLogin = true }, func(h *house) {
+	eachWith(t, func(o *imapd.Options) { o.DisableUnauthenticate = true }, func(h *house) {
 		c := h.login()
 		c.ok("CAPABILITY")
 		c.hasNot("…UNAUTHENTICATE…")

@@ -83,10 +83,10 @@ func BenchmarkJudge(b *testing.B) {
 		b.Fatal(err)
 	}
 	body := string(sig) + benchMail()
-	for name, judge := range map[string]*mailauth.Judge{"not": nil, "judged": {DNS: dnstest.Resolver(b, addr), Now: time.Now}} {
+	for name, judge := range map[string]*mailauth.Verifier{"not": nil, "judged": {DNS: dnstest.Resolver(b, addr), Now: time.Now}} {
 		b.Run(name, func(b *testing.B) {
 			h := newHouse(b, dbtest.SQLite(b))
-			h.Judge = judge
+			h.Verifier = judge
 			for i := range 100 {
 				h.box(fmt.Sprintf("box%d", i), 1<<20)
 			}

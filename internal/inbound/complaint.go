@@ -18,26 +18,26 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// feedback is the address of the service's host for the reports of feedback
+// feedbackLocalPart is the address of the service's host for the reports of feedback
 // loops (RFC 6449): what comes there is read and kept by nobody.
-const feedback = "fbl"
+const feedbackLocalPart = "fbl"
 
-// abuse is where some loops send their reports (RFC 2142 §2). Such mail is
+// abuseLocalPart is where some loops send their reports (RFC 2142 §2). Such mail is
 // filed like any other as well.
-const abuse = "abuse"
+const abuseLocalPart = "abuse"
 
-// feedsBack reports whether an address is that for feedback loops.
-func (i *Inbound) feedsBack(to address.Address) bool {
-	return strings.EqualFold(to.Local, feedback) && to.Domain == i.Host
+// isFeedbackAddress reports whether an address is that for feedback loops.
+func (i *Service) isFeedbackAddress(to address.Address) bool {
+	return strings.EqualFold(to.Local, feedbackLocalPart) && to.Domain == i.Host
 }
 
-// complained hands a complaint about a delivery to the queue. Of a message that
+// recordComplaint hands a complaint about a delivery to the queue. Of a message that
 // was deleted meanwhile (retention) the recipient is still suppressed, if the
 // report names him; without even a trace of it a complaint comes too late.
-func (i *Inbound) complained(ctx context.Context, r report, told *bounce.Report) error {
-	changed, err := i.Queue.Complained(ctx, r.message, r.n, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
+func (i *Service) recordComplaint(ctx context.Context, r returnPath, told *bounce.Report) error {
+	changed, err := i.Queue.RecordComplaint(ctx, r.message, r.n, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
-		changed, err = i.complainedPast(ctx, r, told)
+		changed, err = i.recordPastComplaint(ctx, r, told)
 	}
 	if err == nil {
 		i.Log.Info("a complaint", "message", r.message, "n", r.n, "feedback", told.Feedback.Type, "reporter", told.Feedback.Reporter, "changed", changed)
@@ -45,11 +45,11 @@ func (i *Inbound) complained(ctx context.Context, r report, told *bounce.Report)
 	return err
 }
 
-// complainedPast takes a complaint about a message that was deleted meanwhile.
-func (i *Inbound) complainedPast(ctx context.Context, r report, told *bounce.Report) (changed bool, err error) {
+// recordPastComplaint takes a complaint about a message that was deleted meanwhile.
+func (i *Service) recordPastComplaint(ctx context.Context, r returnPath, told *bounce.Report) (changed bool, err error) {
 	var named []address.Address
 	add := func(text string) {
-		if a, err := address.Parse(text); err == nil && len(named) < maxShown {
+		if a, err := address.Parse(text); err == nil && len(named) < maxPathCandidates {
 			named = append(named, a)
 		}
 	}
@@ -62,9 +62,9 @@ func (i *Inbound) complainedPast(ctx context.Context, r report, told *bounce.Rep
 			add(a.Local + "@" + a.Domain)
 		}
 	}
-	_, to, err := i.Outbox.Past(ctx, r.message, r.n, named)
+	_, to, err := i.Outbox.PrunedRecipient(ctx, r.message, r.n, named)
 	if err == nil {
-		changed, err = i.Queue.ComplainedPast(ctx, r.message, r.n, to, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
+		changed, err = i.Queue.RecordComplaintOfDeleted(ctx, r.message, r.n, to, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
 	}
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
@@ -72,18 +72,18 @@ func (i *Inbound) complainedPast(ctx context.Context, r report, told *bounce.Rep
 	return changed, err
 }
 
-// fedBack reads a message to a feedback address. Anybody may write to those, so
+// handleFeedback reads a message to a feedback address. Anybody may write to those, so
 // a complaint counts only if it shows the signed return path of the delivery
 // that it is about, which nobody but its recipient's side has seen.
-func (i *Inbound) fedBack(ctx context.Context, s *spooled) error {
-	told, err := i.readReport(ctx, s)
+func (i *Service) handleFeedback(ctx context.Context, s *spooledMessage) error {
+	told, err := i.parseReport(ctx, s)
 	if err != nil {
 		return err
 	}
 	if told.Kind == bounce.Complaint {
 		for _, header := range [][]byte{told.Feedback.Fields, told.Original} {
-			if r, ok := i.shown(string(header)); ok {
-				return i.complained(ctx, r, told)
+			if r, ok := i.findReturnPath(string(header)); ok {
+				return i.recordComplaint(ctx, r, told)
 			}
 		}
 	}
@@ -91,11 +91,11 @@ func (i *Inbound) fedBack(ctx context.Context, s *spooled) error {
 	return nil
 }
 
-// maxShown is how many words of a header are tried as return paths.
-const maxShown = 100
+// maxPathCandidates is how many words of a header are tried as return paths.
+const maxPathCandidates = 100
 
-// shown finds the first signed return path in a header.
-func (i *Inbound) shown(header string) (r report, ok bool) {
+// findReturnPath finds the first signed return path in a header.
+func (i *Service) findReturnPath(header string) (r returnPath, ok bool) {
 	local := func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
 	}
@@ -105,32 +105,32 @@ func (i *Inbound) shown(header string) (r report, ok bool) {
 			continue
 		}
 		if id, n, ok := i.Key.ParseReturnPath(word); ok {
-			return report{message: db.ID(id), n: n}, true
+			return returnPath{message: db.ID(id), n: n}, true
 		}
-		if tried++; tried == maxShown {
+		if tried++; tried == maxPathCandidates {
 			break
 		}
 	}
-	return report{}, false
+	return returnPath{}, false
 }
 
-// Junked takes it as complaints that somebody put messages into the folder for
+// RecordJunked takes it as complaints that somebody put messages into the folder for
 // junk of a mailbox here. Only mail of the API is complained of, and only its
 // delivery to that mailbox; once. What the service writes must go on to arrive: it
 // may be the link without which somebody never gets in again. Trouble with one
 // message does not lose the complaints about others.
-func (i *Inbound) Junked(ctx context.Context, mailbox db.ID, sent []db.ID) error {
+func (i *Service) RecordJunked(ctx context.Context, mailbox db.ID, sent []db.ID) error {
 	var errs []error
 	for _, id := range sent {
-		if err := i.junked(ctx, mailbox, id); err != nil {
+		if err := i.recordJunked(ctx, mailbox, id); err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", id, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (i *Inbound) junked(ctx context.Context, mailbox, id db.ID) error {
-	about, err := i.Outbox.Describe(ctx, id)
+func (i *Service) recordJunked(ctx context.Context, mailbox, id db.ID) error {
+	about, err := i.Outbox.MessageInfo(ctx, id)
 	if fault.Is(err, fault.NotFound) || err == nil && (!about.API || about.Private) {
 		return nil
 	}
@@ -145,14 +145,14 @@ func (i *Inbound) junked(ctx context.Context, mailbox, id db.ID) error {
 		if d.State != queue.Delivered {
 			continue
 		}
-		leads, err := i.leadsTo(ctx, d.Recipient, mailbox)
+		leads, err := i.routesTo(ctx, d.Recipient, mailbox)
 		if err != nil {
 			return err
 		}
 		if !leads {
 			continue
 		}
-		changed, err := i.Queue.Complained(ctx, id, d.N, queue.Report{Text: "abuse", Remote: i.Host})
+		changed, err := i.Queue.RecordComplaint(ctx, id, d.N, queue.Report{Text: "abuse", Remote: i.Host})
 		if err != nil {
 			return err
 		}
@@ -161,8 +161,8 @@ func (i *Inbound) junked(ctx context.Context, mailbox, id db.ID) error {
 	return nil
 }
 
-// leadsTo reports whether mail to an address goes to a mailbox.
-func (i *Inbound) leadsTo(ctx context.Context, to string, box db.ID) (bool, error) {
+// routesTo reports whether mail to an address goes to a mailbox.
+func (i *Service) routesTo(ctx context.Context, to string, box db.ID) (bool, error) {
 	a, err := address.Parse(to)
 	if err != nil {
 		return false, nil //nolint:nilerr // such an address leads nowhere here

@@ -81,7 +81,7 @@ func TestComplaints(t *testing.T) {
 				return arf("Feedback-Type: abuse\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
 			}, queue.Delivered},
 			{"a DSN to a mailbox", "bob@demo.test", func(id db.ID) string {
-				return report("failed") + "Return-Path: <" + own(id, 0) + ">\r\n"
+				return returnPath("failed") + "Return-Path: <" + own(id, 0) + ">\r\n"
 			}, queue.Delivered},
 		} {
 			id := h.db.NewID()
@@ -112,7 +112,7 @@ func TestReportOfMany(t *testing.T) {
 	each(t, func(h *house) {
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
-		text := strings.Replace(report("failed"), "\r\n--b--",
+		text := strings.Replace(returnPath("failed"), "\r\n--b--",
 			"\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: failed\r\nStatus: 5.2.2\r\nDiagnostic-Code: smtp; 552 5.2.2 quota exceeded\r\n--b--", 1)
 		text = strings.Replace(text, "x@remote.example", "other@remote.example", 1)
 		if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
@@ -133,7 +133,7 @@ func TestReportOfMember(t *testing.T) {
 			for _, member := range []string{"", "Original-Recipient: rfc822; x@remote.example\r\n"} {
 				id := h.db.NewID()
 				dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
-				text := strings.Replace(report("failed"), "Final-Recipient: rfc822; x@remote.example", member+"Final-Recipient: rfc822; gone@remote.example", 1)
+				text := strings.Replace(returnPath("failed"), "Final-Recipient: rfc822; x@remote.example", member+"Final-Recipient: rfc822; gone@remote.example", 1)
 				text = strings.Replace(text, "\r\n--b--", "\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: "+action+"\r\nStatus: 2.0.0\r\n--b--", 1)
 				if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
 					h.t.Fatal(err)
@@ -156,7 +156,7 @@ func TestRemarks(t *testing.T) {
 		t := h.t
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
-		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(report("delayed"), "5.1.1", "4.4.1"), "550", "451")
+		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(returnPath("delayed"), "5.1.1", "4.4.1"), "550", "451")
 		away := "Message-ID: <away@remote.example>\r\nAuto-Submitted: auto-replied\r\nSubject: I am away\r\n\r\nuntil Monday\r\n"
 		for _, text := range []string{delay, away, delay, away, strings.Replace(delay, "first", "second", 1), "Subject: hello\r\n\r\nis it blue?\r\n"} {
 			if _, err := h.send(text, h.Key.ReturnPath(int64(id), 1)+"@demo.test"); err != nil {
@@ -169,7 +169,7 @@ func TestRemarks(t *testing.T) {
 		var got []string
 		all, err := h.Queue.Attempts(t.Context(), id)
 		for _, a := range all {
-			got = append(got, fmt.Sprintf("%d %d %s %s %s %d %s %s", a.N, a.Attempt, a.Outcome, a.Stage, a.Host, a.Code, a.Enhanced, a.Reply))
+			got = append(got, fmt.Sprintf("%d %d %s %s %s %d %s %s", a.N, a.Number, a.Outcome, a.Stage, a.Host, a.Code, a.Enhanced, a.Reply))
 		}
 		delayed := "1 0 deferred delay in.remote.example 451 4.4.1 no such user"
 		if want := []string{delayed, "1 0 delivered auto-reply  0  I am away", delayed}; err != nil || !slices.Equal(got, want) {
@@ -192,7 +192,7 @@ func TestRemarksAreFew(t *testing.T) {
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		for n := range 25 {
-			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, report("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
+			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, returnPath("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
 				h.t.Fatal(err)
 			}
 		}

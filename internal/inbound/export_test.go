@@ -9,9 +9,9 @@ import (
 )
 
 // File delivers one consignment.
-func (i *Inbound) File(ctx context.Context, c *queue.Consignment) []queue.Outcome {
-	return i.file(ctx, c)
+func (i *Service) File(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+	return i.deliverTransaction(ctx, c)
 }
 
 // SetMaxCopies sets how many copies of a message are filed in one commit.
-func (i *Inbound) SetMaxCopies(n int) { i.copies = n }
+func (i *Service) SetMaxCopies(n int) { i.maxCopies = n }

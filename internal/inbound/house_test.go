@@ -19,28 +19,28 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/thread"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // house is everything that mail from outside goes through, with demo.test as
 // the one domain.
 type house struct {
-	*inbound.Inbound
+	*inbound.Service
 	t       testing.TB
 	db      *db.DB
-	hub     *signal.Hub
+	hub     *notify.Hub
 	boxes   *mailbox.Mailboxes
 	account db.ID
 	domain  db.ID
-	mail    map[db.ID]*queue.Mail // what the queue may send
-	blobs   string                // the folder of large messages
+	mail    map[db.ID]*queue.OutboundMessage // what the queue may send
+	blobs   string                           // the folder of large messages
 }
 
 var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
@@ -55,15 +55,15 @@ func newHouse(t testing.TB, url string) *house {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
 	large := t.TempDir()
-	files, err := blob.NewFolder(large)
+	files, err := blob.NewDir(large)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := secret.Load(t.TempDir() + "/key")
+	key, err := secret.LoadOrCreateKey(t.TempDir() + "/key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, hub: &signal.Hub{}, mail: map[db.ID]*queue.Mail{}, blobs: large}
+	h := &house{t: t, db: d, hub: &notify.Hub{}, mail: map[db.ID]*queue.OutboundMessage{}, blobs: large}
 	log := slog.New(slog.DiscardHandler)
 	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
 	accounts := account.New(d, h.hub, time.Now)
@@ -76,56 +76,56 @@ func newHouse(t testing.TB, url string) *house {
 	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
-		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Logins: throttle.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
-		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
-		Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
-			return domain.Hosted{Domain: h.domain, Account: h.account}, name == "demo.test", nil
+		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Logins: ratelimit.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
+		VerifiedName: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		FindHosted: func(_ context.Context, name string) (domain.HostedDomain, bool, error) {
+			return domain.HostedDomain{Domain: h.domain, Account: h.account}, name == "demo.test", nil
 		},
-		Provision: folders.Provision,
+		CreateFolders: folders.Provision,
 	})
 	q := queue.New(queue.Options{
 		DB: d, Node: node, Events: events, Hub: h.hub, Key: key, Now: time.Now, Log: log,
-		Prepare:  func(_ context.Context, id db.ID) (*queue.Mail, error) { return h.mail[id], nil },
-		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
-		Choose:   func(context.Context, string) (queue.Courier, error) { return h.Inbound, nil },
+		Prepare:     func(_ context.Context, id db.ID) (*queue.OutboundMessage, error) { return h.mail[id], nil },
+		Describe:    func(_ context.Context, id db.ID) (queue.MessageInfo, error) { return h.about(id), nil },
+		ChooseAgent: func(context.Context, string) (queue.Agent, error) { return h.Service, nil },
 	})
-	h.Inbound = inbound.New(inbound.Options{
-		Outbox:  &outbound.Outbox{Limits: &limit.Limits{DB: d, Events: events, Hub: h.hub, Defaults: limit.Defaults(), Now: time.Now}},
+	h.Service = inbound.New(inbound.Options{
+		Outbox:  &outbound.Outbox{Limits: &quota.Limiter{DB: d, Events: events, Hub: h.hub, Defaults: quota.Defaults(), Now: time.Now}},
 		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
 		Domains: domain.New(domain.Options{DB: d, Hub: h.hub, Now: time.Now}),
-		Host:    "mail.host.test", Base: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
+		Host:    "mail.host.test", BaseURL: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
-	events.Content = h.Content
+	events.LoadContent = h.CompleteEvent
 	return h
 }
 
-func (h *house) about(id db.ID) queue.About {
-	return queue.About{Account: h.account, MessageID: "<" + id.String() + "@demo.test>"}
+func (h *house) about(id db.ID) queue.MessageInfo {
+	return queue.MessageInfo{Account: h.account, MessageID: "<" + id.String() + "@demo.test>"}
 }
 
 func (h *house) box(local string, quotaMB int) mailbox.Mailbox {
 	h.t.Helper()
-	box, _, err := h.boxes.Create(h.t.Context(), h.account, mailbox.New{Domain: h.domain, LocalPart: local, QuotaMB: &quotaMB})
+	box, _, err := h.boxes.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, QuotaMB: &quotaMB})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return box
 }
 
-// filed is a message as it lies in a mailbox.
-type filed struct {
+// addFilingQuery is a message as it lies in a mailbox.
+type addFilingQuery struct {
 	text, messageID, structure string
 	outbound                   db.ID
 }
 
 var messagesOf = db.SQL(`SELECT blob, outbound, message_id, structure FROM message WHERE mailbox = $1 ORDER BY id`)
 
-func (h *house) filed(box mailbox.Mailbox) []filed {
+func (h *house) filed(box mailbox.Mailbox) []addFilingQuery {
 	h.t.Helper()
 	ctx := h.t.Context()
 	type row struct {
 		blob db.ID
-		filed
+		addFilingQuery
 	}
 	rows, err := db.All(ctx, h.db, messagesOf.With(box.ID), func(r db.Row) (f row, err error) {
 		var structure []byte
@@ -136,7 +136,7 @@ func (h *house) filed(box mailbox.Mailbox) []filed {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var all []filed
+	var all []addFilingQuery
 	for _, f := range rows {
 		b, err := h.Blobs.Load(ctx, f.blob)
 		if err != nil {
@@ -154,7 +154,7 @@ func (h *house) filed(box mailbox.Mailbox) []filed {
 			h.t.Fatal(err)
 		}
 		f.text = string(text)
-		all = append(all, f.filed)
+		all = append(all, f.addFilingQuery)
 	}
 	return all
 }

@@ -18,10 +18,10 @@ type Reply struct {
 	Text     string
 }
 
-// Refusal gives a fault the words of SMTP, for whichever door the mail came by.
+// ReplyFor gives a fault the words of SMTP, for whichever door the mail came by.
 // ours is true for an error that is nobody's fault but our own, to be logged:
 // the client learns no more than that it may try again.
-func Refusal(err error) (r Reply, ours bool) {
+func ReplyFor(err error) (r Reply, ours bool) {
 	var bare *message.LineEndError
 	if errors.As(err, &bare) {
 		return Reply{550, "5.5.2", "The message has a CR or LF that is not a CR LF (RFC 5321, section 2.3.8)"}, false
@@ -35,21 +35,21 @@ func Refusal(err error) (r Reply, ours bool) {
 		return Reply{554, "5.6.0", f.Message}, false
 	case fault.TooLarge:
 		return Reply{552, "5.3.4", f.Message}, false
-	case fault.Limited:
+	case fault.RateLimited:
 		return Reply{450, "4.7.1", f.Message}, false
 	case fault.OverQuota:
-		if f.Code == mailbox.CodeFullLong {
+		if f.Code == mailbox.CodeMailboxFullLong {
 			return Reply{552, "5.2.2", f.Message}, false
 		}
 		return Reply{452, "4.2.2", f.Message}, false
 	case fault.NotFound:
-		if f.Code == mailbox.CodeNotHosted {
+		if f.Code == mailbox.CodeDomainNotHosted {
 			return Reply{550, "5.7.1", f.Message}, false
 		}
 		return Reply{550, "5.1.1", f.Message}, false
-	case fault.Denied, fault.Unknown, fault.Conflict:
+	case fault.Denied, fault.Unauthenticated, fault.Conflict:
 		switch f.Code {
-		case mailbox.CodeSuspended:
+		case mailbox.CodeMailboxSuspended:
 			return Reply{550, "5.2.1", f.Message}, false
 		case CodeLoop:
 			return Reply{554, "5.4.6", f.Message}, false
@@ -57,11 +57,11 @@ func Refusal(err error) (r Reply, ours bool) {
 		return Reply{550, "5.7.1", f.Message}, false
 	case fault.Unavailable:
 		switch f.Code {
-		case mailbox.CodeNoPostmaster, CodeSomeSuspended:
+		case mailbox.CodeNoPostmaster, CodeRecipientSuspended:
 			return Reply{450, "4.2.1", f.Message}, false
-		case CodeNoPolicy:
+		case CodeDMARCTempError:
 			return Reply{451, "4.7.0", f.Message}, false
-		case CodeNotNow, spam.CodeDown:
+		case CodeSpamDeferred, spam.CodeUnavailable:
 			return Reply{451, "4.7.1", f.Message}, false
 		}
 		return Reply{451, "4.3.0", f.Message}, true

@@ -8,48 +8,48 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/bounce"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// reported hands what a message to a return path says of its delivery to the
+// handleReport hands what a message to a return path says of its delivery to the
 // queue. One that tells of no failure changes nothing. A message to an address to
 // unsubscribe does that.
-func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
-	if r.leaves {
-		return i.unsubscribed(ctx, r, s)
+func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMessage) error {
+	if r.unsubscribes {
+		return i.unsubscribe(ctx, r, s)
 	}
-	told, err := i.readReport(ctx, s)
+	told, err := i.parseReport(ctx, s)
 	if err != nil {
 		return err
 	}
 	switch told.Kind {
 	case bounce.Failure:
 	case bounce.Complaint:
-		return i.complained(ctx, r, told)
+		return i.recordComplaint(ctx, r, told)
 	default:
-		return i.noted(ctx, r, told, s)
+		return i.addRemark(ctx, r, told, s)
 	}
-	d, err := i.delivery(ctx, r)
+	d, err := i.reportedDelivery(ctx, r)
 	if err != nil {
 		return err
 	}
-	to := told.Of(d.Recipient)
+	to := told.RecipientFor(d.Recipient)
 	if to == nil {
-		return i.noted(ctx, r, told, s)
+		return i.addRemark(ctx, r, told, s)
 	}
-	here, err := i.wasFiled(ctx, r.message, r.n)
+	here, err := i.isFiled(ctx, r.message, r.n)
 	if err != nil {
 		return err
 	}
-	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Verdict: to.Verdict}
+	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Bounce: to.Classification}
 	// What was filed here, and is reported all the same, went on from here: days
 	// later its note is gone, but what became of it is not.
-	report.Verdict.Suppress = to.Suppress && !r.onward && !here && d.Remote != local
-	changed, err := i.Queue.Bounced(ctx, r.message, r.n, report)
+	report.Bounce.Suppress = to.Suppress && !r.forwarded && !here && d.Remote != localRemote
+	changed, err := i.Queue.RecordBounce(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
-		changed, err = i.reportedPast(ctx, r, report, told)
+		changed, err = i.recordPastBounce(ctx, r, report, told)
 	}
 	if err == nil {
 		i.Log.Info("a report of failure", "message", r.message, "n", r.n, "type", to.Type, "subtype", to.Subtype, "status", to.Enhanced, "changed", changed)
@@ -57,25 +57,25 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	return err
 }
 
-// noted enters into the timeline what changes nothing: a warning that another
+// addRemark enters into the timeline what changes nothing: a warning that another
 // host still tries, an automatic reply.
-func (i *Inbound) noted(ctx context.Context, r report, told *bounce.Report, s *spooled) (err error) {
-	subject := digest.Clip(s.header.Decoded("Subject"), 200)
+func (i *Service) addRemark(ctx context.Context, r returnPath, told *bounce.Report, s *spooledMessage) (err error) {
+	subject := summary.CleanText(s.header.Decoded("Subject"), 200)
 	news := false
 	switch {
 	case told.Kind == bounce.AutoReply:
-		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageAutoReply, s.header.MessageID(), queue.Report{Text: subject})
+		news, err = i.Queue.AddRemark(ctx, r.message, r.n, queue.StageAutoReply, s.header.MessageID(), queue.Report{Text: subject})
 	case told.Kind == bounce.Delay && len(told.Recipients) > 0:
-		var d queue.Record
-		if d, err = i.delivery(ctx, r); err != nil {
+		var d queue.DeliveryStatus
+		if d, err = i.reportedDelivery(ctx, r); err != nil {
 			return err
 		}
-		to := told.Of(d.Recipient)
+		to := told.RecipientFor(d.Recipient)
 		if to == nil {
 			break
 		}
 		said := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote}
-		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageDelay, s.header.MessageID(), said)
+		news, err = i.Queue.AddRemark(ctx, r.message, r.n, queue.StageDelay, s.header.MessageID(), said)
 	}
 	if err == nil {
 		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "kind", told.Kind, "subject", subject, "news", news)
@@ -83,46 +83,46 @@ func (i *Inbound) noted(ctx context.Context, r report, told *bounce.Report, s *s
 	return err
 }
 
-// readReport reads a message as a report. The bytes that count are the first.
-func (i *Inbound) readReport(ctx context.Context, s *spooled) (*bounce.Report, error) {
+// parseReport reads a message as a report. The bytes that count are the first.
+func (i *Service) parseReport(ctx context.Context, s *spooledMessage) (*bounce.Report, error) {
 	r, err := s.blob.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close() //nolint:errcheck // only read
-	return bounce.Read(io.NewSectionReader(r, 0, bounce.MaxRead))
+	return bounce.Read(io.NewSectionReader(r, 0, bounce.MaxBytes))
 }
 
-// delivery is the one that a report came for: our return paths are for one
+// reportedDelivery is the one that a report came for: our return paths are for one
 // recipient each. It is empty if it is gone.
-func (i *Inbound) delivery(ctx context.Context, r report) (queue.Record, error) {
+func (i *Service) reportedDelivery(ctx context.Context, r returnPath) (queue.DeliveryStatus, error) {
 	all, err := i.Queue.Deliveries(ctx, r.message)
 	for _, d := range all {
 		if d.N == r.n {
 			return d, nil
 		}
 	}
-	return queue.Record{}, err
+	return queue.DeliveryStatus{}, err
 }
 
-// reportedPast takes a report about a message that was deleted meanwhile (retention).
+// recordPastBounce takes a report about a message that was deleted meanwhile (retention).
 // Whoever got the message knows its return path, but could name anybody's
 // address in a report: only that of the delivery itself is believed.
-func (i *Inbound) reportedPast(ctx context.Context, r report, said queue.Report, told *bounce.Report) (suppressed bool, err error) {
+func (i *Service) recordPastBounce(ctx context.Context, r returnPath, said queue.Report, told *bounce.Report) (suppressed bool, err error) {
 	var named []address.Address
 	for _, to := range told.Recipients {
 		for _, text := range []string{to.Original, to.Address} {
-			if a, err := address.Parse(text); err == nil && told.Of(text) != nil {
+			if a, err := address.Parse(text); err == nil && told.RecipientFor(text) != nil {
 				named = append(named, a)
 			}
 		}
 	}
-	account, to, err := i.Outbox.Past(ctx, r.message, r.n, named)
+	account, to, err := i.Outbox.PrunedRecipient(ctx, r.message, r.n, named)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return i.Queue.BouncedPast(ctx, account, r.message, r.n, to, said)
+	return i.Queue.RecordBounceOfDeleted(ctx, account, r.message, r.n, to, said)
 }

@@ -9,128 +9,128 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
 // maxCopies is how many copies of one message are filed in one commit. The
 // first recipient never exceeds it by itself (mailbox.MaxTargets).
 const maxCopies = 500
 
-// routeOf is mailbox.Route for mail that arrives: an account that is suspended
+// resolveRoute is mailbox.Route for mail that arrives: an account that is suspended
 // receives nothing.
-func (i *Inbound) routeOf(ctx context.Context, to address.Address) (mailbox.Route, error) {
+func (i *Service) resolveRoute(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	route, err := i.Mailboxes.Route(ctx, to)
 	var f *fault.Error
 	if errors.As(err, &f) && f.Code == mailbox.CodeNoPostmaster {
 		i.Log.Warn("mail to the postmaster of this service has nowhere to go: --postmaster is not a mailbox that takes mail", "to", to.String())
 	}
-	if err != nil || i.Accounts == nil || to.Domain == "" || i.Ours(to.Domain) {
+	if err != nil || i.Accounts == nil || to.Domain == "" || i.IsServiceDomain(to.Domain) {
 		return route, err
 	}
 	holder := route.Account
 	if len(route.Mailboxes) > 0 {
 		holder = route.Mailboxes[0].Account
 	}
-	active, err := i.Accounts.Active(ctx, holder)
+	active, err := i.Accounts.IsActive(ctx, holder)
 	if err == nil && !active {
-		err = fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
+		err = fault.New(fault.Denied, mailbox.CodeMailboxSuspended, "This mailbox takes no mail.")
 	}
 	return route, err
 }
 
-// reach accepts what a recipient given as an address leads to, each mailbox once,
+// addRoute accepts what a recipient given as an address leads to, each mailbox once,
 // and what an alias leads to elsewhere; open as rcpt has it. A mailbox that is
 // reached already takes no further room.
-func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open bool) error {
+func (l *Transaction) addRoute(ctx context.Context, route mailbox.Route, as string, open bool) error {
 	fresh := mailbox.Route{}
 	reached := []int{}
 	for _, to := range route.Mailboxes {
-		if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == to.Mailbox }); at >= 0 {
+		if at := slices.IndexFunc(l.recipients, func(r recipient) bool { return r.Mailbox == to.Mailbox }); at >= 0 {
 			reached = append(reached, at)
 		} else {
 			fresh.Mailboxes = append(fresh.Mailboxes, to)
 		}
 	}
-	if len(l.rcpts)+len(fresh.Mailboxes) > l.in.copies {
-		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
+	if len(l.recipients)+len(fresh.Mailboxes) > l.service.maxCopies {
+		return fault.New(fault.RateLimited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
-	elsewhere := route.Elsewhere
-	if slices.ContainsFunc(l.onward, func(o onward) bool { return !o.back && o.Alias == route.Alias }) {
+	elsewhere := route.Forwards
+	if slices.ContainsFunc(l.forwards, func(o forward) bool { return !o.isReturn && o.Forwarder == route.Forwarder }) {
 		elsewhere = nil // it goes there already
 	}
-	going, err := l.mayGoOn(ctx, sendsFor(route), len(elsewhere), fresh.Mailboxes)
+	going, err := l.checkForwardLimits(ctx, limitSubject(route), len(elsewhere), fresh.Mailboxes)
 	if err != nil {
 		return err
 	}
-	fresh, err = l.in.withRoom(ctx, fresh, l.size)
-	if err != nil && (!noRoom(err) || len(reached)+len(route.Elsewhere) == 0) {
+	fresh, err = l.service.withinQuota(ctx, fresh, l.size)
+	if err != nil && (!isQuotaError(err) || len(reached)+len(route.Forwards) == 0) {
 		return err
 	}
 	if len(elsewhere) > 0 {
-		l.onward = append(l.onward, onward{Route: route, as: as, sender: l.from})
+		l.forwards = append(l.forwards, forward{Route: route, address: as, sender: l.from})
 	}
-	l.going = going
+	l.forwardUsages = going
 	for _, at := range reached {
-		l.rcpts[at].as = append(l.rcpts[at].as, as)
-		l.rcpts[at].open = l.rcpts[at].open || open
+		l.recipients[at].addresses = append(l.recipients[at].addresses, as)
+		l.recipients[at].acceptsAll = l.recipients[at].acceptsAll || open
 	}
 	for _, to := range fresh.Mailboxes {
-		l.rcpts = append(l.rcpts, rcpt{Recipient: to, as: []string{as}, open: open})
+		l.recipients = append(l.recipients, recipient{Recipient: to, addresses: []string{as}, acceptsAll: open})
 	}
 	return nil
 }
 
-// going is a message that is to go on, to so many addresses, and whom it counts for.
-type going struct {
-	who limit.Who
-	to  int
+// forwardUsage is a message that is to go on, to so many addresses, and whom it counts for.
+type forwardUsage struct {
+	account    quota.Consumer
+	recipients int
 }
 
-// sendsFor is whom a message counts for that goes on by a route.
-func sendsFor(route mailbox.Route) limit.Who {
-	if route.Role {
-		return limit.RoleMail(route.Account)
+// limitSubject is whom a message counts for that goes on by a route.
+func limitSubject(route mailbox.Route) quota.Consumer {
+	if route.RoleMail {
+		return quota.RoleMailConsumer(route.Account)
 	}
-	return limit.Who{Account: route.Account}
+	return quota.Consumer{Account: route.Account}
 }
 
-// overLimit is what a stranger is told where a message can't go on for the limits of
+// limitError is what a stranger is told where a message can't go on for the limits of
 // an account: those are not his business.
-func overLimit(err error) error {
+func limitError(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return err
 	}
 	switch f.Kind {
-	case fault.Limited:
-		return fault.New(fault.Limited, f.Code, "Too much mail has come to this address; send it again later.")
+	case fault.RateLimited:
+		return fault.New(fault.RateLimited, f.Code, "Too much mail has come to this address; send it again later.")
 	case fault.Denied:
 		return fault.New(fault.Denied, f.Code, "This address takes no mail now: it leads to too many others.")
 	}
 	return err
 }
 
-// mayGoOn asks whether the limits of accounts allow what is to go on for one more
+// checkForwardLimits asks whether the limits of accounts allow what is to go on for one more
 // recipient, beside what goes on for those before it: at DATA it would be refused
 // with all others. It returns all that is to go on then. What a mailbox keeps if it
 // must not be sent is no matter.
-func (l *Letter) mayGoOn(ctx context.Context, who limit.Who, to int, boxes []mailbox.Recipient) ([]going, error) {
-	all := slices.Clone(l.going)
-	ask := func(g going) error {
+func (l *Transaction) checkForwardLimits(ctx context.Context, who quota.Consumer, to int, boxes []mailbox.Recipient) ([]forwardUsage, error) {
+	all := slices.Clone(l.forwardUsages)
+	ask := func(g forwardUsage) error {
 		check := func(messages, to int) error {
-			return overLimit(l.in.Outbox.Limits.Check(ctx, g.who, messages, to))
+			return limitError(l.service.Outbox.Limits.CheckSend(ctx, g.account, messages, to))
 		}
-		messages, to := 1, g.to
+		messages, to := 1, g.recipients
 		for _, before := range all {
-			if before.who == g.who {
-				messages, to = messages+1, to+before.to
+			if before.account == g.account {
+				messages, to = messages+1, to+before.recipients
 			}
 		}
-		err := check(1, g.to)
+		err := check(1, g.recipients)
 		if err == nil && messages > 1 {
 			if err = check(messages, to); fault.Is(err, fault.Denied) {
-				err = fault.New(fault.Limited, "too_many_recipients", "Too much would go on for one transaction; send it to this recipient in another.")
+				err = fault.New(fault.RateLimited, "too_many_recipients", "Too much would go on for one transaction; send it to this recipient in another.")
 			}
 		}
 		if err == nil {
@@ -139,7 +139,7 @@ func (l *Letter) mayGoOn(ctx context.Context, who limit.Who, to int, boxes []mai
 		return err
 	}
 	if to > 0 {
-		if err := ask(going{who, to}); err != nil {
+		if err := ask(forwardUsage{who, to}); err != nil {
 			return nil, err
 		}
 	}
@@ -147,18 +147,18 @@ func (l *Letter) mayGoOn(ctx context.Context, who limit.Who, to int, boxes []mai
 		if keeps(to) {
 			continue
 		}
-		if err := ask(going{limit.Who{Account: to.Account}, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
+		if err := ask(forwardUsage{quota.Consumer{Account: to.Account}, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// withRoom returns the mailboxes of a route that have room for a message of
+// withinQuota returns the mailboxes of a route that have room for a message of
 // size octets (0 if unknown). Where several would get it, one that is full
 // keeps it from nobody else; if all of them are, it is what mailbox.Room says of
 // the first. Those that only forward need none.
-func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
+func (i *Service) withinQuota(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
 	fit := route
 	fit.Mailboxes = nil
 	var full error
@@ -167,28 +167,28 @@ func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64)
 			fit.Mailboxes = append(fit.Mailboxes, to)
 			continue
 		}
-		err := i.Mailboxes.Room(ctx, to.Mailbox, size)
+		err := i.Mailboxes.CheckQuota(ctx, to.Mailbox, size)
 		switch {
 		case err == nil:
 			fit.Mailboxes = append(fit.Mailboxes, to)
-		case !noRoom(err):
+		case !isQuotaError(err):
 			return mailbox.Route{}, err
 		case full == nil:
 			full = err
 		}
-		if err != nil && len(route.Mailboxes)+len(route.Elsewhere) > 1 {
+		if err != nil && len(route.Mailboxes)+len(route.Forwards) > 1 {
 			i.Log.Info("a mailbox behind an alias has no room", "mailbox", to.Mailbox)
 		}
 	}
-	if len(fit.Mailboxes)+len(fit.Elsewhere) == 0 {
+	if len(fit.Mailboxes)+len(fit.Forwards) == 0 {
 		return mailbox.Route{}, full
 	}
 	return fit, nil
 }
 
-// noRoom reports whether an error of mailbox.Room says that the message can't be
+// isQuotaError reports whether an error of mailbox.Room says that the message can't be
 // filed there; any other says that it isn't known.
-func noRoom(err error) bool {
+func isQuotaError(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.OverQuota, fault.TooLarge, fault.NotFound: // the last: it was deleted just now
 		return true

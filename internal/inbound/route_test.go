@@ -30,7 +30,7 @@ func TestAcceptForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		t := h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", bob, carol, full)
 		h.alias("shop@demo.test", bob)
 		h.alias("stuffed@demo.test", full)
@@ -55,7 +55,7 @@ func TestAcceptForAliases(t *testing.T) {
 			t.Errorf("the catch-all: %v, carol has %d", err, len(h.filed(carol)))
 		}
 		l := h.Begin(nil, 0)
-		wantKind(t, l.Recipient(t.Context(), addr(t, "stuffed@demo.test")), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, l.Recipient(t.Context(), addr(t, "stuffed@demo.test")), fault.OverQuota, mailbox.CodeMailboxFull)
 	})
 }
 
@@ -83,7 +83,7 @@ func TestTooManyCopies(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		wantKind(t, l.Recipient(ctx, addr(t, "d@demo.test")), fault.Limited, "too_many_recipients")
+		wantKind(t, l.Recipient(ctx, addr(t, "d@demo.test")), fault.RateLimited, "too_many_recipients")
 		if _, err := l.Message(ctx, received, strings.NewReader(mail)); err != nil || len(h.filed(c)) != 1 {
 			t.Errorf("the message: %v", err)
 		}
@@ -95,10 +95,10 @@ func TestCourierForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", full, bob, carol)
 		m := h.outgoing(100)
-		c := &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}
+		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}
 		for range 2 { // the second time only the outcome had been lost
 			if o := h.File(ctx, c); o[0].State != queue.Delivered {
 				t.Errorf("outcomes %+v", o)

@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/spam"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // thinks makes a filter that is of one opinion about everybody's mail.
-func (h *house) thinks(o digest.Opinion) {
-	h.Inbound.Filter = func(_ context.Context, m *spam.Mail) ([]digest.Opinion, error) {
-		all := make([]digest.Opinion, len(m.To))
+func (h *house) thinks(o summary.SpamResult) {
+	h.Service.SpamFilter = func(_ context.Context, m *spam.Message) ([]summary.SpamResult, error) {
+		all := make([]summary.SpamResult, len(m.To))
 		for n := range all {
 			all[n] = o
 		}
@@ -46,20 +46,20 @@ func TestSpamFilterOfMailbox(t *testing.T) {
 		seen := len(h.places(0))
 		for _, tt := range []struct {
 			score                        float64
-			action                       digest.Action
+			action                       summary.SpamAction
 			off, lenient, normal, strict string
 			softDomain                   string // normal, where the domain refuses nothing
 		}{
-			{0, digest.Accept, inbox, inbox, inbox, inbox, inbox},
-			{2.9, digest.Accept, inbox, inbox, inbox, inbox, inbox},
-			{3, digest.Accept, inbox, inbox, inbox, folder.Junk, inbox},
-			{6, digest.Junk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
-			{11.9, digest.Junk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
-			{12, digest.Junk, inbox, folder.Junk, folder.Junk, folder.Junk, folder.Junk},
-			{20, digest.Reject, inbox, folder.Junk, refused, refused, folder.Junk},
-			{5, digest.Defer, inbox, inbox, refused, refused, inbox},
+			{0, summary.ActionAccept, inbox, inbox, inbox, inbox, inbox},
+			{2.9, summary.ActionAccept, inbox, inbox, inbox, inbox, inbox},
+			{3, summary.ActionAccept, inbox, inbox, inbox, folder.Junk, inbox},
+			{6, summary.ActionJunk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
+			{11.9, summary.ActionJunk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
+			{12, summary.ActionJunk, inbox, folder.Junk, folder.Junk, folder.Junk, folder.Junk},
+			{20, summary.ActionReject, inbox, folder.Junk, refused, refused, folder.Junk},
+			{5, summary.ActionDefer, inbox, inbox, refused, refused, inbox},
 		} {
-			h.thinks(digest.Opinion{Score: tt.score, Threshold: 6, Action: tt.action})
+			h.thinks(summary.SpamResult{Score: tt.score, Threshold: 6, Action: tt.action})
 			try := func(name, want string) {
 				t.Helper()
 				_, err := h.send(mail, box.Address)
@@ -78,12 +78,12 @@ func TestSpamFilterOfMailbox(t *testing.T) {
 				try(string(f), want)
 			}
 			h.softer(box, mailbox.SpamNormal)
-			h.setFiltering(domain.Junk)
+			h.setFiltering(domain.EnforceJunk)
 			try("normal, in a soft domain", tt.softDomain)
 			h.softer(box, mailbox.SpamStrict)
-			h.setFiltering(domain.Off)
+			h.setFiltering(domain.EnforceOff)
 			try("strict, in a domain without a filter", inbox)
-			h.setFiltering(domain.Enforce)
+			h.setFiltering(domain.EnforceFully)
 		}
 		bad := mailbox.SpamFilter("some")
 		_, err := h.boxes.Update(t.Context(), h.account, box.ID, mailbox.Change{SpamFilter: &bad})
@@ -93,7 +93,7 @@ func TestSpamFilterOfMailbox(t *testing.T) {
 
 func (h *house) setFiltering(e domain.Enforcement) {
 	h.t.Helper()
-	if _, err := h.Domains.Change(h.t.Context(), h.account, h.domain, domain.Change{Filtering: &e}); err != nil && !fault.Is(err, fault.NotFound) {
+	if _, err := h.Domains.Update(h.t.Context(), h.account, h.domain, domain.Change{SpamFiltering: &e}); err != nil && !fault.Is(err, fault.NotFound) {
 		h.t.Fatal(err)
 	}
 }
@@ -106,11 +106,11 @@ func TestSpamFilterSideBySide(t *testing.T) {
 		strict, lenient := h.box("strict", 10), h.box("lenient", 10)
 		h.softer(strict, mailbox.SpamStrict)
 		h.softer(lenient, mailbox.SpamLenient)
-		h.thinks(digest.Opinion{Score: 20, Threshold: 15, Action: digest.Reject})
+		h.thinks(summary.SpamResult{Score: 20, Threshold: 15, Action: summary.ActionReject})
 		if _, err := h.send(mail, strict.Address, lenient.Address); err != nil {
 			t.Fatal(err)
 		}
-		h.thinks(digest.Opinion{Score: 8, Threshold: 15, Lenient: 10, Strict: 3})
+		h.thinks(summary.SpamResult{Score: 8, Threshold: 15, LenientThreshold: 10, StrictThreshold: 3})
 		if _, err := h.send(mail, strict.Address, lenient.Address); err != nil {
 			t.Fatal(err)
 		}

@@ -13,36 +13,36 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// unsubscribed does for the recipient of a message what the link in it does. The author
+// unsubscribe does for the recipient of a message what the link in it does. The author
 // does not matter, since people have their mail forwarded and answer from elsewhere; only
 // the recipient was given the address. An automatic reply changes nothing. When the
 // message itself is no longer stored, the author must be the recipient.
-func (i *Inbound) unsubscribed(ctx context.Context, r report, s *spooled) error {
+func (i *Service) unsubscribe(ctx context.Context, r returnPath, s *spooledMessage) error {
 	// Mail programs that unsubscribe by themselves say auto-generated.
 	if strings.HasPrefix(strings.ToLower(s.header.Text("Auto-Submitted")), "auto-replied") {
 		i.Log.Info("an automatic reply does not unsubscribe", "message", r.message, "n", r.n)
 		return nil
 	}
-	link, err := i.leaver(ctx, r, s)
+	link, err := i.unsubscribeLink(ctx, r, s)
 	if err != nil {
 		return err
 	}
-	changed, err := i.Queue.Unsubscribed(ctx, link)
+	changed, err := i.Queue.RecordUnsubscribe(ctx, link)
 	if err == nil {
 		i.Log.Info("a recipient unsubscribed by mail", "message", r.message, "n", r.n, "changed", changed)
 	}
 	return err
 }
 
-// leaver says who unsubscribes from whose mail.
-func (i *Inbound) leaver(ctx context.Context, r report, s *spooled) (suppression.Link, error) {
-	d, err := i.delivery(ctx, r)
+// unsubscribeLink says who unsubscribes from whose mail.
+func (i *Service) unsubscribeLink(ctx context.Context, r returnPath, s *spooledMessage) (suppression.UnsubscribeLink, error) {
+	d, err := i.reportedDelivery(ctx, r)
 	if err != nil {
-		return suppression.Link{}, err
+		return suppression.UnsubscribeLink{}, err
 	}
 	if d.Recipient != "" {
-		about, err := i.Outbox.Describe(ctx, r.message)
-		return suppression.Link{Account: about.Account, Message: r.message, Address: d.Recipient}, err
+		about, err := i.Outbox.MessageInfo(ctx, r.message)
+		return suppression.UnsubscribeLink{Account: about.Account, Message: r.message, Address: d.Recipient}, err
 	}
 	var authors []address.Address
 	for _, f := range s.header.All("From") {
@@ -52,9 +52,9 @@ func (i *Inbound) leaver(ctx context.Context, r report, s *spooled) (suppression
 			}
 		}
 	}
-	account, to, err := i.Outbox.Past(ctx, r.message, r.n, authors)
+	account, to, err := i.Outbox.PrunedRecipient(ctx, r.message, r.n, authors)
 	if fault.Is(err, fault.NotFound) {
 		err = fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The message is too old to unsubscribe by mail. Open the link in it.")
 	}
-	return suppression.Link{Account: account, Message: r.message, Address: to.String()}, err
+	return suppression.UnsubscribeLink{Account: account, Message: r.message, Address: to.String()}, err
 }

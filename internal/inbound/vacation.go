@@ -17,17 +17,17 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// answer has a mailbox whose owner is away answer the message, if that is one
+// addAutoReply has a mailbox whose owner is away answer the message, if that is one
 // to be answered (RFC 3834 §2); the errand's commit decides whether its sender
 // was answered lately. What must not be sent now is not sent at all.
-func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
-	i := e.in
+func (e *deliveryPlan) addAutoReply(ctx context.Context, to mailbox.Recipient) error {
+	i := e.service
 	sender, err := address.Parse(e.sender)
-	shown := e.own || e.s.passed() && e.s.verdicts.DMARC != string(mailauth.Fail)
-	if err != nil || !shown || !answers(e.s.header, sender) {
+	shown := e.fromLocal || e.message.passedSPF() && e.message.checkResults.DMARC != string(mailauth.Fail)
+	if err != nil || !shown || !mayAutoReply(e.message.header, sender) {
 		return nil //nolint:nilerr // nobody is to be answered
 	}
-	v, err := i.Mailboxes.VacationOf(ctx, to.Mailbox)
+	v, err := i.Mailboxes.VacationByMailbox(ctx, to.Mailbox)
 	if err != nil || !v.Active(i.Now()) {
 		return err
 	}
@@ -38,39 +38,39 @@ func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
 	if err != nil {
 		return err
 	}
-	own, err := i.Mailboxes.Own(ctx, box)
+	own, err := i.Mailboxes.OwnAddresses(ctx, box)
 	if err != nil {
 		return err
 	}
-	from, ok := addressed(e.s.header, own)
-	if base, _ := sender.Base(); !ok || own[base.Key()] {
+	from, ok := ownRecipient(e.message.header, own)
+	if base, _ := sender.SplitTag(); !ok || own[base.Key()] {
 		return nil
 	}
-	if done, err := i.Mailboxes.Answered(ctx, to.Mailbox, v, sender.Key()); err != nil || done {
+	if done, err := i.Mailboxes.HasReplied(ctx, to.Mailbox, v, sender.Key()); err != nil || done {
 		return err
 	}
-	a := outbound.Answer{
+	a := outbound.AutoReply{
 		Account: to.Account, Mailbox: to.Mailbox, Name: box.DisplayName, From: from, To: sender, Text: v.Text,
-		Subject: answerSubject(v.Subject, e.s.header), Thread: e.s.threads[to.Account],
-		Once: v.Once(to.Mailbox, sender.Key(), i.Now()),
+		Subject: autoReplySubject(v.Subject, e.message.header), Thread: e.message.threads[to.Account],
+		Condition: v.ReplyOnce(to.Mailbox, sender.Key(), i.Now()),
 	}
-	a.InReplyTo, a.References = cites(e.s.header)
-	ready, err := i.Outbox.Answer(ctx, a)
+	a.InReplyTo, a.References = replyReferences(e.message.header)
+	ready, err := i.Outbox.PrepareAutoReply(ctx, a)
 	switch {
 	case err == nil:
-		e.out = append(e.out, ready)
+		e.outgoing = append(e.outgoing, ready)
 		return nil
-	case fault.Is(err, fault.Denied), fault.Is(err, fault.Limited), fault.Is(err, fault.Invalid):
-		i.Log.Info("a mailbox whose owner is away does not answer", "mailbox", to.Mailbox, "arrival", e.s.arrival, "reason", err)
+	case fault.Is(err, fault.Denied), fault.Is(err, fault.RateLimited), fault.Is(err, fault.Invalid):
+		i.Log.Info("a mailbox whose owner is away does not answer", "mailbox", to.Mailbox, "arrival", e.message.arrivalID, "reason", err)
 		return nil
 	}
 	return err
 }
 
-// answers reports whether a message comes from a person who wrote to people
+// mayAutoReply reports whether a message comes from a person who wrote to people
 // (RFC 3834 §2, RFC 5230 §4.6), as far as its header and its sender tell.
-func answers(h message.Header, sender address.Address) bool {
-	if machine(sender.Local) {
+func mayAutoReply(h message.Header, sender address.Address) bool {
+	if isAutomatedLocalPart(sender.Local) {
 		return false
 	}
 	for f := range h.Fields() {
@@ -82,31 +82,31 @@ func answers(h message.Header, sender address.Address) bool {
 		case name == "auto-submitted" && first != "no",
 			strings.HasPrefix(name, "list-"), name == "mailing-list", name == "x-mailing-list",
 			name == "precedence" && (first == "bulk" || first == "list" || first == "junk" || first == "auto_reply"),
-			name == "x-auto-response-suppress" && suppressesAnswers(value),
+			name == "x-auto-response-suppress" && suppressesAutoReply(value),
 			name == "x-autoreply", name == "x-autorespond", name == "x-failed-recipients", name == "feedback-id",
 			name == "content-type" && first == "multipart/report":
 			return false
 		}
 	}
 	for _, a := range append(h.Addresses("From"), h.Addresses("Sender")...) {
-		if machine(a.Local) {
+		if isAutomatedLocalPart(a.Local) {
 			return false
 		}
 	}
 	return true
 }
 
-// suppressesAnswers reports whether a value of X-Auto-Response-Suppress in lower
+// suppressesAutoReply reports whether a value of X-Auto-Response-Suppress in lower
 // case forbids automatic replies (MS-OXCMAIL §2.2.3.2.14): its other words are
 // about reports of delivery and of reading.
-func suppressesAnswers(value string) bool {
+func suppressesAutoReply(value string) bool {
 	words := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == '\t' })
 	return slices.ContainsFunc(words, func(word string) bool { return word == "all" || word == "oof" || word == "autoreply" })
 }
 
-// machine reports whether nobody reads what is sent to a local part: that of a
+// isAutomatedLocalPart reports whether nobody reads what is sent to a local part: that of a
 // mail system, a list, or a sender that says so.
-func machine(local string) bool {
+func isAutomatedLocalPart(local string) bool {
 	if secret.IsReturnPath(local) {
 		return true
 	}
@@ -132,17 +132,17 @@ func machine(local string) bool {
 	return strings.Contains(plain, "noreply") || strings.Contains(plain, "donotreply")
 }
 
-// addressed finds the own address, perhaps with a plus-tag, that a message names
+// ownRecipient finds the own address, perhaps with a plus-tag, that a message names
 // as its recipient. Who got it as one of a list, or blindly, does not answer
 // (RFC 5230 §4.5).
-func addressed(h message.Header, own map[string]bool) (address.Address, bool) {
+func ownRecipient(h message.Header, own map[string]bool) (address.Address, bool) {
 	for _, field := range []string{"To", "Cc", "Bcc", "Resent-To", "Resent-Cc", "Resent-Bcc"} {
 		for _, named := range h.Addresses(field) {
 			a, err := address.Parse(named.String())
 			if err != nil {
 				continue
 			}
-			if base, _ := a.Base(); own[base.Key()] {
+			if base, _ := a.SplitTag(); own[base.Key()] {
 				return a, true
 			}
 		}
@@ -150,12 +150,12 @@ func addressed(h message.Header, own map[string]bool) (address.Address, bool) {
 	return address.Address{}, false
 }
 
-// maxAnswered bounds, in bytes, what an answer repeats of a subject.
-const maxAnswered = 200
+// maxReplySubject bounds, in bytes, what an answer repeats of a subject.
+const maxReplySubject = 200
 
-// answerSubject is the subject of an answer: the owner's, else that of the
+// autoReplySubject is the subject of an answer: the owner's, else that of the
 // message (RFC 3834 §3.1.5).
-func answerSubject(own string, h message.Header) string {
+func autoReplySubject(own string, h message.Header) string {
 	if own != "" {
 		return own
 	}
@@ -165,8 +165,8 @@ func answerSubject(own string, h message.Header) string {
 		}
 		return r
 	}, strings.ToValidUTF8(h.Decoded("Subject"), "\uFFFD"))
-	if subject = strings.TrimSpace(subject); len(subject) > maxAnswered {
-		subject = strings.ToValidUTF8(subject[:maxAnswered], "") + "…"
+	if subject = strings.TrimSpace(subject); len(subject) > maxReplySubject {
+		subject = strings.ToValidUTF8(subject[:maxReplySubject], "") + "…"
 	}
 	if subject == "" {
 		return "Automatic reply"
@@ -174,18 +174,18 @@ func answerSubject(own string, h message.Header) string {
 	return "Auto: " + subject
 }
 
-// cites is what an answer names of a message and what came before it (RFC 5322
+// replyReferences is what an answer names of a message and what came before it (RFC 5322
 // §3.6.4).
-func cites(h message.Header) (inReplyTo string, references []string) {
+func replyReferences(h message.Header) (inReplyTo string, references []string) {
 	before := h.References()
 	if own := h.MessageID(); own != "" {
 		before = append(before, own)
-		if message.Citable(own) {
+		if message.IsCitable(own) {
 			inReplyTo = own
 		}
 	}
 	for _, id := range before {
-		if message.Citable(id) {
+		if message.IsCitable(id) {
 			references = append(references, id)
 		}
 	}

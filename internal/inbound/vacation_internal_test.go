@@ -18,12 +18,12 @@ func TestMachine(t *testing.T) {
 		"MAILER-DAEMON", "Postmaster", "listserv", "majordomo", "owner-x", "x-owner", "news-request", "x-relay", "noreply", "No-Reply+7", "do_not.reply",
 		"donotreply-shop", "x-bounces", "x-bounces+ann=good.com", "bounces+7-ann=good.com", "bounce-7", "root",
 	} {
-		if !machine(local) {
+		if !isAutomatedLocalPart(local) {
 			t.Errorf("%s is no person", local)
 		}
 	}
 	for _, local := range []string{"ann", "request", "owner", "norel.ply", "reply", "bouncer", "ann-daemon", "SRS0=abc=ab=good.com=ann", "grassroot", "abuse7"} {
-		if machine(local) {
+		if isAutomatedLocalPart(local) {
 			t.Errorf("%s may be a person", local)
 		}
 	}
@@ -36,7 +36,7 @@ func TestSuppressedAnswers(t *testing.T) {
 		"All": false, "all": false, "OOF": false, "AutoReply": false, "DR, RN, NRN, OOF, AutoReply": false, "DR,OOF": false, "DR; autoreply": false,
 		"OOF (we mean it)": false, "\tRN,\r\n\tOOF": false,
 	} {
-		if got := answers(message.Header("From: ann@good.com\r\nX-Auto-Response-Suppress: "+value+"\r\n\r\n"), from); got != want {
+		if got := mayAutoReply(message.Header("From: ann@good.com\r\nX-Auto-Response-Suppress: "+value+"\r\n\r\n"), from); got != want {
 			t.Errorf("%q: answered: %v", value, got)
 		}
 	}
@@ -48,10 +48,10 @@ func TestAnswerSubject(t *testing.T) {
 		"Hi": "Auto: Hi", "": "Automatic reply", "=?utf-8?q?a=0D=0Ab?=": "Auto: a  b", "=?utf-8?q?=00?=": "Automatic reply", long: "Auto: " + long[:200] + "…",
 	} {
 		h := message.Header("Subject: " + subject + "\r\n\r\n")
-		if got := answerSubject("", h); got != want {
+		if got := autoReplySubject("", h); got != want {
 			t.Errorf("%q is answered as %q", subject, got)
 		}
-		if got := answerSubject("Away", h); got != "Away" {
+		if got := autoReplySubject("Away", h); got != "Away" {
 			t.Errorf("%q is answered as %q", subject, got)
 		}
 	}
@@ -74,7 +74,7 @@ func TestCites(t *testing.T) {
 		"References: " + strings.Join(before, "\r\n ") + "\r\nMessage-ID: <a@x>\r\n": {
 			"<a@x>", slices.Concat(before[:1], before[12:], []string{"<a@x>"})},
 	} {
-		to, ids := cites(message.Header(header + "\r\n"))
+		to, ids := replyReferences(message.Header(header + "\r\n"))
 		if to != want.to || !slices.Equal(ids, want.ids) {
 			t.Errorf("%q is cited as %q, %q", header, to, ids)
 		}
@@ -94,19 +94,19 @@ func FuzzAnswer(f *testing.F) {
 	sender := address.Address{Local: "p", Domain: "good.com"}
 	f.Fuzz(func(t *testing.T, header string) {
 		h := message.Header(header)
-		answers(h, sender)
-		from, ok := addressed(h, own)
+		mayAutoReply(h, sender)
+		from, ok := ownRecipient(h, own)
 		if !ok {
 			return
 		}
-		if base, _ := from.Base(); base.Key() != "a@demo.test" {
+		if base, _ := from.SplitTag(); base.Key() != "a@demo.test" {
 			t.Fatalf("%q is not its own", from)
 		}
 		d := message.Draft{
 			MessageID: "<x@demo.test>", From: message.Address{Local: from.Local, Domain: from.Domain}, To: []message.Address{{Local: "p", Domain: "good.com"}},
-			Subject: answerSubject("", h), Text: "x",
+			Subject: autoReplySubject("", h), Text: "x",
 		}
-		d.InReplyTo, d.References = cites(h)
+		d.InReplyTo, d.References = replyReferences(h)
 		if len(d.References) > thread.MaxReferences || !utf8.ValidString(d.Subject) {
 			t.Fatalf("%d references, subject %q", len(d.References), d.Subject)
 		}

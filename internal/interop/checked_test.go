@@ -28,7 +28,7 @@ type checked struct {
 
 // call makes a call and returns the answer, which has to have the status. A
 // request that is to be refused need not be as the document says.
-func (c *checked) call(method, path string, body any, status int) servertest.Answer {
+func (c *checked) call(method, path string, body any, status int) servertest.Response {
 	c.t.Helper()
 	if body == nil {
 		return c.send(method, path, "", nil, status)
@@ -41,12 +41,12 @@ func (c *checked) call(method, path string, body any, status int) servertest.Ans
 }
 
 // file sends a file.
-func (c *checked) file(path, media, text string, status int) servertest.Answer {
+func (c *checked) file(path, media, text string, status int) servertest.Response {
 	c.t.Helper()
 	return c.send("POST", path, media, []byte(text), status)
 }
 
-func (c *checked) send(method, path, media string, text []byte, status int) servertest.Answer {
+func (c *checked) send(method, path, media string, text []byte, status int) servertest.Response {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.s.Dev.BaseURL+"/api/v1"+path, bytes.NewReader(text))
 	if err != nil {
@@ -90,12 +90,12 @@ func (c *checked) send(method, path, media string, text []byte, status int) serv
 	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
 		c.t.Errorf("%s %s: the answer is not as the document says: %v\n%s", method, path, err, answer)
 	}
-	return servertest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: answer}
+	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: answer}
 }
 
 func (c *checked) id(method, path string, body any, status int) string {
 	c.t.Helper()
 	var one struct{ ID string }
-	c.call(method, path, body, status).Into(c.t, &one)
+	c.call(method, path, body, status).Decode(c.t, &one)
 	return one.ID
 }

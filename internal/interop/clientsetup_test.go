@@ -70,7 +70,7 @@ func asThunderbird(t *testing.T, doc []byte, address string) (in, out []place) {
 	return read(c.Provider.Incoming, "imap"), read(c.Provider.Outgoing, "smtp")
 }
 
-// signIn uses what a client has read.
+// loginPassword uses what a client has read.
 func signIn(t *testing.T, s *servertest.Server, in, out []place, password string) {
 	t.Helper()
 	if len(in) == 0 || len(out) == 0 {

@@ -251,7 +251,7 @@ func (c *checked) keys() {
 	c.call("GET", "/activity", nil, 200)
 	limited := c.call("POST", "/api-keys", m{"name": "limited", "limits": m{"recipients_per_day": 10, "requests_per_second": 5}}, 201)
 	var made struct{ Key string }
-	limited.Into(c.t, &made)
+	limited.Decode(c.t, &made)
 	whole := c.key
 	c.key = made.Key
 	c.call("GET", "/limits", nil, 200)
@@ -275,7 +275,7 @@ func (c *checked) mail() {
 		"mail_from": "", "rcpt_to": []string{"bob@demo.test"}, "from": "Ann <ann@elsewhere.example.net>", "to": []string{"bob@demo.test"}, "cc": []string{}, "reply_to": "ann@elsewhere.example.net",
 		"subject": "Grüße", "text": "text", "html": "<p>text</p>", "message_id": "<a@elsewhere.example.net>", "in_reply_to": "<b@demo.test>", "headers": m{"List-Id": "<l>"},
 		"attachments": []m{{"filename": "a.bin", "content": "aGk="}}, "verdicts": m{"spf": "pass", "dkim": "pass", "dmarc": "pass", "spam": "ham"},
-	}, 200).Into(c.t, &in)
+	}, 200).Decode(c.t, &in)
 	c.call("POST", "/sandbox/inbound", m{"raw": "U3ViamVjdDogaGkNCg0KaGkNCg==", "rcpt_to": []string{"nobody@demo.test"}}, 200)
 	c.call("POST", "/sandbox/inbound", m{"raw": "?"}, 422)
 	mails := "/mailboxes/" + in.Recipients[0].Mailbox + "/messages"
@@ -288,7 +288,7 @@ func (c *checked) mail() {
 	c.call("GET", one+"/attachments/0", nil, 200)
 	c.call("GET", one+"/attachments/1", nil, 404)
 	var out struct{ Data []struct{ ID string } }
-	c.call("GET", "/sandbox/outbox?limit=1", nil, 200).Into(c.t, &out)
+	c.call("GET", "/sandbox/outbox?limit=1", nil, 200).Decode(c.t, &out)
 	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID, nil, 200)
 	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID+"/raw", nil, 200)
 	c.call("DELETE", "/sandbox/outbox", nil, 204)
@@ -345,6 +345,6 @@ func (c *checked) operator(sent string) {
 	c.call("GET", "/operator/accounts/"+other, nil, 200)
 	c.call("PATCH", "/operator/accounts/"+other, m{"status": "suspended"}, 200)
 	c.call("PATCH", "/operator/accounts/"+other, m{"status": "gone"}, 422)
-	c.call("PATCH", "/operator/accounts/"+account.Operators.String(), m{"status": "suspended"}, 404)
+	c.call("PATCH", "/operator/accounts/"+account.OperatorAccount.String(), m{"status": "suspended"}, 404)
 	c.key = customer
 }

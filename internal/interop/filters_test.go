@@ -63,7 +63,7 @@ func daemon(t *testing.T, ready func() error, name string, args ...string) {
 // startRspamd starts a real rspamd without any rules and returns its URL.
 func startRspamd(t *testing.T) string {
 	t.Helper()
-	dir, addr := t.TempDir(), dnstest.Nobody(t)
+	dir, addr := t.TempDir(), dnstest.ClosedAddr(t)
 	write(t, dir+"/tld", "com\ntest\nexample\n")
 	write(t, dir+"/rspamd.conf", strings.NewReplacer("DIR", dir, "ADDR", addr).Replace(`
 options {
@@ -170,7 +170,7 @@ func newest(t *testing.T, s *servertest.Server, box int) (m kept, raw string) {
 	t.Helper()
 	path := "/mailboxes/" + s.Dev.Mailboxes[box].ID.String() + "/messages"
 	var list struct{ Data []kept }
-	s.API("GET", path+"?limit=1", nil).Into(t, &list)
+	s.API("GET", path+"?limit=1", nil).Decode(t, &list)
 	if len(list.Data) == 0 {
 		return m, ""
 	}
@@ -248,7 +248,7 @@ func forwards(t *testing.T, s *servertest.Server, virus string) {
 	}
 	var sent struct{ Data []struct{ Subject string } }
 	servertest.Eventually(t, func() string {
-		if s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &sent); len(sent.Data) < 2 {
+		if s.API("GET", "/sandbox/outbox?limit=100", nil).Decode(t, &sent); len(sent.Data) < 2 {
 			return "it is not sent on yet"
 		}
 		return ""
@@ -302,7 +302,7 @@ func TestFiltersAway(t *testing.T) {
 	}
 	defer hang.Close() //nolint:errcheck // only listened
 	clamd, _ := startClamd(t)
-	away := dnstest.Nobody(t)
+	away := dnstest.ClosedAddr(t)
 	large := mail("large", strings.Repeat("0123456789abcdef\r\n", 64<<10))
 	for _, tt := range []struct {
 		name, rspamd, clamd, fail, text, want string

@@ -26,7 +26,7 @@ import (
 // readings are whom mail readers take for the authors: by reader, then by value.
 type readings map[string][][]string
 
-// readAll has all readers read From values: Python's and those of npm, Thunderbird's
+// readAllQuery has all readers read From values: Python's and those of npm, Thunderbird's
 // among them, as programs of their own.
 func readAll(t *testing.T, values []string) readings {
 	t.Helper()
@@ -79,7 +79,7 @@ func normal(all []string) (known []string) {
 		if at < 0 {
 			continue
 		}
-		domain, err := names.MailDomain(text[at+1:])
+		domain, err := names.ParseMailDomain(text[at+1:])
 		if err != nil {
 			continue
 		}
@@ -152,10 +152,10 @@ func goReaders() map[string]func(string) []string {
 }
 
 // fromTable is the table of From values, and the doubt of each.
-func fromTable(t *testing.T) (values []string, doubts []own.Doubt) {
+func fromTable(t *testing.T) (values []string, doubts []own.AuthorProblem) {
 	t.Helper()
 	for _, from := range messagetest.Froms(t) {
-		values, doubts = append(values, from.Value), append(doubts, from.Doubt)
+		values, doubts = append(values, from.Value), append(doubts, from.Problem)
 	}
 	return values, doubts
 }
@@ -232,7 +232,7 @@ func randomFrom(r *rand.Rand, table []string) string {
 // reading is what all readers make of one value.
 type reading struct {
 	value string
-	doubt own.Doubt
+	doubt own.AuthorProblem
 	ours  []string            // if there is no doubt, the authors, or those whom all see
 	seen  map[string][]string // by reader
 }
@@ -241,7 +241,7 @@ func (all readings) of(values []string) []reading {
 	list := make([]reading, len(values))
 	for n, value := range values {
 		a := own.ReadAuthors([][]byte{[]byte(value)})
-		one := reading{value: value, doubt: a.Doubt, seen: map[string][]string{}}
+		one := reading{value: value, doubt: a.Problem, seen: map[string][]string{}}
 		for _, author := range a.List {
 			one.ours = append(one.ours, author.String())
 		}

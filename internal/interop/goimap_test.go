@@ -75,8 +75,8 @@ func told[T any](t *testing.T, news chan T, what string) T {
 	select {
 	case v := <-news:
 		return v
-	case <-time.After(servertest.Patience):
-		t.Fatalf("nobody told %s within %v", what, servertest.Patience)
+	case <-time.After(servertest.Timeout):
+		t.Fatalf("nobody told %s within %v", what, servertest.Timeout)
 		panic("unreachable")
 	}
 }

@@ -38,7 +38,7 @@ func newProgram(t testing.TB, env ...string) *program {
 
 func (p *program) run(stdin string, name string, args ...string) (output string, err error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), servertest.Patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), servertest.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.home
@@ -46,7 +46,7 @@ func (p *program) run(stdin string, name string, args ...string) (output string,
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		p.t.Fatalf("%s did not end within %v:\n%s", name, servertest.Patience, out)
+		p.t.Fatalf("%s did not end within %v:\n%s", name, servertest.Timeout, out)
 	}
 	return string(out), err
 }

@@ -55,7 +55,7 @@ func stock(t testing.TB, c *imapclient.Client, folder string, all []specimen) {
 	}
 }
 
-// withoutNUL is a message as a literal can hold it.
+// encodeNUL is a message as a literal can hold it.
 func withoutNUL(text string) string { return strings.ReplaceAll(text, "\x00", "\x80") }
 
 // part is one part that a structure names.

@@ -27,16 +27,16 @@ import (
 func TestNginxInFront(t *testing.T) {
 	const host, proxy = "mail.front.example", "127.0.0.5"
 	resolver, _ := dnstest.Start(t, host+". A 127.0.0.1")
-	base := servertest.FreeBase(t)
+	base := servertest.FreePortBase(t)
 	s := servertest.Start(t, func(c *server.Config) {
-		servertest.Serve(host, resolver, c.TLS, "")(c)
+		servertest.ServeMode(host, resolver, c.TLS, "")(c)
 		c.PortBase, c.HTTPProxyFrom = base, []string{proxy + "/32"}
 	})
 	a, err := s.Accounts.Create(t.Context(), "ann@front.example", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, key, err := s.Accounts.CreateKey(t.Context(), a.ID, account.NewKey{Name: "here", Networks: []string{"127.0.0.1"}})
+	_, key, err := s.Accounts.CreateKey(t.Context(), a.ID, account.KeyParams{Name: "here", Networks: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +52,9 @@ func TestNginxInFront(t *testing.T) {
 	}
 	location = strings.Replace(location, "http://10.0.0.9:80;", fmt.Sprintf("http://127.0.0.1:%d; proxy_bind %s;", base+80, proxy), 1)
 
-	dir, addr := t.TempDir(), dnstest.Nobody(t)
+	dir, addr := t.TempDir(), dnstest.ClosedAddr(t)
 	authority := certtest.New(t, "Front")
-	made := authority.Server(host).Certificates[0]
+	made := authority.ServerConfig(host).Certificates[0]
 	private, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
 	if err != nil {
 		t.Fatal(err)

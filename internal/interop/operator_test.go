@@ -23,7 +23,7 @@ import (
 // operators is a service whose mail to outside goes by a smart host, with the
 // commands of those who run it.
 type operators struct {
-	*servertest.Binary
+	*servertest.Process
 	t    *testing.T
 	host *smartHost
 	c    *client.Client // a customer
@@ -35,7 +35,7 @@ func newOperators(t *testing.T, binary, url string) *operators {
 	host := &smartHost{t: t, came: make(chan string), answer: make(chan string)}
 	host.reserve()
 	t.Setenv("MAILSTEAD_RELAY", "smtp://"+host.addr)
-	s := &operators{Binary: servertest.NewBinary(t, binary, t.TempDir(), url), t: t, host: host}
+	s := &operators{Process: servertest.NewProcess(t, binary, t.TempDir(), url), t: t, host: host}
 	s.Start()
 	s.c = s.Client()
 	var err error
@@ -143,7 +143,7 @@ func (s *operators) comes(want string) {
 		if to != want {
 			s.t.Fatalf("mail for %s came, not for %s", to, want)
 		}
-	case <-time.After(servertest.Patience):
+	case <-time.After(servertest.Timeout):
 		s.t.Fatalf("nothing came for %s", want)
 	}
 }

@@ -31,7 +31,7 @@ func TestPooler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := pooled(t, dbtest.Postgres(t), settings)
 			_, open := db.Open(t.Context(), db.Options{URL: url})
-			_, look := db.OpenLook(t.Context(), db.LookOptions{URL: url})
+			_, look := db.OpenInspector(t.Context(), db.InspectOptions{URL: url})
 			for _, err := range []error{open, look} {
 				if err == nil || !strings.Contains(err.Error(), "let the database's URL name the server itself") {
 					t.Error(err)

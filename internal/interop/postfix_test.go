@@ -275,7 +275,7 @@ type sent struct {
 }
 
 // delivered waits until a message is delivered to all, and shows it.
-func delivered(t testing.TB, get func(path string) servertest.Answer, id string) sent {
+func delivered(t testing.TB, get func(path string) servertest.Response, id string) sent {
 	t.Helper()
 	var m sent
 	servertest.Eventually(t, func() string {
@@ -284,7 +284,7 @@ func delivered(t testing.TB, get func(path string) servertest.Answer, id string)
 			t.Fatalf("%d %s", answer.Status, answer.Body)
 		}
 		m = sent{}
-		answer.Into(t, &m)
+		answer.Decode(t, &m)
 		if m.Status != "delivered" {
 			return string(answer.Body)
 		}
@@ -296,10 +296,10 @@ func delivered(t testing.TB, get func(path string) servertest.Answer, id string)
 // customer calls the API of a service with a key.
 type customer struct{ base, key string }
 
-// selfSigned trusts any certificate, as that of a service under test.
+// selfSignedSource trusts any certificate, as that of a service under test.
 var selfSigned = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
-func (c customer) call(t testing.TB, method, path string, body any) servertest.Answer {
+func (c customer) call(t testing.TB, method, path string, body any) servertest.Response {
 	t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -320,7 +320,7 @@ func (c customer) call(t testing.TB, method, path string, body any) servertest.A
 	if err != nil {
 		t.Fatal(err)
 	}
-	return servertest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: answer}
+	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: answer}
 }
 
 // What the API sends to an outside domain reaches a real Postfix through
@@ -329,7 +329,7 @@ func TestPostfixAsRelay(t *testing.T) {
 	p := startPostfix(t)
 	s := servertest.Start(t, func(c *server.Config) { c.Relay = "smtp://" + p.addr() })
 	var d domainAnswer
-	s.API("GET", "/domains/"+s.Dev.Domain.ID.String(), nil).Into(t, &d)
+	s.API("GET", "/domains/"+s.Dev.Domain.ID.String(), nil).Decode(t, &d)
 
 	answer := s.API("POST", "/outbound/send", map[string]any{
 		"from_email": "alice@demo.test", "from_name": "Alice Ö", "to": []string{"ann@outside.example", "Ben <ben@outside.example>"},
@@ -340,13 +340,13 @@ func TestPostfixAsRelay(t *testing.T) {
 		t.Fatalf("%d %s", answer.Status, answer.Body)
 	}
 	var m sent
-	answer.Into(t, &m)
+	answer.Decode(t, &m)
 	for _, name := range []string{"ann", "ben"} {
 		text := p.received(name, "through the relay")
 		contains(t, text, "Return-Path: <b-", "Delivered-To: "+name+"@outside.example")
 		signed(t, text, dkimRecords(d))
 	}
-	m = delivered(t, func(path string) servertest.Answer { return s.API("GET", path, nil) }, m.ID)
+	m = delivered(t, func(path string) servertest.Response { return s.API("GET", path, nil) }, m.ID)
 	for _, r := range m.Recipients {
 		if len(r.Timeline) != 1 || !strings.HasPrefix(r.Timeline[0].TLS, "TLS 1.") {
 			t.Errorf("the timeline: %+v", r)
@@ -379,8 +379,8 @@ func TestPostfixByMX(t *testing.T) {
 		t.Fatalf("%d %s", answer.Status, answer.Body)
 	}
 	var d domainAnswer
-	answer.Into(t, &d)
-	send := func() servertest.Answer {
+	answer.Decode(t, &d)
+	send := func() servertest.Response {
 		return c.call(t, "POST", "/outbound/send", map[string]any{
 			"from_email": "orders@shop.example", "to": []string{"ann@outside.example"}, "subject": "by MX", "text": "hello",
 		})
@@ -393,7 +393,7 @@ func TestPostfixByMX(t *testing.T) {
 		t.Fatalf("%d %s", answer.Status, answer.Body)
 	}
 	answer = c.call(t, "POST", "/domains/"+d.ID+"/verify-dns", nil)
-	answer.Into(t, &d)
+	answer.Decode(t, &d)
 	if d.Status != "verified" || d.OwnershipStatus != "verified" {
 		t.Fatalf("the domain is not verified: %s", answer.Body)
 	}
@@ -402,12 +402,12 @@ func TestPostfixByMX(t *testing.T) {
 		t.Fatalf("%d %s", answer.Status, answer.Body)
 	}
 	var m sent
-	answer.Into(t, &m)
+	answer.Decode(t, &m)
 	text := p.received("ann", "by MX")
 	// While the domain's MX and SPF are verified, bounces go there.
 	contains(t, text, "Return-Path: <b-", "@shop.example>")
 	signed(t, text, dkimRecords(d))
-	m = delivered(t, func(path string) servertest.Answer { return c.call(t, "GET", path, nil) }, m.ID)
+	m = delivered(t, func(path string) servertest.Response { return c.call(t, "GET", path, nil) }, m.ID)
 	contains(t, m.Recipients[0].Timeline[0].Transcript, "EHLO mail.service.example", "STARTTLS", "queued as")
 	if host := m.Recipients[0].Timeline[0].Host; host != "mx.outside.example" {
 		t.Errorf("it was delivered to %q", host)
@@ -428,7 +428,7 @@ func serve(t *testing.T, resolver string, smtpPort int) customer {
 	c := server.DevConfig(t.TempDir())
 	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
 	c.Dev, c.Host, c.Resolver, c.SMTPPort, c.AllowPrivate = false, "mail.service.example", resolver, smtpPort, []string{"127.0.0.0/8"}
-	c.PortBase = servertest.FreeBase(t)
+	c.PortBase = servertest.FreePortBase(t)
 	running, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -442,7 +442,7 @@ func serve(t *testing.T, resolver string, smtpPort int) customer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, key, err := running.Accounts.CreateKey(t.Context(), a.ID, account.NewKey{Name: "test"})
+	_, key, err := running.Accounts.CreateKey(t.Context(), a.ID, account.KeyParams{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // operation that takes a body is entered here.
 func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 	var walked struct{ ID string }
-	s.API("POST", "/templates", map[string]any{"name": "walk", "subject": "walk", "text": "walk"}).Into(t, &walked)
+	s.API("POST", "/templates", map[string]any{"name": "walk", "subject": "walk", "text": "walk"}).Decode(t, &walked)
 	return map[string]map[string]any{
 		"createAPIKey":       {"name": "walk"},
 		"createAlias":        {"address": "walk@demo.test", "targets": []string{"bob@demo.test"}},
@@ -72,7 +72,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 			t.Fatalf("POST %s: %d %s", path, answer.Status, answer.Body)
 		}
 		var one struct{ ID string }
-		answer.Into(t, &one)
+		answer.Decode(t, &one)
 		return one.ID
 	}
 	return map[string]string{
@@ -110,7 +110,7 @@ func captured(t *testing.T, s *servertest.Server, made func(path string, body an
 	made("/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"x@elsewhere.example.net"}, "subject": "walk", "text": "walk"})
 	quiet(t, s)
 	var all struct{ Data []struct{ ID string } }
-	s.API("GET", "/sandbox/outbox", nil).Into(t, &all)
+	s.API("GET", "/sandbox/outbox", nil).Decode(t, &all)
 	if len(all.Data) == 0 {
 		t.Fatal("nothing was captured")
 	}

@@ -30,7 +30,7 @@ var scopeText = regexp.MustCompile("scope `([a-z_]+(?:\\.[a-z]+)?)`")
 // describe loads the OpenAPI document with a library that is not ours.
 func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
 	t.Helper()
-	answer := s.As("", "GET", "/openapi.json", nil)
+	answer := s.APIWithKey("", "GET", "/openapi.json", nil)
 	if answer.Status != 200 {
 		t.Fatalf("%d %s", answer.Status, answer.Body)
 	}
@@ -92,15 +92,15 @@ func TestEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, foreign, err := s.Accounts.CreateKey(t.Context(), stranger.ID, account.NewKey{Name: "all"})
+	_, foreign, err := s.Accounts.CreateKey(t.Context(), stranger.ID, account.KeyParams{Name: "all"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	unscoped := func(scope string) string { // a key with every scope but that one
 		resource, _, _ := strings.Cut(scope, ".")
-		scopes := slices.DeleteFunc(account.Scopes(), func(s string) bool { return s == scope || s == resource+".write" || s == account.All })
+		scopes := slices.DeleteFunc(account.Scopes(), func(s string) bool { return s == scope || s == resource+".write" || s == account.ScopeAll })
 		var k struct{ Key string }
-		s.API("POST", "/api-keys", map[string]any{"name": "without " + scope, "scopes": scopes}).Into(t, &k)
+		s.API("POST", "/api-keys", map[string]any{"name": "without " + scope, "scopes": scopes}).Decode(t, &k)
 		return k.Key
 	}
 	operator := operatorKey(t, s)
@@ -117,7 +117,7 @@ func TestEveryRoute(t *testing.T) {
 				body = valid[r.id]
 			}
 			path, single := at(t, ids, r.path)
-			expect := func(a servertest.Answer, status int, code string) {
+			expect := func(a servertest.Response, status int, code string) {
 				t.Helper()
 				var p struct {
 					Code      string
@@ -130,49 +130,49 @@ func TestEveryRoute(t *testing.T) {
 				if a.Status != status || a.Header.Get("Content-Type") != "application/problem+json" {
 					t.Fatalf("%d %s %s, not a problem with %d", a.Status, a.Header.Get("Content-Type"), a.Body, status)
 				}
-				a.Into(t, &p)
+				a.Decode(t, &p)
 				if p.Status != status || p.Title == "" || p.Detail == "" || p.Type == "" || p.RequestID == "" || code != "" && p.Code != code {
 					t.Errorf("the problem is %s", a.Body)
 				}
 			}
 			whose := s.Dev.APIKey
-			if r.scope == account.Operator { // what is of all accounts
+			if r.scope == account.ScopeOperator { // what is of all accounts
 				expect(s.API(r.method, path, body), 403, "missing_scope")
-				expect(s.As(foreign, r.method, path, body), 403, "missing_scope")
+				expect(s.APIWithKey(foreign, r.method, path, body), 403, "missing_scope")
 				whose, single = operator, false
 			} else {
-				expect(s.As(operator, r.method, path, body), 403, "missing_scope")
+				expect(s.APIWithKey(operator, r.method, path, body), 403, "missing_scope")
 			}
-			expect(s.As("", r.method, path, body), 401, "")
-			expect(s.As("ms_"+strings.Repeat("a", 52), r.method, path, body), 401, "")
-			expect(s.As(unscoped(r.scope), r.method, path, body), 403, "")
+			expect(s.APIWithKey("", r.method, path, body), 401, "")
+			expect(s.APIWithKey("ms_"+strings.Repeat("a", 52), r.method, path, body), 401, "")
+			expect(s.APIWithKey(unscoped(r.scope), r.method, path, body), 403, "")
 			if single {
-				expect(s.As(foreign, r.method, path, body), 404, "not_found")
+				expect(s.APIWithKey(foreign, r.method, path, body), 404, "not_found")
 				// It looks like an id that nobody has.
 				other := strings.Replace(path, idIn(ids, r.path), "01999999-0000-7000-8000-000000000000", 1)
-				expect(s.As(foreign, r.method, other, body), 404, "not_found")
-				expect(s.As(foreign, r.method, strings.Replace(path, idIn(ids, r.path), "nonsense", 1), body), 404, "not_found")
+				expect(s.APIWithKey(foreign, r.method, other, body), 404, "not_found")
+				expect(s.APIWithKey(foreign, r.method, strings.Replace(path, idIn(ids, r.path), "nonsense", 1), body), 404, "not_found")
 			}
 			if r.body {
 				more := maps.Clone(valid[r.id])
 				more["no_such_field"] = "s3cret-Value"
-				a := s.As(whose, r.method, path, more)
+				a := s.APIWithKey(whose, r.method, path, more)
 				expect(a, 422, "")
 				var p struct {
 					Errors []struct{ Field, Code string }
 				}
-				a.Into(t, &p)
+				a.Decode(t, &p)
 				if len(p.Errors) != 1 || p.Errors[0].Field != "no_such_field" || strings.Contains(string(a.Body), "s3cret") {
 					t.Errorf("an unknown field: %s", a.Body)
 				}
-			} else if r.scope == account.Operator {
-				expect(s.As(operator, r.method, path+"?no_such_parameter=1", nil), 422, "")
+			} else if r.scope == account.ScopeOperator {
+				expect(s.APIWithKey(operator, r.method, path+"?no_such_parameter=1", nil), 422, "")
 			} else if r.method == http.MethodGet && !single {
-				expect(s.As(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
+				expect(s.APIWithKey(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
 				if r.id == "streamEvents" {
 					return // it has no end; what a stranger sees there is tested with it
 				}
-				if a := s.As(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
+				if a := s.APIWithKey(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
 					t.Errorf("a stranger sees %d %s", a.Status, a.Body)
 				}
 			}
@@ -180,14 +180,14 @@ func TestEveryRoute(t *testing.T) {
 	}
 
 	// Ids of others in a request's body or query are as good as none.
-	if a := s.As(foreign, "POST", "/mailboxes", valid["createMailbox"]); a.Status != 422 || !bytes.Contains(a.Body, []byte(`"domain_id"`)) {
+	if a := s.APIWithKey(foreign, "POST", "/mailboxes", valid["createMailbox"]); a.Status != 422 || !bytes.Contains(a.Body, []byte(`"domain_id"`)) {
 		t.Errorf("a mailbox under another's domain: %d %s", a.Status, a.Body)
 	}
-	if a := s.As(foreign, "POST", "/outbound/send", valid["send"]); a.Status != 403 || !bytes.Contains(a.Body, []byte(`"sender_not_allowed"`)) {
+	if a := s.APIWithKey(foreign, "POST", "/outbound/send", valid["send"]); a.Status != 403 || !bytes.Contains(a.Body, []byte(`"sender_not_allowed"`)) {
 		t.Errorf("a send from another's domain: %d %s", a.Status, a.Body)
 	}
 	for _, path := range []string{"/mailboxes?domain_id=" + s.Dev.Domain.ID.String(), "/events?message=" + ids["/outbound/messages/{id}"]} {
-		if a := s.As(foreign, "GET", path, nil); a.Status == 200 && !bytes.Contains(a.Body, []byte(`"data":[]`)) {
+		if a := s.APIWithKey(foreign, "GET", path, nil); a.Status == 200 && !bytes.Contains(a.Body, []byte(`"data":[]`)) {
 			t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 		}
 	}
@@ -203,7 +203,7 @@ func TestEveryRoute(t *testing.T) {
 // operatorKey makes a key as the operator's command line does.
 func operatorKey(t *testing.T, s *servertest.Server) string {
 	t.Helper()
-	_, key, err := s.Accounts.CreateKey(t.Context(), account.Operators, account.NewKey{Name: "operator"})
+	_, key, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "operator"})
 	if err != nil {
 		t.Fatal(err)
 	}

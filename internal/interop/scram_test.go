@@ -24,7 +24,7 @@ import (
 // Programs that may use SCRAM-SHA-256 only: mbsync has it from Cyrus SASL, mutt
 // and msmtp from GNU SASL.
 func TestScramPrograms(t *testing.T) {
-	s := servertest.Start(t, servertest.Scram("on"))
+	s := servertest.Start(t, servertest.SCRAM("on"))
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
 	box, err := s.Mailboxes.ByID(t.Context(), bob.ID)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestScramLife(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
 		start := func(how string) *servertest.Server {
-			return servertest.Start(t, servertest.Database(url), servertest.Data(dir), servertest.Scram(how))
+			return servertest.Start(t, servertest.Database(url), servertest.Data(dir), servertest.SCRAM(how))
 		}
 		kept := func(s *servertest.Server) (n int) {
 			t.Helper()
@@ -110,7 +110,7 @@ func TestScramLife(t *testing.T) {
 			if !offered {
 				return errors.New("not offered")
 			}
-			if err := c.Authenticate(&servertest.ScramClient{User: s.Dev.Mailboxes[0].Address, Password: password}); err != nil {
+			if err := c.Authenticate(&servertest.SCRAMClient{User: s.Dev.Mailboxes[0].Address, Password: password}); err != nil {
 				return err
 			}
 			_, err = c.Select("INBOX", &imap.SelectOptions{ReadOnly: true}).Wait()
@@ -125,7 +125,7 @@ func TestScramLife(t *testing.T) {
 			if !c.SupportsAuth("SCRAM-SHA-256") {
 				return errors.New("not offered")
 			}
-			return c.Auth(&servertest.ScramClient{User: s.Dev.Mailboxes[0].Address, Password: password})
+			return c.Auth(&servertest.SCRAMClient{User: s.Dev.Mailboxes[0].Address, Password: password})
 		}
 		for _, how := range []string{"off", "learn", "on", "off"} {
 			s := start(how)

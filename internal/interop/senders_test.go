@@ -47,7 +47,7 @@ func startMX(t *testing.T) *mxHouse {
 	t.Helper()
 	h := &mxHouse{t: t}
 	// Only port 53 will do for libc, so any other address of loopback.
-	resolver, zone := dnstest.At(t, fmt.Sprintf("127.%d.%d.%d:53", 53+rand.N(50), 1+rand.N(250), 1+rand.N(250)),
+	resolver, zone := dnstest.StartAt(t, fmt.Sprintf("127.%d.%d.%d:53", 53+rand.N(50), 1+rand.N(250), 1+rand.N(250)),
 		"mail.service.example. A "+mxAddr, `spf.mail.service.example. TXT "v=spf1 ip4:127.0.0.4 -all"`,
 		"outside.example. MX 10 mx.outside.example.", "mx.outside.example. A "+outsideAddr, "mx.outside.example. A "+eximAddr,
 		"2.0.0.127.in-addr.arpa. PTR mx.outside.example.", "3.0.0.127.in-addr.arpa. PTR mx.outside.example.",
@@ -77,7 +77,7 @@ func (h *mxHouse) start(resolver string) {
 	c := server.DevConfig(h.t.TempDir())
 	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
 	c.Dev, c.Host, c.Resolver, c.AllowPrivate = false, "mail.service.example", resolver, []string{"127.0.0.0/8"}
-	c.Bind, c.PortBase = mxAddr, servertest.FreeBase(h.t)
+	c.Bind, c.PortBase = mxAddr, servertest.FreePortBase(h.t)
 	running, err := server.Start(h.t.Context(), c, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
 	if err != nil {
 		h.t.Fatal(err)
@@ -91,22 +91,22 @@ func (h *mxHouse) start(resolver string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_, key, err := running.Accounts.CreateKey(h.t.Context(), a.ID, account.NewKey{Name: "test"})
+	_, key, err := running.Accounts.CreateKey(h.t.Context(), a.ID, account.KeyParams{Name: "test"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.customer, h.smtp = customer{fmt.Sprintf("https://%s:%d", mxAddr, c.PortBase+443), key}, c.PortBase+25
 	var d domainAnswer
-	h.must("POST", "/domains", map[string]any{"name": "shop.example"}, 201).Into(h.t, &d)
+	h.must("POST", "/domains", map[string]any{"name": "shop.example"}, 201).Decode(h.t, &d)
 	publish(h.zone, d)
 	h.must("POST", "/domains/"+d.ID+"/verify", nil, 200)
 	h.must("POST", "/domains/"+d.ID+"/verify-dns", nil, 200)
 	var box struct{ ID string }
-	h.must("POST", "/mailboxes", map[string]any{"domain_id": d.ID, "local_part": "bob"}, 201).Into(h.t, &box)
+	h.must("POST", "/mailboxes", map[string]any{"domain_id": d.ID, "local_part": "bob"}, 201).Decode(h.t, &box)
 	h.bob = box.ID
 }
 
-func (h *mxHouse) must(method, path string, body any, want int) servertest.Answer {
+func (h *mxHouse) must(method, path string, body any, want int) servertest.Response {
 	h.t.Helper()
 	a := h.call(h.t, method, path, body)
 	if a.Status != want {
@@ -403,7 +403,7 @@ func (h *mxHouse) find(t *testing.T, subject string) (text, folder string) {
 		}
 	}
 	path := "/mailboxes/" + h.bob + "/messages"
-	h.call(t, "GET", path+"?limit=100", nil).Into(t, &list)
+	h.call(t, "GET", path+"?limit=100", nil).Decode(t, &list)
 	for _, m := range list.Data {
 		if m.Subject == subject {
 			return string(h.call(t, "GET", path+"/"+m.ID+"/raw", nil).Body), m.Folders[0].Folder

@@ -185,7 +185,7 @@ func hostileCases() []hostileCase {
 // hosts listens at an address of loopback for each case, all on one port.
 func listenAll(t *testing.T, cases []hostileCase) (port int) {
 	t.Helper()
-	config := certtest.New(t, "root").Server("hostile.example")
+	config := certtest.New(t, "root").ServerConfig("hostile.example")
 	var all []net.Listener
 	for try := 0; len(all) < len(cases); try++ {
 		for _, l := range all {
@@ -230,7 +230,7 @@ func TestTimelineTellsTheTruth(t *testing.T) {
 	c := serve(t, resolver, port)
 	answer := c.call(t, "POST", "/domains", map[string]any{"name": "shop.example"})
 	var d domainAnswer
-	answer.Into(t, &d)
+	answer.Decode(t, &d)
 	publish(zone, d)
 	for _, check := range []string{"/verify", "/verify-dns"} {
 		if answer = c.call(t, "POST", "/domains/"+d.ID+check, nil); answer.Status != 200 {
@@ -248,7 +248,7 @@ func TestTimelineTellsTheTruth(t *testing.T) {
 		if answer.Status != 202 {
 			t.Fatalf("%d %s", answer.Status, answer.Body)
 		}
-		answer.Into(t, &m)
+		answer.Decode(t, &m)
 		ids[i] = m.ID
 	}
 	for i, want := range cases {
@@ -270,7 +270,7 @@ func tells(t *testing.T, c customer, id string, i int, want hostileCase) {
 	}
 	servertest.Eventually(t, func() string {
 		answer := c.call(t, "GET", "/outbound/messages/"+id, nil)
-		answer.Into(t, &m)
+		answer.Decode(t, &m)
 		if len(m.Recipients) != 1 || len(m.Recipients[0].Timeline) == 0 {
 			return string(answer.Body)
 		}

@@ -132,7 +132,7 @@ func quiet(t *testing.T, s *servertest.Server) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
 		var l struct{ Data []struct{ Status string } }
-		s.API("GET", "/outbound/messages", nil).Into(t, &l)
+		s.API("GET", "/outbound/messages", nil).Decode(t, &l)
 		for _, m := range l.Data {
 			if !slices.Contains([]string{"scheduled", "delivered", "bounced", "cancelled"}, m.Status) {
 				return fmt.Sprint("the messages are ", l.Data)

@@ -24,7 +24,7 @@ type sealer struct {
 }
 
 func (s *sealer) sign(digest []byte) string {
-	_, opts, err := algorithm(s.key)
+	_, opts, err := algorithmOf(s.key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -38,23 +38,23 @@ func (s *sealer) sign(digest []byte) string {
 // seal puts set n on top of a message. found is what it found out.
 func (s *sealer) seal(n int, found, msg string) string {
 	s.t.Helper()
-	header, body := cutHeader([]byte(msg))
+	header, body := splitHeader([]byte(msg))
 	cv := "pass"
 	if n == 1 {
 		cv = "none"
 	}
-	h := readHead(header, "from", "subject", "arc-seal", "arc-message-signature", "arc-authentication-results")
+	h := indexHeader(header, "from", "subject", "arc-seal", "arc-message-signature", "arc-authentication-results")
 	results := fmt.Sprintf("ARC-Authentication-Results: i=%d; %s; %s\r\n", n, s.domain, found)
-	sum := newBodySum(false, -1)
+	sum := newBodyHasher(false, -1)
 	sum.write(body)
 	digest, _ := sum.finish()
-	kind, _, err := algorithm(s.key)
+	kind, _, err := algorithmOf(s.key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	message := fmt.Sprintf("ARC-Message-Signature: i=%d; a=%s-sha256; c=relaxed/relaxed; d=%s; s=%s;\r\n\th=from:subject; bh=%s; b=",
 		n, kind, s.domain, s.selector, base64.StdEncoding.EncodeToString(digest))
-	message += s.sign(h.digest(&signature{raw: []byte(message)}, &content{names: []string{"from", "subject"}})) + "\r\n"
+	message += s.sign(h.digest(&signature{raw: []byte(message)}, &signedContent{signedNames: []string{"from", "subject"}})) + "\r\n"
 	all := sha256.New()
 	for k := range n - 1 {
 		for _, name := range []string{"arc-authentication-results", "arc-message-signature", "arc-seal"} {
@@ -65,7 +65,7 @@ func (s *sealer) seal(n int, found, msg string) string {
 	seal := fmt.Sprintf("ARC-Seal: i=%d; a=%s-sha256; cv=%s; d=%s; s=%s; b=", n, kind, cv, s.domain, s.selector)
 	hashField(all, []byte(results), false)
 	hashField(all, []byte(message), false)
-	_, _ = all.Write(bytes.TrimSuffix(relaxField(nil, []byte(seal)), []byte("\r\n")))
+	_, _ = all.Write(bytes.TrimSuffix(appendRelaxed(nil, []byte(seal)), []byte("\r\n")))
 	return seal + s.sign(all.Sum(nil)) + "\r\n" + message + results + msg
 }
 
@@ -169,9 +169,9 @@ func TestTrustedForwarder(t *testing.T) {
 		{"broken", strings.Replace(listed, "Hi", "Ho", 1), "list.test", "fail reject "},
 		{"two From", "From: b@bank.test\r\n" + listed, "list.test", "permerror reject "},
 	} {
-		c.Trusted = strings.Fields(tt.trusted)
+		c.TrustedSealers = strings.Fields(tt.trusted)
 		d := c.try(tt.msg, outside).DMARC
-		if got := fmt.Sprint(d.Result, " ", d.Policy, " ", d.Forwarder); got != tt.want {
+		if got := fmt.Sprint(d.Result, " ", d.Policy, " ", d.TrustedSealer); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -236,7 +236,7 @@ print(cv.decode(), why)
 	if said := python(t, script, whole); !strings.HasPrefix(said, "pass") {
 		t.Errorf("python3-dkim says %s", said)
 	}
-	if a := c.try(whole, outside).ARC; a.Result != Pass || len(a.Sealers) != 3 || a.Vouched("client.test", []string{"client.test"}) != "client.test" {
+	if a := c.try(whole, outside).ARC; a.Result != Pass || len(a.Sealers) != 3 || a.TrustedSealer("client.test", []string{"client.test"}) != "client.test" {
 		t.Errorf("%+v\n%s", a, whole)
 	}
 	theirs, err := os.ReadFile("testdata/dkim/arc.eml")

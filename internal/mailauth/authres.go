@@ -6,26 +6,26 @@ import "strings"
 
 // The bounds of an Authentication-Results field that is read.
 const (
-	maxResultText = 32 << 10
-	maxMethods    = 100
-	maxProperties = 20 // of one method
+	maxResultsField = 32 << 10
+	maxMethods      = 100
+	maxProperties   = 20 // of one method
 )
 
-// Results is an Authentication-Results field (RFC 8601 §2.2).
-type Results struct {
-	Server  string // authserv-id
-	Methods []Method
+// ResultsField is an Authentication-Results field (RFC 8601 §2.2).
+type ResultsField struct {
+	AuthServID string // authserv-id
+	Methods    []MethodResult
 }
 
-// Method is what one check came to.
-type Method struct {
+// MethodResult is what one check came to.
+type MethodResult struct {
 	Name       string // in lower case
 	Result     Result // in lower case
 	Properties [][2]string
 }
 
 // Property returns a property such as header.from.
-func (m *Method) Property(name string) (string, bool) {
+func (m *MethodResult) Property(name string) (string, bool) {
 	for _, p := range m.Properties {
 		if strings.EqualFold(p[0], name) {
 			return p[1], true
@@ -34,26 +34,26 @@ func (m *Method) Property(name string) (string, bool) {
 	return "", false
 }
 
-// ParseResults reads a field's value as far as it can be read; ok tells that
+// ParseResultsField reads a field's value as far as it can be read; ok tells that
 // it was read whole. A method that is not as it should be is left out.
-func ParseResults(value string) (r Results, ok bool) {
-	if len(value) > maxResultText {
+func ParseResultsField(value string) (r ResultsField, ok bool) {
+	if len(value) > maxResultsField {
 		return r, false
 	}
 	l := resultsReader{s: value}
-	if r.Server, ok = l.word(); !ok {
+	if r.AuthServID, ok = l.word(); !ok {
 		return r, false
 	}
 	if c := l.peek(); c >= '0' && c <= '9' { // a version
 		_, _ = l.word()
 	}
 	for l.peek() == ';' {
-		l.at++
+		l.pos++
 		m, read := l.method()
 		if !read {
-			end := l.peek() == ';' || l.at == len(l.s)
+			end := l.peek() == ';' || l.pos == len(l.s)
 			ok = ok && end && (m.Name == "" || m.Name == "none")
-			l.skip()
+			l.skipMethod()
 			continue
 		}
 		if len(r.Methods) == maxMethods {
@@ -61,17 +61,17 @@ func ParseResults(value string) (r Results, ok bool) {
 		}
 		r.Methods = append(r.Methods, m)
 	}
-	return r, ok && l.at == len(l.s)
+	return r, ok && l.pos == len(l.s)
 }
 
 // resultsReader cuts a value into words, past comments.
 type resultsReader struct {
-	s  string
-	at int
+	s   string
+	pos int
 }
 
 // method reads method=result and what follows.
-func (l *resultsReader) method() (m Method, ok bool) {
+func (l *resultsReader) method() (m MethodResult, ok bool) {
 	name, value, ok := l.pair()
 	m.Name, _, _ = strings.Cut(strings.ToLower(name), "/")
 	if !ok {
@@ -84,7 +84,7 @@ func (l *resultsReader) method() (m Method, ok bool) {
 		}
 		m.Properties = append(m.Properties, [2]string{name, value})
 	}
-	return m, l.peek() == ';' || l.at == len(l.s)
+	return m, l.peek() == ';' || l.pos == len(l.s)
 }
 
 func (l *resultsReader) pair() (name, value string, ok bool) {
@@ -94,16 +94,16 @@ func (l *resultsReader) pair() (name, value string, ok bool) {
 	if l.peek() != '=' {
 		return name, "", false
 	}
-	l.at++
+	l.pos++
 	value, ok = l.word()
 	return name, value, ok
 }
 
-// skip goes to the next semicolon that is in no comment or quotes.
-func (l *resultsReader) skip() {
+// skipMethod goes to the next semicolon that is in no comment or quotes.
+func (l *resultsReader) skipMethod() {
 	for c := l.peek(); c != ';' && c != 0; c = l.peek() {
 		if _, ok := l.word(); !ok {
-			l.at++
+			l.pos++
 		}
 	}
 }
@@ -111,10 +111,10 @@ func (l *resultsReader) skip() {
 // peek returns the next byte past blanks and comments; 0 at the end.
 func (l *resultsReader) peek() byte {
 	depth := 0
-	for ; l.at < len(l.s); l.at++ {
-		switch c := l.s[l.at]; {
+	for ; l.pos < len(l.s); l.pos++ {
+		switch c := l.s[l.pos]; {
 		case c == '\\' && depth > 0:
-			l.at++
+			l.pos++
 		case c == '(':
 			depth++
 		case c == ')' && depth > 0:
@@ -124,7 +124,7 @@ func (l *resultsReader) peek() byte {
 			return c
 		}
 	}
-	l.at = len(l.s)
+	l.pos = len(l.s)
 	return 0
 }
 
@@ -132,23 +132,23 @@ func (l *resultsReader) peek() byte {
 func (l *resultsReader) word() (string, bool) {
 	if l.peek() == '"' {
 		var b strings.Builder
-		for l.at++; l.at < len(l.s); l.at++ {
-			switch c := l.s[l.at]; {
+		for l.pos++; l.pos < len(l.s); l.pos++ {
+			switch c := l.s[l.pos]; {
 			case c == '"':
-				l.at++
+				l.pos++
 				return b.String(), true
-			case c == '\\' && l.at+1 < len(l.s):
-				l.at++
-				b.WriteByte(l.s[l.at])
+			case c == '\\' && l.pos+1 < len(l.s):
+				l.pos++
+				b.WriteByte(l.s[l.pos])
 			default:
 				b.WriteByte(c)
 			}
 		}
 		return "", false
 	}
-	start := l.at
-	for l.at < len(l.s) && l.s[l.at] > ' ' && strings.IndexByte(`;=()"`, l.s[l.at]) < 0 {
-		l.at++
+	start := l.pos
+	for l.pos < len(l.s) && l.s[l.pos] > ' ' && strings.IndexByte(`;=()"`, l.s[l.pos]) < 0 {
+		l.pos++
 	}
-	return l.s[start:l.at], l.at > start
+	return l.s[start:l.pos], l.pos > start
 }

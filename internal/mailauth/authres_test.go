@@ -10,8 +10,8 @@ import (
 )
 
 // spelled is what was read of a field.
-func spelled(r Results) string {
-	out := r.Server
+func spelled(r ResultsField) string {
+	out := r.AuthServID
 	for _, m := range r.Methods {
 		out += fmt.Sprintf("; %s=%s%v", m.Name, m.Result, m.Properties)
 	}
@@ -38,7 +38,7 @@ func TestParseResults(t *testing.T) {
 		"mx.test; " + strings.Repeat("spf=pass;", 200) + "x=y": "not whole",
 		strings.Repeat("x", 40_000):                            "not whole",
 	} {
-		r, ok := ParseResults(value)
+		r, ok := ParseResultsField(value)
 		got := spelled(r)
 		if !ok {
 			got = "not whole"
@@ -50,13 +50,13 @@ func TestParseResults(t *testing.T) {
 }
 
 // hostileJudgement has what others can put into results.
-func hostileJudgement(text string) *Judgement {
-	return &Judgement{
+func hostileJudgement(text string) *Results {
+	return &Results{
 		IPRev: IPRev{Result: Pass, Addr: netip.MustParseAddr("2001:db8::1"), Name: text},
-		SPF:   SPF{Result: PermError, Domain: text, Reason: text, Helo: true},
-		DKIM:  []*DKIM{{Result: Pass, Domain: text, Selector: text, Algorithm: text, Value: text}, {Result: Fail, Reason: text}},
+		SPF:   SPF{Result: PermError, Domain: text, Reason: text, FromHelo: true},
+		DKIM:  []*DKIM{{Result: Pass, Domain: text, Selector: text, Algorithm: text, SignaturePrefix: text}, {Result: Fail, Reason: text}},
 		ARC:   ARC{Result: Fail, Reason: text},
-		DMARC: DMARC{Result: Fail, From: text, Policy: PolicyReject},
+		DMARC: DMARC{Result: Fail, AuthorDomain: text, Policy: PolicyReject},
 	}
 }
 
@@ -65,30 +65,30 @@ func TestResultsSurvive(t *testing.T) {
 	for _, text := range []string{"a.test", "a b", "x\"; dmarc=pass header.from=bank.test (", "\r\nX: y", "ü\x00\\", strings.Repeat("x", 500)} {
 		checkWritten(t, text)
 	}
-	j := &Judgement{
+	j := &Results{
 		IPRev: IPRev{Result: Pass, Addr: netip.MustParseAddr("192.0.2.1"), Name: "mx.a.test"}, SPF: SPF{Result: Pass, Domain: "a.test"},
-		DKIM: []*DKIM{{Result: Pass, Domain: "a.test", Selector: "s1", Algorithm: "rsa-sha256", Value: "ab/+cd12"}}, ARC: ARC{Result: None}, DMARC: DMARC{Result: Pass, From: "a.test", Policy: PolicyNone},
+		DKIM: []*DKIM{{Result: Pass, Domain: "a.test", Selector: "s1", Algorithm: "rsa-sha256", SignaturePrefix: "ab/+cd12"}}, ARC: ARC{Result: None}, DMARC: DMARC{Result: Pass, AuthorDomain: "a.test", Policy: PolicyNone},
 	}
 	want := "Authentication-Results: mx.test;\r\n\tiprev=pass policy.iprev=192.0.2.1 (mx.a.test);\r\n\tspf=pass smtp.mailfrom=a.test;\r\n" +
 		"\tdkim=pass header.d=a.test header.s=s1 header.a=rsa-sha256 header.b=\"ab/+cd12\";\r\n\tdmarc=pass header.from=a.test\r\n"
-	if got := string(j.AppendResults(nil, "mx.test")); got != want {
+	if got := string(j.AppendField(nil, "mx.test")); got != want {
 		t.Errorf("%s, want\n%s", got, want)
 	}
 }
 
 func checkWritten(t *testing.T, text string) {
 	t.Helper()
-	field := string(hostileJudgement(text).AppendResults(nil, "mx.test"))
+	field := string(hostileJudgement(text).AppendField(nil, "mx.test"))
 	value, ok := strings.CutPrefix(field, "Authentication-Results: ")
 	if !ok || !strings.HasSuffix(value, "\r\n") || strings.Count(value, "\r\n") != strings.Count(value, "\r\n\t")+1 {
 		t.Fatalf("%q", field)
 	}
-	r, ok := ParseResults(strings.TrimSuffix(value, "\r\n"))
+	r, ok := ParseResultsField(strings.TrimSuffix(value, "\r\n"))
 	var methods []string
 	for _, m := range r.Methods {
 		methods = append(methods, m.Name+"="+string(m.Result))
 	}
-	if want := "iprev=pass spf=permerror dkim=pass dkim=fail arc=fail dmarc=fail"; !ok || r.Server != "mx.test" || strings.Join(methods, " ") != want {
+	if want := "iprev=pass spf=permerror dkim=pass dkim=fail arc=fail dmarc=fail"; !ok || r.AuthServID != "mx.test" || strings.Join(methods, " ") != want {
 		t.Fatalf("%q is read as %v", field, methods)
 	}
 	for line := range strings.SplitSeq(field, "\r\n") {
@@ -103,7 +103,7 @@ func FuzzAuthenticationResults(f *testing.F) {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		r, _ := ParseResults(value)
+		r, _ := ParseResultsField(value)
 		if len(r.Methods) > maxMethods {
 			t.Fatalf("%d methods", len(r.Methods))
 		}
@@ -126,15 +126,15 @@ func FuzzSignatures(f *testing.F) {
 		f.Add(header, "body\r\n\r\n")
 	}
 	f.Fuzz(func(t *testing.T, header, body string) {
-		trial := (&Judge{}).Begin([]byte(header))
+		trial := (&Verifier{}).Begin([]byte(header))
 		_, _ = trial.Write([]byte(body))
-		if len(trial.signatures) > maxSignatures || len(trial.sets) > maxSets || len(trial.sums) > maxSignatures+1 || len(trial.authors.domains) > maxAuthors {
+		if len(trial.signatures) > maxSignatures || len(trial.arcSets) > maxARCSets || len(trial.bodyHashes) > maxSignatures+1 || len(trial.authors.domains) > maxAuthorDomains {
 			t.Fatal("too much")
 		}
 		for _, d := range trial.signatures {
 			if d.Result == "" {
-				_, _ = d.body.finish()
-				_ = trial.head.digest(&d.signature, &d.content)
+				_, _ = d.bodyHasher.finish()
+				_ = trial.header.digest(&d.signature, &d.signedContent)
 			}
 		}
 	})
@@ -144,7 +144,7 @@ func FuzzPublicKey(f *testing.F) {
 	f.Add("v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=", "ed25519-sha256")
 	f.Add("p=MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBANmBe10IgY+u7h3enWTukkqtUD5PR52Tb/mPfjC0QJTocVBq6Za/PlzfV+Py92VaCak19F4WrbVTK5Gg5tW220MCAwEAAQ==", "rsa-sha256")
 	f.Fuzz(func(t *testing.T, txt, algorithm string) {
-		if k, bad := readKey(txt, algorithm); bad == "" && k.key == nil {
+		if k, bad := parseKeyRecord(txt, algorithm); bad == "" && k.key == nil {
 			t.Fatal("neither a key nor a fault")
 		} else if bad == "" {
 			_ = k.verifies(make([]byte, 32), []byte(txt))
@@ -161,12 +161,12 @@ func FuzzSPFRecord(f *testing.F) {
 		if bad != "" {
 			return
 		}
-		s := &spfCheck{ip: netip.MustParseAddr("192.0.2.1"), local: "a", origin: "b.test", helo: "c.test", looked: true}
+		s := &spfEvaluation{ip: netip.MustParseAddr("192.0.2.1"), localPart: "a", senderDomain: "b.test", helo: "c.test", namesKnown: true}
 		for _, d := range r.directives {
 			if d.kind == "ip4" || d.kind == "ip6" {
 				_ = d.network.Contains(s.ip)
 			}
-			if name, ok := s.name(t.Context(), d.domain, "d.test"); ok && len(name) > 253 {
+			if name, ok := s.expandDomain(t.Context(), d.domain, "d.test"); ok && len(name) > 253 {
 				t.Fatalf("a name of %d", len(name))
 			}
 		}

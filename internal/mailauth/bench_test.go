@@ -37,13 +37,13 @@ func BenchmarkJudge(b *testing.B) {
 		b.Fatal(err)
 	}
 	head, text := []byte(string(sig)+header), []byte(body)
-	j := &mailauth.Judge{DNS: dnstest.Resolver(b, addr), Now: time.Now}
+	j := &mailauth.Verifier{DNS: dnstest.Resolver(b, addr), Now: time.Now}
 	c := mailauth.Client{IP: netip.MustParseAddr("192.0.2.7"), Helo: "client.example", From: "ann@example.com"}
 	b.ReportAllocs()
 	for b.Loop() {
 		t := j.Begin(head)
 		_, _ = t.Write(text)
-		if got := t.Judge(b.Context(), c); got.DMARC.Result != mailauth.Pass || got.SPF.Result != mailauth.Pass || got.Signed() != mailauth.Pass {
+		if got := t.Verify(b.Context(), c); got.DMARC.Result != mailauth.Pass || got.SPF.Result != mailauth.Pass || got.DKIMResult() != mailauth.Pass {
 			b.Fatalf("%+v", got)
 		}
 	}

@@ -32,8 +32,8 @@ func headerEndAfter(msg []byte, at int) (end, last int) {
 	}
 }
 
-// cutHeader splits a message at its empty line. Without one it is all header.
-func cutHeader(msg []byte) (header, body []byte) {
+// splitHeader splits a message at its empty line. Without one it is all header.
+func splitHeader(msg []byte) (header, body []byte) {
 	end := headerEnd(msg)
 	if end < 0 {
 		return msg, nil
@@ -41,13 +41,13 @@ func cutHeader(msg []byte) (header, body []byte) {
 	return msg[:end], msg[end+bytes.IndexByte(msg[end:], '\n')+1:]
 }
 
-// pickFields returns those of the wanted names that go into h= and the canonical text of those fields,
+// selectFields returns those of the wanted names that go into h= and the canonical text of those fields,
 // in the order of h=: for a name that occurs more than once the last field
-// comes first (RFC 6376 section 5.4.2). Of more than maxNames fields it returns too
+// comes first (RFC 6376 section 5.4.2). Of more than maxSignedFields fields it returns too
 // many names.
-func pickFields(header []byte, wanted []signedField) (names []string, text []byte) {
+func selectFields(header []byte, wanted []signedField) (names []string, text []byte) {
 	found := make([][][]byte, len(wanted))
-	for n := 0; len(header) > 0 && n <= maxNames; {
+	for n := 0; len(header) > 0 && n <= maxSignedFields; {
 		var field []byte
 		field, header = cutField(header)
 		colon := bytes.IndexByte(field, ':')
@@ -68,9 +68,9 @@ func pickFields(header []byte, wanted []signedField) (names []string, text []byt
 	for i, w := range wanted {
 		for j := len(found[i]) - 1; j >= 0; j-- {
 			names = append(names, w.name)
-			text = relaxField(text, found[i][j])
+			text = appendRelaxed(text, found[i][j])
 		}
-		if w.over || w.overOwn && len(found[i]) > 0 {
+		if w.oversign || w.oversignPresent && len(found[i]) > 0 {
 			names = append(names, w.name)
 		}
 	}
@@ -91,9 +91,9 @@ func cutField(header []byte) (field, rest []byte) {
 	}
 }
 
-// relaxField appends a field in relaxed form (RFC 6376 section 3.4.2). It has
+// appendRelaxed appends a field in relaxed form (RFC 6376 section 3.4.2). It has
 // a colon.
-func relaxField(out, field []byte) []byte {
+func appendRelaxed(out, field []byte) []byte {
 	colon := bytes.IndexByte(field, ':')
 	out = slices.Grow(out, len(field)+len("\r\n"))
 	for _, c := range bytes.TrimRight(field[:colon], " \t") {
@@ -120,29 +120,29 @@ func relaxField(out, field []byte) []byte {
 	return append(out, '\r', '\n')
 }
 
-// bodyHash hashes a body in relaxed form (RFC 6376 section 3.4.4): runs of
+// relaxedHash hashes a body in relaxed form (RFC 6376 section 3.4.4): runs of
 // blanks count as one, those before a line end not at all, nor do empty lines
 // at the end.
-type bodyHash struct {
-	h     hash.Hash
-	buf   []byte
-	empty int64 // empty lines that count only if something follows
-	space bool
-	text  bool // the current line has something in it
-	cr    bool // the last byte was a CR
+type relaxedHash struct {
+	h            hash.Hash
+	buf          []byte
+	emptyLines   int64 // empty lines that count only if something follows
+	pendingSpace bool
+	nonEmpty     bool // the current line has something in it
+	cr           bool // the last byte was a CR
 }
 
-func (b *bodyHash) reset() {
-	*b = bodyHash{h: sha256.New(), buf: make([]byte, 0, 4<<10)}
+func (b *relaxedHash) reset() {
+	*b = relaxedHash{h: sha256.New(), buf: make([]byte, 0, 4<<10)}
 }
 
 // Write takes the next bytes of the body.
-func (b *bodyHash) Write(p []byte) (int, error) {
+func (b *relaxedHash) Write(p []byte) (int, error) {
 	b.write(p)
 	return len(p), nil
 }
 
-func (b *bodyHash) write(p []byte) {
+func (b *relaxedHash) write(p []byte) {
 	for i := 0; i < len(p); {
 		switch c := p[i]; c {
 		case '\n':
@@ -156,29 +156,29 @@ func (b *bodyHash) write(p []byte) {
 			b.cr = true
 			i++
 		case ' ', '\t':
-			b.space, b.cr = true, false
+			b.pendingSpace, b.cr = true, false
 			i++
 		default:
 			n := i + 1 // a space between words stays as it is
-			for n < len(p) && (inWord(p[n]) || p[n] == ' ' && n+1 < len(p) && inWord(p[n+1])) {
+			for n < len(p) && (isWordByte(p[n]) || p[n] == ' ' && n+1 < len(p) && isWordByte(p[n+1])) {
 				n++
 			}
-			b.word(p[i:n])
+			b.writeWord(p[i:n])
 			i = n
 		}
 	}
 }
 
-func inWord(c byte) bool { return c > ' ' || c < ' ' && c != '\t' && c != '\r' && c != '\n' }
+func isWordByte(c byte) bool { return c > ' ' || c < ' ' && c != '\t' && c != '\r' && c != '\n' }
 
-func (b *bodyHash) word(w []byte) {
-	for ; b.empty > 0; b.empty-- {
+func (b *relaxedHash) writeWord(w []byte) {
+	for ; b.emptyLines > 0; b.emptyLines-- {
 		b.put("\r\n")
 	}
-	if b.space {
+	if b.pendingSpace {
 		b.put(" ")
 	}
-	b.space, b.cr, b.text = false, false, true
+	b.pendingSpace, b.cr, b.nonEmpty = false, false, true
 	if len(w) > cap(b.buf)-len(b.buf) {
 		b.flush()
 		if len(w) >= cap(b.buf) {
@@ -189,30 +189,30 @@ func (b *bodyHash) word(w []byte) {
 	b.buf = append(b.buf, w...)
 }
 
-func (b *bodyHash) put(s string) {
+func (b *relaxedHash) put(s string) {
 	if len(s) > cap(b.buf)-len(b.buf) {
 		b.flush()
 	}
 	b.buf = append(b.buf, s...)
 }
 
-func (b *bodyHash) flush() {
+func (b *relaxedHash) flush() {
 	_, _ = b.h.Write(b.buf)
 	b.buf = b.buf[:0]
 }
 
-func (b *bodyHash) endLine() {
-	b.space = false
-	if !b.text {
-		b.empty++
+func (b *relaxedHash) endLine() {
+	b.pendingSpace = false
+	if !b.nonEmpty {
+		b.emptyLines++
 		return
 	}
 	b.put("\r\n")
-	b.text = false
+	b.nonEmpty = false
 }
 
-func (b *bodyHash) sum() (digest [sha256.Size]byte) {
-	if b.text {
+func (b *relaxedHash) sum() (digest [sha256.Size]byte) {
+	if b.nonEmpty {
 		b.endLine()
 	}
 	b.flush()

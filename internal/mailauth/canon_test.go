@@ -34,7 +34,7 @@ func TestRelaxedBody(t *testing.T) {
 		for i := range body {
 			body[i] = "ab  \t\r\n\n\x01\xe4"[r.IntN(10)]
 		}
-		var b bodyHash
+		var b relaxedHash
 		b.reset()
 		for rest := body; len(rest) > 0; {
 			n := 1 + r.IntN(len(rest))

@@ -21,41 +21,41 @@ const maxSignatures = 10
 
 // DKIM is what one DKIM-Signature is worth (RFC 6376).
 type DKIM struct {
-	Result    Result
-	Reason    string // of anything but a pass, for people
-	Domain    string // d=, A-labels; empty if it can't be read
-	Selector  string
-	Algorithm string // such as rsa-sha256
-	Value     string // the first characters of b=, which tell it from others
+	Result          Result
+	Reason          string // of anything but a pass, for people
+	Domain          string // d=, A-labels; empty if it can't be read
+	Selector        string
+	Algorithm       string // such as rsa-sha256
+	SignaturePrefix string // the first characters of b=, which tell it from others
 
 	signature
-	content
+	signedContent
 }
 
-// head is a message's header, as signatures look at it: an index of the fields
+// headerIndex is a message's header, as signatures look at it: an index of the fields
 // that they name, and of no others, since there may be very many.
-type head struct {
-	raw    []byte
-	fields map[string][][]byte // by name in lower case, from the top
-	cut    map[string]bool     // names with more fields: no signature of those can be verified
+type headerIndex struct {
+	raw       []byte
+	fields    map[string][][]byte // by name in lower case, from the top
+	truncated map[string]bool     // names with more fields: no signature of those can be verified
 }
 
 // How many fields are indexed: of one name, and of all that signatures name. Mail has a
 // few hundred.
 const (
-	maxOfName  = maxNames
-	maxIndexed = 10 * maxNames
+	maxFieldsPerName = maxSignedFields
+	maxIndexedFields = 10 * maxSignedFields
 )
 
-// readHead indexes the fields of these names, in lower case.
-func readHead(header []byte, names ...string) *head {
-	h := &head{raw: header, fields: map[string][][]byte{}, cut: map[string]bool{}}
-	h.index(names)
+// indexHeader indexes the fields of these names, in lower case.
+func indexHeader(header []byte, names ...string) *headerIndex {
+	h := &headerIndex{raw: header, fields: map[string][][]byte{}, truncated: map[string]bool{}}
+	h.addNames(names)
 	return h
 }
 
-// index adds the fields of more names.
-func (h *head) index(names []string) {
+// addNames adds the fields of more names.
+func (h *headerIndex) addNames(names []string) {
 	wanted := map[string][][]byte{}
 	for _, name := range names {
 		if _, known := h.fields[name]; !known {
@@ -88,8 +88,8 @@ func (h *head) index(names []string) {
 		list, ok := wanted[string(lower)]
 		switch {
 		case !ok:
-		case len(list) == maxOfName || n == maxIndexed:
-			h.cut[string(lower)] = true
+		case len(list) == maxFieldsPerName || n == maxIndexedFields:
+			h.truncated[string(lower)] = true
 		default:
 			wanted[string(lower)] = append(list, field)
 			n++
@@ -100,22 +100,22 @@ func (h *head) index(names []string) {
 
 // digest hashes the fields that h= names, from the bottom up (RFC 6376
 // §5.4.2), and the signature itself.
-func (h *head) digest(s *signature, c *content) []byte {
+func (h *headerIndex) digest(s *signature, c *signedContent) []byte {
 	sum := sha256.New()
 	used := map[string]int{}
-	for _, name := range c.names {
+	for _, name := range c.signedNames {
 		all := h.fields[name]
 		used[name]++
 		if at := len(all) - used[name]; at >= 0 && &all[at][0] == &s.raw[0] {
 			used[name]++ // h= never means the signature itself (RFC 6376 §3.5)
 		}
 		if used[name] <= len(all) {
-			hashField(sum, all[len(all)-used[name]], c.simpleHead)
+			hashField(sum, all[len(all)-used[name]], c.simpleHeader)
 		}
 	}
-	own := s.bare()
-	if !c.simpleHead {
-		own = bytes.TrimSuffix(relaxField(nil, own), []byte("\r\n"))
+	own := s.withoutValue()
+	if !c.simpleHeader {
+		own = bytes.TrimSuffix(appendRelaxed(nil, own), []byte("\r\n"))
 	}
 	_, _ = sum.Write(own)
 	return sum.Sum(nil)
@@ -123,7 +123,7 @@ func (h *head) digest(s *signature, c *content) []byte {
 
 func hashField(sum hash.Hash, field []byte, simple bool) {
 	if !simple {
-		field = relaxField(nil, field)
+		field = appendRelaxed(nil, field)
 	}
 	_, _ = sum.Write(field)
 	if !bytes.HasSuffix(field, []byte("\n")) {
@@ -133,18 +133,18 @@ func hashField(sum hash.Hash, field []byte, simple bool) {
 
 // readDKIM reads the signatures of a message; those that can't be used have
 // their result already.
-func (t *Trial) readDKIM() {
-	all := t.head.fields["dkim-signature"]
+func (t *Verification) readDKIM() {
+	all := t.header.fields["dkim-signature"]
 	for _, field := range all[:min(len(all), maxSignatures)] {
 		d := &DKIM{}
 		var bad string
-		if d.signature, bad = readSignature(field); bad == "" {
-			bad = t.readContent(d)
+		if d.signature, bad = parseSignature(field); bad == "" {
+			bad = t.readSignedContent(d)
 		}
 		d.Domain, d.Selector, d.Algorithm = d.domain, d.selector, d.algorithm
 		if v, _ := d.tags.get("b"); v != "" {
 			v = strings.Join(strings.Fields(v[:min(len(v), 64)]), "")
-			d.Value = v[:min(len(v), 8)]
+			d.SignaturePrefix = v[:min(len(v), 8)]
 		}
 		if bad != "" {
 			d.Result, d.Reason = PermError, bad
@@ -153,22 +153,22 @@ func (t *Trial) readDKIM() {
 	}
 }
 
-// agent is the domain of i=, in A-labels as d= is (RFC 8616 §5).
-func (s *signature) agent() (string, bool) {
+// agentDomain is the domain of i=, in A-labels as d= is (RFC 8616 §5).
+func (s *signature) agentDomain() (string, bool) {
 	i, ok := s.tags.get("i")
 	i = i[strings.LastIndexByte(i, '@')+1:]
-	if domain, err := address.MailDomain(i); err == nil {
+	if domain, err := address.ParseMailDomain(i); err == nil {
 		i = domain
 	}
 	return i, ok
 }
 
-// readContent checks what only a DKIM-Signature has.
-func (t *Trial) readContent(d *DKIM) (bad string) {
+// readSignedContent checks what only a DKIM-Signature has.
+func (t *Verification) readSignedContent(d *DKIM) (bad string) {
 	if v, _ := d.tags.get("v"); v != "1" {
 		return "it is of another version"
 	}
-	if q, ok := d.tags.get("q"); ok && !listed(q, "dns/txt") {
+	if q, ok := d.tags.get("q"); ok && !listContains(q, "dns/txt") {
 		return "its key is not in the DNS"
 	}
 	switch d.algorithm {
@@ -178,49 +178,49 @@ func (t *Trial) readContent(d *DKIM) (bad string) {
 	default:
 		return "its algorithm is not known"
 	}
-	if agent, ok := d.agent(); ok && !under(agent, d.domain) {
+	if agent, ok := d.agentDomain(); ok && !isSubdomainOf(agent, d.domain) {
 		return "its i= is not of its domain"
 	}
-	signed, bad := d.number("t")
+	signed, bad := d.numberTag("t")
 	if bad != "" {
 		return bad
 	}
-	expires, bad := d.number("x")
+	expires, bad := d.numberTag("x")
 	switch {
 	case bad != "":
 		return bad
 	case expires >= 0 && expires <= signed:
 		return "it expires before it was made"
 	}
-	d.content, bad = d.signature.content(t.sum)
+	d.signedContent, bad = d.signature.parseContent(t.bodyHashFor)
 	return bad
 }
 
-// verify finds out what a signature is worth. It asks the DNS only if the body
+// verifyDKIM finds out what a signature is worth. It asks the DNS only if the body
 // is what was signed.
-func (t *Trial) verify(ctx context.Context, r *dns.Resolver, now time.Time, d *DKIM) (Result, string) {
-	if x, _ := d.number("x"); x >= 0 && now.Unix() > x {
+func (t *Verification) verifyDKIM(ctx context.Context, r *dns.Resolver, now time.Time, d *DKIM) (Result, string) {
+	if x, _ := d.numberTag("x"); x >= 0 && now.Unix() > x {
 		return Fail, "it has expired"
 	}
-	digest, size := d.body.finish()
-	if !bytes.Equal(digest, d.bodyHash) || d.body.length > size {
+	digest, size := d.bodyHasher.finish()
+	if !bytes.Equal(digest, d.bodyHash) || d.bodyHasher.length > size {
 		return Fail, "the body was changed"
 	}
-	k, result, why := t.judge.findKey(ctx, r, &d.signature)
+	k, result, why := t.verifier.findKey(ctx, r, &d.signature)
 	if result != "" {
 		return result, why
 	}
-	if agent, ok := d.agent(); ok && k.strict && !strings.EqualFold(agent, d.domain) {
+	if agent, ok := d.agentDomain(); ok && k.noSubdomains && !strings.EqualFold(agent, d.domain) {
 		return PermError, "its i= is of a sub-domain, which the key does not allow"
 	}
 	switch {
-	case !k.verifies(t.head.digest(&d.signature, &d.content), d.value):
-		if k.testing { // RFC 6376 §3.6.1
+	case !k.verifies(t.header.digest(&d.signature, &d.signedContent), d.value):
+		if k.testMode { // RFC 6376 §3.6.1
 			return Neutral, "it does not verify, but its key is being tested"
 		}
 		return Fail, "it does not verify"
-	case d.body.length >= 0 && d.body.length < size:
-		return PolicyBad, "it signs only a part of the body" // anything could stand behind it (§8.2)
+	case d.bodyHasher.length >= 0 && d.bodyHasher.length < size:
+		return PolicyFailure, "it signs only a part of the body" // anything could stand behind it (§8.2)
 	}
 	return Pass, ""
 }

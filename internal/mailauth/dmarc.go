@@ -22,8 +22,8 @@ const (
 	PolicyReject     Policy = "reject"
 )
 
-// harder returns the harder of two policies.
-func harder(a, b Policy) Policy {
+// stricterPolicy returns the harder of two policies.
+func stricterPolicy(a, b Policy) Policy {
 	order := []Policy{"", PolicyNone, PolicyQuarantine, PolicyReject}
 	if slices.Index(order, a) > slices.Index(order, b) {
 		return a
@@ -34,46 +34,46 @@ func harder(a, b Policy) Policy {
 // DMARC says whether the domain of a message's From stands behind it
 // (RFC 9989).
 type DMARC struct {
-	Result Result // none, pass, fail, temperror or permerror
-	Reason string
-	From   string // the author's domain, A-labels; of several the one that decided
+	Result       Result // none, pass, fail, temperror or permerror
+	Reason       string
+	AuthorDomain string // the author's domain, A-labels; of several the one that decided
 	// Policy is what is to be done; PolicyNone unless something is.
 	Policy Policy
-	// Forwarder is the trusted one who has seen the message pass, so that
+	// TrustedSealer is the trusted one who has seen the message pass, so that
 	// Policy is PolicyNone although Result is Fail.
-	Forwarder string
-	// Retry says that the policy could not be looked up and that nothing else
+	TrustedSealer string
+	// PolicyUnknown says that the policy could not be looked up and that nothing else
 	// speaks for the author: the message may be asked for again.
-	Retry bool
-	// Doubt is why the author can't be told, which DMARC leaves to the receiver
+	PolicyUnknown bool
+	// AuthorProblem is why the author can't be told, which DMARC leaves to the receiver
 	// (RFC 7489 §6.6.1): Policy is PolicyQuarantine at least, and PolicyReject for
 	// what has no From field, or several, or more domains than are looked at.
-	Doubt message.Doubt
+	AuthorProblem message.AuthorProblem
 }
 
-// maxAuthors is how many domains of authors are looked at.
-const maxAuthors = 5
+// maxAuthorDomains is how many domains of authors are looked at.
+const maxAuthorDomains = 5
 
-// authors are the domains that a message claims to be from.
-type authors struct {
-	doubt   message.Doubt
-	domains []string // each once; with a doubt those that some reader may see
-	more    bool     // there may be others, whose policies are not asked for
+// authorDomains are the domains that a message claims to be from.
+type authorDomains struct {
+	problem   message.AuthorProblem
+	domains   []string // each once; with a doubt those that some reader may see
+	truncated bool     // there may be others, whose policies are not asked for
 }
 
-func (h *head) authors() authors {
+func (h *headerIndex) authors() authorDomains {
 	var values [][]byte
 	for _, field := range h.fields["from"] {
 		values = append(values, bytes.TrimRight(field[bytes.IndexByte(field, ':')+1:], "\r\n"))
 	}
 	from := message.ReadAuthors(values)
-	a := authors{doubt: from.Doubt, more: len(from.List) == message.MaxAuthors}
+	a := authorDomains{problem: from.Problem, truncated: len(from.List) == message.MaxAuthors}
 	for _, one := range from.List {
-		domain, err := address.MailDomain(one.Domain)
+		domain, err := address.ParseMailDomain(one.Domain)
 		switch {
 		case err != nil || slices.Contains(a.domains, domain):
-		case len(a.domains) == maxAuthors:
-			a.more = true
+		case len(a.domains) == maxAuthorDomains:
+			a.truncated = true
 		default:
 			a.domains = append(a.domains, domain)
 		}
@@ -81,22 +81,22 @@ func (h *head) authors() authors {
 	return a
 }
 
-// proven is an identifier that a check has spoken of.
-type proven struct {
+// authIdentifier is an identifier that a check has spoken of.
+type authIdentifier struct {
 	domain string
 	spf    bool
 	result Result
 }
 
-// judgeDMARC puts the results of SPF and DKIM together. A message that claims
+// evaluateDMARC puts the results of SPF and DKIM together. A message that claims
 // to be from several domains passes only if all stand behind it; one whose
 // author can't be told passes never.
-func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, trusted []string) DMARC {
+func (t *Verification) evaluateDMARC(ctx context.Context, f *dmarcFinder, ids []authIdentifier, trusted []string) DMARC {
 	worst := DMARC{Policy: PolicyNone}
 	for n, author := range t.authors.domains {
-		one := f.judge(ctx, author, ids)
-		if one.Result == Fail && t.authors.doubt == "" {
-			if one.Forwarder = t.arc.Vouched(author, trusted); one.Forwarder != "" {
+		one := f.evaluate(ctx, author, ids)
+		if one.Result == Fail && t.authors.problem == "" {
+			if one.TrustedSealer = t.arc.TrustedSealer(author, trusted); one.TrustedSealer != "" {
 				one.Policy = PolicyNone
 			}
 		}
@@ -104,14 +104,14 @@ func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, tr
 			worst = one
 		}
 	}
-	if t.authors.doubt != "" && t.authors.more {
+	if t.authors.problem != "" && t.authors.truncated {
 		worst.Policy = PolicyReject // one of the others may ask for that
 	}
-	return worst.doubted(t.authors.doubt)
+	return worst.withAuthorProblem(t.authors.problem)
 }
 
-// doubted is d for a message whose author can't be told, if there is a doubt.
-func (d DMARC) doubted(doubt message.Doubt) DMARC {
+// withAuthorProblem is d for a message whose author can't be told, if there is a doubt.
+func (d DMARC) withAuthorProblem(doubt message.AuthorProblem) DMARC {
 	if doubt == "" {
 		return d
 	}
@@ -119,35 +119,37 @@ func (d DMARC) doubted(doubt message.Doubt) DMARC {
 	if doubt == message.NoFrom || doubt == message.ManyFrom {
 		least = PolicyReject
 	}
-	d.Doubt, d.Result, d.Reason, d.Retry, d.Policy = doubt, PermError, doubt.String(), false, harder(d.Policy, least)
+	d.AuthorProblem, d.Result, d.Reason, d.PolicyUnknown, d.Policy = doubt, PermError, doubt.String(), false, stricterPolicy(d.Policy, least)
 	return d
 }
 
-// Doubted is what the header alone tells of a message that is not judged by the DNS.
-func Doubted(h message.Header) DMARC { return DMARC{Policy: PolicyNone}.doubted(h.Authors().Doubt) }
+// CheckAuthor is what the header alone tells of a message that is not judged by the DNS.
+func CheckAuthor(h message.Header) DMARC {
+	return DMARC{Policy: PolicyNone}.withAuthorProblem(h.Authors().Problem)
+}
 
 // worseThan orders results by what is to be done, then by what they are.
 func worseThan(a, b DMARC) bool {
 	if a.Policy != b.Policy {
-		return harder(a.Policy, b.Policy) == a.Policy
+		return stricterPolicy(a.Policy, b.Policy) == a.Policy
 	}
-	if a.Retry != b.Retry {
-		return a.Retry
+	if a.PolicyUnknown != b.PolicyUnknown {
+		return a.PolicyUnknown
 	}
 	order := []Result{Pass, None, TempError, PermError, Fail}
 	return slices.Index(order, a.Result) > slices.Index(order, b.Result)
 }
 
-// judge judges for one author's domain.
-func (f *dmarcFinder) judge(ctx context.Context, author string, ids []proven) DMARC {
-	d := DMARC{From: author, Policy: PolicyNone}
-	record, err := f.policy(ctx, author)
+// evaluate judges for one author's domain.
+func (f *dmarcFinder) evaluate(ctx context.Context, author string, ids []authIdentifier) DMARC {
+	d := DMARC{AuthorDomain: author, Policy: PolicyNone}
+	record, err := f.policyRecord(ctx, author)
 	if err != nil {
 		d.Result, d.Reason = TempError, "no answer about the policy"
-		d.Retry = !slices.ContainsFunc(ids, func(id proven) bool { return id.result == Pass && likely(author, id.domain) })
+		d.PolicyUnknown = !slices.ContainsFunc(ids, func(id authIdentifier) bool { return id.result == Pass && maybeAligned(author, id.domain) })
 		return d
 	}
-	if record == nil || record.useless {
+	if record == nil || record.invalid {
 		d.Result = None
 		return d
 	}
@@ -160,7 +162,7 @@ func (f *dmarcFinder) judge(ctx context.Context, author string, ids []proven) DM
 		if id.spf {
 			strict = record.strictSPF
 		}
-		switch ok, err := f.aligned(ctx, author, id.domain, strict); {
+		switch ok, err := f.isAligned(ctx, author, id.domain, strict); {
 		case err != nil:
 			d.Result, d.Reason = TempError, "no answer about what belongs together"
 		case ok && id.result == Pass:
@@ -171,19 +173,19 @@ func (f *dmarcFinder) judge(ctx context.Context, author string, ids []proven) DM
 		}
 	}
 	if d.Result == Fail {
-		d.Policy = f.asked(ctx, record, author)
+		d.Policy = f.requestedPolicy(ctx, record, author)
 	}
 	return d
 }
 
-// likely is alignment as far as it can be told without the policy.
-func likely(author, id string) bool {
-	return id == author || !address.PublicSuffix(id) && under(author, id) || !address.PublicSuffix(author) && under(id, author)
+// maybeAligned is alignment as far as it can be told without the policy.
+func maybeAligned(author, id string) bool {
+	return id == author || !address.IsPublicSuffix(id) && isSubdomainOf(author, id) || !address.IsPublicSuffix(author) && isSubdomainOf(id, author)
 }
 
-// asked is what a record asks for mail from a domain, a step softer while it
+// requestedPolicy is what a record asks for mail from a domain, a step softer while it
 // is being tested. pct= of RFC 7489 counts as a test if it is not 100.
-func (f *dmarcFinder) asked(ctx context.Context, r *dmarcRecord, author string) Policy {
+func (f *dmarcFinder) requestedPolicy(ctx context.Context, r *dmarcRecord, author string) Policy {
 	p := r.p
 	if r.domain != author {
 		if r.sp != "" {
@@ -191,8 +193,8 @@ func (f *dmarcFinder) asked(ctx context.Context, r *dmarcRecord, author string) 
 		}
 		if r.np != "" && r.np != p {
 			// Should it not be known whether the domain exists, the softer holds.
-			there, err := f.exists(ctx, author)
-			if err == nil && !there || err != nil && harder(r.np, p) == p {
+			there, err := f.domainExists(ctx, author)
+			if err == nil && !there || err != nil && stricterPolicy(r.np, p) == p {
 				p = r.np
 			}
 		}

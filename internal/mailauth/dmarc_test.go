@@ -12,10 +12,10 @@ import (
 
 // passedFor makes identifiers that were proven: "spf:domain", "dkim:domain",
 // with a question mark behind them where the DNS was in trouble.
-func passedFor(list string) (ids []proven) {
+func passedFor(list string) (ids []authIdentifier) {
 	for _, one := range strings.Fields(list) {
 		kind, domain, _ := strings.Cut(one, ":")
-		id := proven{strings.TrimRight(domain, "?!"), kind == "spf", Pass}
+		id := authIdentifier{strings.TrimRight(domain, "?!"), kind == "spf", Pass}
 		switch {
 		case strings.HasSuffix(domain, "?"):
 			id.result = TempError
@@ -139,17 +139,17 @@ func TestDMARC(t *testing.T) {
 		{"plain.test", "dkim:sub.plain.test?", "temperror none"},
 		{"strict.test", "dkim:sub.strict.test?", "fail reject"},
 	} {
-		f := &dmarcFinder{dns: c.DNS, got: map[string]*dmarcAnswer{}}
-		d := f.judge(t.Context(), tt.from, passedFor(tt.ids))
+		f := &dmarcFinder{dns: c.DNS, lookups: map[string]*dmarcLookup{}}
+		d := f.evaluate(t.Context(), tt.from, passedFor(tt.ids))
 		got := fmt.Sprint(d.Result, " ", d.Policy)
-		if d.Retry {
+		if d.PolicyUnknown {
 			got += " again"
 		}
-		if got != tt.want || d.From != tt.from {
+		if got != tt.want || d.AuthorDomain != tt.from {
 			t.Errorf("%s with %q: %s (%s), want %s", tt.from, tt.ids, got, d.Reason, tt.want)
 		}
-		if len(f.got) > 2*maxWalk {
-			t.Errorf("%s with %q: %d questions", tt.from, tt.ids, len(f.got))
+		if len(f.lookups) > 2*maxTreeWalk {
+			t.Errorf("%s with %q: %d questions", tt.from, tt.ids, len(f.lookups))
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestWalkNames(t *testing.T) {
 		"a.b.c.d.e.f.g.test":         "a.b.c.d.e.f.g.test b.c.d.e.f.g.test c.d.e.f.g.test d.e.f.g.test e.f.g.test f.g.test g.test test",
 		"a.b.c.d.e.f.g.h.i.j.k.test": "a.b.c.d.e.f.g.h.i.j.k.test f.g.h.i.j.k.test g.h.i.j.k.test h.i.j.k.test i.j.k.test j.k.test k.test test",
 	} {
-		if got := walkNames(domain); strings.Join(got, " ") != want || len(got) > maxWalk {
+		if got := treeWalkNames(domain); strings.Join(got, " ") != want || len(got) > maxTreeWalk {
 			t.Errorf("%s: %v", domain, got)
 		}
 	}
@@ -218,7 +218,7 @@ func TestAuthors(t *testing.T) {
 		strings.Repeat("From: a@client.test\r\n", 5000) + "Subject: x":    "permerror reject client.test many_from",
 	} {
 		d := c.try(header+"\r\n\r\nx\r\n", outside).DMARC
-		if got := fmt.Sprint(d.Result, " ", d.Policy, " ", d.From, " ", string(d.Doubt)); got != want {
+		if got := fmt.Sprint(d.Result, " ", d.Policy, " ", d.AuthorDomain, " ", string(d.AuthorProblem)); got != want {
 			t.Errorf("%.60q: %s (%s), want %s", header, got, d.Reason, want)
 		}
 	}
@@ -239,7 +239,7 @@ func TestFewQuestions(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	for name, want := range map[string]int{"_dmarc.client.test": 1, "_dmarc.test": 0, "client.test": 1} {
-		if n := c.zone.Asked(name); n != want {
+		if n := c.zone.QueryCount(name); n != want {
 			t.Errorf("%d questions about %s", n, name)
 		}
 	}
@@ -251,11 +251,11 @@ func TestDeadline(t *testing.T) {
 	for _, name := range []string{"client.test", "_dmarc.client.test", "7.2.0.192.in-addr.arpa", "s._domainkey.client.test"} {
 		c.zone.Drop(name)
 	}
-	c.Time = 100_000_000 // 0.1 s
+	c.Timeout = 100_000_000 // 0.1 s
 	s, _ := signer(t)
 	s.Keys[0].Selector, s.Keys[1].Selector = "s", "s"
 	j := c.try(signed(t, s, "From: a@client.test\r\n\r\nx\r\n"), outside)
-	if j.SPF.Result != TempError || j.Signed() != TempError || j.DMARC.Result != TempError || !j.DMARC.Retry || j.IPRev.Result != TempError {
+	if j.SPF.Result != TempError || j.DKIMResult() != TempError || j.DMARC.Result != TempError || !j.DMARC.PolicyUnknown || j.IPRev.Result != TempError {
 		t.Errorf("%+v %s %+v %+v", j.SPF.Result, j.results(), j.DMARC, j.IPRev)
 	}
 }
@@ -265,7 +265,7 @@ func FuzzDMARC(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r := readDMARC("x.test", []string{text})
+		r := parseDMARC("x.test", []string{text})
 		if r == nil {
 			return
 		}
@@ -273,7 +273,7 @@ func FuzzDMARC(f *testing.F) {
 		if !slices.Contains(valid, r.p) || !slices.Contains(append(valid, ""), r.sp) || !slices.Contains(append(valid, ""), r.np) {
 			t.Fatalf("%+v", r)
 		}
-		if f := (&dmarcFinder{}); r.testing && f.asked(t.Context(), &dmarcRecord{domain: "x", p: r.p, testing: true}, "x") == PolicyReject {
+		if f := (&dmarcFinder{}); r.testing && f.requestedPolicy(t.Context(), &dmarcRecord{domain: "x", p: r.p, testing: true}, "x") == PolicyReject {
 			t.Fatal("a test that rejects")
 		}
 	})

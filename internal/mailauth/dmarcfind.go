@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// maxWalk is how many questions a walk up the DNS tree has (RFC 9989 §4.10).
-const maxWalk = 8
+// maxTreeWalk is how many questions a walk up the DNS tree has (RFC 9989 §4.10).
+const maxTreeWalk = 8
 
 // dmarcRecord is a domain's policy. p, sp and np are valid, sp and np perhaps
 // empty.
@@ -25,40 +25,40 @@ type dmarcRecord struct {
 	strictSPF  bool
 	psd        byte // y, n or u
 	testing    bool
-	useless    bool // it stands for its domain, but no mail is judged by it
+	invalid    bool // it stands for its domain, but no mail is judged by it
 }
 
 // dmarcFinder asks for the policies that one message needs, each once.
 type dmarcFinder struct {
-	dns *dns.Resolver
-	mu  sync.Mutex
-	got map[string]*dmarcAnswer
+	dns     *dns.Resolver
+	mu      sync.Mutex
+	lookups map[string]*dmarcLookup
 }
 
-type dmarcAnswer struct {
+type dmarcLookup struct {
 	done   chan struct{}
 	record *dmarcRecord // nil if there is none
 	err    error        // only of a temporary kind
 }
 
-// ask begins to look for a domain's own record, without waiting for the DNS.
-func (f *dmarcFinder) ask(ctx context.Context, domain string) *dmarcAnswer {
+// lookup begins to look for a domain's own record, without waiting for the DNS.
+func (f *dmarcFinder) lookup(ctx context.Context, domain string) *dmarcLookup {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if a := f.got[domain]; a != nil {
+	if a := f.lookups[domain]; a != nil {
 		return a
 	}
-	a := &dmarcAnswer{done: make(chan struct{})}
-	f.got[domain] = a
+	a := &dmarcLookup{done: make(chan struct{})}
+	f.lookups[domain] = a
 	look := func(r *dns.Resolver) {
 		answer, err := r.TXT(ctx, "_dmarc."+domain)
 		if a.err = nil; errors.Is(err, dns.ErrTemporary) {
 			a.err = err
 			return
 		}
-		a.record = readDMARC(domain, answer.Records)
+		a.record = parseDMARC(domain, answer.Records)
 	}
-	if atOnce(f.dns, look) {
+	if tryCached(f.dns, look) {
 		close(a.done)
 		return a
 	}
@@ -69,20 +69,20 @@ func (f *dmarcFinder) ask(ctx context.Context, domain string) *dmarcAnswer {
 	return a
 }
 
-func (f *dmarcFinder) at(ctx context.Context, domain string) (*dmarcRecord, error) {
-	a := f.ask(ctx, domain)
+func (f *dmarcFinder) record(ctx context.Context, domain string) (*dmarcRecord, error) {
+	a := f.lookup(ctx, domain)
 	<-a.done
 	return a.record, a.err
 }
 
-// walkNames are the names whose records a walk asks for, the domain's own
+// treeWalkNames are the names whose records a walk asks for, the domain's own
 // first.
-func walkNames(domain string) []string {
+func treeWalkNames(domain string) []string {
 	names := []string{domain}
 	labels := strings.Split(domain, ".")
 	from := 1
-	if len(labels) >= maxWalk {
-		from = len(labels) - maxWalk + 1
+	if len(labels) >= maxTreeWalk {
+		from = len(labels) - maxTreeWalk + 1
 	}
 	for ; from < len(labels); from++ {
 		names = append(names, strings.Join(labels[from:], "."))
@@ -90,15 +90,15 @@ func walkNames(domain string) []string {
 	return names
 }
 
-// walk collects the records from a domain upwards, up to one that says where
+// treeWalk collects the records from a domain upwards, up to one that says where
 // an organisation begins.
-func (f *dmarcFinder) walk(ctx context.Context, domain string) (found []*dmarcRecord, err error) {
-	names := walkNames(domain)
+func (f *dmarcFinder) treeWalk(ctx context.Context, domain string) (found []*dmarcRecord, err error) {
+	names := treeWalkNames(domain)
 	for _, name := range names {
-		f.ask(ctx, name)
+		f.lookup(ctx, name)
 	}
 	for _, name := range names {
-		record, err := f.at(ctx, name)
+		record, err := f.record(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -112,9 +112,9 @@ func (f *dmarcFinder) walk(ctx context.Context, domain string) (found []*dmarcRe
 	return found, nil
 }
 
-// organisation is the Organizational Domain of the domain that a walk began
+// organizationalDomain is the Organizational Domain of the domain that a walk began
 // at (RFC 9989 §4.10.2).
-func organisation(domain string, found []*dmarcRecord) string {
+func organizationalDomain(domain string, found []*dmarcRecord) string {
 	if len(found) == 0 {
 		return domain
 	}
@@ -126,19 +126,19 @@ func organisation(domain string, found []*dmarcRecord) string {
 	return top.domain
 }
 
-// policy finds the record that holds for an author's domain: its own, else its
+// policyRecord finds the record that holds for an author's domain: its own, else its
 // organisation's, else that of the public suffix (RFC 9989 §4.10.1). It is nil
 // if there is none.
-func (f *dmarcFinder) policy(ctx context.Context, author string) (*dmarcRecord, error) {
-	own, err := f.at(ctx, author)
+func (f *dmarcFinder) policyRecord(ctx context.Context, author string) (*dmarcRecord, error) {
+	own, err := f.record(ctx, author)
 	if own != nil || err != nil {
 		return own, err
 	}
-	found, err := f.walk(ctx, author)
+	found, err := f.treeWalk(ctx, author)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	org := organisation(author, found)
+	org := organizationalDomain(author, found)
 	for _, r := range found {
 		if r.domain == org {
 			return r, nil
@@ -147,37 +147,37 @@ func (f *dmarcFinder) policy(ctx context.Context, author string) (*dmarcRecord, 
 	return found[len(found)-1], nil
 }
 
-// aligned reports whether an identifier that was proven speaks for an author's
+// isAligned reports whether an identifier that was proven speaks for an author's
 // domain.
-func (f *dmarcFinder) aligned(ctx context.Context, author, proven string, strict bool) (bool, error) {
+func (f *dmarcFinder) isAligned(ctx context.Context, author, proven string, strict bool) (bool, error) {
 	if proven == author || strict || proven == "" {
 		return proven == author, nil
 	}
-	if !sameTop(author, proven) {
+	if !sameTLD(author, proven) {
 		return false, nil
 	}
-	found, err := f.walk(ctx, author)
+	found, err := f.treeWalk(ctx, author)
 	if err != nil {
 		return false, err
 	}
-	org := organisation(author, found)
-	if proven == org || !under(proven, org) {
+	org := organizationalDomain(author, found)
+	if proven == org || !isSubdomainOf(proven, org) {
 		return proven == org, nil // its own organisation is itself or above
 	}
-	if found, err = f.walk(ctx, proven); err != nil {
+	if found, err = f.treeWalk(ctx, proven); err != nil {
 		return false, err
 	}
-	return organisation(proven, found) == org, nil
+	return organizationalDomain(proven, found) == org, nil
 }
 
-// sameTop reports whether two domains can be of one organisation at all.
-func sameTop(a, b string) bool {
+// sameTLD reports whether two domains can be of one organisation at all.
+func sameTLD(a, b string) bool {
 	return a[strings.LastIndexByte(a, '.')+1:] == b[strings.LastIndexByte(b, '.')+1:]
 }
 
-// exists reports whether a domain has addresses or mail exchangers: without
+// domainExists reports whether a domain has addresses or mail exchangers: without
 // any of them np= holds for it (RFC 9989 §3.2).
-func (f *dmarcFinder) exists(ctx context.Context, domain string) (bool, error) {
+func (f *dmarcFinder) domainExists(ctx context.Context, domain string) (bool, error) {
 	if _, err := f.dns.MX(ctx, domain); err == nil || errors.Is(err, dns.ErrTemporary) {
 		return err == nil, err
 	}
@@ -188,20 +188,20 @@ func (f *dmarcFinder) exists(ctx context.Context, domain string) (bool, error) {
 	return err == nil, nil
 }
 
-// readDMARC reads the records at a domain; nil unless there is just one. What is
+// parseDMARC reads the records at a domain; nil unless there is just one. What is
 // unknown or wrong in it is passed over (RFC 9989 §4.7), but for its policies:
 // with a wrong one only its wish for reports counts, as p=none does, and without
 // that it is useless (§4.10.1).
-func readDMARC(domain string, txts []string) *dmarcRecord {
+func parseDMARC(domain string, txts []string) *dmarcRecord {
 	var text string
 	n := 0
-	for _, txt := range firstRecords(txts) {
+	for _, txt := range limitRecords(txts) {
 		if isDMARC(txt) {
 			text = txt
 			n++
 		}
 	}
-	if n != 1 || len(text) > maxRecord {
+	if n != 1 || len(text) > maxRecordSize {
 		return nil
 	}
 	r := &dmarcRecord{domain: domain, psd: 'u'}
@@ -231,7 +231,7 @@ func readDMARC(domain string, txts []string) *dmarcRecord {
 	pct, err := strconv.Atoi(seen["pct"])
 	r.testing = strings.EqualFold(t, "y") || !told && err == nil && pct >= 0 && pct < 100
 	if bad {
-		r.p, r.sp, r.np, r.useless = PolicyNone, "", "", !wantsReports(seen["rua"])
+		r.p, r.sp, r.np, r.invalid = PolicyNone, "", "", !wantsReports(seen["rua"])
 	}
 	return r
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// maxReverse is how many names of an address are tried.
-const maxReverse = 5
+// maxReverseNames is how many names of an address are tried.
+const maxReverseNames = 5
 
 // IPRev says whether an address has a name that leads back to it (RFC 8601
 // §2.7.3).
@@ -22,8 +22,8 @@ type IPRev struct {
 	Name   string // of a pass
 }
 
-// JudgeIP looks for the name of a client.
-func JudgeIP(ctx context.Context, r *dns.Resolver, ip netip.Addr) IPRev {
+// VerifyIPRev looks for the name of a client.
+func VerifyIPRev(ctx context.Context, r *dns.Resolver, ip netip.Addr) IPRev {
 	out := IPRev{Result: PermError, Addr: ip.Unmap().WithZone("")}
 	names, err := r.PTR(ctx, out.Addr)
 	if err != nil {
@@ -33,8 +33,8 @@ func JudgeIP(ctx context.Context, r *dns.Resolver, ip netip.Addr) IPRev {
 		return out
 	}
 	out.Result = Fail
-	for _, name := range names.Records[:min(len(names.Records), maxReverse)] {
-		addrs, err := r.Family(ctx, name, out.Addr.Is4())
+	for _, name := range names.Records[:min(len(names.Records), maxReverseNames)] {
+		addrs, err := r.AddrsByFamily(ctx, name, out.Addr.Is4())
 		switch {
 		case errors.Is(err, dns.ErrTemporary):
 			out.Result = TempError

@@ -13,16 +13,16 @@ const (
 // keyCache keeps the keys of records that were read, by their text: what the DNS
 // says decides each time, only reading it is saved. The zero value is empty.
 type keyCache struct {
-	mu  sync.Mutex
-	all map[keyText]publicKey
+	mu   sync.Mutex
+	keys map[keyCacheKey]publicKey
 }
 
-type keyText struct{ txt, algorithm string }
+type keyCacheKey struct{ txt, algorithm string }
 
 func (c *keyCache) get(txt, algorithm string) (publicKey, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k, ok := c.all[keyText{txt, algorithm}]
+	k, ok := c.keys[keyCacheKey{txt, algorithm}]
 	return k, ok
 }
 
@@ -32,8 +32,8 @@ func (c *keyCache) put(txt, algorithm string, k publicKey) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil || len(c.all) >= maxCachedKeys {
-		c.all = map[keyText]publicKey{}
+	if c.keys == nil || len(c.keys) >= maxCachedKeys {
+		c.keys = map[keyCacheKey]publicKey{}
 	}
-	c.all[keyText{txt, algorithm}] = k
+	c.keys[keyCacheKey{txt, algorithm}] = k
 }

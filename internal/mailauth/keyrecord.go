@@ -18,8 +18,8 @@ import (
 // tells the domain's owner what to change.
 func CheckKeyRecord(txts []string, pub crypto.PublicKey) (ok bool, problem string) {
 	var records []string
-	for _, txt := range firstRecords(txts) {
-		if looksLikeKey(txt) {
+	for _, txt := range limitRecords(txts) {
+		if isKeyRecord(txt) {
 			records = append(records, txt)
 		}
 	}
@@ -40,15 +40,15 @@ func CheckKeyRecord(txts []string, pub crypto.PublicKey) (ok bool, problem strin
 	return problem == "", problem
 }
 
-// looksLikeKey reports whether a record is meant for a key. Its version may
+// isKeyRecord reports whether a record is meant for a key. Its version may
 // be left out (RFC 6376 section 3.6.1).
-func looksLikeKey(txt string) bool {
+func isKeyRecord(txt string) bool {
 	list, problem := parseTags(txt)
 	if problem != "" {
-		return begins(strings.TrimLeft(txt, "\" \t"), "v=DKIM")
+		return hasPrefixFold(strings.TrimLeft(txt, "\" \t"), "v=DKIM")
 	}
 	if v, ok := list.get("v"); ok {
-		return begins(v, "DKIM")
+		return hasPrefixFold(v, "DKIM")
 	}
 	_, ok := list.get("p")
 	return ok
@@ -56,7 +56,7 @@ func looksLikeKey(txt string) bool {
 
 func checkKeyTags(list tags, pub crypto.PublicKey) string {
 	if v, ok := list.get("v"); ok && v != "DKIM1" {
-		return fmt.Sprintf("The record has v=%s; it must be v=DKIM1.", shown(v))
+		return fmt.Sprintf("The record has v=%s; it must be v=DKIM1.", printable(v))
 	} else if ok && list[0].name != "v" {
 		return "The record must begin with v=DKIM1."
 	}
@@ -74,19 +74,19 @@ func checkKeyTags(list tags, pub crypto.PublicKey) string {
 	if problem := checkKey(list, p, pub); problem != "" {
 		return problem
 	}
-	if h, ok := list.get("h"); ok && !listed(h, "sha256") {
+	if h, ok := list.get("h"); ok && !listContains(h, "sha256") {
 		return "The record's h= part does not allow sha256. Remove h=."
 	}
-	if s, ok := list.get("s"); ok && !listed(s, "*") && !listed(s, "email") {
+	if s, ok := list.get("s"); ok && !listContains(s, "*") && !listContains(s, "email") {
 		return "The record's s= part does not allow mail. Remove s=."
 	}
-	if t, ok := list.get("t"); ok && listed(t, "y") {
+	if t, ok := list.get("t"); ok && listContains(t, "y") {
 		return "The record has t=y, which tells receivers to ignore signatures while you test. Remove it."
 	}
 	return ""
 }
 
-func listed(list, want string) bool {
+func listContains(list, want string) bool {
 	return slices.ContainsFunc(strings.Split(list, ":"), func(s string) bool {
 		return strings.EqualFold(strings.TrimSpace(s), want)
 	})
@@ -105,7 +105,7 @@ func checkKey(list tags, p string, pub crypto.PublicKey) string {
 		k = string(RSA)
 	}
 	if k != kind {
-		return fmt.Sprintf("The record says k=%s, but this key needs k=%s. Publish the value as shown.", shown(k), kind)
+		return fmt.Sprintf("The record says k=%s, but this key needs k=%s. Publish the value as shown.", printable(k), kind)
 	}
 	if len(p) < len(want) && strings.HasPrefix(want, p) {
 		return fmt.Sprintf("The key is cut off after %d of %d characters. If your DNS provider limits the length, enter the value as several strings of at most 255 characters.", len(p), len(want))
@@ -123,7 +123,7 @@ func checkKey(list tags, p string, pub crypto.PublicKey) string {
 	return ""
 }
 
-// sameKey takes RSA keys in both forms that are about (RFC 6376 erratum 3017).
+// bindSecretKeyQuery takes RSA keys in both forms that are about (RFC 6376 erratum 3017).
 func sameKey(der []byte, pub crypto.PublicKey) bool {
 	switch ours := pub.(type) {
 	case ed25519.PublicKey:

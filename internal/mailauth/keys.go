@@ -45,7 +45,7 @@ func GenerateKey(a Algorithm) (crypto.Signer, error) {
 // MarshalKey returns a private key as PKCS #8 in DER. Whoever stores it seals
 // it.
 func MarshalKey(key crypto.Signer) ([]byte, error) {
-	if _, _, err := algorithm(key); err != nil {
+	if _, _, err := algorithmOf(key); err != nil {
 		return nil, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -65,7 +65,7 @@ func ParseKey(der []byte) (crypto.Signer, error) {
 	if !ok {
 		return nil, fmt.Errorf("mailauth: a key of type %T cannot sign mail", parsed)
 	}
-	if _, _, err := algorithm(key); err != nil {
+	if _, _, err := algorithmOf(key); err != nil {
 		return nil, err
 	}
 	return key, nil

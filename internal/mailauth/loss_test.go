@@ -22,18 +22,18 @@ func BenchmarkUnknownSendersWithLoss(b *testing.B) {
 	var worst time.Duration
 	for run := 0; b.Loop(); run++ {
 		server, zone := dnstest.Start(b)
-		path := dnstest.Via(b, server, func(n int, _ *wire.Msg) dnstest.Fate { return dnstest.Fate{Lose: (n+run)%25 == 0} })
+		path := dnstest.StartProxy(b, server, func(n int, _ *wire.Msg) dnstest.Fault { return dnstest.Fault{Drop: (n+run)%25 == 0} })
 		r, err := dns.New(dns.Config{Server: path.Addr})
 		if err != nil {
 			b.Fatal(err)
 		}
-		j := &mailauth.Judge{DNS: r, Now: time.Now}
+		j := &mailauth.Verifier{DNS: r, Now: time.Now}
 		for i := range senders {
 			name := fmt.Sprintf("d%d.org", i)
 			zone.Add(name+`. TXT "v=spf1 ip4:9.2.0.0/16 -all"`, "_dmarc."+name+`. TXT "v=DMARC1; p=reject"`)
 			began := time.Now()
 			t := j.Begin([]byte("From: ann@" + name + "\r\n\r\n"))
-			got := t.Judge(b.Context(), mailauth.Client{IP: netip.MustParseAddr(fmt.Sprintf("9.2.%d.7", i)), Helo: name, From: "ann@" + name})
+			got := t.Verify(b.Context(), mailauth.Client{IP: netip.MustParseAddr(fmt.Sprintf("9.2.%d.7", i)), Helo: name, From: "ann@" + name})
 			if got.DMARC.Result != mailauth.Pass {
 				b.Fatalf("%+v", got)
 			}

@@ -22,7 +22,7 @@ const (
 // What verifies and signs a message needs little memory beside its header, which has
 // up to 1 MiB.
 func TestMemoryOfTrial(t *testing.T) {
-	j := &Judge{Now: time.Now}
+	j := &Verifier{Now: time.Now}
 	trial := func(r io.Reader) any {
 		header := make([]byte, maxHeader)
 		n, err := io.ReadFull(r, header)
@@ -61,7 +61,7 @@ func TestMemoryOfSigner(t *testing.T) {
 		heaptest.Input{Head: "From: a@a.test\r\nSubject:", Unit: "\r\n "})
 }
 
-// headerOf returns how long the header is that a message begins with.
+// readHeader returns how long the header is that a message begins with.
 func headerOf(msg []byte) int {
 	if end := headerEnd(msg); end >= 0 {
 		return end
@@ -73,10 +73,10 @@ func headerOf(msg []byte) int {
 // is not signed in part.
 func TestTooManyFields(t *testing.T) {
 	var many []byte
-	for range maxOfName + 1 {
+	for range maxFieldsPerName + 1 {
 		many = append(many, "a: b\r\n"...)
 	}
-	j := &Judge{Now: time.Now}
+	j := &Verifier{Now: time.Now}
 	few := j.Begin([]byte(signedAll + sealedOnce + string(many[:len("a: b\r\n")])))
 	if few.signatures[0].Result != "" || few.arc.Result != "" {
 		t.Errorf("few fields: %s, %s", few.signatures[0].Reason, few.arc.Reason)
@@ -86,7 +86,7 @@ func TestTooManyFields(t *testing.T) {
 		t.Errorf("many fields: %q, %q", trial.signatures[0].Result, trial.arc.Result)
 	}
 	s := &Signer{Domain: "a.test", Keys: []Key{{"a", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}}}
-	for range maxNames + 1 {
+	for range maxSignedFields + 1 {
 		many = append(many, "To: b@b.test\r\n"...)
 	}
 	if _, err := s.Sign(append([]byte("From: a@a.test\r\n"), many...)); !errors.Is(err, ErrHeaderTooBig) {

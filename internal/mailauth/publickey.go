@@ -25,14 +25,14 @@ const (
 
 // publicKey is a key that was found in the DNS.
 type publicKey struct {
-	key     crypto.PublicKey
-	testing bool // t=y
-	strict  bool // t=s: i= has no sub-domains
+	key          crypto.PublicKey
+	testMode     bool // t=y
+	noSubdomains bool // t=s: i= has no sub-domains
 }
 
 // findKey asks for the key of a signature. Without one it returns what that
 // makes of the signature, and why.
-func (j *Judge) findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Result, string) {
+func (j *Verifier) findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Result, string) {
 	answer, err := r.TXT(ctx, s.selector+"._domainkey."+s.domain)
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
@@ -41,14 +41,14 @@ func (j *Judge) findKey(ctx context.Context, r *dns.Resolver, s *signature) (pub
 		return publicKey{}, PermError, "there is no key"
 	}
 	problem := "there is no key"
-	for _, txt := range firstRecords(answer.Records) {
+	for _, txt := range limitRecords(answer.Records) {
 		if k, ok := j.keys.get(txt, s.algorithm); ok {
 			return k, "", ""
 		}
-		if !looksLikeKey(txt) {
+		if !isKeyRecord(txt) {
 			continue
 		}
-		k, bad := readKey(txt, s.algorithm)
+		k, bad := parseKeyRecord(txt, s.algorithm)
 		if bad == "" {
 			j.keys.put(txt, s.algorithm, k)
 			return k, "", ""
@@ -58,8 +58,8 @@ func (j *Judge) findKey(ctx context.Context, r *dns.Resolver, s *signature) (pub
 	return publicKey{}, PermError, problem
 }
 
-// readKey reads a record for a signature of an algorithm (RFC 6376 §3.6.1).
-func readKey(txt, algorithm string) (k publicKey, bad string) {
+// parseKeyRecord reads a record for a signature of an algorithm (RFC 6376 §3.6.1).
+func parseKeyRecord(txt, algorithm string) (k publicKey, bad string) {
 	list, problem := parseTags(txt)
 	if problem != "" {
 		return k, "the key's record can't be read"
@@ -67,14 +67,14 @@ func readKey(txt, algorithm string) (k publicKey, bad string) {
 	if v, ok := list.get("v"); ok && (v != "DKIM1" || list[0].name != "v") {
 		return k, "the key's record is of another version"
 	}
-	if h, ok := list.get("h"); ok && !listed(h, "sha256") {
+	if h, ok := list.get("h"); ok && !listContains(h, "sha256") {
 		return k, "the key does not allow sha256"
 	}
-	if s, ok := list.get("s"); ok && !listed(s, "*") && !listed(s, "email") {
+	if s, ok := list.get("s"); ok && !listContains(s, "*") && !listContains(s, "email") {
 		return k, "the key is not for mail"
 	}
 	if t, ok := list.get("t"); ok {
-		k.testing, k.strict = listed(t, "y"), listed(t, "s")
+		k.testMode, k.noSubdomains = listContains(t, "y"), listContains(t, "s")
 	}
 	kind, ok := list.get("k")
 	if !ok {
@@ -92,11 +92,11 @@ func readKey(txt, algorithm string) (k publicKey, bad string) {
 	if err != nil {
 		return k, "the key is not base64"
 	}
-	k.key, bad = readPublic(Algorithm(kind), der)
+	k.key, bad = parsePublicKey(Algorithm(kind), der)
 	return k, bad
 }
 
-func readPublic(kind Algorithm, der []byte) (crypto.PublicKey, string) {
+func parsePublicKey(kind Algorithm, der []byte) (crypto.PublicKey, string) {
 	if kind == Ed25519 {
 		if len(der) != ed25519.PublicKeySize {
 			return nil, "the key has a wrong size"

@@ -73,7 +73,7 @@ func TestCheckSPF(t *testing.T) {
 		"v=spf1 include:spf.mail.test +all", "v=spf1 include:spf.mail.test ?all", "v=spf1 include:spf.mail.test",
 		"v=spf1  include:spf.mail.test  redirect=x.test exp=e.x.test unknown=yes",
 	} {
-		if ok, problem := CheckSPF([]string{"other", txt}, ours); !ok || problem != "" {
+		if ok, problem := CheckSPFRecord([]string{"other", txt}, ours); !ok || problem != "" {
 			t.Errorf("%s: %s", txt, problem)
 		}
 	}
@@ -104,7 +104,7 @@ func TestCheckSPF(t *testing.T) {
 		{"characters that are not allowed", []string{"v=spf1 include:spf.mail.test\u00a0-all"}},
 		{"ask the DNS 11 times", []string{"v=spf1 include:spf.mail.test" + strings.Repeat(" a", 10)}},
 	} {
-		if ok, problem := CheckSPF(tt.txts, ours); ok || !strings.Contains(problem, tt.want) {
+		if ok, problem := CheckSPFRecord(tt.txts, ours); ok || !strings.Contains(problem, tt.want) {
 			t.Errorf("%q: %v, %q", tt.want, ok, problem)
 		}
 	}
@@ -115,7 +115,7 @@ func TestCheckDMARC(t *testing.T) {
 		"V=DMARC1; P=none", "V = DMARC1 ; P = REJECT; RUA=MAILTO:a@x.test; ADKIM=S", "v=DMARC1; p=none", "v=DMARC1;p=reject;", "v = DMARC1 ; p = Quarantine ; sp=none; np=reject; pct=50; adkim=s; aspf=r; fo=1:d; rf=afrf; ri=86400; unknown=x",
 		"v=DMARC1; p=none; rua=mailto:a@x.test!10m, mailto:b@y.test; ruf=mailto:c@x.test; t=y; psd=u", "v=DMARC1; rua=mailto:a@x.test",
 	} {
-		if ok, problem := CheckDMARC([]string{"other", txt}); !ok || problem != "" {
+		if ok, problem := CheckDMARCRecord([]string{"other", txt}); !ok || problem != "" {
 			t.Errorf("%s: %s", txt, problem)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCheckDMARC(t *testing.T) {
 		{"2 DMARC records", []string{"v=DMARC1; p=none", "V=DMARC1; p=none"}},
 		{"name=value", []string{"v=DMARC1; p none"}},
 	} {
-		if ok, problem := CheckDMARC(tt.txts); ok || !strings.Contains(problem, tt.want) {
+		if ok, problem := CheckDMARCRecord(tt.txts); ok || !strings.Contains(problem, tt.want) {
 			t.Errorf("%q: %v, %q", tt.want, ok, problem)
 		}
 	}
@@ -178,13 +178,13 @@ func FuzzSPFText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
 		for _, txts := range [][]string{{one}, {one, two}} {
-			ok, problem := CheckSPF(txts, "spf.mail.test")
+			ok, problem := CheckSPFRecord(txts, "spf.mail.test")
 			sound(t, one+two, ok, problem)
 			_, advice, found := strings.Cut(problem, "Publish this instead: ")
 			if !found {
 				continue
 			}
-			if again, more := CheckSPF([]string{advice}, "spf.mail.test"); !again && !strings.Contains(more, "ask the DNS") {
+			if again, more := CheckSPFRecord([]string{advice}, "spf.mail.test"); !again && !strings.Contains(more, "ask the DNS") {
 				t.Errorf("%q: advised %q, of which it says %q", txts, advice, more)
 			}
 		}
@@ -196,7 +196,7 @@ func FuzzDMARCText(f *testing.F) {
 		f.Add(txt)
 	}
 	f.Fuzz(func(t *testing.T, txt string) {
-		ok, problem := CheckDMARC([]string{txt})
+		ok, problem := CheckDMARCRecord([]string{txt})
 		sound(t, txt, ok, problem)
 		if ok && !isDMARC(txt) {
 			t.Errorf("%q is taken", txt)

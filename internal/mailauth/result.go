@@ -8,12 +8,12 @@ type Result string
 
 // The results. Not every check knows all of them.
 const (
-	None      Result = "none"      // there is nothing to check
-	Neutral   Result = "neutral"   // nothing can be said
-	Pass      Result = "pass"      //
-	Fail      Result = "fail"      //
-	SoftFail  Result = "softfail"  // SPF: probably not, says the domain
-	PolicyBad Result = "policy"    // it verifies, but in a way that is worth nothing here
-	TempError Result = "temperror" // DNS trouble: another time it may be known
-	PermError Result = "permerror" // what was published, or signed, can't be used
+	None          Result = "none"      // there is nothing to check
+	Neutral       Result = "neutral"   // nothing can be said
+	Pass          Result = "pass"      //
+	Fail          Result = "fail"      //
+	SoftFail      Result = "softfail"  // SPF: probably not, says the domain
+	PolicyFailure Result = "policy"    // it verifies, but in a way that is worth nothing here
+	TempError     Result = "temperror" // DNS trouble: another time it may be known
+	PermError     Result = "permerror" // what was published, or signed, can't be used
 )

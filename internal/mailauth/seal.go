@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// sealedFields are signed in an ARC-Message-Signature beside those of
+// arcSignedFields are signed in an ARC-Message-Signature beside those of
 // signedFields: what the author's domain signed. Never a seal, nor results,
 // which whoever trusts them takes out (RFC 8617 §4.1.2).
-func sealedFields() []signedField {
+func arcSignedFields() []signedField {
 	return append(signedFields(), signedField{name: "DKIM-Signature"})
 }
 
@@ -49,50 +49,50 @@ func (s *Signer) Seal(r io.Reader, host string) ([]byte, error) {
 }
 
 func (s *Signer) seal(header []byte, body [sha256.Size]byte, host string, k Key) ([]byte, error) {
-	head := readHead(header, "authentication-results", "arc-seal", "arc-message-signature", "arc-authentication-results")
-	found, cv := judgedBy(head, host)
+	head := indexHeader(header, "authentication-results", "arc-seal", "arc-message-signature", "arc-authentication-results")
+	found, cv := resultsToSeal(head, host)
 	if cv == "" {
 		return nil, nil
 	}
-	t := &Trial{judge: &Judge{}, head: head}
+	t := &Verification{verifier: &Verifier{}, header: head}
 	t.readARC()
-	n := t.nextSet()
+	n := t.nextInstance()
 	// What was found says of itself whether there was a chain.
 	if n == 0 || (cv == None) != (n == 1) || cv == Pass && t.arc.Result != "" {
 		return nil, nil
 	}
 	number := strconv.Itoa(n)
 	results := append([]byte("ARC-Authentication-Results: i="+number+"; "), found...)
-	names, signed := pickFields(header, sealedFields())
-	if len(names) > maxNames {
+	names, signed := selectFields(header, arcSignedFields())
+	if len(names) > maxSignedFields {
 		return nil, nil
 	}
 	message, err := k.sign("ARC-Message-Signature: i="+number+"; a=rsa-sha256; c=relaxed/relaxed;\r\n\td="+s.Domain+
-		"; s="+k.Selector+"; t="+s.stamp()+";\r\n\th="+foldedNames(names)+";\r\n\tbh="+base64.StdEncoding.EncodeToString(body[:])+";\r\n\tb=", signed)
+		"; s="+k.Selector+"; t="+s.timestamp()+";\r\n\th="+foldNames(names)+";\r\n\tbh="+base64.StdEncoding.EncodeToString(body[:])+";\r\n\tb=", signed)
 	if err != nil {
 		return nil, err
 	}
 	var chain []byte
 	if cv == Pass {
-		for i := range t.sets {
-			for _, field := range [][]byte{t.sets[i].results, t.sets[i].message.raw, t.sets[i].seal.raw} {
-				chain = relaxField(chain, field)
+		for i := range t.arcSets {
+			for _, field := range [][]byte{t.arcSets[i].results, t.arcSets[i].messageSignature.raw, t.arcSets[i].seal.raw} {
+				chain = appendRelaxed(chain, field)
 			}
 		}
 	}
-	chain = relaxField(relaxField(chain, results), message)
+	chain = appendRelaxed(appendRelaxed(chain, results), message)
 	seal, err := k.sign("ARC-Seal: i="+number+"; a=rsa-sha256; cv="+string(cv)+";\r\n\td="+s.Domain+
-		"; s="+k.Selector+"; t="+s.stamp()+";\r\n\tb=", chain)
+		"; s="+k.Selector+"; t="+s.timestamp()+";\r\n\tb=", chain)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Concat(seal, message, results), nil
 }
 
-// judgedBy returns the value of a host's own Authentication-Results field, which
+// resultsToSeal returns the value of a host's own Authentication-Results field, which
 // is the topmost, in CRLF, and what it says of the chain: none, pass or fail;
 // "" where the host found nothing that can be sealed.
-func judgedBy(head *head, host string) (value []byte, cv Result) {
+func resultsToSeal(head *headerIndex, host string) (value []byte, cv Result) {
 	found, value := ownResults(head, host)
 	if value == nil {
 		return nil, ""
@@ -111,25 +111,25 @@ func judgedBy(head *head, host string) (value []byte, cv Result) {
 
 // ownResults reads a host's own Authentication-Results field, which is the topmost, and
 // returns its value, in CRLF; nil if there is none.
-func ownResults(head *head, host string) (found Results, value []byte) {
+func ownResults(head *headerIndex, host string) (found ResultsField, value []byte) {
 	all := head.fields["authentication-results"]
 	if len(all) == 0 {
 		return found, nil
 	}
 	value = bytes.TrimLeft(all[0][bytes.IndexByte(all[0], ':')+1:], " \t")
-	found, _ = ParseResults(string(value))
-	if !strings.EqualFold(found.Server, host) {
+	found, _ = ParseResultsField(string(value))
+	if !strings.EqualFold(found.AuthServID, host) {
 		return found, nil
 	}
 	return found, value
 }
 
-// nextSet is the number that the next set gets: one more than the highest there
+// nextInstance is the number that the next set gets: one more than the highest there
 // is (RFC 8617 §5.1); 0 where there is to be none.
-func (t *Trial) nextSet() int {
+func (t *Verification) nextInstance() int {
 	highest, ended := 0, false
 	for _, name := range []string{"arc-authentication-results", "arc-message-signature", "arc-seal"} {
-		for _, f := range t.head.fields[name] {
+		for _, f := range t.header.fields[name] {
 			// In results a semicolon ends the number; what follows is no list of tags.
 			value := string(f[bytes.IndexByte(f, ':')+1:])
 			if name == "arc-authentication-results" {
@@ -145,7 +145,7 @@ func (t *Trial) nextSet() int {
 			highest, ended = n, strings.EqualFold(cv, string(Fail))
 		}
 	}
-	if ended || highest >= maxSets {
+	if ended || highest >= maxARCSets {
 		return 0
 	}
 	return highest + 1

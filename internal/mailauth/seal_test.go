@@ -14,11 +14,11 @@ import (
 
 const sealHost = "mx.client.test"
 
-// passOn is what a host does that forwards a message: it judges it, notes what
+// addForward is what a host does that forwards a message: it judges it, notes what
 // it found, and seals that.
 func (c *court) passOn(s *Signer, msg string) string {
 	c.t.Helper()
-	noted := string(c.try(msg, outside).AppendResults([]byte("Received: from x\r\n"), sealHost)) + msg
+	noted := string(c.try(msg, outside).AppendField([]byte("Received: from x\r\n"), sealHost)) + msg
 	set, err := s.Seal(strings.NewReader(noted), sealHost)
 	if err != nil {
 		c.t.Fatal(err)
@@ -93,7 +93,7 @@ func TestSealTells(t *testing.T) {
 	if !strings.Contains(sealed, "ARC-Authentication-Results: i=1; "+sealHost+";\r\n\tiprev=") {
 		t.Errorf("it begins with\n%s", sealed)
 	}
-	if a := c.try(sealed, outside).ARC; a.Vouched("client.test", []string{"client.test"}) != "client.test" {
+	if a := c.try(sealed, outside).ARC; a.TrustedSealer("client.test", []string{"client.test"}) != "client.test" {
 		t.Errorf("not believed: %+v", a)
 	}
 	// The author's signature is signed as well: nobody takes it out unseen.
@@ -117,15 +117,15 @@ func TestSealBroken(t *testing.T) {
 		t.Fatalf("a broken chain is marked\n%s", marked)
 	}
 	// The seal covers its own set alone (RFC 8617 §5.1.2).
-	head := readHead([]byte(marked), "arc-seal", "arc-message-signature", "arc-authentication-results")
-	seal, bad := readSignature(head.fields["arc-seal"][0])
+	head := indexHeader([]byte(marked), "arc-seal", "arc-message-signature", "arc-authentication-results")
+	seal, bad := parseSignature(head.fields["arc-seal"][0])
 	if bad != "" {
 		t.Fatal(bad)
 	}
 	sum := sha256.New()
 	hashField(sum, head.fields["arc-authentication-results"][0], false)
 	hashField(sum, head.fields["arc-message-signature"][0], false)
-	_, _ = sum.Write(bytes.TrimSuffix(relaxField(nil, seal.bare()), []byte("\r\n")))
+	_, _ = sum.Write(bytes.TrimSuffix(appendRelaxed(nil, seal.withoutValue()), []byte("\r\n")))
 	if err := rsa.VerifyPKCS1v15(&s.Keys[0].Private.(*rsa.PrivateKey).PublicKey, crypto.SHA256, sum.Sum(nil), seal.value); err != nil {
 		t.Errorf("the seal of a broken chain: %v", err)
 	}
@@ -136,10 +136,10 @@ func TestSealBroken(t *testing.T) {
 		t.Errorf("a chain that ended goes on:\n%s", again)
 	}
 	long := messages()["plain"]
-	for range maxSets {
+	for range maxARCSets {
 		long = c.passOn(s, long)
 	}
-	if a := c.try(long, outside).ARC; a.Result != Pass || len(a.Sealers) != maxSets {
+	if a := c.try(long, outside).ARC; a.Result != Pass || len(a.Sealers) != maxARCSets {
 		t.Errorf("50 links: %s (%s)", a.Result, a.Reason)
 	}
 	if again := c.passOn(s, long); strings.HasPrefix(again, "ARC-") {
@@ -194,23 +194,23 @@ func FuzzSeal(f *testing.F) {
 			if len(set) == 0 {
 				continue
 			}
-			header, body := cutHeader([]byte(string(set) + noted))
+			header, body := splitHeader([]byte(string(set) + noted))
 			trial := c.Begin(header)
 			_, _ = trial.Write(body)
 			if cv == Fail {
 				continue // nobody reads on
 			}
-			if len(trial.sets) == 0 || trial.arc.Result != "" {
+			if len(trial.arcSets) == 0 || trial.arc.Result != "" {
 				t.Fatalf("%s: no chain (%s)\n%q", cv, trial.arc.Reason, noted)
 			}
-			newest := &trial.sets[len(trial.sets)-1]
-			digest, _ := trial.arcContent.body.finish()
+			newest := &trial.arcSets[len(trial.arcSets)-1]
+			digest, _ := trial.arcContent.bodyHasher.finish()
 			if !bytes.Equal(digest, trial.arcContent.bodyHash) {
 				t.Errorf("another body: %q", noted)
 			}
 			for what, err := range map[string]error{
-				"message": rsa.VerifyPKCS1v15(public, crypto.SHA256, trial.head.digest(&newest.message, &trial.arcContent), newest.message.value),
-				"seal":    rsa.VerifyPKCS1v15(public, crypto.SHA256, newest.digest, newest.seal.value),
+				"message": rsa.VerifyPKCS1v15(public, crypto.SHA256, trial.header.digest(&newest.messageSignature, &trial.arcContent), newest.messageSignature.value),
+				"seal":    rsa.VerifyPKCS1v15(public, crypto.SHA256, newest.sealDigest, newest.seal.value),
 			} {
 				if err != nil {
 					t.Errorf("%s, %s: %v\n%q", cv, what, err, noted)

@@ -30,30 +30,30 @@ const maxHeader = 1 << 20
 
 // The errors of Sign for messages that cannot be signed.
 var (
-	ErrNoFrom       = errors.New("mailauth: the message has no From field")
-	ErrAuthor       = errors.New("mailauth: the author of the message can't be told")
-	ErrHeaderTooBig = errors.New("mailauth: the message's header is larger than 1 MiB, or has too many fields")
+	ErrNoFrom        = errors.New("mailauth: the message has no From field")
+	ErrUnclearAuthor = errors.New("mailauth: the author of the message can't be told")
+	ErrHeaderTooBig  = errors.New("mailauth: the message's header is larger than 1 MiB, or has too many fields")
 )
 
 // signedField is a header field that signatures cover. With over they cover
 // one more of the name than there is, so that none can be added afterwards
-// (RFC 6376 section 8.15); with overOwn only if there is one, since mailing lists add
+// (RFC 6376 section 8.15); with oversignPresent only if there is one, since mailing lists add
 // theirs.
 type signedField struct {
-	name    string
-	over    bool
-	overOwn bool
+	name            string
+	oversign        bool
+	oversignPresent bool
 }
 
 // signedFields lists them in the order of h=; From is the first.
 func signedFields() []signedField {
 	return []signedField{
-		{name: "From", over: true}, {name: "To", over: true}, {name: "Cc", over: true}, {name: "Subject", over: true}, {name: "Date", over: true}, {name: "Message-ID", over: true},
-		{name: "Reply-To", over: true}, {name: "Content-Type", over: true},
+		{name: "From", oversign: true}, {name: "To", oversign: true}, {name: "Cc", oversign: true}, {name: "Subject", oversign: true}, {name: "Date", oversign: true}, {name: "Message-ID", oversign: true},
+		{name: "Reply-To", oversign: true}, {name: "Content-Type", oversign: true},
 		{name: "Sender"}, {name: "In-Reply-To"}, {name: "References"},
 		{name: "MIME-Version"}, {name: "Content-Transfer-Encoding"}, {name: "Content-Disposition"},
 		{name: "Content-ID"}, {name: "Content-Language"},
-		{name: "List-Unsubscribe", overOwn: true}, {name: "List-Unsubscribe-Post", overOwn: true}, {name: "List-Id"}, {name: "List-Help"},
+		{name: "List-Unsubscribe", oversignPresent: true}, {name: "List-Unsubscribe-Post", oversignPresent: true}, {name: "List-Id"}, {name: "List-Help"},
 		{name: "List-Post"}, {name: "List-Subscribe"}, {name: "List-Owner"}, {name: "List-Archive"},
 		{name: "Feedback-ID"}, {name: "Auto-Submitted"},
 		{name: "Resent-From"}, {name: "Resent-Sender"}, {name: "Resent-To"}, {name: "Resent-Cc"},
@@ -80,8 +80,8 @@ type Signer struct {
 // keys; relaxed/relaxed, no l=. Bare CR and LF count as CRLF, as smtpclient
 // sends them.
 func (s *Signer) Sign(msg []byte) ([]byte, error) {
-	header, body := cutHeader(msg)
-	var h bodyHash
+	header, body := splitHeader(msg)
+	var h relaxedHash
 	h.reset()
 	h.write(body)
 	return s.sign(header, h.sum())
@@ -96,15 +96,15 @@ func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
 	return s.sign(header, body)
 }
 
-// smallHeader has the header of most messages, in bytes.
-const smallHeader = 8 << 10
+// headerBufferSize has the header of most messages, in bytes.
+const headerBufferSize = 8 << 10
 
 // readMessage reads a message's header, of at most 1 MiB, and hashes its body in
 // relaxed form.
 func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error) {
-	var h bodyHash
+	var h relaxedHash
 	h.reset()
-	buf := make([]byte, 0, smallHeader)
+	buf := make([]byte, 0, headerBufferSize)
 	for line := 0; header == nil; {
 		if len(buf) == cap(buf) {
 			if cap(buf) >= maxHeader {
@@ -117,10 +117,10 @@ func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error)
 		var end int
 		if end, line = headerEndAfter(buf, line); end >= 0 || errors.Is(err, io.EOF) {
 			var rest []byte
-			header, rest = cutHeader(buf)
+			header, rest = splitHeader(buf)
 			h.write(rest)
-			if len(buf) > smallHeader {
-				buf = make([]byte, smallHeader) // the header stays where it is
+			if len(buf) > headerBufferSize {
+				buf = make([]byte, headerBufferSize) // the header stays where it is
 			} else if header = bytes.Clone(header); header == nil {
 				header = []byte{}
 			}
@@ -139,22 +139,22 @@ func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, erro
 	if len(header) > maxHeader {
 		return nil, ErrHeaderTooBig
 	}
-	names, signed := pickFields(header, signedFields())
-	if len(names) > maxNames {
+	names, signed := selectFields(header, signedFields())
+	if len(names) > maxSignedFields {
 		return nil, ErrHeaderTooBig
 	}
 	if !bytes.HasPrefix(signed, []byte("from:")) {
 		return nil, ErrNoFrom
 	}
-	if doubt := message.Header(header).Authors().Doubt; doubt != "" {
-		return nil, fmt.Errorf("%w: %s", ErrAuthor, doubt)
+	if doubt := message.Header(header).Authors().Problem; doubt != "" {
+		return nil, fmt.Errorf("%w: %s", ErrUnclearAuthor, doubt)
 	}
 	bh := base64.StdEncoding.EncodeToString(bodyDigest[:])
-	list := foldedNames(names)
-	at := s.stamp()
+	list := foldNames(names)
+	at := s.timestamp()
 	var out []byte
 	for _, k := range s.Keys {
-		alg, _, err := algorithm(k.Private)
+		alg, _, err := algorithmOf(k.Private)
 		if err != nil {
 			return nil, err
 		}
@@ -172,13 +172,13 @@ func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, erro
 
 // sign ends a field with the signature over text and the field itself.
 func (k *Key) sign(field string, text []byte) ([]byte, error) {
-	_, opts, err := algorithm(k.Private)
+	_, opts, err := algorithmOf(k.Private)
 	if err != nil {
 		return nil, err
 	}
 	d := sha256.New()
 	_, _ = d.Write(text)
-	own := relaxField(nil, []byte(field))
+	own := appendRelaxed(nil, []byte(field))
 	_, _ = d.Write(own[:len(own)-2]) // without CRLF (section 3.7)
 	sig, err := k.Private.Sign(rand.Reader, d.Sum(nil), opts)
 	if err != nil {
@@ -187,8 +187,8 @@ func (k *Key) sign(field string, text []byte) ([]byte, error) {
 	return appendFolded([]byte(field), base64.StdEncoding.EncodeToString(sig)), nil
 }
 
-// stamp is the time of signing.
-func (s *Signer) stamp() string {
+// timestamp is the time of signing.
+func (s *Signer) timestamp() string {
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now
@@ -196,7 +196,7 @@ func (s *Signer) stamp() string {
 	return strconv.FormatInt(now().Unix(), 10)
 }
 
-func algorithm(key crypto.Signer) (Algorithm, crypto.SignerOpts, error) {
+func algorithmOf(key crypto.Signer) (Algorithm, crypto.SignerOpts, error) {
 	switch key.(type) {
 	case *rsa.PrivateKey:
 		return RSA, crypto.SHA256, nil
@@ -206,8 +206,8 @@ func algorithm(key crypto.Signer) (Algorithm, crypto.SignerOpts, error) {
 	return "", nil, fmt.Errorf("mailauth: a key of type %T cannot sign mail", key)
 }
 
-// foldedNames renders h=.
-func foldedNames(names []string) string {
+// foldNames renders h=.
+func foldNames(names []string) string {
 	var b strings.Builder
 	width := 10
 	for i, n := range names {

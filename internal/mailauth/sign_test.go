@@ -317,12 +317,12 @@ func TestSignsClearAuthorsOnly(t *testing.T) {
 	s.Keys = s.Keys[:1]
 	for _, from := range messagetest.Froms(t) {
 		_, err := s.Sign([]byte("From: " + from.Value + "\r\nSubject: x\r\n\r\nx\r\n"))
-		if from.Doubt == "" && err != nil || from.Doubt != "" && !errors.Is(err, ErrAuthor) && !strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
+		if from.Problem == "" && err != nil || from.Problem != "" && !errors.Is(err, ErrUnclearAuthor) && !strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
 			t.Errorf("%q: %v", from.Value, err)
 		}
 	}
 	for _, header := range []string{"From: a@own.test\r\nFrom: a@own.test", "From: a@own.test\r\nfrom\t: a@own.test", "From: a@own.test\r\nFrom\r\n : a@own.test"} {
-		if _, err := s.Sign([]byte(header + "\r\n\r\nx\r\n")); !errors.Is(err, ErrAuthor) {
+		if _, err := s.Sign([]byte(header + "\r\n\r\nx\r\n")); !errors.Is(err, ErrUnclearAuthor) {
 			t.Errorf("%q: %v", header, err)
 		}
 	}

@@ -22,19 +22,19 @@ type signature struct {
 	tags             tags
 }
 
-// content is what a DKIM-Signature or ARC-Message-Signature signs.
-type content struct {
-	simpleHead bool
-	names      []string // h=, in lower case
-	body       *bodySum
-	bodyHash   []byte // bh=
+// signedContent is what a DKIM-Signature or ARC-Message-Signature signs.
+type signedContent struct {
+	simpleHeader bool
+	signedNames  []string // h=, in lower case
+	bodyHasher   *bodyHasher
+	bodyHash     []byte // bh=
 }
 
-// maxNames bounds h=.
-const maxNames = 2000
+// maxSignedFields bounds h=.
+const maxSignedFields = 2000
 
-// readSignature reads what all three kinds have. bad says why it is none.
-func readSignature(raw []byte) (s signature, bad string) {
+// parseSignature reads what all three kinds have. bad says why it is none.
+func parseSignature(raw []byte) (s signature, bad string) {
 	colon := bytes.IndexByte(raw, ':')
 	s.raw = raw
 	if s.tags, bad = parseTags(string(raw[colon+1:])); bad != "" {
@@ -49,28 +49,28 @@ func readSignature(raw []byte) (s signature, bad string) {
 	s.algorithm = strings.ToLower(a)
 	d, _ := s.tags.get("d")
 	var err error
-	if s.domain, err = address.MailDomain(d); err != nil {
+	if s.domain, err = address.ParseMailDomain(d); err != nil {
 		return s, "its domain is none"
 	}
 	s.selector, _ = s.tags.get("s")
 	for label := range strings.SplitSeq(s.selector, ".") {
-		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInName) {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, isInvalidNameRune) {
 			return s, "its selector is none"
 		}
 	}
-	if s.value, bad = s.octets("b"); bad != "" {
+	if s.value, bad = s.base64Tag("b"); bad != "" {
 		return s, bad
 	}
 	return s, ""
 }
 
-// notInName reports characters that no selector has.
-func notInName(r rune) bool {
+// isInvalidNameRune reports characters that no selector has.
+func isInvalidNameRune(r rune) bool {
 	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
-// octets decodes a tag in base64, which may be folded.
-func (s *signature) octets(name string) ([]byte, string) {
+// base64Tag decodes a tag in base64, which may be folded.
+func (s *signature) base64Tag(name string) ([]byte, string) {
 	v, _ := s.tags.get(name)
 	b, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(v), ""))
 	if err != nil || len(b) == 0 {
@@ -79,8 +79,8 @@ func (s *signature) octets(name string) ([]byte, string) {
 	return b, ""
 }
 
-// number reads a tag of digits; -1 if there is none.
-func (s *signature) number(name string) (int64, string) {
+// numberTag reads a tag of digits; -1 if there is none.
+func (s *signature) numberTag(name string) (int64, string) {
 	v, ok := s.tags.get(name)
 	if !ok {
 		return -1, ""
@@ -92,16 +92,16 @@ func (s *signature) number(name string) (int64, string) {
 	return n, ""
 }
 
-// content reads what the signature signs. sum finds the hash of the body in a
+// parseContent reads what the signature signs. sum finds the hash of the body in a
 // form.
-func (s *signature) content(sum func(simple bool, length int64) *bodySum) (c content, bad string) {
+func (s *signature) parseContent(sum func(simple bool, length int64) *bodyHasher) (c signedContent, bad string) {
 	canon, _ := s.tags.get("c")
 	head, body, _ := strings.Cut(strings.ToLower(canon), "/")
 	simpleBody := false
 	for _, one := range []struct {
 		word   string
 		simple *bool
-	}{{strings.TrimSpace(head), &c.simpleHead}, {strings.TrimSpace(body), &simpleBody}} {
+	}{{strings.TrimSpace(head), &c.simpleHeader}, {strings.TrimSpace(body), &simpleBody}} {
 		switch one.word {
 		case "", "simple":
 			*one.simple = true
@@ -112,28 +112,28 @@ func (s *signature) content(sum func(simple bool, length int64) *bodySum) (c con
 	}
 	h, _ := s.tags.get("h")
 	for name := range strings.SplitSeq(h, ":") {
-		if name = strings.ToLower(strings.TrimSpace(name)); name == "" || len(c.names) == maxNames {
+		if name = strings.ToLower(strings.TrimSpace(name)); name == "" || len(c.signedNames) == maxSignedFields {
 			return c, "its h= can't be read"
 		}
-		c.names = append(c.names, name)
+		c.signedNames = append(c.signedNames, name)
 	}
-	if !slices.Contains(c.names, "from") {
+	if !slices.Contains(c.signedNames, "from") {
 		return c, "it does not sign From"
 	}
-	length, bad := s.number("l")
+	length, bad := s.numberTag("l")
 	if bad != "" {
 		return c, bad
 	}
-	if c.bodyHash, bad = s.octets("bh"); bad != "" {
+	if c.bodyHash, bad = s.base64Tag("bh"); bad != "" {
 		return c, bad
 	}
-	c.body = sum(simpleBody, length)
+	c.bodyHasher = sum(simpleBody, length)
 	return c, ""
 }
 
-// bare returns the field with nothing for b=, and without its last line end
+// withoutValue returns the field with nothing for b=, and without its last line end
 // (RFC 6376 §3.5, §3.7).
-func (s *signature) bare() []byte {
+func (s *signature) withoutValue() []byte {
 	colon := bytes.IndexByte(s.raw, ':')
 	for at := colon + 1; at < len(s.raw); {
 		end := len(s.raw)

@@ -13,21 +13,21 @@ import (
 
 // The limits of a check (RFC 7208 §4.6.4).
 const (
-	maxVoid    = 2  // terms with questions that have no answer
-	maxMXHosts = 10 // of one mx
-	maxPTR     = 10 // names of the client that are looked at
+	maxVoidLookups = 2  // terms with questions that have no answer
+	maxMXHosts     = 10 // of one mx
+	maxPTRNames    = 10 // names of the client that are looked at
 )
 
 // SPF is what the owner of a domain says of the host that a message came from
 // (RFC 7208).
 type SPF struct {
-	Result Result
-	Domain string // whose record was asked for, A-labels
-	Helo   bool   // it is that of HELO, as the sender is null
-	Reason string // of anything but a clear answer, for people
+	Result   Result
+	Domain   string // whose record was asked for, A-labels
+	FromHelo bool   // it is that of HELO, as the sender is null
+	Reason   string // of anything but a clear answer, for people
 
-	check *spfCheck
-	exp   string // where the domain explains a fail
+	check       *spfEvaluation
+	explainSpec string // where the domain explains a fail
 }
 
 // Client is the other end of an SMTP session, and what it said.
@@ -37,17 +37,17 @@ type Client struct {
 	From string // MAIL FROM without brackets, its domain in A-labels; empty for the null sender
 }
 
-// JudgeSPF asks whether a client may send for the domain of its MAIL FROM, or
+// VerifySPF asks whether a client may send for the domain of its MAIL FROM, or
 // of its HELO with the null sender. It asks at most 10 terms that need the
 // DNS, each at most 11 questions; ctx bounds its time, and running out of it
 // is a TempError.
-func JudgeSPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
+func VerifySPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 	sender, helo := c.From, c.From == ""
 	if helo {
 		sender = "postmaster@" + c.Helo
 	}
 	at := strings.LastIndexByte(sender, '@')
-	out := SPF{Result: None, Helo: helo}
+	out := SPF{Result: None, FromHelo: helo}
 	switch at {
 	case -1:
 		return out
@@ -55,12 +55,12 @@ func JudgeSPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 		sender, at = "postmaster"+sender, len("postmaster")
 	}
 	out.Domain = strings.ToLower(strings.TrimSuffix(sender[at+1:], "."))
-	s := &spfCheck{
-		dns: r, ip: c.IP.Unmap().WithZone(""), local: sender[:at], origin: sender[at+1:], helo: c.Helo,
+	s := &spfEvaluation{
+		dns: r, ip: c.IP.Unmap().WithZone(""), localPart: sender[:at], senderDomain: sender[at+1:], helo: c.Helo,
 	}
-	out.Result, out.exp = s.host(ctx, out.Domain)
+	out.Result, out.explainSpec = s.checkHost(ctx, out.Domain)
 	out.Reason, out.check = s.reason, s
-	if len(out.Domain) > 253 || out.Result == None && !fullName(out.Domain) {
+	if len(out.Domain) > 253 || out.Result == None && !isFQDN(out.Domain) {
 		out.Domain = ""
 	}
 	return out
@@ -70,15 +70,15 @@ func JudgeSPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 // §6.2): printable ASCII of at most 255 characters, and someone else's words;
 // "" if there is nothing.
 func (s *SPF) Explain(ctx context.Context) string {
-	if s.Result != Fail || s.exp == "" {
+	if s.Result != Fail || s.explainSpec == "" {
 		return ""
 	}
-	target, ok := s.check.name(ctx, s.exp, s.check.at)
+	target, ok := s.check.expandDomain(ctx, s.explainSpec, s.check.recordDomain)
 	if !ok {
 		return ""
 	}
 	answer, err := s.check.dns.TXT(ctx, target)
-	if err != nil || len(answer.Records) != 1 || len(answer.Records[0]) > maxRecord {
+	if err != nil || len(answer.Records) != 1 || len(answer.Records[0]) > maxRecordSize {
 		return ""
 	}
 	text := answer.Records[0]
@@ -87,40 +87,40 @@ func (s *SPF) Explain(ctx context.Context) string {
 			return ""
 		}
 	}
-	if !validMacros(text, true) {
+	if !isMacroString(text, true) {
 		return ""
 	}
-	text = s.check.expand(ctx, text, s.check.at)
+	text = s.check.expand(ctx, text, s.check.recordDomain)
 	return text[:min(len(text), 255)]
 }
 
-// spfCheck is one evaluation with all that it includes.
-type spfCheck struct {
-	dns                 *dns.Resolver
-	ip                  netip.Addr
-	local, origin, helo string
-	terms, void         int
-	voided              bool   // the term in hand is among void
-	at                  string // the domain whose record decided
-	reason              string
-	names               []string // the client's, validated
-	looked              bool     // names is known
+// spfEvaluation is one evaluation with all that it includes.
+type spfEvaluation struct {
+	dns                           *dns.Resolver
+	ip                            netip.Addr
+	localPart, senderDomain, helo string
+	dnsTerms, voidLookups         int
+	termWasVoid                   bool   // the term in hand is among void
+	recordDomain                  string // the domain whose record decided
+	reason                        string
+	validatedNames                []string // the client's, validated
+	namesKnown                    bool     // names is known
 
-	include       string // of CheckIncludes, with what is known of it
-	inside, after bool
+	requiredInclude         string // of CheckSPFIncludes, with what is known of it
+	inInclude, afterInclude bool
 }
 
-// end says why a check came to no clear answer.
-func (s *spfCheck) end(r Result, reason string) Result {
+// failWith says why a check came to no clear answer.
+func (s *spfEvaluation) failWith(r Result, reason string) Result {
 	if s.reason == "" {
 		s.reason = reason
 	}
 	return r
 }
 
-// fullName reports whether a name has several labels, none of them empty or
+// isFQDN reports whether a name has several labels, none of them empty or
 // too long (RFC 7208 §4.3).
-func fullName(name string) bool {
+func isFQDN(name string) bool {
 	if len(name) > 253 || !strings.Contains(name, ".") {
 		return false
 	}
@@ -132,25 +132,25 @@ func fullName(name string) bool {
 	return true
 }
 
-// host is check_host() (RFC 7208 §4). It also returns what is to be explained
+// checkHost is check_host() (RFC 7208 §4). It also returns what is to be explained
 // should it fail.
-func (s *spfCheck) host(ctx context.Context, domain string) (Result, string) {
-	if !fullName(domain) {
+func (s *spfEvaluation) checkHost(ctx context.Context, domain string) (Result, string) {
+	if !isFQDN(domain) {
 		return None, ""
 	}
 	answer, err := s.dns.TXT(ctx, domain)
 	if errors.Is(err, dns.ErrTemporary) {
-		return s.end(TempError, "no answer about "+domain), ""
+		return s.failWith(TempError, "no answer about "+domain), ""
 	}
 	return s.evaluate(ctx, domain, answer.Records)
 }
 
 // evaluate is host for a domain whose TXT records are known.
-func (s *spfCheck) evaluate(ctx context.Context, domain string, txts []string) (Result, string) {
+func (s *spfEvaluation) evaluate(ctx context.Context, domain string, txts []string) (Result, string) {
 	var text string
 	found := 0
 	for _, txt := range txts {
-		if strings.EqualFold(txt, "v=spf1") || begins(txt, "v=spf1 ") {
+		if strings.EqualFold(txt, "v=spf1") || hasPrefixFold(txt, "v=spf1 ") {
 			text = txt
 			found++
 		}
@@ -159,22 +159,22 @@ func (s *spfCheck) evaluate(ctx context.Context, domain string, txts []string) (
 	case found == 0:
 		return None, ""
 	case found > 1:
-		return s.end(PermError, domain+" has more than one record"), ""
-	case len(text) > maxRecord:
-		return s.end(PermError, "the record of "+domain+" is too long"), ""
+		return s.failWith(PermError, domain+" has more than one record"), ""
+	case len(text) > maxRecordSize:
+		return s.failWith(PermError, "the record of "+domain+" is too long"), ""
 	}
 	record, bad := parseSPF(text)
 	if bad != "" {
-		return s.end(PermError, "the record of "+domain+": "+bad), ""
+		return s.failWith(PermError, "the record of "+domain+": "+bad), ""
 	}
-	s.at = domain
+	s.recordDomain = domain
 	for i := range record.directives {
 		d := &record.directives[i]
 		matched, trouble := s.matches(ctx, d, domain)
 		if trouble != "" {
 			return trouble, ""
 		}
-		s.at = domain // not that of an include
+		s.recordDomain = domain // not that of an include
 		if matched {
 			return d.result, record.exp
 		}
@@ -185,167 +185,167 @@ func (s *spfCheck) evaluate(ctx context.Context, domain string, txts []string) (
 	return s.redirect(ctx, record.redirect, domain)
 }
 
-func (s *spfCheck) redirect(ctx context.Context, to, domain string) (Result, string) {
-	if !s.count() {
-		return s.end(PermError, "too many terms that ask the DNS"), ""
+func (s *spfEvaluation) redirect(ctx context.Context, to, domain string) (Result, string) {
+	if !s.countLookup() {
+		return s.failWith(PermError, "too many terms that ask the DNS"), ""
 	}
-	if s.anyone() && dependsOnClient(to) {
+	if s.isClientUnknown() && dependsOnClient(to) {
 		return Neutral, ""
 	}
-	target, ok := s.name(ctx, to, domain)
+	target, ok := s.expandDomain(ctx, to, domain)
 	if !ok {
-		return s.end(PermError, "a redirect to no domain"), ""
+		return s.failWith(PermError, "a redirect to no domain"), ""
 	}
-	r, exp := s.host(ctx, target)
+	r, exp := s.checkHost(ctx, target)
 	if r == None {
-		return s.end(PermError, "a redirect to "+target+", which has no record"), ""
+		return s.failWith(PermError, "a redirect to "+target+", which has no record"), ""
 	}
 	return r, exp
 }
 
-// count takes one from the terms that may ask the DNS.
-func (s *spfCheck) count() bool {
-	s.terms++
-	s.voided = false
-	return s.terms <= maxSPFLookups
+// countLookup takes one from the terms that may ask the DNS.
+func (s *spfEvaluation) countLookup() bool {
+	s.dnsTerms++
+	s.termWasVoid = false
+	return s.dnsTerms <= maxSPFLookups
 }
 
 // matches tests a mechanism. trouble ends the check.
-func (s *spfCheck) matches(ctx context.Context, d *directive, domain string) (matched bool, trouble Result) {
+func (s *spfEvaluation) matches(ctx context.Context, d *directive, domain string) (matched bool, trouble Result) {
 	switch d.kind {
 	case "all":
 		return true, ""
 	case "ip4", "ip6":
 		return d.network.Contains(s.ip), ""
 	}
-	if !s.count() {
-		return false, s.end(PermError, "too many terms that ask the DNS")
+	if !s.countLookup() {
+		return false, s.failWith(PermError, "too many terms that ask the DNS")
 	}
-	if s.anyone() && (d.kind == "ptr" || dependsOnClient(d.domain)) {
+	if s.isClientUnknown() && (d.kind == "ptr" || dependsOnClient(d.domain)) {
 		return false, ""
 	}
 	target := domain
 	if d.domain != "" {
 		var ok bool
-		if target, ok = s.name(ctx, d.domain, domain); !ok {
+		if target, ok = s.expandDomain(ctx, d.domain, domain); !ok {
 			target = "" // such a name does not exist
 		}
 	}
 	switch d.kind {
 	case "include":
-		return s.included(ctx, target)
+		return s.matchInclude(ctx, target)
 	case "a":
-		return s.address(ctx, target, d)
+		return s.matchA(ctx, target, d)
 	case "mx":
-		return s.exchangers(ctx, target, d)
+		return s.matchMX(ctx, target, d)
 	case "ptr":
 		for _, name := range s.clientNames(ctx) {
-			if target != "" && under(name, target) {
+			if target != "" && isSubdomainOf(name, target) {
 				return true, ""
 			}
 		}
 		return false, ""
 	}
-	addrs, trouble := s.addrs(ctx, target, true) // exists
+	addrs, trouble := s.lookupAddrs(ctx, target, true) // exists
 	return len(addrs) > 0, trouble
 }
 
-func (s *spfCheck) included(ctx context.Context, target string) (bool, Result) {
-	r, _ := s.host(ctx, target)
-	s.note(target, r)
+func (s *spfEvaluation) matchInclude(ctx context.Context, target string) (bool, Result) {
+	r, _ := s.checkHost(ctx, target)
+	s.noteInclude(target, r)
 	switch r {
 	case Pass:
 		return true, ""
 	case None:
-		return false, s.end(PermError, "it includes "+shown(target)+", which has no record")
+		return false, s.failWith(PermError, "it includes "+printable(target)+", which has no record")
 	case TempError, PermError:
 		return false, r
 	}
 	return false, ""
 }
 
-func (s *spfCheck) address(ctx context.Context, host string, d *directive) (bool, Result) {
-	if s.anyone() {
+func (s *spfEvaluation) matchA(ctx context.Context, host string, d *directive) (bool, Result) {
+	if s.isClientUnknown() {
 		_, err := s.dns.Addrs(ctx, host)
-		return false, s.lookedUp(err, host)
+		return false, s.lookupProblem(err, host)
 	}
-	addrs, trouble := s.addrs(ctx, host, s.ip.Is4())
+	addrs, trouble := s.lookupAddrs(ctx, host, s.ip.Is4())
 	for _, a := range addrs {
-		if d.near(a, s.ip) {
+		if d.inNetwork(a, s.ip) {
 			return true, ""
 		}
 	}
 	return false, trouble
 }
 
-func (s *spfCheck) exchangers(ctx context.Context, domain string, d *directive) (bool, Result) {
+func (s *spfEvaluation) matchMX(ctx context.Context, domain string, d *directive) (bool, Result) {
 	answer, err := s.dns.MX(ctx, domain)
-	if trouble := s.lookedUp(err, "MX of "+domain); trouble != "" {
+	if trouble := s.lookupProblem(err, "MX of "+domain); trouble != "" {
 		return false, trouble
 	}
 	if len(answer.Records) > maxMXHosts {
-		return false, s.end(PermError, domain+" has more than 10 MX records")
+		return false, s.failWith(PermError, domain+" has more than 10 MX records")
 	}
 	for _, mx := range answer.Records {
 		if mx.Host == "." {
 			continue
 		}
-		if matched, trouble := s.address(ctx, mx.Host, d); matched || trouble != "" {
+		if matched, trouble := s.matchA(ctx, mx.Host, d); matched || trouble != "" {
 			return matched, trouble
 		}
 	}
 	return false, ""
 }
 
-// lookedUp tells what the error of a lookup means: trouble, or an answer
+// lookupProblem tells what the error of a lookup means: trouble, or an answer
 // without records, of which there may be few.
-func (s *spfCheck) lookedUp(err error, what string) Result {
+func (s *spfEvaluation) lookupProblem(err error, what string) Result {
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
-		return s.end(TempError, "no answer about "+what)
-	case err != nil && !s.voided:
-		s.voided = true // an mx may have hosts without addresses of the family
-		if s.void++; s.void > maxVoid {
-			return s.end(PermError, "too many names that do not exist")
+		return s.failWith(TempError, "no answer about "+what)
+	case err != nil && !s.termWasVoid:
+		s.termWasVoid = true // an mx may have hosts without addresses of the family
+		if s.voidLookups++; s.voidLookups > maxVoidLookups {
+			return s.failWith(PermError, "too many names that do not exist")
 		}
 	}
 	return ""
 }
 
-// addrs looks up a host's addresses of one family.
-func (s *spfCheck) addrs(ctx context.Context, host string, four bool) ([]netip.Addr, Result) {
-	answer, err := s.dns.Family(ctx, host, four)
-	return answer.Records, s.lookedUp(err, host)
+// lookupAddrs looks up a host's addresses of one family.
+func (s *spfEvaluation) lookupAddrs(ctx context.Context, host string, four bool) ([]netip.Addr, Result) {
+	answer, err := s.dns.AddrsByFamily(ctx, host, four)
+	return answer.Records, s.lookupProblem(err, host)
 }
 
 // clientNames returns the client's validated names (RFC 7208 §5.5), none if
 // the DNS is in trouble.
-func (s *spfCheck) clientNames(ctx context.Context) []string {
-	if s.looked {
-		return s.names
+func (s *spfEvaluation) clientNames(ctx context.Context) []string {
+	if s.namesKnown {
+		return s.validatedNames
 	}
-	s.looked = true
+	s.namesKnown = true
 	answer, err := s.dns.PTR(ctx, s.ip)
 	if err != nil {
 		return nil
 	}
-	for _, name := range answer.Records[:min(len(answer.Records), maxPTR)] {
-		addrs, err := s.dns.Family(ctx, name, s.ip.Is4())
+	for _, name := range answer.Records[:min(len(answer.Records), maxPTRNames)] {
+		addrs, err := s.dns.AddrsByFamily(ctx, name, s.ip.Is4())
 		if err != nil {
 			continue
 		}
 		for _, a := range addrs.Records {
 			if a == s.ip {
-				s.names = append(s.names, name)
+				s.validatedNames = append(s.validatedNames, name)
 				break
 			}
 		}
 	}
-	return s.names
+	return s.validatedNames
 }
 
-// under reports whether name is domain or below it.
-func under(name, domain string) bool {
+// isSubdomainOf reports whether name is domain or below it.
+func isSubdomainOf(name, domain string) bool {
 	name, domain = strings.TrimSuffix(name, "."), strings.TrimSuffix(domain, ".")
 	if len(name) == len(domain) {
 		return strings.EqualFold(name, domain)

@@ -9,49 +9,49 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// Includes is how receivers fare with all that an SPF record refers to.
-type Includes struct {
+// SPFIncludes is how receivers fare with all that an SPF record refers to.
+type SPFIncludes struct {
 	Result Result // Pass: they can evaluate it; else TempError or PermError
 	Reason string // why they can't
-	// Inside: the trouble is in the name that has to be included, and not in the
+	// InInclude: the trouble is in the name that has to be included, and not in the
 	// record that includes it.
-	Inside bool
-	// After: the trouble comes behind that name, so that mail from its hosts
+	InInclude bool
+	// AfterInclude: the trouble comes behind that name, so that mail from its hosts
 	// passes nevertheless.
-	After bool
+	AfterInclude bool
 }
 
-// CheckIncludes evaluates the SPF record among the TXT records of a domain as
+// CheckSPFIncludes evaluates the SPF record among the TXT records of a domain as
 // receivers do, for a client whose address matches nothing. It follows all
-// terms but those that depend on the client, in the limits of JudgeSPF; ctx
+// terms but those that depend on the client, in the limits of VerifySPF; ctx
 // bounds its time. include is the name that the record has to include.
-func CheckIncludes(ctx context.Context, r *dns.Resolver, domain string, txts []string, include string) Includes {
-	s := &spfCheck{dns: r, local: "postmaster", origin: domain, include: strings.ToLower(include)}
+func CheckSPFIncludes(ctx context.Context, r *dns.Resolver, domain string, txts []string, include string) SPFIncludes {
+	s := &spfEvaluation{dns: r, localPart: "postmaster", senderDomain: domain, requiredInclude: strings.ToLower(include)}
 	switch result, _ := s.evaluate(ctx, domain, txts); result {
 	case TempError, PermError:
-		return Includes{Result: result, Reason: s.reason, Inside: s.inside, After: s.after}
+		return SPFIncludes{Result: result, Reason: s.reason, InInclude: s.inInclude, AfterInclude: s.afterInclude}
 	}
-	return Includes{Result: Pass}
+	return SPFIncludes{Result: Pass}
 }
 
-// anyone reports whether the client's address is not known, and matches nothing.
-func (s *spfCheck) anyone() bool { return !s.ip.IsValid() }
+// isClientUnknown reports whether the client's address is not known, and matches nothing.
+func (s *spfEvaluation) isClientUnknown() bool { return !s.ip.IsValid() }
 
 // dependsOnClient reports whether a domain-spec has a macro, most of which are
 // about the client.
 func dependsOnClient(spec string) bool { return strings.Contains(spec, "%") }
 
-// note keeps where the evaluation stands to the name that has to be included.
-func (s *spfCheck) note(target string, r Result) {
-	if s.include == "" || target != s.include || s.after {
+// noteInclude keeps where the evaluation stands to the name that has to be included.
+func (s *spfEvaluation) noteInclude(target string, r Result) {
+	if s.requiredInclude == "" || target != s.requiredInclude || s.afterInclude {
 		return
 	}
 	switch r {
 	case None:
-		s.inside = true
+		s.inInclude = true
 	case TempError, PermError:
-		s.inside = s.terms <= maxSPFLookups
+		s.inInclude = s.dnsTerms <= maxSPFLookups
 	default:
-		s.after = true
+		s.afterInclude = true
 	}
 }

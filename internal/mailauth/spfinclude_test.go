@@ -51,19 +51,19 @@ func TestCheckIncludes(t *testing.T) {
 		{"include:spf.host.test redirect=gone.test", perm, "a redirect to gone.test, which has no record", false, true},
 		{"include:spf.host.test -all include:gone.test", pass, "", false, false},
 	} {
-		got := mailauth.CheckIncludes(t.Context(), r, "shop.test", []string{"other", "v=spf1 " + c.record}, "spf.host.test")
-		if got.Result != c.want || !strings.Contains(got.Reason, c.reason) || got.Inside != c.inside || got.After != c.after {
+		got := mailauth.CheckSPFIncludes(t.Context(), r, "shop.test", []string{"other", "v=spf1 " + c.record}, "spf.host.test")
+		if got.Result != c.want || !strings.Contains(got.Reason, c.reason) || got.InInclude != c.inside || got.AfterInclude != c.after {
 			t.Errorf("%s: %+v, want %+v", c.record, got, c)
 		}
 	}
 
 	for name, want := range map[string]mailauth.Result{"gone.test": perm, "bad.test": perm, "outer.test": perm, "two.test": perm, "dead.test": temp} {
-		got := mailauth.CheckIncludes(t.Context(), r, "shop.test", []string{"v=spf1 include:ok.test include:" + name + " ~all"}, name)
-		if got.Result != want || !got.Inside || got.After {
+		got := mailauth.CheckSPFIncludes(t.Context(), r, "shop.test", []string{"v=spf1 include:ok.test include:" + name + " ~all"}, name)
+		if got.Result != want || !got.InInclude || got.AfterInclude {
 			t.Errorf("%s: %+v, want %s inside", name, got, want)
 		}
 	}
-	if n := zone.Asked("loop.test."); n > 20 {
+	if n := zone.QueryCount("loop.test."); n > 20 {
 		t.Errorf("a loop was asked for %d times", n)
 	}
 }

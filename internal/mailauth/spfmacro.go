@@ -14,21 +14,21 @@ import (
 )
 
 var (
-	// spfMacro is a macro-expand (RFC 7208 §7.1).
-	spfMacro = regexp.MustCompile(`%\{([A-Za-z])([0-9]*)([rR]?)([-.+,/_=]*)\}|%%|%_|%-`)
-	// topLabel ends a domain-spec that does not end in a macro.
-	topLabel = regexp.MustCompile(`\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]*[A-Za-z0-9])\.?$`)
-	numeric  = regexp.MustCompile(`^\.[0-9]+\.?$`)
+	// macroPattern is a macro-expand (RFC 7208 §7.1).
+	macroPattern = regexp.MustCompile(`%\{([A-Za-z])([0-9]*)([rR]?)([-.+,/_=]*)\}|%%|%_|%-`)
+	// topLabelPattern ends a domain-spec that does not end in a macro.
+	topLabelPattern = regexp.MustCompile(`\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]*[A-Za-z0-9])\.?$`)
+	numericPattern  = regexp.MustCompile(`^\.[0-9]+\.?$`)
 )
 
-// validMacros reports whether text is a macro-string; explained also allows
+// isMacroString reports whether text is a macro-string; explained also allows
 // what an explanation may have.
-func validMacros(text string, explained bool) bool {
+func isMacroString(text string, explained bool) bool {
 	letters := "slodiphv"
 	if explained {
 		letters += "crt"
 	}
-	for _, m := range spfMacro.FindAllStringSubmatch(text, -1) {
+	for _, m := range macroPattern.FindAllStringSubmatch(text, -1) {
 		if m[1] == "" {
 			continue
 		}
@@ -36,25 +36,25 @@ func validMacros(text string, explained bool) bool {
 			return false
 		}
 	}
-	return !strings.Contains(spfMacro.ReplaceAllString(text, ""), "%")
+	return !strings.Contains(macroPattern.ReplaceAllString(text, ""), "%")
 }
 
-// validSpec reports whether text is a domain-spec.
-func validSpec(text string) bool {
-	if !validMacros(text, false) {
+// isDomainSpec reports whether text is a domain-spec.
+func isDomainSpec(text string) bool {
+	if !isMacroString(text, false) {
 		return false
 	}
-	all := spfMacro.FindAllStringIndex(text, -1)
+	all := macroPattern.FindAllStringIndex(text, -1)
 	if n := len(all); n > 0 && all[n-1][1] == len(text) && strings.HasSuffix(text, "}") {
 		return true
 	}
-	end := topLabel.FindString(text)
-	return end != "" && !numeric.MatchString(end)
+	end := topLabelPattern.FindString(text)
+	return end != "" && !numericPattern.MatchString(end)
 }
 
-// name expands a domain-spec. What is too long loses labels from the left
+// expandDomain expands a domain-spec. What is too long loses labels from the left
 // (RFC 7208 §7.3). It is false for what can't be a name.
-func (s *spfCheck) name(ctx context.Context, spec, domain string) (string, bool) {
+func (s *spfEvaluation) expandDomain(ctx context.Context, spec, domain string) (string, bool) {
 	name := strings.TrimSuffix(s.expand(ctx, spec, domain), ".")
 	for len(name) > 253 {
 		_, rest, ok := strings.Cut(name, ".")
@@ -73,11 +73,11 @@ func (s *spfCheck) name(ctx context.Context, spec, domain string) (string, bool)
 
 // expand expands a macro-string whose form was checked. What it comes to is
 // bounded, as one macro makes many octets of few.
-func (s *spfCheck) expand(ctx context.Context, text, domain string) string {
+func (s *spfEvaluation) expand(ctx context.Context, text, domain string) string {
 	const most = 2048
 	var b strings.Builder
 	at := 0
-	for _, m := range spfMacro.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range macroPattern.FindAllStringSubmatchIndex(text, -1) {
 		b.WriteString(text[at:m[0]])
 		at = m[1]
 		if m[2] < 0 {
@@ -92,15 +92,15 @@ func (s *spfCheck) expand(ctx context.Context, text, domain string) string {
 			continue
 		}
 		if b.Len() < most {
-			b.WriteString(s.macro(ctx, text[m[2]:m[3]], text[m[4]:m[5]], m[6] < m[7], text[m[8]:m[9]], domain))
+			b.WriteString(s.expandMacro(ctx, text[m[2]:m[3]], text[m[4]:m[5]], m[6] < m[7], text[m[8]:m[9]], domain))
 		}
 	}
 	b.WriteString(text[at:])
 	return b.String()
 }
 
-func (s *spfCheck) macro(ctx context.Context, letter, digits string, reverse bool, delimiters, domain string) string {
-	value := s.value(ctx, strings.ToLower(letter), domain)
+func (s *spfEvaluation) expandMacro(ctx context.Context, letter, digits string, reverse bool, delimiters, domain string) string {
+	value := s.macroValue(ctx, strings.ToLower(letter), domain)
 	if delimiters == "" {
 		delimiters = "."
 	}
@@ -146,19 +146,19 @@ func escapeURL(s string) string {
 	return b.String()
 }
 
-// value is what a macro stands for, before it is cut and reversed.
-func (s *spfCheck) value(ctx context.Context, letter, domain string) string {
+// macroValue is what a macro stands for, before it is cut and reversed.
+func (s *spfEvaluation) macroValue(ctx context.Context, letter, domain string) string {
 	switch letter {
 	case "s":
-		return s.local + "@" + s.origin
+		return s.localPart + "@" + s.senderDomain
 	case "l":
-		return s.local
+		return s.localPart
 	case "o":
-		return s.origin
+		return s.senderDomain
 	case "d":
 		return domain
 	case "i":
-		return dotted(s.ip)
+		return dottedIP(s.ip)
 	case "p":
 		return s.clientName(ctx, domain)
 	case "h":
@@ -176,8 +176,8 @@ func (s *spfCheck) value(ctx context.Context, letter, domain string) string {
 	return strconv.FormatInt(time.Now().Unix(), 10) // t
 }
 
-// dotted is an address as %{i} has it: IPv6 in nibbles.
-func dotted(ip netip.Addr) string {
+// dottedIP is an address as %{i} has it: IPv6 in nibbles.
+func dottedIP(ip netip.Addr) string {
 	if ip.Is4() {
 		return ip.String()
 	}
@@ -188,14 +188,14 @@ func dotted(ip netip.Addr) string {
 
 // clientName is %{p}: of the client's validated names the domain itself, else
 // one below it, else any.
-func (s *spfCheck) clientName(ctx context.Context, domain string) string {
+func (s *spfEvaluation) clientName(ctx context.Context, domain string) string {
 	best := "unknown"
 	for _, name := range s.clientNames(ctx) {
 		switch {
 		case strings.EqualFold(name, domain):
 			return name
-		case under(name, domain):
-			if !under(best, domain) {
+		case isSubdomainOf(name, domain):
+			if !isSubdomainOf(best, domain) {
 				best = name
 			}
 		case best == "unknown":

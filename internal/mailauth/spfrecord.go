@@ -18,26 +18,26 @@ type parsedSPF struct {
 
 // directive is a mechanism with what a match means.
 type directive struct {
-	result    Result
-	kind      string
-	domain    string // domain-spec; "" for the current domain
-	four, six int    // prefix lengths of a and mx
-	network   netip.Prefix
+	result             Result
+	kind               string
+	domain             string // domain-spec; "" for the current domain
+	ipv4Bits, ipv6Bits int    // prefix lengths of a and mx
+	network            netip.Prefix
 }
 
-// near reports whether an address that was found matches the client's.
-func (d *directive) near(found, client netip.Addr) bool {
-	bits := d.six
+// inNetwork reports whether an address that was found matches the client's.
+func (d *directive) inNetwork(found, client netip.Addr) bool {
+	bits := d.ipv6Bits
 	if client.Is4() {
-		bits = d.four
+		bits = d.ipv4Bits
 	}
 	p, err := found.Prefix(bits)
 	return err == nil && p.Contains(client)
 }
 
 var (
-	modifierForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]*)=(.*)$`)
-	dualLength   = regexp.MustCompile(`^(.*?)(?:/([0-9]+))?(?://([0-9]+))?$`)
+	modifierPattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]*)=(.*)$`)
+	dualCIDRPattern = regexp.MustCompile(`^(.*?)(?:/([0-9]+))?(?://([0-9]+))?$`)
 )
 
 // parseSPF reads a record; bad says what makes it a permanent error.
@@ -49,16 +49,16 @@ func parseSPF(text string) (r parsedSPF, bad string) {
 	}
 	seen := map[string]bool{}
 	for _, term := range spfTerms(text) {
-		if m := modifierForm.FindStringSubmatch(term); m != nil {
+		if m := modifierPattern.FindStringSubmatch(term); m != nil {
 			name, value := strings.ToLower(m[1]), m[2]
 			if name != "redirect" && name != "exp" {
-				if !validMacros(value, false) {
-					return r, "bad " + shown(term)
+				if !isMacroString(value, false) {
+					return r, "bad " + printable(term)
 				}
 				continue
 			}
-			if seen[name] || !validSpec(value) {
-				return r, "bad or repeated " + shown(term)
+			if seen[name] || !isDomainSpec(value) {
+				return r, "bad or repeated " + printable(term)
 			}
 			seen[name] = true
 			if name == "exp" {
@@ -70,7 +70,7 @@ func parseSPF(text string) (r parsedSPF, bad string) {
 		}
 		d, ok := parseDirective(term)
 		if !ok {
-			return r, "bad " + shown(term)
+			return r, "bad " + printable(term)
 		}
 		r.directives = append(r.directives, d)
 	}
@@ -79,7 +79,7 @@ func parseSPF(text string) (r parsedSPF, bad string) {
 
 func parseDirective(term string) (directive, bool) {
 	qualifier, bare := cutQualifier(term)
-	d := directive{four: 32, six: 128}
+	d := directive{ipv4Bits: 32, ipv6Bits: 128}
 	switch qualifier {
 	case '+':
 		d.result = Pass
@@ -102,26 +102,26 @@ func parseDirective(term string) (directive, bool) {
 		return d, rest == ""
 	case "include", "exists":
 		d.domain = value
-		return d, colon && validSpec(value)
+		return d, colon && isDomainSpec(value)
 	case "ptr":
 		d.domain = value
-		return d, rest == "" || colon && validSpec(value)
+		return d, rest == "" || colon && isDomainSpec(value)
 	case "a", "mx":
-		m := dualLength.FindStringSubmatch(rest)
-		ok := prefixLength(m[2], 32, &d.four) && prefixLength(m[3], 128, &d.six)
+		m := dualCIDRPattern.FindStringSubmatch(rest)
+		ok := parsePrefixLength(m[2], 32, &d.ipv4Bits) && parsePrefixLength(m[3], 128, &d.ipv6Bits)
 		if m[1] == "" {
 			return d, ok
 		}
 		d.domain, colon = strings.CutPrefix(m[1], ":")
-		return d, ok && colon && validSpec(d.domain)
+		return d, ok && colon && isDomainSpec(d.domain)
 	case "ip4", "ip6":
 		return d, colon && d.parseNetwork(value)
 	}
 	return d, false
 }
 
-// prefixLength reads a length without leading zeros.
-func prefixLength(s string, most int, out *int) bool {
+// parsePrefixLength reads a length without leading zeros.
+func parsePrefixLength(s string, most int, out *int) bool {
 	if s == "" {
 		return true
 	}
@@ -137,7 +137,7 @@ func (d *directive) parseNetwork(value string) bool {
 		return false
 	}
 	bits := addr.BitLen()
-	if !prefixLength(length, addr.BitLen(), &bits) {
+	if !parsePrefixLength(length, addr.BitLen(), &bits) {
 		return false
 	}
 	if addr.Is4In6() { // an IPv4 client is never meant by it

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// AppendResults appends an Authentication-Results field with all that was
+// AppendField appends an Authentication-Results field with all that was
 // found out (RFC 8601), in CRLF. server is the authserv-id.
-func (j *Judgement) AppendResults(dst []byte, server string) []byte {
+func (j *Results) AppendField(dst []byte, server string) []byte {
 	w := resultsWriter{dst: append(append(dst, "Authentication-Results: "...), server...)}
 	w.method("iprev", j.IPRev.Result, "")
 	if j.IPRev.Addr.IsValid() {
@@ -19,7 +19,7 @@ func (j *Judgement) AppendResults(dst []byte, server string) []byte {
 		w.comment(j.IPRev.Name)
 	}
 	w.method("spf", j.SPF.Result, j.SPF.Reason)
-	if j.SPF.Helo {
+	if j.SPF.FromHelo {
 		w.property("smtp.helo", j.SPF.Domain)
 	} else {
 		w.property("smtp.mailfrom", j.SPF.Domain)
@@ -32,18 +32,18 @@ func (j *Judgement) AppendResults(dst []byte, server string) []byte {
 		w.property("header.d", d.Domain)
 		w.property("header.s", d.Selector)
 		w.property("header.a", d.Algorithm)
-		w.property("header.b", d.Value)
+		w.property("header.b", d.SignaturePrefix)
 	}
 	if j.ARC.Result != None {
 		w.method("arc", j.ARC.Result, j.ARC.Reason)
 	}
 	w.method("dmarc", j.DMARC.Result, j.DMARC.Reason)
-	if j.DMARC.Forwarder != "" {
-		w.comment("believed, as " + j.DMARC.Forwarder + " has seen it pass")
-	} else if j.DMARC.Policy != PolicyNone && j.DMARC.Doubt == "" {
+	if j.DMARC.TrustedSealer != "" {
+		w.comment("believed, as " + j.DMARC.TrustedSealer + " has seen it pass")
+	} else if j.DMARC.Policy != PolicyNone && j.DMARC.AuthorProblem == "" {
 		w.comment("p=" + string(j.DMARC.Policy))
 	}
-	w.property("header.from", j.DMARC.From)
+	w.property("header.from", j.DMARC.AuthorDomain)
 	return append(w.dst, "\r\n"...)
 }
 
@@ -55,12 +55,12 @@ func (w *resultsWriter) method(name string, r Result, reason string) {
 	w.dst = append(w.dst, r...)
 	if reason != "" {
 		w.space(len(reason) + 9)
-		w.dst = append(append(w.dst, "reason="...), quoted(reason)...)
+		w.dst = append(append(w.dst, "reason="...), quoteString(reason)...)
 	}
 }
 
-// maxProperty bounds what others' words take, in bytes: more than any name has.
-const maxProperty = 255
+// maxPropertyValue bounds what others' words take, in bytes: more than any name has.
+const maxPropertyValue = 255
 
 // space parts what was written from n bytes more, on the next line if they
 // don't fit on this one.
@@ -76,12 +76,12 @@ func (w *resultsWriter) property(name, value string) {
 	if value == "" {
 		return
 	}
-	value = value[:min(len(value), maxProperty)]
+	value = value[:min(len(value), maxPropertyValue)]
 	w.space(len(name) + len(value) + 1)
 	w.dst = append(append(w.dst, name...), '=')
 	for i := range len(value) {
-		if c := value[i]; c != '.' && c != '+' && notInName(rune(c)) {
-			value = quoted(value)
+		if c := value[i]; c != '.' && c != '+' && isInvalidNameRune(rune(c)) {
+			value = quoteString(value)
 			break
 		}
 	}
@@ -90,18 +90,18 @@ func (w *resultsWriter) property(name, value string) {
 
 // comment adds what holds no bracket or backslash.
 func (w *resultsWriter) comment(text string) {
-	text = strings.Map(plainOnly, text[:min(len(text), maxProperty)])
+	text = strings.Map(replaceUnsafe, text[:min(len(text), maxPropertyValue)])
 	w.space(len(text) + 2)
 	w.dst = append(append(append(w.dst, '('), text...), ')')
 }
 
-// quoted makes a quoted string of plain ASCII.
-func quoted(s string) string {
-	return `"` + strings.Map(plainOnly, s[:min(len(s), maxProperty)]) + `"`
+// quoteString makes a quoted string of plain ASCII.
+func quoteString(s string) string {
+	return `"` + strings.Map(replaceUnsafe, s[:min(len(s), maxPropertyValue)]) + `"`
 }
 
-// plainOnly puts a question mark for what would need an escape.
-func plainOnly(r rune) rune {
+// replaceUnsafe puts a question mark for what would need an escape.
+func replaceUnsafe(r rune) rune {
 	if r < ' ' || r > '~' || strings.ContainsRune(`"\()`, r) {
 		return '?'
 	}

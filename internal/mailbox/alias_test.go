@@ -37,17 +37,17 @@ func TestMayUse(t *testing.T) {
 			"Sales@demo.test": true, "sales+x@demo.test": true, "root@demo.test": false,
 			"anything@demo.test": true, "postmaster@demo.test": false, "anything@sub.demo.test": false,
 		} {
-			if got, err := h.MayUse(ctx, box, addr(t, a)); got != want || err != nil {
+			if got, err := h.MaySendAs(ctx, box, addr(t, a)); got != want || err != nil {
 				t.Errorf("%s: %v, %v", a, got, err)
 			}
 		}
-		if got, err := h.MayUse(ctx, bob, addr(t, "anything@demo.test")); got || err != nil {
+		if got, err := h.MaySendAs(ctx, bob, addr(t, "anything@demo.test")); got || err != nil {
 			t.Errorf("another's catch-all: %v, %v", got, err)
 		}
 		// Whoever held the domain formerly may not use the new holder's.
 		other := bob
 		other.Account++
-		if got, err := h.MayUse(ctx, other, addr(t, "sales@demo.test")); got || err != nil {
+		if got, err := h.MaySendAs(ctx, other, addr(t, "sales@demo.test")); got || err != nil {
 			t.Errorf("another account's alias: %v, %v", got, err)
 		}
 	})
@@ -111,7 +111,7 @@ func TestAliasRoutes(t *testing.T) {
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 
 		// A target that is suspended or deleted gets nothing, and the others do.
-		if _, err := h.Update(ctx, h.account, bob.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, h.account, bob.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		wants("team@demo.test", "", ann)
@@ -119,7 +119,7 @@ func TestAliasRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = h.Route(ctx, addr(t, "team@demo.test"))
-		wantKind(t, err, fault.Denied, mailbox.CodeSuspended)
+		wantKind(t, err, fault.Denied, mailbox.CodeMailboxSuspended)
 		if err := h.Delete(ctx, h.account, bob.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestAliasRoutes(t *testing.T) {
 		wants("team@demo.test", "", ann)
 
 		// postmaster is never refused, whoever it leads to.
-		if _, err := h.Update(ctx, h.account, eve.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, h.account, eve.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		wants("postmaster@demo.test", "", ann)
@@ -139,7 +139,7 @@ func TestAliasRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = h.Route(ctx, addr(t, "team@demo.test"))
-		wantKind(t, err, fault.Denied, mailbox.CodeSuspended)
+		wantKind(t, err, fault.Denied, mailbox.CodeMailboxSuspended)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestAliasConflicts(t *testing.T) {
 			_, err := h.CreateAlias(ctx, h.account, taken, []string{ann.ID.String()})
 			wantKind(t, err, fault.Conflict, "address_taken")
 		}
-		_, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "Info"})
+		_, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "Info"})
 		wantKind(t, err, fault.Conflict, "address_taken")
 
 		// One that is given away can't be restored.
@@ -227,7 +227,7 @@ func TestAliasRace(t *testing.T) {
 					if i%2 == 0 {
 						_, errs[i] = h.CreateAlias(ctx, h.account, local+"@demo.test", []string{bob.ID.String()})
 					} else {
-						_, _, errs[i] = h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: local, Password: new(good)})
+						_, _, errs[i] = h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, Password: new(good)})
 					}
 				})
 			}
@@ -268,7 +268,7 @@ func TestAliasFaults(t *testing.T) {
 			var fields []string
 			if errors.As(err, &f) {
 				for _, one := range f.Fields {
-					fields = append(fields, one.Field+" "+one.Code)
+					fields = append(fields, one.Path+" "+one.Code)
 				}
 			}
 			if got := strings.Join(fields, ","); got != c.want {
@@ -286,13 +286,13 @@ func TestAliasFaults(t *testing.T) {
 			}
 		}
 		route, err := h.Route(ctx, addr(t, "out@demo.test"))
-		if err != nil || len(route.Mailboxes) != 0 || !slices.Equal(route.Elsewhere, []address.Address{addr(t, "X@example.org")}) || route.Account != h.account || route.Domain != h.domain {
+		if err != nil || len(route.Mailboxes) != 0 || !slices.Equal(route.Forwards, []address.Address{addr(t, "X@example.org")}) || route.Account != h.account || route.Domain != h.domain {
 			t.Errorf("leads to %+v, %v", route, err)
 		}
 		// Another account's mailboxes are no targets.
-		_, err = h.ReadTargets(ctx, h.account+1, []string{ann.ID.String()})
+		_, err = h.ParseTargets(ctx, h.account+1, []string{ann.ID.String()})
 		wantKind(t, err, fault.Invalid, "validation_failed")
-		if got, err := h.ReadTargets(ctx, h.account+1, []string{"ann@demo.test"}); err != nil || got[0].Mailbox != 0 {
+		if got, err := h.ParseTargets(ctx, h.account+1, []string{"ann@demo.test"}); err != nil || got[0].Mailbox != 0 {
 			t.Errorf("another account's address is %+v, %v", got, err)
 		}
 		if _, err := h.Route(ctx, address.Address{Local: "info", Domain: "demo.test"}); !fault.Is(err, fault.NotFound) {
@@ -302,7 +302,7 @@ func TestAliasFaults(t *testing.T) {
 		if err := h.Delete(ctx, h.account, ann.ID); err != nil {
 			t.Fatal(err)
 		}
-		h.now = h.now.Add(2 * mailbox.Restorable)
+		h.now = h.now.Add(2 * mailbox.RestorePeriod)
 		if n, err := h.Purge(ctx); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}

@@ -42,24 +42,24 @@ const (
 	// MaxAppPasswords is how many a mailbox may have.
 	MaxAppPasswords = 50
 
-	maxAppName = 100 // bytes
-	appRandom  = 12  // bytes: no hash of 96 random bits is guessed
-	appLetters = 26  // that, and a checksum, in base32
-	appGroup   = 5   // letters between hyphens
+	maxAppName     = 100 // bytes
+	appRandomBytes = 12  // bytes: no hash of 96 random bits is guessed
+	appTokenLength = 26  // that, and a checksum, in base32
+	appGroupLength = 5   // letters between hyphens
 )
 
 var (
-	lockBox   = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0 {for_update}`)
-	insertApp = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, scram, created_at, last_used_at)
+	lockMailboxQuery       = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0 {for_update}`)
+	insertAppPasswordQuery = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, scram, created_at, last_used_at)
 		SELECT $1, $2, CAST($3 AS TEXT), CAST($4 AS TEXT), $5, CAST($6 AS TEXT), $7, 0
 		WHERE (SELECT COUNT(*) FROM app_password WHERE mailbox = $2) < $8`)
-	listApps  = db.Paged(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE {page mailbox = $1}`)
-	removeApp = db.SQL(`DELETE FROM app_password WHERE id = $1 AND mailbox = $2`)
-	noApps    = db.SQL(`DELETE FROM app_password WHERE mailbox = $1`)
-	touchApp  = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)
-	appThere  = db.SQL(`SELECT id FROM app_password WHERE id = $1`)
-	byApp     = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
+	listAppPasswordsQuery   = db.PagedSQL(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE {page mailbox = $1}`)
+	deleteAppPasswordQuery  = db.SQL(`DELETE FROM app_password WHERE id = $1 AND mailbox = $2`)
+	deleteAppPasswordsQuery = db.SQL(`DELETE FROM app_password WHERE mailbox = $1`)
+	touchAppPasswordQuery   = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)
+	appPasswordExistsQuery  = db.SQL(`SELECT id FROM app_password WHERE id = $1`)
+	loginByAppPasswordQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
+			` + usedExpr + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM app_password p JOIN mailbox m ON m.id = p.mailbox JOIN mailbox_usage u ON u.mailbox = m.id
 		WHERE p.hash = $1 AND m.address = $2 AND m.deleted_at = 0`)
 )
@@ -69,10 +69,10 @@ var (
 // fault.Conflict.
 func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.ID, name string, protocols []string) (AppPassword, string, error) {
 	made := AppPassword{ID: m.db.NewID(), Mailbox: mailbox, CreatedAt: m.now().UTC()}
-	var bad fault.Fields
-	made.Name = readAppName(&bad, name)
+	var bad fault.FieldErrors
+	made.Name = parseAppName(&bad, name)
 	var err error
-	if made.Protocols, err = readProtocols(protocols); err != nil {
+	if made.Protocols, err = parseProtocols(protocols); err != nil {
 		bad.Add("protocols", "unknown_protocol", "Give imap, smtp or both.")
 	}
 	if err := bad.Err(); err != nil {
@@ -82,15 +82,15 @@ func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.I
 	if err != nil {
 		return AppPassword{}, "", err
 	}
-	fresh, err := m.newApp(ctx, box)
+	fresh, err := m.newAppSecret(ctx, box)
 	if err != nil {
 		return AppPassword{}, "", err
 	}
-	err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.writeApp(ctx, tx, account, made, fresh) })
-	return made, grouped(fresh.token), err
+	err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.insertAppPassword(ctx, tx, account, made, fresh) })
+	return made, formatAppPassword(fresh.token), err
 }
 
-func readAppName(bad *fault.Fields, name string) string {
+func parseAppName(bad *fault.FieldErrors, name string) string {
 	name = strings.TrimSpace(name)
 	if name == "" || len(name) > maxAppName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		bad.Add("name", "invalid_name", "Give a name of 1 to %d bytes in one line, such as that of the device.", maxAppName)
@@ -98,31 +98,31 @@ func readAppName(bad *fault.Fields, name string) string {
 	return name
 }
 
-// app is an app password that is not written yet.
-type app struct{ token, scram string }
+// appSecret is an app password that is not written yet.
+type appSecret struct{ token, scram string }
 
-func (m *Mailboxes) newApp(ctx context.Context, box Mailbox) (a app, err error) {
-	a.token = secret.Token("", appRandom)
-	a.scram, err = m.appVerifiers(ctx, ofAccount(box.Account), box, a.token)
+func (m *Mailboxes) newAppSecret(ctx context.Context, box Mailbox) (a appSecret, err error) {
+	a.token = secret.NewToken("", appRandomBytes)
+	a.scram, err = m.appPasswordVerifiers(ctx, accountRequester(box.Account), box, a.token)
 	return a, err
 }
 
-// appVerifiers are those of an app password as it is shown, and without hyphens:
+// appPasswordVerifiers are those of an app password as it is shown, and without hyphens:
 // with SCRAM the client's letters are not seen here, to be read as people mean
 // them.
-func (m *Mailboxes) appVerifiers(ctx context.Context, by credential.Requester, box Mailbox, token string) (string, error) {
-	return m.Scram.Verifiers(ctx, by, box.Address, grouped(token), token)
+func (m *Mailboxes) appPasswordVerifiers(ctx context.Context, by credential.Requester, box Mailbox, token string) (string, error) {
+	return m.SCRAM.Verifiers(ctx, by, box.Address, formatAppPassword(token), token)
 }
 
-func (m *Mailboxes) writeApp(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh app) error {
+func (m *Mailboxes) insertAppPassword(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh appSecret) error {
 	// So that the count is still true when this is committed.
-	if err := tx.One(ctx, lockBox.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+	if err := tx.One(ctx, lockMailboxQuery.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
 		return notFound()
 	} else if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, insertApp.With(made.ID, made.Mailbox, made.Name, joined(made.Protocols), secret.Hash(fresh.token), fresh.scram, db.Micros(made.CreatedAt), MaxAppPasswords))
-	return some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
+	n, err := tx.Exec(ctx, insertAppPasswordQuery.With(made.ID, made.Mailbox, made.Name, joinProtocols(made.Protocols), secret.HashToken(fresh.token), fresh.scram, db.Micros(made.CreatedAt), MaxAppPasswords))
+	return errIfUnchanged(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
 }
 
 // AppPasswords lists those of a mailbox of the account, newest first.
@@ -130,10 +130,10 @@ func (m *Mailboxes) AppPasswords(ctx context.Context, account, mailbox db.ID, pa
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return nil, false, err
 	}
-	if err := m.Note(ctx); err != nil {
+	if err := m.Flush(ctx); err != nil {
 		return nil, false, err
 	}
-	return db.ReadPage(ctx, m.db, listApps, page, scanApp, mailbox)
+	return db.ReadPage(ctx, m.db, listAppPasswordsQuery, page, scanApp, mailbox)
 }
 
 // RevokeAppPassword ends an app password, and the sessions that stand on it, on
@@ -142,9 +142,9 @@ func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id 
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return err
 	}
-	n, err := m.db.Exec(ctx, removeApp.With(id, mailbox))
-	if err = some(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password.")); err == nil {
-		m.revoked(mailbox)
+	n, err := m.db.Exec(ctx, deleteAppPasswordQuery.With(id, mailbox))
+	if err = errIfUnchanged(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password.")); err == nil {
+		m.revokeLogins(mailbox)
 	}
 	return err
 }
@@ -153,11 +153,11 @@ func scanApp(r db.Row) (p AppPassword, err error) {
 	var protocols string
 	var created, used int64
 	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, &created, &used)
-	p.Protocols, p.CreatedAt, p.LastUsedAt = split(protocols), db.Time(created), db.Time(used)
+	p.Protocols, p.CreatedAt, p.LastUsedAt = splitProtocols(protocols), db.Time(created), db.Time(used)
 	return p, err
 }
 
-func readProtocols(given []string) (known []Protocol, err error) {
+func parseProtocols(given []string) (known []Protocol, err error) {
 	for _, p := range []Protocol{IMAP, SMTP} {
 		if slices.Contains(given, string(p)) {
 			known = append(known, p)
@@ -174,7 +174,7 @@ func readProtocols(given []string) (known []Protocol, err error) {
 	return known, nil
 }
 
-func joined(protocols []Protocol) string {
+func joinProtocols(protocols []Protocol) string {
 	var all []string
 	for _, p := range protocols {
 		all = append(all, string(p))
@@ -182,18 +182,18 @@ func joined(protocols []Protocol) string {
 	return strings.Join(all, " ")
 }
 
-func split(text string) (protocols []Protocol) {
+func splitProtocols(text string) (protocols []Protocol) {
 	for _, p := range strings.Fields(text) {
 		protocols = append(protocols, Protocol(p))
 	}
 	return protocols
 }
 
-// grouped is how an app password is shown; appToken reads it.
-func grouped(token string) string {
+// formatAppPassword is how an app password is shown; parseAppPassword reads it.
+func formatAppPassword(token string) string {
 	var b strings.Builder
 	for i, letter := range token {
-		if i > 0 && i%appGroup == 0 && i < len(token)-1 {
+		if i > 0 && i%appGroupLength == 0 && i < len(token)-1 {
 			b.WriteByte('-')
 		}
 		b.WriteRune(letter)
@@ -201,31 +201,31 @@ func grouped(token string) string {
 	return b.String()
 }
 
-// appToken reads what may be an app password, as people copy and type it. A
+// parseAppPassword reads what may be an app password, as people copy and type it. A
 // mailbox's own password never looks like one: that has a letter in upper case
 // and another character.
-func appToken(password string) (token string, ok bool) {
-	if len(password) > 2*appLetters {
+func parseAppPassword(password string) (token string, ok bool) {
+	if len(password) > 2*appTokenLength {
 		return "", false
 	}
 	token = strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(password))
-	return token, len(token) == appLetters && secret.WellFormed("", token)
+	return token, len(token) == appTokenLength && secret.IsWellFormedToken("", token)
 }
 
-// verifyApp finds the login whose app password this is.
-func (m *Mailboxes) verifyApp(ctx context.Context, a *attempt, may func(login) bool, token string) (*login, error) {
-	apps, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), a.key), scanAppLogin)
+// verifyAppPassword finds the login whose app password this is.
+func (m *Mailboxes) verifyAppPassword(ctx context.Context, a *loginAttempt, may func(loginCandidate) bool, token string) (*loginCandidate, error) {
+	apps, err := db.All(ctx, m.db, loginByAppPasswordQuery.With(secret.HashToken(token), a.foldedAddress), scanAppLogin)
 	if err != nil || len(apps) == 0 || !may(apps[0]) {
 		return nil, err
 	}
-	m.learnApp(ctx, m.requester(a), apps[0], token)
+	m.storeAppVerifiers(ctx, m.requester(a), apps[0], token)
 	return &apps[0], nil
 }
 
-func scanAppLogin(r db.Row) (l login, err error) {
+func scanAppLogin(r db.Row) (l loginCandidate, err error) {
 	var app db.ID
 	var name, protocols string
-	l.Mailbox, err = scan(more{r, []any{&app, &name, &protocols, &l.scram}})
-	l.app, l.appName, l.protocols = app, name, split(protocols)
+	l.Mailbox, err = scanMailbox(rowWithExtra{r, []any{&app, &name, &protocols, &l.scram}})
+	l.appPassword, l.appPasswordName, l.protocols = app, name, splitProtocols(protocols)
 	return l, err
 }

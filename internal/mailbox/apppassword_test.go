@@ -43,7 +43,7 @@ func TestAppPassword(t *testing.T) {
 			wantKind(t, err, fault.Denied, "wrong_protocol")
 		}
 		_, err := h.Authenticate(ctx, mailbox.IMAP, "bob@demo.test", password, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		_, both := h.app(ann, "Laptop", "smtp", "imap")
 		if _, err := h.Authenticate(ctx, mailbox.SMTP, "ann@demo.test", both, here); err != nil {
 			t.Error(err)
@@ -67,29 +67,29 @@ func TestAppPassword(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []db.ID
-		h.Revoked = func(id db.ID) { told = append(told, id) }
+		h.OnRevoked = func(id db.ID) { told = append(told, id) }
 		wantKind(t, h.RevokeAppPassword(ctx, h.account+1, ann.ID, phone.ID), fault.NotFound, "not_found")
 		wantKind(t, h.RevokeAppPassword(ctx, h.account, bob.ID, phone.ID), fault.NotFound, "not_found")
-		if err := h.Current(ctx, session); err != nil || len(told) > 0 {
+		if err := h.CheckLogin(ctx, session); err != nil || len(told) > 0 {
 			t.Errorf("not revoked yet: %v, told %v", err, told)
 		}
 		if err := h.RevokeAppPassword(ctx, h.account, ann.ID, phone.ID); err != nil {
 			t.Fatal(err)
 		}
 		wantKind(t, h.RevokeAppPassword(ctx, h.account, ann.ID, phone.ID), fault.NotFound, "not_found")
-		wantKind(t, h.Current(ctx, session), fault.Unknown, "login_revoked")
-		if err := h.Current(ctx, own); err != nil || !slices.Equal(told, []db.ID{ann.ID}) {
+		wantKind(t, h.CheckLogin(ctx, session), fault.Unauthenticated, "login_revoked")
+		if err := h.CheckLogin(ctx, own); err != nil || !slices.Equal(told, []db.ID{ann.ID}) {
 			t.Errorf("the other session: %v, told %v", err, told)
 		}
 		_, err = h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", password, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		if _, err := h.SetPassword(ctx, h.account, ann.ID, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Authenticate(ctx, mailbox.SMTP, "ann@demo.test", both, here); err != nil {
 			t.Errorf("after the own password was changed: %v", err)
 		}
-		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.Authenticate(ctx, mailbox.SMTP, "ann@demo.test", both, here)
@@ -151,10 +151,10 @@ func TestGuessingAppPasswords(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", password, from)
-			if fault.Is(err, fault.Limited) && tries > 0 {
+			if fault.Is(err, fault.RateLimited) && tries > 0 {
 				break
 			}
-			wantKind(t, err, fault.Unknown, "invalid_credentials")
+			wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 			if tries == 50 {
 				t.Fatal("never limited")
 			}
@@ -211,7 +211,7 @@ func TestSignIns(t *testing.T) {
 		if got := lines(); got[0] != "imap 192.0.2.7 ok  1 1h0m0s 1h0m0s" || got[4] != "imap 192.0.2.7 ok  3 0s 59m0s" {
 			t.Errorf("sign-ins\n%s", strings.Join(got, "\n"))
 		}
-		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		try(mailbox.SMTP, good, "192.0.2.7")
@@ -241,20 +241,20 @@ func TestSignInsAreBounded(t *testing.T) {
 		if err := h.RevokeAppPassword(ctx, h.account, ann.ID, list[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		for i := range mailbox.KeptSignIns + 60 {
+		for i := range mailbox.MaxSignIns + 60 {
 			from := netip.AddrFrom4([4]byte{198, 51, byte(i / 200), byte(i % 200)})
 			_, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", revoked, from)
-			if !fault.Is(err, fault.Unknown) {
+			if !fault.Is(err, fault.Unauthenticated) {
 				t.Fatal(err)
 			}
 			if i%100 == 0 {
-				if err := h.Note(ctx); err != nil {
+				if err := h.Flush(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		count := map[string]int{}
-		at := db.Page{Limit: db.MaxPage}
+		at := db.Page{Limit: db.MaxPageSize}
 		for {
 			page, more, err := h.SignIns(ctx, h.account, ann.ID, at)
 			if err != nil {
@@ -268,7 +268,7 @@ func TestSignInsAreBounded(t *testing.T) {
 				break
 			}
 		}
-		if count[mailbox.WrongPassword] != mailbox.KeptSignIns || count[mailbox.SignedIn] != 1 {
+		if count[mailbox.ResultWrongPassword] != mailbox.MaxSignIns || count[mailbox.ResultOK] != 1 {
 			t.Errorf("kept %v", count)
 		}
 	})

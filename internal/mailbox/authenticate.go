@@ -13,101 +13,105 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
 // Several mailboxes may have one address: when its domain changed hands, the
 // former holder still reads its mail. Three of them are tried.
-var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-		` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
+var loginsByAddressQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
+		` + usedExpr + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 
-// RefusalPause is how long a listener waits before it answers that there were too
+// LimitedReplyDelay is how long a listener waits before it answers that there were too
 // many tries. Many connections that go on trying would else take all processors.
-const RefusalPause = time.Second
+const LimitedReplyDelay = time.Second
 
-// login is a password of a mailbox.
-type login struct {
+// loginCandidate is a password of a mailbox.
+type loginCandidate struct {
 	Mailbox
-	stored    // of an app password without phc
-	protocols []Protocol
+	passwordVerifiers // of an app password without phc
+	protocols         []Protocol
 }
 
-// attempt is somebody who signs in.
-type attempt struct {
-	protocol Protocol
-	user     string
-	from     netip.Addr
-	guess    string // the password, or what stands for it: the same one again is no new guess
-	failed   string // the SignIn's Result when it is wrong
+// loginAttempt is somebody who signs in.
+type loginAttempt struct {
+	protocol     Protocol
+	user         string
+	from         netip.Addr
+	guess        string // the password, or what stands for it: the same one again is no new guess
+	failedResult string // the SignIn's Result when it is wrong
 
-	key   string  // the address, folded; set by signIn
-	found []login // by their own passwords, the mailboxes that have it; set by signIn
+	foldedAddress string           // the address, folded; set by loginPassword
+	candidates    []loginCandidate // by their own passwords, the mailboxes that have it; set by loginPassword
 }
 
-// verify returns the login that a client proves, among those that may be tried;
+// verifyFunc returns the login that a client proves, among those that may be tried;
 // nil if it proves none.
-type verify func(may func(login) bool) (*login, error)
+type verifyFunc func(may func(loginCandidate) bool) (*loginCandidate, error)
 
 // Authenticate finds the mailbox that signs in with its address and its password,
-// or an app password for the protocol. Wrong ones are fault.Unknown, and take as
-// long whether or not the address exists; too many of them are fault.Limited;
+// or an app password for the protocol. Wrong ones are fault.Unauthenticated, and take as
+// long whether or not the address exists; too many of them are fault.RateLimited;
 // what is suspended, or an app password for another protocol, is fault.Denied. It
 // delays its answer after failures, at most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
-	a := &attempt{protocol: p, user: user, from: from, guess: password, failed: WrongPassword}
-	if token, ok := appToken(password); ok {
-		return m.signIn(ctx, a, func(may func(login) bool) (*login, error) { return m.verifyApp(ctx, a, may, token) }, appPasswords)
+	a := &loginAttempt{protocol: p, user: user, from: from, guess: password, failedResult: ResultWrongPassword}
+	if token, ok := parseAppPassword(password); ok {
+		return m.signIn(ctx, a, func(may func(loginCandidate) bool) (*loginCandidate, error) {
+			return m.verifyAppPassword(ctx, a, may, token)
+		}, kindAppPassword)
 	}
-	return m.signIn(ctx, a, func(may func(login) bool) (*login, error) { return m.verifyOwn(ctx, a, may, password) }, ownPassword)
+	return m.signIn(ctx, a, func(may func(loginCandidate) bool) (*loginCandidate, error) {
+		return m.verifyPassword(ctx, a, may, password)
+	}, kindPassword)
 }
 
 // The kinds of passwords that a mailbox has, to the login limiter. The app
 // passwords of a mailbox are one: of a wrong one nobody knows which was meant.
 const (
-	ownPassword  = "mailbox"
-	appPasswords = throttle.AppPasswords
+	kindPassword    = "mailbox"
+	kindAppPassword = ratelimit.AppPasswords
 )
 
-func credentialOf(kind string, mailbox db.ID) throttle.Credential {
-	return throttle.Credential(kind + ":" + strconv.FormatInt(int64(mailbox), 10))
+func credentialOf(kind string, mailbox db.ID) ratelimit.Credential {
+	return ratelimit.Credential(kind + ":" + strconv.FormatInt(int64(mailbox), 10))
 }
 
-func (l *login) credential() throttle.Credential {
-	if l.app != 0 {
-		return credentialOf(appPasswords, l.ID)
+func (l *loginCandidate) credential() ratelimit.Credential {
+	if l.appPassword != 0 {
+		return credentialOf(kindAppPassword, l.ID)
 	}
-	return credentialOf(ownPassword, l.ID)
+	return credentialOf(kindPassword, l.ID)
 }
 
 // credentials are those of the mailboxes with the address, or of an address that
 // no mailbox has.
-func (m *Mailboxes) credentials(a *attempt, kinds []string) (all []throttle.Credential) {
+func (m *Mailboxes) credentials(a *loginAttempt, kinds []string) (all []ratelimit.Credential) {
 	for _, kind := range kinds {
-		for _, l := range a.found {
+		for _, l := range a.candidates {
 			all = append(all, credentialOf(kind, l.ID))
 		}
-		if len(a.found) == 0 {
-			all = append(all, m.Logins.Hashed(kind, a.key))
+		if len(a.candidates) == 0 {
+			all = append(all, m.Logins.HashedCredential(kind, a.foldedAddress))
 		}
 	}
 	return all
 }
 
-// signIn lets in who proves a password of one of the kinds.
-func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify verify, kinds ...string) (Mailbox, error) {
+// loginPassword lets in who proves a password of one of the kinds.
+func (m *Mailboxes) signIn(ctx context.Context, a *loginAttempt, verify verifyFunc, kinds ...string) (Mailbox, error) {
 	if addr, err := address.Parse(a.user); err == nil {
-		a.key = addr.Key()
+		a.foldedAddress = addr.Key()
 	}
 	var err error
-	if a.found, err = db.All(ctx, m.db, byAddress.With(a.key), scanLogin); err != nil {
+	if a.candidates, err = db.All(ctx, m.db, loginsByAddressQuery.With(a.foldedAddress), scanLogin); err != nil {
 		return Mailbox{}, err
 	}
-	var proven *login
-	right, err := m.Logins.Try(ctx, a.from, a.guess, m.credentials(a, kinds), func(may []throttle.Credential) (throttle.Credential, error) {
+	var proven *loginCandidate
+	right, err := m.Logins.Try(ctx, a.from, a.guess, m.credentials(a, kinds), func(may []ratelimit.Credential) (ratelimit.Credential, error) {
 		var err error
-		proven, err = verify(func(l login) bool { return slices.Contains(may, l.credential()) })
+		proven, err = verify(func(l loginCandidate) bool { return slices.Contains(may, l.credential()) })
 		if err != nil || proven == nil {
 			return "", err
 		}
@@ -117,36 +121,36 @@ func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify verify, kinds
 		return Mailbox{}, err
 	}
 	if right == "" {
-		if len(a.found) > 0 {
-			m.signedIn(a.found[0].Mailbox, a.protocol, a.from, a.failed)
+		if len(a.candidates) > 0 {
+			m.recordSignIn(a.candidates[0].Mailbox, a.protocol, a.from, a.failedResult)
 		}
-		return Mailbox{}, fault.New(fault.Unknown, "invalid_credentials", "The address or the password is wrong.")
+		return Mailbox{}, fault.New(fault.Unauthenticated, "invalid_credentials", "The address or the password is wrong.")
 	}
 	box, protocols := proven.Mailbox, proven.protocols
-	open, err := m.any(ctx, InUse(box.ID))
+	open, err := m.exists(ctx, ActiveCheck(box.ID))
 	if err != nil {
 		return Mailbox{}, err
 	}
 	if !open {
-		m.signedIn(box, a.protocol, a.from, WasSuspended)
+		m.recordSignIn(box, a.protocol, a.from, ResultSuspended)
 		return Mailbox{}, fault.New(fault.Denied, "mailbox_suspended", "This mailbox is suspended.")
 	}
 	if !slices.Contains(protocols, a.protocol) {
-		m.signedIn(box, a.protocol, a.from, WrongProtocol)
+		m.recordSignIn(box, a.protocol, a.from, ResultWrongProtocol)
 		return Mailbox{}, fault.New(fault.Denied, "wrong_protocol", "This app password was not made for this.")
 	}
-	m.signedIn(box, a.protocol, a.from, SignedIn)
+	m.recordSignIn(box, a.protocol, a.from, ResultOK)
 	return box, nil
 }
 
-// verifyOwn finds the login whose own password this is. An app password is never
+// verifyPassword finds the login whose own password this is. An app password is never
 // tried as an own one.
-func (m *Mailboxes) verifyOwn(ctx context.Context, a *attempt, may func(login) bool, password string) (*login, error) {
+func (m *Mailboxes) verifyPassword(ctx context.Context, a *loginAttempt, may func(loginCandidate) bool, password string) (*loginCandidate, error) {
 	by := m.requester(a)
-	if len(a.found) == 0 {
-		return nil, m.Hasher.Refuse(ctx, by, password)
+	if len(a.candidates) == 0 {
+		return nil, m.Hasher.VerifyDummy(ctx, by, password)
 	}
-	for _, l := range a.found {
+	for _, l := range a.candidates {
 		if !may(l) {
 			continue
 		}
@@ -155,7 +159,7 @@ func (m *Mailboxes) verifyOwn(ctx context.Context, a *attempt, may func(login) b
 			return nil, err
 		}
 		if ok {
-			m.learn(ctx, by, l, password)
+			m.storeVerifiers(ctx, by, l, password)
 			return &l, nil
 		}
 	}
@@ -164,20 +168,20 @@ func (m *Mailboxes) verifyOwn(ctx context.Context, a *attempt, may func(login) b
 
 // requester is who has a password or a proof verified: a client that signs in with
 // an address.
-func (m *Mailboxes) requester(a *attempt) credential.Requester {
-	return credential.Requester{Networks: m.Logins.Networks(a.from), Target: a.key}
+func (m *Mailboxes) requester(a *loginAttempt) credential.Requester {
+	return credential.Requester{Networks: m.Logins.Networks(a.from), Target: a.foldedAddress}
 }
 
-func scanLogin(r db.Row) (l login, err error) {
-	l.Mailbox, err = scan(more{r, []any{&l.phc, &l.scram}})
+func scanLogin(r db.Row) (l loginCandidate, err error) {
+	l.Mailbox, err = scanMailbox(rowWithExtra{r, []any{&l.phc, &l.scram}})
 	l.protocols = []Protocol{IMAP, SMTP, Web}
 	return l, err
 }
 
-// more scans more columns after those that the caller asks for.
-type more struct {
+// rowWithExtra scans more columns after those that the caller asks for.
+type rowWithExtra struct {
 	db.Row
-	last []any
+	extra []any
 }
 
-func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last...)...) }
+func (r rowWithExtra) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.extra...)...) }

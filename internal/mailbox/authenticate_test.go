@@ -18,16 +18,16 @@ func TestPassword(t *testing.T) {
 		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ANN@Demo.Test", good, here); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Current(ctx, box); err != nil {
+		if err := h.CheckLogin(ctx, box); err != nil {
 			t.Error(err)
 		}
 		made, err := h.SetPassword(ctx, h.account, box.ID, nil)
-		wantKind(t, h.Current(ctx, box), fault.Unknown, "login_revoked")
+		wantKind(t, h.CheckLogin(ctx, box), fault.Unauthenticated, "login_revoked")
 		if err != nil || made == "" {
 			t.Fatal(made, err)
 		}
 		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		if _, err := h.Authenticate(ctx, mailbox.IMAP, box.Address, made, here); err != nil {
 			t.Error(err)
 		}
@@ -38,7 +38,7 @@ func TestPassword(t *testing.T) {
 		wantKind(t, err, fault.NotFound, "not_found")
 		for _, user := range []string{"nobody@demo.test", "no address", ""} {
 			_, err = h.Authenticate(ctx, mailbox.IMAP, user, good, here)
-			wantKind(t, err, fault.Unknown, "invalid_credentials")
+			wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestChangePassword(t *testing.T) {
 		}
 		_, err = h.ChangePassword(ctx, second, "Stolen-Passw0rd!")
 		wantKind(t, err, fault.Conflict, "password_changed")
-		wantKind(t, h.Current(ctx, first), fault.Unknown, "login_revoked")
+		wantKind(t, h.CheckLogin(ctx, first), fault.Unauthenticated, "login_revoked")
 		stolen := signIn(other)
 		made, err := h.SetPassword(ctx, h.account, stolen.ID, nil)
 		if err != nil {
@@ -89,10 +89,10 @@ func TestGuessing(t *testing.T) {
 		tries := 0
 		for ; tries < 50; tries++ {
 			_, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", "Wrong-"+string(rune('a'+tries))+"-1", from)
-			if fault.Is(err, fault.Limited) {
+			if fault.Is(err, fault.RateLimited) {
 				break
 			}
-			wantKind(t, err, fault.Unknown, "invalid_credentials")
+			wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		}
 		if tries == 0 || tries == 50 {
 			t.Errorf("limited after %d tries", tries)

@@ -10,17 +10,17 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Restorable is for how long a deleted mailbox can be restored.
-const Restorable = 30 * 24 * time.Hour
+// RestorePeriod is for how long a deleted mailbox can be restored.
+const RestorePeriod = 30 * 24 * time.Hour
 
 // Change is what of a mailbox shall be different; nil leaves it.
 type Change struct {
 	DisplayName *string
 	QuotaMB     *int
-	Status      *string // Active or Suspended
+	Status      *string // Active or StatusSuspended
 	// ForwardTo are the addresses that its mail goes to as well, at most
 	// MaxForwards; none ends that.
 	ForwardTo  *[]string
@@ -30,7 +30,7 @@ type Change struct {
 
 var (
 	// Suspending ends cached log-ins on every node, whatever signals are lost.
-	update = db.SQL(`UPDATE mailbox SET
+	updateQuery = db.SQL(`UPDATE mailbox SET
 			display_name = CASE WHEN CAST($3 AS BOOLEAN) THEN CAST($4 AS TEXT) ELSE display_name END,
 			quota = CASE WHEN CAST($5 AS BIGINT) > 0 THEN $5 ELSE quota END,
 			generation = CASE WHEN CAST($6 AS TEXT) = '' OR $6 = status THEN generation ELSE generation + 1 END,
@@ -39,20 +39,20 @@ var (
 			keep_copy = CASE WHEN CAST($9 AS BOOLEAN) THEN CAST($10 AS BOOLEAN) ELSE keep_copy END,
 			spam_filter = CASE WHEN CAST($11 AS TEXT) = '' THEN spam_filter ELSE $11 END
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
-	remove = db.SQL(`UPDATE mailbox SET deleted_at = $3, generation = generation + 1
+	deleteMailboxQuery = db.SQL(`UPDATE mailbox SET deleted_at = $3, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
-	restore = db.SQL(`UPDATE mailbox SET deleted_at = 0, generation = generation + 1
+	restoreQuery = db.SQL(`UPDATE mailbox SET deleted_at = 0, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at > $3`)
-	setPassword = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
+	setPasswordQuery = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
-	changePassword = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
+	changePasswordQuery = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0 AND generation = $5`)
 )
 
 // Update changes a mailbox. A quota that is more than the account has left is a
 // fault.Conflict.
 func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Mailbox, error) {
-	set, quota, err := m.read(ctx, account, id, c)
+	set, quota, err := m.updateStatement(ctx, account, id, c)
 	if err != nil {
 		return Mailbox{}, err
 	}
@@ -64,9 +64,9 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 	}
 	tell := false
 	write := func(tx *db.Tx) error {
-		err := one(ctx, tx, set)
+		err := execOneTx(ctx, tx, set)
 		if err == nil && c.DisplayName != nil {
-			err = index(ctx, tx, id)
+			err = indexMailbox(ctx, tx, id)
 		}
 		return err
 	}
@@ -74,30 +74,30 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 		if !quota {
 			return write(tx)
 		}
-		if err := m.allot(ctx, tx, account, id, limit, func() error { return write(tx) }); err != nil {
+		if err := m.withinStorageLimit(ctx, tx, account, id, limit, func() error { return write(tx) }); err != nil {
 			return err
 		}
 		// With another quota it may be nearly full, or not any more.
-		return tx.Each(ctx, Deposit(id, Use{}), ToTell(&tell))
+		return tx.Each(ctx, AddUsage(id, Usage{}), ScanNearlyFull(&tell))
 	})
 	if err != nil {
 		return Mailbox{}, err
 	}
 	if c.Status != nil {
-		m.revoked(id)
+		m.revokeLogins(id)
 	} else {
-		m.changed(id)
+		m.notifyChanged(id)
 	}
 	if tell {
-		m.Hub.Wake(signal.Key{Kind: signal.Room})
+		m.Hub.Wake(notify.Key{Kind: notify.QuotaWarning})
 	}
 	return m.Get(ctx, account, id)
 }
 
-// read judges a change, and returns the statement that makes it, and whether
+// updateStatement judges a change, and returns the statement that makes it, and whether
 // that gives a quota.
-func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set db.Statement, gives bool, err error) {
-	var bad fault.Fields
+func (m *Mailboxes) updateStatement(ctx context.Context, account, id db.ID, c Change) (set db.Statement, gives bool, err error) {
+	var bad fault.FieldErrors
 	var name, status, forward string
 	var quota int64
 	if c.DisplayName != nil {
@@ -105,17 +105,17 @@ func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set 
 		checkDisplayName(&bad, name)
 	}
 	if c.QuotaMB != nil {
-		m.checkQuota(&bad, *c.QuotaMB)
+		m.validateQuotaMB(&bad, *c.QuotaMB)
 		quota = int64(*c.QuotaMB) << 20
 	}
 	if c.Status != nil {
 		status = *c.Status
-		if status != Active && status != Suspended {
+		if status != StatusActive && status != StatusSuspended {
 			bad.Add("status", "unknown_status", "Give active or suspended.")
 		}
 	}
 	if c.ForwardTo != nil {
-		if forward, err = m.forwards(ctx, &bad, account, id, *c.ForwardTo); err != nil {
+		if forward, err = m.parseForwards(ctx, &bad, account, id, *c.ForwardTo); err != nil {
 			return set, false, err
 		}
 	}
@@ -125,20 +125,20 @@ func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set 
 		checkSpamFilter(&bad, filter)
 	}
 	keep := c.KeepCopy == nil || *c.KeepCopy
-	return update.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep, string(filter)), quota > 0, bad.Err()
+	return updateQuery.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep, string(filter)), quota > 0, bad.Err()
 }
 
 // Delete takes a mailbox out of use at once. It can be restored for 30 days;
 // meanwhile its address is free for another.
 func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 	if err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		return m.allot(ctx, tx, account, id, 0, func() error {
-			return one(ctx, tx, remove.With(id, account, db.Micros(m.now())))
+		return m.withinStorageLimit(ctx, tx, account, id, 0, func() error {
+			return execOneTx(ctx, tx, deleteMailboxQuery.With(id, account, db.Micros(m.now())))
 		})
 	}); err != nil {
 		return err
 	}
-	m.revoked(id)
+	m.revokeLogins(id)
 	return nil
 }
 
@@ -151,16 +151,16 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 		return Mailbox{}, err
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := m.allot(ctx, tx, account, id, limit, func() error {
-			return one(ctx, tx, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
+		if err := m.withinStorageLimit(ctx, tx, account, id, limit, func() error {
+			return execOneTx(ctx, tx, restoreQuery.With(id, account, db.Micros(m.now().Add(-RestorePeriod))))
 		}); err != nil {
 			return err
 		}
-		return m.unaliased(ctx, tx, id)
+		return m.checkNoAlias(ctx, tx, id)
 	})
 	switch {
 	case m.db.IsConflict(err):
-		return Mailbox{}, taken()
+		return Mailbox{}, addressTakenError()
 	case fault.Is(err, fault.NotFound):
 		if _, lives := m.Get(ctx, account, id); lives == nil {
 			err = fault.New(fault.Conflict, "not_deleted", "This mailbox is not deleted.")
@@ -169,11 +169,11 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 	case err != nil:
 		return Mailbox{}, err
 	}
-	m.revoked(id)
+	m.revokeLogins(id)
 	return m.Get(ctx, account, id)
 }
 
-// SetPassword gives a mailbox another password, or one that is made here and
+// ResetPassword gives a mailbox another password, or one that is made here and
 // returned if given is nil. Log-ins with the old one end at once on every node.
 func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *string) (string, error) {
 	if given != nil {
@@ -186,58 +186,58 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 	if err != nil {
 		return "", err
 	}
-	password, made, stored, err := m.password(ctx, account, box.Address, given)
+	password, made, stored, err := m.hashPassword(ctx, account, box.Address, given)
 	if err != nil {
 		return "", err
 	}
-	if err := m.repassword(ctx, id, setPassword.With(id, account, stored.phc, stored.scram), notFound()); err != nil {
+	if err := m.replacePassword(ctx, id, setPasswordQuery.With(id, account, stored.phc, stored.scram), notFound()); err != nil {
 		return "", err
 	}
-	m.revoked(id)
+	m.revokeLogins(id)
 	if !made {
 		password = ""
 	}
 	return password, nil
 }
 
-// ChangePassword is SetPassword for who has just signed in to box, which it returns
+// ChangePassword is ResetPassword for who has just signed in to box, which it returns
 // as it is then. It is a fault.Conflict if that log-in has ended meanwhile: whoever
 // has ended it is not to be outdone by who still knew the old password.
 func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password string) (Mailbox, error) {
 	if err := credential.Check("password", password).Err(); err != nil {
 		return Mailbox{}, err
 	}
-	_, _, stored, err := m.password(ctx, box.Account, box.Address, &password)
+	_, _, stored, err := m.hashPassword(ctx, box.Account, box.Address, &password)
 	if err != nil {
 		return Mailbox{}, err
 	}
 	changed := fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")
-	if err := m.repassword(ctx, box.ID, changePassword.With(box.ID, box.Account, stored.phc, stored.scram, box.generation), changed); err != nil {
+	if err := m.replacePassword(ctx, box.ID, changePasswordQuery.With(box.ID, box.Account, stored.phc, stored.scram, box.generation), changed); err != nil {
 		return Mailbox{}, err
 	}
-	m.revoked(box.ID)
+	m.revokeLogins(box.ID)
 	box.generation++
 	return box, nil
 }
 
-// repassword sets the password of a mailbox, which then has signed in nowhere. If
+// replacePassword sets the password of a mailbox, which then has signed in nowhere. If
 // the statement changes nothing it returns unchanged.
-func (m *Mailboxes) repassword(ctx context.Context, id db.ID, set db.Statement, unchanged error) error {
+func (m *Mailboxes) replacePassword(ctx context.Context, id db.ID, set db.Statement, unchanged error) error {
 	return m.db.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, set)
-		if err = some(n, err, unchanged); err != nil {
+		if err = errIfUnchanged(n, err, unchanged); err != nil {
 			return err
 		}
-		return m.Logins.ForgetNetworks(ctx, tx, credentialOf(ownPassword, id))
+		return m.Logins.ForgetNetworks(ctx, tx, credentialOf(kindPassword, id))
 	})
 }
 
-// exec runs a statement that must change one mailbox.
-func (m *Mailboxes) exec(ctx context.Context, s db.Statement) error {
-	return m.db.Tx(ctx, func(tx *db.Tx) error { return one(ctx, tx, s) })
+// execOne runs a statement that must change one mailbox.
+func (m *Mailboxes) execOne(ctx context.Context, s db.Statement) error {
+	return m.db.Tx(ctx, func(tx *db.Tx) error { return execOneTx(ctx, tx, s) })
 }
 
-func one(ctx context.Context, tx *db.Tx, s db.Statement) error {
+func execOneTx(ctx context.Context, tx *db.Tx, s db.Statement) error {
 	n, err := tx.Exec(ctx, s)
 	if err == nil && n == 0 {
 		err = notFound()
@@ -246,38 +246,38 @@ func one(ctx context.Context, tx *db.Tx, s db.Statement) error {
 }
 
 var (
-	expired = db.SQL(`SELECT id, account FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT $2`)
-	burial  = db.SQL(`DELETE FROM mailbox WHERE id = $1 AND deleted_at > 0 AND deleted_at < $2`)
-	noUsage = db.SQL(`DELETE FROM mailbox_usage WHERE mailbox = $1`)
+	purgeableQuery   = db.SQL(`SELECT id, account FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT $2`)
+	purgeQuery       = db.SQL(`DELETE FROM mailbox WHERE id = $1 AND deleted_at > 0 AND deleted_at < $2`)
+	deleteUsageQuery = db.SQL(`DELETE FROM mailbox_usage WHERE mailbox = $1`)
 )
 
 // purgeMargin keeps a deleted mailbox longer than promised, so that nodes
 // whose clocks differ never purge what another is restoring.
 const purgeMargin = 24 * time.Hour
 
-// purgeAtOnce is how many mailboxes Purge deletes at most.
-const purgeAtOnce = 100
+// purgeBatchSize is how many mailboxes Purge deletes at most.
+const purgeBatchSize = 100
 
 // Purge deletes for good, with all mail, what can no longer be restored, and
 // returns how many mailboxes that were.
 func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	if m.Node != nil {
-		if _, ok := m.Node.Tenure(); !ok { // its clock may be wrong
+		if _, ok := m.Node.Lease(); !ok { // its clock may be wrong
 			return 0, nil
 		}
 	}
-	before := db.Micros(m.now().Add(-Restorable - purgeMargin))
+	before := db.Micros(m.now().Add(-RestorePeriod - purgeMargin))
 	type box struct{ id, account db.ID }
-	boxes, err := db.All(ctx, m.db, expired.With(before, purgeAtOnce), func(r db.Row) (b box, err error) { return b, r.Scan(&b.id, &b.account) })
+	boxes, err := db.All(ctx, m.db, purgeableQuery.With(before, purgeBatchSize), func(r db.Row) (b box, err error) { return b, r.Scan(&b.id, &b.account) })
 	if err != nil {
 		return 0, err
 	}
 	var failed error
 	purged := 0
 	for _, b := range boxes {
-		err := m.Empty(ctx, b.id)
+		err := m.DeleteMail(ctx, b.id)
 		if err == nil {
-			err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.bury(ctx, tx, b.account, b.id, before) })
+			err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.purgeMailbox(ctx, tx, b.account, b.id, before) })
 		}
 		if err != nil {
 			failed = errors.Join(failed, err)
@@ -288,22 +288,22 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	return purged, failed
 }
 
-// bury deletes the rows of a mailbox that was deleted before a time.
-func (m *Mailboxes) bury(ctx context.Context, tx *db.Tx, account, id db.ID, before int64) error {
-	if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+// purgeMailbox deletes the rows of a mailbox that was deleted before a time.
+func (m *Mailboxes) purgeMailbox(ctx context.Context, tx *db.Tx, account, id db.ID, before int64) error {
+	if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 		return err
 	}
 	// It may count still, if an older release deleted it.
-	if _, err := count(ctx, tx, account, id); errors.Is(err, db.ErrNoRow) {
+	if _, err := countQuota(ctx, tx, account, id); errors.Is(err, db.ErrNoRow) {
 		return nil // another node was first
 	} else if err != nil {
 		return err
 	}
-	if err := unindex(ctx, tx, id); err != nil {
+	if err := unindexMailbox(ctx, tx, id); err != nil {
 		return err
 	}
-	for _, s := range []db.Statement{burial.With(id, before), noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id),
-		noSessions.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
+	for _, s := range []db.Statement{purgeQuery.With(id, before), removeTargetQuery.With(id), deleteAppPasswordsQuery.With(id), deleteLinksQuery.With(id), deleteSignInsQuery.With(id),
+		deleteSessionsQuery.With(id), deleteVacationQuery.With(id), deleteRepliesQuery.With(id), deleteUsageQuery.With(id)} {
 		if _, err := tx.Exec(ctx, s); err != nil {
 			return err
 		}
@@ -311,20 +311,20 @@ func (m *Mailboxes) bury(ctx context.Context, tx *db.Tx, account, id db.ID, befo
 	return nil
 }
 
-// Run purges every hour until ctx ends, also of verifiers that nobody wants and
+// RunMaintenance purges every hour until ctx ends, also of verifiers that nobody wants and
 // sessions that are over, and brings up to date what older releases have left behind;
 // report is told what went wrong.
-func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
-	if err := m.correct(ctx); err != nil && ctx.Err() == nil {
+func (m *Mailboxes) RunMaintenance(ctx context.Context, report func(error)) error {
+	if err := m.correctStorage(ctx); err != nil && ctx.Err() == nil {
 		report(err)
 	}
-	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
+	notify.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
 		n, err := m.Purge(ctx)
 		again := time.Hour
-		if n == purgeAtOnce {
+		if n == purgeBatchSize {
 			again = 0
 		}
-		return again, errors.Join(err, m.dropVerifiers(ctx), m.dropSessions(ctx), m.countRest(ctx), m.indexRest(ctx))
+		return again, errors.Join(err, m.deleteVerifiers(ctx), m.deleteStaleSessions(ctx), m.countMissing(ctx), m.indexMissing(ctx))
 	}, report)
 	return nil
 }

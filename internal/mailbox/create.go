@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// New is a mailbox to create.
-type New struct {
+// CreateParams is a mailbox to create.
+type CreateParams struct {
 	Domain      db.ID
 	LocalPart   string
 	Password    *string // nil: one is made
@@ -28,9 +28,9 @@ type New struct {
 
 // Check finds what is wrong with it that can be told without looking
 // anything up.
-func (n New) Check() error { return n.faults().Err() }
+func (n CreateParams) Check() error { return n.faults().Err() }
 
-func (n New) faults() (bad fault.Fields) {
+func (n CreateParams) faults() (bad fault.FieldErrors) {
 	checkLocalPart(&bad, n.LocalPart)
 	if n.Password != nil {
 		bad = append(bad, credential.Check("password", *n.Password)...)
@@ -53,12 +53,12 @@ type CreatedEvent struct {
 }
 
 var (
-	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, scram_of, scram, generation, quota, status, created_at, deleted_at)
+	insertMailboxQuery = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, scram_of, scram, generation, quota, status, created_at, deleted_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, $9, 'active', $10, 0)`)
-	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
+	insertUsageQuery = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
 )
 
-func taken() error {
+func addressTakenError() error {
 	return fault.New(fault.Conflict, "address_taken", "There is a mailbox or an alias with this address already.")
 }
 
@@ -66,17 +66,17 @@ func taken() error {
 // owns. It returns the password if it was made here: it can't be had again.
 // An address that is in use is a fault.Conflict, and so is a quota that is more
 // than the account has left.
-func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, string, error) {
+func (m *Mailboxes) Create(ctx context.Context, account db.ID, n CreateParams) (Mailbox, string, error) {
 	quota := DefaultQuotaMB
 	if n.QuotaMB != nil {
 		quota = *n.QuotaMB
 	}
 	bad := n.faults()
-	m.checkQuota(&bad, quota)
+	m.validateQuotaMB(&bad, quota)
 	if err := bad.Err(); err != nil {
 		return Mailbox{}, "", err
 	}
-	name, err := m.Owned(ctx, account, n.Domain)
+	name, err := m.VerifiedName(ctx, account, n.Domain)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
@@ -85,88 +85,88 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		bad.Add("local_part", "too_long", "The whole address may have %d bytes.", address.MaxAddress)
 		return Mailbox{}, "", bad.Err()
 	}
-	password, made, stored, err := m.password(ctx, account, addr.String(), n.Password)
+	password, made, stored, err := m.hashPassword(ctx, account, addr.String(), n.Password)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
 	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
-		Status: Active, Quota: int64(quota) << 20, KeepCopy: true, SpamFilter: SpamNormal, CreatedAt: m.now().UTC(), key: addr.Key(), generation: 1}
+		Status: StatusActive, Quota: int64(quota) << 20, KeepCopy: true, SpamFilter: SpamNormal, CreatedAt: m.now().UTC(), foldedAddress: addr.Key(), generation: 1}
 	limit, err := m.storageLimit(ctx, account)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := m.allot(ctx, tx, account, box.ID, limit, func() error {
-			_, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
+		if err := m.withinStorageLimit(ctx, tx, account, box.ID, limit, func() error {
+			_, err := tx.Exec(ctx, insertMailboxQuery.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
 				stored.phc, stored.scram, box.Quota, db.Micros(box.CreatedAt)))
 			return err
 		}); err != nil {
 			return err
 		}
-		if err := m.unaliased(ctx, tx, box.ID); err != nil {
+		if err := m.checkNoAlias(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		if err := index(ctx, tx, box.ID); err != nil {
+		if err := indexMailbox(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertUsage.With(box.ID)); err != nil {
+		if _, err := tx.Exec(ctx, insertUsageQuery.With(box.ID)); err != nil {
 			return err
 		}
-		if err := m.Provision(ctx, tx, box.ID); err != nil {
+		if err := m.CreateFolders(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		return m.Events.Record(ctx, tx, event.New{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
+		return m.Events.Record(ctx, tx, event.Input{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
 			Data: CreatedEvent{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
 	})
 	if m.db.IsConflict(err) {
-		return Mailbox{}, "", taken()
+		return Mailbox{}, "", addressTakenError()
 	}
 	if err != nil {
 		return Mailbox{}, "", err
 	}
-	m.changed(box.ID)
+	m.notifyChanged(box.ID)
 	if !made {
 		password = ""
 	}
 	return box, password, nil
 }
 
-// stored is what is kept of a password.
-type stored struct{ phc, scram string }
+// passwordVerifiers is what is kept of a password.
+type passwordVerifiers struct{ phc, scram string }
 
-// password hashes the given password of an address, or one that it makes.
-func (m *Mailboxes) password(ctx context.Context, account db.ID, addr string, given *string) (password string, made bool, s stored, err error) {
+// hashPassword hashes the given password of an address, or one that it makes.
+func (m *Mailboxes) hashPassword(ctx context.Context, account db.ID, addr string, given *string) (password string, made bool, s passwordVerifiers, err error) {
 	if given != nil {
 		password = *given
 	} else {
-		password, made = secret.Password(), true
+		password, made = secret.NewPassword(), true
 	}
-	by := ofAccount(account)
+	by := accountRequester(account)
 	if s.phc, err = m.Hasher.Hash(ctx, by, password); err == nil {
-		s.scram, err = m.Scram.Verifiers(ctx, by, addr, password)
+		s.scram, err = m.SCRAM.Verifiers(ctx, by, addr, password)
 	}
 	return password, made, s, err
 }
 
-// ofAccount is who has new passwords hashed: an account, whoever acts for it.
-func ofAccount(account db.ID) credential.Requester {
+// accountRequester is who has new passwords hashed: an account, whoever acts for it.
+func accountRequester(account db.ID) credential.Requester {
 	return credential.Requester{Target: "account " + account.String()}
 }
 
-func checkLocalPart(bad *fault.Fields, local string) {
+func checkLocalPart(bad *fault.FieldErrors, local string) {
 	var why *fault.Error
-	if err := address.LocalPart(local); errors.As(err, &why) {
+	if err := address.CheckLocalPart(local); errors.As(err, &why) {
 		bad.Add("local_part", why.Code, "%s", why.Message)
 	}
 }
 
-func checkDisplayName(bad *fault.Fields, name string) {
+func checkDisplayName(bad *fault.FieldErrors, name string) {
 	if len(name) > maxDisplayName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		bad.Add("display_name", "invalid_display_name", "Give at most %d bytes of text in one line.", maxDisplayName)
 	}
 }
 
-func (m *Mailboxes) checkQuota(bad *fault.Fields, mb int) {
+func (m *Mailboxes) validateQuotaMB(bad *fault.FieldErrors, mb int) {
 	if mb < 1 || mb > m.MaxQuotaMB {
 		bad.Add("quota_mb", "out_of_range", "Give 1 to %d megabytes.", m.MaxQuotaMB)
 	}

@@ -16,11 +16,11 @@ import (
 // MaxForwards is to how many addresses a mailbox may forward.
 const MaxForwards = 10
 
-// forwards reads where the mail of a mailbox shall go as well, each address
+// parseForwards reads where the mail of a mailbox shall go as well, each address
 // once, and returns it as it is stored. One that is no address, the mailbox's
 // own, or on a domain of the account where nobody has it, is a fault of
 // forward_to[i].
-func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id db.ID, given []string) (string, error) {
+func (m *Mailboxes) parseForwards(ctx context.Context, bad *fault.FieldErrors, account, id db.ID, given []string) (string, error) {
 	if len(given) > MaxForwards {
 		bad.Add("forward_to", "too_many", "Give at most %d addresses.", MaxForwards)
 		return "", nil
@@ -34,7 +34,7 @@ func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id
 	for i, text := range given {
 		field := fmt.Sprintf("forward_to[%d]", i)
 		a, err := address.Parse(text)
-		base, _ := a.Base()
+		base, _ := a.SplitTag()
 		switch {
 		case err != nil:
 			bad.Add(field, "invalid_address", "Give an address such as bob@example.org.")
@@ -43,7 +43,7 @@ func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id
 			bad.Add(field, "own_address", "This is the mailbox's own address.")
 			continue
 		}
-		there, err := m.reachable(ctx, account, a)
+		there, err := m.isReachable(ctx, account, a)
 		if err != nil {
 			return "", err
 		}
@@ -58,10 +58,10 @@ func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id
 	return strings.Join(all, "\n"), nil
 }
 
-// reachable reports whether mail to an address may arrive, as far as the account
+// isReachable reports whether mail to an address may arrive, as far as the account
 // may know: what is not on a domain of its own may.
-func (m *Mailboxes) reachable(ctx context.Context, account db.ID, a address.Address) (bool, error) {
-	h, hosted, err := m.Hosted(ctx, a.Domain)
+func (m *Mailboxes) isReachable(ctx context.Context, account db.ID, a address.Address) (bool, error) {
+	h, hosted, err := m.FindHosted(ctx, a.Domain)
 	if err != nil || !hosted || h.Account != account {
 		return true, err
 	}
@@ -75,8 +75,8 @@ func (m *Mailboxes) reachable(ctx context.Context, account db.ID, a address.Addr
 	return true, err
 }
 
-// addresses reads what forwards has stored.
-func addresses(stored string) (all []address.Address) {
+// splitForwards reads what forwards has stored.
+func splitForwards(stored string) (all []address.Address) {
 	for text := range strings.SplitSeq(stored, "\n") {
 		if a, err := address.Parse(text); err == nil {
 			all = append(all, a)

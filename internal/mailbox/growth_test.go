@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // A third of the mailboxes are of the first account: 90 in 100 of these in its first
@@ -61,13 +61,13 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 	if d.Engine() == db.Postgres {
 		dbtest.Exec(b, d, db.SQL(`ANALYZE`).With())
 	}
-	hub := &signal.Hub{}
+	hub := &notify.Hub{}
 	boxes := mailbox.Open(mailbox.Options{
 		DB: d, Hub: hub, Accounts: account.New(d, hub, time.Now), Hasher: credential.NewHasher(), Now: time.Now, Node: node,
-		Events:    &event.Log{DB: d, Hub: hub, Now: time.Now},
-		Storage:   func(context.Context, db.ID) (int64, error) { return 1 << 50, nil },
-		Owned:     func(context.Context, db.ID, db.ID) (string, error) { return "d1.load.test", nil },
-		Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
+		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},
+		StorageLimit:  func(context.Context, db.ID) (int64, error) { return 1 << 50, nil },
+		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "d1.load.test", nil },
+		CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },
 	})
 	begin, before := time.Now(), dataSize(b, d)
 	if err := errors.Join(boxes.CountRest(b.Context()), boxes.IndexRest(b.Context())); err != nil {
@@ -92,7 +92,7 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 		do   func(context.Context, int) error
 	}{
 		{"storage", func(ctx context.Context, _ int) error {
-			_, _, err := boxes.Stored(ctx, largeAccount)
+			_, _, err := boxes.StorageUsage(ctx, largeAccount)
 			return err
 		}},
 		{"quota", func(ctx context.Context, i int) error {
@@ -100,7 +100,7 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 			return err
 		}},
 		{"create", func(ctx context.Context, i int) error {
-			box, _, err := boxes.Create(ctx, largeAccount, mailbox.New{Domain: largeDomain, LocalPart: fmt.Sprintf("new%d", i), DisplayName: "New Person"})
+			box, _, err := boxes.Create(ctx, largeAccount, mailbox.CreateParams{Domain: largeDomain, LocalPart: fmt.Sprintf("new%d", i), DisplayName: "New Person"})
 			made = append(made, box.ID)
 			return err
 		}},

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
 // house is mailboxes with an account that owns demo.test. The domain rows are
@@ -53,30 +53,30 @@ func each(t *testing.T, f func(h *house)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		h := &house{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}, named: map[string]db.ID{}}
 		now := func() time.Time { return h.now }
-		hub := &signal.Hub{}
+		hub := &notify.Hub{}
 		accounts := account.New(d, hub, now)
-		logins := throttle.NewLoginLimiter(d, []byte("a key"))
+		logins := ratelimit.NewLoginLimiter(d, []byte("a key"))
 		logins.Now = now
 		h.Mailboxes = mailbox.Open(mailbox.Options{
 			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: logins, Now: now,
 			Events:     &event.Log{DB: d, Hub: hub, Now: now},
 			MaxQuotaMB: 10_000, Host: "mail.host.test",
-			Owned: func(_ context.Context, account, domain db.ID) (string, error) {
+			VerifiedName: func(_ context.Context, account, domain db.ID) (string, error) {
 				if o := h.owners[domain]; o.account == account {
 					return o.name, nil
 				}
 				return "", fault.New(fault.NotFound, "not_found", "none")
 			},
-			Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
+			FindHosted: func(_ context.Context, name string) (domain.HostedDomain, bool, error) {
 				id := h.holder
 				if other := h.named[name]; other != 0 {
 					id = other
 				}
 				o := h.owners[id]
-				return domain.Hosted{Domain: id, Account: o.account}, o.name == name, nil
+				return domain.HostedDomain{Domain: id, Account: o.account}, o.name == name, nil
 			},
-			Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
-			Empty:     func(_ context.Context, id db.ID) error { h.emptied = append(h.emptied, id); return nil },
+			CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },
+			DeleteMail:    func(_ context.Context, id db.ID) error { h.emptied = append(h.emptied, id); return nil },
 		})
 		h.accounts = accounts
 		h.SetPause(func(_ context.Context, d time.Duration) error { h.waited = append(h.waited, d); return nil })
@@ -115,7 +115,7 @@ func (h *house) newDomainNamed(account db.ID, name string) db.ID {
 
 func (h *house) create(local, password string) mailbox.Mailbox {
 	h.t.Helper()
-	box, _, err := h.Create(h.t.Context(), h.account, mailbox.New{Domain: h.domain, LocalPart: local, Password: &password})
+	box, _, err := h.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, Password: &password})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (h *house) create(local, password string) mailbox.Mailbox {
 
 func (h *house) anyMailbox() (used bool, err error) {
 	err = h.db.Tx(h.t.Context(), func(tx *db.Tx) (err error) {
-		used, err = h.Any(h.t.Context(), tx, h.domain)
+		used, err = h.HasAddresses(h.t.Context(), tx, h.domain)
 		return err
 	})
 	return used, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
 // guesses counts the new passwords, of 60 for an address, that are answered as
@@ -20,9 +20,9 @@ func (h *house) guesses(address string, from netip.Addr, between func()) (answer
 		between()
 		_, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, fmt.Sprint("Wrong-", from, "-", i), from)
 		switch {
-		case fault.Is(err, fault.Unknown):
+		case fault.Is(err, fault.Unauthenticated):
 			answered++
-		case !fault.Is(err, fault.Limited):
+		case !fault.Is(err, fault.RateLimited):
 			h.t.Fatal(err)
 		}
 	}
@@ -98,14 +98,14 @@ func TestGuessesAtNamesakesAreCounted(t *testing.T) {
 		own()
 		h.guesses("ann@demo.test", at, own)
 		for i := range 20 {
-			if err := guess(i, at); !fault.Is(err, fault.Limited) {
+			if err := guess(i, at); !fault.Is(err, fault.RateLimited) {
 				h.t.Fatal(i, err)
 			}
 			own()
 		}
 		answered := 0
 		for i := range 20 {
-			if fault.Is(guess(i, other), fault.Unknown) {
+			if fault.Is(guess(i, other), fault.Unauthenticated) {
 				answered++
 			}
 		}
@@ -123,7 +123,7 @@ func TestLimitsTellNoAddresses(t *testing.T) {
 		tried := func(address string, n byte) (own, app int) {
 			at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, n, 113, byte(i)}) }
 			for i := range 40 {
-				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, fmt.Sprint("Wrong-", i), at(i)); fault.Is(err, fault.Unknown) {
+				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, fmt.Sprint("Wrong-", i), at(i)); fault.Is(err, fault.Unauthenticated) {
 					own++
 				}
 			}
@@ -132,7 +132,7 @@ func TestLimitsTellNoAddresses(t *testing.T) {
 				if err := h.RevokeAppPassword(h.t.Context(), h.account, ann.ID, p.ID); err != nil {
 					h.t.Fatal(err)
 				}
-				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, password, at(100+i)); fault.Is(err, fault.Unknown) {
+				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, password, at(100+i)); fault.Is(err, fault.Unauthenticated) {
 					app++
 				}
 			}
@@ -161,10 +161,10 @@ func TestNewPasswordIsKnownNowhere(t *testing.T) {
 		for how, f := range change {
 			box := h.create(how, good)
 			box = h.mustSignIn(box.Address, good, here)
-			of := []throttle.Credential{throttle.Credential(fmt.Sprint("mailbox:", int64(box.ID)))}
+			of := []ratelimit.Credential{ratelimit.Credential(fmt.Sprint("mailbox:", int64(box.ID)))}
 			for i := range 30 {
 				at := netip.AddrFrom4([4]byte{203, byte(len(how)), 113, byte(i)})
-				if _, err := h.Logins.Try(ctx, at, fmt.Sprint(i), of, func([]throttle.Credential) (throttle.Credential, error) { return "", nil }); err != nil {
+				if _, err := h.Logins.Try(ctx, at, fmt.Sprint(i), of, func([]ratelimit.Credential) (ratelimit.Credential, error) { return "", nil }); err != nil {
 					h.t.Fatal(err)
 				}
 			}
@@ -172,7 +172,7 @@ func TestNewPasswordIsKnownNowhere(t *testing.T) {
 			if err := f(box); err != nil {
 				h.t.Fatal(err)
 			}
-			if _, err := h.Authenticate(ctx, mailbox.IMAP, box.Address, "Other-horse-8", here); !fault.Is(err, fault.Limited) {
+			if _, err := h.Authenticate(ctx, mailbox.IMAP, box.Address, "Other-horse-8", here); !fault.Is(err, fault.RateLimited) {
 				h.t.Errorf("%s: %v", how, err)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 func TestCreate(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		box, password, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "Ann.Lee", DisplayName: "Ann", QuotaMB: new(3000)})
+		box, password, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "Ann.Lee", DisplayName: "Ann", QuotaMB: new(3000)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,11 +31,11 @@ func TestCreate(t *testing.T) {
 		if got, err := h.Get(ctx, h.account, box.ID); err != nil || got != box {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, box)
 		}
-		_, _, err = h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann.lee"})
+		_, _, err = h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann.lee"})
 		wantKind(t, err, fault.Conflict, "address_taken")
 		_, err = h.Get(ctx, h.account+1, box.ID)
 		wantKind(t, err, fault.NotFound, "not_found")
-		_, _, err = h.Create(ctx, h.account+1, mailbox.New{Domain: h.domain, LocalPart: "eve"})
+		_, _, err = h.Create(ctx, h.account+1, mailbox.CreateParams{Domain: h.domain, LocalPart: "eve"})
 		wantKind(t, err, fault.NotFound, "not_found")
 
 		var kind, data string
@@ -52,14 +52,14 @@ func TestCreate(t *testing.T) {
 
 func TestCreateTellsAllFaults(t *testing.T) {
 	each(t, func(h *house) {
-		_, _, err := h.Create(h.t.Context(), h.account, mailbox.New{Domain: h.domain, LocalPart: "b-x", Password: new("short"), DisplayName: "a\nb", QuotaMB: new(0)})
+		_, _, err := h.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "b-x", Password: new("short"), DisplayName: "a\nb", QuotaMB: new(0)})
 		var f *fault.Error
 		if !errors.As(err, &f) {
 			h.t.Fatal(err)
 		}
 		var fields []string
 		for _, one := range f.Fields {
-			fields = append(fields, one.Field+" "+one.Code)
+			fields = append(fields, one.Path+" "+one.Code)
 		}
 		want := []string{"local_part reserved_local_part", "password too_short", "password missing_uppercase", "password missing_digit",
 			"password missing_special", "display_name invalid_display_name", "quota_mb out_of_range"}
@@ -74,17 +74,17 @@ func TestChange(t *testing.T) {
 		ctx, t := h.t.Context(), h.t
 		box := h.create("ann", good)
 		got, err := h.Update(ctx, h.account, box.ID, mailbox.Change{DisplayName: new("Ann"), QuotaMB: new(9999)})
-		if err != nil || got.DisplayName != "Ann" || got.Quota != 9999<<20 || got.Status != mailbox.Active {
+		if err != nil || got.DisplayName != "Ann" || got.Quota != 9999<<20 || got.Status != mailbox.StatusActive {
 			t.Errorf("changed to %+v, %v", got, err)
 		}
-		got, err = h.Update(ctx, h.account, box.ID, mailbox.Change{Status: new(mailbox.Suspended)})
-		if err != nil || got.DisplayName != "Ann" || got.Status != mailbox.Suspended {
+		got, err = h.Update(ctx, h.account, box.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)})
+		if err != nil || got.DisplayName != "Ann" || got.Status != mailbox.StatusSuspended {
 			t.Errorf("suspended: %+v, %v", got, err)
 		}
 		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
 		wantKind(t, err, fault.Denied, "mailbox_suspended")
 		_, err = h.Resolve(ctx, addr(t, box.Address))
-		wantKind(t, err, fault.Denied, mailbox.CodeSuspended)
+		wantKind(t, err, fault.Denied, mailbox.CodeMailboxSuspended)
 		_, err = h.Update(ctx, h.account+1, box.ID, mailbox.Change{DisplayName: new("Eve")})
 		wantKind(t, err, fault.NotFound, "not_found")
 		_, err = h.Update(ctx, h.account, box.ID, mailbox.Change{Status: new("gone"), QuotaMB: new(10_001)})
@@ -107,7 +107,7 @@ func TestDelete(t *testing.T) {
 		_, err := h.Resolve(ctx, addr(t, box.Address))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		list, _, err := h.List(ctx, h.account, mailbox.Filter{Deleted: true, Domain: h.domain}, db.Page{})
 		if err != nil || len(list) != 1 || list[0].ID != box.ID || list[0].DeletedAt.IsZero() {
 			t.Errorf("deleted: %+v, %v", list, err)
@@ -127,7 +127,7 @@ func TestDelete(t *testing.T) {
 		_, err = h.Restore(ctx, h.account, box.ID)
 		wantKind(t, err, fault.Conflict, "not_deleted")
 
-		h.now = h.now.Add(mailbox.Restorable + time.Hour)
+		h.now = h.now.Add(mailbox.RestorePeriod + time.Hour)
 		_, err = h.Restore(ctx, h.account, again.ID)
 		wantKind(t, err, fault.NotFound, "not_found")
 		if n, err := h.Purge(ctx); n != 0 || err != nil {
@@ -137,7 +137,7 @@ func TestDelete(t *testing.T) {
 		h.join("first")
 		ended, end := context.WithCancel(ctx)
 		end()
-		if err := h.Node.Keep(ended); err != nil { // leaves
+		if err := h.Node.MaintainLease(ended); err != nil { // leaves
 			t.Fatal(err)
 		}
 		if n, err := h.Purge(ctx); n != 0 || err != nil {
@@ -156,7 +156,7 @@ func TestDelete(t *testing.T) {
 func TestSearch(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		for _, n := range []mailbox.New{{LocalPart: "Ann.Lee", DisplayName: "Ann Lee"}, {LocalPart: "bob", DisplayName: "50% Bob"}, {LocalPart: "c_d"}} {
+		for _, n := range []mailbox.CreateParams{{LocalPart: "Ann.Lee", DisplayName: "Ann Lee"}, {LocalPart: "bob", DisplayName: "50% Bob"}, {LocalPart: "c_d"}} {
 			n.Domain = h.domain
 			if _, _, err := h.Create(ctx, h.account, n); err != nil {
 				t.Fatal(err)

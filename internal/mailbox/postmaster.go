@@ -15,9 +15,9 @@ import (
 // maxOwners is to how many owners of an account a message is forwarded.
 const maxOwners = 10
 
-// isRole reports whether an address is a role address, which every domain has
+// isRoleAddress reports whether an address is a role address, which every domain has
 // (RFC 5321 §4.5.1, RFC 2142).
-func isRole(a address.Address) bool {
+func isRoleAddress(a address.Address) bool {
 	switch address.LocalKey(a.Local) {
 	case "postmaster", "abuse":
 		return true
@@ -25,124 +25,124 @@ func isRole(a address.Address) bool {
 	return false
 }
 
-// isOwn reports whether a domain is one of the host's own names; "" is the host.
-func (m *Mailboxes) isOwn(domain string) bool {
+// isHostDomain reports whether a domain is one of the host's own names; "" is the host.
+func (m *Mailboxes) isHostDomain(domain string) bool {
 	return domain == "" || domain == m.Host || domain == "bounces."+m.Host
 }
 
-// operator is the route of mail to the host's own role addresses. It leads to the
+// operatorRoute is the route of mail to the host's own role addresses. It leads to the
 // operator's address and nowhere else. What goes elsewhere from there goes in the
-// name of the host, which account.Operators stands for.
-func (m *Mailboxes) operator(ctx context.Context) (Route, error) {
+// name of the host, which account.OperatorAccount stands for.
+func (m *Mailboxes) operatorRoute(ctx context.Context) (Route, error) {
 	to, err := address.Parse(m.Postmaster)
-	if err != nil || m.isOwn(to.Domain) {
-		return Route{}, noPostmaster()
+	if err != nil || m.isHostDomain(to.Domain) {
+		return Route{}, noPostmasterError()
 	}
-	_, hosted, err := m.Hosted(ctx, to.Domain)
+	_, hosted, err := m.FindHosted(ctx, to.Domain)
 	if err != nil {
 		return Route{}, err
 	}
-	route := Route{Elsewhere: []address.Address{to}}
+	route := Route{Forwards: []address.Address{to}}
 	if hosted {
-		base, _ := to.Base()
-		route, err = m.lookUp(ctx, base, base.Key())
+		base, _ := to.SplitTag()
+		route, err = m.findRoute(ctx, base, base.Key())
 		if err == nil {
-			route, err = m.served(ctx, route)
+			route, err = m.withoutSuspended(ctx, route)
 		}
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
-		return Route{}, noPostmaster()
+		return Route{}, noPostmasterError()
 	}
-	if err == nil && len(route.Elsewhere) > 0 {
-		route.Alias, route.Account, route.Domain, route.Role = account.Operators, account.Operators, account.Operators, true
+	if err == nil && len(route.Forwards) > 0 {
+		route.Forwarder, route.Account, route.Domain, route.RoleMail = account.OperatorAccount, account.OperatorAccount, account.OperatorAccount, true
 	}
 	return route, err
 }
 
-// served is a route without the mailboxes of accounts that are suspended.
-func (m *Mailboxes) served(ctx context.Context, route Route) (Route, error) {
+// withoutSuspended is a route without the mailboxes of accounts that are suspended.
+func (m *Mailboxes) withoutSuspended(ctx context.Context, route Route) (Route, error) {
 	var failed error
 	route.Mailboxes = slices.DeleteFunc(route.Mailboxes, func(to Recipient) bool {
-		active, err := m.Accounts.Active(ctx, to.Account)
+		active, err := m.Accounts.IsActive(ctx, to.Account)
 		if err != nil {
 			failed = err
 		}
 		return !active
 	})
-	if failed == nil && len(route.Mailboxes)+len(route.Elsewhere) == 0 {
-		failed = suspendedBox()
+	if failed == nil && len(route.Mailboxes)+len(route.Forwards) == 0 {
+		failed = mailboxSuspendedError()
 	}
 	return route, failed
 }
 
-// role is the route of mail to a role address of a domain that has no mailbox or
+// roleRoute is the route of mail to a role address of a domain that has no mailbox or
 // alias of that name: to the domain's first mailbox, else to the account's, else
 // to the people who own the account. Nobody else is to read it, since who does can
 // prove to certificate authorities that the domain is his.
-func (m *Mailboxes) role(ctx context.Context, domain, account db.ID) (Route, error) {
-	if route, err := first(ctx, m.db, domain, account); !fault.Is(err, fault.NotFound) {
+func (m *Mailboxes) roleRoute(ctx context.Context, domain, account db.ID) (Route, error) {
+	if route, err := firstMailboxRoute(ctx, m.db, domain, account); !fault.Is(err, fault.NotFound) {
 		return route, err
 	}
-	if m.Owners == nil {
-		return Route{}, noMailbox()
+	if m.OwnerAddresses == nil {
+		return Route{}, noMailboxError()
 	}
-	owners, err := m.Owners(ctx, account)
+	owners, err := m.OwnerAddresses(ctx, account)
 	if err != nil {
 		return Route{}, err
 	}
-	route := Route{Alias: account, Account: account, Domain: domain, Role: true}
+	route := Route{Forwarder: account, Account: account, Domain: domain, RoleMail: true}
 	for _, a := range owners[:min(len(owners), maxOwners)] {
-		leads, err := m.leadsBack(ctx, a)
+		leads, err := m.isServiceRole(ctx, a)
 		if err != nil {
 			return Route{}, err
 		}
 		if !leads {
-			route.Elsewhere = append(route.Elsewhere, a)
+			route.Forwards = append(route.Forwards, a)
 		}
 	}
-	if len(route.Elsewhere) == 0 {
-		return Route{}, noMailbox()
+	if len(route.Forwards) == 0 {
+		return Route{}, noMailboxError()
 	}
 	return route, nil
 }
 
-// first is the route to the first mailbox of a domain that takes mail, else of its
+// firstMailboxRoute is the route to the first mailbox of a domain that takes mail, else of its
 // account.
-func first(ctx context.Context, from db.Reader, domain, account db.ID) (Route, error) {
-	route, err := boxRoute(ctx, from, firstIn.With(domain))
+func firstMailboxRoute(ctx context.Context, from db.Reader, domain, account db.ID) (Route, error) {
+	route, err := mailboxRoute(ctx, from, firstInDomainQuery.With(domain))
 	if fault.Is(err, fault.NotFound) {
-		route, err = boxRoute(ctx, from, firstOf.With(account))
+		route, err = mailboxRoute(ctx, from, firstInAccountQuery.With(account))
 	}
 	return route, err
 }
 
-// PostmasterOf is where Route finds that mail to postmaster of a domain goes, as far
+// PostmasterRoute is where Route finds that mail to postmaster of a domain goes, as far
 // as mailboxes and aliases tell: without them it is fault.NotFound, and the owners of
 // the account get the mail.
-func PostmasterOf(ctx context.Context, from db.Reader, domain, account db.ID, name string) (Route, error) {
-	route, err := exact(ctx, from, domain, "postmaster@"+name)
+func PostmasterRoute(ctx context.Context, from db.Reader, domain, account db.ID, name string) (Route, error) {
+	route, err := exactRoute(ctx, from, domain, "postmaster@"+name)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
-		route, err = first(ctx, from, domain, account)
+		route, err = firstMailboxRoute(ctx, from, domain, account)
 	}
 	return route, err
 }
 
 // AddressRoute is the route of the mailbox or the alias of an address.
 func AddressRoute(ctx context.Context, from db.Reader, domain db.ID, a address.Address) (Route, error) {
-	base, _ := a.Base()
-	return exact(ctx, from, domain, base.Key())
+	base, _ := a.SplitTag()
+	return exactRoute(ctx, from, domain, base.Key())
 }
 
-// leadsBack reports whether an owner's address is itself a role address of this
+// isServiceRole reports whether an owner's address is itself a role address of this
 // service, which leads to owners, or to the operator.
-func (m *Mailboxes) leadsBack(ctx context.Context, a address.Address) (bool, error) {
-	if !isRole(a) || m.isOwn(a.Domain) {
-		return m.isOwn(a.Domain), nil
+func (m *Mailboxes) isServiceRole(ctx context.Context, a address.Address) (bool, error) {
+	if !isRoleAddress(a) || m.isHostDomain(a.Domain) {
+		return m.isHostDomain(a.Domain), nil
 	}
-	_, hosted, err := m.Hosted(ctx, a.Domain)
+	_, hosted, err := m.FindHosted(ctx, a.Domain)
 	return hosted, err
 }
 
-func noPostmaster() error {
+func noPostmasterError() error {
 	return fault.New(fault.Unavailable, CodeNoPostmaster, "The postmaster of this service takes no mail now; try again later.")
 }

@@ -13,93 +13,93 @@ import (
 )
 
 const (
-	// LinkLife is for how long a link to a profile works.
-	LinkLife = 10 * time.Minute
+	// ProfileLinkTTL is for how long a link to a profile works.
+	ProfileLinkTTL = 10 * time.Minute
 
-	maxLinks   = 20 // of a mailbox, that were made within that time
-	linkPrefix = "mpl_"
-	linkRandom = 20 // bytes
+	maxProfileLinks = 20 // of a mailbox, that were made within that time
+	linkPrefix      = "mpl_"
+	linkRandomBytes = 20 // bytes
 )
 
 var (
-	insertLink = db.SQL(`INSERT INTO profile_link (id, mailbox, generation, name, hash, expires_at, spent_at)
+	insertLinkQuery = db.SQL(`INSERT INTO profile_link (id, mailbox, generation, name, hash, expires_at, spent_at)
 		SELECT $1, m.id, m.generation, CAST($3 AS TEXT), $4, $5, 0 FROM mailbox m
 		WHERE m.id = $2 AND m.account = $7 AND m.deleted_at = 0 AND (SELECT COUNT(*) FROM profile_link WHERE mailbox = $2) < $6`)
-	oldLinks   = db.SQL(`DELETE FROM profile_link WHERE expires_at <= $1`)
-	noLinks    = db.SQL(`DELETE FROM profile_link WHERE mailbox = $1`)
-	linkBehind = db.SQL(`SELECT l.mailbox, l.name FROM profile_link l JOIN mailbox m ON m.id = l.mailbox AND m.generation = l.generation
+	deleteExpiredLinksQuery = db.SQL(`DELETE FROM profile_link WHERE expires_at <= $1`)
+	deleteLinksQuery        = db.SQL(`DELETE FROM profile_link WHERE mailbox = $1`)
+	linkTargetQuery         = db.SQL(`SELECT l.mailbox, l.name FROM profile_link l JOIN mailbox m ON m.id = l.mailbox AND m.generation = l.generation
 		WHERE l.hash = $1 AND l.spent_at = 0 AND l.expires_at > $2 AND m.deleted_at = 0 AND m.status = $3`)
 	// A link is spent by whoever comes first.
-	spendLink = db.SQL(`UPDATE profile_link SET spent_at = $2 WHERE hash = $1 AND spent_at = 0 AND expires_at > $2
+	redeemLinkQuery = db.SQL(`UPDATE profile_link SET spent_at = $2 WHERE hash = $1 AND spent_at = 0 AND expires_at > $2
 			AND EXISTS (SELECT 1 FROM mailbox m WHERE m.id = profile_link.mailbox AND m.generation = profile_link.generation AND m.deleted_at = 0 AND m.status = $3)
 		RETURNING mailbox, name`)
 )
 
-// NewProfileLink makes the token of a link with which a device gets an app
-// password of a mailbox, called name, within LinkLife and once. A new password of
+// CreateProfileLink makes the token of a link with which a device gets an app
+// password of a mailbox, called name, within ProfileLinkTTL and once. A new password of
 // the mailbox ends it.
-func (m *Mailboxes) NewProfileLink(ctx context.Context, account, mailbox db.ID, name string) (token string, err error) {
-	var bad fault.Fields
-	name = readAppName(&bad, name)
+func (m *Mailboxes) CreateProfileLink(ctx context.Context, account, mailbox db.ID, name string) (token string, err error) {
+	var bad fault.FieldErrors
+	name = parseAppName(&bad, name)
 	if err := bad.Err(); err != nil {
 		return "", err
 	}
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return "", err
 	}
-	token = secret.Token(linkPrefix, linkRandom)
+	token = secret.NewToken(linkPrefix, linkRandomBytes)
 	now := m.now()
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "profile links", mailbox); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, oldLinks.With(db.Micros(now))); err != nil {
+		if _, err := tx.Exec(ctx, deleteExpiredLinksQuery.With(db.Micros(now))); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, insertLink.With(m.db.NewID(), mailbox, name, secret.Hash(token), db.Micros(now.Add(LinkLife)), maxLinks, account))
-		return some(n, err, fault.New(fault.Limited, "too_many_links", "There were too many links within a few minutes. Wait a little."))
+		n, err := tx.Exec(ctx, insertLinkQuery.With(m.db.NewID(), mailbox, name, secret.HashToken(token), db.Micros(now.Add(ProfileLinkTTL)), maxProfileLinks, account))
+		return errIfUnchanged(n, err, fault.New(fault.RateLimited, "too_many_links", "There were too many links within a few minutes. Wait a little."))
 	})
 	return token, err
 }
 
-// ProfileLink tells whose profile a link gives, and for which device, without
+// FindProfileLink tells whose profile a link gives, and for which device, without
 // spending it. One that is spent or over is a fault.NotFound.
-func (m *Mailboxes) ProfileLink(ctx context.Context, token string) (box Mailbox, name string, err error) {
+func (m *Mailboxes) FindProfileLink(ctx context.Context, token string) (box Mailbox, name string, err error) {
 	var id db.ID
-	err = m.db.One(ctx, linkBehind.With(secret.Hash(token), db.Micros(m.now()), Active), &id, &name)
+	err = m.db.One(ctx, linkTargetQuery.With(secret.HashToken(token), db.Micros(m.now()), StatusActive), &id, &name)
 	if err == nil {
 		box, err = m.ByID(ctx, id)
 	}
 	if errors.Is(err, db.ErrNoRow) || fault.Is(err, fault.NotFound) {
-		return Mailbox{}, "", linkOver()
+		return Mailbox{}, "", linkExpiredError()
 	}
 	return box, name, err
 }
 
-// SpendProfileLink makes the app password that a link is for. Of several who
+// RedeemProfileLink makes the app password that a link is for. Of several who
 // have it only the first gets one.
-func (m *Mailboxes) SpendProfileLink(ctx context.Context, token string) (box Mailbox, made AppPassword, password string, err error) {
-	if box, _, err = m.ProfileLink(ctx, token); err != nil {
+func (m *Mailboxes) RedeemProfileLink(ctx context.Context, token string) (box Mailbox, made AppPassword, password string, err error) {
+	if box, _, err = m.FindProfileLink(ctx, token); err != nil {
 		return box, made, "", err
 	}
-	fresh, err := m.newApp(ctx, box)
+	fresh, err := m.newAppSecret(ctx, box)
 	if err != nil {
 		return box, made, "", err
 	}
 	made = AppPassword{ID: m.db.NewID(), Mailbox: box.ID, Protocols: []Protocol{IMAP, SMTP}, CreatedAt: m.now().UTC()}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, spendLink.With(secret.Hash(token), db.Micros(made.CreatedAt), Active), new(db.ID), &made.Name)
+		err := tx.One(ctx, redeemLinkQuery.With(secret.HashToken(token), db.Micros(made.CreatedAt), StatusActive), new(db.ID), &made.Name)
 		if errors.Is(err, db.ErrNoRow) {
-			return linkOver()
+			return linkExpiredError()
 		}
 		if err == nil {
-			err = m.writeApp(ctx, tx, box.Account, made, fresh)
+			err = m.insertAppPassword(ctx, tx, box.Account, made, fresh)
 		}
 		return err
 	})
-	return box, made, grouped(fresh.token), err
+	return box, made, formatAppPassword(fresh.token), err
 }
 
-func linkOver() error {
+func linkExpiredError() error {
 	return fault.New(fault.NotFound, "link_over", "This link works once, and for ten minutes. Make a new one on the page that showed it.")
 }

@@ -20,7 +20,7 @@ func TestProfileLink(t *testing.T) {
 		ann := h.create("ann", good)
 		link := func() string {
 			t.Helper()
-			token, err := h.NewProfileLink(ctx, h.account, ann.ID, " Ann's phone ")
+			token, err := h.CreateProfileLink(ctx, h.account, ann.ID, " Ann's phone ")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -28,9 +28,9 @@ func TestProfileLink(t *testing.T) {
 		}
 		over := func(what, token string) {
 			t.Helper()
-			_, _, err := h.ProfileLink(ctx, token)
+			_, _, err := h.FindProfileLink(ctx, token)
 			wantKind(t, err, fault.NotFound, "link_over")
-			_, _, password, err := h.SpendProfileLink(ctx, token)
+			_, _, password, err := h.RedeemProfileLink(ctx, token)
 			wantKind(t, err, fault.NotFound, "link_over")
 			if password != "" {
 				t.Error(what, "gives a password")
@@ -38,7 +38,7 @@ func TestProfileLink(t *testing.T) {
 		}
 		token := link()
 		for range 2 { // looking at it spends nothing
-			if box, name, err := h.ProfileLink(ctx, token); err != nil || box.ID != ann.ID || name != "Ann's phone" {
+			if box, name, err := h.FindProfileLink(ctx, token); err != nil || box.ID != ann.ID || name != "Ann's phone" {
 				t.Fatalf("%v %q %v", box.ID, name, err)
 			}
 		}
@@ -46,7 +46,7 @@ func TestProfileLink(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				box, made, password, err := h.SpendProfileLink(ctx, token)
+				box, made, password, err := h.RedeemProfileLink(ctx, token)
 				if err != nil {
 					return
 				}
@@ -67,7 +67,7 @@ func TestProfileLink(t *testing.T) {
 		over("no link", "mpl_aaaa")
 
 		late := link()
-		h.now = h.now.Add(mailbox.LinkLife)
+		h.now = h.now.Add(mailbox.ProfileLinkTTL)
 		over("a late link", late)
 
 		former := link()
@@ -83,17 +83,17 @@ func TestProfileLink(t *testing.T) {
 		over("a link of a deleted mailbox", gone)
 
 		bob := h.create("bob", good)
-		_, err := h.NewProfileLink(ctx, h.db.NewID(), bob.ID, "Phone")
+		_, err := h.CreateProfileLink(ctx, h.db.NewID(), bob.ID, "Phone")
 		wantKind(t, err, fault.NotFound, "not_found")
 		for _, name := range []string{"", "a\nb", strings.Repeat("x", 101)} {
-			_, err := h.NewProfileLink(ctx, h.account, bob.ID, name)
+			_, err := h.CreateProfileLink(ctx, h.account, bob.ID, name)
 			wantKind(t, err, fault.Invalid, "validation_failed")
 		}
 		var made atomic.Int64
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
-				if _, err := h.NewProfileLink(ctx, h.account, bob.ID, "Phone"); err == nil {
+				if _, err := h.CreateProfileLink(ctx, h.account, bob.ID, "Phone"); err == nil {
 					made.Add(1)
 				}
 			})
@@ -101,7 +101,7 @@ func TestProfileLink(t *testing.T) {
 		if wg.Wait(); made.Load() != 20 {
 			t.Errorf("%d links were made at once", made.Load())
 		}
-		_, err = h.NewProfileLink(ctx, h.account, bob.ID, "Phone")
-		wantKind(t, err, fault.Limited, "too_many_links")
+		_, err = h.CreateProfileLink(ctx, h.account, bob.ID, "Phone")
+		wantKind(t, err, fault.RateLimited, "too_many_links")
 	})
 }

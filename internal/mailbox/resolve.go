@@ -20,40 +20,40 @@ type Recipient struct {
 	Address string // the mailbox's own
 	Tag     string // what stood after the plus; '' for none
 
-	ForwardTo []address.Address // where its mail goes as well
-	KeepCopy  bool              // what goes there is filed here too
-	Answers   bool              // it has a Vacation that is enabled
-	Filter    SpamFilter
+	ForwardTo   []address.Address // where its mail goes as well
+	KeepCopy    bool              // what goes there is filed here too
+	HasVacation bool              // it has a Vacation that is enabled
+	SpamFilter  SpamFilter
 }
 
 // Codes of Resolve's errors.
 const (
-	CodeNotHosted = "domain_not_hosted" // fault.NotFound: 550 5.7.1 to strangers
-	CodeNoMailbox = "no_such_mailbox"   // fault.NotFound: 550 5.1.1
-	CodeSuspended = "mailbox_suspended" // fault.Denied: 550 5.2.1
+	CodeDomainNotHosted  = "domain_not_hosted" // fault.NotFound: 550 5.7.1 to strangers
+	CodeNoMailbox        = "no_such_mailbox"   // fault.NotFound: 550 5.1.1
+	CodeMailboxSuspended = "mailbox_suspended" // fault.Denied: 550 5.2.1
 	// CodeNoPostmaster says that the operator's own address takes no mail now.
 	CodeNoPostmaster = "no_postmaster" // fault.Unavailable: 450 4.2.1
 )
 
 const (
-	// knownFor bounds how long an address goes to a former mailbox should the
+	// routeCacheTTL bounds how long an address goes to a former mailbox should the
 	// signal of another node be lost.
-	knownFor = 5 * time.Second
-	maxKnown = 100_000
+	routeCacheTTL   = 5 * time.Second
+	maxCachedRoutes = 100_000
 )
 
-// known is what an address was found to mean a moment ago.
-type known struct {
-	route Route
-	until time.Time
+// cachedRoute is what an address was found to mean a moment ago.
+type cachedRoute struct {
+	route     Route
+	expiresAt time.Time
 }
 
 var (
-	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
+	recipientQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstIn = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
+	firstInDomainQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE (domain, deleted_at) >= ($1, 0) AND (domain, deleted_at) <= ($1, 0) AND status = 'active' ORDER BY domain, deleted_at, id LIMIT 1`)
-	firstOf = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.answers, m.spam_filter FROM mailbox m
+	firstInAccountQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.answers, m.spam_filter FROM mailbox m
 		WHERE (m.account, m.deleted_at) >= ($1, 0) AND (m.account, m.deleted_at) <= ($1, 0) AND m.status = 'active' AND (SELECT d.suspended_at FROM domain d WHERE d.id = m.domain) = 0
 		ORDER BY m.account, m.deleted_at, m.id LIMIT 1`)
 )
@@ -64,7 +64,7 @@ var (
 func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient, error) {
 	route, err := m.Route(ctx, to)
 	if err == nil && len(route.Mailboxes) == 0 {
-		err = noMailbox()
+		err = noMailboxError()
 	}
 	if err != nil {
 		return Recipient{}, err
@@ -72,50 +72,50 @@ func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient,
 	return route.Mailboxes[0], nil
 }
 
-func noMailbox() error {
+func noMailboxError() error {
 	return fault.New(fault.NotFound, CodeNoMailbox, "There is no mailbox with this address.")
 }
 
-func suspendedBox() error {
-	return fault.New(fault.Denied, CodeSuspended, "This mailbox takes no mail.")
+func mailboxSuspendedError() error {
+	return fault.New(fault.Denied, CodeMailboxSuspended, "This mailbox takes no mail.")
 }
 
-// boxRoute is the route to the mailbox that a statement finds.
-func boxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, error) {
+// mailboxRoute is the route to the mailbox that a statement finds.
+func mailboxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, error) {
 	var r Recipient
 	var local, key, status, forward string
-	err := from.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers, &r.Filter)
+	err := from.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.HasVacation, &r.SpamFilter)
 	if errors.Is(err, db.ErrNoRow) {
-		return Route{}, noMailbox()
+		return Route{}, noMailboxError()
 	}
 	if err != nil {
 		return Route{}, err
 	}
-	r.Address, r.ForwardTo = shown(local, key), addresses(forward)
-	if status != Active {
-		return Route{}, suspendedBox()
+	r.Address, r.ForwardTo = displayAddress(local, key), splitForwards(forward)
+	if status != StatusActive {
+		return Route{}, mailboxSuspendedError()
 	}
 	return Route{Mailboxes: []Recipient{r}}, nil
 }
 
-// remember keeps what was found in known or roomy, unless a mailbox changed
+// cacheUnlessChanged keeps what was found in known or roomy, unless a mailbox changed
 // meanwhile.
-func remember[K comparable, V any](m *Mailboxes, in map[K]V, key K, what V, changes int64) {
+func cacheUnlessChanged[K comparable, V any](m *Mailboxes, in map[K]V, key K, what V, changes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.changes != changes {
+	if m.changeCount != changes {
 		return
 	}
-	if len(in) >= maxKnown {
+	if len(in) >= maxCachedRoutes {
 		clear(in)
 	}
 	in[key] = what
 }
 
-func (m *Mailboxes) forgetAddresses() {
+func (m *Mailboxes) clearRouteCache() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.changes++
-	clear(m.known)
-	clear(m.roomy)
+	m.changeCount++
+	clear(m.routeCache)
+	clear(m.ampleUntil)
 }

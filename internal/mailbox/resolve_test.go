@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 			}
 		}
 		_, err = h.Resolve(ctx, addr(t, "bob@elsewhere.test"))
-		wantKind(t, err, fault.NotFound, mailbox.CodeNotHosted)
+		wantKind(t, err, fault.NotFound, mailbox.CodeDomainNotHosted)
 		_, err = h.Resolve(ctx, addr(t, "carol@demo.test"))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 		own := h.create("postmaster", good)
@@ -84,12 +84,12 @@ func TestRouteOfHostRoles(t *testing.T) {
 			{"", nil, 0, ""},
 			{"root@mail.host.test", nil, 0, ""},
 			{"postmaster@bounces.mail.host.test", nil, 0, ""},
-			{"bob@demo.test", update(mailbox.Suspended), 0, ""},
+			{"bob@demo.test", update(mailbox.StatusSuspended), 0, ""},
 			{"ops@demo.test", nil, 0, "far@elsewhere.test"},
-			{"bob@demo.test", update(mailbox.Active), bob.ID, ""},
-			{"bob@demo.test", func() error { return h.accounts.SetStatus(ctx, h.account, account.Suspended) }, 0, ""},
+			{"bob@demo.test", update(mailbox.StatusActive), bob.ID, ""},
+			{"bob@demo.test", func() error { return h.accounts.SetStatus(ctx, h.account, account.StatusSuspended) }, 0, ""},
 			{"ops@demo.test", nil, 0, "far@elsewhere.test"},
-			{"bob@demo.test", func() error { return h.accounts.SetStatus(ctx, h.account, account.Active) }, bob.ID, ""},
+			{"bob@demo.test", func() error { return h.accounts.SetStatus(ctx, h.account, account.StatusActive) }, bob.ID, ""},
 			{"bob@demo.test", func() error { return h.Delete(ctx, h.account, bob.ID) }, 0, ""},
 		} {
 			h.Postmaster = c.operator
@@ -98,7 +98,7 @@ func TestRouteOfHostRoles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			h.ForgetAll()
+			h.InvalidateAll()
 			for _, to := range []address.Address{{Local: "Postmaster"}, addr(t, "abuse@mail.host.test"), addr(t, "postmaster@bounces.mail.host.test")} {
 				got, err := h.Route(ctx, to)
 				if c.box == 0 && c.elsewhere == "" {
@@ -109,19 +109,19 @@ func TestRouteOfHostRoles(t *testing.T) {
 				if len(got.Mailboxes) > 0 {
 					box = got.Mailboxes[0].Mailbox
 				}
-				if len(got.Elsewhere) > 0 {
-					elsewhere = got.Elsewhere[0].String()
+				if len(got.Forwards) > 0 {
+					elsewhere = got.Forwards[0].String()
 				}
-				if err != nil || box != c.box || elsewhere != c.elsewhere || len(got.Mailboxes) > 1 || len(got.Elsewhere) > 1 {
+				if err != nil || box != c.box || elsewhere != c.elsewhere || len(got.Mailboxes) > 1 || len(got.Forwards) > 1 {
 					t.Errorf("operator %q, %v: %+v, %v", c.operator, to, got, err)
 				}
-				if elsewhere != "" && (got.Account != account.Operators || got.Alias != account.Operators || !got.Role) {
+				if elsewhere != "" && (got.Account != account.OperatorAccount || got.Forwarder != account.OperatorAccount || !got.RoleMail) {
 					t.Errorf("operator %q, %v: it goes on in the name of %+v", c.operator, to, got)
 				}
 			}
 		}
 		_, err := h.Route(ctx, addr(t, "ann@mail.host.test"))
-		wantKind(t, err, fault.NotFound, mailbox.CodeNotHosted)
+		wantKind(t, err, fault.NotFound, mailbox.CodeDomainNotHosted)
 	})
 }
 
@@ -136,7 +136,7 @@ func TestRouteOfDomainRoles(t *testing.T) {
 		other := h.newAccount(h.accounts, "other@example.com")
 		second, third := h.newDomainNamed(other, "second.test"), h.newDomainNamed(other, "third.test")
 		var owners []address.Address
-		h.Owners = func(_ context.Context, account db.ID) ([]address.Address, error) {
+		h.OwnerAddresses = func(_ context.Context, account db.ID) ([]address.Address, error) {
 			if account != other {
 				t.Errorf("the owners of %d are asked for", account)
 			}
@@ -144,7 +144,7 @@ func TestRouteOfDomainRoles(t *testing.T) {
 		}
 		wants := func(what string, box db.ID, elsewhere ...string) {
 			t.Helper()
-			h.ForgetAll()
+			h.InvalidateAll()
 			for _, to := range []string{"postmaster@second.test", "Abuse@second.test"} {
 				got, err := h.Route(ctx, addr(t, to))
 				if box == 0 && len(elsewhere) == 0 {
@@ -156,13 +156,13 @@ func TestRouteOfDomainRoles(t *testing.T) {
 				for _, m := range got.Mailboxes {
 					boxes = append(boxes, m.Mailbox)
 				}
-				for _, a := range got.Elsewhere {
+				for _, a := range got.Forwards {
 					out = append(out, a.String())
 				}
 				if err != nil || box != 0 && !slices.Equal(boxes, []db.ID{box}) || box == 0 && len(boxes) > 0 || !slices.Equal(out, elsewhere) {
 					t.Errorf("%s: %s goes to %v and %v, %v", what, to, boxes, out, err)
 				}
-				if box == 0 && (got.Account != other || got.Domain != second || got.Alias != other || !got.Role) {
+				if box == 0 && (got.Account != other || got.Domain != second || got.Forwarder != other || !got.RoleMail) {
 					t.Errorf("%s: it goes on in the name of %+v", what, got)
 				}
 			}
@@ -175,12 +175,12 @@ func TestRouteOfDomainRoles(t *testing.T) {
 		for range 20 {
 			owners = append(owners, addr(t, "more@far.test"))
 		}
-		h.ForgetAll()
-		if got, err := h.Route(ctx, addr(t, "postmaster@second.test")); err != nil || len(got.Elsewhere) > 10 {
+		h.InvalidateAll()
+		if got, err := h.Route(ctx, addr(t, "postmaster@second.test")); err != nil || len(got.Forwards) > 10 {
 			t.Errorf("of many owners: %+v, %v", got, err)
 		}
 		create := func(domain db.ID, local string) mailbox.Mailbox {
-			box, _, err := h.Create(ctx, other, mailbox.New{Domain: domain, LocalPart: local})
+			box, _, err := h.Create(ctx, other, mailbox.CreateParams{Domain: domain, LocalPart: local})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,11 +190,11 @@ func TestRouteOfDomainRoles(t *testing.T) {
 		wants("with a mailbox of another domain", elsewhere.ID)
 		own := create(second, "bob")
 		wants("with a mailbox of the domain", own.ID)
-		if _, err := h.Update(ctx, other, own.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, other, own.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		wants("while that is suspended", elsewhere.ID)
-		if _, err := h.Update(ctx, other, own.ID, mailbox.Change{Status: new(mailbox.Active)}); err != nil {
+		if _, err := h.Update(ctx, other, own.ID, mailbox.Change{Status: new(mailbox.StatusActive)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, local := range []string{"postmaster", "abuse"} {

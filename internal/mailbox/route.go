@@ -15,16 +15,16 @@ import (
 // Route is where mail to an address goes: to one place at least.
 type Route struct {
 	Mailboxes []Recipient       // active ones, each once
-	Elsewhere []address.Address // to be forwarded to, each once
-	Alias     db.ID             // that leads elsewhere, of the account and domain below; of role mail the account
+	Forwards  []address.Address // to be forwarded to, each once
+	Forwarder db.ID             // that leads elsewhere, of the account and domain below; of role mail the account
 	Account   db.ID
 	Domain    db.ID
-	Role      bool // it leads from a role address to the owners of the account, or the operator
+	RoleMail  bool // it leads from a role address to the owners of the account, or the operator
 }
 
-// aliasTargets has a row for each target of the alias of an address. Of a
+// aliasTargetsQuery has a row for each target of the alias of an address. Of a
 // mailbox that is deleted all is empty.
-var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
+var aliasTargetsQuery = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
 		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
 		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
@@ -34,26 +34,26 @@ var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COA
 // Route finds where mail to an address goes: to its own mailbox, else where its
 // alias leads, else where a catch-all does. A role address (postmaster, abuse) of a
 // domain has mailboxes of the domain's account, or its owners, before a catch-all;
-// one of the host has the operator. Nowhere is fault.NotFound (CodeNotHosted,
-// CodeNoMailbox), fault.Denied (CodeSuspended) where all that would take it are
+// one of the host has the operator. Nowhere is fault.NotFound (CodeDomainNotHosted,
+// CodeNoMailbox), fault.Denied (CodeAccountSuspended) where all that would take it are
 // suspended, and fault.Unavailable (CodeNoPostmaster) while the operator has no
 // mailbox.
 func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error) {
-	base, tag := to.Base()
+	base, tag := to.SplitTag()
 	key := base.Key()
 	now := m.now()
 	m.mu.Lock()
-	entry, ok := m.known[key]
-	changes := m.changes
+	entry, ok := m.routeCache[key]
+	changes := m.changeCount
 	m.mu.Unlock()
-	if !ok || !now.Before(entry.until) {
-		route, err := m.lookUp(ctx, base, key)
+	if !ok || !now.Before(entry.expiresAt) {
+		route, err := m.findRoute(ctx, base, key)
 		if err != nil {
 			return Route{}, err
 		}
 		// That there is nobody is not kept: who makes a mailbox gets mail at once.
-		entry = known{route, now.Add(knownFor)}
-		remember(m, m.known, key, entry, changes)
+		entry = cachedRoute{route, now.Add(routeCacheTTL)}
+		cacheUnlessChanged(m, m.routeCache, key, entry, changes)
 	}
 	route := entry.route
 	route.Mailboxes = slices.Clone(route.Mailboxes)
@@ -63,106 +63,106 @@ func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error
 	return route, nil
 }
 
-func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string) (Route, error) {
-	if isRole(base) && m.isOwn(base.Domain) {
-		return m.operator(ctx)
+func (m *Mailboxes) findRoute(ctx context.Context, base address.Address, key string) (Route, error) {
+	if isRoleAddress(base) && m.isHostDomain(base.Domain) {
+		return m.operatorRoute(ctx)
 	}
-	h, hosted, err := m.Hosted(ctx, base.Domain)
+	h, hosted, err := m.FindHosted(ctx, base.Domain)
 	if err != nil {
 		return Route{}, err
 	}
 	if !hosted {
-		return Route{}, fault.New(fault.NotFound, CodeNotHosted, "This domain's mail is not kept here.")
+		return Route{}, fault.New(fault.NotFound, CodeDomainNotHosted, "This domain's mail is not kept here.")
 	}
 	if h.Suspended {
-		return Route{}, fault.New(fault.Denied, CodeSuspended, "This domain takes no mail.")
+		return Route{}, fault.New(fault.Denied, CodeMailboxSuspended, "This domain takes no mail.")
 	}
-	route, err := exact(ctx, m.db, h.Domain, key)
-	if isRole(base) && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
-		return m.role(ctx, h.Domain, h.Account)
+	route, err := exactRoute(ctx, m.db, h.Domain, key)
+	if isRoleAddress(base) && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
+		return m.roleRoute(ctx, h.Domain, h.Account)
 	}
 	if fault.Is(err, fault.NotFound) {
-		route, err = aliased(ctx, m.db, h.Domain, CatchAll+"@"+base.Domain)
+		route, err = aliasRoute(ctx, m.db, h.Domain, CatchAll+"@"+base.Domain)
 	}
 	return route, err
 }
 
-// exact is the route to the mailbox or the alias of an address.
-func exact(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
-	route, err := boxRoute(ctx, from, recipient.With(domain, key))
+// exactRoute is the route to the mailbox or the alias of an address.
+func exactRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
+	route, err := mailboxRoute(ctx, from, recipientQuery.With(domain, key))
 	if fault.Is(err, fault.NotFound) {
-		route, err = aliased(ctx, from, domain, key)
+		route, err = aliasRoute(ctx, from, domain, key)
 	}
 	return route, err
 }
 
-// aliased finds where the alias of an address leads.
-func aliased(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
+// aliasRoute finds where the alias of an address leads.
+func aliasRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
 	route := Route{Domain: domain}
 	suspended := false
-	_, err := db.All(ctx, from, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
+	_, err := db.All(ctx, from, aliasTargetsQuery.With(domain, key), func(r db.Row) (none struct{}, err error) {
 		var to Recipient
 		var local, own, status, forward, elsewhere string
-		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.Answers, &to.Filter,
-			&elsewhere, &route.Alias, &route.Account); err != nil {
+		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.HasVacation, &to.SpamFilter,
+			&elsewhere, &route.Forwarder, &route.Account); err != nil {
 			return none, err
 		}
 		switch status {
-		case Active:
-			to.Address, to.ForwardTo = shown(local, own), addresses(forward)
+		case StatusActive:
+			to.Address, to.ForwardTo = displayAddress(local, own), splitForwards(forward)
 			route.Mailboxes = append(route.Mailboxes, to)
-		case Suspended:
+		case StatusSuspended:
 			suspended = true
 		}
 		if a, err := address.Parse(elsewhere); err == nil {
-			route.Elsewhere = append(route.Elsewhere, a)
+			route.Forwards = append(route.Forwards, a)
 		}
 		return none, nil
 	})
 	switch {
 	case err != nil:
 		return Route{}, err
-	case len(route.Mailboxes)+len(route.Elsewhere) > 0:
+	case len(route.Mailboxes)+len(route.Forwards) > 0:
 		return route, nil
 	case suspended:
-		return Route{}, suspendedBox()
+		return Route{}, mailboxSuspendedError()
 	}
-	return Route{}, noMailbox()
+	return Route{}, noMailboxError()
 }
 
-// MayUse reports whether a mailbox may send as an address: its own, one of its
+// MaySendAs reports whether a mailbox may send as an address: its own, one of its
 // plus-addresses, or one that an alias leads from to it. A catch-all counts for
 // what it would take: addresses that nobody else has.
-func (m *Mailboxes) MayUse(ctx context.Context, box Mailbox, a address.Address) (bool, error) {
+func (m *Mailboxes) MaySendAs(ctx context.Context, box Mailbox, a address.Address) (bool, error) {
 	own, err := address.Parse(box.Address)
 	if err != nil {
 		return false, err
 	}
-	base, _ := a.Base()
+	base, _ := a.SplitTag()
 	if base.Key() == own.Key() {
 		return true, nil
 	}
-	h, hosted, err := m.Hosted(ctx, base.Domain)
+	h, hosted, err := m.FindHosted(ctx, base.Domain)
 	if err != nil || !hosted || h.Account != box.Account {
 		return false, err
 	}
 	domain := h.Domain
-	if ok, err := m.any(ctx, leadsTo.With(domain, base.Key(), box.ID)); ok || err != nil {
+	if ok, err := m.exists(ctx, aliasLeadsToQuery.With(domain, base.Key(), box.ID)); ok || err != nil {
 		return ok, err
 	}
-	for _, others := range []db.Statement{boxAt.With(domain, base.Key()), aliasAddress.With(domain, base.Key())} {
-		if taken, err := m.any(ctx, others); taken || err != nil {
+	for _, others := range []db.Statement{mailboxAtQuery.With(domain, base.Key()), aliasByAddressQuery.With(domain, base.Key())} {
+		if taken, err := m.exists(ctx, others); taken || err != nil {
 			return false, err
 		}
 	}
-	if isRole(base) {
+	if isRoleAddress(base) {
 		return false, nil
 	}
-	return m.any(ctx, leadsTo.With(domain, CatchAll+"@"+base.Domain, box.ID))
+	return m.exists(ctx, aliasLeadsToQuery.With(domain, CatchAll+"@"+base.Domain, box.ID))
 }
 
-// any reports whether a statement finds something.
-func (m *Mailboxes) any(ctx context.Context, s db.Statement) (bool, error) {
+// exists reports whether a statement finds something.
+func (m *Mailboxes) exists(ctx context.Context, s db.Statement) (bool, error) {
 	err := m.db.One(ctx, s, new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
 		return false, nil

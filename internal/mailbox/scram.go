@@ -13,31 +13,31 @@ import (
 )
 
 var (
-	appsByAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
+	appLoginsByAddressQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
+			` + usedExpr + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id JOIN app_password p ON p.mailbox = m.id
 		WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 150`)
 	// Whoever has set another password meanwhile has set its verifiers too.
-	learnOwn = db.SQL(`UPDATE mailbox SET scram = $3, scram_of = $2 WHERE id = $1 AND password = $2`)
-	learnApp = db.SQL(`UPDATE app_password SET scram = $2 WHERE id = $1`)
-	dropOwns = db.SQL(`UPDATE mailbox SET scram = '' WHERE id IN (SELECT id FROM mailbox WHERE scram <> '' ORDER BY id LIMIT 500)`)
-	dropApps = db.SQL(`UPDATE app_password SET scram = '' WHERE id IN (SELECT id FROM app_password WHERE scram <> '' ORDER BY id LIMIT 500)`)
+	setVerifiersQuery       = db.SQL(`UPDATE mailbox SET scram = $3, scram_of = $2 WHERE id = $1 AND password = $2`)
+	setAppVerifiersQuery    = db.SQL(`UPDATE app_password SET scram = $2 WHERE id = $1`)
+	deleteVerifiersQuery    = db.SQL(`UPDATE mailbox SET scram = '' WHERE id IN (SELECT id FROM mailbox WHERE scram <> '' ORDER BY id LIMIT 500)`)
+	deleteAppVerifiersQuery = db.SQL(`UPDATE app_password SET scram = '' WHERE id IN (SELECT id FROM app_password WHERE scram <> '' ORDER BY id LIMIT 500)`)
 )
 
 // maxVerifiers is how many a mailbox may have: two of each password.
 const maxVerifiers = 2 * (MaxAppPasswords + 1)
 
-// Prove is Authenticate by the client's last message of an exchange of
+// AuthenticateSCRAM is Authenticate by the client's last message of an exchange of
 // SCRAM-SHA-256; answer is what it is to be told before it is signed in. A message
-// that does not belong to the exchange is credential.ErrScram and no guess. A wrong
+// that does not belong to the exchange is credential.ErrSCRAMMessage and no guess. A wrong
 // password can't be told from another wrong one, so each counts as a guess.
-func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchange, final string, from netip.Addr) (box Mailbox, answer string, err error) {
-	if err := e.Check(final); err != nil {
+func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *credential.SCRAMExchange, final string, from netip.Addr) (box Mailbox, answer string, err error) {
+	if err := e.CheckFinal(final); err != nil {
 		return Mailbox{}, "", err
 	}
-	a := &attempt{protocol: p, user: e.User, from: from, guess: final, failed: WrongPassword}
-	box, err = m.signIn(ctx, a, func(may func(login) bool) (*login, error) {
-		apps, err := db.All(ctx, m.db, appsByAddress.With(a.key), scanAppLogin)
+	a := &loginAttempt{protocol: p, user: e.User, from: from, guess: final, failedResult: ResultWrongPassword}
+	box, err = m.signIn(ctx, a, func(may func(loginCandidate) bool) (*loginCandidate, error) {
+		apps, err := db.All(ctx, m.db, appLoginsByAddressQuery.With(a.foldedAddress), scanAppLogin)
 		if err != nil {
 			return nil, err
 		}
@@ -47,55 +47,55 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 		}
 		defer release()
 		tested := 0
-		for _, l := range slices.Concat(a.found, apps) {
+		for _, l := range slices.Concat(a.candidates, apps) {
 			if !may(l) {
 				continue
 			}
 			var ok bool
-			if answer, ok = e.Proves(final, l.scram); ok {
+			if answer, ok = e.Verify(final, l.scram); ok {
 				return &l, nil
 			}
 			tested += len(strings.Fields(l.scram))
 		}
 		// A refusal takes as long however many passwords there are, or none.
 		for ; tested < maxVerifiers; tested++ {
-			_ = e.Check(final)
+			_ = e.CheckFinal(final)
 		}
-		if len(a.found) > 0 && m.Scram.Lacks(a.found[0].Address, a.found[0].scram) {
-			a.failed = NoVerifier
+		if len(a.candidates) > 0 && m.SCRAM.NeedsVerifiers(a.candidates[0].Address, a.candidates[0].scram) {
+			a.failedResult = ResultNoVerifier
 		}
 		return nil, nil
-	}, ownPassword, appPasswords)
+	}, kindPassword, kindAppPassword)
 	return box, answer, err
 }
 
-// learn keeps the verifiers of a password that was just found right, if there are
+// storeVerifiers keeps the verifiers of a password that was just found right, if there are
 // none. No log-in fails over that: the next one tries again.
-func (m *Mailboxes) learn(ctx context.Context, by credential.Requester, l login, password string) {
-	if !m.Scram.Lacks(l.Address, l.scram) {
+func (m *Mailboxes) storeVerifiers(ctx context.Context, by credential.Requester, l loginCandidate, password string) {
+	if !m.SCRAM.NeedsVerifiers(l.Address, l.scram) {
 		return
 	}
-	if scram, err := m.Scram.Verifiers(ctx, by, l.Address, password); err == nil {
-		_ = m.exec(ctx, learnOwn.With(l.ID, l.phc, scram))
+	if scram, err := m.SCRAM.Verifiers(ctx, by, l.Address, password); err == nil {
+		_ = m.execOne(ctx, setVerifiersQuery.With(l.ID, l.phc, scram))
 	}
 }
 
-// learnApp is learn for an app password.
-func (m *Mailboxes) learnApp(ctx context.Context, by credential.Requester, l login, token string) {
-	if !m.Scram.Lacks(l.Address, l.scram) {
+// storeAppVerifiers is learn for an app password.
+func (m *Mailboxes) storeAppVerifiers(ctx context.Context, by credential.Requester, l loginCandidate, token string) {
+	if !m.SCRAM.NeedsVerifiers(l.Address, l.scram) {
 		return
 	}
-	if scram, err := m.appVerifiers(ctx, by, l.Mailbox, token); err == nil {
-		_ = m.exec(ctx, learnApp.With(l.app, scram))
+	if scram, err := m.appPasswordVerifiers(ctx, by, l.Mailbox, token); err == nil {
+		_ = m.execOne(ctx, setAppVerifiersQuery.With(l.appPassword, scram))
 	}
 }
 
-// dropVerifiers deletes all verifiers if none shall be kept.
-func (m *Mailboxes) dropVerifiers(ctx context.Context) error {
-	if m.Scram != nil {
+// deleteVerifiers deletes all verifiers if none shall be kept.
+func (m *Mailboxes) deleteVerifiers(ctx context.Context) error {
+	if m.SCRAM != nil {
 		return nil
 	}
-	for _, drop := range []db.Statement{dropOwns.With(), dropApps.With()} {
+	for _, drop := range []db.Statement{deleteVerifiersQuery.With(), deleteAppVerifiersQuery.With()} {
 		for n := int64(1); n > 0; {
 			err := m.db.Tx(ctx, func(tx *db.Tx) (err error) {
 				n, err = tx.Exec(ctx, drop)

@@ -24,13 +24,13 @@ import (
 
 // offered makes the house offer SCRAM-SHA-256.
 func (h *house) offered() {
-	h.Scram = &credential.Scram{Hasher: h.Hasher, Key: []byte("a secret of this house"), Offered: true}
+	h.SCRAM = &credential.SCRAM{Hasher: h.Hasher, Key: []byte("a secret of this house"), Offered: true}
 }
 
 // dialogue is somebody who signs in by SCRAM-SHA-256, up to the last message.
 type dialogue struct {
 	client *scram.ClientConversation
-	server *credential.Exchange
+	server *credential.SCRAMExchange
 	final  string
 }
 
@@ -45,7 +45,7 @@ func (h *house) begin(user, password string) dialogue {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if d.server, err = h.Scram.Begin(first); err != nil {
+	if d.server, err = h.SCRAM.Begin(first); err != nil {
 		h.t.Fatal(err)
 	}
 	if d.final, err = d.client.Step(d.server.Challenge); err != nil {
@@ -56,7 +56,7 @@ func (h *house) begin(user, password string) dialogue {
 
 func (h *house) end(d dialogue, p mailbox.Protocol, from netip.Addr) (mailbox.Mailbox, error) {
 	h.t.Helper()
-	box, answer, err := h.Prove(h.t.Context(), p, d.server, d.final, from)
+	box, answer, err := h.AuthenticateSCRAM(h.t.Context(), p, d.server, d.final, from)
 	if err == nil {
 		if _, err := d.client.Step(answer); err != nil || !d.client.Valid() {
 			h.t.Errorf("the client does not believe us: %v", err)
@@ -100,7 +100,7 @@ func TestScram(t *testing.T) {
 			if err != nil || session.ID != ann.ID {
 				t.Fatalf("with an app password: %v", err)
 			}
-			if err := h.Current(ctx, session); err != nil {
+			if err := h.CheckLogin(ctx, session); err != nil {
 				t.Error(err)
 			}
 		}
@@ -108,7 +108,7 @@ func TestScram(t *testing.T) {
 		wantKind(t, err, fault.Denied, "wrong_protocol")
 		for _, c := range [][2]string{{"ann@demo.test", "Wrong-horse-7"}, {"ann@demo.test", strings.ToUpper(onPhone)}, {"bob@demo.test", good}, {"no address", good}, {"", good}} {
 			_, err = h.prove(mailbox.IMAP, c[0], c[1])
-			wantKind(t, err, fault.Unknown, "invalid_credentials")
+			wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		}
 		list, _, err := h.SignIns(ctx, h.account, ann.ID, db.Page{})
 		var seen []string
@@ -133,21 +133,21 @@ func TestScram(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = h.end(under, mailbox.IMAP, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
-		wantKind(t, h.Current(ctx, session), fault.Unknown, "login_revoked")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
+		wantKind(t, h.CheckLogin(ctx, session), fault.Unauthenticated, "login_revoked")
 		under = h.begin("ann@demo.test", good)
 		made, err := h.SetPassword(ctx, h.account, ann.ID, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.end(under, mailbox.IMAP, here)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
-		wantKind(t, h.Current(ctx, box), fault.Unknown, "login_revoked")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
+		wantKind(t, h.CheckLogin(ctx, box), fault.Unauthenticated, "login_revoked")
 		if _, err = h.prove(mailbox.IMAP, "ann@demo.test", made); err != nil {
 			t.Error(err)
 		}
 		under = h.begin("ann@demo.test", made)
-		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.Suspended)}); err != nil {
+		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.end(under, mailbox.IMAP, here)
@@ -156,7 +156,7 @@ func TestScram(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", made)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 	})
 }
 
@@ -174,14 +174,14 @@ func TestScramGuessing(t *testing.T) {
 				d := h.begin(user, fmt.Sprint("Wrong-", tries))
 				foreign := d
 				foreign.final = strings.Replace(d.final, "r=", "r=x", 1)
-				if _, err := h.end(foreign, mailbox.IMAP, netip.MustParseAddr(network)); !errors.Is(err, credential.ErrScram) {
+				if _, err := h.end(foreign, mailbox.IMAP, netip.MustParseAddr(network)); !errors.Is(err, credential.ErrSCRAMMessage) {
 					t.Fatalf("a foreign message: %v", err)
 				}
 				_, err := h.end(d, mailbox.IMAP, netip.MustParseAddr(network))
-				if fault.Is(err, fault.Limited) {
+				if fault.Is(err, fault.RateLimited) {
 					break
 				}
-				wantKind(t, err, fault.Unknown, "invalid_credentials")
+				wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 			}
 			for _, d := range h.waited {
 				if d > 0 {
@@ -198,7 +198,7 @@ func TestScramGuessing(t *testing.T) {
 			t.Errorf("who is not here: %d tries and %d delays, else %d and %d", nobody, waits, there, waited)
 		}
 		_, err := h.end(h.begin("ann@demo.test", good), mailbox.IMAP, netip.MustParseAddr("198.51.100.9"))
-		wantKind(t, err, fault.Limited, "too_many_failed_logins")
+		wantKind(t, err, fault.RateLimited, "too_many_failed_logins")
 		if _, err := h.prove(mailbox.IMAP, "ann@demo.test", good); err != nil {
 			t.Errorf("the owner from elsewhere: %v", err)
 		}
@@ -216,9 +216,9 @@ func TestScramLearns(t *testing.T) {
 		}
 		h.offered()
 		_, err := h.prove(mailbox.IMAP, "ann@demo.test", good)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		list, _, err := h.SignIns(ctx, h.account, ann.ID, db.Page{})
-		if err != nil || list[0].Result != mailbox.NoVerifier {
+		if err != nil || list[0].Result != mailbox.ResultNoVerifier {
 			t.Errorf("noted as %s, %v", list[0].Result, err)
 		}
 		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", "Wrong-horse-7", here); err == nil || h.verifiers(ann) != 0 {
@@ -242,9 +242,9 @@ func TestScramLearns(t *testing.T) {
 		}
 
 		// With another key all are made again.
-		h.Scram.Key = []byte("another")
+		h.SCRAM.Key = []byte("another")
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", good, here); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestScramLearns(t *testing.T) {
 		// A release that knows nothing of this changes a password.
 		dbtest.Exec(h.t, h.db, oldRelease.With(ann.ID, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"))
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
-		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 		if _, err := h.SetPassword(ctx, h.account, ann.ID, new(good)); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestScramLearns(t *testing.T) {
 			t.Error(err)
 		}
 
-		h.Scram = nil
+		h.SCRAM = nil
 		if err := h.DropVerifiers(ctx); err != nil || h.verifiers(ann) != 0 {
 			t.Errorf("off again, and keeps %d verifiers, %v", h.verifiers(ann), err)
 		}
@@ -304,7 +304,7 @@ func TestScramLearnsNoOldPassword(t *testing.T) {
 				t.Fatalf("the new password: %v", err)
 			}
 			_, err := h.prove(mailbox.IMAP, "ann@demo.test", from)
-			wantKind(t, err, fault.Unknown, "invalid_credentials")
+			wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
 			from, to = to, from
 		}
 	})

@@ -12,51 +12,51 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
-	// maxSearch bounds a Filter's Search, in bytes: longer ones find nothing.
-	maxSearch = 200
+	// maxSearchBytes bounds a Filter's Search, in bytes: longer ones find nothing.
+	maxSearchBytes = 200
 	// maxCandidates is how many mailboxes a search looks at one by one. It is in the
 	// statements as well, which read one more: they are planned for it.
 	maxCandidates = 500
-	// pieceLetters is how long a piece of mailbox_piece is at most.
-	pieceLetters = 12
+	// maxPieceLength is how long a piece of mailbox_piece is at most.
+	maxPieceLength = 12
 	// maxProbes is how many parts of a long search are tried.
 	maxProbes = 4
-	// pieceRows is how many pieces one statement writes.
-	pieceRows = 32
-	// indexAtOnce is how many mailboxes one transaction puts into mailbox_piece.
-	indexAtOnce = 20
+	// piecesPerStatement is how many pieces one statement writes.
+	piecesPerStatement = 32
+	// indexBatchSize is how many mailboxes one transaction puts into mailbox_piece.
+	indexBatchSize = 20
 )
 
-const columns = `id, account, domain, local_part, address, display_name, status, quota,
-		` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation`
+const mailboxColumns = `id, account, domain, local_part, address, display_name, status, quota,
+		` + usedExpr + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation`
 
 var (
-	listLive          = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE {page account = $1, deleted_at = 0}`)
-	listLiveDomain    = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4, deleted_at = 0}`)
-	listDeleted       = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE deleted_at > 0 AND +deleted_at > $4 AND {page account = $1}`)
-	listDeletedDomain = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $5) = $1
+	listLiveQuery            = db.PagedSQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE {page account = $1, deleted_at = 0}`)
+	listLiveInDomainQuery    = db.PagedSQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4, deleted_at = 0}`)
+	listDeletedQuery         = db.PagedSQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE deleted_at > 0 AND +deleted_at > $4 AND {page account = $1}`)
+	listDeletedInDomainQuery = db.PagedSQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $5) = $1
 			AND deleted_at > 0 AND +deleted_at > $4 AND {page domain = $5}`)
 
-	unindexed = db.SQL(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
+	accountUnindexedQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
 		WHERE account = $1 AND indexed_name IS DISTINCT FROM display_name LIMIT 501`)
-	probe = db.SQL(`SELECT COUNT(*) FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p`)
-	found = db.SQL(`SELECT ` + columns + ` FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p
+	countPiecesQuery      = db.SQL(`SELECT COUNT(*) FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p`)
+	mailboxesByPieceQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p
 		JOIN mailbox ON id = p.mailbox JOIN mailbox_usage u ON u.mailbox = id`)
 
-	toIndex      = db.SQL(`SELECT id FROM mailbox WHERE indexed_name IS DISTINCT FROM display_name ORDER BY account, id LIMIT $1`)
-	indexed      = db.SQL(`SELECT account, address, display_name, indexed_name IS NOT NULL, COALESCE(indexed_name, '') FROM mailbox WHERE id = $1 {for_update}`)
-	setIndexed   = db.SQL(`UPDATE mailbox SET indexed_name = display_name WHERE id = $1`)
-	insertPieces = db.SQL(`INSERT INTO mailbox_piece (account, mailbox, piece) VALUES
+	unindexedIDsQuery = db.SQL(`SELECT id FROM mailbox WHERE indexed_name IS DISTINCT FROM display_name ORDER BY account, id LIMIT $1`)
+	indexedNameQuery  = db.SQL(`SELECT account, address, display_name, indexed_name IS NOT NULL, COALESCE(indexed_name, '') FROM mailbox WHERE id = $1 {for_update}`)
+	setIndexedQuery   = db.SQL(`UPDATE mailbox SET indexed_name = display_name WHERE id = $1`)
+	insertPiecesQuery = db.SQL(`INSERT INTO mailbox_piece (account, mailbox, piece) VALUES
 			($1, $2, $3), ($1, $2, $4), ($1, $2, $5), ($1, $2, $6), ($1, $2, $7), ($1, $2, $8), ($1, $2, $9), ($1, $2, $10),
 			($1, $2, $11), ($1, $2, $12), ($1, $2, $13), ($1, $2, $14), ($1, $2, $15), ($1, $2, $16), ($1, $2, $17), ($1, $2, $18),
 			($1, $2, $19), ($1, $2, $20), ($1, $2, $21), ($1, $2, $22), ($1, $2, $23), ($1, $2, $24), ($1, $2, $25), ($1, $2, $26),
 			($1, $2, $27), ($1, $2, $28), ($1, $2, $29), ($1, $2, $30), ($1, $2, $31), ($1, $2, $32), ($1, $2, $33), ($1, $2, $34)
 		ON CONFLICT DO NOTHING`)
-	deletePieces = db.SQL(`DELETE FROM mailbox_piece WHERE account = $1 AND mailbox = $2 AND piece IN (
+	deletePiecesQuery = db.SQL(`DELETE FROM mailbox_piece WHERE account = $1 AND mailbox = $2 AND piece IN (
 			$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`)
 )
 
@@ -70,25 +70,25 @@ type Filter struct {
 // List returns an account's mailboxes, newest first.
 func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.Page) (list []Mailbox, more bool, err error) {
 	search := strings.ToLower(strings.TrimSpace(f.Search))
-	if len(f.Search) > maxSearch || !utf8.ValidString(f.Search) || strings.ContainsAny(search, "\x00\n") {
+	if len(f.Search) > maxSearchBytes || !utf8.ValidString(f.Search) || strings.ContainsAny(search, "\x00\n") {
 		return nil, false, nil
 	}
-	query, args := listLive, []any{}
-	since := db.Micros(m.now().Add(-Restorable))
+	query, args := listLiveQuery, []any{}
+	since := db.Micros(m.now().Add(-RestorePeriod))
 	switch {
 	case f.Deleted && f.Domain != 0:
-		query, args = listDeletedDomain, []any{since, f.Domain}
+		query, args = listDeletedInDomainQuery, []any{since, f.Domain}
 	case f.Deleted:
-		query, args = listDeleted, []any{since}
+		query, args = listDeletedQuery, []any{since}
 	case f.Domain != 0:
-		query, args = listLiveDomain, []any{f.Domain}
+		query, args = listLiveInDomainQuery, []any{f.Domain}
 	}
 	if search == "" {
-		return db.ReadPage(ctx, m.db, query, page, scan, account, args...)
+		return db.ReadPage(ctx, m.db, query, page, scanMailbox, account, args...)
 	}
-	matches := func(b Mailbox) bool { return strings.Contains(b.searched(), search) }
+	matches := func(b Mailbox) bool { return strings.Contains(b.searchText(), search) }
 	// What many have fills the page from the first rows: no need to look up all.
-	list, more, read, err := db.ReadMatches(ctx, m.db, query, page, 1, scan, idOf, matches, account, args...)
+	list, more, read, err := db.ReadFilteredPage(ctx, m.db, query, page, 1, scanMailbox, idOf, matches, account, args...)
 	if err != nil || read {
 		return list, more, err
 	}
@@ -97,7 +97,7 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 		return nil, false, err
 	}
 	if !all { // then matches are frequent, and the page is soon full
-		list, more, _, err = db.ReadMatches(ctx, m.db, query, page, 0, scan, idOf, matches, account, args...)
+		list, more, _, err = db.ReadFilteredPage(ctx, m.db, query, page, 0, scanMailbox, idOf, matches, account, args...)
 		return list, more, err
 	}
 	few = slices.DeleteFunc(few, func(b Mailbox) bool {
@@ -107,38 +107,38 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 		}
 		return !listed || f.Domain != 0 && b.Domain != f.Domain || !matches(b)
 	})
-	list, more = db.PageOf(few, page, idOf)
+	list, more = db.Paginate(few, page, idOf)
 	return list, more, nil
 }
 
 func idOf(b Mailbox) db.ID { return b.ID }
 
-// searched is the text in which a search looks for its letters.
-func (b Mailbox) searched() string { return searchedIn(b.key, b.DisplayName) }
+// searchText is the text in which a search looks for its letters.
+func (b Mailbox) searchText() string { return buildSearchText(b.foldedAddress, b.DisplayName) }
 
-func searchedIn(key, name string) string { return strings.ToLower(key + "\n" + name) }
+func buildSearchText(key, name string) string { return strings.ToLower(key + "\n" + name) }
 
 // candidates returns mailboxes of the account, newest first, among which are all that a search
 // can find. all is false if there are more than maxCandidates.
 func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string) (few []Mailbox, all bool, err error) {
 	// First those without pieces: they may get them meanwhile.
-	few, err = db.All(ctx, m.db, unindexed.With(account), scan)
+	few, err = db.All(ctx, m.db, accountUnindexedQuery.With(account), scanMailbox)
 	if err != nil || len(few) > maxCandidates {
 		return nil, false, err
 	}
-	for _, part := range probes(search) {
-		end, ok := after(part)
+	for _, part := range searchProbes(search) {
+		end, ok := prefixEnd(part)
 		if !ok {
 			continue
 		}
 		var n int
-		if err := m.db.One(ctx, probe.With(account, part, end), &n); err != nil {
+		if err := m.db.One(ctx, countPiecesQuery.With(account, part, end), &n); err != nil {
 			return nil, false, err
 		}
 		if n > maxCandidates {
 			continue
 		}
-		more, err := db.All(ctx, m.db, found.With(account, part, end), scan)
+		more, err := db.All(ctx, m.db, mailboxesByPieceQuery.With(account, part, end), scanMailbox)
 		few = append(few, more...)
 		slices.SortFunc(few, func(a, b Mailbox) int { return cmp.Compare(b.ID, a.ID) })
 		return slices.CompactFunc(few, func(a, b Mailbox) bool { return a.ID == b.ID }), true, err
@@ -146,21 +146,21 @@ func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string
 	return nil, false, nil
 }
 
-// probes are parts of a search that together cover it, or the beginning of a long one
+// searchProbes are parts of a search that together cover it, or the beginning of a long one
 // and its end. Whatever it finds has pieces that begin with each.
-func probes(search string) (parts []string) {
+func searchProbes(search string) (parts []string) {
 	letters := []rune(search)
-	for from := 0; ; from += pieceLetters {
-		if from+pieceLetters >= len(letters) || len(parts) == maxProbes-1 {
-			return append(parts, string(letters[max(0, len(letters)-pieceLetters):]))
+	for from := 0; ; from += maxPieceLength {
+		if from+maxPieceLength >= len(letters) || len(parts) == maxProbes-1 {
+			return append(parts, string(letters[max(0, len(letters)-maxPieceLength):]))
 		}
-		parts = append(parts, string(letters[from:from+pieceLetters]))
+		parts = append(parts, string(letters[from:from+maxPieceLength]))
 	}
 }
 
-// after returns the first text that is greater than all that begin with a part, byte by
+// prefixEnd returns the first text that is greater than all that begin with a part, byte by
 // byte; false if there is none.
-func after(part string) (string, bool) {
+func prefixEnd(part string) (string, bool) {
 	letters := []rune(part)
 	for i := len(letters) - 1; i >= 0; i-- {
 		if letters[i] == utf8.MaxRune {
@@ -175,14 +175,14 @@ func after(part string) (string, bool) {
 	return "", false
 }
 
-// pieces are those of a mailbox, sorted.
-func pieces(key, name string) (all []string) {
-	text := searchedIn(key, name)
+// searchPieces are those of a mailbox, sorted.
+func searchPieces(key, name string) (all []string) {
+	text := buildSearchText(key, name)
 	for i := range text {
 		piece := text[i:]
 		n := 0
 		for j := range piece {
-			if n == pieceLetters {
+			if n == maxPieceLength {
 				piece = piece[:j]
 				break
 			}
@@ -194,12 +194,12 @@ func pieces(key, name string) (all []string) {
 	return slices.Compact(all)
 }
 
-// index brings mailbox_piece up to date with the name of a mailbox.
-func index(ctx context.Context, tx *db.Tx, id db.ID) error {
+// indexMailbox brings mailbox_piece up to date with the name of a mailbox.
+func indexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	var account db.ID
 	var key, name, before string
 	var has bool
-	err := tx.One(ctx, indexed.With(id), &account, &key, &name, &has, &before)
+	err := tx.One(ctx, indexedNameQuery.With(id), &account, &key, &name, &has, &before)
 	if errors.Is(err, db.ErrNoRow) || err == nil && has && name == before {
 		return nil
 	}
@@ -208,43 +208,43 @@ func index(ctx context.Context, tx *db.Tx, id db.ID) error {
 	}
 	var old []string
 	if has {
-		old = pieces(key, before)
+		old = searchPieces(key, before)
 	}
-	now := pieces(key, name)
-	if err := eachPiece(ctx, tx, deletePieces, account, id, old, now); err != nil {
+	now := searchPieces(key, name)
+	if err := execPieces(ctx, tx, deletePiecesQuery, account, id, old, now); err != nil {
 		return err
 	}
-	if err := eachPiece(ctx, tx, insertPieces, account, id, now, old); err != nil {
+	if err := execPieces(ctx, tx, insertPiecesQuery, account, id, now, old); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, setIndexed.With(id))
+	_, err = tx.Exec(ctx, setIndexedQuery.With(id))
 	return err
 }
 
-// unindex deletes what mailbox_piece has of a mailbox.
-func unindex(ctx context.Context, tx *db.Tx, id db.ID) error {
+// unindexMailbox deletes what mailbox_piece has of a mailbox.
+func unindexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	var account db.ID
 	var key, name, before string
 	var has bool
-	err := tx.One(ctx, indexed.With(id), &account, &key, &name, &has, &before)
+	err := tx.One(ctx, indexedNameQuery.With(id), &account, &key, &name, &has, &before)
 	if errors.Is(err, db.ErrNoRow) || err == nil && !has {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return eachPiece(ctx, tx, deletePieces, account, id, pieces(key, before), nil)
+	return execPieces(ctx, tx, deletePiecesQuery, account, id, searchPieces(key, before), nil)
 }
 
-// eachPiece runs a query on all pieces that are not among others, pieceRows at a time.
-func eachPiece(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, all, others []string) error {
+// execPieces runs a query on all pieces that are not among others, piecesPerStatement at a time.
+func execPieces(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, all, others []string) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(piece string) bool {
 		_, among := slices.BinarySearch(others, piece)
 		return among
 	})
-	for some := range slices.Chunk(all, pieceRows) {
+	for some := range slices.Chunk(all, piecesPerStatement) {
 		args := []any{account, id}
-		for i := range pieceRows {
+		for i := range piecesPerStatement {
 			args = append(args, some[min(i, len(some)-1)]) // the last one again
 		}
 		if _, err := tx.Exec(ctx, q.With(args...)); err != nil {
@@ -254,28 +254,28 @@ func eachPiece(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, a
 	return nil
 }
 
-// indexRest puts those mailboxes into mailbox_piece that are not there, or by another name:
+// indexMissing puts those mailboxes into mailbox_piece that are not there, or by another name:
 // those from before there was one, and what an older release has changed since.
 // Several nodes may do it at the same time. It leaves half of the time to others.
-func (m *Mailboxes) indexRest(ctx context.Context) error {
+func (m *Mailboxes) indexMissing(ctx context.Context) error {
 	for {
 		begin := time.Now()
-		ids, err := db.All(ctx, m.db, toIndex.With(indexAtOnce), scanID)
+		ids, err := db.All(ctx, m.db, unindexedIDsQuery.With(indexBatchSize), scanID)
 		if err != nil {
 			return err
 		}
 		err = m.db.Tx(ctx, func(tx *db.Tx) error {
 			for _, id := range ids {
-				if err := index(ctx, tx, id); err != nil {
+				if err := indexMailbox(ctx, tx, id); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if err != nil || len(ids) < indexAtOnce {
+		if err != nil || len(ids) < indexBatchSize {
 			return err
 		}
-		if err := signal.Sleep(ctx, time.Since(begin)); err != nil {
+		if err := notify.Sleep(ctx, time.Since(begin)); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func TestSearchLooksUp(t *testing.T) {
 		if err := h.Delete(ctx, h.account, all[2].id); err != nil {
 			t.Fatal(err)
 		}
-		h.now = h.now.Add(mailbox.Restorable * 2)
+		h.now = h.now.Add(mailbox.RestorePeriod * 2)
 		for n := 1; n > 0; {
 			var err error
 			if n, err = h.Purge(ctx); err != nil {

@@ -22,32 +22,32 @@ type Session struct {
 }
 
 const (
-	sessionsAtOnce = 200 // rows in one commit
-	staleAtOnce    = 500
+	sessionBatchSize = 200 // rows in one commit
+	staleBatchSize   = 500
 )
 
 var (
-	noteSession = db.SQL(`INSERT INTO mailbox_session (id, mailbox, tenure, protocol, address, app_password, program, since)
+	upsertSessionQuery = db.SQL(`INSERT INTO mailbox_session (id, mailbox, tenure, protocol, address, app_password, program, since)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (id) DO UPDATE SET tenure = excluded.tenure, program = excluded.program`)
-	endSession   = db.SQL(`DELETE FROM mailbox_session WHERE id = $1`)
-	listSessions = db.Paged(`SELECT id, protocol, address, app_password, program, since FROM mailbox_session
+	endSessionQuery   = db.SQL(`DELETE FROM mailbox_session WHERE id = $1`)
+	listSessionsQuery = db.PagedSQL(`SELECT id, protocol, address, app_password, program, since FROM mailbox_session
 		WHERE EXISTS (SELECT 1 FROM tenure WHERE tenure.id = mailbox_session.tenure AND expires_at > {now}) AND {page mailbox = $1}`)
 	// With the tenure, as a row may be taken on by the next one of its node meanwhile.
-	staleSessions = db.SQL(`DELETE FROM mailbox_session WHERE (id, tenure) IN (SELECT id, tenure FROM mailbox_session AS s
+	deleteStaleSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE (id, tenure) IN (SELECT id, tenure FROM mailbox_session AS s
 		WHERE s.tenure < $1 AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.id = s.tenure AND expires_at > {now}) ORDER BY s.tenure, s.id LIMIT $2)`)
-	noSessions = db.SQL(`DELETE FROM mailbox_session WHERE mailbox = $1`)
+	deleteSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE mailbox = $1`)
 )
 
-// sessions are the connections of this node. What is new about them is written
+// openSessions are the connections of this node. What is new about them is written
 // every few seconds: to sign in costs nothing more, and what came and went in
 // between was never there.
-type sessions struct {
+type openSessions struct {
 	mu     sync.Mutex
-	open   map[db.ID]*openSession
-	news   map[db.ID]bool // of open, those to be written
-	over   []db.ID        // that were written, and have ended
-	tenure db.ID          // that the rows carry
+	byID   map[db.ID]*openSession
+	dirty  map[db.ID]bool // of open, those to be written
+	closed []db.ID        // that were written, and have ended
+	lease  db.ID          // that the rows carry
 }
 
 type openSession struct {
@@ -56,98 +56,98 @@ type openSession struct {
 	written bool
 }
 
-// Opened notes a connection that has signed in, and returns what Named and
+// OpenSession notes a connection that has signed in, and returns what Named and
 // Closed are to be told; 0 if the node keeps no list.
-func (m *Mailboxes) Opened(box Mailbox, p Protocol, from netip.Addr) db.ID {
+func (m *Mailboxes) OpenSession(box Mailbox, p Protocol, from netip.Addr) db.ID {
 	if m.Node == nil {
 		return 0
 	}
 	s := &openSession{mailbox: box.ID, Session: Session{
-		ID: m.db.NewID(), Protocol: p, Address: from.Unmap().String(), AppPassword: box.appName, Since: m.now().UTC(),
+		ID: m.db.NewID(), Protocol: p, Address: from.Unmap().String(), AppPassword: box.appPasswordName, Since: m.now().UTC(),
 	}}
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
-	m.sessions.open[s.ID], m.sessions.news[s.ID] = s, true
+	m.sessions.byID[s.ID], m.sessions.dirty[s.ID] = s, true
 	return s.ID
 }
 
-// Named notes what the client of a session calls itself, in valid UTF-8.
-func (m *Mailboxes) Named(id db.ID, program string) {
+// SetSessionProgram notes what the client of a session calls itself, in valid UTF-8.
+func (m *Mailboxes) SetSessionProgram(id db.ID, program string) {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
-	if s := m.sessions.open[id]; s != nil && s.Program != program {
-		s.Program, m.sessions.news[id] = program, true
+	if s := m.sessions.byID[id]; s != nil && s.Program != program {
+		s.Program, m.sessions.dirty[id] = program, true
 	}
 }
 
-// Closed notes that a session has ended.
-func (m *Mailboxes) Closed(id db.ID) {
+// CloseSession notes that a session has ended.
+func (m *Mailboxes) CloseSession(id db.ID) {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
-	if s := m.sessions.open[id]; s != nil && s.written {
-		m.sessions.over = append(m.sessions.over, id)
+	if s := m.sessions.byID[id]; s != nil && s.written {
+		m.sessions.closed = append(m.sessions.closed, id)
 	}
-	delete(m.sessions.open, id)
-	delete(m.sessions.news, id)
+	delete(m.sessions.byID, id)
+	delete(m.sessions.dirty, id)
 }
 
-// take returns what is to be written. After a tenure was lost all is, by the
+// takePending returns what is to be written. After a tenure was lost all is, by the
 // new one.
-func (s *sessions) take(tenure db.ID) (news []openSession, over []db.ID) {
+func (s *openSessions) takePending(tenure db.ID) (news []openSession, over []db.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tenure != tenure {
-		s.tenure = tenure
-		for id := range s.open {
-			s.news[id] = true
+	if s.lease != tenure {
+		s.lease = tenure
+		for id := range s.byID {
+			s.dirty[id] = true
 		}
 	}
-	for id := range s.news {
-		s.open[id].written = true // or nearly; who closes it has it deleted
-		news = append(news, *s.open[id])
+	for id := range s.dirty {
+		s.byID[id].written = true // or nearly; who closes it has it deleted
+		news = append(news, *s.byID[id])
 	}
-	clear(s.news)
-	over, s.over = s.over, nil
+	clear(s.dirty)
+	over, s.closed = s.closed, nil
 	return news, over
 }
 
-// untake takes back what could not be written.
-func (s *sessions) untake(news []openSession, over []db.ID) {
+// restorePending takes back what could not be written.
+func (s *openSessions) restorePending(news []openSession, over []db.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range news {
-		if s.open[one.ID] != nil {
-			s.news[one.ID] = true
+		if s.byID[one.ID] != nil {
+			s.dirty[one.ID] = true
 		}
 	}
-	s.over = append(s.over, over...)
+	s.closed = append(s.closed, over...)
 }
 
-// noteSessions writes what is not written yet about this node's sessions.
+// flushSessions writes what is not written yet about this node's sessions.
 // m.notes.writing is held.
-func (m *Mailboxes) noteSessions(ctx context.Context) error {
+func (m *Mailboxes) flushSessions(ctx context.Context) error {
 	if m.Node == nil {
 		return nil
 	}
-	tenure, _ := m.Node.Tenure()
-	news, over := m.sessions.take(tenure)
+	tenure, _ := m.Node.Lease()
+	news, over := m.sessions.takePending(tenure)
 	for len(news) > 0 || len(over) > 0 {
-		some, ended := news[:min(len(news), sessionsAtOnce)], over[:min(len(over), sessionsAtOnce)]
+		some, ended := news[:min(len(news), sessionBatchSize)], over[:min(len(over), sessionBatchSize)]
 		err := m.db.Tx(ctx, func(tx *db.Tx) error {
 			for _, s := range some {
-				if _, err := tx.Exec(ctx, noteSession.With(s.ID, s.mailbox, tenure, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since))); err != nil {
+				if _, err := tx.Exec(ctx, upsertSessionQuery.With(s.ID, s.mailbox, tenure, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since))); err != nil {
 					return err
 				}
 			}
 			for _, id := range ended {
-				if _, err := tx.Exec(ctx, endSession.With(id)); err != nil {
+				if _, err := tx.Exec(ctx, endSessionQuery.With(id)); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			m.sessions.untake(news, over)
+			m.sessions.restorePending(news, over)
 			return err
 		}
 		news, over = news[len(some):], over[len(ended):]
@@ -161,10 +161,10 @@ func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page d
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return nil, false, err
 	}
-	if err := m.Note(ctx); err != nil {
+	if err := m.Flush(ctx); err != nil {
 		return nil, false, err
 	}
-	return db.ReadPage(ctx, m.db, listSessions, page, func(r db.Row) (s Session, err error) {
+	return db.ReadPage(ctx, m.db, listSessionsQuery, page, func(r db.Row) (s Session, err error) {
 		var protocol string
 		var since int64
 		err = r.Scan(&s.ID, &protocol, &s.Address, &s.AppPassword, &s.Program, &since)
@@ -173,11 +173,11 @@ func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page d
 	}, mailbox)
 }
 
-// dropSessions deletes those that nodes which ended have left.
-func (m *Mailboxes) dropSessions(ctx context.Context) error {
+// deleteStaleSessions deletes those that nodes which ended have left.
+func (m *Mailboxes) deleteStaleSessions(ctx context.Context) error {
 	for before := m.db.NewID(); ; {
-		n, err := m.db.Exec(ctx, staleSessions.With(before, staleAtOnce))
-		if err != nil || n < staleAtOnce {
+		n, err := m.db.Exec(ctx, deleteStaleSessionsQuery.With(before, staleBatchSize))
+		if err != nil || n < staleBatchSize {
 			return err
 		}
 	}

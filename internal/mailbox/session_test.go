@@ -46,7 +46,7 @@ var (
 func (h *house) join(name string) {
 	h.t.Helper()
 	if h.Node != nil {
-		tenure, _ := h.Node.Tenure()
+		tenure, _ := h.Node.Lease()
 		dbtest.Exec(h.t, h.db, endTenure.With(tenure))
 	}
 	var err error
@@ -69,20 +69,20 @@ func TestSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return h.Opened(box, mailbox.IMAP, netip.MustParseAddr(from))
+			return h.OpenSession(box, mailbox.IMAP, netip.MustParseAddr(from))
 		}
 		first := in(good, "::ffff:192.0.2.7")
-		h.Named(first, "Thunderbird 140")
+		h.SetSessionProgram(first, "Thunderbird 140")
 		h.wantOpen(ann, "imap 192.0.2.7 /Thunderbird 140")
 		h.wantOpen(bob, "")
 		second := in(password, "2001:db8::7")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/, imap 192.0.2.7 /Thunderbird 140")
-		h.Named(second, "Mail 16")
-		h.Closed(in(good, "192.0.2.9")) // gone before anybody looked
+		h.SetSessionProgram(second, "Mail 16")
+		h.CloseSession(in(good, "192.0.2.9")) // gone before anybody looked
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16, imap 192.0.2.7 /Thunderbird 140")
-		h.Closed(first)
-		h.Closed(first)
-		h.Named(first, "late")
+		h.CloseSession(first)
+		h.CloseSession(first)
+		h.SetSessionProgram(first, "late")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
 		if _, _, err := h.Sessions(ctx, h.account+1, ann.ID, db.Page{}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another account: %v", err)
@@ -90,15 +90,15 @@ func TestSessions(t *testing.T) {
 
 		// A node that ended without a word has no sessions, one whose tenure was
 		// lost has them by the next.
-		tenure, _ := h.Node.Tenure()
+		tenure, _ := h.Node.Lease()
 		dbtest.Exec(t, h.db, endTenure.With(tenure))
 		h.wantOpen(ann, "")
 		h.join("second")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
-		h.Closed(second)
+		h.CloseSession(second)
 		h.wantOpen(ann, "")
 
-		h.Opened(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.1"))
+		h.OpenSession(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.1"))
 		h.wantOpen(ann, "imap 192.0.2.1 /")
 		h.join("third")
 		if err := h.DropSessions(ctx); err != nil {
@@ -121,10 +121,10 @@ func TestDropSessionsSparesThoseTakenOn(t *testing.T) {
 		ctx := t.Context()
 		h.join("first")
 		ann := h.create("ann", good)
-		h.Opened(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.7"))
+		h.OpenSession(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.7"))
 		h.wantOpen(ann, "imap 192.0.2.7 /")
 		h.join("second")
-		tenure, _ := h.Node.Tenure()
+		tenure, _ := h.Node.Lease()
 		dropped := make(chan error, 1)
 		err := h.db.Tx(ctx, func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, takeOn.With(tenure)); err != nil {

@@ -15,9 +15,9 @@ type SpamFilter string
 // The kinds of SpamFilter.
 const (
 	SpamOff     SpamFilter = "off"     // nothing goes to Junk for it, nor is refused
-	SpamLenient SpamFilter = "lenient" // it takes more to get to Junk (digest.Opinion.Lenient); nothing is refused
+	SpamLenient SpamFilter = "lenient" // it takes more to get to Junk (digest.SpamResult.LenientThreshold); nothing is refused
 	SpamNormal  SpamFilter = "normal"  // what the filter asks for
-	SpamStrict  SpamFilter = "strict"  // less is enough (digest.Opinion.Strict)
+	SpamStrict  SpamFilter = "strict"  // less is enough (digest.SpamResult.StrictThreshold)
 )
 
 // SpamFilters lists them, from soft to hard.
@@ -25,7 +25,7 @@ func SpamFilters() []SpamFilter {
 	return []SpamFilter{SpamOff, SpamLenient, SpamNormal, SpamStrict}
 }
 
-func checkSpamFilter(bad *fault.Fields, f SpamFilter) {
+func checkSpamFilter(bad *fault.FieldErrors, f SpamFilter) {
 	if !slices.Contains(SpamFilters(), f) {
 		bad.Add("spam_filter", "unknown_value", "Give off, lenient, normal or strict.")
 	}

@@ -11,123 +11,123 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// toCount is what a mailbox adds to mailbox_storage.allotted: its quota, while it lives.
-const toCount = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
+// countedQuotaExpr is what a mailbox adds to mailbox_storage.allotted: its quota, while it lives.
+const countedQuotaExpr = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
 
 var (
 	// What mailbox_storage lacks, such as what an older release has changed, is added.
-	allotted = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
-			+ COALESCE((SELECT SUM(` + toCount + ` - counted) FROM mailbox WHERE account = $1 AND counted <> ` + toCount + `), 0) AS BIGINT),
-		CAST(COALESCE((SELECT SUM(` + used + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
-	usedBy = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
+	allottedQuery = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
+			+ COALESCE((SELECT SUM(` + countedQuotaExpr + ` - counted) FROM mailbox WHERE account = $1 AND counted <> ` + countedQuotaExpr + `), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(` + usedExpr + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
+	usedBytesQuery = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + usedExpr + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
 
-	uncounted   = db.SQL(`SELECT ` + toCount + `, ` + toCount + ` - counted FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
-	setCounted  = db.SQL(`UPDATE mailbox SET counted = ` + toCount + ` WHERE id = $1`)
-	addAllotted = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
+	uncountedQuotaQuery = db.SQL(`SELECT ` + countedQuotaExpr + `, ` + countedQuotaExpr + ` - counted FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
+	setCountedQuery     = db.SQL(`UPDATE mailbox SET counted = ` + countedQuotaExpr + ` WHERE id = $1`)
+	addAllottedQuery    = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
 		ON CONFLICT (account) DO UPDATE SET allotted = mailbox_storage.allotted + excluded.allotted`)
 
-	uncountedAccount = db.SQL(`SELECT account FROM mailbox WHERE counted <> ` + toCount + ` AND account > $1 ORDER BY account LIMIT 1`)
-	uncountedOf      = db.SQL(`SELECT id FROM mailbox WHERE counted <> ` + toCount + ` AND account = $1 LIMIT $2`)
-	storageAfter     = db.SQL(`SELECT account FROM mailbox_storage WHERE account > $1 ORDER BY account LIMIT 1`)
-	surplus          = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted) FROM mailbox WHERE account = $1), 0) AS BIGINT)
+	nextUncountedAccountQuery = db.SQL(`SELECT account FROM mailbox WHERE counted <> ` + countedQuotaExpr + ` AND account > $1 ORDER BY account LIMIT 1`)
+	uncountedMailboxesQuery   = db.SQL(`SELECT id FROM mailbox WHERE counted <> ` + countedQuotaExpr + ` AND account = $1 LIMIT $2`)
+	nextStorageAccountQuery   = db.SQL(`SELECT account FROM mailbox_storage WHERE account > $1 ORDER BY account LIMIT 1`)
+	storageSurplusQuery       = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted) FROM mailbox WHERE account = $1), 0) AS BIGINT)
 		FROM mailbox_storage s WHERE s.account = $1`)
 )
 
-// Stored returns what the quotas of an account's mailboxes are together, and
+// StorageUsage returns what the quotas of an account's mailboxes are together, and
 // what these hold, in bytes. Of a deleted mailbox what it holds counts for both, until
-// that is gone. What more than ManyMailboxes hold may be what they held up to UsedFor ago.
-func (m *Mailboxes) Stored(ctx context.Context, account db.ID) (quotas, used int64, err error) {
+// that is gone. What more than MaxSummedMailboxes hold may be what they held up to UsedSumTTL ago.
+func (m *Mailboxes) StorageUsage(ctx context.Context, account db.ID) (quotas, used int64, err error) {
 	var deleted int64
-	if err := m.db.One(ctx, allotted.With(account), &quotas, &deleted); err != nil {
+	if err := m.db.One(ctx, allottedQuery.With(account), &quotas, &deleted); err != nil {
 		return 0, 0, err
 	}
-	used, err = m.usedBy(ctx, account)
+	used, err = m.usedBytes(ctx, account)
 	return quotas + deleted, used, err
 }
 
 const (
-	// ManyMailboxes is how many mailboxes of an account are summed up for each that asks.
-	ManyMailboxes = 1000
-	// UsedFor is for how long the sum of more is remembered.
-	UsedFor = time.Minute
+	// MaxSummedMailboxes is how many mailboxes of an account are summed up for each that asks.
+	MaxSummedMailboxes = 1000
+	// UsedSumTTL is for how long the sum of more is remembered.
+	UsedSumTTL = time.Minute
 )
 
-// usedSums remembers what the mailboxes of large accounts hold together: to keep such a
+// usedSumCache remembers what the mailboxes of large accounts hold together: to keep such a
 // sum in the database, each delivery would have to change it, one after the other.
-type usedSums struct {
-	turns signal.Turns[db.ID] // one reader for an account at a time
-	mu    sync.Mutex
-	of    map[db.ID]usedSum
+type usedSumCache struct {
+	semaphores notify.KeyedSemaphore[db.ID] // one reader for an account at a time
+	mu         sync.Mutex
+	byAccount  map[db.ID]cachedSum
 }
 
-type usedSum struct {
-	bytes int64
-	until time.Time
+type cachedSum struct {
+	bytes     int64
+	expiresAt time.Time
 }
 
-func (s *usedSums) get(account db.ID, now time.Time) (bytes int64, ok bool) {
+func (s *usedSumCache) get(account db.ID, now time.Time) (bytes int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum := s.of[account]
-	return sum.bytes, now.Before(sum.until)
+	sum := s.byAccount[account]
+	return sum.bytes, now.Before(sum.expiresAt)
 }
 
-func (s *usedSums) put(account db.ID, bytes int64, now time.Time) {
+func (s *usedSumCache) put(account db.ID, bytes int64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other, sum := range s.of {
-		if !now.Before(sum.until) {
-			delete(s.of, other)
+	for other, sum := range s.byAccount {
+		if !now.Before(sum.expiresAt) {
+			delete(s.byAccount, other)
 		}
 	}
-	s.of[account] = usedSum{bytes, now.Add(UsedFor)}
+	s.byAccount[account] = cachedSum{bytes, now.Add(UsedSumTTL)}
 }
 
-func (m *Mailboxes) usedBy(ctx context.Context, account db.ID) (int64, error) {
-	if bytes, ok := m.sums.get(account, m.now()); ok {
+func (m *Mailboxes) usedBytes(ctx context.Context, account db.ID) (int64, error) {
+	if bytes, ok := m.usedSums.get(account, m.now()); ok {
 		return bytes, nil
 	}
-	pass, err := m.sums.turns.Take(ctx, account, 1)
+	pass, err := m.usedSums.semaphores.Acquire(ctx, account, 1)
 	if err != nil {
 		return 0, err
 	}
 	defer pass()
 	now := m.now()
-	if bytes, ok := m.sums.get(account, now); ok { // another caller has read it
+	if bytes, ok := m.usedSums.get(account, now); ok { // another caller has read it
 		return bytes, nil
 	}
 	var mailboxes, bytes int64
-	err = m.db.One(ctx, usedBy.With(account), &mailboxes, &bytes)
-	if err == nil && mailboxes > ManyMailboxes {
-		m.sums.put(account, bytes, now)
+	err = m.db.One(ctx, usedBytesQuery.With(account), &mailboxes, &bytes)
+	if err == nil && mailboxes > MaxSummedMailboxes {
+		m.usedSums.put(account, bytes, now)
 	}
 	return bytes, err
 }
 
-// allot runs change, which may give a mailbox of the account a quota or take it, and then
+// withinStorageLimit runs change, which may give a mailbox of the account a quota or take it, and then
 // finds out whether the quotas are still within the limit of them all: if not,
 // it is a fault.Conflict. A quota that does not grow is never refused; limit 0 is none.
-func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
+func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
 	// So that the figure is still true when this is committed.
-	if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+	if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 		return err
 	}
-	before, err := live(ctx, tx, account, id)
+	before, err := quotaIfLive(ctx, tx, account, id)
 	if err != nil {
 		return err
 	}
 	if err := change(); err != nil {
 		return err
 	}
-	after, err := count(ctx, tx, account, id)
+	after, err := countQuota(ctx, tx, account, id)
 	if err != nil || limit == 0 || after <= before {
 		return err
 	}
 	var quotas, deleted int64
-	if err := tx.One(ctx, allotted.With(account), &quotas, &deleted); err != nil {
+	if err := tx.One(ctx, allottedQuery.With(account), &quotas, &deleted); err != nil {
 		return err
 	}
 	sum := quotas + deleted
@@ -141,14 +141,14 @@ func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, lim
 	return fault.New(fault.Conflict, "storage_limit_exceeded", "%s", text)
 }
 
-// count brings mailbox_storage up to date with a mailbox, and returns the quota that
+// countQuota brings mailbox_storage up to date with a mailbox, and returns the quota that
 // counts for it: 0 if it is deleted. The caller holds the account.
-func count(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
+func countQuota(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
 	var more int64
-	if err := tx.One(ctx, uncounted.With(id, account), &quota, &more); err != nil || more == 0 {
+	if err := tx.One(ctx, uncountedQuotaQuery.With(id, account), &quota, &more); err != nil || more == 0 {
 		return quota, err
 	}
-	for _, s := range []db.Statement{setCounted.With(id), addAllotted.With(account, more)} {
+	for _, s := range []db.Statement{setCountedQuery.With(id), addAllottedQuery.With(account, more)} {
 		if _, err := tx.Exec(ctx, s); err != nil {
 			return 0, err
 		}
@@ -156,11 +156,11 @@ func count(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err 
 	return quota, nil
 }
 
-var liveQuota = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+var liveQuotaQuery = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 
-// live returns the quota that a mailbox has; 0 if it is not there, or deleted.
-func live(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
-	err = tx.One(ctx, liveQuota.With(id, account), &quota)
+// quotaIfLive returns the quota that a mailbox has; 0 if it is not there, or deleted.
+func quotaIfLive(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
+	err = tx.One(ctx, liveQuotaQuery.With(id, account), &quota)
 	if errors.Is(err, db.ErrNoRow) {
 		return 0, nil
 	}
@@ -170,52 +170,52 @@ func live(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err e
 // storageLimit returns what the quotas of an account may be together; 0 is no
 // limit.
 func (m *Mailboxes) storageLimit(ctx context.Context, account db.ID) (int64, error) {
-	if m.Storage == nil {
+	if m.StorageLimit == nil {
 		return 0, nil
 	}
-	return m.Storage(ctx, account)
+	return m.StorageLimit(ctx, account)
 }
 
-// countAtOnce is how many mailboxes one transaction counts.
-const countAtOnce = 100
+// countBatchSize is how many mailboxes one transaction counts.
+const countBatchSize = 100
 
-// countRest counts the quotas that are not counted: those from before there was
+// countMissing counts the quotas that are not counted: those from before there was
 // mailbox_storage, and what an older release has changed since. Several nodes may
 // do it at the same time.
-func (m *Mailboxes) countRest(ctx context.Context) error {
-	return m.eachAccount(ctx, uncountedAccount, func(account db.ID) (more bool, err error) {
+func (m *Mailboxes) countMissing(ctx context.Context) error {
+	return m.eachAccount(ctx, nextUncountedAccountQuery, func(account db.ID) (more bool, err error) {
 		err = m.db.Tx(ctx, func(tx *db.Tx) error {
-			if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+			if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 				return err
 			}
-			ids, err := db.All(ctx, tx, uncountedOf.With(account, countAtOnce), scanID)
+			ids, err := db.All(ctx, tx, uncountedMailboxesQuery.With(account, countBatchSize), scanID)
 			for _, id := range ids {
 				if err == nil {
-					_, err = count(ctx, tx, account, id)
+					_, err = countQuota(ctx, tx, account, id)
 				}
 			}
-			more = len(ids) == countAtOnce
+			more = len(ids) == countBatchSize
 			return err
 		})
 		return more, err
 	})
 }
 
-// correct makes mailbox_storage the sum of what is counted. It differs only where an older
+// correctStorage makes mailbox_storage the sum of what is counted. It differs only where an older
 // release, which doesn't count, purged a mailbox that counted: after it ran alone for a month.
-func (m *Mailboxes) correct(ctx context.Context) error {
-	return m.eachAccount(ctx, storageAfter, func(account db.ID) (bool, error) {
+func (m *Mailboxes) correctStorage(ctx context.Context) error {
+	return m.eachAccount(ctx, nextStorageAccountQuery, func(account db.ID) (bool, error) {
 		var more int64
-		if err := m.db.One(ctx, surplus.With(account), &more); err != nil || more == 0 {
+		if err := m.db.One(ctx, storageSurplusQuery.With(account), &more); err != nil || more == 0 {
 			return false, err
 		}
 		return false, m.db.Tx(ctx, func(tx *db.Tx) error {
-			if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+			if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 				return err
 			}
-			err := tx.One(ctx, surplus.With(account), &more) // another node may have been first
+			err := tx.One(ctx, storageSurplusQuery.With(account), &more) // another node may have been first
 			if err == nil && more != 0 {
-				_, err = tx.Exec(ctx, addAllotted.With(account, -more))
+				_, err = tx.Exec(ctx, addAllottedQuery.With(account, -more))
 			}
 			return err
 		})
@@ -238,7 +238,7 @@ func (m *Mailboxes) eachAccount(ctx context.Context, next *db.Query, do func(acc
 			if more, err = do(account); err != nil {
 				return err
 			}
-			if err := signal.Sleep(ctx, m.now().Sub(begin)); err != nil {
+			if err := notify.Sleep(ctx, m.now().Sub(begin)); err != nil {
 				return err
 			}
 		}

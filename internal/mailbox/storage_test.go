@@ -35,7 +35,7 @@ func (h *house) summed() (quotas, uncounted int64) {
 func (h *house) wantSum(when string) {
 	h.t.Helper()
 	want, _ := h.summed()
-	if got, _, err := h.Stored(h.t.Context(), h.account); err != nil || got != want {
+	if got, _, err := h.StorageUsage(h.t.Context(), h.account); err != nil || got != want {
 		h.t.Errorf("%s the quotas are %d, %v; want %d", when, got, err, want)
 	}
 }
@@ -66,7 +66,7 @@ var (
 func TestQuotasOfMany(t *testing.T) {
 	each(t, func(h *house) {
 		const limit, workers, rounds = 150 * mb, 6, 6
-		h.Storage = func(context.Context, db.ID) (int64, error) { return limit, nil }
+		h.StorageLimit = func(context.Context, db.ID) (int64, error) { return limit, nil }
 		for i := range 5 {
 			h.createOld(fmt.Sprint("old", i), "", mb)
 		}
@@ -76,7 +76,7 @@ func TestQuotasOfMany(t *testing.T) {
 		var done, refused atomic.Bool
 		look.Go(func() {
 			for !done.Load() {
-				if sum, _, err := h.Stored(ctx, h.account); err != nil || sum > limit {
+				if sum, _, err := h.StorageUsage(ctx, h.account); err != nil || sum > limit {
 					t.Errorf("the quotas are %d, %v", sum, err)
 					return
 				}
@@ -98,7 +98,7 @@ func TestQuotasOfMany(t *testing.T) {
 		for w := range workers {
 			work.Go(func() {
 				for i := range rounds {
-					box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: fmt.Sprintf("w%d-%d", w, i), QuotaMB: new(10), Password: &password})
+					box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: fmt.Sprintf("w%d-%d", w, i), QuotaMB: new(10), Password: &password})
 					expect("create", err, "storage_limit_exceeded")
 					if err != nil {
 						continue
@@ -186,7 +186,7 @@ func TestQuotasAreKept(t *testing.T) {
 		h.create("ann", good)
 		dbtest.Exec(h.t, h.db, db.SQL(`UPDATE mailbox_storage SET allotted = allotted + 1`).With())
 		want, _ := h.summed()
-		if got, _, err := h.Stored(h.t.Context(), h.account); err != nil || got != want+1 {
+		if got, _, err := h.StorageUsage(h.t.Context(), h.account); err != nil || got != want+1 {
 			h.t.Errorf("the quotas are %d, %v; want what is kept, %d", got, err, want+1)
 		}
 		for range 2 {
@@ -206,13 +206,13 @@ func TestUseOfMany(t *testing.T) {
 		var ids []db.ID
 		used := func() int64 {
 			t.Helper()
-			quotas, used, err := h.Stored(ctx, h.account)
+			quotas, used, err := h.StorageUsage(ctx, h.account)
 			if err != nil || quotas != int64(len(ids))*mb {
 				t.Fatalf("the quotas of %d are %d, %v", len(ids), quotas, err)
 			}
 			return used
 		}
-		for len(ids) < mailbox.ManyMailboxes {
+		for len(ids) < mailbox.MaxSummedMailboxes {
 			ids = append(ids, h.createOld(fmt.Sprint("box", len(ids)), "", mb))
 		}
 		for i := range int64(2) {
@@ -228,7 +228,7 @@ func TestUseOfMany(t *testing.T) {
 				t.Errorf("%d mailboxes hold %d within a minute", len(ids), got)
 			}
 		}
-		h.now = h.now.Add(mailbox.UsedFor - time.Second)
+		h.now = h.now.Add(mailbox.UsedSumTTL - time.Second)
 		if got := used(); got != 15_000 {
 			t.Errorf("%d mailboxes hold %d within a minute", len(ids), got)
 		}

@@ -14,7 +14,7 @@ import (
 
 func (h *house) deposit(box db.ID, bytes, messages int64) {
 	h.t.Helper()
-	if err := h.db.Write(h.t.Context(), box, &db.Job{Apply: func(b *db.Batch) { b.Queue(mailbox.Deposit(box, mailbox.Use{Bytes: bytes, Messages: messages})) }}); err != nil {
+	if err := h.db.Write(h.t.Context(), box, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(mailbox.AddUsage(box, mailbox.Usage{Bytes: bytes, Messages: messages})) }}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -22,35 +22,35 @@ func (h *house) deposit(box db.ID, bytes, messages int64) {
 func TestRoom(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
+		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		const mb, kb = 1 << 20, 1 << 10
-		wantKind(t, h.Room(ctx, box.ID, mb+1), fault.TooLarge, "message_over_quota")
+		wantKind(t, h.CheckQuota(ctx, box.ID, mb+1), fault.TooLarge, "message_over_quota")
 		claim := func(bytes int64) error {
-			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) {
-				b.Queue(mailbox.Claim(box.ID, mailbox.Use{Bytes: bytes, Messages: 1})).Else(mailbox.Full())
+			return h.db.Write(ctx, box.ID, &db.Mutation{Guard: func(b *db.Batch) {
+				b.Queue(mailbox.ReserveUsage(box.ID, mailbox.Usage{Bytes: bytes, Messages: 1})).OrFail(mailbox.FullError())
 			}})
 		}
 		deposit := func(bytes, messages int64) { h.deposit(box.ID, bytes, messages) }
 		if err := claim(mb - 10*kb); err != nil {
 			t.Fatal(err)
 		}
-		wantKind(t, claim(11*kb), fault.OverQuota, mailbox.CodeFull)
-		if err := h.Room(ctx, box.ID, 10*kb); err != nil {
+		wantKind(t, claim(11*kb), fault.OverQuota, mailbox.CodeMailboxFull)
+		if err := h.CheckQuota(ctx, box.ID, 10*kb); err != nil {
 			t.Error(err)
 		}
 		deposit(20*kb, 1) // what RCPT accepted may overrun
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
-		h.now = h.now.Add(mailbox.OverLong - time.Second)
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
+		h.now = h.now.Add(mailbox.FullGracePeriod - time.Second)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
 		h.now = h.now.Add(time.Second)
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFullLong)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFullLong)
 		deposit(-5*kb, -1)
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull) // the seven days begin anew
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull) // the seven days begin anew
 		deposit(-100*kb, 0)
-		if err := h.Room(ctx, box.ID, 1); err != nil {
+		if err := h.CheckQuota(ctx, box.ID, 1); err != nil {
 			t.Error(err)
 		}
 		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != mb-95*kb || got.Messages != 1 {
@@ -64,27 +64,27 @@ func TestRoom(t *testing.T) {
 func TestSmallMessagesCount(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
+		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		write := func(s db.Statement) error {
-			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) { b.Queue(s).Else(mailbox.Full()) }})
+			return h.db.Write(ctx, box.ID, &db.Mutation{Guard: func(b *db.Batch) { b.Queue(s).OrFail(mailbox.FullError()) }})
 		}
 		for range 1023 {
-			if err := write(mailbox.Claim(box.ID, mailbox.UseOf(3))); err != nil {
+			if err := write(mailbox.ReserveUsage(box.ID, mailbox.MessageUsage(3))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := h.Room(ctx, box.ID, 1); err != nil {
+		if err := h.CheckQuota(ctx, box.ID, 1); err != nil {
 			t.Error(err)
 		}
-		if err := write(mailbox.Deposit(box.ID, mailbox.UseOf(3))); err != nil {
+		if err := write(mailbox.AddUsage(box.ID, mailbox.MessageUsage(3))); err != nil {
 			t.Fatal(err)
 		}
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
-		wantKind(t, write(mailbox.Claim(box.ID, mailbox.UseOf(1))), fault.OverQuota, mailbox.CodeFull)
-		_, used, err := h.Stored(ctx, h.account)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
+		wantKind(t, write(mailbox.ReserveUsage(box.ID, mailbox.MessageUsage(1))), fault.OverQuota, mailbox.CodeMailboxFull)
+		_, used, err := h.StorageUsage(ctx, h.account)
 		if err != nil || used != 1<<20 {
 			t.Errorf("the account uses %d, %v", used, err)
 		}
@@ -92,15 +92,15 @@ func TestSmallMessagesCount(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Used != 1<<20 || list[0].Messages != 1024 {
 			t.Errorf("listed as %+v, %v", list, err)
 		}
-		if err := write(mailbox.Deposit(box.ID, mailbox.UseOf(3).Less())); err != nil {
+		if err := write(mailbox.AddUsage(box.ID, mailbox.MessageUsage(3).Negate())); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != 1<<20-mailbox.MinCharge {
+		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != 1<<20-mailbox.MinCountedSize {
 			t.Errorf("uses %d, %v", got.Used, err)
 		}
 		var told int64
-		tell := &db.Job{Guard: func(b *db.Batch) { b.Queue(mailbox.Told(box.ID)).One(&told) }}
-		if err := h.db.Write(ctx, box.ID, tell); err != nil || told != 1<<20-mailbox.MinCharge {
+		tell := &db.Mutation{Guard: func(b *db.Batch) { b.Queue(mailbox.MarkWarned(box.ID)).One(&told) }}
+		if err := h.db.Write(ctx, box.ID, tell); err != nil || told != 1<<20-mailbox.MinCountedSize {
 			t.Errorf("its owner is told of %d used, %v", told, err)
 		}
 	})
@@ -111,25 +111,25 @@ func TestSmallMessagesCount(t *testing.T) {
 func TestRoomOfFolders(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann"})
+		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		left := int64(1)
-		h.Left = func(context.Context, db.ID) (int64, error) { return left, nil }
-		if err := h.Room(ctx, box.ID, 0); err != nil {
+		h.RemainingMessages = func(context.Context, db.ID) (int64, error) { return left, nil }
+		if err := h.CheckQuota(ctx, box.ID, 0); err != nil {
 			t.Error(err)
 		}
 		left = 0 // little was left: it is looked at again at once
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
-		h.now = h.now.Add(mailbox.OverLong)
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFullLong)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
+		h.now = h.now.Add(mailbox.FullGracePeriod)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFullLong)
 		left = 1
-		if err := h.Room(ctx, box.ID, 0); err != nil {
+		if err := h.CheckQuota(ctx, box.ID, 0); err != nil {
 			t.Error(err)
 		}
 		left = 0
-		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
 	})
 }
 
@@ -138,13 +138,13 @@ func TestRoomOfFolders(t *testing.T) {
 func TestMostMessages(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
-		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann"})
+		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		claim := func(bytes, messages int64) error {
-			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) {
-				b.Queue(mailbox.Claim(box.ID, mailbox.Use{Bytes: bytes, Messages: messages})).Else(mailbox.Full())
+			return h.db.Write(ctx, box.ID, &db.Mutation{Guard: func(b *db.Batch) {
+				b.Queue(mailbox.ReserveUsage(box.ID, mailbox.Usage{Bytes: bytes, Messages: messages})).OrFail(mailbox.FullError())
 			}})
 		}
 		half := int64(mailbox.MaxMessages / 2)
@@ -153,8 +153,8 @@ func TestMostMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		wantKind(t, claim(2*half, 2*half), fault.OverQuota, mailbox.CodeFull)
-		wantKind(t, claim(1, 1), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, claim(2*half, 2*half), fault.OverQuota, mailbox.CodeMailboxFull)
+		wantKind(t, claim(1, 1), fault.OverQuota, mailbox.CodeMailboxFull)
 		h.deposit(box.ID, 1, 1)
 		if err := claim(1, 0); err != nil { // a message that is replaced
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestAmpleRoom(t *testing.T) {
 		ctx, t := h.t.Context(), h.t
 		room := func(box db.ID, size int64, want string) {
 			t.Helper()
-			if err := h.Room(ctx, box, size); want == "" && err != nil {
+			if err := h.CheckQuota(ctx, box, size); want == "" && err != nil {
 				t.Error(err)
 			} else if want != "" {
 				wantKind(t, err, fault.OverQuota, want)
@@ -180,7 +180,7 @@ func TestAmpleRoom(t *testing.T) {
 		}
 		made := func(local string, mb int) mailbox.Mailbox {
 			t.Helper()
-			box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: local, QuotaMB: &mb})
+			box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, QuotaMB: &mb})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,10 +193,10 @@ func TestAmpleRoom(t *testing.T) {
 		h.deposit(ann.ID, gb, 1)
 		h.deposit(bob.ID, gb, 1)
 		room(ann.ID, 1, "")
-		room(ann.ID, gb/2, mailbox.CodeFull) // more than ample is looked at in any case
-		room(bob.ID, 1, mailbox.CodeFull)    // never had ample room
+		room(ann.ID, gb/2, mailbox.CodeMailboxFull) // more than ample is looked at in any case
+		room(bob.ID, 1, mailbox.CodeMailboxFull)    // never had ample room
 		h.now = h.now.Add(time.Second)
-		room(ann.ID, 1, mailbox.CodeFull)
+		room(ann.ID, 1, mailbox.CodeMailboxFull)
 
 		more, less := 4096, 1024
 		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{QuotaMB: &more}); err != nil {
@@ -206,6 +206,6 @@ func TestAmpleRoom(t *testing.T) {
 		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{QuotaMB: &less}); err != nil {
 			t.Fatal(err)
 		}
-		room(ann.ID, 1, mailbox.CodeFull)
+		room(ann.ID, 1, mailbox.CodeMailboxFull)
 	})
 }

@@ -36,37 +36,37 @@ const (
 	MaxVacationText     = 16 << 10
 )
 
-// AnswerLife is how long it is to be remembered that a sender was answered.
-const AnswerLife = (MaxVacationDays + 1) * 24 * time.Hour
+// VacationReplyRetention is how long it is to be remembered that a sender was answered.
+const VacationReplyRetention = (MaxVacationDays + 1) * 24 * time.Hour
 
 var (
-	lockOwn = db.SQL(`UPDATE mailbox SET answers = $3 WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	setHasVacationQuery = db.SQL(`UPDATE mailbox SET answers = $3 WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	// Everybody is answered anew when the answer is another one, or a new
 	// absence begins.
-	putVacation = db.SQL(`INSERT INTO vacation (mailbox, enabled, starts_at, ends_at, subject, body, days, round, updated_at)
+	putVacationQuery = db.SQL(`INSERT INTO vacation (mailbox, enabled, starts_at, ends_at, subject, body, days, round, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (mailbox) DO UPDATE SET enabled = excluded.enabled, starts_at = excluded.starts_at, ends_at = excluded.ends_at,
 			subject = excluded.subject, body = excluded.body, days = excluded.days, updated_at = excluded.updated_at,
 			round = CASE WHEN vacation.body <> excluded.body OR vacation.subject <> excluded.subject
 				OR (excluded.enabled AND NOT vacation.enabled)
 				OR (vacation.ends_at > 0 AND vacation.ends_at <= excluded.updated_at) THEN excluded.round ELSE vacation.round END`)
-	vacationOf = db.SQL(`SELECT enabled, starts_at, ends_at, subject, body, days, round, updated_at FROM vacation WHERE mailbox = $1`)
-	noVacation = db.SQL(`DELETE FROM vacation WHERE mailbox = $1`)
-	noAnswers  = db.SQL(`DELETE FROM vacation_answer WHERE mailbox = $1`)
+	vacationQuery       = db.SQL(`SELECT enabled, starts_at, ends_at, subject, body, days, round, updated_at FROM vacation WHERE mailbox = $1`)
+	deleteVacationQuery = db.SQL(`DELETE FROM vacation WHERE mailbox = $1`)
+	deleteRepliesQuery  = db.SQL(`DELETE FROM vacation_answer WHERE mailbox = $1`)
 
-	wasAnswered = db.SQL(`SELECT mailbox FROM vacation_answer WHERE mailbox = $1 AND sender = $2 AND round = $3 AND at > $4`)
-	// answerOnce decides: one of many messages of a sender gets the row, and none
+	repliedQuery = db.SQL(`SELECT mailbox FROM vacation_answer WHERE mailbox = $1 AND sender = $2 AND round = $3 AND at > $4`)
+	// recordReplyQuery decides: one of many messages of a sender gets the row, and none
 	// once the answer was changed or turned off.
-	answerOnce = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at)
+	recordReplyQuery = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at)
 		SELECT mailbox, CAST($2 AS TEXT), round, CAST($4 AS BIGINT) FROM vacation WHERE mailbox = $1 AND round = $3 AND enabled
 		ON CONFLICT (mailbox, sender) DO UPDATE SET round = excluded.round, at = excluded.at
 			WHERE vacation_answer.round <> excluded.round OR vacation_answer.at <= $5
 		RETURNING at`)
 	// Outside it is asked once more, for who was answered again meanwhile; with
 	// + 0, which needs no index.
-	pruneAnswers = db.SQL(`DELETE FROM vacation_answer WHERE at + 0 < $1 AND (mailbox, sender) IN
+	pruneRepliesQuery = db.SQL(`DELETE FROM vacation_answer WHERE at + 0 < $1 AND (mailbox, sender) IN
 		(SELECT mailbox, sender FROM vacation_answer WHERE at < $1 ORDER BY at LIMIT $2)`)
-	aliasesOf = db.SQL(`SELECT a.local_part, a.address FROM alias_target t JOIN alias a ON a.id = t.alias
+	aliasAddressesQuery = db.SQL(`SELECT a.local_part, a.address FROM alias_target t JOIN alias a ON a.id = t.alias
 		WHERE t.mailbox = $1 AND t.mailbox > 0 LIMIT $2`)
 )
 
@@ -75,18 +75,18 @@ func (v Vacation) Active(now time.Time) bool {
 	return v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }
 
-// Once makes the statement that decides whether a sender, by address.Key, is
+// ReplyOnce makes the statement that decides whether a sender, by address.Key, is
 // answered now: it returns a row if so, once per interval, until the answer
 // changes.
-func (v Vacation) Once(mailbox db.ID, sender string, now time.Time) db.Statement {
-	return answerOnce.With(mailbox, sender, v.round, db.Micros(now), db.Micros(v.since(now)))
+func (v Vacation) ReplyOnce(mailbox db.ID, sender string, now time.Time) db.Statement {
+	return recordReplyQuery.With(mailbox, sender, v.round, db.Micros(now), db.Micros(v.replyCutoff(now)))
 }
 
-func (v Vacation) since(now time.Time) time.Time { return now.AddDate(0, 0, -v.Days) }
+func (v Vacation) replyCutoff(now time.Time) time.Time { return now.AddDate(0, 0, -v.Days) }
 
-// Answered reports whether a sender was answered lately; if not, Once decides.
-func (m *Mailboxes) Answered(ctx context.Context, mailbox db.ID, v Vacation, sender string) (bool, error) {
-	return m.any(ctx, wasAnswered.With(mailbox, sender, v.round, db.Micros(v.since(m.now()))))
+// HasReplied reports whether a sender was answered lately; if not, Once decides.
+func (m *Mailboxes) HasReplied(ctx context.Context, mailbox db.ID, v Vacation, sender string) (bool, error) {
+	return m.exists(ctx, repliedQuery.With(mailbox, sender, v.round, db.Micros(v.replyCutoff(m.now()))))
 }
 
 // Vacation returns what a mailbox of the account answers; of one that was never
@@ -95,14 +95,14 @@ func (m *Mailboxes) Vacation(ctx context.Context, account, mailbox db.ID) (Vacat
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return Vacation{}, err
 	}
-	return m.VacationOf(ctx, mailbox)
+	return m.VacationByMailbox(ctx, mailbox)
 }
 
-// VacationOf is Vacation, whosever the mailbox is.
-func (m *Mailboxes) VacationOf(ctx context.Context, mailbox db.ID) (Vacation, error) {
+// VacationByMailbox is Vacation, whosever the mailbox is.
+func (m *Mailboxes) VacationByMailbox(ctx context.Context, mailbox db.ID) (Vacation, error) {
 	v := Vacation{Days: DefaultVacationDays}
 	var starts, ends, updated int64
-	err := m.db.One(ctx, vacationOf.With(mailbox), &v.Enabled, &starts, &ends, &v.Subject, &v.Text, &v.Days, &v.round, &updated)
+	err := m.db.One(ctx, vacationQuery.With(mailbox), &v.Enabled, &starts, &ends, &v.Subject, &v.Text, &v.Days, &v.round, &updated)
 	if errors.Is(err, db.ErrNoRow) {
 		return v, nil
 	}
@@ -119,32 +119,32 @@ func (m *Mailboxes) SetVacation(ctx context.Context, account, mailbox db.ID, v V
 		return Vacation{}, err
 	}
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := one(ctx, tx, lockOwn.With(mailbox, account, v.Enabled)); err != nil {
+		if err := execOneTx(ctx, tx, setHasVacationQuery.With(mailbox, account, v.Enabled)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, putVacation.With(mailbox, v.Enabled, db.Micros(v.StartsAt), db.Micros(v.EndsAt), v.Subject, v.Text, v.Days,
+		_, err := tx.Exec(ctx, putVacationQuery.With(mailbox, v.Enabled, db.Micros(v.StartsAt), db.Micros(v.EndsAt), v.Subject, v.Text, v.Days,
 			m.db.NewID(), db.Micros(now)))
 		return err
 	})
 	if err != nil {
 		return Vacation{}, err
 	}
-	m.changed(mailbox)
-	return m.VacationOf(ctx, mailbox)
+	m.notifyChanged(mailbox)
+	return m.VacationByMailbox(ctx, mailbox)
 }
 
 // DeleteVacation forgets what a mailbox of the account answers: it answers
 // nothing from the commit on.
 func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) error {
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := one(ctx, tx, lockOwn.With(mailbox, account, false)); err != nil {
+		if err := execOneTx(ctx, tx, setHasVacationQuery.With(mailbox, account, false)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, noVacation.With(mailbox))
+		_, err := tx.Exec(ctx, deleteVacationQuery.With(mailbox))
 		return err
 	})
 	if err == nil {
-		m.changed(mailbox)
+		m.notifyChanged(mailbox)
 	}
 	return err
 }
@@ -152,11 +152,11 @@ func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) 
 // Check returns all that is wrong with a vacation reply at once, as a fault.Invalid.
 func (v Vacation) Check(now time.Time) error { return v.check(now).Err() }
 
-func (v Vacation) check(now time.Time) (bad fault.Fields) {
+func (v Vacation) check(now time.Time) (bad fault.FieldErrors) {
 	switch {
 	case v.Enabled && strings.TrimSpace(v.Text) == "":
 		bad.Add("text", "required", "Say what is to be answered.")
-	case len(v.Text) > MaxVacationText || !utf8.ValidString(v.Text) || strings.ContainsFunc(v.Text, unprintable):
+	case len(v.Text) > MaxVacationText || !utf8.ValidString(v.Text) || strings.ContainsFunc(v.Text, isUnprintable):
 		bad.Add("text", "invalid_text", "Give at most %d bytes of text.", MaxVacationText)
 	}
 	if len(v.Subject) > MaxVacationSubject || !utf8.ValidString(v.Subject) || strings.ContainsFunc(v.Subject, unicode.IsControl) {
@@ -175,33 +175,33 @@ func (v Vacation) check(now time.Time) (bad fault.Fields) {
 	return bad
 }
 
-func unprintable(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+func isUnprintable(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// maxOwn bounds how many aliases of a mailbox count as its own addresses.
-const maxOwn = 1000
+// maxOwnAliases bounds how many aliases of a mailbox count as its own addresses.
+const maxOwnAliases = 1000
 
-// Own returns the addresses, by address.Key and without a plus-tag, by which
+// OwnAddresses returns the addresses, by address.Key and without a plus-tag, by which
 // people write to a mailbox: its own, and those of the aliases that lead to it;
 // not a catch-all, and not postmaster and abuse.
-func (m *Mailboxes) Own(ctx context.Context, box Mailbox) (map[string]bool, error) {
+func (m *Mailboxes) OwnAddresses(ctx context.Context, box Mailbox) (map[string]bool, error) {
 	own := map[string]bool{address.KeyOf(box.Address): true}
-	err := m.db.Each(ctx, aliasesOf.With(box.ID, maxOwn), func(r db.Row) error {
+	err := m.db.Each(ctx, aliasAddressesQuery.With(box.ID, maxOwnAliases), func(r db.Row) error {
 		var local, key string
 		err := r.Scan(&local, &key)
 		own[key] = local != CatchAll
 		return err
 	})
 	for key := range own {
-		if a, err := address.Parse(key); err != nil || isRole(a) {
+		if a, err := address.Parse(key); err != nil || isRoleAddress(a) {
 			delete(own, key)
 		}
 	}
 	return own, err
 }
 
-// PruneAnswers forgets, in one commit, at most limit senders that were answered
+// PruneVacationReplies forgets, in one commit, at most limit senders that were answered
 // before a time, and returns how many; 0: there are no more.
-func (m *Mailboxes) PruneAnswers(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	deleted, err := m.db.Exec(ctx, pruneAnswers.With(db.Micros(before), limit))
+func (m *Mailboxes) PruneVacationReplies(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	deleted, err := m.db.Exec(ctx, pruneRepliesQuery.With(db.Micros(before), limit))
 	return int(deleted), err
 }

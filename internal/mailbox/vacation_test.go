@@ -23,7 +23,7 @@ var (
 func TestPruneAnswersSparesTheRenewed(t *testing.T) {
 	each(t, func(h *house) {
 		ctx := t.Context()
-		if _, err := h.db.Exec(ctx, answered.With(db.Micros(h.now.Add(-mailbox.AnswerLife-time.Second)))); err != nil {
+		if _, err := h.db.Exec(ctx, answered.With(db.Micros(h.now.Add(-mailbox.VacationReplyRetention-time.Second)))); err != nil {
 			t.Fatal(err)
 		}
 		pruned := make(chan error, 1)
@@ -32,7 +32,7 @@ func TestPruneAnswersSparesTheRenewed(t *testing.T) {
 				return err
 			}
 			go func() {
-				_, err := h.PruneAnswers(ctx, h.now.Add(-mailbox.AnswerLife), 10)
+				_, err := h.PruneVacationReplies(ctx, h.now.Add(-mailbox.VacationReplyRetention), 10)
 				pruned <- err
 			}()
 			return dbtest.AwaitBlocked(ctx, h.db, tx, "DELETE%")

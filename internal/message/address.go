@@ -26,9 +26,9 @@ func ParseAddresses(value []byte) []Address {
 	p := addressParser{in: value}
 	for {
 		switch p.next() {
-		case noAddress:
+		case endOfList:
 			return list
-		case anAddress:
+		case addressFound:
 			list = append(list, Address{DecodeWords(string(p.name)), string(p.local), string(p.domain)})
 		}
 	}
@@ -45,11 +45,11 @@ func (h Header) Addresses(name string) []Address {
 	return list[:min(len(list), MaxAddresses)]
 }
 
-type addressKind int
+type listItem int
 
 const (
-	noAddress addressKind = iota // the end
-	anAddress
+	endOfList listItem = iota // the end
+	addressFound
 	groupStart // its name is in addressParser.name
 	groupEnd
 )
@@ -65,7 +65,7 @@ type addressParser struct {
 	words               []byte
 }
 
-func (p *addressParser) next() addressKind {
+func (p *addressParser) next() listItem {
 	for {
 		for p.pos < len(p.in) && (isSpace(p.in[p.pos]) || p.in[p.pos] == ',') {
 			p.pos++
@@ -76,7 +76,7 @@ func (p *addressParser) next() addressKind {
 				p.inGroup = false
 				return groupEnd
 			}
-			return noAddress
+			return endOfList
 		}
 		if p.in[p.pos] == ';' {
 			p.pos++
@@ -86,7 +86,7 @@ func (p *addressParser) next() addressKind {
 			}
 			continue
 		}
-		if k := p.item(); k != noAddress {
+		if k := p.item(); k != endOfList {
 			p.count++
 			return k
 		}
@@ -94,7 +94,7 @@ func (p *addressParser) next() addressKind {
 }
 
 // item reads one address or the start of a group.
-func (p *addressParser) item() addressKind {
+func (p *addressParser) item() listItem {
 	p.name, p.local, p.domain, p.route, p.words = p.name[:0], nil, nil, nil, p.words[:0]
 	at, gap, space := -1, 0, false
 	for p.pos < len(p.in) {
@@ -141,17 +141,17 @@ func (p *addressParser) item() addressKind {
 
 // noAngle ends an address without angle brackets: its name may be a comment.
 // Several words without "@" are a name that has lost its address.
-func (p *addressParser) noAngle(at, gap int) addressKind {
+func (p *addressParser) noAngle(at, gap int) listItem {
 	if at < 0 && bytes.IndexByte(p.words, ' ') > 0 {
 		p.name = append(p.name[:0], p.words...)
-		return anAddress
+		return addressFound
 	}
 	return p.bare(at, gap)
 }
 
 // bare ends an address that is in words, with its "@" at this place after a
 // gap.
-func (p *addressParser) bare(at, gap int) addressKind {
+func (p *addressParser) bare(at, gap int) listItem {
 	if at < 0 {
 		p.local = p.words
 	} else {
@@ -161,13 +161,13 @@ func (p *addressParser) bare(at, gap int) addressKind {
 		}
 	}
 	if len(p.local)+len(p.domain) == 0 {
-		return noAddress
+		return endOfList
 	}
-	return anAddress
+	return addressFound
 }
 
 // angle reads <route:local@domain> and skips to the end of the item.
-func (p *addressParser) angle() addressKind {
+func (p *addressParser) angle() listItem {
 	p.pos++
 	p.takeRoute()
 	p.words = p.words[:0]
@@ -199,10 +199,10 @@ loop:
 			p.pos++
 		}
 	}
-	if p.bare(at, 0) == noAddress && len(p.name) == 0 {
-		return noAddress
+	if p.bare(at, 0) == endOfList && len(p.name) == 0 {
+		return endOfList
 	}
-	return anAddress
+	return addressFound
 }
 
 // takeRoute takes the obsolete @a,@b: (RFC 5322 §4.4).

@@ -13,30 +13,30 @@ import (
 // MaxAuthors is how many addresses a From field may have to be told apart.
 const MaxAuthors = 50
 
-// maxFrom bounds the From field's value that is read, in bytes.
-const maxFrom = 16 << 10
+// maxFromValue bounds the From field's value that is read, in bytes.
+const maxFromValue = 16 << 10
 
-// Doubt is the reason why the author of a message can't be told: a code that
+// AuthorProblem is the reason why the author of a message can't be told: a code that
 // is stored and shown; "" if there is none.
-type Doubt string
+type AuthorProblem string
 
 // The doubts, worst first.
 const (
-	NoFrom      Doubt = "no_from"      // there is no From field
-	ManyFrom    Doubt = "many_from"    // there are several
-	UnclearFrom Doubt = "unclear_from" // mail readers differ on what it says, or it is a group
-	NoAuthor    Doubt = "no_author"    // it has no address with a full domain name
-	ManyDomains Doubt = "many_domains" // its authors are of different domains
-	OtherName   Doubt = "other_name"   // a name or comment shows another address than the one beside it
+	NoFrom      AuthorProblem = "no_from"      // there is no From field
+	ManyFrom    AuthorProblem = "many_from"    // there are several
+	UnclearFrom AuthorProblem = "unclear_from" // mail readers differ on what it says, or it is a group
+	NoAuthor    AuthorProblem = "no_author"    // it has no address with a full domain name
+	ManyDomains AuthorProblem = "many_domains" // its authors are of different domains
+	OtherName   AuthorProblem = "other_name"   // a name or comment shows another address than the one beside it
 )
 
-// Doubts lists all doubts.
-func Doubts() []Doubt {
-	return []Doubt{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
+// AuthorProblems lists all doubts.
+func AuthorProblems() []AuthorProblem {
+	return []AuthorProblem{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
 }
 
 // String explains the doubt in a sentence without a full stop.
-func (d Doubt) String() string {
+func (d AuthorProblem) String() string {
 	switch d {
 	case NoFrom:
 		return "the message has no From field"
@@ -56,14 +56,14 @@ func (d Doubt) String() string {
 
 // Authors are the addresses that a message claims to be from.
 type Authors struct {
-	// List is what every mail reader sees. With a Doubt it is whom some reader
+	// List is what every mail reader sees. With a AuthorProblem it is whom some reader
 	// may take for the author; of OtherName, those whom all see.
-	List  []Address
-	Doubt Doubt
+	List    []Address
+	Problem AuthorProblem
 }
 
 // Authors reads From strictly: an address counts only if mail readers agree on it.
-// A form that some of them read differently is a Doubt, however well Addresses
+// A form that some of them read differently is a AuthorProblem, however well Addresses
 // reads it.
 func (h Header) Authors() Authors {
 	var values [][]byte
@@ -83,7 +83,7 @@ func (h Header) IsFromMailSystem() bool {
 	for _, f := range h.All("From") {
 		values = append(values, f.Value)
 	}
-	return len(values) == 1 && len(values[0]) <= maxFrom && !slices.ContainsFunc(candidates(values), func(a Address) bool {
+	return len(values) == 1 && len(values[0]) <= maxFromValue && !slices.ContainsFunc(candidateAuthors(values), func(a Address) bool {
 		local := strings.ToLower(a.Local)
 		return a.Domain != "" || local != "" && local != "mailer-daemon" && local != "postmaster"
 	})
@@ -94,23 +94,23 @@ func (h Header) IsFromMailSystem() bool {
 func ReadAuthors(values [][]byte) Authors {
 	switch len(values) {
 	case 0:
-		return Authors{Doubt: NoFrom}
+		return Authors{Problem: NoFrom}
 	case 1:
 	default:
-		return Authors{candidates(values), ManyFrom}
+		return Authors{candidateAuthors(values), ManyFrom}
 	}
-	list, other, ok := readFrom(values[0])
+	list, other, ok := parseFrom(values[0])
 	if !ok && bytes.IndexByte(values[0], '@') < 0 {
-		return Authors{Doubt: NoAuthor}
+		return Authors{Problem: NoAuthor}
 	}
 	if !ok {
-		return Authors{candidates(values), UnclearFrom}
+		return Authors{candidateAuthors(values), UnclearFrom}
 	}
 	several, first := false, ""
 	for i, one := range list {
-		domain, err := address.MailDomain(one.Domain)
+		domain, err := address.ParseMailDomain(one.Domain)
 		if err != nil {
-			return Authors{candidates(values), NoAuthor}
+			return Authors{candidateAuthors(values), NoAuthor}
 		}
 		if i == 0 {
 			first = domain
@@ -118,8 +118,8 @@ func ReadAuthors(values [][]byte) Authors {
 		several = several || domain != first
 	}
 	switch {
-	case other && !tame(values[0]):
-		return Authors{candidates(values), UnclearFrom}
+	case other && !isSimpleFrom(values[0]):
+		return Authors{candidateAuthors(values), UnclearFrom}
 	case several:
 		return Authors{list, ManyDomains}
 	case other:
@@ -128,11 +128,11 @@ func ReadAuthors(values [][]byte) Authors {
 	return Authors{List: list}
 }
 
-// Doubt is the doubt that a message from this author alone leaves.
-func (a Address) Doubt() Doubt {
+// AuthorProblem is the doubt that a message from this author alone leaves.
+func (a Address) AuthorProblem() AuthorProblem {
 	var w fieldWriter
 	w.begin("From")
 	w.addresses([]Address{a})
 	w.end()
-	return Header(w.dst).Authors().Doubt
+	return Header(w.dst).Authors().Problem
 }

@@ -16,10 +16,10 @@ func TestAuthors(t *testing.T) {
 	clear := 0
 	for _, from := range all {
 		a := message.ReadAuthors([][]byte{[]byte(from.Value)})
-		if a.Doubt != from.Doubt {
-			t.Errorf("%q: %q %+v, want %q", from.Value, string(a.Doubt), a.List, string(from.Doubt))
+		if a.Problem != from.Problem {
+			t.Errorf("%q: %q %+v, want %q", from.Value, string(a.Problem), a.List, string(from.Problem))
 		}
-		if from.Doubt != "" {
+		if from.Problem != "" {
 			continue
 		}
 		clear++
@@ -66,12 +66,12 @@ func FuzzAuthor(f *testing.F) {
 			return
 		}
 		own := message.Address{Name: name, Local: local, Domain: "own.test"}
-		if own.Doubt() != "" {
+		if own.AuthorProblem() != "" {
 			return
 		}
 		plain := own
 		plain.Name = ""
-		if plain.Doubt() != "" {
+		if plain.AuthorProblem() != "" {
 			t.Errorf("%q beside %q is clear, alone it is not", name, local)
 		}
 	})
@@ -84,7 +84,7 @@ func FuzzFrom(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		a := message.ReadAuthors([][]byte{[]byte(value)})
-		if a.Doubt != "" {
+		if a.Problem != "" {
 			return
 		}
 		if len(a.List) == 0 {

@@ -17,15 +17,15 @@ type fromToken struct {
 	space bool   // there is space before it
 }
 
-// readFrom reads a From field's value by a grammar narrower than that of RFC 5322
+// parseFrom reads a From field's value by a grammar narrower than that of RFC 5322
 // §3.4: mail readers agree on the addresses of what it takes, else ok is false.
 // other reports whether a name or comment shows another address than its own.
-func readFrom(value []byte) (list []Address, other, ok bool) {
-	in, ok := unfolded(value)
-	if !ok || !plainWords(in) {
+func parseFrom(value []byte) (list []Address, other, ok bool) {
+	in, ok := unfoldFrom(value)
+	if !ok || !hasOnlyClearWords(in) {
 		return nil, false, false
 	}
-	tokens, ok := fromTokens(in)
+	tokens, ok := tokenizeFrom(in)
 	if !ok {
 		return nil, false, false
 	}
@@ -33,15 +33,15 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 	split := false // there was one
 	for more := true; more; {
 		var item []fromToken
-		item, tokens, more = cutItem(tokens)
-		one, comments, ok := fromItem(item)
+		item, tokens, more = nextItem(tokens)
+		one, comments, ok := parseFromItem(item)
 		switch {
-		case !ok || len(list) == MaxAuthors || before != "" && one.Name == "" && !bracketed(item):
+		case !ok || len(list) == MaxAuthors || before != "" && one.Name == "" && !hasAngleAddr(item):
 			return nil, false, false
 		case one.Local != "":
 			raw := before + one.Name
 			for _, text := range append(comments, raw) {
-				other = other || showsOther(text, []Address{one})
+				other = other || showsOtherAddress(text, []Address{one})
 			}
 			if raw == "" && len(comments) > 0 {
 				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older way to give a name
@@ -60,32 +60,32 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 			return nil, false, false
 		}
 	}
-	other = other || showsOther(in, list)
+	other = other || showsOtherAddress(in, list)
 	return list, other, len(list) > 0 && before == "" && !(other && split)
 }
 
-// bracketed reports whether an address stands in angle brackets: then what is before it
+// hasAngleAddr reports whether an address stands in angle brackets: then what is before it
 // is a name, even if that ends in a comma.
-func bracketed(item []fromToken) bool {
+func hasAngleAddr(item []fromToken) bool {
 	return slices.ContainsFunc(item, func(t fromToken) bool { return t.kind == '<' })
 }
 
-// tame reports whether a From field's value in which a name shows another address is
+// isSimpleFrom reports whether a From field's value in which a name shows another address is
 // read alike all the same.
-func tame(value []byte) bool {
+func isSimpleFrom(value []byte) bool {
 	brackets := bytes.Count(value, []byte("<")) + bytes.Count(value, []byte("("))
 	return brackets < 2 && !bytes.ContainsAny(value, "\\[]\r\n") && !bytes.Contains(value, []byte("=?"))
 }
 
-// unfolded is a From field's value on one line; ok is false if it is too long, or has
+// unfoldFrom is a From field's value on one line; ok is false if it is too long, or has
 // control characters.
-func unfolded(value []byte) (in string, ok bool) {
-	in = strings.ReplaceAll(string(value[:min(len(value), maxFrom)]), "\r\n", "") // white space follows
-	return in, len(value) <= maxFrom && !strings.ContainsFunc(in, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+func unfoldFrom(value []byte) (in string, ok bool) {
+	in = strings.ReplaceAll(string(value[:min(len(value), maxFromValue)]), "\r\n", "") // white space follows
+	return in, len(value) <= maxFromValue && !strings.ContainsFunc(in, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// cutItem cuts off what stands before the next comma.
-func cutItem(tokens []fromToken) (item, rest []fromToken, more bool) {
+// nextItem cuts off what stands before the next comma.
+func nextItem(tokens []fromToken) (item, rest []fromToken, more bool) {
 	end := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == ',' })
 	if end < 0 {
 		return tokens, nil, false
@@ -93,9 +93,9 @@ func cutItem(tokens []fromToken) (item, rest []fromToken, more bool) {
 	return tokens[:end], tokens[end+1:], true
 }
 
-// fromTokens cuts a From field's value into pieces; ok is false if readers may
+// tokenizeFrom cuts a From field's value into pieces; ok is false if readers may
 // differ on where these end.
-func fromTokens(in string) (tokens []fromToken, ok bool) {
+func tokenizeFrom(in string) (tokens []fromToken, ok bool) {
 	for pos := 0; pos < len(in); {
 		start := pos
 		pos += len(in[pos:]) - len(strings.TrimLeft(in[pos:], " \t"))
@@ -105,7 +105,7 @@ func fromTokens(in string) (tokens []fromToken, ok bool) {
 		t := fromToken{kind: in[pos], space: pos > start}
 		switch n := strings.IndexAny(in[pos:], " \t\"()<>,:;\\"); {
 		case t.kind == '"' || t.kind == '(':
-			t.text, n = enclosed(in[pos:])
+			t.text, n = parseEnclosed(in[pos:])
 			if n == 0 {
 				return nil, false
 			}
@@ -122,9 +122,9 @@ func fromTokens(in string) (tokens []fromToken, ok bool) {
 	return tokens, true
 }
 
-// enclosed reads the quoted string or comment that s begins with. n is its length, 0
+// parseEnclosed reads the quoted string or comment that s begins with. n is its length, 0
 // if it does not end.
-func enclosed(s string) (text string, n int) {
+func parseEnclosed(s string) (text string, n int) {
 	var b strings.Builder
 	depth := 1
 	for i := 1; i < len(s); i++ {
@@ -148,8 +148,8 @@ func enclosed(s string) (text string, n int) {
 	return "", 0
 }
 
-// unescape returns the text of a token without the backslashes of quoted pairs.
-func unescape(t fromToken) string {
+// unescapeToken returns the text of a token without the backslashes of quoted pairs.
+func unescapeToken(t fromToken) string {
 	if t.kind == 'a' || strings.IndexByte(t.text, '\\') < 0 {
 		return t.text
 	}
@@ -163,9 +163,9 @@ func unescape(t fromToken) string {
 	return b.String()
 }
 
-// fromItem reads what stands between two commas: an address, with or without a
+// parseFromItem reads what stands between two commas: an address, with or without a
 // name, or words alone, which become the name. Names are not decoded.
-func fromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
+func parseFromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
 	open := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == '<' })
 	var words, inner, behind []fromToken
 	if open < 0 {
@@ -188,10 +188,10 @@ func fromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
 			if t.space && name.Len() > 0 {
 				name.WriteByte(' ')
 			}
-			name.WriteString(unescape(t))
+			name.WriteString(unescapeToken(t))
 			plain = append(plain, t)
 		case '(':
-			comments = append(comments, unescape(t))
+			comments = append(comments, unescapeToken(t))
 		default:
 			return Address{}, nil, false
 		}
@@ -200,26 +200,26 @@ func fromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
 		if t.kind != '(' {
 			return Address{}, nil, false
 		}
-		comments = append(comments, unescape(t))
+		comments = append(comments, unescapeToken(t))
 	}
 	if open < 0 {
-		if one, ok = addrSpec(plain); ok {
+		if one, ok = parseAddrSpec(plain); ok {
 			return one, comments, true
 		}
-	} else if one, ok = addrSpec(inner); !ok {
+	} else if one, ok = parseAddrSpec(inner); !ok {
 		return Address{}, nil, false
 	}
-	if !quietWords(plain, one) {
+	if !namesNoAddress(plain, one) {
 		return Address{}, nil, false
 	}
 	one.Name = name.String()
 	return one, comments, true
 }
 
-// quietWords reports whether no reader takes the words of a name for another address:
+// namesNoAddress reports whether no reader takes the words of a name for another address:
 // without quotes some take the first "@" for one, and some do so after they decoded
 // words.
-func quietWords(words []fromToken, own Address) bool {
+func namesNoAddress(words []fromToken, own Address) bool {
 	var loose strings.Builder
 	for _, t := range words {
 		if t.kind != 'a' {
@@ -235,9 +235,9 @@ func quietWords(words []fromToken, own Address) bool {
 	return !at || decoded == loose.String() || !strings.ContainsAny(behind, ".[") || len(words) == 1 && isAddress(decoded, own)
 }
 
-// addrSpec reads local@domain. Dots in odd places of the local part are the same to
+// parseAddrSpec reads local@domain. Dots in odd places of the local part are the same to
 // everyone; other characters than atoms have, and encoded words, are not.
-func addrSpec(tokens []fromToken) (a Address, ok bool) {
+func parseAddrSpec(tokens []fromToken) (a Address, ok bool) {
 	switch {
 	case len(tokens) == 1 && tokens[0].kind == 'a':
 		a.Local, a.Domain, ok = strings.Cut(tokens[0].text, "@")

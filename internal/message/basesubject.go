@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Collate returns what texts are compared by, byte for byte: their
+// CollationKey returns what texts are compared by, byte for byte: their
 // i;unicode-casemap (RFC 5051).
-func Collate(s string) string {
+func CollationKey(s string) string {
 	ascii := true
 	for i := 0; i < len(s) && ascii; i++ {
 		ascii = s[i] < utf8.RuneSelf
@@ -31,7 +31,7 @@ func BaseSubject(subject string) (base string, reply bool) {
 	for {
 		s, reply = cutTrailers(s, reply)
 		s, reply = cutLeaders(s, reply)
-		if !foldPrefix(s, "[fwd:") || s[len(s)-1] != ']' {
+		if !hasPrefixFoldString(s, "[fwd:") || s[len(s)-1] != ']' {
 			return s, reply
 		}
 		s, reply = s[len("[fwd:"):len(s)-1], true
@@ -43,7 +43,7 @@ func cutTrailers(s string, reply bool) (string, bool) {
 	for {
 		s = strings.TrimRight(s, " ")
 		n := len(s) - len("(fwd)")
-		if n < 0 || !foldPrefix(s[n:], "(fwd)") {
+		if n < 0 || !hasPrefixFoldString(s[n:], "(fwd)") {
 			return s, reply
 		}
 		s, reply = s[:n], true
@@ -90,9 +90,9 @@ func cutBlob(s string) (rest string, ok bool) {
 // cutReplyMark takes a subj-refwd, such as Re[2]:, from the start of s.
 func cutReplyMark(s string) (rest string, ok bool) {
 	switch {
-	case foldPrefix(s, "re"), foldPrefix(s, "fw"):
+	case hasPrefixFoldString(s, "re"), hasPrefixFoldString(s, "fw"):
 		rest = s[2:]
-		if foldPrefix(s, "fwd") {
+		if hasPrefixFoldString(s, "fwd") {
 			rest = s[3:]
 		}
 	default:
@@ -102,7 +102,7 @@ func cutReplyMark(s string) (rest string, ok bool) {
 	return strings.CutPrefix(rest, ":")
 }
 
-// foldPrefix reports whether s begins with prefix, which is ASCII, in any case.
-func foldPrefix(s, prefix string) bool {
+// hasPrefixFoldString reports whether s begins with prefix, which is ASCII, in any case.
+func hasPrefixFoldString(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }

@@ -16,7 +16,7 @@ import (
 // windows-1252, words with an unknown charset likewise, broken words stay.
 // Control characters become spaces.
 func DecodeWords(s string) string {
-	if isPlain(s) && !strings.Contains(s, "=?") {
+	if isPrintableASCII(s) && !strings.Contains(s, "=?") {
 		return s
 	}
 	return decodeWords(s, toUTF8, true)
@@ -39,7 +39,7 @@ func decodeWords(s string, decode func(cs string, b []byte) string, together boo
 		if i < 0 {
 			break
 		}
-		cs, data, n := encodedWord(s[i:])
+		cs, data, n := parseEncodedWord(s[i:])
 		if n == 0 {
 			flush()
 			out.WriteString(toUTF8("", []byte(s[:i+2])))
@@ -64,9 +64,9 @@ func decodeWords(s string, decode func(cs string, b []byte) string, together boo
 	return cleanText(out.String())
 }
 
-// encodedWord reads the encoded word that s starts with. n is its length, 0
+// parseEncodedWord reads the encoded word that s starts with. n is its length, 0
 // if there is none.
-func encodedWord(s string) (cs string, data []byte, n int) {
+func parseEncodedWord(s string) (cs string, data []byte, n int) {
 	const most = 4096
 	head := s[:min(len(s), most)]
 	cs, rest, ok := strings.Cut(head[2:], "?")
@@ -81,21 +81,21 @@ func encodedWord(s string) (cs string, data []byte, n int) {
 	n = len(head) - len(rest) + 2 + len(text) + 2
 	switch rest[0] {
 	case 'q', 'Q':
-		return cs, decodeQ(text), n
+		return cs, decodeQWord(text), n
 	case 'b', 'B':
-		return cs, decodeB(text), n
+		return cs, decodeBWord(text), n
 	}
 	return "", nil, 0
 }
 
-func decodeQ(s string) []byte {
+func decodeQWord(s string) []byte {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '_':
 			out = append(out, ' ')
-		case c == '=' && i+2 < len(s) && fromHex(s[i+1]) >= 0 && fromHex(s[i+2]) >= 0:
-			out = append(out, byte(fromHex(s[i+1])<<4|fromHex(s[i+2])))
+		case c == '=' && i+2 < len(s) && hexValue(s[i+1]) >= 0 && hexValue(s[i+2]) >= 0:
+			out = append(out, byte(hexValue(s[i+1])<<4|hexValue(s[i+2])))
 			i += 2
 		default:
 			out = append(out, c)
@@ -104,7 +104,7 @@ func decodeQ(s string) []byte {
 	return out
 }
 
-func decodeB(s string) []byte {
+func decodeBWord(s string) []byte {
 	clean := make([]byte, 0, len(s))
 	for i := range len(s) {
 		if base64Value(s[i]) >= 0 {
@@ -122,8 +122,8 @@ func decodeB(s string) []byte {
 // toUTF8 reads b in the charset; in an unknown one, as UTF-8 if it is that,
 // else as windows-1252.
 func toUTF8(cs string, b []byte) string {
-	t := decoderOf(cs)
-	if _, lenient := t.(*lenientUTF8); t == nil || lenient {
+	t := charsetDecoder(cs)
+	if _, lenient := t.(*lenientDecoder); t == nil || lenient {
 		if utf8.Valid(b) {
 			return string(b)
 		}
@@ -147,8 +147,8 @@ func cleanText(s string) string {
 	}, s)
 }
 
-// isPlain reports whether s is printable ASCII.
-func isPlain(s string) bool {
+// isPrintableASCII reports whether s is printable ASCII.
+func isPrintableASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false

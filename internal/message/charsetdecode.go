@@ -147,11 +147,11 @@ func (d *iso2022) escape(b []byte) (r rune, size int) {
 	case "(":
 		d.g0 = map[byte]characterSet{'J': setRoman, 'I': setKatakana}[final]
 	case "$", "$(":
-		d.g0 = doubleByte(final)
+		d.g0 = doubleByteSet(final)
 	case ")":
 		d.g1 = map[byte]characterSet{'J': setRoman, 'I': setKatakana}[final]
 	case "$)":
-		d.g1 = doubleByte(final)
+		d.g1 = doubleByteSet(final)
 	case ".":
 		d.g2 = map[byte]characterSet{'A': setLatin1, 'F': setGreek}[final]
 	case "$*":
@@ -160,7 +160,7 @@ func (d *iso2022) escape(b []byte) (r rune, size int) {
 	return noCharacter, n + 1
 }
 
-func doubleByte(final byte) characterSet {
+func doubleByteSet(final byte) characterSet {
 	switch final {
 	case '@', 'B', 'O', 'Q':
 		return setJapanese
@@ -224,8 +224,8 @@ func (set characterSet) character(b []byte) (r rune, size int) {
 	return r, 2
 }
 
-// utf7Text decodes UTF-7 (RFC 2152).
-type utf7Text struct {
+// utf7Decoder decodes UTF-7 (RFC 2152).
+type utf7Decoder struct {
 	encoded bool // after "+"
 	empty   bool // nothing has followed it
 	bits    uint32
@@ -234,10 +234,10 @@ type utf7Text struct {
 }
 
 // Reset is that of transform.Transformer.
-func (d *utf7Text) Reset() { *d = utf7Text{} }
+func (d *utf7Decoder) Reset() { *d = utf7Decoder{} }
 
 // Transform is that of transform.Transformer.
-func (d *utf7Text) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
+func (d *utf7Decoder) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		if nDst+2*utf8.UTFMax > len(dst) {
 			return nDst, nSrc, transform.ErrShortDst
@@ -250,10 +250,10 @@ func (d *utf7Text) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error
 }
 
 // next appends what c completes: at most two characters.
-func (d *utf7Text) next(out []byte, c byte) []byte {
+func (d *utf7Decoder) next(out []byte, c byte) []byte {
 	if !d.encoded {
 		if d.encoded = c == '+'; d.encoded {
-			*d = utf7Text{encoded: true, empty: true}
+			*d = utf7Decoder{encoded: true, empty: true}
 			return out
 		}
 		if c >= utf8.RuneSelf {
@@ -275,7 +275,7 @@ func (d *utf7Text) next(out []byte, c byte) []byte {
 		default:
 			out = append(out, c)
 		}
-		*d = utf7Text{}
+		*d = utf7Decoder{}
 		return out
 	}
 	d.empty = false

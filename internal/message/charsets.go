@@ -19,28 +19,28 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// maxCharset is how long the name of a charset may be.
-const maxCharset = 64
+// maxCharsetName is how long the name of a charset may be.
+const maxCharsetName = 64
 
-// decoderOf returns what turns text in a charset into UTF-8, nil if the charset is
+// charsetDecoder returns what turns text in a charset into UTF-8, nil if the charset is
 // unknown. It knows the labels of the WHATWG's encoding standard, which reads
 // ISO-8859-1 as windows-1252, those of IANA, code pages by their number, and the
 // names that Python has.
-func decoderOf(label string) transform.Transformer {
+func charsetDecoder(label string) transform.Transformer {
 	label = strings.ToLower(strings.Trim(label, " \t\"'"))
-	if len(label) > maxCharset {
+	if len(label) > maxCharsetName {
 		return nil
 	}
-	label = withoutYear(label)
-	name := lettersAndDigits(label)
+	label = trimYear(label)
+	name := normalizeLabel(label)
 	if name == "" || isUTF8(name) {
-		return &lenientUTF8{}
+		return &lenientDecoder{}
 	}
 	for _, known := range []string{name, strings.TrimPrefix(name, "x"), strings.TrimPrefix(name, "cs")} {
-		if t := ownDecoder(known); t != nil {
+		if t := builtinDecoder(known); t != nil {
 			return t
 		}
-		if enc := ownName(known); enc != nil {
+		if enc := aliasEncoding(known); enc != nil {
 			return enc.NewDecoder()
 		}
 	}
@@ -58,8 +58,8 @@ func decoderOf(label string) transform.Transformer {
 	return nil
 }
 
-// withoutYear turns a name such as iso_8859-2:1987 into iso-8859-2.
-func withoutYear(label string) string {
+// trimYear turns a name such as iso_8859-2:1987 into iso-8859-2.
+func trimYear(label string) string {
 	rest, ok := strings.CutPrefix(label, "iso")
 	if !ok {
 		return label
@@ -75,8 +75,8 @@ func withoutYear(label string) string {
 	return "iso-8859-" + rest[:end]
 }
 
-// lettersAndDigits is a name in lower case as far as spellings agree on it.
-func lettersAndDigits(s string) string {
+// normalizeLabel is a name in lower case as far as spellings agree on it.
+func normalizeLabel(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
 			return c
@@ -97,14 +97,14 @@ func isUTF8(name string) bool {
 	return false
 }
 
-// ownDecoder returns the decoder of what golang.org/x/text does not know.
-func ownDecoder(name string) transform.Transformer {
+// builtinDecoder returns the decoder of what golang.org/x/text does not know.
+func builtinDecoder(name string) transform.Transformer {
 	if n, ok := codePageNumber(name); ok {
 		name = "cp" + n
 	}
 	switch name {
 	case "utf7", "u7", "unicode11utf7", "cp65000":
-		return &utf7Text{}
+		return &utf7Decoder{}
 	case "iso2022kr", "cp50225":
 		return &iso2022{g1: setKorean, start: setKorean}
 	case "iso2022cn", "iso2022cnext", "cp50227":
@@ -119,11 +119,11 @@ func ownDecoder(name string) transform.Transformer {
 	return nil
 }
 
-// ownName returns the encoding of a name that golang.org/x/text has by others only, or
+// aliasEncoding returns the encoding of a name that golang.org/x/text has by others only, or
 // where mail means another than the web.
-func ownName(name string) encoding.Encoding {
+func aliasEncoding(name string) encoding.Encoding {
 	if n, ok := codePageNumber(name); ok {
-		if enc := numbered(n); enc != nil {
+		if enc := codePageEncoding(n); enc != nil {
 			return enc
 		}
 	}
@@ -185,8 +185,8 @@ func codePageNumber(name string) (string, bool) {
 	return "", false
 }
 
-// numbered returns the encoding of a code page, by its number.
-func numbered(n string) encoding.Encoding {
+// codePageEncoding returns the encoding of a code page, by its number.
+func codePageEncoding(n string) encoding.Encoding {
 	switch n {
 	case "819", "28591":
 		return charmap.Windows1252

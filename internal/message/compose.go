@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Composed tells what a composed mail is like.
-type Composed struct {
+// ComposeResult tells what a composed mail is like.
+type ComposeResult struct {
 	Size      int64 // bytes written
 	NeedsUTF8 bool  // addresses or ids are not ASCII: it can only go by SMTPUTF8 (RFC 6531)
 }
@@ -28,9 +28,9 @@ type Composed struct {
 //
 // A draft that breaks a rule is refused, before anything is written, with an
 // error of kind Invalid. Other errors are those of w and of the attachments.
-func Compose(w io.Writer, d *Draft) (Composed, error) {
+func Compose(w io.Writer, d *Draft) (ComposeResult, error) {
 	if err := d.Check(); err != nil {
-		return Composed{}, err
+		return ComposeResult{}, err
 	}
 	c := composer{w: w, d: d, boundary: d.Boundary}
 	if c.boundary == nil {
@@ -43,7 +43,7 @@ func Compose(w io.Writer, d *Draft) (Composed, error) {
 	if c.last != '\n' {
 		c.print("\r\n")
 	}
-	return Composed{c.size, needsUTF8}, c.err
+	return ComposeResult{c.size, needsUTF8}, c.err
 }
 
 // composer writes the body of a draft. After an error it writes no more.
@@ -78,7 +78,7 @@ func (c *composer) print(s ...string) { c.write([]byte(strings.Join(s, ""))) }
 func (c *composer) mixed() {
 	var beside []*Attachment
 	for i := range c.d.Attachments {
-		if a := &c.d.Attachments[i]; !c.d.related(a) {
+		if a := &c.d.Attachments[i]; !c.d.isRelated(a) {
 			beside = append(beside, a)
 		}
 	}
@@ -96,8 +96,8 @@ func (c *composer) mixed() {
 	c.multipart("mixed", "", parts)
 }
 
-// related reports whether a is shown by the HTML.
-func (d *Draft) related(a *Attachment) bool { return d.HTML != "" && a.Inline && a.ContentID != "" }
+// isRelated reports whether a is shown by the HTML.
+func (d *Draft) isRelated(a *Attachment) bool { return d.HTML != "" && a.Inline && a.ContentID != "" }
 
 func (c *composer) alternative() {
 	switch {
@@ -114,7 +114,7 @@ func (c *composer) alternative() {
 func (c *composer) html() {
 	parts := []func(){func() { c.text("html", c.d.HTML) }}
 	for i := range c.d.Attachments {
-		if a := &c.d.Attachments[i]; c.d.related(a) {
+		if a := &c.d.Attachments[i]; c.d.isRelated(a) {
 			parts = append(parts, func() { c.attachment(a) })
 		}
 	}
@@ -138,7 +138,7 @@ func (c *composer) multipart(subtype, params string, parts []func()) {
 
 func (c *composer) text(subtype, s string) {
 	s = toCRLF(strings.ToValidUTF8(s, "\uFFFD"))
-	encoding := profileOf(s).forText()
+	encoding := profileOf(s).textEncoding()
 	c.print("Content-Type: text/", subtype, "; charset=utf-8\r\nContent-Transfer-Encoding: ", encoding, "\r\n\r\n")
 	if c.err == nil {
 		c.fail(encode(c, strings.NewReader(s), encoding))
@@ -159,21 +159,21 @@ func (c *composer) attachment(a *Attachment) {
 		p, err := a.profile()
 		c.fail(err)
 		switch {
-		case typ == "text" && p.high > 0 && !p.notUTF8:
+		case typ == "text" && p.eightBit > 0 && !p.notUTF8:
 			contentType += "; charset=utf-8"
 		case typ == "text":
-		case p.clean():
+		case p.isSevenBit():
 			encoding = "7bit"
 		default:
 			contentType = "application/octet-stream"
 		}
 	}
-	name := FileName(a.Filename)
+	name := CleanFilename(a.Filename)
 	var h fieldWriter
 	h.begin("Content-Type")
 	value, rest := cutValue([]byte(contentType))
 	for h.put(strings.TrimSpace(string(value))); len(rest) > 0; {
-		h.glue(";")
+		h.putNoSpace(";")
 		value, rest = cutValue(rest)
 		h.put(strings.TrimSpace(string(value)))
 	}
@@ -211,7 +211,7 @@ func (c *composer) stream(a *Attachment, encoding string) {
 		return
 	}
 	if encoding == "7bit" {
-		c.fail(encode(c, MendBare(r), encoding))
+		c.fail(encode(c, NormalizeLineEnds(r), encoding))
 	} else {
 		c.fail(encode(c, r, encoding))
 	}
@@ -225,12 +225,12 @@ func (c *composer) fail(err error) {
 }
 
 // profile reads the attachment through, its line ends mended.
-func (a *Attachment) profile() (profile, error) {
+func (a *Attachment) profile() (contentProfile, error) {
 	r, err := a.Open()
 	if err != nil {
-		return profile{}, fmt.Errorf("opening an attachment: %w", err)
+		return contentProfile{}, fmt.Errorf("opening an attachment: %w", err)
 	}
-	p, err := readProfile(MendBare(r))
+	p, err := readProfile(NormalizeLineEnds(r))
 	if err2 := r.Close(); err == nil {
 		err = err2
 	}

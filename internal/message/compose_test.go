@@ -43,7 +43,7 @@ func draft() *message.Draft {
 	}
 }
 
-func compose(t testing.TB, d *message.Draft) (string, message.Composed) {
+func compose(t testing.TB, d *message.Draft) (string, message.ComposeResult) {
 	t.Helper()
 	var b bytes.Buffer
 	c, err := message.Compose(&b, d)
@@ -71,7 +71,7 @@ func TestComposeGolden(t *testing.T) {
 		full.References = append(full.References, fmt.Sprintf("<r%d@demo.test>", i))
 	}
 	full.Unsubscribe = message.Unsubscribe{URL: "https://demo.test/u/1", Mailto: "leave@demo.test"}
-	full.Extra = []message.ExtraField{{Name: "X-Order", Value: "12"}, {Name: "X-Note", Value: "naïve"}, {Name: "X-Literal", Value: "=?utf-8?q?no?="}}
+	full.ExtraFields = []message.ExtraField{{Name: "X-Order", Value: "12"}, {Name: "X-Note", Value: "naïve"}, {Name: "X-Literal", Value: "=?utf-8?q?no?="}}
 	full.Text = "Grüße,\n" + strings.Repeat("long ", 300) + "\n"
 	full.HTML = `<p>Grüße <img src="cid:logo"></p>`
 	full.Attachments = []message.Attachment{
@@ -147,8 +147,8 @@ func TestComposeReadsBack(t *testing.T) {
 		t.Errorf("BODY = %s", got)
 	}
 	p := ix.Part([]int{2})
-	parts := ix.Content()
-	if p.Filename() != name || len(parts.Files) != 1 || &ix.Parts[parts.Files[0]] != p {
+	parts := ix.ContentParts()
+	if p.Filename() != name || len(parts.Attachments) != 1 || &ix.Parts[parts.Attachments[0]] != p {
 		t.Errorf("filename %q", p.Filename())
 	}
 	got, err := io.ReadAll(p.Decode(strings.NewReader(mail[p.Body.Start:p.Body.End()])))
@@ -180,12 +180,12 @@ func TestComposeRefuses(t *testing.T) {
 		{"id", "message_id", func(d *message.Draft) { d.MessageID = "" }},
 		{"in reply to", "in_reply_to", func(d *message.Draft) { d.InReplyTo = "<a> <b>" }},
 		{"references", "references[1]", func(d *message.Draft) { d.References = []string{"<a@b>", "x"} }},
-		{"extra name", "headers", func(d *message.Draft) { d.Extra = []message.ExtraField{{Name: "X-A\r\nBcc", Value: "x"}} }},
-		{"extra colon", "headers", func(d *message.Draft) { d.Extra = []message.ExtraField{{Name: "X:A", Value: "x"}} }},
-		{"extra empty", "headers", func(d *message.Draft) { d.Extra = []message.ExtraField{{Value: "x"}} }},
-		{"extra own", "headers", func(d *message.Draft) { d.Extra = []message.ExtraField{{Name: "bcc", Value: "x"}} }},
-		{"extra content", "headers", func(d *message.Draft) { d.Extra = []message.ExtraField{{Name: "Content-Foo", Value: "x"}} }},
-		{"extra value", "headers.X-A", func(d *message.Draft) { d.Extra = []message.ExtraField{{Name: "X-A", Value: "x\r\n\r\ny"}} }},
+		{"extra name", "headers", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Name: "X-A\r\nBcc", Value: "x"}} }},
+		{"extra colon", "headers", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Name: "X:A", Value: "x"}} }},
+		{"extra empty", "headers", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Value: "x"}} }},
+		{"extra own", "headers", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Name: "bcc", Value: "x"}} }},
+		{"extra content", "headers", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Name: "Content-Foo", Value: "x"}} }},
+		{"extra value", "headers.X-A", func(d *message.Draft) { d.ExtraFields = []message.ExtraField{{Name: "X-A", Value: "x\r\n\r\ny"}} }},
 		{"filename", "attachments[0].filename", func(d *message.Draft) { d.Attachments = []message.Attachment{{Filename: "a\nb"}} }},
 		{"content type", "attachments[0].content_type", func(d *message.Draft) {
 			d.Attachments = []message.Attachment{{ContentType: "text/plain\r\nX: y"}}
@@ -202,7 +202,7 @@ func TestComposeRefuses(t *testing.T) {
 			var b bytes.Buffer
 			_, err := message.Compose(&b, d)
 			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Field != c.field {
+			if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Path != c.field {
 				t.Errorf("err = %v, want one about %s", err, c.field)
 			}
 			if b.Len() > 0 {
@@ -233,7 +233,7 @@ func TestComposeAnything(t *testing.T) {
 		d.To[0].Local = rapid.StringMatching(`[ -~]{1,64}`).Draw(t, "local")
 		d.Text = rapid.String().Draw(t, "text")
 		d.HTML = rapid.String().Draw(t, "html")
-		d.Extra = []message.ExtraField{{Name: "X-Any", Value: rapid.OneOf(header, word).Draw(t, "extra")}}
+		d.ExtraFields = []message.ExtraField{{Name: "X-Any", Value: rapid.OneOf(header, word).Draw(t, "extra")}}
 		name := rapid.OneOf(header, word).Filter(func(s string) bool { return len(s) < 256 }).Draw(t, "filename")
 		d.Attachments = []message.Attachment{{Filename: name, Inline: rapid.Bool().Draw(t, "inline"), ContentID: "x", Open: content("data")}}
 		var b bytes.Buffer
@@ -246,8 +246,8 @@ func TestComposeAnything(t *testing.T) {
 		if got := h.Decoded("Subject"); got != d.Subject {
 			t.Errorf("Subject %q came back as %q in %q", d.Subject, got, mail)
 		}
-		if got := h.Decoded("X-Any"); got != d.Extra[0].Value {
-			t.Errorf("X-Any %q came back as %q", d.Extra[0].Value, got)
+		if got := h.Decoded("X-Any"); got != d.ExtraFields[0].Value {
+			t.Errorf("X-Any %q came back as %q", d.ExtraFields[0].Value, got)
 		}
 		if got := h.Addresses("From"); len(got) != 1 || got[0] != d.From {
 			t.Errorf("From %q came back as %q in %q", d.From, got, mail)
@@ -260,7 +260,7 @@ func TestComposeAnything(t *testing.T) {
 			if p.Disposition == "" {
 				continue
 			}
-			if want := message.FileName(name); p.Filename() != want {
+			if want := message.CleanFilename(name); p.Filename() != want {
 				t.Errorf("file name %q came back as %q in %q", name, p.Filename(), mail)
 			} else if p.DispositionParams = nil; want != "" && p.Filename() != want {
 				t.Errorf("file name %q came back as the name %q in %q", name, p.Filename(), mail)

@@ -35,7 +35,7 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 		field("To", "undisclosed-recipients:;")
 	}
 	w.begin("Subject")
-	w.text(d.Subject)
+	w.unstructured(d.Subject)
 	w.end()
 	field("Message-ID", d.MessageID)
 	field("In-Reply-To", d.InReplyTo)
@@ -52,9 +52,9 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 		w.end()
 	}
 	d.Unsubscribe.append(w)
-	for _, f := range d.Extra {
+	for _, f := range d.ExtraFields {
 		w.begin(f.Name)
-		w.text(f.Value)
+		w.unstructured(f.Value)
 		w.end()
 	}
 	field("MIME-Version", "1.0")
@@ -71,7 +71,7 @@ func (u Unsubscribe) append(w *fieldWriter) {
 	}
 	if u.Mailto != "" {
 		if u.URL != "" {
-			w.glue(",")
+			w.putNoSpace(",")
 		}
 		mailto := u.Mailto
 		if !strings.HasPrefix(strings.ToLower(mailto), "mailto:") {

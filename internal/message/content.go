@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Content says what the parts of a message are to its reader, by their places in
+// ContentParts says what the parts of a message are to its reader, by their places in
 // Index.Parts, in order.
-type Content struct {
-	Text, HTML []int // the bodies: plain text, and HTML
-	Files      []int // everything else; a message within the message as a whole
+type ContentParts struct {
+	Text, HTML  []int // the bodies: plain text, and HTML
+	Attachments []int // everything else; a message within the message as a whole
 }
 
-// Content sorts the parts of the message as mail readers do (RFC 8621 §4.1.4). A text
+// ContentParts sorts the parts of the message as mail readers do (RFC 8621 §4.1.4). A text
 // is a file if its sender says so (RFC 2183 §2.2). One that only has a file name is a
 // body where a body stands: first in the message or in an alternative, or before any
 // other text.
-func (ix *Index) Content() Content {
-	var c Content
+func (ix *Index) ContentParts() ContentParts {
+	var c ContentParts
 	within := make([]bool, len(ix.Parts)) // a part of a message within the message
 	leads := make([]bool, len(ix.Parts))  // first in the message, or in an alternative
 	children := make([]bool, len(ix.Parts))
@@ -40,10 +40,10 @@ func (ix *Index) Content() Content {
 		}
 		typ, subtype := p.MediaType()
 		body := p.Kind == Leaf && typ == "text" && (subtype == "plain" || subtype == "html") && p.Disposition != "attachment" &&
-			(leads[i] || len(c.Text)+len(c.HTML) == 0 || !p.named())
+			(leads[i] || len(c.Text)+len(c.HTML) == 0 || !p.hasFilename())
 		switch {
 		case !body:
-			c.Files = append(c.Files, i)
+			c.Attachments = append(c.Attachments, i)
 		case subtype == "html":
 			c.HTML = append(c.HTML, i)
 		default:
@@ -53,9 +53,9 @@ func (ix *Index) Content() Content {
 	return c
 }
 
-// named reports whether the part has a file name. A long one is not decoded for
+// hasFilename reports whether the part has a file name. A long one is not decoded for
 // that, since there may be as many as parts.
-func (p *Part) named() bool {
+func (p *Part) hasFilename() bool {
 	const short = 64
 	long := func(list []Param, name string) bool {
 		return slices.ContainsFunc(list, func(a Param) bool { return strings.TrimSuffix(a.Name, "*") == name && len(a.Value) > short })

@@ -15,7 +15,7 @@ import (
 // Decodable reports whether Decode knows the part's transfer encoding. Of what
 // has parts itself, only the parts are encoded (RFC 2045 §6.4).
 func (p *Part) Decodable() bool {
-	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable" || isUUEncoding(p.Encoding)
+	return p.Kind != Leaf || isIdentityEncoding(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable" || isUUEncoding(p.Encoding)
 }
 
 // Decode returns the content of the part, whose body is read from r, with its
@@ -38,9 +38,9 @@ func (p *Part) Decode(r io.Reader) io.Reader {
 func (p *Part) Text(r io.Reader, limit int64) io.Reader {
 	// A character takes at least a quarter of the bytes that it takes in UTF-8.
 	r = io.LimitReader(p.Decode(r), 4*limit)
-	t := decoderOf(p.Param("charset"))
+	t := charsetDecoder(p.Param("charset"))
 	if t == nil {
-		t = &lenientUTF8{}
+		t = &lenientDecoder{}
 	}
 	r = transform.NewReader(r, t)
 	return io.LimitReader(r, limit)
@@ -49,15 +49,15 @@ func (p *Part) Text(r io.Reader, limit int64) io.Reader {
 // byteOrderMark begins some texts; it says nothing of UTF-8.
 const byteOrderMark = '\uFEFF'
 
-// lenientUTF8 passes UTF-8 on, without the mark that some begin it with, and reads any
+// lenientDecoder passes UTF-8 on, without the mark that some begin it with, and reads any
 // other byte as windows-1252.
-type lenientUTF8 struct{ begun bool }
+type lenientDecoder struct{ begun bool }
 
 // Reset is that of transform.Transformer.
-func (u *lenientUTF8) Reset() { u.begun = false }
+func (u *lenientDecoder) Reset() { u.begun = false }
 
 // Transform is that of transform.Transformer.
-func (u *lenientUTF8) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+func (u *lenientDecoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		if !atEOF && !utf8.FullRune(src[nSrc:]) {
 			return nDst, nSrc, transform.ErrShortSrc
@@ -193,18 +193,18 @@ func (q *qpReader) decode(line []byte) {
 		c := line[i]
 		switch {
 		case c == ' ' || c == '\t':
-			if len(q.gap) < maxLine {
+			if len(q.gap) < maxLineLength {
 				q.gap = append(q.gap, c)
 				continue
 			}
 		case c == '\n' || c == '\r' && i+1 < len(line) && line[i+1] == '\n':
 			q.gap = q.gap[:0]
-		case c == '=' && softBreak(line[i+1:]):
+		case c == '=' && isSoftBreak(line[i+1:]):
 			out = append(out, q.gap...)
 			q.gap = q.gap[:0]
 			return
-		case c == '=' && i+2 < len(line) && fromHex(line[i+1]) >= 0 && fromHex(line[i+2]) >= 0:
-			c = byte(fromHex(line[i+1])<<4 | fromHex(line[i+2]))
+		case c == '=' && i+2 < len(line) && hexValue(line[i+1]) >= 0 && hexValue(line[i+2]) >= 0:
+			c = byte(hexValue(line[i+1])<<4 | hexValue(line[i+2]))
 			i += 2
 		}
 		if len(q.gap) > 0 {
@@ -215,8 +215,8 @@ func (q *qpReader) decode(line []byte) {
 	}
 }
 
-// softBreak reports whether nothing but white space and a line end follows a "=".
-func softBreak(rest []byte) bool {
+// isSoftBreak reports whether nothing but white space and a line end follows a "=".
+func isSoftBreak(rest []byte) bool {
 	for _, c := range rest {
 		if !isSpace(c) {
 			return false

@@ -13,7 +13,7 @@ package message
 // The limits of attention. What lies beyond them stays in the message, whole
 // and reachable, but is not taken apart any further.
 const (
-	// MaxDepth is how deep parts may nest; a deeper multipart or message is a leaf.
+	// MaxNameLevels is how deep parts may nest; a deeper multipart or message is a leaf.
 	MaxDepth = 100
 	// MaxParts is how many parts of a message are told apart; the last one
 	// holds all that follows.
@@ -35,5 +35,5 @@ const (
 	maxBoundary        = 250
 	maxDescription     = 1 << 20   // bytes of all texts that describe parts
 	maxNestedEnvelopes = 512 << 10 // bytes of all envelopes of embedded messages
-	maxLine            = 998       // octets before CRLF, RFC 5322 §2.1.1
+	maxLineLength      = 998       // octets before CRLF, RFC 5322 §2.1.1
 )

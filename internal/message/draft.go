@@ -29,7 +29,7 @@ type Draft struct {
 	InReplyTo   string   // with angle brackets; empty for none
 	References  []string // likewise; over 20, the first and the last 19 are written
 	Unsubscribe Unsubscribe
-	Extra       []ExtraField // such as X- fields, in order
+	ExtraFields []ExtraField // such as X- fields, in order
 	Text, HTML  string       // either may be empty, with any line ends
 	Attachments []Attachment
 
@@ -58,9 +58,9 @@ type Attachment struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// ownField names the fields that are written by Compose itself, or by those who sign and carry
+// isReservedField names the fields that are written by Compose itself, or by those who sign and carry
 // the mail; an ExtraField must not add to them.
-func ownField(name string) bool {
+func isReservedField(name string) bool {
 	switch strings.ToLower(name) {
 	case "date", "from", "sender", "reply-to", "to", "cc", "bcc", "subject", "message-id", "in-reply-to",
 		"references", "list-unsubscribe", "list-unsubscribe-post", "mime-version", "received", "return-path",
@@ -75,7 +75,7 @@ func ownField(name string) bool {
 // Check returns all that is wrong with the draft, as an Invalid error whose
 // fields are called as in the API. It repeats no value.
 func (d *Draft) Check() error {
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	header := func(field, value string) {
 		if strings.ContainsAny(value, "\r\n\x00") {
 			bad.Add(field, "control_character", "Line breaks and NUL are not allowed here.")
@@ -99,7 +99,7 @@ func (d *Draft) Check() error {
 	}
 	header("subject", d.Subject)
 	id := func(field, id string) {
-		if !validMessageID(id) {
+		if !isValidMessageID(id) {
 			bad.Add(field, "message_id", "A Message-ID looks like <id@domain>.")
 		}
 	}
@@ -111,14 +111,14 @@ func (d *Draft) Check() error {
 		id(fmt.Sprintf("references[%d]", i), r)
 	}
 	uri := func(field, uri string) {
-		if !isPlain(uri) || strings.ContainsAny(uri, " <>,") || len(uri) > 900 {
+		if !isPrintableASCII(uri) || strings.ContainsAny(uri, " <>,") || len(uri) > 900 {
 			bad.Add(field, "uri", "This must be a URI of at most 900 characters.")
 		}
 	}
 	uri("unsubscribe.url", d.Unsubscribe.URL)
 	uri("unsubscribe.mailto", d.Unsubscribe.Mailto)
-	for _, f := range d.Extra {
-		if !validFieldName(f.Name) || ownField(f.Name) {
+	for _, f := range d.ExtraFields {
+		if !isValidFieldName(f.Name) || isReservedField(f.Name) {
 			bad.Add("headers", "name", "A header has a name that is not allowed.")
 			continue
 		}
@@ -130,7 +130,7 @@ func (d *Draft) Check() error {
 	return bad.Err()
 }
 
-func (a *Attachment) check(bad *fault.Fields, at string) {
+func (a *Attachment) check(bad *fault.FieldErrors, at string) {
 	if strings.ContainsAny(a.Filename, "\r\n\x00") || len(a.Filename) > 255 {
 		bad.Add(at+"filename", "filename", "A file name is at most 255 bytes, without line breaks and NUL.")
 	}
@@ -140,18 +140,18 @@ func (a *Attachment) check(bad *fault.Fields, at string) {
 		t, s, ok := strings.Cut(string(lead), "/")
 		ok = ok && isToken([]byte(t)) && isToken([]byte(s)) && typ != "multipart" && len(a.ContentType) <= 255
 		for _, p := range params {
-			ok = ok && isPlain(p.Value)
+			ok = ok && isPrintableASCII(p.Value)
 		}
-		if !ok || !isPlain(a.ContentType) {
+		if !ok || !isPrintableASCII(a.ContentType) {
 			bad.Add(at+"content_type", "media_type", "This must be a media type such as image/png, and no multipart.")
 		}
 	}
-	if a.ContentID != "" && (!validMessageID(a.contentID()) || !isPlain(a.ContentID) || len(a.ContentID) > 255) {
+	if a.ContentID != "" && (!isValidMessageID(a.contentID()) || !isPrintableASCII(a.ContentID) || len(a.ContentID) > 255) {
 		bad.Add(at+"content_id", "content_id", "A content id is at most 255 printable characters without spaces and angle brackets.")
 	}
 }
 
-// contentID returns the Content-ID with its angle brackets, or "".
+// contentID returns the ContentParts-ID with its angle brackets, or "".
 func (a *Attachment) contentID() string {
 	if a.ContentID == "" || strings.HasPrefix(a.ContentID, "<") && strings.HasSuffix(a.ContentID, ">") {
 		return a.ContentID
@@ -173,7 +173,7 @@ func (a Address) valid() bool {
 	}
 	if inner, ok := strings.CutPrefix(a.Domain, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
-		return ok && isPlain(inner) && !strings.ContainsAny(inner, `[]\ `)
+		return ok && isPrintableASCII(inner) && !strings.ContainsAny(inner, `[]\ `)
 	}
 	return isDotAtom(a.Domain)
 }
@@ -190,12 +190,12 @@ func isASCII(s string) bool {
 	return true
 }
 
-// validMessageID takes what mail has as Message-IDs, without spaces.
-func validMessageID(id string) bool {
+// isValidMessageID takes what mail has as Message-IDs, without spaces.
+func isValidMessageID(id string) bool {
 	return len(id) > 2 && len(id) <= 900 && id[0] == '<' && id[len(id)-1] == '>' && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id[1:len(id)-1], func(r rune) bool { return r <= ' ' || r == 0x7f || r == '<' || r == '>' })
 }
 
-func validFieldName(name string) bool {
-	return len(name) <= maxWord && nameLength([]byte(name+":")) == len(name) && name != ""
+func isValidFieldName(name string) bool {
+	return len(name) <= maxEncodedWord && nameLength([]byte(name+":")) == len(name) && name != ""
 }

@@ -24,19 +24,19 @@ const (
 	ActionExpanded  = "expanded" // sent on to other addresses
 )
 
-// Report tells the sender of a message what became of it: a DSN (RFC 3464;
+// DSN tells the sender of a message what became of it: a DSN (RFC 3464;
 // RFC 6533 where an address is not ASCII).
-type Report struct {
+type DSN struct {
 	Host      string // our own name
 	To        Address
 	Date      time.Time
 	MessageID string // of the report, with angle brackets
 	EnvID     string // ENVID of the message, decoded; "" for none
-	Arrival   time.Time
+	ArrivedAt time.Time
 	// Recipients are told in their order; at least one.
-	Recipients []Reported
+	Recipients []DSNRecipient
 	Original   Original
-	// SevenBit is set where other hosts pass the report on: not all of them take more.
+	// EncodeSevenBit is set where other hosts pass the report on: not all of them take more.
 	// Of a message that is not 7-bit it has the header alone, in encoded words. Addresses
 	// of recipients that are not ASCII are written as RFC 6533 §3 has it for 7 bits.
 	SevenBit bool
@@ -44,18 +44,18 @@ type Report struct {
 	Boundary func() string
 }
 
-// Reported is what became of one recipient. Its texts may come from anyone.
-type Reported struct {
-	Recipient string
-	Original  string // ORCPT as "rfc822;a@b", decoded; "" for none
-	Action    string
-	Code      int    // of the host's reply; 0 if there was none
-	Enhanced  string // as the host said it; anything but a status code is replaced
-	Reply     string
-	Remote    string // the host that gave the reply; "" for none
-	At        time.Time
-	Next      time.Time // of delayed: the next try; zero if unknown
-	Until     time.Time // of delayed: the last
+// DSNRecipient is what became of one recipient. Its texts may come from anyone.
+type DSNRecipient struct {
+	Recipient   string
+	Original    string // ORCPT as "rfc822;a@b", decoded; "" for none
+	Action      string
+	Code        int    // of the host's reply; 0 if there was none
+	Enhanced    string // as the host said it; anything but a status code is replaced
+	Reply       string
+	Remote      string // the host that gave the reply; "" for none
+	AttemptedAt time.Time
+	NextAttempt time.Time // of delayed: the next try; zero if unknown
+	RetryUntil  time.Time // of delayed: the last
 }
 
 // Original is the message that is reported on.
@@ -64,18 +64,18 @@ type Original struct {
 	// Open opens the whole message, to be sent back; nil sends its header.
 	Open     func() (io.ReadCloser, error)
 	UTF8     bool // its header has bytes above 127
-	EightBit bool // its body has, or, for SevenBit, what else is not 7-bit: NUL, lines over 998 octets
+	EightBit bool // its body has, or, for EncodeSevenBit, what else is not 7-bit: NUL, lines over 998 octets
 }
 
-// longest bounds in octets what a report repeats of a text that a host chose.
-const longest = 900
+// maxReportText bounds in octets what a report repeats of a text that a host chose.
+const maxReportText = 900
 
 // Write writes the report: words for people, fields for programs, and the
 // message or its header. Errors are those of w and of Original.Open.
-func (r *Report) Write(w io.Writer) error {
-	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit || longLine(r.Original.Header)) {
+func (r *DSN) Write(w io.Writer) error {
+	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit || hasLongLine(r.Original.Header)) {
 		plain := *r
-		plain.Original = Original{Header: r.Original.Header.sevenBit()}
+		plain.Original = Original{Header: r.Original.Header.toASCII()}
 		r = &plain
 	}
 	c := composer{w: w, d: &Draft{}, boundary: r.Boundary}
@@ -86,17 +86,17 @@ func (r *Report) Write(w io.Writer) error {
 	r.appendHeader(&h)
 	c.write(h.dst)
 	parts := []func(){
-		func() { c.text("plain", r.words()) },
-		func() { r.status(&c) },
+		func() { c.text("plain", r.text()) },
+		func() { r.writeStatus(&c) },
 	}
 	if r.Original.Open != nil || len(r.Original.Header) > 0 {
-		parts = append(parts, func() { r.original(&c) })
+		parts = append(parts, func() { r.writeOriginal(&c) })
 	}
 	c.multipart("report", "; report-type=delivery-status", parts)
 	return c.err
 }
 
-func (r *Report) appendHeader(w *fieldWriter) {
+func (r *DSN) appendHeader(w *fieldWriter) {
 	field := func(name, value string) {
 		w.begin(name)
 		w.put(value)
@@ -110,14 +110,14 @@ func (r *Report) appendHeader(w *fieldWriter) {
 	w.addresses([]Address{r.To})
 	w.end()
 	w.begin("Subject")
-	w.text(clipRunes(r.subject(), longest))
+	w.unstructured(truncate(r.subject(), maxReportText))
 	w.end()
 	field("Message-ID", r.MessageID)
-	if id := r.Original.Header.MessageID(); Citable(id) {
+	if id := r.Original.Header.MessageID(); IsCitable(id) {
 		field("In-Reply-To", id)
 		w.begin("References")
-		for _, old := range lastOf(r.Original.Header.References(), maxOwnReferences-1) {
-			if Citable(old) && old != id {
+		for _, old := range lastN(r.Original.Header.References(), maxOwnReferences-1) {
+			if IsCitable(old) && old != id {
 				w.put(old)
 			}
 		}
@@ -126,18 +126,18 @@ func (r *Report) appendHeader(w *fieldWriter) {
 	}
 	field("Auto-Submitted", "auto-replied")
 	field("MIME-Version", "1.0")
-	if r.eightBit() {
+	if r.isEightBit() {
 		field("Content-Transfer-Encoding", "8bit")
 	}
 }
 
-// Citable reports whether a Message-ID that somebody chose may stand in a
+// IsCitable reports whether a Message-ID that somebody chose may stand in a
 // header of ours.
-func Citable(id string) bool { return validMessageID(id) && isASCII(id) && len(id) < foldAt*4 }
+func IsCitable(id string) bool { return isValidMessageID(id) && isASCII(id) && len(id) < foldColumn*4 }
 
-func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
+func lastN(list []string, n int) []string { return list[max(0, len(list)-n):] }
 
-func (r *Report) subject() string {
+func (r *DSN) subject() string {
 	words := []string{"Delivered", "Relayed", "Relayed", "Delayed", "Undelivered"}
 	worst := 0
 	for i := range r.Recipients {
@@ -150,9 +150,9 @@ func (r *Report) subject() string {
 	return word + " mail"
 }
 
-// international reports whether an address is not ASCII, so that the status takes the
+// needsUTF8Form reports whether an address is not ASCII, so that the status takes the
 // 8-bit form of RFC 6533 §4.
-func (r *Report) international() bool {
+func (r *DSN) needsUTF8Form() bool {
 	if r.SevenBit {
 		return false
 	}
@@ -164,24 +164,24 @@ func (r *Report) international() bool {
 	return false
 }
 
-func (r *Report) eightBit() bool {
-	return r.international() || r.Original.UTF8 || r.Original.EightBit && r.Original.Open != nil
+func (r *DSN) isEightBit() bool {
+	return r.needsUTF8Form() || r.Original.UTF8 || r.Original.EightBit && r.Original.Open != nil
 }
 
-// status writes the part for programs.
-func (r *Report) status(c *composer) {
+// writeStatus writes the part for programs.
+func (r *DSN) writeStatus(c *composer) {
 	kind, encoding := "delivery-status", ""
-	if r.international() {
+	if r.needsUTF8Form() {
 		kind, encoding = "global-delivery-status", "Content-Transfer-Encoding: 8bit\r\n"
 	}
 	var w fieldWriter
 	w.dst = append(w.dst, "Content-Type: message/"+kind+"\r\n"+encoding+"\r\n"...)
 	field := func(name, value string) {
-		if value = oneLine(value); value == "" {
+		if value = cleanLine(value); value == "" {
 			return
 		}
-		if !r.international() {
-			value = toASCII(value)
+		if !r.needsUTF8Form() {
+			value = asciiOnly(value)
 		}
 		w.begin(name)
 		for _, word := range strings.Fields(value) {
@@ -197,45 +197,45 @@ func (r *Report) status(c *composer) {
 	}
 	field("Original-Envelope-Id", r.EnvID)
 	field("Reporting-MTA", "dns; "+r.Host)
-	field("Arrival-Date", date(r.Arrival))
+	field("Arrival-Date", date(r.ArrivedAt))
 	for i := range r.Recipients {
 		one := &r.Recipients[i]
 		w.dst = append(w.dst, "\r\n"...)
-		field("Original-Recipient", r.typedAddress(one.Original))
+		field("Original-Recipient", r.originalRecipient(one.Original))
 		field("Final-Recipient", r.finalRecipient(one.Recipient))
 		field("Action", one.Action)
 		field("Status", one.status())
-		if one.remote() != "" {
-			field("Remote-MTA", "dns; "+mtaName(one.remote()))
+		if one.remoteName() != "" {
+			field("Remote-MTA", "dns; "+mtaName(one.remoteName()))
 		}
 		field("Diagnostic-Code", one.diagnostic())
 		if one.Action != ActionDelayed {
-			field("Last-Attempt-Date", date(one.At))
+			field("Last-Attempt-Date", date(one.AttemptedAt))
 		} else {
-			field("Will-Retry-Until", date(one.Until))
+			field("Will-Retry-Until", date(one.RetryUntil))
 		}
 	}
 	c.write(w.dst)
 }
 
-func (r *Report) typedAddress(orcpt string) string {
+func (r *DSN) originalRecipient(orcpt string) string {
 	kind, addr, ok := strings.Cut(orcpt, ";")
 	if !ok {
 		return ""
 	}
-	return inClause(kind) + "; " + r.inSevenBit(addr)
+	return cleanClause(kind) + "; " + r.xtextAddress(addr)
 }
 
-func (r *Report) finalRecipient(addr string) string {
+func (r *DSN) finalRecipient(addr string) string {
 	if isASCII(addr) {
 		return "rfc822; " + addr
 	}
-	return "utf-8; " + r.inSevenBit(addr)
+	return "utf-8; " + r.xtextAddress(addr)
 }
 
-// inSevenBit writes an address that is not ASCII as a report in 7 bits has it
+// xtextAddress writes an address that is not ASCII as a report in 7 bits has it
 // (utf-8-addr-xtext, RFC 6533 §3).
-func (r *Report) inSevenBit(addr string) string {
+func (r *DSN) xtextAddress(addr string) string {
 	if !r.SevenBit || isASCII(addr) {
 		return addr
 	}
@@ -251,14 +251,14 @@ func (r *Report) inSevenBit(addr string) string {
 }
 
 // status returns the Status field: what the host said, if that is one.
-func (r *Reported) status() string {
+func (r *DSNRecipient) status() string {
 	class, rest, _ := strings.Cut(r.Enhanced, ".")
 	subject, detail, ok := strings.Cut(rest, ".")
-	if ok && number(subject) && number(detail) {
+	if ok && isNumber(subject) && isNumber(detail) {
 		switch {
 		case r.Action == ActionFailed && (class == "4" || class == "5"),
 			r.Action == ActionDelayed && class == "4",
-			r.done() && class == "2":
+			r.isSuccess() && class == "2":
 			return r.Enhanced
 		}
 	}
@@ -271,28 +271,28 @@ func (r *Reported) status() string {
 	return "2.0.0"
 }
 
-func (r *Reported) done() bool {
+func (r *DSNRecipient) isSuccess() bool {
 	return r.Action == ActionDelivered || r.Action == ActionRelayed || r.Action == ActionExpanded
 }
 
-func number(s string) bool {
+func isNumber(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && len(s) <= 3
 }
 
-// here is the Remote of what was decided where the mailboxes of this service are.
-const here = "local"
+// localRemote is the Remote of what was decided where the mailboxes of this service are.
+const localRemote = "local"
 
-// ours reports whether this host decided what became of the recipient, and no other said
+// isLocal reports whether this host decided what became of the recipient, and no other said
 // so.
-func (r *Reported) ours() bool { return r.Code == 0 || r.Remote == here }
+func (r *DSNRecipient) isLocal() bool { return r.Code == 0 || r.Remote == localRemote }
 
-// remote names the host that gave the reply, if another did.
-func (r *Reported) remote() string {
-	if r.ours() || !strings.Contains(r.Remote, ".") {
+// remoteName names the host that gave the reply, if another did.
+func (r *DSNRecipient) remoteName() string {
+	if r.isLocal() || !strings.Contains(r.Remote, ".") {
 		return "" // "sandbox" and the like are our own words
 	}
-	return inClause(oneLine(r.Remote))
+	return cleanClause(cleanLine(r.Remote))
 }
 
 // mtaName returns the name of a host, its address in brackets (RFC 5321 §4.1.3).
@@ -307,33 +307,33 @@ func mtaName(host string) string {
 	return "[IPv6:" + host + "]"
 }
 
-// expired is the status of what was tried until its time was over.
-const expired = "4.4.7"
+// statusExpired is the status of what was tried until its time was over.
+const statusExpired = "4.4.7"
 
-func (r *Reported) diagnostic() string {
-	reply := oneLine(r.Reply)
+func (r *DSNRecipient) diagnostic() string {
+	reply := cleanLine(r.Reply)
 	switch {
 	case reply == "" && r.Code == 0:
 		return ""
-	case r.Code == 0 || r.Enhanced == expired:
+	case r.Code == 0 || r.Enhanced == statusExpired:
 		return "X-Mailstead; " + reply
-	case r.ours():
-		return "X-Mailstead; " + r.said()
+	case r.isLocal():
+		return "X-Mailstead; " + r.replyLine()
 	}
-	return "smtp; " + r.said()
+	return "smtp; " + r.replyLine()
 }
 
-// said is the host's reply as it said it.
-func (r *Reported) said() string {
-	reply := oneLine(r.Reply)
+// replyLine is the host's reply as it said it.
+func (r *DSNRecipient) replyLine() string {
+	reply := cleanLine(r.Reply)
 	if r.Enhanced != "" && !strings.HasPrefix(reply, r.Enhanced) {
-		reply = oneLine(r.Enhanced) + " " + reply
+		reply = cleanLine(r.Enhanced) + " " + reply
 	}
 	return strconv.Itoa(r.Code) + " " + strings.TrimSpace(reply)
 }
 
-// original writes the message, or its header.
-func (r *Report) original(c *composer) {
+// writeOriginal writes the message, or its header.
+func (r *DSN) writeOriginal(c *composer) {
 	o := &r.Original
 	kind, encoding := "text/rfc822-headers", "7bit"
 	global := o.UTF8 && utf8.Valid(o.Header) // another charset is not what RFC 6533 means
@@ -366,8 +366,8 @@ func (r *Report) original(c *composer) {
 	c.fail(in.Close())
 }
 
-// oneLine makes a text from outside one line of printable characters.
-func oneLine(s string) string {
+// cleanLine makes a text from outside one line of printable characters.
+func cleanLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -377,18 +377,18 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return clipRunes(strings.TrimSpace(s), longest)
+	return truncate(strings.TrimSpace(s), maxReportText)
 }
 
-// clipRunes cuts a text to at most n bytes of whole characters.
-func clipRunes(s string, n int) string {
+// truncate cuts a text to at most n bytes of whole characters.
+func truncate(s string, n int) string {
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "")
 	}
 	return s
 }
 
-func toASCII(s string) string {
+func asciiOnly(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r > '~' {
 			return '?'

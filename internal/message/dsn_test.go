@@ -13,17 +13,17 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-func report(recipients ...message.Reported) *message.Report {
-	return &message.Report{
+func report(recipients ...message.DSNRecipient) *message.DSN {
+	return &message.DSN{
 		Host: "mail.host.test", To: message.Address{Local: "ann", Domain: "demo.test"},
 		Date: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), MessageID: "<r1@mail.host.test>",
-		Arrival:    time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
+		ArrivedAt:  time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
 		Recipients: recipients, Boundary: func() string { return "edge" },
 		Original: message.Original{Header: message.Header("Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <m1@demo.test>\r\nReferences: <m0@demo.test>\r\n\r\n")},
 	}
 }
 
-func written(t testing.TB, r *message.Report) string {
+func written(t testing.TB, r *message.DSN) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {
@@ -95,9 +95,9 @@ References: <m0@demo.test>
 
 func TestReport(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	late := message.Reported{
+	late := message.DSNRecipient{
 		Recipient: "bob@far.example", Action: message.ActionDelayed, Code: 450, Enhanced: "4.7.1", Reply: "Greylisted; wait",
-		Remote: "mx.far.example", At: at, Next: at.Add(4 * time.Hour), Until: at.Add(116 * time.Hour),
+		Remote: "mx.far.example", AttemptedAt: at, NextAttempt: at.Add(4 * time.Hour), RetryUntil: at.Add(116 * time.Hour),
 	}
 	if got, want := written(t, report(late)), strings.ReplaceAll(lateReport, "\n", "\r\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -106,32 +106,32 @@ func TestReport(t *testing.T) {
 
 func TestReportStatus(t *testing.T) {
 	for what, c := range map[string]struct {
-		r    message.Reported
+		r    message.DSNRecipient
 		want []string
 		not  []string
 	}{
-		"no code": {message.Reported{Action: message.ActionFailed, Code: 550, Reply: "no"}, []string{"Status: 5.0.0\r\n", "smtp; 550 no\r\n"}, nil},
-		"a code of another class": {message.Reported{Action: message.ActionFailed, Code: 550, Enhanced: "2.1.1", Reply: "no"},
+		"no code": {message.DSNRecipient{Action: message.ActionFailed, Code: 550, Reply: "no"}, []string{"Status: 5.0.0\r\n", "smtp; 550 no\r\n"}, nil},
+		"a code of another class": {message.DSNRecipient{Action: message.ActionFailed, Code: 550, Enhanced: "2.1.1", Reply: "no"},
 			[]string{"Status: 5.0.0\r\n"}, nil},
-		"no code at all": {message.Reported{Action: message.ActionFailed, Enhanced: "5.x\r\nBcc: a", Reply: "no"}, []string{"Status: 5.0.0\r\n"}, []string{"\r\nBcc"}},
-		"ours":           {message.Reported{Action: message.ActionFailed, Enhanced: "5.1.2", Reply: "there is no such domain"}, []string{"X-Mailstead; there is no such domain", "Status: 5.1.2"}, []string{"Remote-MTA"}},
-		"8BITMIME": {message.Reported{Action: message.ActionFailed, Enhanced: "5.6.3", Reply: "the message needs 8BITMIME, which relay.a.test does not offer", Remote: "relay.a.test"},
+		"no code at all": {message.DSNRecipient{Action: message.ActionFailed, Enhanced: "5.x\r\nBcc: a", Reply: "no"}, []string{"Status: 5.0.0\r\n"}, []string{"\r\nBcc"}},
+		"ours":           {message.DSNRecipient{Action: message.ActionFailed, Enhanced: "5.1.2", Reply: "there is no such domain"}, []string{"X-Mailstead; there is no such domain", "Status: 5.1.2"}, []string{"Remote-MTA"}},
+		"8BITMIME": {message.DSNRecipient{Action: message.ActionFailed, Enhanced: "5.6.3", Reply: "the message needs 8BITMIME, which relay.a.test does not offer", Remote: "relay.a.test"},
 			[]string{"Status: 5.6.3\r\n", "Diagnostic-Code: X-Mailstead; the message needs 8BITMIME, ", "next mail host", "In detail: the message needs"}, []string{"Remote-MTA", "recipient's server", "said:"}},
-		"SMTPUTF8": {message.Reported{Action: message.ActionFailed, Enhanced: "5.6.7", Reply: "the message needs SMTPUTF8, which relay.a.test does not offer", Remote: "relay.a.test"},
+		"SMTPUTF8": {message.DSNRecipient{Action: message.ActionFailed, Enhanced: "5.6.7", Reply: "the message needs SMTPUTF8, which relay.a.test does not offer", Remote: "relay.a.test"},
 			[]string{"Status: 5.6.7\r\n", "X-Mailstead; the", "next mail host"}, []string{"Remote-MTA", "recipient", "said:"}},
-		"SMTPUTF8, says the host": {message.Reported{Action: message.ActionFailed, Code: 553, Enhanced: "5.6.7", Reply: "no SMTPUTF8", Remote: "relay.a.test"},
+		"SMTPUTF8, says the host": {message.DSNRecipient{Action: message.ActionFailed, Code: 553, Enhanced: "5.6.7", Reply: "no SMTPUTF8", Remote: "relay.a.test"},
 			[]string{"Remote-MTA: dns; relay.a.test\r\n", "smtp; 553 5.6.7 no SMTPUTF8", "said: 553"}, []string{"next mail host"}},
-		"SIZE": {message.Reported{Action: message.ActionFailed, Enhanced: "5.3.4", Reply: "the message has 2 octets, and relay.a.test takes 1", Remote: "relay.a.test"},
+		"SIZE": {message.DSNRecipient{Action: message.ActionFailed, Enhanced: "5.3.4", Reply: "the message has 2 octets, and relay.a.test takes 1", Remote: "relay.a.test"},
 			[]string{"next mail host"}, []string{"Remote-MTA", "recipient's"}},
-		"refused here": {message.Reported{Action: message.ActionFailed, Code: 550, Enhanced: "5.7.1", Reply: "The filter does not let it in.", Remote: "local"},
+		"refused here": {message.DSNRecipient{Action: message.ActionFailed, Code: 550, Enhanced: "5.7.1", Reply: "The filter does not let it in.", Remote: "local"},
 			[]string{"X-Mailstead; 550 5.7.1 The filter", "This service does not", "In detail: The filter"}, []string{"Remote-MTA", "recipient's server", "The server"}},
-		"expired": {message.Reported{Action: message.ActionFailed, Code: 451, Enhanced: "4.4.7", Reply: "in time; the last answer was: busy", Remote: "mx.a.test"},
+		"expired": {message.DSNRecipient{Action: message.ActionFailed, Code: 451, Enhanced: "4.4.7", Reply: "in time; the last answer was: busy", Remote: "mx.a.test"},
 			[]string{"Status: 4.4.7", "X-Mailstead; in time; the last answer was: busy", "Remote-MTA: dns; mx.a.test"}, nil},
-		"filed":   {message.Reported{Action: message.ActionDelivered, Code: 250, Enhanced: "2.1.5", Reply: "ok", Remote: "local"}, []string{"Action: delivered", "Status: 2.1.5", "Subject: =?utf-8?b?RGVsaXZlcmVk"}, []string{"Remote-MTA"}},
-		"relayed": {message.Reported{Action: message.ActionRelayed, Code: 250, Enhanced: "4.0.0", Reply: "ok", Remote: "mx.a.test"}, []string{"Action: relayed", "Status: 2.0.0", "Remote-MTA: dns; mx.a.test", "Those servers send no"}, nil},
-		"original": {message.Reported{Action: message.ActionFailed, Original: "rfc822;list@a.test"}, []string{"Original-Recipient: rfc822; list@a.test\r\nFinal-Recipient: rfc822; bob@b.test\r\n"},
+		"filed":   {message.DSNRecipient{Action: message.ActionDelivered, Code: 250, Enhanced: "2.1.5", Reply: "ok", Remote: "local"}, []string{"Action: delivered", "Status: 2.1.5", "Subject: =?utf-8?b?RGVsaXZlcmVk"}, []string{"Remote-MTA"}},
+		"relayed": {message.DSNRecipient{Action: message.ActionRelayed, Code: 250, Enhanced: "4.0.0", Reply: "ok", Remote: "mx.a.test"}, []string{"Action: relayed", "Status: 2.0.0", "Remote-MTA: dns; mx.a.test", "Those servers send no"}, nil},
+		"original": {message.DSNRecipient{Action: message.ActionFailed, Original: "rfc822;list@a.test"}, []string{"Original-Recipient: rfc822; list@a.test\r\nFinal-Recipient: rfc822; bob@b.test\r\n"},
 			nil},
-		"hostile": {message.Reported{Action: message.ActionFailed, Code: 550, Enhanced: "5.7.1", Reply: "a\r\n\r\n--edge\r\nX: \x00\x1b[2J \xff", Remote: "mx.a\r\nX: y"},
+		"hostile": {message.DSNRecipient{Action: message.ActionFailed, Code: 550, Enhanced: "5.7.1", Reply: "a\r\n\r\n--edge\r\nX: \x00\x1b[2J \xff", Remote: "mx.a\r\nX: y"},
 			[]string{"smtp; 550 5.7.1 a --edge X: [2J ?"}, []string{"\n--edge\r\nX", "\nX:", "\x00", "\x1b", "\xff"}},
 	} {
 		c.r.Recipient = "bob@b.test"
@@ -151,7 +151,7 @@ func TestReportStatus(t *testing.T) {
 
 // Where an address is not ASCII the report takes the forms of RFC 6533.
 func TestReportInternational(t *testing.T) {
-	r := report(message.Reported{Recipient: "björn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
+	r := report(message.DSNRecipient{Recipient: "björn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
 	r.Original.UTF8 = true
 	r.Original.Open = func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("Subject: Grüße\r\n\r\nhi\r\n")), nil
@@ -177,8 +177,8 @@ func TestReportInternational(t *testing.T) {
 }
 
 func TestReportOfMany(t *testing.T) {
-	r := report(message.Reported{Recipient: "a@b.test", Action: message.ActionRelayed}, message.Reported{Recipient: "c@b.test", Action: message.ActionDelayed},
-		message.Reported{Recipient: "d@b.test", Action: message.ActionFailed}, message.Reported{Recipient: "e@b.test", Action: message.ActionFailed})
+	r := report(message.DSNRecipient{Recipient: "a@b.test", Action: message.ActionRelayed}, message.DSNRecipient{Recipient: "c@b.test", Action: message.ActionDelayed},
+		message.DSNRecipient{Recipient: "d@b.test", Action: message.ActionFailed}, message.DSNRecipient{Recipient: "e@b.test", Action: message.ActionFailed})
 	r.EnvID = "order 7"
 	r.Original.Header = nil
 	got := written(t, r)
@@ -196,7 +196,7 @@ func TestReportOfMany(t *testing.T) {
 }
 
 func TestReportErrors(t *testing.T) {
-	r := report(message.Reported{Recipient: "a@b.test", Action: message.ActionFailed})
+	r := report(message.DSNRecipient{Recipient: "a@b.test", Action: message.ActionFailed})
 	gone := errors.New("gone")
 	r.Original.Open = func() (io.ReadCloser, error) { return nil, gone }
 	if err := r.Write(io.Discard); !errors.Is(err, gone) {
@@ -212,7 +212,7 @@ func FuzzReport(f *testing.F) {
 	f.Add("\"a b\"@x", ";", "4.4.7", strings.Repeat("x", 3000), "a.b\r\nc", "References: <"+strings.Repeat("a", 2000)+">\r\n", uint8(2))
 	f.Fuzz(func(t *testing.T, rcpt, orcpt, enhanced, reply, remote, header string, action uint8) {
 		actions := []string{message.ActionFailed, message.ActionDelayed, message.ActionDelivered, message.ActionRelayed}
-		r := report(message.Reported{Recipient: rcpt, Original: orcpt, Enhanced: enhanced, Reply: reply, Remote: remote, Code: int(action), Action: actions[action%4]})
+		r := report(message.DSNRecipient{Recipient: rcpt, Original: orcpt, Enhanced: enhanced, Reply: reply, Remote: remote, Code: int(action), Action: actions[action%4]})
 		r.EnvID = reply
 		h, _, _ := strings.Cut(header, "\r\n\r\n")
 		r.Original.Header = message.Header(strings.ReplaceAll(h, "edge", "") + "\r\n\r\n")
@@ -243,7 +243,7 @@ func TestReportSevenBit(t *testing.T) {
 		"8-bit header": {Header: message.Header("Subject: Gr\xfc\xdfe\r\nTo: j\xc3\xb6rg@x.test\r\n\r\n"), UTF8: true, Open: content("Subject: x\r\n\r\n")},
 		"both":         {Header: message.Header("Subject: Grüße\r\nReceived: by ä\r\nX\xe4 y\r\n\r\n"), UTF8: true, EightBit: true},
 	} {
-		r := report(message.Reported{Recipient: "bob@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Remote: "192.0.2.1", Reply: "nö"})
+		r := report(message.DSNRecipient{Recipient: "bob@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Remote: "192.0.2.1", Reply: "nö"})
 		r.Original, r.SevenBit = o, true
 		text := written(t, r)
 		for i := range len(text) {
@@ -259,7 +259,7 @@ func TestReportSevenBit(t *testing.T) {
 			t.Errorf("%s has no subject:\n%s", what, text)
 		}
 	}
-	utf8 := report(message.Reported{Recipient: "bj+örn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
+	utf8 := report(message.DSNRecipient{Recipient: "bj+örn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
 	utf8.SevenBit, utf8.Original.Header = true, message.Header("Subject: x\r\nX-Long: "+strings.Repeat("x ", 600)+"\r\n\r\n")
 	text := written(t, utf8)
 	if !strings.Contains(text, "message/delivery-status\r\n") || !strings.Contains(text, "Original-Recipient: utf-8; bj\\x{F8}rn@far.example\r\nFinal-Recipient: utf-8; bj\\x{2B}\\x{F6}rn@far.example\r\n") || strings.Contains(text, "8bit") {
@@ -268,12 +268,12 @@ func TestReportSevenBit(t *testing.T) {
 	if ix := message.Scan([]byte(text)); ix.Has(message.EightBit | message.HeaderEightBit | message.LongLines) {
 		t.Errorf("it is not 7-bit:\n%s", text)
 	}
-	whole := report(message.Reported{Recipient: "bob@far.example", Action: message.ActionFailed})
+	whole := report(message.DSNRecipient{Recipient: "bob@far.example", Action: message.ActionFailed})
 	whole.Original.Open, whole.SevenBit = content("Subject: x\r\n\r\nHi\r\n"), true
 	if text := written(t, whole); !strings.Contains(text, "message/rfc822\r\n") || !strings.Contains(text, "\r\n\r\nHi\r\n") {
 		t.Errorf("a 7-bit one goes back whole:\n%s", text)
 	}
-	if text := written(t, report(message.Reported{Recipient: "a@b.example", Action: message.ActionDelivered}, message.Reported{Recipient: "c@b.example", Action: message.ActionRelayed})); !strings.Contains(text, "Subject: =?utf-8?q?Relayed") && !strings.Contains(text, "Subject: =?utf-8?b?UmVsYXllZD") {
+	if text := written(t, report(message.DSNRecipient{Recipient: "a@b.example", Action: message.ActionDelivered}, message.DSNRecipient{Recipient: "c@b.example", Action: message.ActionRelayed})); !strings.Contains(text, "Subject: =?utf-8?q?Relayed") && !strings.Contains(text, "Subject: =?utf-8?b?UmVsYXllZD") {
 		t.Errorf("the subject of what was relayed:\n%s", text)
 	}
 }

@@ -47,16 +47,16 @@ func ReadHeader(r *bufio.Reader) (Header, error) {
 	}
 }
 
-// Without returns the header without the fields of these names, in any case.
+// WithoutFields returns the header without the fields of these names, in any case.
 // The header itself is not changed.
-func (h Header) Without(names ...string) Header {
-	return h.WithoutAny(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
+func (h Header) WithoutFields(names ...string) Header {
+	return h.WithoutFieldsFunc(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
 }
 
-// WithoutAny returns the header without the fields that drop picks, and without a byte
+// WithoutFieldsFunc returns the header without the fields that drop picks, and without a byte
 // order mark before it. The header itself is not changed.
-func (h Header) WithoutAny(drop func(f Field) bool) Header {
-	h = h.WithoutMark()
+func (h Header) WithoutFieldsFunc(drop func(f Field) bool) Header {
+	h = h.WithoutBOM()
 	var out Header
 	kept := 0 // bytes of h that are decided
 	at := 0
@@ -74,16 +74,16 @@ func (h Header) WithoutAny(drop func(f Field) bool) Header {
 	return append(out, h[kept:]...)
 }
 
-// Missing returns the Date and Message-ID fields that the header lacks, and a To field
-// where it names no recipients, to be put on top of it (RFC 6409 §8). messageID has its
+// MissingFields returns the Date and Message-ID fields that the header lacks, and a To field
+// where it names no recipients, to be put on top of it (RFC 6409 §8). parseMessageID has its
 // angle brackets.
-func Missing(h Header, date time.Time, messageID string) []byte {
+func MissingFields(h Header, date time.Time, messageID string) []byte {
 	var add []byte
 	if _, ok := h.First("Date"); !ok {
 		add = append(add, "Date: "+date.Format(DateFormat)+"\r\n"...)
 	}
 	if _, ok := h.First("Message-ID"); !ok {
-		add = append(add, "Message-ID: "+inField(messageID)+"\r\n"...)
+		add = append(add, "Message-ID: "+cleanField(messageID)+"\r\n"...)
 	}
 	if h.Count("To")+h.Count("Cc") == 0 {
 		add = append(add, "To: undisclosed-recipients:;\r\n"...)
@@ -110,7 +110,7 @@ func (r Received) Append(dst []byte) []byte {
 	w := fieldWriter{dst: dst}
 	w.begin("Received")
 	if r.Helo != "" || r.Addr.IsValid() {
-		from := "from " + inClause(r.Helo)
+		from := "from " + cleanClause(r.Helo)
 		if r.Helo == "" {
 			from = "from unknown"
 		}
@@ -119,7 +119,7 @@ func (r Received) Append(dst []byte) []byte {
 			if r.Addr.Is6() && !r.Addr.Is4In6() {
 				literal = "IPv6:" + literal
 			}
-			name := inClause(r.Name)
+			name := cleanClause(r.Name)
 			if name != "" {
 				name += " "
 			}
@@ -128,24 +128,24 @@ func (r Received) Append(dst []byte) []byte {
 		w.put(from)
 		w.fold()
 	}
-	by := "by " + inClause(r.By)
+	by := "by " + cleanClause(r.By)
 	if w.col == 1 {
-		w.glue(by)
+		w.putNoSpace(by)
 	} else {
 		w.put(by)
 	}
 	for _, c := range [...]struct{ word, value string }{{"with", r.With}, {"id", r.ID}} {
 		if c.value != "" {
-			w.put(c.word + " " + inClause(c.value))
+			w.put(c.word + " " + cleanClause(c.value))
 		}
 	}
 	if r.TLS != "" {
-		w.put("(" + inClause(r.TLS) + ")")
+		w.put("(" + cleanClause(r.TLS) + ")")
 	}
 	if r.For != "" {
-		w.put("for <" + inField(r.For) + ">")
+		w.put("for <" + cleanField(r.For) + ">")
 	}
-	w.glue(";")
+	w.putNoSpace(";")
 	w.put(r.Date.Format(DateFormat))
 	w.end()
 	return w.dst
@@ -154,27 +154,27 @@ func (r Received) Append(dst []byte) []byte {
 // AppendReturnPath appends a Return-Path field; path is without angle
 // brackets, and empty for the null path.
 func AppendReturnPath(dst []byte, path string) []byte {
-	return append(dst, "Return-Path: <"+inField(path)+">\r\n"...)
+	return append(dst, "Return-Path: <"+cleanField(path)+">\r\n"...)
 }
 
 // AppendDeliveredTo appends a Delivered-To field.
 func AppendDeliveredTo(dst []byte, address string) []byte {
-	return append(dst, "Delivered-To: "+inField(address)+"\r\n"...)
+	return append(dst, "Delivered-To: "+cleanField(address)+"\r\n"...)
 }
 
-// inField drops what cannot stand on one line of a header.
-func inField(s string) string {
+// cleanField drops what cannot stand on one line of a header.
+func cleanField(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {
 			return -1
 		}
 		return r
-	}, s[:min(len(s), maxLine/2)])
+	}, s[:min(len(s), maxLineLength/2)])
 }
 
-// inClause also drops what would end or begin a comment or a field's part,
+// cleanClause also drops what would end or begin a comment or a field's part,
 // for words that a stranger chose.
-func inClause(s string) string {
+func cleanClause(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' && r != ' ' || r >= 0x7f || strings.ContainsRune(`()<>;\"`, r) {
 			return -1

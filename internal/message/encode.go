@@ -11,25 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// profile is what a content's bytes are like, seen as lines that end in CRLF.
-type profile struct {
-	size, high int64 // bytes; those above 127
-	line, most int64 // octets of the current line and of the longest
-	nul, bare  bool  // NUL, CR or LF alone
-	notUTF8    bool
-	cr         bool
-	cut        []byte // of a character, at the end of what was read
+// contentProfile is what a content's bytes are like, seen as lines that end in CRLF.
+type contentProfile struct {
+	size, eightBit            int64 // bytes; those above 127
+	lineLength, maxLineLength int64 // octets of the current line and of the longest
+	nul, bareLineEnds         bool  // NUL, CR or LF alone
+	notUTF8                   bool
+	cr                        bool
+	partialRune               []byte // of a character, at the end of what was read
 }
 
-func profileOf(s string) profile {
-	var p profile
+func profileOf(s string) contentProfile {
+	var p contentProfile
 	p.add([]byte(s))
 	p.finish()
 	return p
 }
 
-func readProfile(r io.Reader) (profile, error) {
-	var p profile
+func readProfile(r io.Reader) (contentProfile, error) {
+	var p contentProfile
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := r.Read(buf)
@@ -44,36 +44,36 @@ func readProfile(r io.Reader) (profile, error) {
 	}
 }
 
-func (p *profile) add(b []byte) {
+func (p *contentProfile) add(b []byte) {
 	p.size += int64(len(b))
 	for _, c := range b {
 		if p.cr != (c == '\n') {
-			p.bare = true
+			p.bareLineEnds = true
 		}
 		p.cr = c == '\r'
 		switch {
 		case c == '\n':
-			p.line = 0
+			p.lineLength = 0
 			continue
 		case c == 0:
 			p.nul = true
 		case c >= 0x80:
-			p.high++
+			p.eightBit++
 		}
-		if p.line++; !p.cr {
-			p.most = max(p.most, p.line)
+		if p.lineLength++; !p.cr {
+			p.maxLineLength = max(p.maxLineLength, p.lineLength)
 		}
 	}
-	if p.notUTF8 || p.high == 0 {
+	if p.notUTF8 || p.eightBit == 0 {
 		return
 	}
-	b = append(p.cut, b...)
+	b = append(p.partialRune, b...)
 	end := len(b)
 	for end > 0 && end > len(b)-utf8.UTFMax && !utf8.FullRune(b[runeStart(b[:end]):]) {
 		end = runeStart(b[:end])
 	}
 	p.notUTF8 = !utf8.Valid(b[:end])
-	p.cut = append([]byte(nil), b[end:]...)
+	p.partialRune = append([]byte(nil), b[end:]...)
 }
 
 // runeStart returns where the last character of b may begin.
@@ -85,20 +85,22 @@ func runeStart(b []byte) int {
 	return i
 }
 
-func (p *profile) finish() {
-	p.bare = p.bare || p.cr
-	p.notUTF8 = p.notUTF8 || len(p.cut) > 0
+func (p *contentProfile) finish() {
+	p.bareLineEnds = p.bareLineEnds || p.cr
+	p.notUTF8 = p.notUTF8 || len(p.partialRune) > 0
 }
 
-// clean reports whether the content may stand as it is in a 7-bit mail.
-func (p profile) clean() bool { return p.high == 0 && !p.nul && !p.bare && p.most <= maxLine }
+// isSevenBit reports whether the content may stand as it is in a 7-bit mail.
+func (p contentProfile) isSevenBit() bool {
+	return p.eightBit == 0 && !p.nul && !p.bareLineEnds && p.maxLineLength <= maxLineLength
+}
 
-// forText returns the transfer encoding that suits a text.
-func (p profile) forText() string {
+// textEncoding returns the transfer encoding that suits a text.
+func (p contentProfile) textEncoding() string {
 	switch {
-	case p.clean():
+	case p.isSevenBit():
 		return "7bit"
-	case p.nul || p.high > p.size/2:
+	case p.nul || p.eightBit > p.size/2:
 		return "base64"
 	}
 	return "quoted-printable"

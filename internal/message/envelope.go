@@ -18,7 +18,7 @@ const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
 type envelopeField int
 
 const (
-	noEnvelopeField envelopeField = iota
+	notEnvelopeField envelopeField = iota
 	fieldDate
 	fieldSubject
 	fieldInReplyTo
@@ -29,7 +29,7 @@ const (
 	fieldTo
 	fieldCc
 	fieldBcc
-	envelopeFields
+	envelopeFieldCount
 )
 
 func envelopeFieldOf(name []byte) envelopeField {
@@ -73,23 +73,23 @@ func envelopeFieldOf(name []byte) envelopeField {
 			return fieldInReplyTo
 		}
 	}
-	return noEnvelopeField
+	return notEnvelopeField
 }
 
 // AppendEnvelope appends the ENVELOPE of a message with this header in IMAP's
 // wire form (RFC 3501 §7.4.2). Of Date, Subject, In-Reply-To and Message-ID
 // the first field counts; addresses of repeated fields are put together.
 func AppendEnvelope(dst []byte, h Header) []byte {
-	var first [envelopeFields][]byte
+	var first [envelopeFieldCount][]byte
 	more := false // some address field is repeated
-	for rest := []byte(h.WithoutMark()); ; {
+	for rest := []byte(h.WithoutBOM()); ; {
 		f, next, ok := nextField(rest)
 		if !ok {
 			break
 		}
 		rest = next
 		switch k := envelopeFieldOf(f.Name); {
-		case k == noEnvelopeField:
+		case k == notEnvelopeField:
 		case first[k] == nil:
 			first[k] = f.Value
 		default:
@@ -106,7 +106,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 			dst = append(dst, "NIL"...)
 			return
 		}
-		dst = AppendString(dst, unfold(scratch[:0], first[k]))
+		dst = AppendIMAPString(dst, unfold(scratch[:0], first[k]))
 	}
 	addresses := func(k envelopeField) bool {
 		start := len(dst)
@@ -136,7 +136,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 	from := len(dst)
 	addresses(fieldFrom)
 	fromEnd := len(dst)
-	for k := fieldSender; k < envelopeFields; k++ {
+	for k := fieldSender; k < envelopeFieldCount; k++ {
 		dst = append(dst, ' ')
 		start := len(dst)
 		if !addresses(k) && k <= fieldReplyTo {
@@ -157,24 +157,24 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 	for {
 		k := p.next()
 		switch k {
-		case noAddress:
+		case endOfList:
 			return dst, MaxAddresses - p.count
 		case groupStart:
 			dst = append(dst, "(NIL NIL "...)
-			dst = AppendString(dst, p.name)
+			dst = AppendIMAPString(dst, p.name)
 			dst = append(dst, " NIL)"...)
 		case groupEnd:
 			dst = append(dst, "(NIL NIL NIL NIL)"...)
-		case anAddress:
+		case addressFound:
 			dst = append(dst, '(')
 			dst = appendNString(dst, p.name)
 			dst = append(dst, ' ')
 			dst = appendNString(dst, unfold(nil, p.route)) // at-domain-list
 			dst = append(dst, ' ')
-			dst = AppendString(dst, p.local)
+			dst = AppendIMAPString(dst, p.local)
 			dst = append(dst, ' ')
 			// NIL for the host would mean a group.
-			dst = AppendString(dst, p.domain)
+			dst = AppendIMAPString(dst, p.domain)
 			dst = append(dst, ')')
 		}
 	}
@@ -184,28 +184,28 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 // anything else an IMAP client could lose its place in all that follows.
 func IsEnvelope(b []byte) bool {
 	r := envelopeReader{b: b}
-	r.byte('(')
-	for i := range int(envelopeFields) - 1 {
+	r.expect('(')
+	for i := range int(envelopeFieldCount) - 1 {
 		if i > 0 {
-			r.byte(' ')
+			r.expect(' ')
 		}
 		if i < 2 || i > 7 { // Date and Subject, In-Reply-To and Message-ID
-			r.text()
+			r.skipString()
 			continue
 		}
-		if r.null() {
+		if r.acceptNIL() {
 			continue
 		}
-		r.byte('(')
-		for more := true; more && !r.bad; more = !r.next(')') {
+		r.expect('(')
+		for more := true; more && !r.bad; more = !r.accept(')') {
 			for _, before := range []byte("(   ") {
-				r.byte(before)
-				r.text()
+				r.expect(before)
+				r.skipString()
 			}
-			r.byte(')')
+			r.expect(')')
 		}
 	}
-	r.byte(')')
+	r.expect(')')
 	return !r.bad && len(r.b) == 0
 }
 
@@ -215,8 +215,8 @@ type envelopeReader struct {
 	bad bool
 }
 
-// next takes c, if it is next.
-func (r *envelopeReader) next(c byte) bool {
+// accept takes c, if it is next.
+func (r *envelopeReader) accept(c byte) bool {
 	if len(r.b) == 0 || r.b[0] != c {
 		return false
 	}
@@ -224,13 +224,13 @@ func (r *envelopeReader) next(c byte) bool {
 	return true
 }
 
-func (r *envelopeReader) byte(c byte) {
-	if !r.next(c) {
+func (r *envelopeReader) expect(c byte) {
+	if !r.accept(c) {
 		r.bad = true
 	}
 }
 
-func (r *envelopeReader) null() bool {
+func (r *envelopeReader) acceptNIL() bool {
 	rest, ok := bytes.CutPrefix(r.b, []byte("NIL"))
 	if ok {
 		r.b = rest
@@ -238,11 +238,11 @@ func (r *envelopeReader) null() bool {
 	return ok
 }
 
-// text takes a string or NIL.
-func (r *envelopeReader) text() {
+// skipString takes a string or NIL.
+func (r *envelopeReader) skipString() {
 	switch {
-	case r.null():
-	case r.next('"'):
+	case r.acceptNIL():
+	case r.accept('"'):
 		b := r.b
 		for i := 0; i < len(b); i++ {
 			c := b[i]
@@ -259,7 +259,7 @@ func (r *envelopeReader) text() {
 		}
 		r.bad = true
 	default:
-		r.byte('{')
+		r.expect('{')
 		head, rest, _ := bytes.Cut(r.b, []byte("}\r\n"))
 		n, err := strconv.ParseUint(string(head), 10, 31)
 		if err != nil || n > uint64(len(rest)) || bytes.IndexByte(rest[:n], 0) >= 0 {
@@ -287,7 +287,7 @@ type Envelope struct {
 // from are the authors as they were judged; those that can't be told as Addresses
 // has them.
 func (h Header) from() []Address {
-	if a := h.Authors(); a.Doubt == "" {
+	if a := h.Authors(); a.Problem == "" {
 		return a.List
 	}
 	return h.Addresses("From")

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FileName returns a name that can be used for a file: without folders, and without
+// CleanFilename returns a name that can be used for a file: without folders, and without
 // what hides how it ends; "" if nothing is left.
-func FileName(name string) string {
+func CleanFilename(name string) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
 	}
@@ -30,46 +30,46 @@ func FileName(name string) string {
 }
 
 // asciiFileName reports whether a name can stand in a quoted string as it is.
-func asciiFileName(name string) bool { return isPlain(name) && !strings.Contains(name, "=?") }
+func asciiFileName(name string) bool { return isPrintableASCII(name) && !strings.Contains(name, "=?") }
 
-// nameParameter writes the name parameter of Content-Type, if there is a name: what is
+// nameParameter writes the name parameter of ContentParts-Type, if there is a name: what is
 // not ASCII as encoded words, which RFC 2047 does not allow there and mail readers read.
 func (w *fieldWriter) nameParameter(name string) {
 	if name == "" {
 		return
 	}
-	w.glue(";")
+	w.putNoSpace(";")
 	if asciiFileName(name) {
 		w.put("name=" + quote(name))
 		return
 	}
 	var words fieldWriter
 	words.begin("name")
-	words.words(name)
+	words.encodedWords(name)
 	before := `name="`
 	for word := range strings.FieldsSeq(strings.TrimPrefix(string(words.dst), "name:")) {
 		w.put(before + word)
 		before = ""
 	}
-	w.glue(`"`)
+	w.putNoSpace(`"`)
 }
 
-// filenameParameter writes the filename parameter of Content-Disposition, if there is a
+// filenameParameter writes the filename parameter of ContentParts-Disposition, if there is a
 // name. What is not ASCII goes into the form of RFC 2231, after a transliteration for
 // readers that don't know it.
 func (w *fieldWriter) filenameParameter(name string) {
 	if name == "" {
 		return
 	}
-	w.glue(";")
+	w.putNoSpace(";")
 	if asciiFileName(name) {
 		w.put("filename=" + quote(name))
 		return
 	}
 	w.put("filename=" + quote(transliterate(name)))
 	rest := percentEncode(name)
-	if line := "filename*=utf-8''" + rest; len(line) < foldAt-2 {
-		w.glue(";")
+	if line := "filename*=utf-8''" + rest; len(line) < foldColumn-2 {
+		w.putNoSpace(";")
 		w.put(line)
 		return
 	}
@@ -78,14 +78,14 @@ func (w *fieldWriter) filenameParameter(name string) {
 		if i == 0 {
 			prefix += "utf-8''"
 		}
-		n := min(len(rest), foldAt-2-len(prefix))
+		n := min(len(rest), foldColumn-2-len(prefix))
 		// An encoded octet stays whole.
 		if n < len(rest) && rest[n-1] == '%' {
 			n--
 		} else if n < len(rest) && rest[n-2] == '%' {
 			n -= 2
 		}
-		w.glue(";")
+		w.putNoSpace(";")
 		w.put(prefix + rest[:n])
 		rest = rest[n:]
 	}
@@ -97,16 +97,16 @@ func transliterate(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i > 0 && len(name)-i <= 10 {
 		name, ext = name[:i], name[i:]
 	}
-	name, ext = asciiLetters(name), asciiLetters(ext)
+	name, ext = toASCIILookalike(name), toASCIILookalike(ext)
 	if !strings.ContainsFunc(name, func(r rune) bool { return isAlphaNumeric(byte(r)) }) {
 		name = "attachment"
 	}
 	return name + ext
 }
 
-// asciiLetters takes the marks off letters. What has no likeness in ASCII becomes "_",
+// toASCIILookalike takes the marks off letters. What has no likeness in ASCII becomes "_",
 // once for any number of such characters.
-func asciiLetters(s string) string {
+func toASCIILookalike(s string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(s) {
 		switch {
@@ -116,7 +116,7 @@ func asciiLetters(s string) string {
 		case r >= ' ' && r <= '~' && !strings.ContainsRune(`"\=?%/`, r):
 			b.WriteRune(r)
 		default:
-			like := likeASCII(r)
+			like := asciiLookalike(r)
 			if like != "_" || !strings.HasSuffix(b.String(), "_") {
 				b.WriteString(like)
 			}
@@ -125,7 +125,7 @@ func asciiLetters(s string) string {
 	return strings.TrimSpace(b.String())
 }
 
-func likeASCII(r rune) string {
+func asciiLookalike(r rune) string {
 	switch r {
 	case 'ß':
 		return "ss"

@@ -10,9 +10,9 @@ import (
 
 // RFC 5322 §2.1.1 and RFC 2047 §2.
 const (
-	foldAt      = 78
-	foldWordsAt = 76
-	maxWord     = 75
+	foldColumn     = 78
+	wordFoldColumn = 76
+	maxEncodedWord = 75
 )
 
 // fieldWriter writes one header field after the other, folded.
@@ -34,19 +34,19 @@ func (w *fieldWriter) end() {
 
 // put writes s, which is never cut, after a space or a fold.
 func (w *fieldWriter) put(s string) {
-	if w.col > 1 && w.col+1+len(s) > foldAt && !w.atStart() {
+	if w.col > 1 && w.col+1+len(s) > foldColumn && !w.atStart() {
 		w.fold()
 	} else {
-		w.glue(" ")
+		w.putNoSpace(" ")
 	}
-	w.glue(s)
+	w.putNoSpace(s)
 }
 
 // atStart reports whether only the field's name is on the line: a fold there
 // is legal, but not all software reads it.
 func (w *fieldWriter) atStart() bool { return w.dst[len(w.dst)-1] == ':' }
 
-func (w *fieldWriter) glue(s string) {
+func (w *fieldWriter) putNoSpace(s string) {
 	w.dst = append(w.dst, s...)
 	w.col += len(s)
 }
@@ -56,11 +56,11 @@ func (w *fieldWriter) fold() {
 	w.col = 1
 }
 
-// text writes unstructured text: as it is if that is safe, else in encoded
+// unstructured writes unstructured text: as it is if that is safe, else in encoded
 // words.
-func (w *fieldWriter) text(s string) {
-	if !plainText(s) {
-		w.words(s)
+func (w *fieldWriter) unstructured(s string) {
+	if !isPlainText(s) {
+		w.encodedWords(s)
 		return
 	}
 	// A fold goes only before a word, so that no line is empty but for spaces.
@@ -86,10 +86,10 @@ func (w *fieldWriter) text(s string) {
 	}
 }
 
-// plainText reports whether a reader gets s back from an unstructured field
+// isPlainText reports whether a reader gets s back from an unstructured field
 // that holds it as it is.
-func plainText(s string) bool {
-	if !isPlain(s) || strings.Contains(s, "=?") || s != strings.TrimSpace(s) {
+func isPlainText(s string) bool {
+	if !isPrintableASCII(s) || strings.Contains(s, "=?") || s != strings.TrimSpace(s) {
 		return false
 	}
 	run, spaces := 0, 0
@@ -99,49 +99,49 @@ func plainText(s string) bool {
 		} else {
 			run, spaces = run+1, 0
 		}
-		if run > maxLine/2 || spaces > maxLine/4 {
+		if run > maxLineLength/2 || spaces > maxLineLength/4 {
 			return false
 		}
 	}
 	return true
 }
 
-// words writes s as encoded words (RFC 2047), each of whole characters, in
+// encodedWords writes s as encoded words (RFC 2047), each of whole characters, in
 // the shorter of Q and B. It is safe in a phrase too.
-func (w *fieldWriter) words(s string) {
+func (w *fieldWriter) encodedWords(s string) {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	special := 0
 	for i := range len(s) {
-		if !qLiteral(s[i]) && s[i] != ' ' {
+		if !isQLiteral(s[i]) && s[i] != ' ' {
 			special++
 		}
 	}
 	inB := 2*special > len(s)/3
 	const frame = len("=?utf-8?q??=")
-	w.glue(" ")
+	w.putNoSpace(" ")
 	for s != "" {
-		room := min(maxWord, foldWordsAt-w.col) - frame
-		n := fitting(s, room, inB)
+		room := min(maxEncodedWord, wordFoldColumn-w.col) - frame
+		n := fitLength(s, room, inB)
 		if n == 0 {
 			w.fold()
 			continue
 		}
 		if inB {
-			w.glue("=?utf-8?b?" + base64.StdEncoding.EncodeToString([]byte(s[:n])))
+			w.putNoSpace("=?utf-8?b?" + base64.StdEncoding.EncodeToString([]byte(s[:n])))
 		} else {
-			w.glue("=?utf-8?q?")
+			w.putNoSpace("=?utf-8?q?")
 			w.encodeQ(s[:n])
 		}
-		w.glue("?=")
+		w.putNoSpace("?=")
 		if s = s[n:]; s != "" {
 			w.fold()
 		}
 	}
 }
 
-// fitting returns how many bytes of s, in whole characters, fit into room
+// fitLength returns how many bytes of s, in whole characters, fit into room
 // octets of an encoded word.
-func fitting(s string, room int, inB bool) int {
+func fitLength(s string, room int, inB bool) int {
 	if inB {
 		room = room / 4 * 3
 	}
@@ -151,7 +151,7 @@ func fitting(s string, room int, inB bool) int {
 		cost := size
 		if !inB {
 			for i := n; i < n+size; i++ {
-				if !qLiteral(s[i]) && s[i] != ' ' {
+				if !isQLiteral(s[i]) && s[i] != ' ' {
 					cost += 2
 				}
 			}
@@ -170,7 +170,7 @@ func (w *fieldWriter) encodeQ(s string) {
 		case c == ' ':
 			w.dst = append(w.dst, '_')
 			w.col++
-		case qLiteral(c):
+		case isQLiteral(c):
 			w.dst = append(w.dst, c)
 			w.col++
 		default:
@@ -180,8 +180,8 @@ func (w *fieldWriter) encodeQ(s string) {
 	}
 }
 
-// qLiteral is what may stand as it is in an encoded word of a phrase, RFC 2047 §5 (3).
-func qLiteral(c byte) bool {
+// isQLiteral is what may stand as it is in an encoded word of a phrase, RFC 2047 §5 (3).
+func isQLiteral(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		c == '!' || c == '*' || c == '+' || c == '-' || c == '/'
 }
@@ -206,14 +206,14 @@ func (w *fieldWriter) addresses(list []Address) {
 func (w *fieldWriter) phrase(s string) {
 	const longQuoted = 60
 	switch {
-	case !plainText(s):
-		w.words(s)
+	case !isPlainText(s):
+		w.encodedWords(s)
 	case isAtoms(s):
-		w.text(s)
+		w.unstructured(s)
 	case len(s) <= longQuoted:
 		w.put(quote(s))
 	default:
-		w.words(s)
+		w.encodedWords(s)
 	}
 }
 

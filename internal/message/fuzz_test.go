@@ -43,7 +43,7 @@ func FuzzScan(f *testing.F) {
 		if got := s.Finish(); !bytes.Equal(got.BodyStructure(), ix.BodyStructure()) {
 			t.Fatalf("in two pieces:\n%s\n%s", got.BodyStructure(), ix.BodyStructure())
 		}
-		for _, i := range ix.Content().Text {
+		for _, i := range ix.ContentParts().Text {
 			p := &ix.Parts[i]
 			_, _ = io.Copy(io.Discard, p.Text(bytes.NewReader(mail[p.Body.Start:p.Body.End()]), 1<<16))
 		}
@@ -53,7 +53,7 @@ func FuzzScan(f *testing.F) {
 		var again message.Index
 		if again.UnmarshalBinary(mail) == nil {
 			again.BodyStructure()
-			again.Content()
+			again.ContentParts()
 		}
 	})
 }
@@ -67,7 +67,7 @@ func FuzzUnmarshal(f *testing.F) {
 			return
 		}
 		ix.BodyStructure()
-		ix.Content()
+		ix.ContentParts()
 		for i := range ix.Parts {
 			ix.Part(ix.Path(i))
 		}
@@ -120,7 +120,7 @@ func FuzzHeader(f *testing.F) {
 		if !message.IsEnvelope(wire) {
 			t.Fatalf("the envelope does not count as one: %q", wire)
 		}
-		if h.Without("From", "To").Count("from") > 0 {
+		if h.WithoutFields("From", "To").Count("from") > 0 {
 			t.Fatal("From is still there")
 		}
 		sec := message.Section{Kind: message.SectionFields, Fields: []string{"Subject"}}
@@ -168,7 +168,7 @@ func FuzzCompose(f *testing.F) {
 		d.Date = time.Unix(0, 0).UTC()
 		d.From = message.Address{Name: name, Local: local, Domain: domain}
 		d.Subject, d.Text, d.HTML = subject, text, html
-		d.Extra = []message.ExtraField{{Name: extra, Value: value}}
+		d.ExtraFields = []message.ExtraField{{Name: extra, Value: value}}
 		d.Attachments = []message.Attachment{{Filename: file, ContentType: typ, ContentID: cid, Inline: len(cid)%2 == 0,
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}}
 		var b bytes.Buffer
@@ -198,13 +198,13 @@ func FuzzCompose(f *testing.F) {
 func FuzzRelayed(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		mail, err := io.ReadAll(message.MendBare(bytes.NewReader(raw)))
+		mail, err := io.ReadAll(message.NormalizeLineEnds(bytes.NewReader(raw)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var once, twice bytes.Buffer
 		ix := message.Scan(mail)
-		first, err := message.Relayed(&once, bytes.NewReader(mail), ix, true)
+		first, err := message.EncodeNested(&once, bytes.NewReader(mail), ix, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func FuzzRelayed(f *testing.F) {
 		if len(ix2.Parts) != len(ix.Parts) {
 			t.Fatalf("%d parts of %q became %d of %q", len(ix.Parts), mail, len(ix2.Parts), once.Bytes())
 		}
-		if _, err = message.Relayed(&twice, bytes.NewReader(once.Bytes()), ix2, true); err != nil {
+		if _, err = message.EncodeNested(&twice, bytes.NewReader(once.Bytes()), ix2, true); err != nil {
 			t.Fatal(err)
 		}
 		if !first.Needs8Bit && !first.NeedsUTF8 && !bytes.Equal(once.Bytes(), twice.Bytes()) {
@@ -227,13 +227,13 @@ func FuzzRelayed(f *testing.F) {
 func FuzzSevenBit(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		mail, err := io.ReadAll(message.MendBare(bytes.NewReader(raw)))
+		mail, err := io.ReadAll(message.NormalizeLineEnds(bytes.NewReader(raw)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var once, twice bytes.Buffer
 		ix := message.Scan(mail)
-		first, err := message.SevenBit(&once, bytes.NewReader(mail), ix)
+		first, err := message.EncodeSevenBit(&once, bytes.NewReader(mail), ix)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func FuzzSevenBit(f *testing.F) {
 		if len(ix2.Parts) != len(ix.Parts) {
 			t.Fatalf("%d parts of %q became %d of %q", len(ix.Parts), mail, len(ix2.Parts), once.Bytes())
 		}
-		second, err := message.SevenBit(&twice, bytes.NewReader(once.Bytes()), ix2)
+		second, err := message.EncodeSevenBit(&twice, bytes.NewReader(once.Bytes()), ix2)
 		if err != nil {
 			t.Fatal(err)
 		}

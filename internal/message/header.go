@@ -33,7 +33,7 @@ func (f Field) Decoded() string { return DecodeWords(f.Text()) }
 // Fields goes through the fields of the header in order.
 func (h Header) Fields() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
-		rest := []byte(h.WithoutMark())
+		rest := []byte(h.WithoutBOM())
 		for {
 			f, next, ok := nextField(rest)
 			if !ok || !yield(f) {
@@ -83,10 +83,10 @@ func (h Header) Decoded(name string) string {
 	return f.Decoded()
 }
 
-// BeginsFolded reports whether the first line begins with white space: it would
+// StartsFolded reports whether the first line begins with white space: it would
 // go on with the last of the fields that are put before it (RFC 5322 §2.2.3).
-func (h Header) BeginsFolded() bool {
-	h = h.WithoutMark()
+func (h Header) StartsFolded() bool {
+	h = h.WithoutBOM()
 	return len(h) > 0 && (h[0] == ' ' || h[0] == '\t')
 }
 

@@ -40,10 +40,10 @@ func TestHeaderFields(t *testing.T) {
 
 func TestWithout(t *testing.T) {
 	h := message.Header("Bcc: a@b,\r\n c@d\r\nFrom: a@b\r\nbCC: x@y\r\n junk\r\nTo: b@c\r\nResent-Bcc: z\r\n\r\n")
-	if got := string(h.Without("Bcc", "Resent-Bcc", "Return-Path")); got != "From: a@b\r\nTo: b@c\r\n\r\n" {
+	if got := string(h.WithoutFields("Bcc", "Resent-Bcc", "Return-Path")); got != "From: a@b\r\nTo: b@c\r\n\r\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := h.Without("Absent"); string(got) != string(h) {
+	if got := h.WithoutFields("Absent"); string(got) != string(h) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -68,11 +68,11 @@ func TestReadHeader(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	date := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-	if got := string(message.Missing(nil, date, "<1@b>")); got != "Date: Fri, 20 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@b>\r\nTo: undisclosed-recipients:;\r\n" {
+	if got := string(message.MissingFields(nil, date, "<1@b>")); got != "Date: Fri, 20 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@b>\r\nTo: undisclosed-recipients:;\r\n" {
 		t.Errorf("got %q", got)
 	}
 	for _, has := range []string{"to: a@b", "CC: a@b"} {
-		if got := message.Missing(message.Header("date: x\r\nmessage-id: <a@b>\r\n"+has+"\r\n"), date, "<1@b>"); len(got) > 0 {
+		if got := message.MissingFields(message.Header("date: x\r\nmessage-id: <a@b>\r\n"+has+"\r\n"), date, "<1@b>"); len(got) > 0 {
 			t.Errorf("with %s: %q", has, got)
 		}
 	}

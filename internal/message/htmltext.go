@@ -19,38 +19,38 @@ const (
 	maxLinkText = 2048    // bytes of a link's text that are compared with its address
 )
 
-// TextOfHTML makes a plain text of an HTML, as its readers see it: blocks, rows and
+// HTMLToText makes a plain text of an HTML, as its readers see it: blocks, rows and
 // items on lines of their own, cells apart, links with their addresses, images by their
 // alternative texts. What mail readers don't show is left out: comments, among them what
 // is for Outlook alone, styles, and elements with "display: none". A very long HTML is
 // not read to its end.
-func TextOfHTML(source string) string {
+func HTMLToText(source string) string {
 	if len(source) > maxHTMLText {
 		source = strings.ToValidUTF8(source[:maxHTMLText], "")
 	}
-	text, whole := textOfHTML(source, true)
+	text, whole := convertHTML(source, true)
 	if !whole { // what is hidden never ends, which is a mistake
-		text, _ = textOfHTML(source, false)
+		text, _ = convertHTML(source, false)
 	}
 	return text
 }
 
-// textOfHTML is TextOfHTML with or without leaving out what attributes hide. whole is
+// convertHTML is HTMLToText with or without leaving out what attributes hide. whole is
 // false if the end of that is missing.
-func textOfHTML(source string, hiding bool) (text string, whole bool) {
-	w := &htmlText{to: &textFlow{}, hiding: hiding}
+func convertHTML(source string, hiding bool) (text string, whole bool) {
+	w := &htmlConverter{out: &textLayout{}, honorHidden: hiding}
 	tokens := html.NewTokenizer(strings.NewReader(source))
 	for {
 		switch tokens.Next() {
 		case html.ErrorToken:
 			w.endLink()
-			for w.lost = 0; len(w.tables) > 0; {
+			for w.deepTables = 0; len(w.tables) > 0; {
 				w.endTable()
 			}
-			return strings.TrimSpace(w.to.text.String()), w.hidden == "" || isHidden(w.hidden)
+			return strings.TrimSpace(w.out.text.String()), w.hidden == "" || isHiddenElement(w.hidden)
 		case html.TextToken:
 			if w.hidden == "" {
-				w.words(string(tokens.Text()))
+				w.addText(string(tokens.Text()))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, attributes := tokens.TagName()
@@ -74,7 +74,7 @@ func readTagAttributes(tokens *html.Tokenizer, more bool) (a tagAttributes) {
 		name, value, more = tokens.TagAttr()
 		switch string(name) {
 		case "href":
-			a.href = inHref.Replace(strings.TrimSpace(string(value)))
+			a.href = hrefReplacer.Replace(strings.TrimSpace(string(value)))
 		case "alt":
 			a.alt = string(value)
 		case "start":
@@ -89,56 +89,56 @@ func readTagAttributes(tokens *html.Tokenizer, more bool) (a tagAttributes) {
 	return a
 }
 
-var inHref = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20", "\n", "", "\r", "", "\t", "")
+var hrefReplacer = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20", "\n", "", "\r", "", "\t", "")
 
-// htmlText lays out an HTML.
-type htmlText struct {
-	to     *textFlow
-	tables []*textTable
-	lost   int    // open tables that lie too deep to be laid out
-	link   string // the address of the link that is open
-	seen   bool   // something of it
-	linked strings.Builder
-	hiding bool
-	hidden string // the element whose content is not shown
-	depth  int    // of elements of its name
+// htmlConverter lays out an HTML.
+type htmlConverter struct {
+	out            *textLayout
+	tables         []*textTable
+	deepTables     int    // open tables that lie too deep to be laid out
+	link           string // the address of the link that is open
+	linkHasContent bool   // something of it
+	linkText       strings.Builder
+	honorHidden    bool
+	hidden         string // the element whose content is not shown
+	depth          int    // of elements of its name
 }
 
-// words adds what stands between tags.
-func (w *htmlText) words(s string) {
-	if w.to.verbatim > 0 {
-		w.to.verbatimLines(s)
-		w.seen = true
+// addText adds what stands between tags.
+func (w *htmlConverter) addText(s string) {
+	if w.out.verbatim > 0 {
+		w.out.addVerbatim(s)
+		w.linkHasContent = true
 		return
 	}
 	first, last := strings.TrimLeftFunc(s, unicode.IsSpace), strings.TrimRightFunc(s, unicode.IsSpace)
 	if len(first) < len(s) {
-		w.to.want(oneSpace)
+		w.out.requestGap(gapSpace)
 	}
 	for n, word := range strings.FieldsFunc(s, unicode.IsSpace) {
 		if n > 0 {
-			w.to.want(oneSpace)
+			w.out.requestGap(gapSpace)
 		}
-		if word = shownText(word); word == "" {
+		if word = visibleRunes(word); word == "" {
 			continue
 		}
-		if w.link != "" && w.linked.Len()+len(word) < maxLinkText {
-			if w.to.gap != noGap && w.linked.Len() > 0 {
-				w.linked.WriteByte(' ')
+		if w.link != "" && w.linkText.Len()+len(word) < maxLinkText {
+			if w.out.gap != gapNone && w.linkText.Len() > 0 {
+				w.linkText.WriteByte(' ')
 			}
-			w.linked.WriteString(word)
+			w.linkText.WriteString(word)
 		}
-		w.seen = true
-		w.to.put(word)
+		w.linkHasContent = true
+		w.out.addText(word)
 	}
 	if len(last) < len(s) {
-		w.to.want(oneSpace)
+		w.out.requestGap(gapSpace)
 	}
 }
 
-// shownText leaves out what can't be seen, such as the joiners that newsletters fill
+// visibleRunes leaves out what can't be seen, such as the joiners that newsletters fill
 // their first line with.
-func shownText(s string) string {
+func visibleRunes(s string) string {
 	s = strings.Map(func(r rune) rune {
 		joiner := r == '\u200c' || r == '\u200d'
 		if !joiner && unicode.Is(unicode.Cf, r) || r == '\u034f' || unicode.IsControl(r) && r != '\t' {
@@ -149,8 +149,8 @@ func shownText(s string) string {
 	return strings.Trim(s, "\u200c\u200d")
 }
 
-// isHidden reports whether nothing is shown of the content of an element.
-func isHidden(name string) bool {
+// isHiddenElement reports whether nothing is shown of the content of an element.
+func isHiddenElement(name string) bool {
 	switch name {
 	case "script", "style", "title", "template", "svg", "iframe", "noframes", "select", "textarea":
 		return true
@@ -158,8 +158,8 @@ func isHidden(name string) bool {
 	return false
 }
 
-// isVoid reports whether an element has no content.
-func isVoid(name string) bool {
+// isVoidElement reports whether an element has no content.
+func isVoidElement(name string) bool {
 	switch name {
 	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "html", "body":
 		return true
@@ -167,8 +167,8 @@ func isVoid(name string) bool {
 	return false
 }
 
-// endsItself reports whether another element of this name ends the one before.
-func endsItself(name string) bool {
+// hasImpliedEnd reports whether another element of this name ends the one before.
+func hasImpliedEnd(name string) bool {
 	switch name {
 	case "p", "li", "td", "th", "tr", "dt", "dd":
 		return true
@@ -176,32 +176,32 @@ func endsItself(name string) bool {
 	return false
 }
 
-func (w *htmlText) start(name string, a tagAttributes) {
-	if w.hidden == name && (w.depth > 1 || !endsItself(name)) {
+func (w *htmlConverter) start(name string, a tagAttributes) {
+	if w.hidden == name && (w.depth > 1 || !hasImpliedEnd(name)) {
 		w.depth++
 	}
-	if w.hidden != "" && (w.hidden != name || !endsItself(name) || w.depth > 1) {
+	if w.hidden != "" && (w.hidden != name || !hasImpliedEnd(name) || w.depth > 1) {
 		return
 	}
 	w.hidden, w.depth = "", 0
-	if isHidden(name) || w.hiding && a.hidden && !isVoid(name) {
+	if isHiddenElement(name) || w.honorHidden && a.hidden && !isVoidElement(name) {
 		w.hidden, w.depth = name, 1
 		return
 	}
-	f := w.to
+	f := w.out
 	switch name {
 	case "a":
 		w.endLink()
 		w.link = a.href
 	case "img":
 		if !a.hidden {
-			w.seen = true
-			w.words(a.alt)
+			w.linkHasContent = true
+			w.addText(a.alt)
 		}
 	case "br":
 		f.lineBreak()
 	case "hr":
-		f.lines("--------", newLine)
+		f.addLines("--------", gapLine)
 	case "table":
 		w.startTable()
 	case "tr", "td", "th":
@@ -209,16 +209,16 @@ func (w *htmlText) start(name string, a tagAttributes) {
 	case "ul", "ol", "menu", "dir", "blockquote", "dl":
 		f.startIndent(name, a.start)
 	case "li", "dt", "dd":
-		f.item(name)
+		f.beginItem(name)
 	case "pre":
-		f.want(emptyLine)
+		f.requestGap(gapEmptyLine)
 		f.verbatim++
 	default:
-		f.want(gapAround(name))
+		f.requestGap(elementGap(name))
 	}
 }
 
-func (w *htmlText) end(name string) {
+func (w *htmlConverter) end(name string) {
 	if w.hidden != "" {
 		if w.hidden == name {
 			if w.depth--; w.depth == 0 {
@@ -227,16 +227,16 @@ func (w *htmlText) end(name string) {
 		}
 		return
 	}
-	f := w.to
+	f := w.out
 	switch name {
 	case "a":
 		w.endLink()
 	case "br":
 		f.lineBreak()
 	case "table":
-		if w.lost > 0 {
-			w.lost--
-			f.want(newLine)
+		if w.deepTables > 0 {
+			w.deepTables--
+			f.requestGap(gapLine)
 		} else if len(w.tables) > 0 {
 			w.endTable()
 		}
@@ -246,30 +246,30 @@ func (w *htmlText) end(name string) {
 		f.endIndent()
 	case "pre":
 		f.verbatim = max(0, f.verbatim-1)
-		f.want(emptyLine)
+		f.requestGap(gapEmptyLine)
 	default:
-		f.want(gapAround(name))
+		f.requestGap(elementGap(name))
 	}
 }
 
-// gapAround returns what parts the content of an element from what is around it.
-func gapAround(name string) textGap {
+// elementGap returns what parts the content of an element from what is around it.
+func elementGap(name string) textGap {
 	switch name {
 	case "p", "h1", "h2", "h3", "h4", "h5", "h6":
-		return emptyLine
+		return gapEmptyLine
 	case "address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div", "dt", "fieldset", "figcaption", "figure",
 		"footer", "form", "header", "hgroup", "html", "legend", "li", "main", "nav", "optgroup", "option", "section", "summary", "tbody", "tfoot", "thead":
-		return newLine
+		return gapLine
 	}
-	return noGap
+	return gapNone
 }
 
 // endLink gives the address of the link that is open, if it says more than its text.
-func (w *htmlText) endLink() {
-	link, text := w.link, w.linked.String()
-	shown := w.seen
-	w.link, w.seen = "", false
-	w.linked.Reset()
+func (w *htmlConverter) endLink() {
+	link, text := w.link, w.linkText.String()
+	shown := w.linkHasContent
+	w.link, w.linkHasContent = "", false
+	w.linkText.Reset()
 	bare := func(s string) string {
 		s = strings.ToLower(strings.TrimSuffix(s, "/"))
 		for _, scheme := range []string{"https://", "http://", "mailto:", "tel:"} {
@@ -280,70 +280,70 @@ func (w *htmlText) endLink() {
 	if link == "" || link[0] == '#' || !shown || bare(link) == bare(text) || strings.HasPrefix(strings.ToLower(link), "javascript:") {
 		return
 	}
-	space := min(w.to.gap, oneSpace)
-	w.to.want(oneSpace)
-	w.to.put("<" + link + ">")
-	w.to.want(space)
+	space := min(w.out.gap, gapSpace)
+	w.out.requestGap(gapSpace)
+	w.out.addText("<" + link + ">")
+	w.out.requestGap(space)
 }
 
 // textTable is a table that is being laid out.
 type textTable struct {
-	around *textFlow
-	cells  []*textFlow // of the current row
-	inCell bool        // the last of them is open
+	around *textLayout
+	cells  []*textLayout // of the current row
+	inCell bool          // the last of them is open
 }
 
-func (w *htmlText) startTable() {
+func (w *htmlConverter) startTable() {
 	if len(w.tables) == maxTables {
-		w.lost++
-		w.to.want(newLine)
+		w.deepTables++
+		w.out.requestGap(gapLine)
 		return
 	}
-	w.to.want(emptyLine)
-	w.tables = append(w.tables, &textTable{around: w.to})
+	w.out.requestGap(gapEmptyLine)
+	w.tables = append(w.tables, &textTable{around: w.out})
 }
 
-func (w *htmlText) startCell(name string) {
-	if len(w.tables) == 0 || w.lost > 0 {
-		w.to.want(newLine)
+func (w *htmlConverter) startCell(name string) {
+	if len(w.tables) == 0 || w.deepTables > 0 {
+		w.out.requestGap(gapLine)
 		return
 	}
 	if w.endCell(name); name == "tr" {
-		w.to.want(newLine)
+		w.out.requestGap(gapLine)
 		return
 	}
 	t := w.tables[len(w.tables)-1]
-	w.to = &textFlow{}
-	t.cells, t.inCell = append(t.cells, w.to), true
+	w.out = &textLayout{}
+	t.cells, t.inCell = append(t.cells, w.out), true
 }
 
 // endCell ends the cell that is open, and with "tr" its row.
-func (w *htmlText) endCell(name string) {
-	if len(w.tables) == 0 || w.lost > 0 {
-		w.to.want(newLine)
+func (w *htmlConverter) endCell(name string) {
+	if len(w.tables) == 0 || w.deepTables > 0 {
+		w.out.requestGap(gapLine)
 		return
 	}
 	t := w.tables[len(w.tables)-1]
 	if t.inCell {
 		w.endLink()
-		t.inCell, w.to = false, t.around
+		t.inCell, w.out = false, t.around
 	}
 	if name == "tr" {
-		t.around.row(t.cells)
+		t.around.addRow(t.cells)
 		t.cells = nil
 	}
 }
 
-func (w *htmlText) endTable() {
+func (w *htmlConverter) endTable() {
 	w.endCell("tr")
 	w.tables = w.tables[:len(w.tables)-1]
-	w.to.want(emptyLine)
+	w.out.requestGap(gapEmptyLine)
 }
 
-// row lays out a row: its cells on one line if they are short, else below each other.
-func (f *textFlow) row(cells []*textFlow) {
+// addRow lays out a row: its cells on one line if they are short, else below each other.
+func (f *textLayout) addRow(cells []*textLayout) {
 	var texts []string
-	size, several, around := 0, false, newLine
+	size, several, around := 0, false, gapLine
 	for _, cell := range cells {
 		text := strings.Trim(cell.text.String(), "\n")
 		if text == "" {
@@ -352,21 +352,21 @@ func (f *textFlow) row(cells []*textFlow) {
 		texts = append(texts, text)
 		size += len(text)
 		several = several || strings.Contains(text, "\n")
-		around = max(around, cell.first, cell.gap)
+		around = max(around, cell.firstGap, cell.gap)
 	}
 	if len(texts) > 1 && !several && size <= maxRowText {
-		texts, around = []string{strings.Join(texts, "  ")}, newLine
+		texts, around = []string{strings.Join(texts, "  ")}, gapLine
 	}
 	if several {
-		around = emptyLine
+		around = gapEmptyLine
 	}
 	for _, text := range texts {
-		f.lines(text, around)
+		f.addLines(text, around)
 	}
 }
 
-// parseStart reads the start attribute of a list.
-func parseStart(s string) int {
+// parseListStart reads the start attribute of a list.
+func parseListStart(s string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil || n < 0 || n > 1_000_000 {
 		return 1

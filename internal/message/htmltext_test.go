@@ -49,7 +49,7 @@ func TestTextOfHTML(t *testing.T) {
 		{"not well-formed", "</p></table></ul></td></a></pre></blockquote>a < b > c<", "a < b > c<"},
 		{"nothing", "<p><br></p>", ""},
 	} {
-		if got := message.TextOfHTML(c.html); got != c.want {
+		if got := message.HTMLToText(c.html); got != c.want {
 			t.Errorf("%s:\n got %q\nwant %q", c.name, got, c.want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTextOfHostileHTML(t *testing.T) {
 		"<", ">", "<a href=x>", "<a href=x>y", "<ul><li>x", "<blockquote>x", "<table><tr><td>x", "<td>x", "<table>", "<div hidden>", "<p hidden>x", "</div>",
 		"<a href='", "<!--", "<pre>\n", "<br>", "&", "&amp", "x ", "\u200c", "\xff", "<svg>", "<title>", "<ol start=999999><li>",
 	} {
-		text := message.TextOfHTML("<p>begin</p>" + strings.Repeat(unit, size/len(unit)))
+		text := message.HTMLToText("<p>begin</p>" + strings.Repeat(unit, size/len(unit)))
 		if !strings.HasPrefix(text, "begin") || len(text) > 8*size {
 			t.Errorf("%q again and again gives %d bytes: %.50q", unit, len(text), text)
 		}

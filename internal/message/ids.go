@@ -30,8 +30,8 @@ func ParseMessageIDs(value string) []string {
 		if id[len(id)-1] != '>' {
 			continue
 		}
-		id = strings.Map(dropSpace, id)
-		if len(id) < 3 || len(id) > maxLine {
+		id = strings.Map(dropSpaceRune, id)
+		if len(id) < 3 || len(id) > maxLineLength {
 			continue
 		}
 		if len(ids) == MaxReferences {
@@ -41,14 +41,14 @@ func ParseMessageIDs(value string) []string {
 	}
 }
 
-func dropSpace(r rune) rune {
+func dropSpaceRune(r rune) rune {
 	if r <= ' ' || r == 0x7f {
 		return -1
 	}
 	return r
 }
 
-// MessageID returns the first Message-ID, with its angle brackets; "" if
+// SourceMessageID returns the first Message-ID, with its angle brackets; "" if
 // there is none.
 func (h Header) MessageID() string {
 	if ids := ParseMessageIDs(h.Text("Message-ID")); len(ids) > 0 {
@@ -73,10 +73,10 @@ func (h Header) References() []string {
 	return ids[max(0, len(ids)-MaxReferences):]
 }
 
-// zones are those that have names (RFC 5322 §4.3), other than UTC, and those that mean
+// zoneReplacer are those that have names (RFC 5322 §4.3), other than UTC, and those that mean
 // the same wherever they are written: package time knows only where it is itself, so
 // that what a node made of a name would depend on where it stands.
-var zones = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", " -0600", " CDT", " -0500",
+var zoneReplacer = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", " -0600", " CDT", " -0500",
 	" MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700",
 	" MET", " +0100", " CET", " +0100", " WAT", " +0100", " MEST", " +0200", " CEST", " +0200", " EET", " +0200", " EEST", " +0300", " MSK", " +0300")
 
@@ -91,14 +91,14 @@ func ParseDate(s string) (time.Time, bool) {
 	s = strings.Join(strings.Fields(s), " ")
 	// Nearly all mail has this form, which mail.ParseDate tries after 24 others.
 	if t, err := time.Parse("Mon, 2 Jan 2006 15:04:05 -0700", s); err == nil {
-		return sane(t)
+		return checkYear(t)
 	}
-	s = fullYear(zones.Replace(s))
+	s = expandYear(zoneReplacer.Replace(s))
 	if t, err := mail.ParseDate(s); err == nil {
 		if name, _ := t.Zone(); slices.Contains(strings.Fields(s), name) { // it may be known only here
 			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 		}
-		return sane(t)
+		return checkYear(t)
 	}
 	if i := strings.IndexByte(s, '('); i > 0 {
 		s = strings.TrimSpace(s[:i])
@@ -117,22 +117,22 @@ func ParseDate(s string) (time.Time, bool) {
 		time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
 	} {
 		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
-			return sane(t)
+			return checkYear(t)
 		}
 	}
 	words := strings.SplitN(s, " ", 5)
 	for _, layout := range []string{"2 Jan 2006 15:04:05", "2 Jan 2006"} {
 		n := min(len(words), strings.Count(layout, " ")+1)
 		if t, err := time.Parse(layout, strings.Join(words[:n], " ")); err == nil {
-			return sane(t)
+			return checkYear(t)
 		}
 	}
 	return time.Time{}, false
 }
 
-// fullYear adds 1900 to a year of three digits (RFC 5322 §4.3): programs that took
+// expandYear adds 1900 to a year of three digits (RFC 5322 §4.3): programs that took
 // 2000 for 100 wrote such.
-func fullYear(s string) string {
+func expandYear(s string) string {
 	words := strings.Split(s, " ")
 	for i := 2; i < min(len(words), 4); i++ {
 		if y, err := strconv.ParseUint(words[i], 10, 16); err == nil && len(words[i]) == 3 {
@@ -143,8 +143,8 @@ func fullYear(s string) string {
 	return s
 }
 
-// sane refuses years that cannot be stored or shown, in their own zone and in UTC.
-func sane(t time.Time) (time.Time, bool) {
+// checkYear refuses years that cannot be stored or shown, in their own zone and in UTC.
+func checkYear(t time.Time) (time.Time, bool) {
 	if y := max(t.Year(), t.UTC().Year()); y < 1970 || y > 9999 {
 		return time.Time{}, false
 	}

@@ -33,10 +33,10 @@ const (
 	LongLines                         // the body holds lines over 998 octets
 	HeaderEightBit                    // the header holds bytes above 127
 	HeaderNUL                         // the header holds NUL
-	TooDeep                           // lies below MaxDepth, so was not taken apart
+	TooDeep                           // lies below MaxNameLevels, so was not taken apart
 )
 
-// Param is a parameter of Content-Type or Content-Disposition. Pieces that
+// Param is a parameter of ContentParts-Type or ContentParts-Disposition. Pieces that
 // RFC 2231 split are put together: the name then ends in "*" if the value is
 // still in the form charset'language'percent-encoded.
 type Param struct{ Name, Value string }
@@ -73,7 +73,7 @@ type Index struct {
 // Span returns all of the part, header and body.
 func (p *Part) Span() Span { return Span{p.Header.Start, p.Body.End() - p.Header.Start} }
 
-// Param returns the value of a Content-Type parameter as UTF-8, or "".
+// Param returns the value of a ContentParts-Type parameter as UTF-8, or "".
 func (p *Part) Param(name string) string { return paramText(p.Params, name) }
 
 // Filename returns the name that the part's sender gave the file, as UTF-8,
@@ -147,8 +147,8 @@ func (ix *Index) ResizeHeader(n int64) {
 	}
 }
 
-// inside reports whether the part lies in a part of this kind.
-func (ix *Index) inside(i int, k Kind) bool {
+// isInside reports whether the part lies in a part of this kind.
+func (ix *Index) isInside(i int, k Kind) bool {
 	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
 		if ix.Parts[i].Kind == k {
 			return true
@@ -157,12 +157,12 @@ func (ix *Index) inside(i int, k Kind) bool {
 	return false
 }
 
-// Needs says what the message needs to go out as it is: SMTPUTF8 for bytes above
+// RequiredExtensions says what the message needs to go out as it is: SMTPUTF8 for bytes above
 // 127 in a header (RFC 6531), 8BITMIME for others, and for the headers of messages
 // within it.
-func (ix *Index) Needs() (utf8, eightBit bool) {
+func (ix *Index) RequiredExtensions() (utf8, eightBit bool) {
 	for i := range ix.Parts {
-		t, embedded := ix.Parts[i].Traits, ix.inside(i, Embedded)
+		t, embedded := ix.Parts[i].Traits, ix.isInside(i, Embedded)
 		utf8 = utf8 || t&HeaderEightBit != 0 && !embedded
 		eightBit = eightBit || t&EightBit != 0 || t&HeaderEightBit != 0 && embedded
 	}

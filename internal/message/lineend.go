@@ -16,12 +16,12 @@ func (e *LineEndError) Error() string {
 	return fmt.Sprintf("bare CR or LF at octet %d", e.Offset)
 }
 
-// RefuseBare passes r on as long as its line ends are all CRLF. At a bare CR
+// RejectBareLineEnds passes r on as long as its line ends are all CRLF. At a bare CR
 // or LF it gives a *LineEndError, after all that stood before it: what another
 // server could read as the end of the mail must not come in.
-func RefuseBare(r io.Reader) io.Reader { return &strictReader{r: r} }
+func RejectBareLineEnds(r io.Reader) io.Reader { return &bareLineEndReader{r: r} }
 
-type strictReader struct {
+type bareLineEndReader struct {
 	r      io.Reader
 	offset int64
 	cr     bool // the last octet was CR
@@ -29,12 +29,12 @@ type strictReader struct {
 }
 
 // Read is that of io.Reader.
-func (s *strictReader) Read(p []byte) (int, error) {
+func (s *bareLineEndReader) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
 	n, err := s.r.Read(p)
-	if at := s.bare(p[:n]); at >= 0 {
+	if at := s.findBare(p[:n]); at >= 0 {
 		s.err = &LineEndError{s.offset + int64(at)}
 		return at, s.err
 	}
@@ -46,9 +46,9 @@ func (s *strictReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bare returns where a bare CR or LF shows in the next octets b, or -1. A bare
+// findBare returns where a bare CR or LF shows in the next octets b, or -1. A bare
 // CR shows at the octet after it.
-func (s *strictReader) bare(b []byte) int {
+func (s *bareLineEndReader) findBare(b []byte) int {
 	for at := 0; at < len(b); {
 		line := b[at:]
 		if s.cr {
@@ -76,11 +76,13 @@ func (s *strictReader) bare(b []byte) int {
 	return -1
 }
 
-// MendBare passes r on with every bare CR and bare LF made CRLF. It is for
+// NormalizeLineEnds passes r on with every bare CR and bare LF made CRLF. It is for
 // mail from its author, before anything signs or stores it.
-func MendBare(r io.Reader) io.Reader { return &mendReader{r: r, in: make([]byte, 8<<10)} }
+func NormalizeLineEnds(r io.Reader) io.Reader {
+	return &lineEndNormalizer{r: r, in: make([]byte, 8<<10)}
+}
 
-type mendReader struct {
+type lineEndNormalizer struct {
 	r   io.Reader
 	in  []byte
 	buf []byte
@@ -90,14 +92,14 @@ type mendReader struct {
 }
 
 // Read is that of io.Reader.
-func (m *mendReader) Read(p []byte) (int, error) {
+func (m *lineEndNormalizer) Read(p []byte) (int, error) {
 	for len(m.out) == 0 {
 		if m.err != nil {
 			return 0, m.err
 		}
 		var n int
 		n, m.err = m.r.Read(m.in)
-		m.mend(m.in[:n])
+		m.normalize(m.in[:n])
 	}
 	n := copy(p, m.out)
 	m.out = m.out[n:]
@@ -105,7 +107,7 @@ func (m *mendReader) Read(p []byte) (int, error) {
 }
 
 // WriteTo is that of io.WriterTo: it needs no buffer of the caller's.
-func (m *mendReader) WriteTo(w io.Writer) (written int64, err error) {
+func (m *lineEndNormalizer) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		n, err := w.Write(m.out)
 		written += int64(n)
@@ -120,11 +122,11 @@ func (m *mendReader) WriteTo(w io.Writer) (written int64, err error) {
 			return written, m.err
 		}
 		n, m.err = m.r.Read(m.in)
-		m.mend(m.in[:n])
+		m.normalize(m.in[:n])
 	}
 }
 
-func (m *mendReader) mend(b []byte) {
+func (m *lineEndNormalizer) normalize(b []byte) {
 	if need := len(b) + len(b)/32 + 4; cap(m.buf) < need { // most of it is whole lines
 		m.buf = make([]byte, 0, need)
 	}
@@ -160,12 +162,12 @@ func (m *mendReader) mend(b []byte) {
 
 // MaskNUL passes r on with every NUL made octet 128: an IMAP literal has no
 // place for NUL (RFC 3501 §9, CHAR8), and sizes must not change.
-func MaskNUL(r io.Reader) io.Reader { return nulReader{r} }
+func MaskNUL(r io.Reader) io.Reader { return nulMasker{r} }
 
-type nulReader struct{ r io.Reader }
+type nulMasker struct{ r io.Reader }
 
 // Read is that of io.Reader.
-func (m nulReader) Read(p []byte) (int, error) {
+func (m nulMasker) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	for b := p[:n]; ; {
 		i := bytes.IndexByte(b, 0)

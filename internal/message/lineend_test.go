@@ -23,7 +23,7 @@ func TestRefuseBare(t *testing.T) {
 		{"a\nb", 1}, {"\n", 0}, {"a\r\n\n", 3}, {"a\rb", 2}, {"a\r\r\n", 2}, {"a\r", 1}, {"\r\n.\r", 3},
 	} {
 		for name, r := range map[string]io.Reader{"whole": strings.NewReader(c.in), "bytes": iotest.OneByteReader(strings.NewReader(c.in)), "data with EOF": iotest.DataErrReader(strings.NewReader(c.in))} {
-			got, err := io.ReadAll(message.RefuseBare(r))
+			got, err := io.ReadAll(message.RejectBareLineEnds(r))
 			var bare *message.LineEndError
 			if c.at < 0 {
 				if err != nil || string(got) != c.in {
@@ -41,15 +41,15 @@ func TestMendBare(t *testing.T) {
 		in := rapid.StringOf(rapid.SampledFrom([]rune("ab\r\n"))).Draw(t, "in")
 		want := strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n"), "\n", "\r\n")
 		for _, kind := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
-			got, err := io.ReadAll(message.MendBare(kind(strings.NewReader(in))))
+			got, err := io.ReadAll(message.NormalizeLineEnds(kind(strings.NewReader(in))))
 			if err != nil || string(got) != want {
 				t.Fatalf("%q became %q, %v, want %q", in, got, err, want)
 			}
 			var copied strings.Builder
-			if _, err := io.Copy(&copied, message.MendBare(kind(strings.NewReader(in)))); err != nil || copied.String() != want {
+			if _, err := io.Copy(&copied, message.NormalizeLineEnds(kind(strings.NewReader(in)))); err != nil || copied.String() != want {
 				t.Fatalf("%q was copied as %q, %v, want %q", in, copied.String(), err, want)
 			}
-			if _, err := io.ReadAll(message.RefuseBare(strings.NewReader(want))); err != nil {
+			if _, err := io.ReadAll(message.RejectBareLineEnds(strings.NewReader(want))); err != nil {
 				t.Fatalf("mended %q is refused: %v", want, err)
 			}
 		}

@@ -31,13 +31,13 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 		}
 		before = p.Header.Start
 		for _, s := range p.strings() {
-			dst = appendWord(dst, *s)
+			dst = appendIndexString(dst, *s)
 		}
-		dst = appendWordParams(dst, p.Params)
-		dst = appendWordParams(dst, p.DispositionParams)
+		dst = appendIndexParams(dst, p.Params)
+		dst = appendIndexParams(dst, p.DispositionParams)
 		dst = binary.AppendUvarint(dst, uint64(len(p.Languages)))
 		for _, l := range p.Languages {
-			dst = appendWord(dst, l)
+			dst = appendIndexString(dst, l)
 		}
 		dst = binary.AppendUvarint(dst, uint64(len(p.Envelope)))
 		dst = append(dst, p.Envelope...)
@@ -48,9 +48,9 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 // MarshalBinary returns the index in its stored form.
 func (ix *Index) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
 
-// StoredIndex decodes the stored form of the index of a message of size octets; nil
+// DecodeIndex decodes the stored form of the index of a message of size octets; nil
 // if it can't be decoded, or is of other bytes: scan the message again.
-func StoredIndex(b []byte, size int64) *Index {
+func DecodeIndex(b []byte, size int64) *Index {
 	ix := &Index{}
 	if ix.UnmarshalBinary(b) != nil || ix.Size != size {
 		return nil
@@ -111,11 +111,11 @@ func (p *Part) strings() [8]*string {
 	}
 }
 
-// appendWord appends a string: the place of a common word as an odd number,
+// appendIndexString appends a string: the place of a common word as an odd number,
 // or twice the length and the bytes.
-func appendWord(dst []byte, s string) []byte {
+func appendIndexString(dst []byte, s string) []byte {
 	if len(s) <= 16 {
-		for i, w := range commonWords {
+		for i, w := range commonStrings {
 			if w == s {
 				return binary.AppendUvarint(dst, uint64(i)<<1|1)
 			}
@@ -125,11 +125,11 @@ func appendWord(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-func appendWordParams(dst []byte, params []Param) []byte {
+func appendIndexParams(dst []byte, params []Param) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(params)))
 	for _, p := range params {
-		dst = appendWord(dst, p.Name)
-		dst = appendWord(dst, p.Value)
+		dst = appendIndexString(dst, p.Name)
+		dst = appendIndexString(dst, p.Value)
 	}
 	return dst
 }
@@ -155,12 +155,12 @@ func (r *indexReader) part(p *Part, i int, before int64) {
 	p.Body.Len = r.int()
 	p.Lines = r.int()
 	for _, s := range p.strings() {
-		*s = r.word()
+		*s = r.indexString()
 	}
 	p.Params = r.params()
 	p.DispositionParams = r.params()
 	for range r.count() {
-		p.Languages = append(p.Languages, r.word())
+		p.Languages = append(p.Languages, r.indexString())
 	}
 	if n := r.int(); n > 0 {
 		p.Envelope = append([]byte(nil), r.bytes(n)...)
@@ -200,13 +200,13 @@ func (r *indexReader) bytes(n int64) []byte {
 	return b
 }
 
-func (r *indexReader) word() string {
+func (r *indexReader) indexString() string {
 	v := r.int()
 	if v&1 == 0 {
 		return string(r.bytes(v >> 1))
 	}
-	if v >>= 1; v < int64(len(commonWords)) {
-		return commonWords[v]
+	if v >>= 1; v < int64(len(commonStrings)) {
+		return commonStrings[v]
 	}
 	r.bad = true
 	return ""
@@ -219,7 +219,7 @@ func (r *indexReader) params() []Param {
 	}
 	params := make([]Param, n)
 	for i := range params {
-		params[i] = Param{r.word(), r.word()}
+		params[i] = Param{r.indexString(), r.indexString()}
 	}
 	return params
 }

@@ -10,7 +10,7 @@ import (
 // quotationMarks stand around types and dispositions in some mail.
 const quotationMarks = "\"'<>"
 
-// parseContentType reads a Content-Type value as mail is written: a type within
+// parseContentType reads a ContentParts-Type value as mail is written: a type within
 // quotation marks counts, and so do parameters that no semicolon parts from it. typ is
 // "" if there is no type in it: that is text/plain (RFC 2045 §5.2).
 func parseContentType(v []byte) (typ, subtype string, params []Param) {
@@ -23,16 +23,16 @@ func parseContentType(v []byte) (typ, subtype string, params []Param) {
 		v = v[len(again):]
 	}
 	lead, params := parseParams(v)
-	typ, subtype, rest := mediaType(lead)
+	typ, subtype, rest := parseMediaType(lead)
 	if bytes.IndexByte(rest, '=') > 0 {
-		params = slices.Concat(looseParams(rest), params)
+		params = slices.Concat(parseLooseParams(rest), params)
 		params = params[:min(len(params), maxParams)]
 	}
 	return typ, subtype, params
 }
 
-// mediaType reads type/subtype. rest is what follows, or all if there is no type.
-func mediaType(lead []byte) (typ, subtype string, rest []byte) {
+// parseMediaType reads type/subtype. rest is what follows, or all if there is no type.
+func parseMediaType(lead []byte) (typ, subtype string, rest []byte) {
 	v := bytes.TrimLeft(lead, quotationMarks+" \t\r\n\x00")
 	t := firstToken(v)
 	v = trimSpace(v[len(t):])
@@ -48,15 +48,15 @@ func mediaType(lead []byte) (typ, subtype string, rest []byte) {
 	s = bytes.Trim(s, quotationMarks)
 	switch {
 	case len(s) > 0:
-		return lower(t), lower(s), rest
+		return lowerString(t), lowerString(s), rest
 	case equalFold(t, "text"):
 		return "text", "plain", rest
 	}
 	return "", "", lead
 }
 
-// looseParams reads parameters with white space or commas between them.
-func looseParams(v []byte) []Param {
+// parseLooseParams reads parameters with white space or commas between them.
+func parseLooseParams(v []byte) []Param {
 	v = bytes.TrimLeft(v, quotationMarks+",: \t\r\n")
 	if bytes.IndexByte(v, '"') < 0 {
 		v = bytes.Join(bytes.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\r' || c == '\n' }), []byte{';'})
@@ -65,9 +65,9 @@ func looseParams(v []byte) []Param {
 	return params
 }
 
-// parseEncoding reads a Content-Transfer-Encoding value.
+// parseEncoding reads a ContentParts-Transfer-Encoding value.
 func parseEncoding(v []byte) string {
-	name := lower(bytes.Trim(firstToken(bytes.TrimLeft(v, quotationMarks+" \t\r\n")), quotationMarks))
+	name := lowerString(bytes.Trim(firstToken(bytes.TrimLeft(v, quotationMarks+" \t\r\n")), quotationMarks))
 	switch name {
 	case "7-bit":
 		return "7bit"

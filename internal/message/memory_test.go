@@ -13,7 +13,7 @@ import (
 
 // What reads a mail needs little memory, whatever the mail is made of.
 func TestMemoryOfVisible(t *testing.T) {
-	heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(message.Visible(r)) },
+	heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(message.VisibleText(r)) },
 		heaptest.Input{Head: "<a href", Unit: " "},
 		heaptest.Input{Head: "<a href", Unit: " \r\n"},
 		heaptest.Input{Head: "<", Unit: "a"},
@@ -78,5 +78,5 @@ func TestMemoryOfScan(t *testing.T) {
 }
 
 func TestMemoryOfLineEnds(t *testing.T) {
-	heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(message.MendBare(r)) }, heaptest.Input{Unit: "\n"})
+	heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(message.NormalizeLineEnds(r)) }, heaptest.Input{Unit: "\n"})
 }

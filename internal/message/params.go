@@ -40,11 +40,11 @@ func parseParams(v []byte) (lead []byte, params []Param) {
 		if params == nil {
 			params = make([]Param, 0, 2)
 		}
-		params = append(params, Param{lower(name), unquote(value)})
+		params = append(params, Param{lowerString(name), unquote(value)})
 		split = split || bytes.IndexByte(name, '*') > 0
 	}
 	if split {
-		params = joinPieces(params)
+		params = joinContinuations(params)
 	}
 	return lead, params
 }
@@ -95,7 +95,7 @@ func unquote(v []byte) string {
 		}
 		var buf [128]byte
 		out := unfold(buf[:0], v)
-		if w, ok := commonWord(out); ok {
+		if w, ok := internString(out); ok {
 			return w
 		}
 		return string(out)
@@ -118,9 +118,9 @@ func unquote(v []byte) string {
 	return string(out)
 }
 
-// joinPieces puts name*0, name*1*, … together (RFC 2231 §3). If a piece is
+// joinContinuations puts name*0, name*1*, … together (RFC 2231 §3). If a piece is
 // percent-encoded the whole is, and the name ends in "*".
-func joinPieces(params []Param) []Param {
+func joinContinuations(params []Param) []Param {
 	type piece struct {
 		n        int
 		extended bool
@@ -203,7 +203,7 @@ func percentDecode(s string) []byte {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) {
-			hi, lo := fromHex(s[i+1]), fromHex(s[i+2])
+			hi, lo := hexValue(s[i+1]), hexValue(s[i+2])
 			if hi >= 0 && lo >= 0 {
 				out = append(out, byte(hi<<4|lo))
 				i += 2
@@ -215,8 +215,8 @@ func percentDecode(s string) []byte {
 	return out
 }
 
-// fromHex returns the value of a hexadecimal digit, or -1.
-func fromHex(c byte) int {
+// hexValue returns the value of a hexadecimal digit, or -1.
+func hexValue(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return int(c - '0')

@@ -30,30 +30,30 @@ func ScanReader(r io.Reader) (*Index, Header, error) {
 type Scanner struct {
 	ix Index
 
-	frames   []frame // open parts, outermost first
-	top      []byte  // the message's own header
-	buf      []byte  // the header of the part being read
-	lineAt   int     // where the current line begins in buf
-	inBuf    bool    // the current line is there
-	inHeader bool
-	frozen   bool // MaxParts reached: delimiters count no more
-	bounds   int  // frames with an open boundary
+	frames         []partFrame // open parts, outermost first
+	header         []byte      // the message's own header
+	headerBuf      []byte      // the header of the part being read
+	lineAt         int         // where the current line begins in buf
+	lineBuffered   bool        // the current line is there
+	inHeader       bool
+	partsFull      bool // MaxParts reached: delimiters count no more
+	openBoundaries int  // frames with an open boundary
 
-	offset   int64 // where the current line starts
-	lines    int64 // line ends before it
-	eol      int64 // octets of the line end before it
-	nested   int   // bytes of envelopes of embedded messages so far
-	told     int   // bytes of texts that describe parts so far
-	again    int64 // bytes that were read again
-	unclear  bool  // the part being described has a Content-Type that is none
-	partial  []byte
-	partLen  int64
-	partBits Traits
-	partLast byte
+	offset           int64 // where the current line starts
+	lines            int64 // line ends before it
+	eol              int64 // octets of the line end before it
+	envelopeBytes    int   // bytes of envelopes of embedded messages so far
+	descriptionBytes int   // bytes of texts that describe parts so far
+	rescanned        int64 // bytes that were read again
+	badContentType   bool  // the part being described has a ContentParts-Type that is none
+	partial          []byte
+	partLen          int64
+	partBits         Traits
+	partLast         byte
 }
 
-// frame is an open part. A boundary of "" means that no delimiter is awaited.
-type frame struct {
+// partFrame is an open part. A boundary of "" means that no delimiter is awaited.
+type partFrame struct {
 	part     int
 	lines    int64 // lines before the body
 	boundary string
@@ -61,7 +61,7 @@ type frame struct {
 
 // Header returns the message's own header, as far as it was written, up to
 // MaxHeader bytes. It is valid after Finish.
-func (s *Scanner) Header() Header { return s.top }
+func (s *Scanner) Header() Header { return s.header }
 
 // Write takes the next bytes of the message.
 func (s *Scanner) Write(p []byte) (int, error) {
@@ -71,15 +71,15 @@ func (s *Scanner) Write(p []byte) (int, error) {
 		i := bytes.IndexByte(p, '\n')
 		switch {
 		case i < 0:
-			s.keep(p, bits)
+			s.holdPartial(p, bits)
 			return n, nil
 		case s.partLen > 0:
-			s.keep(p[:i+1], bits)
+			s.holdPartial(p[:i+1], bits)
 			s.endPartial()
 		case bits != 0:
-			s.line(p[:i+1], int64(i+1), traitsOf(p[:i+1]))
+			s.scanLine(p[:i+1], int64(i+1), traitsOf(p[:i+1]))
 		default:
-			s.line(p[:i+1], int64(i+1), 0)
+			s.scanLine(p[:i+1], int64(i+1), 0)
 		}
 		p = p[i+1:]
 	}
@@ -94,7 +94,7 @@ func (s *Scanner) Finish() *Index {
 		s.endPartial()
 	}
 	for s.inHeader {
-		if !s.cutHeader() {
+		if !s.endHeaderAtBody() {
 			s.endHeader()
 		}
 	}
@@ -112,22 +112,22 @@ func (s *Scanner) Finish() *Index {
 func (s *Scanner) start() {
 	if s.ix.Parts == nil {
 		s.ix.Parts = make([]Part, 0, 4)
-		s.frames = make([]frame, 0, 8)
+		s.frames = make([]partFrame, 0, 8)
 		s.openPart(-1)
 	}
 }
 
-// keep holds back the beginning of a line whose end is not there yet: as much
+// holdPartial holds back the beginning of a line whose end is not there yet: as much
 // of it as a delimiter may have. A header's line goes into its buffer, too.
-func (s *Scanner) keep(b []byte, bits Traits) {
+func (s *Scanner) holdPartial(b []byte, bits Traits) {
 	if room := 2*maxBoundary - len(s.partial); room > 0 {
 		s.partial = append(s.partial, b[:min(room, len(b))]...)
 	}
 	if s.inHeader {
 		if s.partLen == 0 {
-			s.lineAt, s.inBuf = len(s.buf), true
+			s.lineAt, s.lineBuffered = len(s.headerBuf), true
 		}
-		s.keepHeader(b)
+		s.appendHeader(b)
 	}
 	s.partLen += int64(len(b))
 	if bits != 0 {
@@ -148,18 +148,18 @@ func (s *Scanner) keep(b []byte, bits Traits) {
 func (s *Scanner) endPartial() {
 	head, n, bits := s.partial, s.partLen, s.partBits
 	s.partial, s.partLen, s.partBits = s.partial[:0], 0, 0
-	s.line(head, n, bits)
-	s.inBuf = false
+	s.scanLine(head, n, bits)
+	s.lineBuffered = false
 }
 
-// keepHeader appends to the header of the part being read, as far as that is read.
-func (s *Scanner) keepHeader(b []byte) {
+// appendHeader appends to the header of the part being read, as far as that is read.
+func (s *Scanner) appendHeader(b []byte) {
 	limit := headerLimit(len(s.ix.Parts) - 1)
-	b = b[:min(len(b), max(0, limit-len(s.buf)))]
-	if need := len(s.buf) + len(b); need > cap(s.buf) && need > limit/4 { // append would make it larger than the limit
-		s.buf = append(make([]byte, 0, limit), s.buf...)
+	b = b[:min(len(b), max(0, limit-len(s.headerBuf)))]
+	if need := len(s.headerBuf) + len(b); need > cap(s.headerBuf) && need > limit/4 { // append would make it larger than the limit
+		s.headerBuf = append(make([]byte, 0, limit), s.headerBuf...)
 	}
-	s.buf = append(s.buf, b...)
+	s.headerBuf = append(s.headerBuf, b...)
 }
 
 // headerLimit is how many bytes are read of the header of the part in this place.
@@ -170,13 +170,13 @@ func headerLimit(part int) int {
 	return MaxPartHeader
 }
 
-// line takes one line of n octets, of which head is the beginning: all of it, unless
+// scanLine takes one line of n octets, of which head is the beginning: all of it, unless
 // it came by keep. Only the last line of a message may lack its line end.
-func (s *Scanner) line(head []byte, n int64, bits Traits) {
+func (s *Scanner) scanLine(head []byte, n int64, bits Traits) {
 	eol := lineEndLength(head)
-	if s.bounds > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.frozen {
+	if s.openBoundaries > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.partsFull {
 		if multipart := s.delimiter(head); multipart >= 0 {
-			s.mark(multipart, n, eol, bits)
+			s.addTraits(multipart, n, eol, bits)
 			s.advance(n, eol)
 			if s.inHeader {
 				s.ix.Parts[len(s.ix.Parts)-1].Header.Start = s.offset
@@ -185,13 +185,13 @@ func (s *Scanner) line(head []byte, n int64, bits Traits) {
 		}
 	}
 	if s.inHeader {
-		if !s.inBuf {
-			s.keepHeader(head)
+		if !s.lineBuffered {
+			s.appendHeader(head)
 		}
 		s.headerLine(n, eol, bits)
 		return
 	}
-	s.mark(s.frames[len(s.frames)-1].part, n, eol, bits)
+	s.addTraits(s.frames[len(s.frames)-1].part, n, eol, bits)
 	s.advance(n, eol)
 }
 
@@ -203,9 +203,9 @@ func (s *Scanner) advance(n, eol int64) {
 	}
 }
 
-// mark notes the traits of a line of a part's body.
-func (s *Scanner) mark(part int, n, eol int64, bits Traits) {
-	if n-eol > maxLine {
+// addTraits notes the traits of a line of a part's body.
+func (s *Scanner) addTraits(part int, n, eol int64, bits Traits) {
+	if n-eol > maxLineLength {
 		bits |= LongLines
 	}
 	if bits != 0 {
@@ -216,7 +216,7 @@ func (s *Scanner) mark(part int, n, eol int64, bits Traits) {
 func (s *Scanner) headerLine(n, eol int64, bits Traits) {
 	s.advance(n, eol)
 	if n == eol {
-		if !s.cutHeader() {
+		if !s.endHeaderAtBody() {
 			s.endHeader()
 		}
 		return
@@ -238,9 +238,9 @@ func headerTraits(bits Traits) (t Traits) {
 // openPart begins a part whose header is to follow.
 func (s *Scanner) openPart(parent int) {
 	s.ix.Parts = append(s.ix.Parts, Part{Parent: parent, Header: Span{Start: s.offset}})
-	s.frames = append(s.frames, frame{part: len(s.ix.Parts) - 1})
+	s.frames = append(s.frames, partFrame{part: len(s.ix.Parts) - 1})
 	s.inHeader = true
-	s.buf = s.buf[:0]
+	s.headerBuf = s.headerBuf[:0]
 }
 
 // endHeader ends the header of the innermost part before the current offset
@@ -252,9 +252,9 @@ func (s *Scanner) endHeader() {
 	p.Body.Start = s.offset
 	f.lines = s.lines
 	s.inHeader = false
-	s.describe(p)
+	s.describePart(p)
 	if f.part == 0 {
-		s.top, s.buf = s.buf, nil
+		s.header, s.headerBuf = s.headerBuf, nil
 	}
 	container := p.Type == "multipart" || p.isMessage()
 	if container && len(s.frames) >= MaxDepth {
@@ -263,13 +263,13 @@ func (s *Scanner) endHeader() {
 	}
 	switch {
 	case p.Type == "multipart":
-		b := boundaryOf(p.Params)
+		b := boundaryParam(p.Params)
 		if b != "" && len(b) <= maxBoundary {
 			p.Kind = Multipart
 			f.boundary = b
-			s.bounds++
+			s.openBoundaries++
 		}
-	case container && identity(p.Encoding) && len(s.ix.Parts) < MaxParts:
+	case container && isIdentityEncoding(p.Encoding) && len(s.ix.Parts) < MaxParts:
 		p.Kind = Embedded
 		s.openPart(f.part)
 	}
@@ -296,14 +296,14 @@ func (s *Scanner) delimiter(full []byte) int {
 	rest := line[len(s.frames[at].boundary):]
 	closing := len(rest) >= 2 && rest[0] == '-' && rest[1] == '-'
 	if !closing && len(s.ix.Parts) >= MaxParts {
-		s.frozen = true
+		s.partsFull = true
 		return -1
 	}
-	if s.inHeader && s.inBuf {
-		s.buf = s.buf[:s.lineAt] // the delimiter is no part of the header
+	if s.inHeader && s.lineBuffered {
+		s.headerBuf = s.headerBuf[:s.lineAt] // the delimiter is no part of the header
 	}
 	for s.inHeader {
-		if s.cutHeader() {
+		if s.endHeaderAtBody() {
 			return s.delimiter(full) // of a part that was found by that, perhaps
 		}
 		s.endHeader()
@@ -315,7 +315,7 @@ func (s *Scanner) delimiter(full []byte) int {
 	s.closeDownTo(at+1, end, lines)
 	if closing {
 		s.frames[at].boundary = ""
-		s.bounds--
+		s.openBoundaries--
 	} else {
 		s.openPart(multipart)
 	}
@@ -334,13 +334,13 @@ func (s *Scanner) closeDownTo(depth int, end, lines int64) {
 		p.Body.Len = end - p.Body.Start
 		p.Lines = lines - f.lines
 		if f.boundary != "" {
-			s.bounds--
+			s.openBoundaries--
 		}
 		s.frames = s.frames[:len(s.frames)-1]
 	}
 }
 
-func boundaryOf(params []Param) string {
+func boundaryParam(params []Param) string {
 	for _, p := range params {
 		if p.Name == "boundary" {
 			return p.Value
@@ -349,8 +349,8 @@ func boundaryOf(params []Param) string {
 	return ""
 }
 
-// identity reports whether an encoding leaves the bytes as they are.
-func identity(encoding string) bool {
+// isIdentityEncoding reports whether an encoding leaves the bytes as they are.
+func isIdentityEncoding(encoding string) bool {
 	return encoding == "" || encoding == "7bit" || encoding == "8bit" || encoding == "binary"
 }
 

@@ -30,7 +30,7 @@ type Section struct {
 // the header of which FilterFields makes the section. It is false if the
 // message has no such section: IMAP then answers NIL.
 func (ix *Index) Section(sec Section) (Span, bool) {
-	i, message := ix.find(sec.Path)
+	i, message := ix.findPart(sec.Path)
 	if i < 0 {
 		return Span{}, false
 	}
@@ -59,16 +59,16 @@ func (ix *Index) Section(sec Section) (Span, bool) {
 // Part returns the part with this IMAP part number, such as 1, 2; nil if
 // there is none. The empty path is the message.
 func (ix *Index) Part(path []int) *Part {
-	i, _ := ix.find(path)
+	i, _ := ix.findPart(path)
 	if i < 0 {
 		return nil
 	}
 	return &ix.Parts[i]
 }
 
-// find returns the place of the part, or -1. message is true if it stands for
+// findPart returns the place of the part, or -1. message is true if it stands for
 // a whole message: only the empty path does.
-func (ix *Index) find(path []int) (i int, message bool) {
+func (ix *Index) findPart(path []int) (i int, message bool) {
 	at, message := 0, true
 	for _, n := range path {
 		if !message && ix.Parts[at].Kind == Embedded {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// SevenBitResult tells what became of a message that was to be 7-bit.
-type SevenBitResult struct {
+// EncodeResult tells what became of a message that was to be 7-bit.
+type EncodeResult struct {
 	Changed   bool // what was written is not what was read: scan it anew
-	NeedsUTF8 bool // a part's header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531). The message's own is MendHeader's
+	NeedsUTF8 bool // a part's header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531). The message's own is NormalizeHeader's
 	Needs8Bit bool // a signed or embedded part had to stay as it is: BODY=8BITMIME (RFC 6152)
 }
 
-// SevenBit writes the message at r, which ix is the index of and whose line
+// EncodeSevenBit writes the message at r, which ix is the index of and whose line
 // ends are CRLF, so that relays have no reason to change it and its signature
 // stays whole (RFC 6376 §5.3): leaf parts with bytes above 127, NUL or lines
 // over 998 octets are re-encoded in quoted-printable or base64. Headers keep
@@ -27,33 +27,33 @@ type SevenBitResult struct {
 // A message whose index has none of EightBit, HasNUL, LongLines and
 // HeaderEightBit comes out as it went in, save that a multipart may lose the
 // claim to be 8bit.
-func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
-	return (&sevenBit{ix: ix, r: r, unfit: EightBit | HasNUL | LongLines}).write(w)
+func EncodeSevenBit(w io.Writer, r io.ReaderAt, ix *Index) (EncodeResult, error) {
+	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines}).write(w)
 }
 
-// Relayed is SevenBit for a message of others that goes to a host without 8BITMIME, once
+// EncodeNested is EncodeSevenBit for a message of others that goes to a host without 8BITMIME, once
 // no signature of it counts: what messages within it hold is re-encoded, too (RFC 2045
 // §6.4), and with mends the message's own header is made 7-bit. multipart/signed stays
 // untouched. Where the result needs neither UTF8 nor 8Bit all of it is 7-bit.
-func Relayed(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (SevenBitResult, error) {
-	return (&sevenBit{ix: ix, r: r, unfit: EightBit | HasNUL | LongLines, deep: true, top: mends}).write(w)
+func EncodeNested(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (EncodeResult, error) {
+	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines, nested: true, ownHeader: mends}).write(w)
 }
 
-// WithoutNUL writes the message at r, which ix is the index of, with the leaf
+// EncodeNUL writes the message at r, which ix is the index of, with the leaf
 // parts that hold NUL encoded in base64, so that IMAP can show it (RFC 3516
 // §4.4). All else stays, also NUL in headers and in multipart/signed and
 // message/….
-func WithoutNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
-	_, err := (&sevenBit{ix: ix, r: r, unfit: HasNUL}).write(w)
+func EncodeNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
+	_, err := (&sevenBitEncoder{ix: ix, r: r, unwanted: HasNUL}).write(w)
 	return err
 }
 
 // write writes the message with its leaf parts that are unfit re-encoded.
-func (s *sevenBit) write(w io.Writer) (SevenBitResult, error) {
+func (s *sevenBitEncoder) write(w io.Writer) (EncodeResult, error) {
 	s.w = bufio.NewWriterSize(w, int(min(s.ix.Size, 32<<10)))
 	s.plan()
 	for i := 0; i < len(s.ix.Parts) && s.err == nil; {
-		i = s.part(i)
+		i = s.writePart(i)
 	}
 	s.copyTo(s.ix.Size)
 	if s.err == nil {
@@ -65,42 +65,42 @@ func (s *sevenBit) write(w io.Writer) (SevenBitResult, error) {
 	return s.result, nil
 }
 
-// sevenBit writes a message from its start, copying what it does not change.
-type sevenBit struct {
-	w      *bufio.Writer
-	r      io.ReaderAt
-	ix     *Index
-	pos    int64 // what stands before is written, or left out
-	fixed  []bool
-	above  []bool // a multipart around a part that stays 8-bit
-	unfit  Traits // what may not stay in a part
-	deep   bool   // messages within the message are changed as well
-	top    bool   // and its own header is
-	result SevenBitResult
-	err    error
+// sevenBitEncoder writes a message from its start, copying what it does not change.
+type sevenBitEncoder struct {
+	w             *bufio.Writer
+	r             io.ReaderAt
+	ix            *Index
+	pos           int64 // what stands before is written, or left out
+	untouchable   []bool
+	keepsEightBit []bool // a multipart around a part that stays 8-bit
+	unwanted      Traits // what may not stay in a part
+	nested        bool   // messages within the message are changed as well
+	ownHeader     bool   // and its own header is
+	result        EncodeResult
+	err           error
 }
 
 // plan finds what must not be touched, and what will not be 7-bit therefore.
-func (s *sevenBit) plan() {
-	s.fixed = make([]bool, len(s.ix.Parts))
-	s.above = make([]bool, len(s.ix.Parts))
+func (s *sevenBitEncoder) plan() {
+	s.untouchable = make([]bool, len(s.ix.Parts))
+	s.keepsEightBit = make([]bool, len(s.ix.Parts))
 	for i := range s.ix.Parts {
 		p := &s.ix.Parts[i]
 		if i > 0 {
 			q := &s.ix.Parts[p.Parent]
-			s.fixed[i] = s.fixed[p.Parent] || q.Kind == Embedded && !s.deep || q.Subtype == "signed"
+			s.untouchable[i] = s.untouchable[p.Parent] || q.Kind == Embedded && !s.nested || q.Subtype == "signed"
 		}
 		// Containers that were not taken apart, too: RFC 2045 §6.4 lets them
 		// have no encoding.
-		s.fixed[i] = s.fixed[i] || p.Type == "message" && !s.mayEncode(p) || p.Kind == Leaf && p.Type == "multipart" ||
-			s.deep && p.Kind != Leaf && !s.closed(p) || p.Header.Len > int64(headerLimit(i)) || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
-		embedded := s.ix.inside(i, Embedded)
-		s.result.NeedsUTF8 = s.result.NeedsUTF8 || (i > 0 || s.top) && s.fixed[i] && p.Traits&HeaderEightBit != 0 && !embedded
-		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)
-		if stays && (p.Traits&s.unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
+		s.untouchable[i] = s.untouchable[i] || p.Type == "message" && !s.mayEncode(p) || p.Kind == Leaf && p.Type == "multipart" ||
+			s.nested && p.Kind != Leaf && !s.endsWithEmptyLine(p) || p.Header.Len > int64(headerLimit(i)) || !isIdentityEncoding(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
+		embedded := s.ix.isInside(i, Embedded)
+		s.result.NeedsUTF8 = s.result.NeedsUTF8 || (i > 0 || s.ownHeader) && s.untouchable[i] && p.Traits&HeaderEightBit != 0 && !embedded
+		stays := s.untouchable[i] || p.Kind == Multipart && !s.mayDrop(p)
+		if stays && (p.Traits&s.unwanted != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
 			for j := i; j >= 0; j = s.ix.Parts[j].Parent {
-				s.above[j] = true
+				s.keepsEightBit[j] = true
 			}
 		}
 	}
@@ -108,58 +108,58 @@ func (s *sevenBit) plan() {
 
 // mayEncode reports whether a part of type message may be changed: another message, or
 // what RFC 6533 §§4-5 lets have an encoding.
-func (s *sevenBit) mayEncode(p *Part) bool {
-	return s.deep && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
+func (s *sevenBitEncoder) mayEncode(p *Part) bool {
+	return s.nested && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
 }
 
 // mayDrop reports whether what stands around the parts of a multipart may be
 // left out, so that the delimiters alone remain.
-func (s *sevenBit) mayDrop(p *Part) bool {
-	return p.Subtype != "signed" && isASCII(boundaryOf(p.Params))
+func (s *sevenBitEncoder) mayDrop(p *Part) bool {
+	return p.Subtype != "signed" && isASCII(boundaryParam(p.Params))
 }
 
-// part writes all that changes in a part, and returns the part after it.
-func (s *sevenBit) part(i int) int {
+// writePart writes all that changes in a part, and returns the part after it.
+func (s *sevenBitEncoder) writePart(i int) int {
 	p := &s.ix.Parts[i]
 	next := i + 1
 	switch {
-	case s.fixed[i]:
+	case s.untouchable[i]:
 		for next < len(s.ix.Parts) && s.ix.Parts[next].Parent >= i {
 			next++
 		}
 	case p.Kind == Leaf:
-		if p.Traits&s.unfit != 0 {
-			s.leaf(p)
-		} else if s.mends(p) {
-			s.header(p, "", "")
+		if p.Traits&s.unwanted != 0 {
+			s.writeLeaf(p)
+		} else if s.needsNormalizing(p) {
+			s.writeHeader(p, "", "")
 		}
 	case p.Kind == Multipart:
-		if s.mends(p) && (p.Encoding == "" || p.Encoding == "7bit" || s.above[i]) {
-			s.header(p, "", "")
+		if s.needsNormalizing(p) && (p.Encoding == "" || p.Encoding == "7bit" || s.keepsEightBit[i]) {
+			s.writeHeader(p, "", "")
 		}
-		if s.unfit&EightBit != 0 && p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
-			s.header(p, "7bit", "")
+		if s.unwanted&EightBit != 0 && p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.keepsEightBit[i] {
+			s.writeHeader(p, "7bit", "")
 		}
-		next = s.children(i)
+		next = s.writeChildren(i)
 	case p.Kind == Embedded:
 		switch {
-		case p.Encoding != "" && p.Encoding != "7bit" && !s.above[i]:
-			s.header(p, "7bit", "")
-		case s.mends(p):
-			s.header(p, "", "")
+		case p.Encoding != "" && p.Encoding != "7bit" && !s.keepsEightBit[i]:
+			s.writeHeader(p, "7bit", "")
+		case s.needsNormalizing(p):
+			s.writeHeader(p, "", "")
 		}
-		next = s.part(next)
+		next = s.writePart(next)
 	}
 	return next
 }
 
-// children writes what changes in the parts of a multipart, and returns the
+// writeChildren writes what changes in the parts of a multipart, and returns the
 // part after them. If what stands around them is not 7-bit it is left out: it
 // is for no one to read (RFC 2046 §5.1.1).
-func (s *sevenBit) children(i int) int {
+func (s *sevenBitEncoder) writeChildren(i int) int {
 	p := &s.ix.Parts[i]
-	delimiter := "--" + boundaryOf(p.Params)
-	dirty := p.Traits&s.unfit != 0 && s.mayDrop(p)
+	delimiter := "--" + boundaryParam(p.Params)
+	dirty := p.Traits&s.unwanted != 0 && s.mayDrop(p)
 	between := func(from, to int64, text string) {
 		if dirty {
 			s.copyTo(from)
@@ -177,7 +177,7 @@ func (s *sevenBit) children(i int) int {
 			between(s.ix.Parts[last].Body.End(), child.Header.Start, "\r\n"+delimiter+"\r\n")
 		}
 		last = next
-		next = s.part(next)
+		next = s.writePart(next)
 	}
 	if end := s.ix.Parts[last].Body.End(); end < p.Body.End() {
 		between(end, p.Body.End(), "\r\n"+delimiter+"--\r\n")
@@ -185,8 +185,8 @@ func (s *sevenBit) children(i int) int {
 	return next
 }
 
-// leaf writes a part in an encoding that makes it 7-bit.
-func (s *sevenBit) leaf(p *Part) {
+// writeLeaf writes a part in an encoding that makes it 7-bit.
+func (s *sevenBitEncoder) writeLeaf(p *Part) {
 	body := func() io.Reader {
 		return p.Decode(io.NewSectionReader(s.r, p.Body.Start, p.Body.Len))
 	}
@@ -197,15 +197,15 @@ func (s *sevenBit) leaf(p *Part) {
 	}
 	typ, _ := p.MediaType()
 	encoding, charset := "base64", ""
-	if typ == "text" && !prof.nul && !prof.bare {
-		if encoding = prof.forText(); encoding == "7bit" {
+	if typ == "text" && !prof.nul && !prof.bareLineEnds {
+		if encoding = prof.textEncoding(); encoding == "7bit" {
 			encoding = "quoted-printable"
 		}
 	}
-	if prof.high > 0 && !prof.notUTF8 {
+	if prof.eightBit > 0 && !prof.notUTF8 {
 		charset = "utf-8"
 	}
-	s.header(p, encoding, charset)
+	s.writeHeader(p, encoding, charset)
 	if s.err == nil {
 		s.err = encode(s.w, body(), encoding)
 	}
@@ -215,22 +215,22 @@ func (s *sevenBit) leaf(p *Part) {
 	}
 }
 
-// mends reports whether the header of a part may have to be mended.
-func (s *sevenBit) mends(p *Part) bool {
-	return (p.Parent >= 0 || s.top) && s.unfit&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLine)
+// needsNormalizing reports whether the header of a part may have to be mended.
+func (s *sevenBitEncoder) needsNormalizing(p *Part) bool {
+	return (p.Parent >= 0 || s.ownHeader) && s.unwanted&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLineLength)
 }
 
-// mended returns the header of a part as other hosts take it.
-func (s *sevenBit) mended(p *Part, h Header) Header {
-	if !s.mends(p) {
+// normalizedHeader returns the header of a part as other hosts take it.
+func (s *sevenBitEncoder) normalizedHeader(p *Part, h Header) Header {
+	if !s.needsNormalizing(p) {
 		return h
 	}
-	m := fieldMender{charset: s.ix.TextCharset()}
+	m := fieldNormalizer{charset: s.ix.TextCharset()}
 	for f := range h.Fields() {
 		m.add(f) // what can't be folded stays long
 	}
 	if Header(m.dst).EightBit() {
-		if p.Parent >= 0 && (s.ix.Parts[p.Parent].Kind == Embedded || s.ix.inside(p.Parent, Embedded)) {
+		if p.Parent >= 0 && (s.ix.Parts[p.Parent].Kind == Embedded || s.ix.isInside(p.Parent, Embedded)) {
 			s.result.Needs8Bit = true
 		} else {
 			s.result.NeedsUTF8 = true
@@ -239,16 +239,16 @@ func (s *sevenBit) mended(p *Part, h Header) Header {
 	return m.dst
 }
 
-// header writes the part's header with another encoding; "" leaves that. A part without
-// a Content-Type that is in the charset gets one that says so.
-func (s *sevenBit) header(p *Part, encoding, charset string) {
+// writeHeader writes the part's header with another encoding; "" leaves that. A part without
+// a ContentParts-Type that is in the charset gets one that says so.
+func (s *sevenBitEncoder) writeHeader(p *Part, encoding, charset string) {
 	s.copyTo(p.Header.Start)
 	s.skipTo(p.Body.Start)
 	raw := make([]byte, p.Header.Len)
 	if s.err == nil {
 		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Header.Start, p.Header.Len), raw)
 	}
-	h := s.mended(p, raw)
+	h := s.normalizedHeader(p, raw)
 	if encoding == "" {
 		s.print(string(h) + "\r\n")
 		s.result.Changed = true
@@ -280,9 +280,9 @@ func (s *sevenBit) header(p *Part, encoding, charset string) {
 	s.result.Changed = true
 }
 
-// closed reports whether an empty line ends the header of a part. What stands in for one
+// endsWithEmptyLine reports whether an empty line ends the header of a part. What stands in for one
 // elsewhere does no longer where one is written further below.
-func (s *sevenBit) closed(p *Part) bool {
+func (s *sevenBitEncoder) endsWithEmptyLine(p *Part) bool {
 	end := make([]byte, min(p.Header.Len, 4))
 	if s.err == nil {
 		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Body.Start-int64(len(end)), int64(len(end))), end)
@@ -290,20 +290,20 @@ func (s *sevenBit) closed(p *Part) bool {
 	return string(end) == "\r\n" || string(end) == "\r\n\r\n"
 }
 
-func (s *sevenBit) copyTo(offset int64) {
+func (s *sevenBitEncoder) copyTo(offset int64) {
 	if s.err == nil && offset > s.pos {
 		_, s.err = io.Copy(s.w, io.NewSectionReader(s.r, s.pos, offset-s.pos))
 	}
 	s.skipTo(offset)
 }
 
-func (s *sevenBit) skipTo(offset int64) {
+func (s *sevenBitEncoder) skipTo(offset int64) {
 	if offset > s.pos {
 		s.pos = offset
 	}
 }
 
-func (s *sevenBit) print(text string) {
+func (s *sevenBitEncoder) print(text string) {
 	if s.err == nil {
 		_, s.err = s.w.WriteString(text)
 	}

@@ -28,7 +28,7 @@ func (ix *Index) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
 			dst, next = ix.appendBody(dst, next, extended)
 		}
 		dst = append(dst, ' ')
-		dst = AppendString(dst, p.Subtype)
+		dst = AppendIMAPString(dst, p.Subtype)
 		if extended {
 			dst = append(dst, ' ')
 			dst = appendParams(dst, p.Params)
@@ -60,9 +60,9 @@ func (ix *Index) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
 // appendFields appends body-fields with the media type before them.
 func (p *Part) appendFields(dst []byte) []byte {
 	typ, subtype := p.MediaType()
-	dst = AppendString(dst, typ)
+	dst = AppendIMAPString(dst, typ)
 	dst = append(dst, ' ')
-	dst = AppendString(dst, subtype)
+	dst = AppendIMAPString(dst, subtype)
 	dst = append(dst, ' ')
 	if typ == "text" && len(p.Params) == 0 {
 		dst = append(dst, `("charset" "us-ascii")`...) // RFC 2045 §5.2
@@ -78,7 +78,7 @@ func (p *Part) appendFields(dst []byte) []byte {
 	if encoding == "" {
 		encoding = "7bit"
 	}
-	dst = AppendString(dst, encoding)
+	dst = AppendIMAPString(dst, encoding)
 	dst = append(dst, ' ')
 	return strconv.AppendInt(dst, p.Body.Len, 10)
 }
@@ -90,7 +90,7 @@ func (p *Part) appendExtension(dst []byte) []byte {
 		dst = append(dst, "NIL "...)
 	} else {
 		dst = append(dst, '(')
-		dst = AppendString(dst, p.Disposition)
+		dst = AppendIMAPString(dst, p.Disposition)
 		dst = append(dst, ' ')
 		dst = appendParams(dst, p.DispositionParams)
 		dst = append(dst, ") "...)
@@ -99,14 +99,14 @@ func (p *Part) appendExtension(dst []byte) []byte {
 	case 0:
 		dst = append(dst, "NIL"...)
 	case 1:
-		dst = AppendString(dst, p.Languages[0])
+		dst = AppendIMAPString(dst, p.Languages[0])
 	default:
 		dst = append(dst, '(')
 		for i, l := range p.Languages {
 			if i > 0 {
 				dst = append(dst, ' ')
 			}
-			dst = AppendString(dst, l)
+			dst = AppendIMAPString(dst, l)
 		}
 		dst = append(dst, ')')
 	}
@@ -124,9 +124,9 @@ func appendParams(dst []byte, params []Param) []byte {
 		} else {
 			dst = append(dst, ' ')
 		}
-		dst = AppendString(dst, p.Name)
+		dst = AppendIMAPString(dst, p.Name)
 		dst = append(dst, ' ')
-		dst = AppendString(dst, p.Value)
+		dst = AppendIMAPString(dst, p.Value)
 	}
 	return append(dst, ')')
 }

@@ -12,21 +12,21 @@ type textGap int
 
 // The gaps, each of which includes those before it.
 const (
-	noGap textGap = iota
-	oneSpace
-	newLine
-	emptyLine
+	gapNone textGap = iota
+	gapSpace
+	gapLine
+	gapEmptyLine
 )
 
-// textFlow is text that is being put together: all of it, or that of a cell.
-type textFlow struct {
-	text     strings.Builder
-	gap      textGap // before what comes next
-	first    textGap // that was wanted before the first text
-	begun    bool    // there is text
-	indents  []textIndent
-	bullet   string // of the item that begins
-	verbatim int    // open elements in which white space counts
+// textLayout is text that is being put together: all of it, or that of a cell.
+type textLayout struct {
+	text      strings.Builder
+	gap       textGap // before what comes next
+	firstGap  textGap // that was wanted before the first text
+	lineBegun bool    // there is text
+	indents   []textIndent
+	bullet    string // of the item that begins
+	verbatim  int    // open elements in which white space counts
 }
 
 // textIndent is a list or a quotation that is open.
@@ -36,38 +36,38 @@ type textIndent struct {
 	list   bool
 }
 
-// want makes the gap before what comes next at least g.
-func (f *textFlow) want(g textGap) { f.gap = max(f.gap, g) }
+// requestGap makes the gap before what comes next at least g.
+func (f *textLayout) requestGap(g textGap) { f.gap = max(f.gap, g) }
 
 // lineBreak ends the line, or leaves one empty.
-func (f *textFlow) lineBreak() {
-	if f.gap >= newLine {
-		f.gap = emptyLine
+func (f *textLayout) lineBreak() {
+	if f.gap >= gapLine {
+		f.gap = gapEmptyLine
 		return
 	}
-	f.gap = newLine
+	f.gap = gapLine
 }
 
-// put adds a piece of text without line ends.
-func (f *textFlow) put(s string) {
+// addText adds a piece of text without line ends.
+func (f *textLayout) addText(s string) {
 	if s == "" {
 		return
 	}
 	switch {
-	case !f.begun:
-		f.begun, f.first = true, f.gap
+	case !f.lineBegun:
+		f.lineBegun, f.firstGap = true, f.gap
 		f.beginLine()
-	case f.gap >= newLine:
-		f.text.WriteString("\n\n"[:f.gap-oneSpace])
+	case f.gap >= gapLine:
+		f.text.WriteString("\n\n"[:f.gap-gapSpace])
 		f.beginLine()
-	case f.gap == oneSpace:
+	case f.gap == gapSpace:
 		f.text.WriteByte(' ')
 	}
-	f.gap = noGap
+	f.gap = gapNone
 	f.text.WriteString(s)
 }
 
-func (f *textFlow) beginLine() {
+func (f *textLayout) beginLine() {
 	shown := f.indents[:min(len(f.indents), maxIndents)]
 	for n, indent := range shown {
 		if n == len(shown)-1 && f.bullet != "" {
@@ -78,60 +78,60 @@ func (f *textFlow) beginLine() {
 	f.bullet = ""
 }
 
-// lines adds text that is laid out already, with a gap around it.
-func (f *textFlow) lines(s string, around textGap) {
-	f.want(around)
+// addLines adds text that is laid out already, with a gap around it.
+func (f *textLayout) addLines(s string, around textGap) {
+	f.requestGap(around)
 	for n, line := range strings.Split(s, "\n") {
 		if n > 0 {
 			f.lineBreak()
 		}
-		f.put(line)
+		f.addText(line)
 	}
-	f.want(around)
+	f.requestGap(around)
 }
 
-// verbatimLines adds text whose white space counts.
-func (f *textFlow) verbatimLines(s string) {
+// addVerbatim adds text whose white space counts.
+func (f *textLayout) addVerbatim(s string) {
 	for n, line := range strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n") {
 		if n > 0 {
 			f.lineBreak()
 		}
-		f.put(shownText(line))
+		f.addText(visibleRunes(line))
 	}
 }
 
 // startIndent begins a list or a quotation.
-func (f *textFlow) startIndent(name, start string) {
+func (f *textLayout) startIndent(name, start string) {
 	in := textIndent{prefix: "  ", next: -1, list: name != "blockquote"}
 	nested := len(f.indents) > 0 && f.indents[len(f.indents)-1].list
 	switch name {
 	case "ol":
-		in.next = parseStart(start)
+		in.next = parseListStart(start)
 	case "blockquote":
 		in.prefix = "> "
 	case "dl":
 		in.prefix = ""
 	}
-	if f.want(emptyLine); nested && in.list {
-		f.gap = newLine
+	if f.requestGap(gapEmptyLine); nested && in.list {
+		f.gap = gapLine
 	}
 	f.indents = append(f.indents, in)
 }
 
-func (f *textFlow) endIndent() {
-	f.want(newLine)
+func (f *textLayout) endIndent() {
+	f.requestGap(gapLine)
 	if len(f.indents) > 0 {
 		f.indents = f.indents[:len(f.indents)-1]
 	}
 	if len(f.indents) == 0 {
-		f.want(emptyLine)
+		f.requestGap(gapEmptyLine)
 	}
 	f.bullet = ""
 }
 
-// item begins an item of a list.
-func (f *textFlow) item(name string) {
-	f.want(newLine)
+// beginItem begins an item of a list.
+func (f *textLayout) beginItem(name string) {
+	f.requestGap(gapLine)
 	if len(f.indents) == 0 || !f.indents[len(f.indents)-1].list {
 		return
 	}

@@ -18,14 +18,14 @@ var utf7Base64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 // EncodeUTF7 returns a mailbox name in modified UTF-7 (RFC 3501 §5.1.3). What
 // is not UTF-8 in name becomes U+FFFD.
 func EncodeUTF7(name string) string {
-	if plainUTF7(name) {
+	if isPlainUTF7(name) {
 		return name
 	}
 	return string(appendUTF7(make([]byte, 0, len(name)+16), name))
 }
 
-// plainUTF7 reports whether s means the same in modified UTF-7 and in UTF-8.
-func plainUTF7(s string) bool {
+// isPlainUTF7 reports whether s means the same in modified UTF-7 and in UTF-8.
+func isPlainUTF7(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e || s[i] == '&' {
 			return false
@@ -65,7 +65,7 @@ func appendUTF7(b []byte, s string) []byte {
 // one spelling that EncodeUTF7 makes, so that what LIST answers is what the
 // client has called the mailbox; else it returns ErrUTF7.
 func DecodeUTF7(s string) (string, error) {
-	if plainUTF7(s) {
+	if isPlainUTF7(s) {
 		return s, nil
 	}
 	out := make([]byte, 0, len(s))

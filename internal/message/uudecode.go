@@ -25,11 +25,11 @@ const maxUULine = 128
 // uuReader decodes the files in uuencode (POSIX.1, uuencode): what stands between the
 // lines "begin" and "end". A line that has lost spaces at its end gets them back.
 type uuReader struct {
-	r      *bufio.Reader
-	within bool // between begin and end
-	long   bool // the rest of a line that is too long follows
-	out    []byte
-	buf    [64]byte
+	r          *bufio.Reader
+	inFile     bool // between begin and end
+	inLongLine bool // the rest of a line that is too long follows
+	out        []byte
+	buf        [64]byte
 }
 
 // Read is that of io.Reader.
@@ -37,10 +37,10 @@ func (u *uuReader) Read(p []byte) (int, error) {
 	for len(u.out) == 0 {
 		line, err := u.r.ReadSlice('\n')
 		partial := errors.Is(err, bufio.ErrBufferFull)
-		if !u.long && !partial && len(line) <= maxUULine {
+		if !u.inLongLine && !partial && len(line) <= maxUULine {
 			u.line(bytes.TrimRight(line, "\r\n"))
 		}
-		u.long = partial
+		u.inLongLine = partial
 		if err != nil && !partial && len(u.out) == 0 {
 			return 0, err
 		}
@@ -52,12 +52,12 @@ func (u *uuReader) Read(p []byte) (int, error) {
 
 // line decodes a line into u.out.
 func (u *uuReader) line(line []byte) {
-	if !u.within {
-		u.within = isUUBegin(line)
+	if !u.inFile {
+		u.inFile = isUUBegin(line)
 		return
 	}
 	if len(line) == 0 || string(bytes.TrimSpace(line)) == "end" {
-		u.within = len(line) == 0
+		u.inFile = len(line) == 0
 		return
 	}
 	value := func(at int) byte {

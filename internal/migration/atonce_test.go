@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/migration"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'ann@example.com', 'x', 'active', 0)`)
@@ -23,20 +23,20 @@ var insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, create
 // at once.
 func TestCreateAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		key, err := secret.Parse("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+		key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 		if err != nil {
 			t.Fatal(err)
 		}
 		account := d.NewID()
 		dbtest.Exec(t, d, insertAccount.With(account))
-		m := migration.New(migration.Options{DB: d, Hub: &signal.Hub{}, Key: key, Now: time.Now})
+		m := migration.New(migration.Options{DB: d, Hub: &notify.Hub{}, Key: key, Now: time.Now})
 		var made atomic.Int64
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		for i := range 250 {
 			wg.Go(func() {
 				<-begin
-				_, err := m.Create(t.Context(), migration.Into{Account: account, Domain: 2, Mailbox: 3},
+				_, err := m.Create(t.Context(), migration.Target{Account: account, Domain: 2, Mailbox: 3},
 					migration.Source{Host: "imap.example.com", Username: fmt.Sprint("user", i), Password: "x"})
 				switch {
 				case err == nil:

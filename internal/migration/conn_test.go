@@ -38,9 +38,9 @@ func (d *drip) Read(p []byte) (int, error) {
 func TestDrip(t *testing.T) {
 	const budget = 4 << 10
 	d := &drip{}
-	l := &line{Conn: d, patience: time.Hour}
-	l.ask(budget)
-	if _, err := l.Read(make([]byte, 100)); !errors.Is(err, errTooMuch) {
+	l := &sourceConn{Conn: d, idleTimeout: time.Hour}
+	l.beginCommand(budget)
+	if _, err := l.Read(make([]byte, 100)); !errors.Is(err, errTooMuchData) {
 		t.Error(err)
 	}
 	if d.reads != budget || d.deepest > 50 {
@@ -69,9 +69,9 @@ func TestFound(t *testing.T) {
 			tag, _, _ := strings.Cut(command, " ")
 			_, _ = io.WriteString(far, said+tag+" OK done\r\n")
 		}()
-		l := &line{Conn: near, patience: time.Hour}
-		l.ask(small)
-		s := &source{line: l, Client: imapclient.New(l, nil)}
+		l := &sourceConn{Conn: near, idleTimeout: time.Hour}
+		l.beginCommand(smallResponse)
+		s := &session{conn: l, Client: imapclient.New(l, nil)}
 		if err := s.WaitGreeting(); err != nil {
 			t.Fatal(err)
 		}

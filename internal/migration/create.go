@@ -19,35 +19,35 @@ import (
 // Limits of what a source may be called, in bytes, and of how many folders may
 // be chosen.
 const (
-	maxHost   = 253
-	maxText   = 1000
-	maxChosen = 1000
+	maxHost    = 253
+	maxText    = 1000
+	maxFolders = 1000
 )
 
-var insert = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, host, port, tls, username, password, insecure, chosen, source,
+var insertQuery = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, host, port, tls, username, password, insecure, chosen, source,
 			state, trouble, tenure, due_at, retries, planned, folders, folders_done, messages, messages_done, copied, skipped, failed,
 			bytes, bytes_copied, run_at, run_messages, run_bytes, created_at, started_at, finished_at, updated_at)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued', '', NULL, $13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $13, 0, 0, $13
 		WHERE (SELECT COUNT(*) FROM migration WHERE account = $2 AND state IN ('queued', 'running')) < $14`)
 
-// Into is the mailbox that is copied to.
-type Into struct{ Account, Domain, Mailbox db.ID }
+// Target is the mailbox that is copied to.
+type Target struct{ Account, Domain, Mailbox db.ID }
 
 // Check finds everything that is wrong with a source, under the fields of the
 // API, and fills in what was left out.
-func (s *Source) Check() fault.Fields {
-	var bad fault.Fields
+func (s *Source) Check() fault.FieldErrors {
+	var bad fault.FieldErrors
 	s.checkHost(&bad)
 	switch s.TLS {
 	case "":
-		s.TLS = Implicit
-	case Implicit, StartTLS, NoTLS:
+		s.TLS = ImplicitTLS
+	case ImplicitTLS, StartTLS, NoTLS:
 	default:
 		bad.Add("source.tls", "unknown_value", "Give implicit, starttls or none.")
 	}
 	if s.Port == 0 {
 		s.Port = 143
-		if s.TLS == Implicit {
+		if s.TLS == ImplicitTLS {
 			s.Port = 993
 		}
 	}
@@ -60,15 +60,15 @@ func (s *Source) Check() fault.Fields {
 		switch {
 		case text.value == "":
 			bad.Add(text.field, "required", "%s is needed.", text.what)
-		case len(text.value) > maxText || !plain(text.value):
+		case len(text.value) > maxText || !isPlainText(text.value):
 			bad.Add(text.field, "invalid_text", "%s has at most %d bytes of UTF-8, without control characters.", text.what, maxText)
 		}
 	}
-	if len(s.Folders) > maxChosen {
-		bad.Add("source.folders", "too_many", "Name at most %d folders.", maxChosen)
+	if len(s.Folders) > maxFolders {
+		bad.Add("source.folders", "too_many", "Name at most %d folders.", maxFolders)
 	}
 	for _, f := range s.Folders {
-		if f == "" || len(f) > maxText || !plain(f) {
+		if f == "" || len(f) > maxText || !isPlainText(f) {
 			bad.Add("source.folders", "invalid_text", "A folder's name has 1 to %d bytes of UTF-8, without control characters.", maxText)
 			break
 		}
@@ -76,7 +76,7 @@ func (s *Source) Check() fault.Fields {
 	return bad
 }
 
-func (s *Source) checkHost(bad *fault.Fields) {
+func (s *Source) checkHost(bad *fault.FieldErrors) {
 	if s.Host == "" {
 		bad.Add("source.host", "required", "The host name of the source is needed.")
 		return
@@ -85,7 +85,7 @@ func (s *Source) checkHost(bad *fault.Fields) {
 		s.Host = ip.String()
 		return
 	}
-	name, err := address.Hostname(strings.TrimSuffix(s.Host, "."))
+	name, err := address.ParseHostname(strings.TrimSuffix(s.Host, "."))
 	if err != nil || len(name) > maxHost {
 		bad.Add("source.host", "invalid_host", "Give a host name such as imap.example.com.")
 		return
@@ -93,13 +93,13 @@ func (s *Source) checkHost(bad *fault.Fields) {
 	s.Host = name
 }
 
-func plain(s string) bool {
+func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // Create has a mailbox copied. What is wrong with the source is told by Check;
 // too many migrations that have not ended are a fault.Conflict.
-func (m *Migrations) Create(ctx context.Context, to Into, from Source) (Migration, error) {
+func (m *Service) Create(ctx context.Context, to Target, from Source) (Migration, error) {
 	if err := from.Check().Err(); err != nil {
 		return Migration{}, err
 	}
@@ -113,19 +113,19 @@ func (m *Migrations) Create(ctx context.Context, to Into, from Source) (Migratio
 		}
 		chosen = string(text)
 	}
-	id, now := m.o.DB.NewID(), db.Micros(m.o.Now())
+	id, now := m.options.DB.NewID(), db.Micros(m.options.Now())
 	insecure := 0
 	if from.Insecure {
 		insecure = 1
 	}
-	err := m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+	err := m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "migrations", to.Account); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, insert.With(id, to.Account, to.Domain, to.Mailbox, from.Host, from.Port, from.TLS, from.Username,
-			m.o.Key.Seal(purpose, []byte(from.Password)), insecure, chosen, from.account(), now, maxOpen))
+		n, err := tx.Exec(ctx, insertQuery.With(id, to.Account, to.Domain, to.Mailbox, from.Host, from.Port, from.TLS, from.Username,
+			m.options.Key.Seal(sealPurpose, []byte(from.Password)), insecure, chosen, from.accountHash(), now, maxUnfinished))
 		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "too_many_migrations", "An account can have %d unfinished migrations. Wait for one to end, or cancel one.", maxOpen)
+			err = fault.New(fault.Conflict, "too_many_migrations", "An account can have %d unfinished migrations. Wait for one to end, or cancel one.", maxUnfinished)
 		}
 		tx.AfterCommit(func() { m.wake(0) })
 		return err

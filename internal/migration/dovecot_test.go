@@ -103,7 +103,7 @@ func startDovecot(t testing.TB, namespace string) *dovecot {
 	}
 	must(os.Chmod(dir, 0o755))                        //nolint:gosec // the store's user is another
 	must(os.Chmod(filepath.Join(dir, "mail"), 0o777)) //nolint:gosec // likewise
-	pair := certtest.New(t, "Dovecot").Server("localhost").Certificates[0]
+	pair := certtest.New(t, "Dovecot").ServerConfig("localhost").Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	must(err)
 	for name, block := range map[string]*pem.Block{
@@ -167,8 +167,8 @@ func signIn(t testing.TB, addr, user, password string) *imapclient.Client {
 	return c
 }
 
-// source is a user's mailbox there, or at a proxy before it.
-func source(addr, user, tls string) client.NewMigrationSource {
+// session is a user's mailbox there, or at a proxy before it.
+func session(addr, user, tls string) client.NewMigrationSource {
 	host, port, _ := strings.Cut(addr, ":")
 	n, _ := strconv.Atoi(port)
 	return client.NewMigrationSource{Host: host, Port: n, TLS: tls, Username: user, Password: dovecotPassword, InsecureSkipVerify: true}

@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	// searching bounds the answer to a search, in bytes: ten for each UID.
-	searching = 16 << 20
-	// perMessage is what the answer about one message may have, in bytes,
+	// maxSearchResponse bounds the answer to a search, in bytes: ten for each UID.
+	maxSearchResponse = 16 << 20
+	// maxFetchResponse is what the answer about one message may have, in bytes,
 	// beside its text.
-	perMessage = 16 << 10
-	// maxHead is how much of a head is read for its identity.
-	maxHead = 64 << 10
+	maxFetchResponse = 16 << 10
+	// maxHeader is how much of a head is read for its identity.
+	maxHeader = 64 << 10
 )
 
 // examine opens a folder for reading.
-func (s *source) examine(name string) (*imap.SelectData, error) {
-	defer s.line.rest()
-	s.line.ask(small)
+func (s *session) examine(name string) (*imap.SelectData, error) {
+	defer s.conn.endCommand()
+	s.conn.beginCommand(smallResponse)
 	data, err := s.Select(name, &imap.SelectOptions{ReadOnly: true}).Wait()
-	return data, s.did(err)
+	return data, s.wrapError(err)
 }
 
 // search returns the UIDs from low to high, which is * if it is 0, in order.
-func (s *source) search(low, high uint32) ([]uint32, error) {
-	defer s.line.rest()
-	s.line.ask(searching)
+func (s *session) search(low, high uint32) ([]uint32, error) {
+	defer s.conn.endCommand()
+	s.conn.beginCommand(maxSearchResponse)
 	_, err := s.UIDSearch(&imap.SearchCriteria{UID: []imap.UIDSet{{{Start: imap.UID(low), Stop: imap.UID(high)}}}}, nil).Wait()
-	if err := s.did(err); err != nil {
+	if err := s.wrapError(err); err != nil {
 		return nil, err
 	}
 	var uids []uint32
-	for _, r := range s.line.results() {
+	for _, r := range s.conn.searchResults() {
 		// A range is as long as its list was, or came from a list of ranges,
 		// which a source could make up.
 		start, stop := max(r.low, low), r.high
@@ -53,8 +53,8 @@ func (s *source) search(low, high uint32) ([]uint32, error) {
 		if start > stop || r.low == 0 {
 			continue
 		}
-		if uint64(stop-start) > searching/2 || len(uids) > searching/2 {
-			return nil, garbled{errTooMuch}
+		if uint64(stop-start) > maxSearchResponse/2 || len(uids) > maxSearchResponse/2 {
+			return nil, protocolError{errTooMuchData}
 		}
 		for uid := start; ; uid++ {
 			uids = append(uids, uid)
@@ -67,17 +67,17 @@ func (s *source) search(low, high uint32) ([]uint32, error) {
 	return slices.Compact(uids), nil
 }
 
-// still returns those of some messages, in order, that are in the open folder.
+// existing returns those of some messages, in order, that are in the open folder.
 // What a source does not answer about may have been deleted, or be one that it
 // can't read.
-func (s *source) still(uids []uint32) (there []uint32, err error) {
+func (s *session) existing(uids []uint32) (there []uint32, err error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}
-	s.line.ask(small)
-	err = s.did(s.Noop().Wait()) // then it knows of what others have deleted
-	s.line.rest()
-	if _, no := refused(err); err != nil && !no {
+	s.conn.beginCommand(smallResponse)
+	err = s.wrapError(s.Noop().Wait()) // then it knows of what others have deleted
+	s.conn.endCommand()
+	if _, no := refusal(err); err != nil && !no {
 		return nil, err
 	}
 	found, err := s.search(uids[0], uids[len(uids)-1])
@@ -89,178 +89,178 @@ func (s *source) still(uids []uint32) (there []uint32, err error) {
 	return there, err
 }
 
-// weigh returns how many bytes the open folder has.
-func (s *source) weigh() (sum int64, err error) {
-	defer s.line.rest()
-	s.line.ask(small)
-	s.line.listen(func(a *answer) {
+// totalSize returns how many bytes the open folder has.
+func (s *session) totalSize() (sum int64, err error) {
+	defer s.conn.endCommand()
+	s.conn.beginCommand(smallResponse)
+	s.conn.setFetchHandler(func(a *fetchResponse) {
 		sum += min(a.size, 1<<32)
-		s.line.budget += 100
+		s.conn.budget += 100
 	})
 	err = s.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{RFC822Size: true}).Close()
-	s.line.listen(nil) // what comes now is no answer
-	return sum, s.did(err)
+	s.conn.setFetchHandler(nil) // what comes now is no answer
+	return sum, s.wrapError(err)
 }
 
-// describe asks about messages of the open folder, with their identities if
+// fetchMetadata asks about messages of the open folder, with their identities if
 // these are wanted. The letters are in the order of their UIDs.
-func (s *source) describe(uids []uint32, ids bool) ([]letter, error) {
-	letters, err := s.ask(uids, ids)
+func (s *session) fetchMetadata(uids []uint32, ids bool) ([]sourceMessage, error) {
+	letters, err := s.fetchMetadataOnce(uids, ids)
 	if err != nil {
 		return nil, err
 	}
 	// News of flags may have been taken for an answer.
 	var vague []uint32
-	letters = slices.DeleteFunc(letters, func(l letter) bool {
-		if !l.dated {
+	letters = slices.DeleteFunc(letters, func(l sourceMessage) bool {
+		if !l.hasDate {
 			vague = append(vague, l.uid)
 		}
-		return !l.dated
+		return !l.hasDate
 	})
-	again, err := s.ask(vague, ids)
+	again, err := s.fetchMetadataOnce(vague, ids)
 	letters = append(letters, again...)
-	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
+	slices.SortFunc(letters, func(a, b sourceMessage) int { return cmp.Compare(a.uid, b.uid) })
 	return letters, err
 }
 
-func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
+func (s *session) fetchMetadataOnce(uids []uint32, ids bool) ([]sourceMessage, error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}
-	defer s.line.rest()
+	defer s.conn.endCommand()
 	options := &imap.FetchOptions{UID: true, Flags: true, InternalDate: true, RFC822Size: true}
 	if ids {
 		options.BodySection = []*imap.FetchItemBodySection{{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID", "Date", "From", "Subject"}, Peek: true}}
 	}
-	var set imap.NumSet = setOf(uids)
+	var set imap.NumSet = uidSet(uids)
 	expected := 0
-	if ids && s.late {
-		plain, err := s.ask(uids, false)
+	if ids && s.lateUIDs {
+		plain, err := s.fetchMetadataOnce(uids, false)
 		if err != nil || len(plain) == 0 {
 			return nil, err
 		}
-		set, expected = placesOf(plain), len(plain)
+		set, expected = seqSet(plain), len(plain)
 	}
-	s.line.ask(small + int64(len(uids))*perMessage)
-	told := map[uint32]*letter{}
-	s.line.listen(func(a *answer) {
+	s.conn.beginCommand(smallResponse + int64(len(uids))*maxFetchResponse)
+	told := map[uint32]*sourceMessage{}
+	s.conn.setFetchHandler(func(a *fetchResponse) {
 		if _, asked := slices.BinarySearch(uids, a.uid); !asked {
 			return
 		}
 		l := told[a.uid]
 		if l == nil {
-			l = &letter{uid: a.uid}
+			l = &sourceMessage{uid: a.uid}
 			told[a.uid] = l
 		}
-		l.add(a)
+		l.merge(a)
 	})
 	cmd := s.Fetch(set, options)
 	known := map[uint32]string{} // identities by place
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
 		for item := m.Next(); item != nil; item = m.Next() {
 			if item, ok := item.(imapclient.FetchItemDataBodySection); ok && item.Literal != nil {
-				text := &counted{LiteralReader: item.Literal, line: s.line}
-				known[m.SeqNum] = identityOf(text)
-				s.left(text)
+				text := &bodyReader{LiteralReader: item.Literal, conn: s.conn}
+				known[m.SeqNum] = readIdentity(text)
+				s.awaitClose(text)
 			}
 		}
 	}
 	err := cmd.Close()
-	s.line.listen(nil) // what comes now is no answer
-	if err := s.did(err); err != nil {
+	s.conn.setFetchHandler(nil) // what comes now is no answer
+	if err := s.wrapError(err); err != nil {
 		return nil, err
 	}
 	if len(told) < expected { // another was deleted, and the places moved
-		return nil, garbled{errors.New("places that moved")}
+		return nil, protocolError{errors.New("places that moved")}
 	}
-	var letters []letter
+	var letters []sourceMessage
 	for _, uid := range slices.Sorted(maps.Keys(told)) {
 		l := told[uid]
-		l.id = known[l.place]
+		l.identity = known[l.seq]
 		letters = append(letters, *l)
 	}
 	return letters, nil
 }
 
-// add notes what a source says of a message, perhaps not all at once.
-func (l *letter) add(a *answer) {
-	l.place, l.size = a.place, max(l.size, a.size)
-	if a.flagged {
+// merge notes what a source says of a message, perhaps not all at once.
+func (l *sourceMessage) merge(a *fetchResponse) {
+	l.seq, l.size = a.seq, max(l.size, a.size)
+	if a.hasFlags {
 		l.flags = a.flags
 	}
-	if a.dated {
-		l.dated = true
-		l.date, l.exact = internalDate(a.date)
+	if a.hasDate {
+		l.hasDate = true
+		l.date, l.dateValid = parseInternalDate(a.date)
 	}
 }
 
-// identityOf reads the identity of the message that a head belongs to.
-func identityOf(r io.Reader) string {
-	_, head, err := message.ScanReader(io.LimitReader(r, maxHead))
+// readIdentity reads the identity of the message that a head belongs to.
+func readIdentity(r io.Reader) string {
+	_, head, err := message.ScanReader(io.LimitReader(r, maxHeader))
 	if err != nil {
 		return ""
 	}
-	return identity(head)
+	return messageIdentity(head)
 }
 
-// identity is the Message-ID. Messages without one may well have the same size
+// messageIdentity is the Message-ID. Messages without one may well have the same size
 // and date: of those it is what tells them apart for people.
-func identity(head message.Header) string {
+func messageIdentity(head message.Header) string {
 	if id := head.MessageID(); id != "" {
 		return id
 	}
 	return strings.Join([]string{"", head.Text("Date"), head.Text("From"), head.Text("Subject")}, "\x00")
 }
 
-// order finds out, by a message of the open folder, whether the source says only
+// detectLateUIDs finds out, by a message of the open folder, whether the source says only
 // after a text whose it is. The client library takes that for no answer to a
 // UID FETCH: then messages are asked for by their places.
-func (s *source) order(uid uint32) error {
-	if s.ordered {
+func (s *session) detectLateUIDs(uid uint32) error {
+	if s.uidOrderKnown {
 		return nil
 	}
-	_, err := s.ask([]uint32{uid}, true)
-	if _, no := refused(err); err != nil && !no {
+	_, err := s.fetchMetadataOnce([]uint32{uid}, true)
+	if _, no := refusal(err); err != nil && !no {
 		return err
 	}
-	s.ordered, s.late = true, s.line.isLate()
+	s.uidOrderKnown, s.lateUIDs = true, s.conn.hasLateUIDs()
 	return nil
 }
 
-func placesOf(letters []letter) (set imap.SeqSet) {
+func seqSet(letters []sourceMessage) (set imap.SeqSet) {
 	for _, l := range letters {
-		set.AddNum(l.place)
+		set.AddNum(l.seq)
 	}
 	return set
 }
 
-func setOf(uids []uint32) (set imap.UIDSet) {
+func uidSet(uids []uint32) (set imap.UIDSet) {
 	for _, uid := range uids {
 		set.AddNum(imap.UID(uid))
 	}
 	return set
 }
 
-// errOver says that a message is larger than it may be.
-var errOver = errors.New("the message is too large")
+// errTooLarge says that a message is larger than it may be.
+var errTooLarge = errors.New("the message is too large")
 
-// texts fetches the texts of messages of the open folder. keep is called with
+// fetchBodies fetches the texts of messages of the open folder. keep is called with
 // each, in the order in which they come, and must read it whole, or fail; done
 // when its message has ended. Their errors end the fetching and the connection.
 // at is told which message is being read. What keep was not called for, the
 // source gave no text of. If the source is late, keep and at get 0 for a UID, and
 // done gets that of any message.
-func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error, done func(uid uint32) error) error {
-	defer s.line.rest()
-	var set imap.NumSet = setOf(uids)
-	if s.late {
-		letters, err := s.ask(uids, false) // places move
+func (s *session) fetchBodies(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error, done func(uid uint32) error) error {
+	defer s.conn.endCommand()
+	var set imap.NumSet = uidSet(uids)
+	if s.lateUIDs {
+		letters, err := s.fetchMetadataOnce(uids, false) // places move
 		if err != nil || len(letters) == 0 {
 			return err
 		}
-		set = placesOf(letters)
+		set = seqSet(letters)
 	}
-	s.line.ask(small + int64(len(uids))*perMessage)
+	s.conn.beginCommand(smallResponse + int64(len(uids))*maxFetchResponse)
 	cmd := s.Fetch(set, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{{Peek: true}}})
 	var failed error
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
@@ -271,20 +271,20 @@ func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, tex
 			case imapclient.FetchItemDataUID:
 				uid = uint32(item.UID)
 			case imapclient.FetchItemDataBodySection:
-				if failed != nil || item.Literal == nil || uid == 0 && !s.late || kept || !whole(item.Section) {
+				if failed != nil || item.Literal == nil || uid == 0 && !s.lateUIDs || kept || !isWholeMessage(item.Section) {
 					continue
 				}
 				at(uid)
-				text := &counted{LiteralReader: item.Literal, line: s.line}
+				text := &bodyReader{LiteralReader: item.Literal, conn: s.conn}
 				if kept, failed = true, keep(uid, text); failed != nil {
-					_ = s.line.Close() // what is left need not come
-					s.left(text)
+					_ = s.conn.Close() // what is left need not come
+					s.awaitClose(text)
 				}
 			}
 		}
 		if kept && failed == nil {
 			if failed = done(uid); failed != nil {
-				_ = s.line.Close()
+				_ = s.conn.Close()
 			}
 		}
 	}
@@ -292,34 +292,34 @@ func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, tex
 	if failed != nil {
 		return failed
 	}
-	return s.did(err)
+	return s.wrapError(err)
 }
 
-func whole(s *imap.FetchItemBodySection) bool {
+func isWholeMessage(s *imap.FetchItemBodySection) bool {
 	return s != nil && s.Specifier == imap.PartSpecifierNone && len(s.Part) == 0 && s.Partial == nil
 }
 
-// counted is a message as it comes, which goes on to the blob store: it may have
+// bodyReader is a message as it comes, which goes on to the blob store: it may have
 // any length.
-type counted struct {
+type bodyReader struct {
 	imap.LiteralReader
-	line   *line
+	conn   *sourceConn
 	broken bool
 }
 
-// left waits for the client library to notice that the line broke within a text:
+// awaitClose waits for the client library to notice that the line broke within a text:
 // it would read that once more, beside its own reading.
-func (s *source) left(text *counted) {
+func (s *session) awaitClose(text *bodyReader) {
 	if text.broken {
-		_ = s.line.Close()
+		_ = s.conn.Close()
 		<-s.Closed()
 	}
 }
 
 // Read reads a piece.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *bodyReader) Read(p []byte) (int, error) {
 	n, err := c.LiteralReader.Read(p)
-	c.line.allow(int64(n))
+	c.conn.addBudget(int64(n))
 	c.broken = c.broken || err != nil && !errors.Is(err, io.EOF)
 	return n, err
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// flagsOf divides flags into system flags and keywords. What can't be a keyword
+// parseFlags divides flags into system flags and keywords. What can't be a keyword
 // here is left out, and noted.
-func flagsOf(given []string) (flags folder.Flags, words, notes []string) {
+func parseFlags(given []string) (flags folder.Flags, words, notes []string) {
 	note := func(text string) {
 		if len(notes) < maxNotes && !slices.Contains(notes, text) {
 			notes = append(notes, text)
@@ -36,8 +36,8 @@ func flagsOf(given []string) (flags folder.Flags, words, notes []string) {
 		case `\recent`, "":
 		default:
 			switch {
-			case len(folder.FitKeywords([]string{f})) == 0:
-				note(fmt.Sprintf("The keyword %s is left out: it has characters that no keyword can have, or is too long.", shown(f)))
+			case len(folder.SanitizeKeywords([]string{f})) == 0:
+				note(fmt.Sprintf("The keyword %s is left out: it has characters that no keyword can have, or is too long.", printable(f)))
 			case len(words) == folder.MaxKeywords:
 				note(fmt.Sprintf("There are more than %d keywords. Only the first are kept.", folder.MaxKeywords))
 			default:
@@ -48,20 +48,20 @@ func flagsOf(given []string) (flags folder.Flags, words, notes []string) {
 	return flags, words, notes
 }
 
-// maxNotes is how many keywords of a message are noted.
+// maxPendingSignIns is how many keywords of a message are noted.
 const maxNotes = 10
 
-// leap is a second that most clocks lack.
-var leap = regexp.MustCompile(`(:[0-9]{2}):60\b`)
+// leapSecondPattern is a second that most clocks lack.
+var leapSecondPattern = regexp.MustCompile(`(:[0-9]{2}):60\b`)
 
-// internalDate reads a message's date as a source tells it; exact if it has the form
+// parseInternalDate reads a message's date as a source tells it; exact if it has the form
 // that it shall have (RFC 9051 §9, date-time). It is zero if it makes no sense.
-func internalDate(text string) (date time.Time, exact bool) {
+func parseInternalDate(text string) (date time.Time, exact bool) {
 	text = strings.TrimSpace(text)
 	if t, err := time.Parse("2-Jan-2006 15:04:05 -0700", text); err == nil {
 		return t, true
 	}
-	date, _ = message.ParseDate(strings.Replace(leap.ReplaceAllString(text, "$1:59"), "-", " ", 2))
+	date, _ = message.ParseDate(strings.Replace(leapSecondPattern.ReplaceAllString(text, "$1:59"), "-", " ", 2))
 	if date.IsZero() {
 		date, _ = message.ParseDate(text)
 	}

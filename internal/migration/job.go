@@ -14,57 +14,57 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
 	// maxRetries is how many tries in a row may bring nothing.
 	maxRetries = 20
-	// maxGarbled is the same for sources whose answers can't be understood.
-	maxGarbled = 2
+	// maxProtocolRetries is the same for sources whose answers can't be understood.
+	maxProtocolRetries = 2
 	// maxReconnects is how often in a row one of several connections is made
 	// anew, before it is left to the others.
 	maxReconnects = 3
-	// hopeless is for how many turns one whose turn is over may bring nothing.
-	hopeless = 6
-	// endGrace bounds the last write of a job.
-	endGrace = 5 * time.Second
+	// maxIdleTurns is for how many turns one whose turn is over may bring nothing.
+	maxIdleTurns = 6
+	// finishTimeout bounds the last write of a job.
+	finishTimeout = 5 * time.Second
 )
 
-// errLost says that the migration was cancelled, or is in another node's hand.
-var errLost = errors.New("the migration is not in this node's hand any more")
+// errLeaseLost says that the migration was cancelled, or is in another node's hand.
+var errLeaseLost = errors.New("the migration is not in this node's hand any more")
 
-// errTurn says that a migration had its turn, and others wait.
-var errTurn = errors.New("others have their turn")
+// errPreempted says that a migration had its turn, and others wait.
+var errPreempted = errors.New("others have their turn")
 
-// errDeleted says that the mailbox was.
-var errDeleted = errors.New("the mailbox was deleted")
+// errMailboxDeleted says that the mailbox was.
+var errMailboxDeleted = errors.New("the mailbox was deleted")
 
 // errSuspended says that the account or the domain is: what waits goes on once it no
 // longer is.
 var errSuspended = errors.New("the account or the domain is suspended")
 
-// ours marks trouble of the service's own.
-type ours struct{ error }
+// internalError marks trouble of the service's own.
+type internalError struct{ error }
 
-func (o ours) Unwrap() error { return o.error }
+func (o internalError) Unwrap() error { return o.error }
 
 // job is the work for a migration while this node has it in hand.
 type job struct {
-	*Migrations
+	*Service
 	Migration
-	tenure  db.ID
-	planned bool
-	sealed  bool // the password can't be opened
-	stop    context.CancelCauseFunc
+	leaseID            db.ID
+	planned            bool
+	passwordUnreadable bool // the password can't be opened
+	stop               context.CancelCauseFunc
 
-	changed atomic.Bool  // since its followers were told
-	gains   atomic.Int64 // commits that brought it on
-	over    atomic.Bool  // its turn: the next commit is the last
+	changed   atomic.Bool  // since its followers were told
+	commits   atomic.Int64 // commits that brought it on
+	preempted atomic.Bool  // its turn: the next commit is the last
 
-	mu     sync.Mutex
-	tasks  []*task // folders that nobody works at
-	recent error   // the last trouble of a connection
+	mu      sync.Mutex
+	tasks   []*task // folders that nobody works at
+	lastErr error   // the last trouble of a connection
 }
 
 // run works until the migration has ended, has to wait, or ctx ends.
@@ -79,76 +79,76 @@ func (j *job) run(ctx context.Context) {
 	}
 	stop(nil)
 	watching.Wait()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	if ctx.Err() != nil && !errors.Is(err, errLost) {
+	if ctx.Err() != nil && !errors.Is(err, errLeaseLost) {
 		err = j.release(last, j.Retries, "", 0)
 	} else {
 		err = j.conclude(last, err)
 	}
-	if err != nil && !errors.Is(err, errLost) { // reconcile releases it
-		j.o.Log.Error("writing how a migration ended failed", "migration", j.ID, "error", err)
+	if err != nil && !errors.Is(err, errLeaseLost) { // reconcile releases it
+		j.options.Log.Error("writing how a migration ended failed", "migration", j.ID, "error", err)
 	}
 	j.wake(j.ID)
 }
 
 // conclude writes what became of the work.
 func (j *job) conclude(ctx context.Context, err error) error {
-	var last final
+	var last permanentError
 	switch {
 	case err == nil:
-		return j.ended(ctx, Completed, "")
-	case errors.Is(err, errLost):
+		return j.finishJob(ctx, Completed, "")
+	case errors.Is(err, errLeaseLost):
 		return nil
-	case errors.Is(err, errTurn) && j.gains.Load() > 0:
+	case errors.Is(err, errPreempted) && j.commits.Load() > 0:
 		return j.release(ctx, 0, "", 0)
 	case errors.Is(err, errSuspended):
 		return j.release(ctx, j.Retries, "", 0)
-	case errors.Is(err, errDeleted):
-		return j.ended(ctx, Cancelled, "The mailbox was deleted.")
+	case errors.Is(err, errMailboxDeleted):
+		return j.finishJob(ctx, Cancelled, "The mailbox was deleted.")
 	case errors.As(err, &last):
-		return j.ended(ctx, Failed, last.words)
+		return j.finishJob(ctx, Failed, last.text)
 	}
-	words := trouble(err)
-	var own ours
+	words := retryReason(err)
+	var own internalError
 	if errors.As(err, &own) {
 		words = "The service had trouble of its own."
-		j.o.Log.Error("a migration was interrupted", "migration", j.ID, "error", err)
+		j.options.Log.Error("a migration was interrupted", "migration", j.ID, "error", err)
 	}
 	retries := j.Retries + 1
-	if j.gains.Load() > 0 {
+	if j.commits.Load() > 0 {
 		retries = 1
 	}
-	var strange garbled
-	if retries > maxRetries || retries > maxGarbled && errors.As(err, &strange) {
-		return j.ended(ctx, Failed, words+" It was tried "+fmt.Sprint(retries)+" times.")
+	var strange protocolError
+	if retries > maxRetries || retries > maxProtocolRetries && errors.As(err, &strange) {
+		return j.finishJob(ctx, Failed, words+" It was tried "+fmt.Sprint(retries)+" times.")
 	}
-	return j.release(ctx, retries, words, j.pause(retries))
+	return j.release(ctx, retries, words, j.retryDelay(retries))
 }
 
-func (j *job) ended(ctx context.Context, state, words string) error {
-	_, err := j.end(ctx, j.ID, finish.With(j.ID, j.tenure, state, words, db.Micros(j.o.Now())))
+func (j *job) finishJob(ctx context.Context, state, words string) error {
+	_, err := j.finish(ctx, j.ID, finishQuery.With(j.ID, j.leaseID, state, words, db.Micros(j.options.Now())))
 	return err
 }
 
-// pause is how long to wait before try n, from 1.
-func (m *Migrations) pause(n int) time.Duration {
-	d := m.o.FirstWait << min(n-1, 20)
-	if d > m.o.LongestWait || d <= 0 {
-		d = m.o.LongestWait
+// retryDelay is how long to wait before try n, from 1.
+func (m *Service) retryDelay(n int) time.Duration {
+	d := m.options.MinRetryDelay << min(n-1, 20)
+	if d > m.options.MaxRetryDelay || d <= 0 {
+		d = m.options.MaxRetryDelay
 	}
 	return d/2 + rand.N(d) //nolint:gosec // so that not all come at once
 }
 
 var (
 	// One that waits, and that a node could take if it had one less in hand.
-	waits = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
+	waitingMigrationQuery = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
 		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
 		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
 		AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0) LIMIT 1`)
-	release = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
+	releaseQuery = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
-	stillMine = db.SQL(`SELECT (SELECT COUNT(*) FROM mailbox AS b WHERE b.id = m.mailbox AND b.deleted_at = 0),
+	checkLeaseQuery = db.SQL(`SELECT (SELECT COUNT(*) FROM mailbox AS b WHERE b.id = m.mailbox AND b.deleted_at = 0),
 			(SELECT COUNT(*) FROM account AS a WHERE a.id = m.account AND a.status = 'active'
 				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0))
 		FROM migration AS m WHERE m.id = $1 AND m.tenure = $2 AND m.state = 'running'`)
@@ -156,23 +156,23 @@ var (
 
 // release gives the migration back, to be taken again after a while.
 func (j *job) release(ctx context.Context, retries int, words string, after time.Duration) error {
-	now := j.o.Now()
-	return j.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, release.With(j.ID, j.tenure, retries, words, db.Micros(now.Add(after)), db.Micros(now)))
+	now := j.options.Now()
+	return j.options.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, releaseQuery.With(j.ID, j.leaseID, retries, words, db.Micros(now.Add(after)), db.Micros(now)))
 		tx.AfterCommit(func() { j.wake(0) })
 		return err
 	})
 }
 
-// may says why the work is to end; nil for not, or if that is not known.
-func (j *job) may(ctx context.Context) error {
+// checkLease says why the work is to end; nil for not, or if that is not known.
+func (j *job) checkLease(ctx context.Context) error {
 	box, account := 1, 1
-	err := j.o.DB.One(ctx, stillMine.With(j.ID, j.tenure), &box, &account)
+	err := j.options.DB.One(ctx, checkLeaseQuery.With(j.ID, j.leaseID), &box, &account)
 	switch {
-	case errors.Is(err, db.ErrNoRow) || !j.o.Node.Holds(j.tenure):
-		return errLost
+	case errors.Is(err, db.ErrNoRow) || !j.options.Node.OwnsLease(j.leaseID):
+		return errLeaseLost
 	case box == 0:
-		return errDeleted
+		return errMailboxDeleted
 	case account == 0:
 		return errSuspended
 	}
@@ -182,15 +182,15 @@ func (j *job) may(ctx context.Context) error {
 // watch ends the work once the migration is cancelled, its mailbox deleted or its
 // account or domain suspended, or the tenure may have ended, and tells followers of progress.
 func (j *job) watch(ctx context.Context) {
-	sub := j.o.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(j.ID)})
+	sub := j.options.Hub.Subscribe(notify.Key{Kind: notify.Migration, ID: int64(j.ID)})
 	defer sub.Close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	turns := time.NewTicker(j.o.LongestWait) // a turn is as long as one waits for a source
+	turns := time.NewTicker(j.options.MaxRetryDelay) // a turn is as long as one waits for a source
 	defer turns.Stop()
 	gained, nothing := int64(0), 0
 	for {
-		if err := j.may(ctx); err != nil {
+		if err := j.checkLease(ctx); err != nil {
 			j.stop(err)
 			return
 		}
@@ -203,41 +203,41 @@ func (j *job) watch(ctx context.Context) {
 				j.wake(j.ID)
 			}
 		case <-turns.C:
-			if n := j.gains.Load(); n > gained {
+			if n := j.commits.Load(); n > gained {
 				gained, nothing = n, 0
 			}
-			if j.over.Store(j.waited(ctx)); !j.over.Load() {
+			if j.preempted.Store(j.hasWaiters(ctx)); !j.preempted.Load() {
 				nothing = 0
-			} else if nothing++; nothing > hopeless {
-				j.stop(errTurn)
+			} else if nothing++; nothing > maxIdleTurns {
+				j.stop(errPreempted)
 			}
 		}
 	}
 }
 
-// waited reports whether a migration of another account waits for a place in this
+// hasWaiters reports whether a migration of another account waits for a place in this
 // node's hands. One that takes days, or whose source sees to it that it never ends,
 // must not keep the others waiting.
-func (j *job) waited(ctx context.Context) bool {
-	j.Migrations.mu.Lock()
-	full := len(j.jobs) >= j.o.AtOnce
-	j.Migrations.mu.Unlock()
-	return full && j.o.DB.One(ctx, waits.With(db.Micros(j.o.Now()), j.Account, perAccount), new(db.ID)) == nil
+func (j *job) hasWaiters(ctx context.Context) bool {
+	j.Service.mu.Lock()
+	full := len(j.jobs) >= j.options.Concurrency
+	j.Service.mu.Unlock()
+	return full && j.options.DB.One(ctx, waitingMigrationQuery.With(db.Micros(j.options.Now()), j.Account, maxPerAccount), new(db.ID)) == nil
 }
 
-// gained notes that a commit brought it on.
-func (j *job) gained() {
-	j.gains.Add(1)
+// recordProgress notes that a commit brought it on.
+func (j *job) recordProgress() {
+	j.commits.Add(1)
 	j.changed.Store(true)
-	if j.over.Load() {
-		j.stop(errTurn)
+	if j.preempted.Load() {
+		j.stop(errPreempted)
 	}
 }
 
 // work does what is left to do.
 func (j *job) work(ctx context.Context) error {
-	if j.sealed {
-		return final{"The password was stored under another secret key of the service. Start the migration again."}
+	if j.passwordUnreadable {
+		return permanentError{"The password was stored under another secret key of the service. Start the migration again."}
 	}
 	src, err := j.connect(ctx, &j.Source)
 	if err != nil {
@@ -251,34 +251,34 @@ func (j *job) work(ctx context.Context) error {
 	}
 	if j.tasks, err = j.readTasks(ctx); err != nil {
 		src.close()
-		return ours{err}
+		return internalError{err}
 	}
 	// So many folders can end a try. The next one begins behind them, or the others
 	// might never have their turn.
 	if len(j.tasks) > 0 {
-		n := j.Retries * j.o.Connections * (maxReconnects + 1) % len(j.tasks)
+		n := j.Retries * j.options.Connections * (maxReconnects + 1) % len(j.tasks)
 		j.tasks = slices.Concat(j.tasks[n:], j.tasks[:n])
 	}
 	var working sync.WaitGroup
-	for i := range min(j.o.Connections, max(1, len(j.tasks))) {
+	for i := range min(j.options.Connections, max(1, len(j.tasks))) {
 		first := src
 		if i > 0 {
 			first = nil
 		}
-		working.Go(func() { j.worker(ctx, first) })
+		working.Go(func() { j.runWorker(ctx, first) })
 	}
 	working.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if len(j.tasks) > 0 {
-		return j.recent
+		return j.lastErr
 	}
 	return nil
 }
 
-// take takes a folder to work at; nil if there is none.
-func (j *job) take() *task {
+// nextTaskQuery takes a folder to work at; nil if there is none.
+func (j *job) nextTask() *task {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.tasks) == 0 {
@@ -289,78 +289,78 @@ func (j *job) take() *task {
 	return t
 }
 
-// putBack gives a folder back that is not done, because of an error. It waits
+// requeue gives a folder back that is not done, because of an error. It waits
 // behind the others: whatever is wrong with it, they must have their turn.
-func (j *job) putBack(t *task, err error) {
+func (j *job) requeue(t *task, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.tasks, j.recent = append(j.tasks, t), err
+	j.tasks, j.lastErr = append(j.tasks, t), err
 }
 
-// worker copies folder after folder over one connection at a time. src may be
+// runWorker copies folder after folder over one connection at a time. src may be
 // nil. After trouble it tries again a few times.
-func (j *job) worker(ctx context.Context, src *source) {
+func (j *job) runWorker(ctx context.Context, src *session) {
 	defer func() {
 		if src != nil {
-			src.leave()
+			src.logout()
 		}
 	}()
 	for tries := 0; ctx.Err() == nil; {
-		t := j.take()
+		t := j.nextTask()
 		if t == nil {
 			return
 		}
-		before := j.gains.Load()
+		before := j.commits.Load()
 		var err error
 		if src == nil {
 			src, err = j.connect(ctx, &j.Source)
-			err = reconnecting(err)
+			err = asTemporary(err)
 		}
 		if err == nil {
 			if err = j.copyFolder(ctx, src, t); err == nil {
 				tries = 0
 				continue
 			}
-			if _, no := refused(err); !no { // else the connection is as good as before
+			if _, no := refusal(err); !no { // else the connection is as good as before
 				src.close()
 				src = nil
 			}
 		}
-		if j.gains.Load() > before || t.narrower && !t.renewed {
-			tries, t.narrower = 0, false
+		if j.commits.Load() > before || t.narrowed && !t.validityChanged {
+			tries, t.narrowed = 0, false
 		}
-		j.putBack(t, err)
-		var last final
-		var own ours
-		if errors.As(err, &last) || errors.Is(err, errLost) || errors.As(err, &own) {
+		j.requeue(t, err)
+		var last permanentError
+		var own internalError
+		if errors.As(err, &last) || errors.Is(err, errLeaseLost) || errors.As(err, &own) {
 			j.stop(err)
 			return
 		}
 		if tries++; tries > maxReconnects {
 			return
 		}
-		_ = signal.Sleep(ctx, j.pause(tries))
+		_ = notify.Sleep(ctx, j.retryDelay(tries))
 	}
 }
 
-// reconnecting makes of what would end a migration an error of one connection:
+// asTemporary makes of what would end a migration an error of one connection:
 // there was another before.
-func reconnecting(err error) error {
-	var last final
+func asTemporary(err error) error {
+	var last permanentError
 	if errors.As(err, &last) {
-		return errors.New(last.words)
+		return errors.New(last.text)
 	}
 	return err
 }
 
-// own marks an error of the service's own, and makes of a mailbox without room
+// wrapInternal marks an error of the service's own, and makes of a mailbox without room
 // the end of the migration.
-func own(err error) error {
+func wrapInternal(err error) error {
 	switch {
-	case err == nil, errors.Is(err, errLost):
+	case err == nil, errors.Is(err, errLeaseLost):
 		return err
 	case fault.Is(err, fault.OverQuota):
-		return final{"The mailbox is full. Once it has room, a new migration from the same source goes on where this one stopped."}
+		return permanentError{"The mailbox is full. Once it has room, a new migration from the same source goes on where this one stopped."}
 	}
-	return ours{err}
+	return internalError{err}
 }

@@ -66,7 +66,7 @@ func seed(t testing.TB, c *imapclient.Client, folders map[string]string, message
 // there, although the server is killed three times on the way.
 func TestKilledThreeTimes(t *testing.T) {
 	const folders = 40
-	messages := servertest.Soak(2000, 100_000)
+	messages := servertest.SoakSize(2000, 100_000)
 	path, err := servertest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestKilledThreeTimes(t *testing.T) {
 	wanted := oddNames(folders)
 	seed(t, there, wanted, messages)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		s := servertest.NewBinary(t, path, t.TempDir(), url)
+		s := servertest.NewProcess(t, path, t.TempDir(), url)
 		s.Start()
 		var bytes int64
 		for name := range wanted {
@@ -89,7 +89,7 @@ func TestKilledThreeTimes(t *testing.T) {
 		p := startProxy(t, d.imap, bytes/4, nil)
 		began, peak := time.Now(), int64(0)
 		box := s.Dev.Mailboxes[0]
-		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: source(p.addr, "ann", "implicit")})
+		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: session(p.addr, "ann", "implicit")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 // one of them: its memory stays what it was.
 func TestLargeMessages(t *testing.T) {
 	const size = 40 << 20
-	messages := servertest.Soak(2, 100)
+	messages := servertest.SoakSize(2, 100)
 	path, err := servertest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestLargeMessages(t *testing.T) {
 		}
 	}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		s := servertest.NewBinary(t, path, t.TempDir(), url)
+		s := servertest.NewProcess(t, path, t.TempDir(), url)
 		s.Start()
 		box := s.Dev.Mailboxes[0]
 		quota := messages*size>>20 + 100
@@ -48,7 +48,7 @@ func TestLargeMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, began := s.Memory("VmHWM"), time.Now()
-		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: source(d.imap, "ann", "implicit")})
+		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: session(d.imap, "ann", "implicit")})
 		if err != nil {
 			t.Fatal(err)
 		}

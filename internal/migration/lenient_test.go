@@ -83,7 +83,7 @@ func TestWrittenOddly(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := &mover{t, s, clientOf(t, s), nil}
 		box := m.box("odd", 0)
-		d := m.ends(box, source(serve(t, written(about, nil)), "ann", "none"), "completed", "", int64(len(cases)), 0, 0)
+		d := m.ends(box, session(serve(t, written(about, nil)), "ann", "none"), "completed", "", int64(len(cases)), 0, 0)
 		here := signIn(t, s.Addr("imaps"), "odd@demo.test", dovecotPassword)
 		if _, err := here.Select("INBOX", nil).Wait(); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSaidOddly(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := &mover{t, s, clientOf(t, s), nil}
 			date := `FLAGS () INTERNALDATE " 5-Jun-2018 10:20:30 +0200" RFC822.SIZE 12`
-			d := m.ends(m.box("said"+strings.Split(what, " ")[0], 0), source(serve(t, written([]string{date, date}, otherwise)), "ann", "none"), "completed", "", 2, 0, 0)
+			d := m.ends(m.box("said"+strings.Split(what, " ")[0], 0), session(serve(t, written([]string{date, date}, otherwise)), "ann", "none"), "completed", "", 2, 0, 0)
 			if len(d.Failures) != 0 || len(d.Notes) != 0 {
 				t.Errorf("%+v %+v", d.Failures, d.Notes)
 			}
@@ -156,7 +156,7 @@ func TestListedOddly(t *testing.T) {
 		"* LIST () \"/\" {6}\r\nlit{3}\r\n* LIST () {1}\r\n/ {5}\r\na/\"b\\\r\n" +
 		"* LIST () \"\" NIL\r\n" +
 		"* LIST () \"/\" ext (CHILDINFO (\"SUBSCRIBED\"))\r\n* LIST () \"/\" \"ext2\" (\"CHILDINFO\" (\"SUBSCRIBED\") oldname (x))\r\n"}))
-	d := m.ends(m.box("lists", 0), source(addr, "ann", "none"), "completed", "", 8, 0, 0)
+	d := m.ends(m.box("lists", 0), session(addr, "ann", "none"), "completed", "", 8, 0, 0)
 	var got []string
 	for _, f := range d.Folders {
 		got = append(got, f.Name+">"+f.Target)
@@ -191,7 +191,7 @@ func TestTextsWrittenOddly(t *testing.T) {
 		}
 		return said + tag + " OK done\r\n"
 	}))
-	d := m.ends(m.box("texts", 0), source(addr, "ann", "none"), "completed", "", int64(len(forms)-1), 0, 1)
+	d := m.ends(m.box("texts", 0), session(addr, "ann", "none"), "completed", "", int64(len(forms)-1), 0, 1)
 	if len(d.Failures) != 1 || d.Failures[0].UID != 6 {
 		t.Errorf("%+v", d.Failures)
 	}

@@ -14,33 +14,33 @@ import (
 )
 
 var (
-	get = db.SQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+	getQuery = db.SQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at
 		FROM migration WHERE id = $1`)
-	list = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+	listQuery = db.PagedSQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at
 		FROM migration WHERE {page account = $1}`)
-	listOfDomain = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+	listByDomainQuery = db.PagedSQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at
 		FROM migration WHERE {page account = $1, domain = $4}`)
-	listFolders  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
-	listFailures = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
-	listNotes    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)
+	listFoldersQuery  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
+	listFailuresQuery = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
+	listNotesQuery    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)
 )
 
-// scanner scans rows of the queries above, which are read now.
-func (m *Migrations) scanner() func(db.Row) (Migration, error) {
-	now := m.o.Now()
+// rowScanner scans rows of the queries above, which are read now.
+func (m *Service) rowScanner() func(db.Row) (Migration, error) {
+	now := m.options.Now()
 	return func(r db.Row) (g Migration, err error) {
 		var tenure db.ID
 		var insecure, due, runAt, runMessages, runBytes, created, started, finished, updated int64
 		var chosen string
 		p := &g.Progress
 		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &insecure, &chosen,
-			&g.State, &g.Trouble, &tenure, &due, &g.Retries,
+			&g.State, &g.Error, &tenure, &due, &g.Retries,
 			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
 			&runAt, &runMessages, &runBytes, &created, &started, &finished, &updated)
 		if err != nil {
@@ -48,11 +48,11 @@ func (m *Migrations) scanner() func(db.Row) (Migration, error) {
 		}
 		g.Source.Insecure = insecure != 0
 		g.CreatedAt, g.StartedAt, g.FinishedAt, g.UpdatedAt = db.Time(created), db.Time(started), db.Time(finished), db.Time(updated)
-		if tenure == 0 && g.Retries > 0 && !g.Ended() {
+		if tenure == 0 && g.Retries > 0 && !g.Finished() {
 			g.RetryAt = db.Time(due)
 		}
 		if tenure != 0 && g.State == Running {
-			p.pace(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
+			p.setRates(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
 		}
 		if chosen != "" {
 			if err := json.Unmarshal([]byte(chosen), &g.Source.Folders); err != nil {
@@ -63,20 +63,20 @@ func (m *Migrations) scanner() func(db.Row) (Migration, error) {
 	}
 }
 
-// pace reckons how fast it is from what was done in a time.
-func (p *Progress) pace(d time.Duration, messages, bytes int64) {
+// setRates reckons how fast it is from what was done in a time.
+func (p *Progress) setRates(d time.Duration, messages, bytes int64) {
 	if d < time.Second || messages <= 0 {
 		return
 	}
 	p.MessagesPerSecond, p.BytesPerSecond = float64(messages)/d.Seconds(), float64(bytes)/d.Seconds()
 	if left := p.Messages - p.MessagesDone; left > 0 {
-		p.Left = time.Duration(float64(left) / p.MessagesPerSecond * float64(time.Second)).Round(time.Second)
+		p.Remaining = time.Duration(float64(left) / p.MessagesPerSecond * float64(time.Second)).Round(time.Second)
 	}
 }
 
 // Get returns a migration of an account, or fault.NotFound.
-func (m *Migrations) Get(ctx context.Context, account, id db.ID) (Migration, error) {
-	g, err := m.read(ctx, m.o.DB, id)
+func (m *Service) Get(ctx context.Context, account, id db.ID) (Migration, error) {
+	g, err := m.read(ctx, m.options.DB, id)
 	if err == nil && g.Account != account {
 		err = notFound()
 	}
@@ -86,8 +86,8 @@ func (m *Migrations) Get(ctx context.Context, account, id db.ID) (Migration, err
 	return g, nil
 }
 
-func (m *Migrations) read(ctx context.Context, r db.Reader, id db.ID) (Migration, error) {
-	found, err := db.All(ctx, r, get.With(id), m.scanner())
+func (m *Service) read(ctx context.Context, r db.Reader, id db.ID) (Migration, error) {
+	found, err := db.All(ctx, r, getQuery.With(id), m.rowScanner())
 	if err != nil {
 		return Migration{}, err
 	}
@@ -99,32 +99,32 @@ func (m *Migrations) read(ctx context.Context, r db.Reader, id db.ID) (Migration
 
 // List returns a page of an account's migrations, newest first; with a domain
 // those to its mailboxes alone.
-func (m *Migrations) List(ctx context.Context, account, domain db.ID, page db.Page) ([]Migration, bool, error) {
+func (m *Service) List(ctx context.Context, account, domain db.ID, page db.Page) ([]Migration, bool, error) {
 	if domain != 0 {
-		return db.ReadPage(ctx, m.o.DB, listOfDomain, page, m.scanner(), account, domain)
+		return db.ReadPage(ctx, m.options.DB, listByDomainQuery, page, m.rowScanner(), account, domain)
 	}
-	return db.ReadPage(ctx, m.o.DB, list, page, m.scanner(), account)
+	return db.ReadPage(ctx, m.options.DB, listQuery, page, m.rowScanner(), account)
 }
 
 // Folders returns the folders of a migration, none before they are known.
-func (m *Migrations) Folders(ctx context.Context, id db.ID) ([]Folder, error) {
-	return db.All(ctx, m.o.DB, listFolders.With(id), func(r db.Row) (f Folder, err error) {
-		return f, r.Scan(&f.Name, &f.Target, &f.State, &f.Trouble, &f.Messages, &f.Done, &f.Copied, &f.Skipped, &f.Failed)
+func (m *Service) Folders(ctx context.Context, id db.ID) ([]Folder, error) {
+	return db.All(ctx, m.options.DB, listFoldersQuery.With(id), func(r db.Row) (f Folder, err error) {
+		return f, r.Scan(&f.Name, &f.Target, &f.State, &f.Error, &f.Messages, &f.Done, &f.Copied, &f.Skipped, &f.Failed)
 	})
 }
 
 // Failures returns what a migration could not copy, the oldest first: at most
 // limit of the MaxFailures that are kept.
-func (m *Migrations) Failures(ctx context.Context, id db.ID, limit int) ([]Failure, error) {
-	return db.All(ctx, m.o.DB, listFailures.With(id, limit), func(r db.Row) (f Failure, err error) {
-		return f, r.Scan(&f.Folder, &f.UID, &f.Why)
+func (m *Service) Failures(ctx context.Context, id db.ID, limit int) ([]Failure, error) {
+	return db.All(ctx, m.options.DB, listFailuresQuery.With(id, limit), func(r db.Row) (f Failure, err error) {
+		return f, r.Scan(&f.Folder, &f.UID, &f.Reason)
 	})
 }
 
 // Notes returns what a migration copied otherwise than it was there, by folder: at most
 // limit of the MaxFailures that are kept.
-func (m *Migrations) Notes(ctx context.Context, id db.ID, limit int) ([]Note, error) {
-	return db.All(ctx, m.o.DB, listNotes.With(id, limit), func(r db.Row) (n Note, err error) {
+func (m *Service) Notes(ctx context.Context, id db.ID, limit int) ([]Note, error) {
+	return db.All(ctx, m.options.DB, listNotesQuery.With(id, limit), func(r db.Row) (n Note, err error) {
 		return n, r.Scan(&n.Folder, &n.UID, &n.Messages, &n.Text)
 	})
 }
@@ -144,32 +144,32 @@ type CompleteEvent struct {
 }
 
 var (
-	cancel = db.SQL(`UPDATE migration SET state = 'cancelled', trouble = '', tenure = NULL, due_at = NULL, password = NULL, finished_at = $3, updated_at = $3
+	cancelQuery = db.SQL(`UPDATE migration SET state = 'cancelled', trouble = '', tenure = NULL, due_at = NULL, password = NULL, finished_at = $3, updated_at = $3
 		WHERE id = $1 AND account = $2 AND state IN ('queued', 'running')`)
-	finish = db.SQL(`UPDATE migration SET state = $3, trouble = $4, tenure = NULL, due_at = NULL, password = NULL, finished_at = $5, updated_at = $5
+	finishQuery = db.SQL(`UPDATE migration SET state = $3, trouble = $4, tenure = NULL, due_at = NULL, password = NULL, finished_at = $5, updated_at = $5
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 )
 
 // Cancel ends a migration; what was copied stays. One that has ended stays as
 // it is. Unless it is the account's, it is a fault.NotFound.
-func (m *Migrations) Cancel(ctx context.Context, account, id db.ID) (Migration, error) {
-	_, err := m.end(ctx, id, cancel.With(id, account, db.Micros(m.o.Now())))
-	if err != nil && !errors.Is(err, errLost) {
+func (m *Service) Cancel(ctx context.Context, account, id db.ID) (Migration, error) {
+	_, err := m.finish(ctx, id, cancelQuery.With(id, account, db.Micros(m.options.Now())))
+	if err != nil && !errors.Is(err, errLeaseLost) {
 		return Migration{}, err
 	}
 	return m.Get(ctx, account, id)
 }
 
-// end ends a migration, and records the event in the same commit: errLost if the
+// finish ends a migration, and records the event in the same commit: errSuperseded if the
 // statement changes nothing.
-func (m *Migrations) end(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
-	err = m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+func (m *Service) finish(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
+	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, s)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
-			return errLost
+			return errLeaseLost
 		}
 		if g, err = m.read(ctx, tx, id); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (m *Migrations) end(ctx context.Context, id db.ID, s db.Statement) (g Migra
 			m.wake(0)
 		})
 		p := g.Progress
-		return m.o.Events.Record(ctx, tx, event.New{
+		return m.options.Events.Record(ctx, tx, event.Input{
 			Account: g.Account, Kind: event.MigrationComplete, Domain: g.Domain, Mailbox: g.Mailbox, Status: g.State,
 			Data: CompleteEvent{
 				ID: g.ID, Mailbox: g.Mailbox, Domain: g.Domain, Status: g.State, Folders: p.FoldersDone,

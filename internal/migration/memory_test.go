@@ -25,10 +25,10 @@ func (s stranger) SetReadDeadline(time.Time) error { return nil }
 // What is kept of a source's answers is bounded, whatever it says.
 func TestMemoryOfAnswers(t *testing.T) {
 	answers := func(r io.Reader) any {
-		l := &line{Conn: stranger{Reader: r}, patience: time.Hour, hiding: true}
-		l.ask(2 * heaptest.Size)
+		l := &sourceConn{Conn: stranger{Reader: r}, idleTimeout: time.Hour, hideRev2: true}
+		l.beginCommand(2 * heaptest.Size)
 		_, err := io.Copy(io.Discard, l)
-		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errTooMuch) {
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errTooMuchData) {
 			t.Error(err)
 		}
 		return l
@@ -46,5 +46,5 @@ func TestMemoryOfAnswers(t *testing.T) {
 		heaptest.Input{Head: "* SEARCH 1 (MODSEQ", Unit: " 1"},
 		heaptest.Input{Head: "", Unit: "* LIST () \"/\" \"&\"\r\n"})
 	// These are that many UIDs.
-	heaptest.CheckLimit(t, 3*8*maxSpans, answers, heaptest.Input{Head: "* SEARCH", Unit: " 1 9"})
+	heaptest.CheckLimit(t, 3*8*maxRanges, answers, heaptest.Input{Head: "* SEARCH", Unit: " 1 9"})
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // States of a migration.
@@ -41,29 +41,29 @@ const (
 
 // How the connection to a source is protected.
 const (
-	Implicit = "implicit" // TLS from the start
-	StartTLS = "starttls" // TLS after STARTTLS, or no connection
-	NoTLS    = "none"
+	ImplicitTLS = "implicit" // TLS from the start
+	StartTLS    = "starttls" // TLS after STARTTLS, or no connection
+	NoTLS       = "none"
 )
 
-// MaxMessage is the largest message that is copied, in bytes: as much as IMAP's
+// MaxMessageSize is the largest message that is copied, in bytes: as much as IMAP's
 // APPEND takes here.
-const MaxMessage = 50 << 20
+const MaxMessageSize = 50 << 20
 
 // MaxFailures is how many failures of a migration are kept, and how many notes.
 const MaxFailures = 1000
 
-// maxOpen is how many migrations of an account may be unfinished; few of them
+// maxUnfinished is how many migrations of an account may be unfinished; few of them
 // are carried out at once.
-const maxOpen = 200
+const maxUnfinished = 200
 
-const purpose = "migration password"
+const sealPurpose = "migration password"
 
-// Options are what Migrations works with.
+// Options are what Service works with.
 type Options struct {
 	DB      *db.DB
 	Node    *db.Node
-	Hub     *signal.Hub // woken with signal.Migration
+	Hub     *notify.Hub // woken with notify.Migration
 	Events  *event.Log
 	Blobs   *blob.Store
 	Folders *folder.Store
@@ -73,42 +73,42 @@ type Options struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	AtOnce      int           // migrations in hand at most; 0: 4
-	Connections int           // to one source at most; 0: 3
-	Patience    time.Duration // how long a source may say nothing; 0: 2 min
-	FirstWait   time.Duration // before a source is tried again; doubled each time; 0: 5 s
-	LongestWait time.Duration // 0: 120 times that
+	Concurrency   int           // migrations in hand at most; 0: 4
+	Connections   int           // to one source at most; 0: 3
+	IdleTimeout   time.Duration // how long a source may say nothing; 0: 2 min
+	MinRetryDelay time.Duration // before a source is tried again; doubled each time; 0: 5 s
+	MaxRetryDelay time.Duration // 0: 120 times that
 }
 
-// Migrations keeps migrations and carries them out. It is safe for concurrent
+// Service keeps migrations and carries them out. It is safe for concurrent
 // use.
-type Migrations struct {
-	o       Options
-	working sync.WaitGroup
-	looked  time.Time // when ended tenures were last looked for
+type Service struct {
+	options      Options
+	workers      sync.WaitGroup
+	lastTakeOver time.Time // when ended tenures were last looked for
 
 	mu      sync.Mutex
 	jobs    map[db.ID]*job // in hand
 	probing map[db.ID]bool // accounts that try a source just now
 }
 
-// New returns Migrations. Until Run is called, migrations wait.
-func New(o Options) *Migrations {
+// New returns Service. Until Run is called, migrations wait.
+func New(o Options) *Service {
 	def := func(d *time.Duration, fallback time.Duration) {
 		if *d <= 0 {
 			*d = fallback
 		}
 	}
-	if o.AtOnce <= 0 {
-		o.AtOnce = 4
+	if o.Concurrency <= 0 {
+		o.Concurrency = 4
 	}
 	if o.Connections <= 0 {
 		o.Connections = 3
 	}
-	def(&o.Patience, 2*time.Minute)
-	def(&o.FirstWait, 5*time.Second)
-	def(&o.LongestWait, 120*o.FirstWait)
-	return &Migrations{o: o, jobs: map[db.ID]*job{}, probing: map[db.ID]bool{}}
+	def(&o.IdleTimeout, 2*time.Minute)
+	def(&o.MinRetryDelay, 5*time.Second)
+	def(&o.MaxRetryDelay, 120*o.MinRetryDelay)
+	return &Service{options: o, jobs: map[db.ID]*job{}, probing: map[db.ID]bool{}}
 }
 
 // Migration is a mailbox that is being copied, or was.
@@ -119,7 +119,7 @@ type Migration struct {
 	Mailbox  db.ID
 	Source   Source // without its password
 	State    string
-	Trouble  string    // why it failed, or why it waits; "" for none
+	Error    string    // why it failed, or why it waits; "" for none
 	Retries  int       // tries in a row without progress
 	RetryAt  time.Time // while it waits to try again; zero while it does not
 	Progress Progress
@@ -130,8 +130,8 @@ type Migration struct {
 	UpdatedAt  time.Time
 }
 
-// Ended reports whether nothing more will happen.
-func (m *Migration) Ended() bool { return m.State != Queued && m.State != Running }
+// Finished reports whether nothing more will happen.
+func (m *Migration) Finished() bool { return m.State != Queued && m.State != Running }
 
 // Source is where a mailbox is copied from.
 type Source struct {
@@ -158,15 +158,15 @@ type Progress struct {
 	// What it copies in a second, since it was last taken in hand; 0 while it
 	// does not run.
 	MessagesPerSecond, BytesPerSecond float64
-	Left                              time.Duration // at this pace; 0 if unknown
+	Remaining                         time.Duration // at this pace; 0 if unknown
 }
 
 // Folder is how far a folder of the source is.
 type Folder struct {
-	Name    string // there
-	Target  string // here
-	State   string // waiting, done or failed
-	Trouble string // why it failed
+	Name   string // there
+	Target string // here
+	State  string // waiting, done or failed
+	Error  string // why it failed
 
 	Messages, Done, Copied, Skipped, Failed int64
 }
@@ -175,7 +175,7 @@ type Folder struct {
 type Failure struct {
 	Folder string // there
 	UID    uint32 // there; 0 for the folder as a whole
-	Why    string
+	Reason string
 }
 
 // Note is how messages of a folder were copied otherwise than they were there.
@@ -186,41 +186,43 @@ type Note struct {
 	Text     string
 }
 
-// Waiting is the state of a folder that is not done.
-const Waiting = "waiting"
+// FolderWaiting is the state of a folder that is not done.
+const FolderWaiting = "waiting"
 
-// Done is the state of a folder of which all was looked at.
-const Done = "done"
+// FolderDone is the state of a folder of which all was looked at.
+const FolderDone = "done"
 
-// short is a number for a list of texts, the same each time.
-func short(texts ...string) int64 {
+// hash64 is a number for a list of texts, the same each time.
+func hash64(texts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// account is a number for who is signed in where.
-func (s *Source) account() int64 { return short(strings.ToLower(s.Host), s.Username) }
+// accountHash is a number for who is signed in where.
+func (s *Source) accountHash() int64 { return hash64(strings.ToLower(s.Host), s.Username) }
 
-// folder is a number for one folder there.
-func (s *Source) folder(name string) int64 { return short(strings.ToLower(s.Host), s.Username, name) }
+// folderHash is a number for one folder there.
+func (s *Source) folderHash(name string) int64 {
+	return hash64(strings.ToLower(s.Host), s.Username, name)
+}
 
 func notFound() error {
 	return fault.New(fault.NotFound, "not_found", "There is no migration with this id.")
 }
 
 var (
-	forgetCopied   = db.SQL(`DELETE FROM migration_copied WHERE mailbox = $1`)
-	forgetFolders  = db.SQL(`DELETE FROM migration_folder WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
-	forgetFailures = db.SQL(`DELETE FROM migration_failure WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
-	forgetNotes    = db.SQL(`DELETE FROM migration_note WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
-	forget         = db.SQL(`DELETE FROM migration WHERE mailbox = $1`)
+	deleteCopiedQuery     = db.SQL(`DELETE FROM migration_copied WHERE mailbox = $1`)
+	deleteFoldersQuery    = db.SQL(`DELETE FROM migration_folder WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	deleteFailuresQuery   = db.SQL(`DELETE FROM migration_failure WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	deleteNotesQuery      = db.SQL(`DELETE FROM migration_note WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	deleteMigrationsQuery = db.SQL(`DELETE FROM migration WHERE mailbox = $1`)
 )
 
-// Forget deletes all that is known of a mailbox's migrations, which is gone for
+// DeleteByMailbox deletes all that is known of a mailbox's migrations, which is gone for
 // good. It may be called again after it failed.
-func (m *Migrations) Forget(ctx context.Context, mailbox db.ID) error {
-	return m.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		for _, q := range []*db.Query{forgetCopied, forgetFolders, forgetFailures, forgetNotes, forget} {
+func (m *Service) DeleteByMailbox(ctx context.Context, mailbox db.ID) error {
+	return m.options.DB.Tx(ctx, func(tx *db.Tx) error {
+		for _, q := range []*db.Query{deleteCopiedQuery, deleteFoldersQuery, deleteFailuresQuery, deleteNotesQuery, deleteMigrationsQuery} {
 			if _, err := tx.Exec(ctx, q.With(mailbox)); err != nil {
 				return err
 			}
@@ -230,4 +232,6 @@ func (m *Migrations) Forget(ctx context.Context, mailbox db.ID) error {
 }
 
 // wake tells whoever follows a migration, or has it in hand, to look.
-func (m *Migrations) wake(id db.ID) { m.o.Hub.Wake(signal.Key{Kind: signal.Migration, ID: int64(id)}) }
+func (m *Service) wake(id db.ID) {
+	m.options.Hub.Wake(notify.Key{Kind: notify.Migration, ID: int64(id)})
+}

@@ -77,7 +77,7 @@ func TestUIDNextTooLow(t *testing.T) {
 			return said + tag + " OK done\r\n"
 		})
 	})
-	m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", messages, 0, 0)
+	m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", messages, 0, 0)
 }
 
 // Two folders whose names are the same, once they are decoded, can't both be
@@ -101,7 +101,7 @@ func TestFoldersOfOneName(t *testing.T) {
 			return said + tag + " OK done\r\n"
 		})
 	})
-	d := m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", 0, 0, 0)
+	d := m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", 0, 0, 0)
 	if len(d.Folders) != 3 || len(d.Failures) != 1 || d.Failures[0].Folder != "Zürich" || d.Failures[0].UID != 0 {
 		t.Errorf("%+v %+v", d.Folders, d.Failures)
 	}
@@ -154,9 +154,9 @@ func TestUIDsAfterTexts(t *testing.T) {
 		})
 	})
 	box := m.box("ann", 0)
-	m.ends(box, source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+	m.ends(box, session(addr, "ann", "none"), "completed", "", 3, 0, 0)
 	validity.Store(2)
-	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, 3, 0)
+	m.ends(box, session(addr, "ann", "none"), "completed", "", 0, 3, 0)
 }
 
 // few answers as a source that has n messages, but for what say says, which
@@ -185,7 +185,7 @@ func few(n int, say func(c net.Conn, tag, command string) string) func(c net.Con
 				said += "\r\n"
 			case strings.Contains(command, "FETCH"):
 				for _, i := range numbers(command, n) {
-					said += about(command, i)
+					said += fieldError(command, i)
 				}
 			}
 			return said + tag + " OK done\r\n"
@@ -212,8 +212,8 @@ func numbers(command string, n int) (list []int) {
 	return list
 }
 
-// about is the answer to a FETCH about one message.
-func about(command string, i int) string {
+// fieldError is the answer to a FETCH about one message.
+func fieldError(command string, i int) string {
 	text := fmt.Sprintf("Subject: %d\r\n\r\n", i)
 	said := fmt.Sprintf("* %d FETCH (UID %d FLAGS () INTERNALDATE \" 1-Jan-2001 00:00:00 +0000\" RFC822.SIZE %d", i, i, len(text))
 	switch {
@@ -243,13 +243,13 @@ func TestSaysNothingOfAMessage(t *testing.T) {
 				said := ""
 				for _, i := range numbers(command, 6) {
 					if i != 3 && i != 5 {
-						said += about(command, i)
+						said += fieldError(command, i)
 					}
 				}
 				return said + tag + " OK done\r\n"
 			}))
 			m := m.with(t)
-			d := m.ends(m.box("silent"+strings.ToLower(what[:4]), 0), source(addr, "ann", "none"), "completed", "", 4, 0, 1)
+			d := m.ends(m.box("silent"+strings.ToLower(what[:4]), 0), session(addr, "ann", "none"), "completed", "", 4, 0, 1)
 			if len(d.Failures) != 1 || d.Failures[0].UID != 3 || d.Progress.MessagesDone != 6 {
 				t.Errorf("%+v %+v", d.Progress, d.Failures)
 			}
@@ -283,11 +283,11 @@ func TestOneMessageRefused(t *testing.T) {
 						_, _ = io.WriteString(c, said)
 						return refuse(c, tag)
 					}
-					said += about(command, i)
+					said += fieldError(command, i)
 				}
 				return said + tag + " OK done\r\n"
 			}))
-			d := m.ends(m.box("refused"+what, 0), source(addr, "ann", "none"), "completed", "", 49, 0, 1)
+			d := m.ends(m.box("refused"+what, 0), session(addr, "ann", "none"), "completed", "", 49, 0, 1)
 			if len(d.Failures) != 1 || d.Failures[0].UID != 30 {
 				t.Errorf("%+v", d.Failures)
 			}
@@ -307,7 +307,7 @@ func TestAllMessagesRefused(t *testing.T) {
 			}
 			return ""
 		}))
-		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), source(addr, "ann", "none")))
+		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), session(addr, "ann", "none")))
 		if d.Status != "failed" || !strings.Contains(d.Error, words) || d.Progress.Copied != 0 || d.Progress.Failed > 0 {
 			t.Errorf("%s: it ended as %s %q %+v", what, d.Status, d.Error, d.Progress)
 		}
@@ -327,7 +327,7 @@ func TestBusyCostsNothing(t *testing.T) {
 				}
 				return ""
 			}))
-			m.ends(m.box(fmt.Sprintf("busy%d.%d", len(what), n), 0), source(addr, "ann", "none"), "completed", "", int64(n), 0, 0)
+			m.ends(m.box(fmt.Sprintf("busy%d.%d", len(what), n), 0), session(addr, "ann", "none"), "completed", "", int64(n), 0, 0)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestOnlyMessageRefused(t *testing.T) {
 			}
 			return ""
 		}))
-		m.ends(m.box("only"+what, 0), source(addr, "ann", "none"), "completed", "", 0, 0, 1)
+		m.ends(m.box("only"+what, 0), session(addr, "ann", "none"), "completed", "", 0, 0, 1)
 	}
 }
 
@@ -371,7 +371,7 @@ func TestFoldersRefused(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("folders", 0), source(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
+	m.ends(m.box("folders", 0), session(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
 }
 
 // A source whose answers about all messages can't be understood is given up soon,
@@ -391,12 +391,12 @@ func TestNothingUnderstood(t *testing.T) {
 				return "* 1 FETCH (FLAGS\r\n" + tag + " OK done\r\n"
 			}))
 			box := m.box("nothing"+name, 0)
-			m.ends(box, source(addr, "ann", "none"), "failed", "can't be understood. It was tried 3 times", 0, 0, 0)
+			m.ends(box, session(addr, "ann", "none"), "failed", "can't be understood. It was tried 3 times", 0, 0, 0)
 			if n := asked.Load(); n > 60 {
 				t.Errorf("it was asked %d times", n)
 			}
 			mended.Store(true)
-			m.ends(box, source(addr, "ann", "none"), "completed", "", 100, 0, 0)
+			m.ends(box, session(addr, "ann", "none"), "completed", "", 100, 0, 0)
 		})
 	}
 }
@@ -419,7 +419,7 @@ func TestManyMessagesRefused(t *testing.T) {
 		for _, i := range list {
 			switch {
 			case i%each != 0 || refuses.Load() && !before && len(list) == 1:
-				said += about(command, i)
+				said += fieldError(command, i)
 			case refuses.Load():
 				return said + tag + " NO Can't be retrieved\r\n"
 			}
@@ -427,9 +427,9 @@ func TestManyMessagesRefused(t *testing.T) {
 		return said + tag + " OK done\r\n"
 	}))
 	box := m.box("many", 0)
-	m.ends(box, source(addr, "ann", "none"), "completed", "", messages-bad, 0, bad)
+	m.ends(box, session(addr, "ann", "none"), "completed", "", messages-bad, 0, bad)
 	refuses.Store(true)
-	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
+	m.ends(box, session(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
 }
 
 // Folders at which a source dies, more than end a try, keep none behind them from
@@ -452,7 +452,7 @@ func TestFoldersBreak(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("break", 0), source(addr, "ann", "none"), "failed", "broke off", 2, 0, 0)
+	m.ends(m.box("break", 0), session(addr, "ann", "none"), "failed", "broke off", 2, 0, 0)
 }
 
 // Folders of which a source refuses many messages, more than are copied at once,
@@ -484,13 +484,13 @@ func TestFoldersTakeTurns(t *testing.T) {
 					refused.Add(1)
 					return said + tag + " NO Can't be retrieved\r\n"
 				}
-				said += about(command, i)
+				said += fieldError(command, i)
 			}
 			return said + tag + " OK done\r\n"
 		}
 		return ""
 	}))
-	m.ends(m.box("turns", 0), source(addr, "ann", "none"), "completed", "", 4*40+60, 0, 4*20)
+	m.ends(m.box("turns", 0), session(addr, "ann", "none"), "completed", "", 4*40+60, 0, 4*20)
 	if n, all := early.Load(), refused.Load(); n > all/2 {
 		t.Errorf("a folder had its turn after %d of %d refusals", n, all)
 	}
@@ -516,7 +516,7 @@ func TestSizesRefused(t *testing.T) {
 				}
 				return strings.Replace(said, "a ", tag+" ", 1) + "\r\n"
 			}))
-			m.ends(m.box("sizes"+what, 0), source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+			m.ends(m.box("sizes"+what, 0), session(addr, "ann", "none"), "completed", "", 3, 0, 0)
 		})
 	}
 }
@@ -540,16 +540,16 @@ func TestConnectionsEndEarly(t *testing.T) {
 				}
 				said := ""
 				for _, i := range list[:each] {
-					said += about(command, i)
+					said += fieldError(command, i)
 				}
 				if what == "within a text" {
-					said += strings.TrimSuffix(about(command, list[each]), "\r\n\r\n)\r\n")
+					said += strings.TrimSuffix(fieldError(command, list[each]), "\r\n\r\n)\r\n")
 				}
 				_, _ = io.WriteString(c, said)
 				_ = c.Close()
 				return "\r\n"
 			}))
-			m.ends(m.box(what[:6], 0), source(addr, "ann", "none"), "completed", "", messages, 0, 0)
+			m.ends(m.box(what[:6], 0), session(addr, "ann", "none"), "completed", "", messages, 0, 0)
 		})
 	}
 }
@@ -563,14 +563,14 @@ func TestOneMessageGiven(t *testing.T) {
 		if strings.Contains(command, "BODY.PEEK[]") {
 			list := numbers(command, messages)
 			if list[0] == 1 && len(list) > 1 {
-				return about(command, 1) + tag + " NO Can't be retrieved\r\n"
+				return fieldError(command, 1) + tag + " NO Can't be retrieved\r\n"
 			} else if list[0] > 1 {
 				return tag + " NO Can't be retrieved\r\n"
 			}
 		}
 		return ""
 	}))
-	m.ends(m.box("one", 0), source(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
+	m.ends(m.box("one", 0), session(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
 }
 
 // A folder whose name can't be decoded, kept or asked for keeps no other from being
@@ -596,7 +596,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 			}
 			return ""
 		}))
-		d := m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", int64(2*len(good)), 0, 0)
+		d := m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", int64(2*len(good)), 0, 0)
 		if len(d.Failures) != len(bad) {
 			t.Errorf("%d told: %+v", len(d.Failures), d.Failures)
 		}
@@ -619,7 +619,7 @@ func TestFolderRefusedOnce(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("once", 0), source(addr, "ann", "none"), "completed", "", 2, 0, 0)
+	m.ends(m.box("once", 0), session(addr, "ann", "none"), "completed", "", 2, 0, 0)
 }
 
 // A source whose UIDVALIDITY is another on each connection: what came before counts
@@ -639,14 +639,14 @@ func TestRenumberedMeanwhile(t *testing.T) {
 					return ""
 				}
 				for _, i := range list[:20] {
-					_, _ = io.WriteString(c, about(command, i))
+					_, _ = io.WriteString(c, fieldError(command, i))
 				}
 				_ = c.Close()
 				return "\r\n"
 			}
 			return ""
 		}))
-		from := source(addr, "ann", "none")
+		from := session(addr, "ann", "none")
 		d := m.ends(s.Dev.Mailboxes[0].ID.String(), from, "completed", "", messages, 0, 0)
 		if d.Progress.MessagesDone != messages {
 			t.Errorf("%+v", d.Progress)
@@ -677,7 +677,7 @@ func TestRenumberedForEver(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("ever", 0), source(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
+	m.ends(m.box("ever", 0), session(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
 }
 
 // Messages that a source refuses need no connections of their own: it goes on with
@@ -695,7 +695,7 @@ func TestRefusalsKeepTheConnection(t *testing.T) {
 			if i%each == 0 {
 				return said + tag + " NO Can't be retrieved\r\n"
 			}
-			said += about(command, i)
+			said += fieldError(command, i)
 		}
 		return said + tag + " OK done\r\n"
 	})
@@ -703,7 +703,7 @@ func TestRefusalsKeepTheConnection(t *testing.T) {
 		connections.Add(1)
 		answer(c)
 	})
-	m.ends(m.box("keeps", 0), source(addr, "ann", "none"), "completed", "", messages-messages/each, 0, messages/each)
+	m.ends(m.box("keeps", 0), session(addr, "ann", "none"), "completed", "", messages-messages/each, 0, messages/each)
 	if n := connections.Load(); n > 1 {
 		t.Errorf("it took %d connections", n)
 	}

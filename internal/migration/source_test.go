@@ -23,9 +23,9 @@ import (
 func TestPrivateHosts(t *testing.T) {
 	m := New(Options{Dialer: &egress.Dialer{}})
 	for _, host := range []string{"127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "::1", "fd00::1"} {
-		_, err := m.connect(t.Context(), &Source{Host: host, Port: 993, TLS: Implicit, Username: "ann", Password: "x"})
-		var last final
-		if !errors.As(err, &last) || !strings.Contains(last.words, "no address on the public Internet") {
+		_, err := m.connect(t.Context(), &Source{Host: host, Port: 993, TLS: ImplicitTLS, Username: "ann", Password: "x"})
+		var last permanentError
+		if !errors.As(err, &last) || !strings.Contains(last.text, "no address on the public Internet") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -52,20 +52,20 @@ func TestNames(t *testing.T) {
 		{"too long", namespaces{}, "/", long + long + "1\n" + long + long + "2", long + long + "1>" + strings.Repeat("ü", 127) + "|" + long + long + "2>" + strings.Repeat("ü", 125) + " (2)"},
 		{"too deep", namespaces{}, ".", strings.TrimSuffix(strings.Repeat("x.", 23), "."), strings.TrimSuffix(strings.Repeat("x.", 23), ".") + ">" + strings.Repeat("x/", 19) + "x_x_x_x"},
 	} {
-		var all []listed
+		var all []listedFolder
 		for line := range strings.SplitSeq(c.list, "\n") {
 			name, attr, _ := strings.Cut(line, " \\")
-			l := listed{name: name, delim: c.delim}
+			l := listedFolder{name: name, delim: c.delim}
 			if attr != "" {
 				l.attrs = []imap.MailboxAttr{imap.MailboxAttr("\\" + attr)}
 			}
 			all = append(all, l)
 		}
-		arrange(all)
-		chart := newChart(all, c.spaces, special)
+		sortFolders(all)
+		chart := newFolderMapper(all, c.spaces, special)
 		var got []string
 		for i := range all {
-			if target := chart.target(&all[i]); chart.wanted(&all[i], nil) {
+			if target := chart.target(&all[i]); chart.includes(&all[i], nil) {
 				got = append(got, all[i].name+">"+target)
 			}
 		}
@@ -89,19 +89,19 @@ func FuzzSource(f *testing.F) {
 			_ = far.Close()
 		}()
 		go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(far)) }()
-		l := &line{Conn: near, patience: time.Minute, hiding: true}
-		l.ask(small)
-		s := &source{line: l, Client: imapclient.New(l, nil)}
+		l := &sourceConn{Conn: near, idleTimeout: time.Minute, hideRev2: true}
+		l.beginCommand(smallResponse)
+		s := &session{conn: l, Client: imapclient.New(l, nil)}
 		defer s.close()
-		if s.begin(&Source{Username: "ann", Password: "secret"}) != nil {
+		if s.login(&Source{Username: "ann", Password: "secret"}) != nil {
 			return
 		}
-		all, spaces, _, err := s.folders()
+		all, spaces, _, err := s.listFolders()
 		if err != nil {
 			return
 		}
-		arrange(all)
-		chart, taken := newChart(all, spaces, map[string]string{folder.Sent: "Sent"}), map[string]string{}
+		sortFolders(all)
+		chart, taken := newFolderMapper(all, spaces, map[string]string{folder.Sent: "Sent"}), map[string]string{}
 		var tasks []*task
 		for i := range all {
 			target := chart.target(&all[i])
@@ -111,7 +111,7 @@ func FuzzSource(f *testing.F) {
 			taken[target] = all[i].name
 			tasks = append(tasks, &task{name: all[i].name})
 		}
-		if s.measure(tasks) != nil {
+		if s.fetchStatus(tasks) != nil {
 			return
 		}
 		if _, err := s.examine("INBOX"); err != nil {
@@ -122,11 +122,11 @@ func FuzzSource(f *testing.F) {
 			return
 		}
 		uids = uids[:min(len(uids), 10)]
-		if _, err := s.describe(uids, true); err != nil {
+		if _, err := s.fetchMetadata(uids, true); err != nil {
 			return
 		}
-		_ = s.order(uids[0])
-		_ = s.texts(uids, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
+		_ = s.detectLateUIDs(uids[0])
+		_ = s.fetchBodies(uids, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
 			n, err := io.Copy(io.Discard, text)
 			if err == nil && n != text.Size() && n > int64(len(said)) {
 				t.Fatalf("%d bytes of %d", n, text.Size())

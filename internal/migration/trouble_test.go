@@ -74,7 +74,7 @@ func TestTrouble(t *testing.T) {
 	m := newMover(t, "separator = /")
 	folders := map[string]string{"INBOX": "INBOX", "Work": "Work", "Zürich": "Zürich", "empty": "empty"}
 	seed(t, m.src.login("ann"), folders, 150)
-	ann := func(addr, tls string) client.NewMigrationSource { return source(addr, "ann", tls) }
+	ann := func(addr, tls string) client.NewMigrationSource { return session(addr, "ann", tls) }
 
 	t.Run("the line is cut", func(t *testing.T) {
 		m := &mover{t, m.s, m.c, m.src}
@@ -120,7 +120,7 @@ func TestTrouble(t *testing.T) {
 		m := m.with(t)
 		seed(t, m.src.login("big"), folders, 300)
 		box := m.box("full", 1)
-		d := finished(t, m.c, m.start(box, source(m.src.imap, "big", "implicit")))
+		d := finished(t, m.c, m.start(box, session(m.src.imap, "big", "implicit")))
 		if d.Status != "failed" || !strings.Contains(d.Error, "mailbox is full") || d.Progress.Copied == 0 || d.Progress.Copied > 250 {
 			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Progress)
 		}
@@ -128,7 +128,7 @@ func TestTrouble(t *testing.T) {
 		if _, err := m.c.UpdateMailbox(t.Context(), box, client.MailboxChange{QuotaMB: &more}); err != nil {
 			t.Fatal(err)
 		}
-		d = m.ends(box, source(m.src.imap, "big", "implicit"), "completed", "", 300-d.Progress.Copied, d.Progress.Copied, 0)
+		d = m.ends(box, session(m.src.imap, "big", "implicit"), "completed", "", 300-d.Progress.Copied, d.Progress.Copied, 0)
 		m.same("big", "full", d)
 	})
 	t.Run("a full folder", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTrouble(t *testing.T) {
 		seed(t, m.src.login("wide"), folders, 120)
 		m.s.Folders.MaxMessages = 30
 		defer func() { m.s.Folders.MaxMessages = folder.DefaultMaxMessages }()
-		d := finished(t, m.c, m.start(m.box("narrow", 0), source(m.src.imap, "wide", "implicit")))
+		d := finished(t, m.c, m.start(m.box("narrow", 0), session(m.src.imap, "wide", "implicit")))
 		if d.Status != "completed" || len(d.Failures) == 0 {
 			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Failures)
 		}
@@ -198,7 +198,7 @@ func (m *mover) told(id string) (told []client.MigrationData) {
 	m.Helper()
 	for n := 1; n > 0; {
 		var err error
-		if n, err = m.s.Events.NumberSome(m.Context()); err != nil {
+		if n, err = m.s.Events.AssignPositions(m.Context()); err != nil {
 			m.Fatal(err)
 		}
 	}
@@ -258,7 +258,7 @@ func (m *mover) poisoned() {
 			}
 		}
 	})
-	d := m.ends(m.box("poisoned", 0), source(fake, "ivy", "none"), "completed", "", 40, 0, 1)
+	d := m.ends(m.box("poisoned", 0), session(fake, "ivy", "none"), "completed", "", 40, 0, 1)
 	if len(d.Failures) != 1 || d.Failures[0].UID != 21 || !strings.Contains(d.Failures[0].Reason, "broke off") || died.Load() < 8 {
 		m.Errorf("%+v after %d breaks", d.Failures, died.Load())
 	}
@@ -277,7 +277,7 @@ func (m *mover) renumbered() {
 	}
 	create(40)
 	box := m.box("eve", 1000)
-	from := source(m.src.imap, "eve", "implicit")
+	from := session(m.src.imap, "eve", "implicit")
 	m.ends(box, from, "completed", "", 40, 0, 0)
 	if err := there.Delete("Old").Wait(); err != nil {
 		m.Fatal(err)
@@ -313,7 +313,7 @@ func TestPrefix(t *testing.T) {
 		}
 		fill(t, there, name, 0, 3)
 	}
-	d := m.ends(m.box("ann", 0), source(m.src.imap, "ann", "implicit"), "completed", "", 18, 0, 0)
+	d := m.ends(m.box("ann", 0), session(m.src.imap, "ann", "implicit"), "completed", "", 18, 0, 0)
 	want := map[string]string{"INBOX": "INBOX", "INBOX.Work": "Work", "INBOX.Work.2019": "Work/2019", "INBOX.Sent Items": "Sent",
 		"INBOX.INBOX": "INBOX (2)", "INBOX.Deleted Messages": "Trash", "INBOX.Deleted Messages.x": "Trash/x"}
 	for _, f := range d.Folders {
@@ -422,7 +422,7 @@ func TestLies(t *testing.T) {
 			m := m.with(t)
 			var sent atomic.Int64
 			addr := serve(t, func(c net.Conn) { lie(c, &sent) })
-			d := finished(t, m.c, m.start(box, source(addr, "ann", "none")))
+			d := finished(t, m.c, m.start(box, session(addr, "ann", "none")))
 			if d.Status != "failed" || d.Error == "" || d.Progress.Copied != 0 {
 				t.Errorf("%s %q", d.Status, d.Error)
 			}

@@ -31,8 +31,8 @@ func TestTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 			for k := range 2 {
-				from := source(endless, fmt.Sprintf("hog%d.%d", i, k), "none")
-				g, err := s.Migrations.Create(t.Context(), migration.Into{Account: hog.ID, Domain: s.Dev.Domain.ID, Mailbox: box.ID},
+				from := session(endless, fmt.Sprintf("hog%d.%d", i, k), "none")
+				g, err := s.Migrations.Create(t.Context(), migration.Target{Account: hog.ID, Domain: s.Dev.Domain.ID, Mailbox: box.ID},
 					migration.Source{Host: from.Host, Port: from.Port, TLS: from.TLS, Username: from.Username, Password: from.Password})
 				if err != nil {
 					t.Fatal(err)
@@ -46,7 +46,7 @@ func TestTurns(t *testing.T) {
 				})
 			}
 		}
-		m.ends(m.box("ann", 0), source(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "ann", "none"), "completed", "", 5, 0, 0)
+		m.ends(m.box("ann", 0), session(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "ann", "none"), "completed", "", 5, 0, 0)
 	})
 }
 
@@ -79,7 +79,7 @@ func TestNoLongerWanted(t *testing.T) {
 			}
 		}
 		box := m.box("ann", 0)
-		id, err := db.ParseID(m.start(box, source(endless(t), "ann", "none")))
+		id, err := db.ParseID(m.start(box, session(endless(t), "ann", "none")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestNoLongerWanted(t *testing.T) {
 			})
 		}
 		beyond(0)
-		become(account.Suspended)
+		become(account.StatusSuspended)
 		servertest.Eventually(t, func() string {
 			if _, inHand, _ := state(); inHand {
 				return "it is still in hand"
@@ -115,8 +115,8 @@ func TestNoLongerWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := source(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "other", "none")
-		g, err := s.Migrations.Create(t.Context(), migration.Into{Account: other.ID, Domain: s.Dev.Domain.ID, Mailbox: s.Dev.Mailboxes[0].ID},
+		from := session(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "other", "none")
+		g, err := s.Migrations.Create(t.Context(), migration.Target{Account: other.ID, Domain: s.Dev.Domain.ID, Mailbox: s.Dev.Mailboxes[0].ID},
 			migration.Source{Host: from.Host, Port: from.Port, TLS: from.TLS, Username: from.Username, Password: from.Password})
 		if err != nil {
 			t.Fatal(err)
@@ -131,12 +131,12 @@ func TestNoLongerWanted(t *testing.T) {
 		if copied, inHand, _ := state(); copied != before || inHand {
 			t.Errorf("it went on: %d, then %d, in hand: %t", before, copied, inHand)
 		}
-		become(account.Active)
+		become(account.StatusActive)
 		beyond(before)
 
 		domain := func(suspended bool) {
 			t.Helper()
-			if _, err := s.Domains.Suspend(t.Context(), "demo.test", suspended); err != nil {
+			if _, err := s.Domains.SetSuspended(t.Context(), "demo.test", suspended); err != nil {
 				t.Fatal(err)
 			}
 		}

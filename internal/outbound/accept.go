@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// Accepted is the answer to a send.
-type Accepted struct {
+// AcceptedMessage is the answer to a send.
+type AcceptedMessage struct {
 	ID         db.ID
 	Status     queue.State
 	MessageID  string
@@ -40,19 +40,19 @@ type AcceptedRecipient struct {
 
 // Result is what became of one send of several.
 type Result struct {
-	Accepted
-	Err error // with Options.Partial: why it was not accepted
+	AcceptedMessage
+	Err error // with SendOptions.Partial: why it was not accepted
 }
 
-// Options say how sends are accepted together.
-type Options struct {
-	// Batch names the fields of faults by the send that they belong to:
+// SendOptions say how sends are accepted together.
+type SendOptions struct {
+	// IndexFields names the fields of faults by the send that they belong to:
 	// messages[3].to[0].
-	Batch bool
+	IndexFields bool
 	// Partial accepts what can be accepted; the other results have an Err.
 	Partial bool
-	// Faults are what the door found wrong with the request as a whole.
-	Faults fault.Fields
+	// RequestFaults are what the door found wrong with the request as a whole.
+	RequestFaults fault.FieldErrors
 	// Guard, if set, gets the results before they are committed, and returns
 	// what queues the statements that decide whether they may be. It is called
 	// also when nothing is accepted.
@@ -62,22 +62,22 @@ type Options struct {
 // Send accepts messages from the API, all of them in one commit or, unless
 // Options.Partial is set, none. It returns after the commit, with a
 // fault.Invalid that names every field at fault, or fault.Denied when the
-// account may not send as from_email, or fault.Limited when it has sent too
+// account may not send as from_email, or fault.RateLimited when it has sent too
 // much; then nothing was stored.
-func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, opt Options) (_ []Result, err error) {
-	defer o.pace.Begin(o.Now)()
+func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequest, opt SendOptions) (_ []Result, err error) {
+	defer o.loadGauge.Begin(o.Now)()
 	now := o.Now().UTC()
 	results := make([]Result, len(sends))
-	letters, err := check(sends, results, opt, now)
+	letters, err := validateSends(sends, results, opt, now)
 	if err != nil {
 		return nil, err
 	}
-	parcels, err := o.address(ctx, p, letters, results, opt)
+	parcels, err := o.authorizeSenders(ctx, p, letters, results, opt)
 	if err != nil {
 		return nil, err
 	}
-	parcels, spent, err := o.spend(ctx, p, parcels, results, opt)
-	defer func() { spent.settle(err) }()
+	parcels, spent, err := o.chargeLimits(ctx, p, parcels, results, opt)
+	defer func() { spent.refundOnError(err) }()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 	}
 	answer := func() {
 		for _, pc := range parcels {
-			results[pc.place].Accepted = pc.accepted()
+			results[pc.index].AcceptedMessage = pc.acceptedMessage()
 		}
 	}
 	var guard func(*db.Batch)
@@ -98,7 +98,7 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 		}
 	}
 	err = o.commit(ctx, p.Account, parcels, guard)
-	if errors.Is(err, idempotency.ErrTaken) {
+	if errors.Is(err, idempotency.ErrKeyUsed) {
 		o.discard(ctx, parcels)
 	}
 	if err == nil && opt.Guard == nil {
@@ -107,13 +107,13 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 	return results, err
 }
 
-// check reads every send; those that break a rule have no letter.
-func check(sends []Send, results []Result, opt Options, now time.Time) ([]*letter, error) {
+// validateSends reads every send; those that break a rule have no letter.
+func validateSends(sends []SendRequest, results []Result, opt SendOptions, now time.Time) ([]*validSend, error) {
 	const enough = 100 // faults; nobody is told more
-	letters := make([]*letter, len(sends))
-	bad := slices.Clone(opt.Faults)
+	letters := make([]*validSend, len(sends))
+	bad := slices.Clone(opt.RequestFaults)
 	for i := range sends {
-		l, faults := sends[i].read(now)
+		l, faults := sends[i].validate(now)
 		switch {
 		case len(faults) == 0:
 			letters[i] = l
@@ -121,7 +121,7 @@ func check(sends []Send, results []Result, opt Options, now time.Time) ([]*lette
 			results[i].Err = faults.Err()
 		default:
 			for _, f := range faults {
-				f.Field = opt.field(i, f.Field)
+				f.Path = opt.fieldName(i, f.Path)
 				bad = append(bad, f)
 			}
 		}
@@ -132,9 +132,9 @@ func check(sends []Send, results []Result, opt Options, now time.Time) ([]*lette
 	return letters, bad.Err()
 }
 
-func (opt Options) field(i int, name string) string {
+func (opt SendOptions) fieldName(i int, name string) string {
 	switch {
-	case !opt.Batch:
+	case !opt.IndexFields:
 		return name
 	case name == "":
 		return fmt.Sprintf("messages[%d]", i)
@@ -142,19 +142,19 @@ func (opt Options) field(i int, name string) string {
 	return fmt.Sprintf("messages[%d].%s", i, name)
 }
 
-// address finds the sending domain of every letter.
-func (o *Outbox) address(ctx context.Context, p account.Principal, letters []*letter, results []Result, opt Options) ([]*parcel, error) {
-	var parcels []*parcel
+// authorizeSenders finds the sending domain of every letter.
+func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, letters []*validSend, results []Result, opt SendOptions) ([]*preparedMessage, error) {
+	var parcels []*preparedMessage
 	var denied *fault.Error
 	for i, l := range letters {
 		if l == nil {
 			continue
 		}
-		sender, err := o.sender(ctx, p, l)
+		sender, err := o.authorizeAuthor(ctx, p, l)
 		switch {
 		case err == nil:
-			parcels = append(parcels, &parcel{place: i, letter: l, sender: sender})
-		case !fault.Is(err, fault.Denied) || !opt.Batch:
+			parcels = append(parcels, &preparedMessage{index: i, send: l, sender: sender})
+		case !fault.Is(err, fault.Denied) || !opt.IndexFields:
 			return nil, err
 		case opt.Partial:
 			results[i].Err = err
@@ -164,7 +164,7 @@ func (o *Outbox) address(ctx context.Context, p account.Principal, letters []*le
 			}
 			var f *fault.Error
 			_ = errors.As(err, &f) // it is one
-			denied.Fields = append(denied.Fields, fault.Field{Field: opt.field(i, "from_email"), Code: f.Code, Message: f.Message})
+			denied.Fields = append(denied.Fields, fault.FieldError{Path: opt.fieldName(i, "from_email"), Code: f.Code, Message: f.Message})
 		}
 	}
 	if denied != nil {
@@ -173,7 +173,7 @@ func (o *Outbox) address(ctx context.Context, p account.Principal, letters []*le
 	return parcels, nil
 }
 
-// sender finds out whether the principal may send as a letter's author.
-func (o *Outbox) sender(ctx context.Context, p account.Principal, l *letter) (domain.Sender, error) {
-	return o.senderOf(ctx, p, l.from.Domain)
+// authorizeAuthor finds out whether the principal may send as a letter's author.
+func (o *Outbox) authorizeAuthor(ctx context.Context, p account.Principal, l *validSend) (domain.SendingDomain, error) {
+	return o.authorizeDomain(ctx, p, l.from.Domain)
 }

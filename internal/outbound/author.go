@@ -15,17 +15,17 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// checkAuthor returns fault.Denied unless the mailbox may use every address in
+// authorizeMailboxAuthor returns fault.Denied unless the mailbox may use every address in
 // From, and the one in Sender. An author who can't be told is a fault.Invalid. It
 // returns the domain of the first author, which signs.
-func (o *Outbox) checkAuthor(ctx context.Context, m mailbox.Mailbox, h message.Header) (db.ID, error) {
-	authors, err := authorsOf(h)
+func (o *Outbox) authorizeMailboxAuthor(ctx context.Context, m mailbox.Mailbox, h message.Header) (db.ID, error) {
+	authors, err := headerAuthors(h)
 	if err != nil {
 		return 0, err
 	}
 	var signs db.ID
 	for i, a := range authors {
-		domain, err := o.mayUse(ctx, m, a)
+		domain, err := o.authorizeAddress(ctx, m, a)
 		if err != nil {
 			return 0, err
 		}
@@ -36,10 +36,10 @@ func (o *Outbox) checkAuthor(ctx context.Context, m mailbox.Mailbox, h message.H
 	return signs, nil
 }
 
-// mayUse returns fault.Denied unless the mailbox may send as an address, on a
+// authorizeAddress returns fault.Denied unless the mailbox may send as an address, on a
 // domain that its account may send from: it returns that domain.
-func (o *Outbox) mayUse(ctx context.Context, m mailbox.Mailbox, a address.Address) (db.ID, error) {
-	ok, err := o.Mailboxes.MayUse(ctx, m, a)
+func (o *Outbox) authorizeAddress(ctx context.Context, m mailbox.Mailbox, a address.Address) (db.ID, error) {
+	ok, err := o.Mailboxes.MaySendAs(ctx, m, a)
 	if err != nil {
 		return 0, err
 	}
@@ -47,22 +47,22 @@ func (o *Outbox) mayUse(ctx context.Context, m mailbox.Mailbox, a address.Addres
 		return 0, senderDenied
 	}
 	if strings.HasSuffix(m.Address, "@"+a.Domain) {
-		return m.Domain, nil // MaySubmit asked
+		return m.Domain, nil // CheckMailboxSender asked
 	}
-	sender, err := o.Domains.Sender(ctx, m.Account, a.Domain)
+	sender, err := o.Domains.SendingDomain(ctx, m.Account, a.Domain)
 	return sender.Domain, err
 }
 
-// authorsOf returns the addresses in From, one at least, then that in Sender. What
+// headerAuthors returns the addresses in From, one at least, then that in Sender. What
 // mail readers may read differently is a fault.Invalid; an address that can't be
 // anyone's is a fault.Denied.
-func authorsOf(h message.Header) ([]address.Address, error) {
+func headerAuthors(h message.Header) ([]address.Address, error) {
 	if bytes.IndexByte(h, 0) >= 0 {
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
 	from := h.Authors()
-	if from.Doubt != "" {
-		return nil, unclear("From", from.Doubt)
+	if from.Problem != "" {
+		return nil, unclearAuthorError("From", from.Problem)
 	}
 	list := slices.Clone(from.List)
 	sender := message.Authors{}
@@ -71,8 +71,8 @@ func authorsOf(h message.Header) ([]address.Address, error) {
 		for i, f := range senders {
 			values[i] = f.Value
 		}
-		if sender = message.ReadAuthors(values); sender.Doubt != "" || len(sender.List) > 1 {
-			return nil, unclear("Sender", sender.Doubt)
+		if sender = message.ReadAuthors(values); sender.Problem != "" || len(sender.List) > 1 {
+			return nil, unclearAuthorError("Sender", sender.Problem)
 		}
 		list = append(list, sender.List...)
 	}
@@ -89,8 +89,8 @@ func authorsOf(h message.Header) ([]address.Address, error) {
 	return all, nil
 }
 
-// unclear refuses a message for its From or Sender field.
-func unclear(field string, doubt message.Doubt) error {
+// unclearAuthorError refuses a message for its From or Sender field.
+func unclearAuthorError(field string, doubt message.AuthorProblem) error {
 	form := "write it as Name <you@example.com>, with one address, and quotation marks around a name that has other characters than letters, digits and spaces."
 	switch doubt {
 	case message.NoFrom, message.ManyFrom:

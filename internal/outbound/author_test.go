@@ -18,8 +18,8 @@ import (
 // Nobody signs as another, nor as what a reader may take for another.
 func TestCheckAuthor(t *testing.T) {
 	o := &Outbox{Mailboxes: mailbox.Open(mailbox.Options{
-		Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
-			return domain.Hosted{Domain: 7, Account: 1}, name == "demo.test", nil
+		FindHosted: func(_ context.Context, name string) (domain.HostedDomain, bool, error) {
+			return domain.HostedDomain{Domain: 7, Account: 1}, name == "demo.test", nil
 		},
 	})}
 	bob := mailbox.Mailbox{Account: 2, Domain: 8, Address: "bob@demo.test"}
@@ -55,7 +55,7 @@ func TestCheckAuthor(t *testing.T) {
 		"From: bob@demo.test\r\nSender: <bob@demo.test> alice": fault.Invalid,
 		"From: bob@demo.test" + strings.Repeat(",x:;", message.MaxAddresses) + ",alice@victim.test": fault.Invalid,
 	} {
-		signs, err := o.checkAuthor(t.Context(), bob, message.Header(header+"\r\n\r\n"))
+		signs, err := o.authorizeMailboxAuthor(t.Context(), bob, message.Header(header+"\r\n\r\n"))
 		if want == 0 && (err != nil || signs != bob.Domain) || want != 0 && !fault.Is(err, want) {
 			t.Errorf("%.80q: %v", header, err)
 		}
@@ -66,17 +66,17 @@ func TestCheckAuthor(t *testing.T) {
 func TestAuthorsOfTable(t *testing.T) {
 	for _, from := range messagetest.Froms(t) {
 		if strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
-			continue // MendBare makes two fields of it
+			continue // NormalizeLineEnds makes two fields of it
 		}
 		for _, sender := range []string{"", "\r\nSender: ann@own.test"} {
-			all, err := authorsOf(message.Header("From: " + from.Value + sender + "\r\n\r\n"))
+			all, err := headerAuthors(message.Header("From: " + from.Value + sender + "\r\n\r\n"))
 			var f *fault.Error
 			several := sender == "" && strings.Contains(from.Value, ",") && errors.As(err, &f) && f.Code == "sender_required"
 			odd := errors.As(err, &f) && f.Code == senderDenied.Code // no mailbox here has such an address
 			switch {
-			case from.Doubt == "" && !several && !odd && (err != nil || len(all) == 0):
+			case from.Problem == "" && !several && !odd && (err != nil || len(all) == 0):
 				t.Errorf("%q is refused: %v", from.Value, err)
-			case from.Doubt != "" && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
+			case from.Problem != "" && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
 				t.Errorf("%q is accepted", from.Value)
 			}
 		}
@@ -93,10 +93,10 @@ func TestNameShowsAddress(t *testing.T) {
 	} {
 		s := good()
 		s.FromEmail, s.FromName = "a@shop.example", name
-		l, bad := s.read(today)
+		l, bad := s.validate(today)
 		got := ""
 		if len(bad) > 0 {
-			got = bad[0].Field
+			got = bad[0].Path
 		}
 		if got != want || len(bad) > 1 {
 			t.Errorf("%q: %v", name, bad)
@@ -108,7 +108,7 @@ func TestNameShowsAddress(t *testing.T) {
 		if _, err := message.Compose(&out, &l.draft); err != nil {
 			t.Fatal(err)
 		}
-		if doubt := message.Header(out.String()).Authors().Doubt; doubt != "" {
+		if doubt := message.Header(out.String()).Authors().Problem; doubt != "" {
 			t.Errorf("%q: %s", name, doubt)
 		}
 	}

@@ -25,7 +25,7 @@ func BenchmarkSubmit(b *testing.B) {
 	text := "From: bob@demo.test\r\nTo: carol@elsewhere.test\r\nSubject: bench\r\nDate: Sat, 21 Nov 2026 01:02:03 +0000\r\nMessage-ID: <x@demo.test>\r\n\r\n" +
 		strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\r\n", 62)
 	for b.Loop() {
-		if _, err := s.Outbox.Submit(b.Context(), m, outbound.Submission{From: &from, To: []outbound.Rcpt{{Address: to}}}, strings.NewReader(text)); err != nil {
+		if _, err := s.Outbox.Submit(b.Context(), m, outbound.Submission{From: &from, To: []outbound.SubmissionRecipient{{Address: to}}}, strings.NewReader(text)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -39,11 +39,11 @@ func BenchmarkSend(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	one := outbound.Send{FromEmail: "bob@demo.test", To: []string{"carol@elsewhere.test"}, Subject: "bench", Text: strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\n", 62)}
+	one := outbound.SendRequest{FromEmail: "bob@demo.test", To: []string{"carol@elsewhere.test"}, Subject: "bench", Text: strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\n", 62)}
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := s.Outbox.Send(b.Context(), p, []outbound.Send{one}, outbound.Options{}); err != nil {
+			if _, err := s.Outbox.Send(b.Context(), p, []outbound.SendRequest{one}, outbound.SendOptions{}); err != nil {
 				b.Error(err)
 			}
 		}

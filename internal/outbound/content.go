@@ -20,24 +20,24 @@ import (
 // for what the account does not have, and fault.Denied for ClassService. The
 // caller must Close the reader.
 func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
-	r, err := o.owned(ctx, account, id)
+	r, err := o.loadOwned(ctx, account, id)
 	if err != nil {
 		return nil, err
 	}
 	if r.private {
-		return nil, sealed()
+		return nil, serviceContentError()
 	}
-	b, err := o.bytes(ctx, r)
+	b, err := o.loadBlob(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	in, err := b.Open(ctx)
-	if err != nil || !r.api() { // who wrote what is forwarded could have named any class
+	if err != nil || !r.isFromAPI() { // who wrote what is forwarded could have named any class
 		return in, err
 	}
 	h, err := message.ReadHeader(bufio.NewReader(in.All()))
-	if err == nil && isService(h) {
-		err = sealed() // of an older release
+	if err == nil && isServiceMail(h) {
+		err = serviceContentError() // of an older release
 	}
 	if err != nil && !fault.Is(err, fault.TooLarge) {
 		_ = in.Close() // only read
@@ -46,15 +46,15 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 	return in, nil
 }
 
-// bytes loads the bytes of a message, those of another row if it is rescheduled
+// loadBlob loads the bytes of a message, those of another row if it is rescheduled
 // meanwhile.
-func (o *Outbox) bytes(ctx context.Context, r *row) (*blob.Blob, error) {
+func (o *Outbox) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
 	for {
 		b, err := o.Blobs.Load(ctx, r.blob)
 		if !errors.Is(err, blob.ErrNotExist) {
 			return b, err
 		}
-		now, gone := o.owned(ctx, r.account, r.id)
+		now, gone := o.loadOwned(ctx, r.account, r.id)
 		if gone != nil {
 			return nil, gone
 		}
@@ -65,12 +65,12 @@ func (o *Outbox) bytes(ctx context.Context, r *row) (*blob.Blob, error) {
 	}
 }
 
-func sealed() error {
+func serviceContentError() error {
 	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 }
 
-// isService reports whether a header says that it is of ClassService.
-func isService(h message.Header) bool {
+// isServiceMail reports whether a header says that it is of ClassService.
+func isServiceMail(h message.Header) bool {
 	return strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":")
 }
 

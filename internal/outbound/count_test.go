@@ -41,7 +41,7 @@ func TestCounted(t *testing.T) {
 					for pass := range 3 {
 						for more := true; more; {
 							var err error
-							if more, err = outbox.IndexSome(t.Context(), pass); err != nil {
+							if more, err = outbox.IndexBatch(t.Context(), pass); err != nil {
 								t.Error(err)
 							}
 						}
@@ -58,7 +58,7 @@ func TestCounted(t *testing.T) {
 		}
 		left, leave := context.WithCancel(t.Context())
 		leave()
-		if err := second.Keep(left); err != nil { // what it has in hand is given up
+		if err := second.MaintainLease(left); err != nil { // what it has in hand is given up
 			t.Fatal(err)
 		}
 		// The last pass begins anew, as if it had been far behind.
@@ -67,20 +67,20 @@ func TestCounted(t *testing.T) {
 			g.index(pass, g.all[0].id, 3*time.Hour)
 		}
 		for _, domain := range []db.ID{0, 5, 6} {
-			periods, _, err := s.Stats.Read(t.Context(), stat.Query{Account: acc.ID, Domain: domain, By: stat.Hour, From: now.Add(-48 * time.Hour), To: now.Add(time.Hour)})
+			periods, _, err := s.Stats.Read(t.Context(), stat.Query{Account: acc.ID, Domain: domain, Interval: stat.Hour, From: now.Add(-48 * time.Hour), To: now.Add(time.Hour)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range periods {
-				var want stat.Figures
+				var want stat.Counts
 				for _, m := range g.all {
-					if m.created.UTC().Truncate(time.Hour).Equal(p.Begin) && (domain == 0 || m.domain == domain) {
+					if m.created.UTC().Truncate(time.Hour).Equal(p.Start) && (domain == 0 || m.domain == domain) {
 						want.Messages++
 						want.Accepted += int64(len(m.to))
 					}
 				}
-				if p.Figures != want {
-					t.Errorf("domain %d at %v: got %+v, want %+v", domain, p.Begin, p.Figures, want)
+				if p.Counts != want {
+					t.Errorf("domain %d at %v: got %+v, want %+v", domain, p.Start, p.Counts, want)
 				}
 			}
 		}

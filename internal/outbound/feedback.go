@@ -11,15 +11,15 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// feedbackID makes the Feedback-ID field of API mail, by which Google's
+// feedbackIDField makes the Feedback-ID field of API mail, by which Google's
 // Postmaster Tools tell senders apart. Its four parts are the class of the
 // mail, the From domain, the account under a name that tells nothing of it, and
 // the service.
-func (o *Outbox) feedbackID(account db.ID, l *letter) message.ExtraField {
+func (o *Outbox) feedbackIDField(account db.ID, l *validSend) message.ExtraField {
 	class := l.class
 	if class == "" {
 		class = "send"
 	}
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(o.Key.Sub("feedback id"), uint64(account)))
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(o.Key.Subkey("feedback id"), uint64(account)))
 	return message.ExtraField{Name: "Feedback-ID", Value: class + ":" + l.from.Domain + ":" + hex.EncodeToString(sum[:8]) + ":mailstead"}
 }

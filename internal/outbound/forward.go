@@ -10,19 +10,19 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Forwarded is a message that goes on to addresses elsewhere as it came: it is
+// ForwardRequest is a message that goes on to addresses elsewhere as it came: it is
 // neither mended nor signed, so that its author's signatures still hold; form says what
 // of it is re-encoded.
-type Forwarded struct {
-	Account, Domain db.ID  // who forwards it, and in whose name; account.Operators is the host
-	By              db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back
-	Role            bool   // it is mail to a role address, which counts by limit.RoleMail
+type ForwardRequest struct {
+	Account, Domain db.ID  // who forwards it, and in whose name; account.OperatorAccount is the host
+	Forwarder       db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back
+	RoleMail        bool   // it is mail to a role address, which counts by quota.RoleMailConsumer
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
@@ -31,31 +31,31 @@ type Forwarded struct {
 	EightBit        bool // the body holds such
 	Private         bool // only its recipient reads it
 	RequireTLS      bool // as its sender demanded (RFC 8689)
-	Asked           Asked
+	DSNOptions      DSNOptions
 }
 
-// user is whom a forwarded message counts for.
-func (f *Forwarded) user(r *row) limit.Who {
+// limitSubject is whom a forwarded message counts for.
+func (f *ForwardRequest) limitSubject(r *row) quota.Consumer {
 	switch {
-	case f.Role:
-		return limit.RoleMail(f.Account)
-	case r.returns():
-		return limit.ReturnedMail(f.Account)
+	case f.RoleMail:
+		return quota.RoleMailConsumer(f.Account)
+	case r.isReturnedReport():
+		return quota.ReturnedMailConsumer(f.Account)
 	}
-	return limit.Who{Account: f.Account}
+	return quota.Consumer{Account: f.Account}
 }
 
-// Asked is what the sender of a message asked to be told of it, which goes along with
+// DSNOptions is what the sender of a message asked to be told of it, which goes along with
 // the message (RFC 3461 §5.2.7).
-type Asked struct {
-	Notify     smtpclient.Notify // 0: nothing, which is to be told of failure
-	Original   string            // ORCPT as "rfc822;a@b", decoded
-	Ret, EnvID string
+type DSNOptions struct {
+	Notify            smtpclient.Notify // 0: nothing, which is to be told of failure
+	OriginalRecipient string            // ORCPT as "rfc822;a@b", decoded
+	Ret, EnvID        string
 }
 
 // notify is NOTIFY of what is forwarded: success is told of what becomes of the message
 // here (RFC 3461 §5.2.7).
-func (a Asked) notify() smtpclient.Notify {
+func (a DSNOptions) notify() smtpclient.Notify {
 	const goesOn = smtpclient.NotifyFailure | smtpclient.NotifyDelay
 	switch {
 	case a.Notify == 0:
@@ -66,45 +66,49 @@ func (a Asked) notify() smtpclient.Notify {
 	return a.Notify & goesOn
 }
 
-// returns reports whether a message is a report on its way back to who sent what was
+// isReturnedReport reports whether a message is a report on its way back to who sent what was
 // forwarded. It goes there though the account is suspended meanwhile, or has lost the
 // domain: its sender was told that the mail is in good hands (RFC 5321 §6.1).
-func (r *row) returns() bool { return r.sender == "" && r.forwarded != 0 && r.forwarded == r.domain }
+func (r *row) isReturnedReport() bool {
+	return r.sender == "" && r.forwarder != 0 && r.forwarder == r.domain
+}
 
-// nobodys reports whether a message goes out without a domain's signature or seal
+// mayBeUnsigned reports whether a message goes out without a domain's signature or seal
 // where there is none: a report on its way back, and what the host itself forwards.
-func (r *row) nobodys() bool { return r.returns() || r.account == account.Operators }
+func (r *row) mayBeUnsigned() bool {
+	return r.isReturnedReport() || r.account == account.OperatorAccount
+}
 
-// Forward makes a message that is forwarded ready. It is no API mail: nobody is
+// PrepareForward makes a message that is forwarded ready. It is no API mail: nobody is
 // suppressed by what becomes of it. Its sender, if there is one, is told of
 // failure alone, unless it asked for something else.
-func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
+func (o *Outbox) PrepareForward(ctx context.Context, f ForwardRequest) (*PendingMessage, error) {
 	now := o.Now().UTC()
 	r := &row{
-		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarded: f.By, sender: f.Sender, metadata: "{}",
-		from: clip(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: clip(f.Header.Decoded("Subject"), maxSubject),
+		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarder: f.Forwarder, sender: f.Sender, metadata: "{}",
+		from: cleanText(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: cleanText(f.Header.Decoded("Subject"), maxSubject),
 		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
-		created: now, expires: now.Add(ExpirySubmission), requireTLS: wishOfTLS(f.RequireTLS, f.Header),
-		ret: f.Asked.Ret, envid: f.Asked.EnvID,
+		created: now, expires: now.Add(ExpirySubmission), requireTLS: tlsPreference(f.RequireTLS, f.Header),
+		ret: f.DSNOptions.Ret, envid: f.DSNOptions.EnvID,
 	}
-	if !r.returns() {
-		if err := o.active(ctx, f.Account); err != nil {
+	if !r.isReturnedReport() {
+		if err := o.checkActive(ctx, f.Account); err != nil {
 			return nil, err
 		}
 	}
 	if f.Private {
 		r.ret = "HDRS" // others may read the report
 	}
-	if err := o.join(ctx, r, "", f.Header); err != nil {
+	if err := o.joinThread(ctx, r, "", f.Header); err != nil {
 		return nil, err
 	}
-	pc := &parcel{row: r, blob: f.Blob}
+	pc := &preparedMessage{row: r, blob: f.Blob}
 	for _, to := range f.To {
-		r.utf8 = r.utf8 || to.IsUTF8()
-		pc.to = append(pc.to, queue.Recipient{
-			Address: to.String(), Kind: "envelope", Destination: to.Domain, Notify: f.Asked.notify(), Original: f.Asked.Original,
+		r.utf8 = r.utf8 || to.NeedsSMTPUTF8()
+		pc.recipients = append(pc.recipients, queue.Recipient{
+			Address: to.String(), Kind: "envelope", Destination: to.Domain, Notify: f.DSNOptions.notify(), Original: f.DSNOptions.OriginalRecipient,
 		})
 	}
-	r.refer()
-	return o.ready(ctx, pc, f.user(r), nil)
+	r.setReference()
+	return o.newPending(ctx, pc, f.limitSubject(r), nil)
 }

@@ -31,7 +31,7 @@ const lateComplaint = "From: loop@isp.example\r\nSubject: FW: Hello\r\nContent-T
 func TestComplaintAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org", "bob@example.org")
-		past(t, s, m)
+		expiredMessage(t, s, m)
 		own := func(n int) string { return s.Inbound.Key.ReturnPath(int64(m.ID), n) + "@demo.test" }
 		loop := "fbl@" + s.Inbound.Host
 		for _, c := range []struct{ to, shown, fields, original string }{
@@ -77,13 +77,13 @@ func TestComplaintAfterPrune(t *testing.T) {
 // getting the next link, also when the message is gone.
 func TestComplaintAboutService(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		serve := func(to string, want queue.State) (m outbound.Accepted) {
+		serve := func(to string, want queue.State) (m outbound.AcceptedMessage) {
 			t.Helper()
-			if err := s.Outbox.SendService(t.Context(), to, "Hello", "Hello"); err != nil {
+			if err := s.Outbox.SendServiceMail(t.Context(), to, "Hello", "Hello"); err != nil {
 				t.Fatal(err)
 			}
 			servertest.Eventually(t, func() string {
-				found, err := s.Outbox.Find(t.Context(), account.Operators, outbound.Filter{Recipient: to}, db.Page{})
+				found, err := s.Outbox.Find(t.Context(), account.OperatorAccount, outbound.Filter{Recipient: to}, db.Page{})
 				if err != nil || len(found.Messages) != 1 || found.Messages[0].Status != want {
 					return fmt.Sprintf("%+v %v", found, err)
 				}
@@ -96,20 +96,20 @@ func TestComplaintAboutService(t *testing.T) {
 			to := local + "@example.org"
 			m := serve(to, queue.Delivered)
 			if gone {
-				past(t, s, m)
+				expiredMessage(t, s, m)
 			}
 			deliver(t, s, "fbl@"+s.Inbound.Host, fmt.Sprintf(lateComplaint, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@bounces."+s.Inbound.Host, "", to))
-			if got, err := s.Outbox.Get(t.Context(), account.Operators, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
+			if got, err := s.Outbox.Get(t.Context(), account.OperatorAccount, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
 				t.Errorf("it is %s, %v", got.Status, err)
 			}
-			blocked, err := s.Suppressions.Blocked(t.Context(), account.Operators, []address.Address{{Local: local, Domain: "example.org"}}, false)
+			blocked, err := s.Suppressions.Blocked(t.Context(), account.OperatorAccount, []address.Address{{Local: local, Domain: "example.org"}}, false)
 			if err != nil || len(blocked) > 0 {
 				t.Errorf("gone %v: suppressed are %v, %v", gone, blocked, err)
 			}
 		}
 		// Nor does an address that does not exist.
 		serve("bounced@simulator.test", queue.Bounced)
-		if list, _, err := s.Suppressions.List(t.Context(), account.Operators, suppression.Filter{}, db.Page{}); err != nil || len(list) != 0 {
+		if list, _, err := s.Suppressions.List(t.Context(), account.OperatorAccount, suppression.Filter{}, db.Page{}); err != nil || len(list) != 0 {
 			t.Errorf("suppressed are %v, %v", list, err)
 		}
 	})

@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -42,18 +42,18 @@ type Outbox struct {
 	Templates    *template.Templates // of submissions, as the keys
 	Stats        *stat.Stats
 	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
-	Limits       *limit.Limits
+	Limits       *quota.Limiter
 	Key          *secret.Key
 	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now          func() time.Time
-	// Signing bounds, by its capacity, how many messages are signed at the same
+	// SignSlots bounds, by its capacity, how many messages are signed at the same
 	// time, so that a backlog which is being sent does not take the processors
 	// from accepting; nil: no bound. Spare is for as many more while accepting
 	// is not busy.
-	Signing, Spare chan struct{}
+	SignSlots, ExtraSignSlots chan struct{}
 
-	pace   signal.Pace // of accepting, before signing and indexing
-	pruned pruned
+	loadGauge   notify.LoadGauge // of accepting, before signing and indexing
+	pruneCursor pruneCursor
 }
 
 // How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for
@@ -66,16 +66,16 @@ const (
 // row is an outbound message as stored.
 type row struct {
 	id, account, domain, mailbox, blob db.ID
-	sender, returnsTo                  string
+	sender, returnPathHost             string
 	from, subject, messageID, thread   string
 	metadata                           string
 	ret, envid                         string // of a submission (RFC 3461)
 	requireTLS                         string // the same (RFC 8689): tlsRequired, tlsOptional or ""
 	reference                          int64  // see refer; written only
-	only                               db.ID  // the domain whose messages it may answer; 0: all; not stored
-	adds                               []byte // fields to be added to a submission; not stored
+	onlyDomain                         db.ID  // the domain whose messages it may answer; 0: all; not stored
+	addedFields                        []byte // fields to be added to a submission; not stored
 	template                           db.ID  // that it was made of; 0 for none
-	forwarded                          db.ID  // the alias by which it came; 0: it was sent from here
+	forwarder                          db.ID  // the alias by which it came; 0: it was sent from here
 	private                            bool   // only its recipient reads it
 	templateVersion                    int
 	utf8, eightBit                     bool
@@ -84,25 +84,25 @@ type row struct {
 }
 
 var (
-	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+	insertMessageQuery = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded, private)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`)
-	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+	messageByIDQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message WHERE id = $1`)
 )
 
-func (r *row) insert() db.Statement {
-	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
+func (r *row) insertStatement() db.Statement {
+	return insertMessageQuery.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnPathHost, r.from, r.subject, r.messageID,
 		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference,
-		r.template, r.templateVersion, r.requireTLS, r.forwarded, r.private)
+		r.template, r.templateVersion, r.requireTLS, r.forwarder, r.private)
 }
 
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
 	var expires, created int64
-	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnsTo, &m.from, &m.subject, &m.messageID,
+	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnPathHost, &m.from, &m.subject, &m.messageID,
 		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid,
-		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarded, &m.private)
+		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarder, &m.private)
 	m.expires, m.created = db.Time(expires), db.Time(created)
 	return m, err
 }
@@ -119,36 +119,36 @@ type Message struct {
 	Metadata   json.RawMessage
 	Size       int64
 	Status     queue.State
-	Deliveries []queue.Record
+	Deliveries []queue.DeliveryStatus
 	Template   db.ID // that it was made of; 0 for none
 	// TemplateVersion is the version of that.
 	TemplateVersion int
 	SendAt          time.Time // while it is scheduled; else zero
 	CreatedAt       time.Time
 	Forwarded       bool // others wrote it: it came here, and went on
-	Omitted         bool // WithoutContent left something out
+	Redacted        bool // RemoveContent left something out
 }
 
-// WithoutContent returns the message as one sees it who may not read mail: if it was
+// Redact returns the message as one sees it who may not read mail: if it was
 // forwarded, without its author and its subject.
-func (m Message) WithoutContent() Message {
+func (m Message) Redact() Message {
 	if m.Forwarded {
-		m.From, m.Subject, m.Omitted = "", "", true
+		m.From, m.Subject, m.Redacted = "", "", true
 	}
 	return m
 }
 
 // Get returns a message of an account with its deliveries, or fault.NotFound.
 func (o *Outbox) Get(ctx context.Context, account, id db.ID) (Message, error) {
-	r, err := o.owned(ctx, account, id)
+	r, err := o.loadOwned(ctx, account, id)
 	if err != nil {
 		return Message{}, err
 	}
-	return o.show(ctx, r)
+	return o.toMessage(ctx, r)
 }
 
-func (o *Outbox) owned(ctx context.Context, account, id db.ID) (*row, error) {
-	found, err := db.All(ctx, o.DB, messageByID.With(id), scanMessage)
+func (o *Outbox) loadOwned(ctx context.Context, account, id db.ID) (*row, error) {
+	found, err := db.All(ctx, o.DB, messageByIDQuery.With(id), scanMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (o *Outbox) owned(ctx context.Context, account, id db.ID) (*row, error) {
 	return found[0], nil
 }
 
-func (o *Outbox) showAll(ctx context.Context, rows []*row) (list []Message, err error) {
+func (o *Outbox) toMessages(ctx context.Context, rows []*row) (list []Message, err error) {
 	list = make([]Message, 0, len(rows))
 	for some := range slices.Chunk(rows, queue.MaxDeliveriesOf) {
 		ids := make([]db.ID, len(some))
@@ -170,18 +170,18 @@ func (o *Outbox) showAll(ctx context.Context, rows []*row) (list []Message, err 
 			return nil, err
 		}
 		for _, r := range some {
-			list = append(list, r.shown(deliveries[r.id]))
+			list = append(list, r.toMessage(deliveries[r.id]))
 		}
 	}
 	return list, nil
 }
 
-func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
+func (o *Outbox) toMessage(ctx context.Context, r *row) (Message, error) {
 	deliveries, err := o.Queue.Deliveries(ctx, r.id)
-	return r.shown(deliveries), err
+	return r.toMessage(deliveries), err
 }
 
-func (r *row) shown(deliveries []queue.Record) Message {
+func (r *row) toMessage(deliveries []queue.DeliveryStatus) Message {
 	states := make([]queue.State, len(deliveries))
 	var at time.Time
 	for i, d := range deliveries {
@@ -191,10 +191,10 @@ func (r *row) shown(deliveries []queue.Record) Message {
 		}
 	}
 	return Message{
-		Status: queue.Status(states), SendAt: at,
+		Status: queue.MessageState(states), SendAt: at,
 		ID: r.id, Domain: r.domain, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
-		Template: r.template, TemplateVersion: r.templateVersion, Forwarded: r.forwarded != 0,
+		Template: r.template, TemplateVersion: r.templateVersion, Forwarded: r.forwarder != 0,
 	}
 }
 

@@ -66,7 +66,7 @@ var finals = []queue.State{queue.Delivered, queue.Bounced, queue.Complained, que
 // ended to be pruned.
 func (a *attic) put(now, before time.Time) {
 	at := now.Add(-time.Duration(a.random.Int64N(int64(60 * 24 * time.Hour))))
-	m := &old{id: db.FirstID(at) + db.ID(a.random.IntN(4000)), api: a.random.IntN(3) > 0, dies: at.Before(before)}
+	m := &old{id: db.MinIDAt(at) + db.ID(a.random.IntN(4000)), api: a.random.IntN(3) > 0, dies: at.Before(before)}
 	m.messageID, m.thread = fmt.Sprintf("<%s@shop.example>", m.id), fmt.Sprint("thread ", a.random.IntN(200))
 	mailbox, reference := db.ID(0), int64(0)
 	if !m.api {
@@ -77,7 +77,7 @@ func (a *attic) put(now, before time.Time) {
 		a.t.Fatal(err)
 	}
 	m.blob = b.ID
-	statements := []db.Statement{b.Insert(), plantOld.With(m.id, a.account, 5, mailbox, fmt.Sprint("Order ", m.id), m.messageID, m.thread, m.blob, db.Micros(at), reference)}
+	statements := []db.Statement{b.InsertStatement(), plantOld.With(m.id, a.account, 5, mailbox, fmt.Sprint("Order ", m.id), m.messageID, m.thread, m.blob, db.Micros(at), reference)}
 	open := a.random.IntN(4) == 0 // has anything that is not final
 	for n := range 1 + a.random.IntN(3) {
 		state, hold := finals[a.random.IntN(len(finals))], 0
@@ -236,13 +236,13 @@ func TestPruneAndRetry(t *testing.T) {
 		a := &attic{t: t, s: s, account: s.DB.NewID(), random: rand.New(rand.NewPCG(5, 6))}
 		at := now.Add(-40 * 24 * time.Hour)
 		for i := range 40 {
-			m := &old{id: db.FirstID(at.Add(time.Duration(i) * time.Minute)), deliveries: 3}
+			m := &old{id: db.MinIDAt(at.Add(time.Duration(i) * time.Minute)), deliveries: 3}
 			b, err := s.Blobs.FromBytes(t.Context(), []byte("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.blob = b.ID
-			dbtest.Exec(a.t, a.s.DB, b.Insert(), plantOld.With(m.id, a.account, 5, 0, "x", "<x>", "x", m.blob, db.Micros(at), 0))
+			dbtest.Exec(a.t, a.s.DB, b.InsertStatement(), plantOld.With(m.id, a.account, 5, 0, "x", "<x>", "x", m.blob, db.Micros(at), 0))
 			for n, state := range []queue.State{queue.Delivered, queue.Failed, queue.Bounced} {
 				dbtest.Exec(a.t, a.s.DB, plantOldDelivery.With(m.id, n, a.account, "u@simulator.test", string(state), farAhead, nil, 0, db.Micros(at), 0))
 			}
@@ -282,14 +282,14 @@ func TestPruneSharesFile(t *testing.T) {
 		now := time.Now()
 		at := now.Add(-40 * 24 * time.Hour)
 		a := &attic{t: t, s: s, account: s.DB.NewID()}
-		large := bytes.Repeat([]byte("0123456789abcdef"), blob.Inline/8)
+		large := bytes.Repeat([]byte("0123456789abcdef"), blob.MaxInline/8)
 		sent, err := s.Blobs.FromBytes(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
 		}
 		filed := s.Blobs.Prepend(sent, []byte("Return-Path: <>\r\n"))
-		id := db.FirstID(at)
-		dbtest.Exec(a.t, a.s.DB, sent.Insert(), filed.Insert(), plantOld.With(id, a.account, 5, 0, "x", "<x>", "x", sent.ID, db.Micros(at), 0),
+		id := db.MinIDAt(at)
+		dbtest.Exec(a.t, a.s.DB, sent.InsertStatement(), filed.InsertStatement(), plantOld.With(id, a.account, 5, 0, "x", "<x>", "x", sent.ID, db.Micros(at), 0),
 			plantOldDelivery.With(id, 0, a.account, "u@x.example", "delivered", farAhead, nil, 0, db.Micros(at), 0))
 		a.index(id)
 		if n := a.prune(now.Add(-30*24*time.Hour), 100); len(n) != 1 {

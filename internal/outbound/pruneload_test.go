@@ -30,16 +30,16 @@ func TestPruneUnderLoad(t *testing.T) {
 		a := &attic{t: t, s: s}
 		dbtest.Exec(a.t, a.s.DB, openPasses.With(int64(1)<<62)) // as if all was looked at
 		now := func() time.Time { return time.Now().Add(time.Hour) }
-		keeper := func() *retention.Keeper {
+		keeper := func() *retention.Pruner {
 			var tasks []retention.Task
 			for _, task := range s.Retention.Tasks {
 				switch task.Name {
 				case "attempts", "messages", "events":
-					task.Keep = time.Minute
+					task.MaxAge = time.Minute
 					tasks = append(tasks, task)
 				}
 			}
-			return &retention.Keeper{DB: s.DB, Node: s.Outbox.Node, Tasks: tasks, Now: now, Log: s.Log}
+			return &retention.Pruner{DB: s.DB, Node: s.Outbox.Node, Tasks: tasks, Now: now, Log: s.Log}
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var pruning, sending sync.WaitGroup
@@ -47,7 +47,7 @@ func TestPruneUnderLoad(t *testing.T) {
 			k := keeper()
 			pruning.Go(func() {
 				for ctx.Err() == nil {
-					if _, err := k.Round(ctx); err != nil && ctx.Err() == nil {
+					if _, err := k.RunOnce(ctx); err != nil && ctx.Err() == nil {
 						t.Error(err)
 						return
 					}
@@ -58,9 +58,9 @@ func TestPruneUnderLoad(t *testing.T) {
 		for range senders {
 			sending.Go(func() {
 				for range each {
-					results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.Send{{
+					results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.SendRequest{{
 						FromEmail: "alice@demo.test", To: []string{"bob@demo.test", "delivered@simulator.test"}, Subject: "Hello", Text: "Hello",
-					}}, outbound.Options{})
+					}}, outbound.SendOptions{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -104,13 +104,13 @@ func BenchmarkPrune(b *testing.B) {
 			for i := 0; i < b.N; i += 100 {
 				if err := s.DB.Tx(b.Context(), func(tx *db.Tx) error {
 					for j := i; j < min(i+100, b.N); j++ {
-						id := db.FirstID(at.Add(time.Duration(j) * time.Second))
+						id := db.MinIDAt(at.Add(time.Duration(j) * time.Second))
 						blob, err := s.Blobs.FromBytes(b.Context(), make([]byte, 2000))
 						if err != nil {
 							return err
 						}
 						for _, statement := range []db.Statement{
-							blob.Insert(), plantOld.With(id, 1, 5, 0, fmt.Sprint("Your order number ", j, " was shipped today"), "<x>", "x", blob.ID, db.Micros(at), 0),
+							blob.InsertStatement(), plantOld.With(id, 1, 5, 0, fmt.Sprint("Your order number ", j, " was shipped today"), "<x>", "x", blob.ID, db.Micros(at), 0),
 							plantOldDelivery.With(id, 0, 1, fmt.Sprintf("u%d@x.example", j), "delivered", farAhead, nil, 1, db.Micros(at), 0), plantAttempt.With(id, 0, 1),
 						} {
 							if _, err := tx.Exec(b.Context(), statement); err != nil {
@@ -127,7 +127,7 @@ func BenchmarkPrune(b *testing.B) {
 				outbox := &outbound.Outbox{DB: s.DB, Node: s.Outbox.Node, Queue: s.Queue, Stats: s.Stats, Now: time.Now}
 				for more := true; more; {
 					var err error
-					if more, err = outbox.IndexSome(b.Context(), pass); err != nil {
+					if more, err = outbox.IndexBatch(b.Context(), pass); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -43,7 +43,7 @@ func TestDelayInTimeline(t *testing.T) {
 		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 1 {
 			t.Errorf("%d remarks, %v", remarks, err)
 		}
-		past(t, s, m)
+		expiredMessage(t, s, m)
 		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 0 {
 			t.Errorf("%d remarks are left, %v", remarks, err)
 		}

@@ -14,9 +14,9 @@ const (
 	tlsOptional = "optional" // "TLS-Required: No": rather sent than kept by a policy of the recipient's domain
 )
 
-// wishOfTLS reads what a message says about TLS, also one that is forwarded. The
+// tlsPreference reads what a message says about TLS, also one that is forwarded. The
 // parameter of MAIL overrules the field (RFC 8689 §4.1).
-func wishOfTLS(required bool, h message.Header) string {
+func tlsPreference(required bool, h message.Header) string {
 	if required {
 		return tlsRequired
 	}

@@ -32,13 +32,13 @@ const (
 	maxSubject     = 2000
 	maxThreadID    = 255
 	maxText        = 10 << 20 // text and html each
-	maxPast        = 5 * time.Minute
-	maxAhead       = 30 * 24 * time.Hour
+	maxSendAtPast  = 5 * time.Minute
+	maxSendAtAhead = 30 * 24 * time.Hour
 )
 
-// Send is a request to send mail, with the names and rules of the interface
+// SendRequest is a request to send mail, with the names and rules of the interface
 // specification, section 2.
-type Send struct {
+type SendRequest struct {
 	FromEmail   string
 	FromName    string
 	To, Cc, Bcc []string
@@ -59,9 +59,9 @@ type Send struct {
 	Template        db.ID
 	TemplateVersion int
 
-	// Faults are what the door found wrong with the request already. They are
+	// RequestFaults are what the door found wrong with the request already. They are
 	// told together with the rules that are broken. The field "" is the whole.
-	Faults fault.Fields
+	RequestFaults fault.FieldErrors
 }
 
 // Attachment is a file of a send, its content decoded.
@@ -79,31 +79,31 @@ type recipient struct {
 	address.Address
 	kind string // to, cc, bcc; envelope
 	// What a submission asked for (RFC 3461).
-	notify   smtpclient.Notify
-	original string
+	notify            smtpclient.Notify
+	originalRecipient string
 }
 
-// letter is a send that keeps all rules but those that need the database.
-type letter struct {
-	from       address.Address
-	draft      message.Draft
-	recipients []recipient
-	metadata   string
-	threadID   string
-	sendAt     time.Time // zero for at once
-	class      string
-	template   db.ID
-	version    int
-	offers     bool     // to unsubscribe
-	hosts      bool     // by a link of ours
-	references []string // as they were given
-	feedback   bool     // Feedback-ID was given
+// validSend is a send that keeps all rules but those that need the database.
+type validSend struct {
+	from              address.Address
+	draft             message.Draft
+	recipients        []recipient
+	metadata          string
+	threadID          string
+	sendAt            time.Time // zero for at once
+	class             string
+	template          db.ID
+	templateVersion   int
+	offersUnsubscribe bool     // to unsubscribe
+	hostsUnsubscribe  bool     // by a link of ours
+	references        []string // as they were given
+	hasFeedbackID     bool     // Feedback-ID was given
 }
 
-// read checks every rule of a send and returns all that is broken at once.
-func (s *Send) read(now time.Time) (*letter, fault.Fields) {
-	var bad fault.Fields
-	l := &letter{metadata: "{}", threadID: s.ThreadID, class: s.Class, template: s.Template, version: s.TemplateVersion}
+// validate checks every rule of a send and returns all that is broken at once.
+func (s *SendRequest) validate(now time.Time) (*validSend, fault.FieldErrors) {
+	var bad fault.FieldErrors
+	l := &validSend{metadata: "{}", threadID: s.ThreadID, class: s.Class, template: s.Template, templateVersion: s.TemplateVersion}
 	l.readFrom(s, &bad)
 	l.readRecipients(s, &bad)
 	l.readBody(s, &bad)
@@ -115,7 +115,7 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	l.readMetadata(s, &bad)
 	l.readSendAt(s, now, &bad)
 	l.readUnsubscribe(s, &bad)
-	if s.ThreadID != "" && !printable(s.ThreadID, maxThreadID) {
+	if s.ThreadID != "" && !isPrintable(s.ThreadID, maxThreadID) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
 	}
 	if l.from.Domain == "" {
@@ -123,22 +123,22 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	}
 	l.draft.MessageID = "<x@x.invalid>" // ours, made later
 	_ = bad.Merge(l.draft.Check())      // it has fields, or there is none
-	l.refer(l.draft.InReplyTo)
-	return l, join(s.Faults, bad)
+	l.setReferences(l.draft.InReplyTo)
+	return l, mergeFaults(s.RequestFaults, bad)
 }
 
-// join adds the rules that a request breaks to what the door found wrong with
+// mergeFaults adds the rules that a request breaks to what the door found wrong with
 // it. Of what the door could not read the rules have nothing to say.
-func join(door, rules fault.Fields) fault.Fields {
+func mergeFaults(door, rules fault.FieldErrors) fault.FieldErrors {
 	if len(door) == 0 {
 		return rules
 	}
 	all := slices.Clone(door)
 	for _, r := range rules {
-		unread := func(d fault.Field) bool {
-			rest, inside := strings.CutPrefix(r.Field, d.Field)
-			return d.Field == "" || inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
-				r.Code == "text_or_html_required" && d.Field == "html"
+		unread := func(d fault.FieldError) bool {
+			rest, inside := strings.CutPrefix(r.Path, d.Path)
+			return d.Path == "" || inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
+				r.Code == "text_or_html_required" && d.Path == "html"
 		}
 		if !slices.ContainsFunc(door, unread) {
 			all = append(all, r)
@@ -148,24 +148,24 @@ func join(door, rules fault.Fields) fault.Fields {
 }
 
 // readSendAt takes a time to send at; a little past is now, as clocks differ.
-func (l *letter) readSendAt(s *Send, now time.Time, bad *fault.Fields) {
-	at, err := schedule(s.SendAt, now)
+func (l *validSend) readSendAt(s *SendRequest, now time.Time, bad *fault.FieldErrors) {
+	at, err := normalizeSendAt(s.SendAt, now)
 	if err != nil {
 		bad.Add("send_at", err.Code, "%s", err.Message)
 	}
 	l.sendAt = at
 }
 
-// schedule judges a time to send at: the zero time, and the last five minutes,
+// normalizeSendAt judges a time to send at: the zero time, and the last five minutes,
 // are now, for which it returns the zero time. What is earlier, or more than
 // 30 days ahead, is a fault.Invalid.
-func schedule(at, now time.Time) (time.Time, *fault.Error) {
+func normalizeSendAt(at, now time.Time) (time.Time, *fault.Error) {
 	switch {
 	case at.IsZero():
 		return at, nil
-	case at.Before(now.Add(-maxPast)):
+	case at.Before(now.Add(-maxSendAtPast)):
 		return time.Time{}, fault.New(fault.Invalid, "in_the_past", "This time has passed already.")
-	case at.After(now.Add(maxAhead)):
+	case at.After(now.Add(maxSendAtAhead)):
 		return time.Time{}, fault.New(fault.Invalid, "too_far_ahead", "Mail can be scheduled 30 days ahead at most.")
 	case !at.After(now):
 		return time.Time{}, nil
@@ -173,42 +173,42 @@ func schedule(at, now time.Time) (time.Time, *fault.Error) {
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
-func (l *letter) readFrom(s *Send, bad *fault.Fields) {
+func (l *validSend) readFrom(s *SendRequest, bad *fault.FieldErrors) {
 	var err error
 	if l.from, err = address.Parse(s.FromEmail); err != nil {
 		bad.Add("from_email", "invalid_address", "This must be a bare address such as you@example.com.")
 	}
-	l.draft.From = named(s.FromName, l.from)
-	if len(s.FromName) > address.MaxName {
-		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxName)
+	l.draft.From = headerAddress(s.FromName, l.from)
+	if len(s.FromName) > address.MaxDisplayName {
+		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxDisplayName)
 	} else if err == nil && !strings.ContainsAny(s.FromName, "\r\n\x00") { // which is told elsewhere
 		l.checkAuthor(bad)
 	}
 	if s.ReplyTo == "" {
 		return
 	}
-	n, err := address.ParseNamed(s.ReplyTo)
+	n, err := address.ParseNameAddr(s.ReplyTo)
 	if err != nil {
 		bad.Add("reply_to", "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
 		return
 	}
-	l.draft.ReplyTo = []message.Address{named(n.Name, n.Address)}
+	l.draft.ReplyTo = []message.Address{headerAddress(n.Name, n.Address)}
 }
 
-// checkAuthor refuses an author whom mail readers would not all see.
-func (l *letter) checkAuthor(bad *fault.Fields) {
+// authorizeMailboxAuthor refuses an author whom mail readers would not all see.
+func (l *validSend) checkAuthor(bad *fault.FieldErrors) {
 	alone := l.draft.From
 	alone.Name = ""
 	switch {
-	case alone.Doubt() != "":
+	case alone.AuthorProblem() != "":
 		bad.Add("from_email", "invalid_address", "Mail readers read this address differently. Use one without quotation marks, such as you@example.com.")
-	case l.draft.From.Doubt() != "":
+	case l.draft.From.AuthorProblem() != "":
 		bad.Add("from_name", "shows_address", "This name shows another address than from_email, or can't be told from one. Give a name without an address.")
 	}
 }
 
 // readRecipients takes each address once, to before cc before bcc.
-func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
+func (l *validSend) readRecipients(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.To) == 0 {
 		bad.Add("to", "required", "Give at least one recipient.")
 	}
@@ -222,7 +222,7 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 			if i > 20*MaxRecipients {
 				break // far too many anyway
 			}
-			n, err := address.ParseNamed(text)
+			n, err := address.ParseNameAddr(text)
 			if err != nil {
 				bad.Add(fmt.Sprintf("%s[%d]", list.kind, i), "invalid_address",
 					"This must be an address such as you@example.com or Name <you@example.com>.")
@@ -234,7 +234,7 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 			seen[n.Address.Key()] = true
 			l.recipients = append(l.recipients, recipient{Address: n.Address, kind: list.kind})
 			if list.header != nil {
-				*list.header = append(*list.header, named(n.Name, n.Address))
+				*list.header = append(*list.header, headerAddress(n.Name, n.Address))
 			}
 		}
 	}
@@ -243,10 +243,10 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 	}
 }
 
-func (l *letter) readBody(s *Send, bad *fault.Fields) {
+func (l *validSend) readBody(s *SendRequest, bad *fault.FieldErrors) {
 	l.draft.Subject, l.draft.Text, l.draft.HTML = s.Subject, s.Text, s.HTML
 	if s.Text == "" && !s.HTMLOnly && len(s.HTML) <= maxText {
-		l.draft.Text = message.TextOfHTML(s.HTML)
+		l.draft.Text = message.HTMLToText(s.HTML)
 	}
 	if strings.TrimSpace(s.Subject) == "" {
 		bad.Add("subject", "required", "Give a subject.")
@@ -265,7 +265,7 @@ func (l *letter) readBody(s *Send, bad *fault.Fields) {
 	}
 }
 
-func (l *letter) readAttachments(s *Send, bad *fault.Fields) {
+func (l *validSend) readAttachments(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.Attachments) > MaxAttachments {
 		bad.Add("attachments", "too_many_attachments", "A message can have %d attachments.", MaxAttachments)
 	}
@@ -290,7 +290,7 @@ func (l *letter) readAttachments(s *Send, bad *fault.Fields) {
 	}
 }
 
-func (l *letter) readMetadata(s *Send, bad *fault.Fields) {
+func (l *validSend) readMetadata(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.Metadata) == 0 || string(s.Metadata) == "null" {
 		return
 	}
@@ -306,6 +306,6 @@ func (l *letter) readMetadata(s *Send, bad *fault.Fields) {
 	}
 }
 
-func printable(s string, limit int) bool {
+func isPrintable(s string, limit int) bool {
 	return utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -16,8 +16,8 @@ import (
 
 var today = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-func good() Send {
-	return Send{FromEmail: "ann@shop.example", To: []string{"Bob <bob@example.com>"}, Subject: "Hi", Text: "Hello"}
+func good() SendRequest {
+	return SendRequest{FromEmail: "ann@shop.example", To: []string{"Bob <bob@example.com>"}, Subject: "Hi", Text: "Hello"}
 }
 
 func addresses(n int) (list []string) {
@@ -39,48 +39,50 @@ func attachments(n int, size int64) (list []Attachment) {
 // Each rule of a send, broken alone, is told with its field and code.
 func TestSendRules(t *testing.T) {
 	for name, c := range map[string]struct {
-		change      func(*Send)
+		change      func(*SendRequest)
 		field, code string
 	}{
-		"no sender":             {func(s *Send) { s.FromEmail = "" }, "from_email", "invalid_address"},
-		"a named sender":        {func(s *Send) { s.FromEmail = "Ann <ann@shop.example>" }, "from_email", "invalid_address"},
-		"a folded name":         {func(s *Send) { s.FromName = "Ann\r\nBcc: x@y.example" }, "from_name", "control_character"},
-		"nobody":                {func(s *Send) { s.To = nil }, "to", "required"},
-		"a bad recipient":       {func(s *Send) { s.Cc = []string{"a@example.com", "nobody"} }, "cc[1]", "invalid_address"},
-		"51 recipients":         {func(s *Send) { s.Bcc = addresses(50) }, "to", "too_many_recipients"},
-		"a bad reply address":   {func(s *Send) { s.ReplyTo = "x" }, "reply_to", "invalid_address"},
-		"no subject":            {func(s *Send) { s.Subject = " " }, "subject", "required"},
-		"a folded subject":      {func(s *Send) { s.Subject = "a\nb" }, "subject", "control_character"},
-		"neither text nor html": {func(s *Send) { s.Text = "" }, "text", "text_or_html_required"},
-		"11 attachments":        {func(s *Send) { s.Attachments = attachments(11, 1) }, "attachments", "too_many_attachments"},
-		"26 MB":                 {func(s *Send) { s.Attachments = attachments(2, 13<<20) }, "attachments", "attachments_too_large"},
-		"no file name":          {func(s *Send) { s.Attachments = attachments(1, 1); s.Attachments[0].Filename = "" }, "attachments[0].filename", "required"},
-		"not an X- header":      {func(s *Send) { s.Headers = map[string]string{"Subject": "x"} }, "headers.Subject", "header_not_allowed"},
-		"a header of ours":      {func(s *Send) { s.Headers = map[string]string{"x-mailstead-id": "x"} }, "headers.x-mailstead-id", "header_reserved"},
-		"a hostile name":        {func(s *Send) { s.Headers = map[string]string{"X-A\r\nBcc": "x"} }, "headers[0]", "invalid_header_name"},
-		"a hostile value":       {func(s *Send) { s.Headers = map[string]string{"X-A": "x\r\nBcc: y@z.example"} }, "headers.X-A", "control_character"},
-		"a List-Id with lines":  {func(s *Send) { s.Headers = map[string]string{"List-Id": "x\r\nBcc: y <a.example>"} }, "headers.List-Id", "invalid_header_value"},
-		"a List-Id of one word": {func(s *Send) { s.Headers = map[string]string{"List-ID": "<news>"} }, "headers.List-ID", "invalid_header_value"},
-		"an odd Precedence":     {func(s *Send) { s.Headers = map[string]string{"Precedence": "first-class"} }, "headers.Precedence", "invalid_header_value"},
-		"an odd Auto-Submitted": {func(s *Send) { s.Headers = map[string]string{"Auto-Submitted": "yes"} }, "headers.Auto-Submitted", "invalid_header_value"},
-		"an odd Feedback-ID":    {func(s *Send) { s.Headers = map[string]string{"Feedback-ID": "a:b"} }, "headers.Feedback-ID", "invalid_header_value"},
-		"no reference":          {func(s *Send) { s.Headers = map[string]string{"References": " "} }, "headers.References", "invalid_header_value"},
-		"a broken reference":    {func(s *Send) { s.Headers = map[string]string{"References": "<a@x.example> b"} }, "headers.References", "invalid_header_value"},
-		"two answers": {func(s *Send) {
+		"no sender":             {func(s *SendRequest) { s.FromEmail = "" }, "from_email", "invalid_address"},
+		"a named sender":        {func(s *SendRequest) { s.FromEmail = "Ann <ann@shop.example>" }, "from_email", "invalid_address"},
+		"a folded name":         {func(s *SendRequest) { s.FromName = "Ann\r\nBcc: x@y.example" }, "from_name", "control_character"},
+		"nobody":                {func(s *SendRequest) { s.To = nil }, "to", "required"},
+		"a bad recipient":       {func(s *SendRequest) { s.Cc = []string{"a@example.com", "nobody"} }, "cc[1]", "invalid_address"},
+		"51 recipients":         {func(s *SendRequest) { s.Bcc = addresses(50) }, "to", "too_many_recipients"},
+		"a bad reply address":   {func(s *SendRequest) { s.ReplyTo = "x" }, "reply_to", "invalid_address"},
+		"no subject":            {func(s *SendRequest) { s.Subject = " " }, "subject", "required"},
+		"a folded subject":      {func(s *SendRequest) { s.Subject = "a\nb" }, "subject", "control_character"},
+		"neither text nor html": {func(s *SendRequest) { s.Text = "" }, "text", "text_or_html_required"},
+		"11 attachments":        {func(s *SendRequest) { s.Attachments = attachments(11, 1) }, "attachments", "too_many_attachments"},
+		"26 MB":                 {func(s *SendRequest) { s.Attachments = attachments(2, 13<<20) }, "attachments", "attachments_too_large"},
+		"no file name":          {func(s *SendRequest) { s.Attachments = attachments(1, 1); s.Attachments[0].Filename = "" }, "attachments[0].filename", "required"},
+		"not an X- header":      {func(s *SendRequest) { s.Headers = map[string]string{"Subject": "x"} }, "headers.Subject", "header_not_allowed"},
+		"a header of ours":      {func(s *SendRequest) { s.Headers = map[string]string{"x-mailstead-id": "x"} }, "headers.x-mailstead-id", "header_reserved"},
+		"a hostile name":        {func(s *SendRequest) { s.Headers = map[string]string{"X-A\r\nBcc": "x"} }, "headers[0]", "invalid_header_name"},
+		"a hostile value":       {func(s *SendRequest) { s.Headers = map[string]string{"X-A": "x\r\nBcc: y@z.example"} }, "headers.X-A", "control_character"},
+		"a List-Id with lines":  {func(s *SendRequest) { s.Headers = map[string]string{"List-Id": "x\r\nBcc: y <a.example>"} }, "headers.List-Id", "invalid_header_value"},
+		"a List-Id of one word": {func(s *SendRequest) { s.Headers = map[string]string{"List-ID": "<news>"} }, "headers.List-ID", "invalid_header_value"},
+		"an odd Precedence":     {func(s *SendRequest) { s.Headers = map[string]string{"Precedence": "first-class"} }, "headers.Precedence", "invalid_header_value"},
+		"an odd Auto-Submitted": {func(s *SendRequest) { s.Headers = map[string]string{"Auto-Submitted": "yes"} }, "headers.Auto-Submitted", "invalid_header_value"},
+		"an odd Feedback-ID":    {func(s *SendRequest) { s.Headers = map[string]string{"Feedback-ID": "a:b"} }, "headers.Feedback-ID", "invalid_header_value"},
+		"no reference":          {func(s *SendRequest) { s.Headers = map[string]string{"References": " "} }, "headers.References", "invalid_header_value"},
+		"a broken reference":    {func(s *SendRequest) { s.Headers = map[string]string{"References": "<a@x.example> b"} }, "headers.References", "invalid_header_value"},
+		"two answers": {func(s *SendRequest) {
 			s.InReplyTo, s.Headers = "a@x.example", map[string]string{"In-Reply-To": "<b@x.example>"}
 		}, "headers.In-Reply-To", "invalid_header_value"},
-		"a header twice":       {func(s *Send) { s.Headers = map[string]string{"List-Id": "<a.example>", "list-id": "<a.example>"} }, "headers.list-id", "duplicate_header"},
-		"metadata a list":      {func(s *Send) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
-		"metadata too long":    {func(s *Send) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
-		"a thread with a line": {func(s *Send) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
-		"a time gone by":       {func(s *Send) { s.SendAt = today.Add(-maxPast - time.Second) }, "send_at", "in_the_past"},
-		"a time far ahead":     {func(s *Send) { s.SendAt = today.Add(maxAhead + time.Second) }, "send_at", "too_far_ahead"},
-		"a bad in_reply_to":    {func(s *Send) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
+		"a header twice": {func(s *SendRequest) {
+			s.Headers = map[string]string{"List-Id": "<a.example>", "list-id": "<a.example>"}
+		}, "headers.list-id", "duplicate_header"},
+		"metadata a list":      {func(s *SendRequest) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
+		"metadata too long":    {func(s *SendRequest) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
+		"a thread with a line": {func(s *SendRequest) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
+		"a time gone by":       {func(s *SendRequest) { s.SendAt = today.Add(-maxSendAtPast - time.Second) }, "send_at", "in_the_past"},
+		"a time far ahead":     {func(s *SendRequest) { s.SendAt = today.Add(maxSendAtAhead + time.Second) }, "send_at", "too_far_ahead"},
+		"a bad in_reply_to":    {func(s *SendRequest) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
 	} {
 		s := good()
 		c.change(&s)
-		_, bad := s.read(today)
-		if len(bad) != 1 || bad[0].Field != c.field || bad[0].Code != c.code {
+		_, bad := s.validate(today)
+		if len(bad) != 1 || bad[0].Path != c.field || bad[0].Code != c.code {
 			t.Errorf("%s: got %v, want %s %s alone", name, bad, c.field, c.code)
 		}
 	}
@@ -93,17 +95,17 @@ func TestSendStandardHeaders(t *testing.T) {
 		"list-id": "News, weekly <news.shop.example>", "Precedence": "Bulk", "Auto-Submitted": "auto-generated", "Feedback-ID": "spring:news:42:shop",
 		"In-Reply-To": "<2@x.example>", "References": "<1@x.example>  <0@x.example>", "X-Order": "7",
 	}
-	l, bad := s.read(today)
+	l, bad := s.validate(today)
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}
-	if got := fmt.Sprint(l.draft.Extra); got != "[{Auto-Submitted auto-generated} {Feedback-ID spring:news:42:shop} {Precedence Bulk} {X-Order 7} {List-Id News, weekly <news.shop.example>}]" || !l.feedback {
+	if got := fmt.Sprint(l.draft.ExtraFields); got != "[{Auto-Submitted auto-generated} {Feedback-ID spring:news:42:shop} {Precedence Bulk} {X-Order 7} {List-Id News, weekly <news.shop.example>}]" || !l.hasFeedbackID {
 		t.Errorf("the fields are %s", got)
 	}
 	if got := fmt.Sprint(l.draft.InReplyTo, l.draft.References); got != "<2@x.example>[<1@x.example> <0@x.example> <2@x.example>]" {
 		t.Errorf("it answers %s", got)
 	}
-	l.refer("<9@x.example>", "<2@x.example>") // what its thread has
+	l.setReferences("<9@x.example>", "<2@x.example>") // what its thread has
 	if got := fmt.Sprint(l.draft.References); got != "[<1@x.example> <0@x.example> <2@x.example>]" {
 		t.Errorf("in a thread it refers to %s", got)
 	}
@@ -111,11 +113,11 @@ func TestSendStandardHeaders(t *testing.T) {
 
 // All broken rules are told at once.
 func TestSendRulesTogether(t *testing.T) {
-	s := Send{FromEmail: "x", Cc: []string{"y"}, Headers: map[string]string{"A": "b"}, Metadata: []byte("1"), Attachments: attachments(11, 3<<20)}
-	_, bad := s.read(today)
+	s := SendRequest{FromEmail: "x", Cc: []string{"y"}, Headers: map[string]string{"A": "b"}, Metadata: []byte("1"), Attachments: attachments(11, 3<<20)}
+	_, bad := s.validate(today)
 	var fields []string
 	for _, one := range bad {
-		fields = append(fields, one.Field)
+		fields = append(fields, one.Path)
 	}
 	want := []string{"from_email", "to", "cc[0]", "subject", "text", "attachments", "attachments", "headers.A", "metadata"}
 	if !slices.Equal(fields, want) {
@@ -128,7 +130,7 @@ func TestSendRecipients(t *testing.T) {
 	s.To = []string{"a@example.com", "A@EXAMPLE.com"}
 	s.Cc = []string{"a@example.com", "b@example.com"}
 	s.Bcc = []string{"b@example.com", "c@example.com", "c+x@example.com"}
-	l, bad := s.read(today)
+	l, bad := s.validate(today)
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}
@@ -148,8 +150,8 @@ func TestSendRecipients(t *testing.T) {
 // A local part that needs quotation marks has one pair of them in the header, as in
 // the envelope.
 func TestSendQuotedAddresses(t *testing.T) {
-	s := Send{FromEmail: `"a b"@shop.example`, FromName: "Ann", ReplyTo: `R <"r\"r"@shop.example>`, To: []string{`"john doe"@a.example`, `"tom"@a.example`}, Subject: "x", Text: "x"}
-	l, bad := s.read(today)
+	s := SendRequest{FromEmail: `"a b"@shop.example`, FromName: "Ann", ReplyTo: `R <"r\"r"@shop.example>`, To: []string{`"john doe"@a.example`, `"tom"@a.example`}, Subject: "x", Text: "x"}
+	l, bad := s.validate(today)
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}
@@ -168,14 +170,14 @@ func TestSendQuotedAddresses(t *testing.T) {
 
 // What the door could not read is told once, by the door.
 func TestSendFaultsOfTheDoor(t *testing.T) {
-	s := Send{
+	s := SendRequest{
 		FromEmail: "ann@shop.example", Attachments: make([]Attachment, 2), Headers: map[string]string{"X-A": "", "b": "c"},
-		Faults: fault.Fields{{Field: "to"}, {Field: "html"}, {Field: "attachments[1]"}, {Field: "headers.X-A"}, {Field: "sub"}},
+		RequestFaults: fault.FieldErrors{{Path: "to"}, {Path: "html"}, {Path: "attachments[1]"}, {Path: "headers.X-A"}, {Path: "sub"}},
 	}
-	_, bad := s.read(today)
+	_, bad := s.validate(today)
 	var fields []string
 	for _, one := range bad {
-		fields = append(fields, one.Field)
+		fields = append(fields, one.Path)
 	}
 	want := []string{"to", "html", "attachments[1]", "headers.X-A", "sub", "subject", "attachments[0].filename", "headers.b"}
 	if !slices.Equal(fields, want) {
@@ -186,10 +188,10 @@ func TestSendFaultsOfTheDoor(t *testing.T) {
 // A little past is now, and the future is kept to the microsecond.
 func TestSchedule(t *testing.T) {
 	for _, c := range []struct{ at, want time.Time }{
-		{time.Time{}, time.Time{}}, {today, time.Time{}}, {today.Add(-maxPast), time.Time{}},
-		{today.Add(time.Hour + time.Nanosecond), today.Add(time.Hour)}, {today.Add(maxAhead), today.Add(maxAhead)},
+		{time.Time{}, time.Time{}}, {today, time.Time{}}, {today.Add(-maxSendAtPast), time.Time{}},
+		{today.Add(time.Hour + time.Nanosecond), today.Add(time.Hour)}, {today.Add(maxSendAtAhead), today.Add(maxSendAtAhead)},
 	} {
-		if got, err := schedule(c.at, today); err != nil || !got.Equal(c.want) {
+		if got, err := normalizeSendAt(c.at, today); err != nil || !got.Equal(c.want) {
 			t.Errorf("%v gives %v, %v", c.at, got, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // readHeaders takes custom header fields: X- fields but those of the service, and some
 // that say what kind of mail it is, or which conversation it belongs to.
-func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
+func (l *validSend) readHeaders(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.Headers) > maxHeaders {
 		bad.Add("headers", "too_many_headers", "A message can have %d custom headers.", maxHeaders)
 		return
@@ -33,17 +33,17 @@ func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
 		lower := strings.ToLower(name)
 		// The name itself may be hostile, so it is told by its place.
 		field := fmt.Sprintf("headers[%d]", i)
-		if safeName(name) {
+		if isHeaderName(name) {
 			field = "headers." + name
 		}
-		known, why := l.standardHeader(lower, value)
+		known, why := l.readStandardHeader(lower, value)
 		switch {
 		case known && !seen[lower] && why == "": // it is taken
 		case known && !seen[lower]:
 			bad.Add(field, "invalid_header_value", "%s", why)
 		case !known && (!strings.HasPrefix(lower, "x-") || len(name) < 3):
 			bad.Add(field, "header_not_allowed", "The name of a custom header starts with X-, or is Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence or References.")
-		case !safeName(name):
+		case !isHeaderName(name):
 			bad.Add(field, "invalid_header_name", "The name of a header is made of letters, digits and hyphens, 76 at most.")
 		case strings.HasPrefix(lower, "x-mailstead-") || strings.HasPrefix(lower, "x-service-"):
 			bad.Add(field, "header_reserved", "Headers of this name are set by the service.")
@@ -52,7 +52,7 @@ func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
 		case strings.ContainsAny(value, "\r\n\x00") || !utf8.ValidString(value):
 			bad.Add(field, "control_character", "Line breaks and NUL are not allowed in a header.")
 		default:
-			l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: name, Value: value})
+			l.draft.ExtraFields = append(l.draft.ExtraFields, message.ExtraField{Name: name, Value: value})
 		}
 		seen[lower] = true
 	}
@@ -62,44 +62,44 @@ func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
 }
 
 var (
-	listID     = regexp.MustCompile(`^[ -;=?-~]{0,200}<[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){1,10}>$`) // RFC 2919 §2
-	feedbackID = regexp.MustCompile(`^[A-Za-z0-9._-]{0,40}(:[A-Za-z0-9._-]{0,40}){3}$`)
+	listIDPattern     = regexp.MustCompile(`^[ -;=?-~]{0,200}<[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){1,10}>$`) // RFC 2919 §2
+	feedbackIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,40}(:[A-Za-z0-9._-]{0,40}){3}$`)
 )
 
 // maxReferences is how many Message-IDs a References field may be given with.
 const maxReferences = 100
 
-// standardHeader takes a field that is no X- field, but may be given. known is false for
+// readStandardHeader takes a field that is no X- field, but may be given. known is false for
 // all others; why says what is wrong with the value.
-func (l *letter) standardHeader(lower, value string) (known bool, why string) {
+func (l *validSend) readStandardHeader(lower, value string) (known bool, why string) {
 	extra := func(name string, ok bool, rule string) string {
 		if !ok {
 			return rule
 		}
-		l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: name, Value: value})
+		l.draft.ExtraFields = append(l.draft.ExtraFields, message.ExtraField{Name: name, Value: value})
 		return ""
 	}
 	switch lower {
 	case "list-id":
-		return true, extra("List-Id", listID.MatchString(value), "List-Id is of the form Name <news.example.com> (RFC 2919).")
+		return true, extra("List-Id", listIDPattern.MatchString(value), "List-Id is of the form Name <news.example.com> (RFC 2919).")
 	case "precedence":
 		return true, extra("Precedence", slices.Contains([]string{"bulk", "list", "junk"}, strings.ToLower(value)), "Precedence is bulk, list or junk.")
 	case "auto-submitted":
 		kinds := []string{"no", "auto-generated", "auto-replied", "auto-notified"}
 		return true, extra("Auto-Submitted", slices.Contains(kinds, strings.ToLower(value)), "Auto-Submitted is no, auto-generated, auto-replied or auto-notified (RFC 3834).")
 	case "feedback-id":
-		l.feedback = true
-		return true, extra("Feedback-ID", feedbackID.MatchString(value), "Feedback-ID has four parts of letters, digits, dots, hyphens and underscores with colons between, each of at most 40.")
+		l.hasFeedbackID = true
+		return true, extra("Feedback-ID", feedbackIDPattern.MatchString(value), "Feedback-ID has four parts of letters, digits, dots, hyphens and underscores with colons between, each of at most 40.")
 	case "in-reply-to":
 		id := strings.TrimSpace(value)
-		if !message.Citable(id) || l.draft.InReplyTo != "" && l.draft.InReplyTo != id {
+		if !message.IsCitable(id) || l.draft.InReplyTo != "" && l.draft.InReplyTo != id {
 			return true, "In-Reply-To is one Message-ID in angle brackets, the same as in_reply_to if that is given too."
 		}
 		l.draft.InReplyTo = id
 		return true, ""
 	case "references":
 		ids := strings.Fields(value)
-		if len(ids) == 0 || len(ids) > maxReferences || slices.ContainsFunc(ids, func(id string) bool { return !message.Citable(id) }) {
+		if len(ids) == 0 || len(ids) > maxReferences || slices.ContainsFunc(ids, func(id string) bool { return !message.IsCitable(id) }) {
 			return true, fmt.Sprintf("References are 1 to %d Message-IDs in angle brackets, with spaces between.", maxReferences)
 		}
 		l.references = ids
@@ -108,8 +108,8 @@ func (l *letter) standardHeader(lower, value string) (known bool, why string) {
 	return false, ""
 }
 
-// refer makes the draft's References of what it answers, or of those that were given.
-func (l *letter) refer(before ...string) {
+// setReferences makes the draft's References of what it answers, or of those that were given.
+func (l *validSend) setReferences(before ...string) {
 	answers := l.draft.InReplyTo
 	if l.references != nil {
 		before = slices.Clone(l.references)
@@ -120,7 +120,7 @@ func (l *letter) refer(before ...string) {
 	l.draft.References = slices.DeleteFunc(before, func(id string) bool { return id == "" })
 }
 
-func safeName(name string) bool {
+func isHeaderName(name string) bool {
 	return name != "" && len(name) <= 76 && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
 	})

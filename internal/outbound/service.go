@@ -8,51 +8,51 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // ClassService is the class of what the service itself writes to one of the
 // people. It may hold a link that lets in whoever has it.
 const ClassService = "service"
 
-// SendService accepts a mail of the service itself to one of the people: from
+// SendServiceMail accepts a mail of the service itself to one of the people: from
 // no-reply at the service's own name, for the account of the operators. No
 // customer's domain, limit, suppression or list of messages has a part in it. It
 // returns after the commit, with a fault.Invalid if nothing can be sent to the
 // address.
-func (o *Outbox) SendService(ctx context.Context, to, subject, text string) error {
-	defer o.pace.Begin(o.Now)()
+func (o *Outbox) SendServiceMail(ctx context.Context, to, subject, text string) error {
+	defer o.loadGauge.Begin(o.Now)()
 	now := o.Now().UTC()
-	s := Send{FromEmail: "no-reply@" + o.Host, FromName: o.Host, To: []string{to}, Subject: subject, Text: text}
-	l, bad := s.read(now)
+	s := SendRequest{FromEmail: "no-reply@" + o.Host, FromName: o.Host, To: []string{to}, Subject: subject, Text: text}
+	l, bad := s.validate(now)
 	if err := bad.Err(); err != nil {
 		return err
 	}
 	l.class = ClassService
-	l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: "Auto-Submitted", Value: "auto-generated"}) // RFC 3834 §5
-	pc := &parcel{letter: l}
-	o.begin(account.Operators, pc, now)
+	l.draft.ExtraFields = append(l.draft.ExtraFields, message.ExtraField{Name: "Auto-Submitted", Value: "auto-generated"}) // RFC 3834 §5
+	pc := &preparedMessage{send: l}
+	o.initRow(account.OperatorAccount, pc, now)
 	pc.row.thread = o.DB.NewID().String()
 	if err := o.compose(ctx, pc); err != nil {
 		return err
 	}
-	return o.commit(ctx, account.Operators, []*parcel{pc}, nil)
+	return o.commit(ctx, account.OperatorAccount, []*preparedMessage{pc}, nil)
 }
 
-// ServiceText is the text of a mail of the service itself. It is fault.NotFound if
+// ServiceMailText is the text of a mail of the service itself. It is fault.NotFound if
 // that is gone, or no such mail.
-func (o *Outbox) ServiceText(ctx context.Context, id db.ID) (string, error) {
-	r, err := o.load(ctx, id)
+func (o *Outbox) ServiceMailText(ctx context.Context, id db.ID) (string, error) {
+	r, err := o.loadRow(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	if r.account != account.Operators || !r.private || !r.api() {
-		return "", gone()
+	if r.account != account.OperatorAccount || !r.private || !r.isFromAPI() {
+		return "", notFoundError()
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
-	if blob.Lost(err) {
+	if blob.IsLost(err) {
 		return "", fault.Wrap(err, fault.NotFound, "message_lost", "The service has lost the text of this message.")
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *Outbox) ServiceText(ctx context.Context, id db.ID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, c, err := digest.Read(in, index)
+	_, c, err := summary.Read(in, index)
 	if err != nil || c.Text == nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // What accepts mail need not wait for a signature to be done.
@@ -22,13 +22,13 @@ func TestSigningGivesWay(t *testing.T) {
 		}
 		return 20 - raw
 	}
-	signal.MakeRoom()
+	notify.EnableLowPriority()
 	runtime.LockOSThread()
 	own := nice()
 	runtime.UnlockOSThread()
 	there := 0
 	o := &Outbox{Now: time.Now}
-	if _, err := o.sign(t.Context(), func(io.Reader) ([]byte, error) { there = nice(); return nil, nil }, &blob.Blob{}); err != nil {
+	if _, err := o.signThrottled(t.Context(), func(io.Reader) ([]byte, error) { there = nice(); return nil, nil }, &blob.Blob{}); err != nil {
 		t.Fatal(err)
 	}
 	if there <= own && own < 19 {

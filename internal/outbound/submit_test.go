@@ -73,7 +73,7 @@ func TestSubmitAuthors(t *testing.T) {
 			"going on with ours":     {"alice@demo.test", " of another\r\nFrom: alice@demo.test", fault.Invalid, false},
 			"going on after nothing": {"alice@demo.test", "\t\nFrom: alice@demo.test", fault.Invalid, false},
 		} {
-			sub := outbound.Submission{To: []outbound.Rcpt{{Address: addr(t, "bob@demo.test")}}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
+			sub := outbound.Submission{To: []outbound.SubmissionRecipient{{Address: addr(t, "bob@demo.test")}}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
 			if c.envelope != "" {
 				from := addr(t, c.envelope)
 				sub.From = &from
@@ -95,7 +95,7 @@ func TestSubmitRecipients(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := addr(t, "alice@demo.test")
-		sub := outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"}, To: []outbound.Rcpt{
+		sub := outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"}, To: []outbound.SubmissionRecipient{
 			{Address: addr(t, "a@simulator.test")}, {Address: addr(t, "b@simulator.test")}, {Address: addr(t, "A@SIMULATOR.test")}, {Address: addr(t, "c@simulator.test")}}}
 		id, err := s.Outbox.Submit(t.Context(), alice, sub, strings.NewReader(
 			"From: alice@demo.test\r\nTo: A <a@simulator.test>\r\nCc: c@simulator.test\r\nBcc: b@simulator.test\r\nSubject: =?utf-8?q?=00x=C3=A4?=\r\n\r\nHi\r\n"))
@@ -127,21 +127,21 @@ func TestSendRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := outbound.Send{FromEmail: "x@demo.test", To: []string{"delivered@simulator.test"}, Subject: "x", Text: "x"}
-		send := func(domain string, change func(*outbound.Send)) error {
+		good := outbound.SendRequest{FromEmail: "x@demo.test", To: []string{"delivered@simulator.test"}, Subject: "x", Text: "x"}
+		send := func(domain string, change func(*outbound.SendRequest)) error {
 			m := good
 			change(&m)
-			_, err := s.Outbox.Send(t.Context(), principal(acc.ID, domain), []outbound.Send{m}, outbound.Options{})
+			_, err := s.Outbox.Send(t.Context(), principal(acc.ID, domain), []outbound.SendRequest{m}, outbound.SendOptions{})
 			return err
 		}
 		for what, c := range map[string]struct {
 			err  error
 			kind fault.Kind
 		}{
-			"a foreign domain":            {send("", func(m *outbound.Send) { m.FromEmail = "x@example.com" }), fault.Denied},
-			"a sub-domain":                {send("", func(m *outbound.Send) { m.FromEmail = "x@a.demo.test" }), fault.Denied},
-			"a key of another domain":     {send("other.test", func(*outbound.Send) {}), fault.Denied},
-			"a foreign domain, and wrong": {send("", func(m *outbound.Send) { m.FromEmail, m.Text = "x@example.com", "" }), fault.Invalid},
+			"a foreign domain":            {send("", func(m *outbound.SendRequest) { m.FromEmail = "x@example.com" }), fault.Denied},
+			"a sub-domain":                {send("", func(m *outbound.SendRequest) { m.FromEmail = "x@a.demo.test" }), fault.Denied},
+			"a key of another domain":     {send("other.test", func(*outbound.SendRequest) {}), fault.Denied},
+			"a foreign domain, and wrong": {send("", func(m *outbound.SendRequest) { m.FromEmail, m.Text = "x@example.com", "" }), fault.Invalid},
 		} {
 			if !fault.Is(c.err, c.kind) {
 				t.Errorf("%s: %v", what, c.err)
@@ -150,7 +150,7 @@ func TestSendRefusals(t *testing.T) {
 		if list := messages(t, s, acc.ID); len(list) != 0 {
 			t.Errorf("stored: %+v", list)
 		}
-		if err := send("demo.test", func(m *outbound.Send) { m.FromEmail = "Any.One@DEMO.test" }); err != nil {
+		if err := send("demo.test", func(m *outbound.SendRequest) { m.FromEmail = "Any.One@DEMO.test" }); err != nil {
 			t.Error(err)
 		}
 		if list := messages(t, s, acc.ID); len(list) != 1 || list[0].From != "Any.One@demo.test" {
@@ -163,7 +163,7 @@ func TestSendRefusals(t *testing.T) {
 }
 
 func principal(id db.ID, domain string) account.Principal {
-	return account.Principal{Account: id, Scopes: []string{account.All}, Domain: domain}
+	return account.Principal{Account: id, Scopes: []string{account.ScopeAll}, Domain: domain}
 }
 
 func messages(t *testing.T, s *servertest.Server, id db.ID) []outbound.Message {
@@ -188,7 +188,7 @@ func TestSubmitMendsHeaders(t *testing.T) {
 		from := addr(t, "alice@demo.test")
 		submit := func(text string) (db.ID, error) {
 			return s.Outbox.Submit(t.Context(), alice, outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"},
-				To: []outbound.Rcpt{{Address: addr(t, "bob@demo.test")}}}, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
+				To: []outbound.SubmissionRecipient{{Address: addr(t, "bob@demo.test")}}}, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
 		}
 		whole := func(id db.ID) string {
 			t.Helper()

@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// MaySend returns fault.Denied unless the key's account may send from the domain
+// CheckKeySender returns fault.Denied unless the key's account may send from the domain
 // of the address in MAIL FROM, with any local part. nil, the null sender, is
 // allowed: the header's From decides.
-func (o *Outbox) MaySend(ctx context.Context, p account.Principal, from *address.Address) error {
+func (o *Outbox) CheckKeySender(ctx context.Context, p account.Principal, from *address.Address) error {
 	if from == nil {
 		return nil
 	}
-	_, err := o.senderOf(ctx, p, from.Domain)
+	_, err := o.authorizeDomain(ctx, p, from.Domain)
 	return err
 }
 
@@ -30,58 +30,58 @@ func (o *Outbox) MaySend(ctx context.Context, p account.Principal, from *address
 // signed return paths, events in place of reports, and the account's
 // suppressions; but it keeps its Message-ID.
 func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submission, body io.Reader) (db.ID, error) {
-	if err := o.MaySend(ctx, p, s.From); err != nil {
+	if err := o.CheckKeySender(ctx, p, s.From); err != nil {
 		return 0, err
 	}
-	return o.submit(ctx, UserOf(p), s, body, func(r *row, h message.Header) ([]recipient, error) {
-		from, sender, err := o.author(ctx, p, h)
+	return o.submit(ctx, LimitSubject(p), s, body, func(r *row, h message.Header) ([]recipient, error) {
+		from, sender, err := o.authorizeKeyAuthor(ctx, p, h)
 		if err != nil {
 			return nil, err
 		}
-		r.account, r.domain, r.returnsTo, r.from = p.Account, sender.Domain, o.returnsTo(sender), from.String()
+		r.account, r.domain, r.returnPathHost, r.from = p.Account, sender.Domain, o.returnPathHost(sender), from.String()
 		r.expires = r.created.Add(ExpiryAPI)
 		if p.Domain != "" {
-			r.only = sender.Domain
+			r.onlyDomain = sender.Domain
 		}
 		r.ret, r.envid = "", "" // it has events
-		if isService(h) {       // the account's people could not read it
+		if isServiceMail(h) {   // the account's people could not read it
 			return nil, fault.New(fault.Invalid, "invalid_header", "The header Feedback-ID is not valid: the service alone writes this class.")
 		}
 		if h.Count("Feedback-ID") == 0 {
-			f := o.feedbackID(p.Account, &letter{from: from, class: "smtp"})
-			r.adds = append(r.adds, f.Name+": "+f.Value+"\r\n"...)
+			f := o.feedbackIDField(p.Account, &validSend{from: from, class: "smtp"})
+			r.addedFields = append(r.addedFields, f.Name+": "+f.Value+"\r\n"...)
 		}
-		return s.kinds(h), nil
+		return s.headerRecipients(h), nil
 	})
 }
 
-// author returns the author of a message that a key hands in. All that From and
+// authorizeKeyAuthor returns the author of a message that a key hands in. All that From and
 // Sender name must be on one domain that it may send from: the one that signs.
-func (o *Outbox) author(ctx context.Context, p account.Principal, h message.Header) (address.Address, domain.Sender, error) {
-	authors, err := authorsOf(h)
+func (o *Outbox) authorizeKeyAuthor(ctx context.Context, p account.Principal, h message.Header) (address.Address, domain.SendingDomain, error) {
+	authors, err := headerAuthors(h)
 	if err != nil {
-		return address.Address{}, domain.Sender{}, err
+		return address.Address{}, domain.SendingDomain{}, err
 	}
 	for _, a := range authors {
 		if a.Domain != authors[0].Domain {
-			return a, domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "All addresses in From and Sender must be on the same domain.")
+			return a, domain.SendingDomain{}, fault.New(fault.Denied, "sender_not_allowed", "All addresses in From and Sender must be on the same domain.")
 		}
 	}
-	sender, err := o.senderOf(ctx, p, authors[0].Domain)
+	sender, err := o.authorizeDomain(ctx, p, authors[0].Domain)
 	return authors[0], sender, err
 }
 
-// senderOf finds out whether the principal may send from a domain.
-func (o *Outbox) senderOf(ctx context.Context, p account.Principal, name string) (domain.Sender, error) {
+// authorizeDomain finds out whether the principal may send from a domain.
+func (o *Outbox) authorizeDomain(ctx context.Context, p account.Principal, name string) (domain.SendingDomain, error) {
 	if p.Domain != "" && p.Domain != name {
-		return domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
+		return domain.SendingDomain{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
 	}
-	return o.Domains.Sender(ctx, p.Account, name)
+	return o.Domains.SendingDomain(ctx, p.Account, name)
 }
 
-// kinds takes each address of the envelope once, with what the header says of
+// headerRecipients takes each address of the envelope once, with what the header says of
 // it as the API would. Whom it does not name is blind.
-func (s Submission) kinds(h message.Header) []recipient {
+func (s Submission) headerRecipients(h message.Header) []recipient {
 	kinds := map[string]string{}
 	for _, field := range [...]struct{ name, kind string }{{"To", "to"}, {"Cc", "cc"}} {
 		for _, a := range h.Addresses(field.name) {
@@ -90,7 +90,7 @@ func (s Submission) kinds(h message.Header) []recipient {
 			}
 		}
 	}
-	return s.recipients(func(key string) string {
+	return s.uniqueRecipients(func(key string) string {
 		if kind := kinds[key]; kind != "" {
 			return kind
 		}

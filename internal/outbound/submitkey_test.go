@@ -67,7 +67,7 @@ func programOf(t *testing.T, s *servertest.Server) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &program{s, t, account.Principal{Account: acc.ID, Key: 1, Scopes: []string{account.All}}, alice}
+	return &program{s, t, account.Principal{Account: acc.ID, Key: 1, Scopes: []string{account.ScopeAll}}, alice}
 }
 
 func (p *program) submission(from string, to ...string) outbound.Submission {
@@ -77,7 +77,7 @@ func (p *program) submission(from string, to ...string) outbound.Submission {
 		sub.From = &a
 	}
 	for _, one := range to {
-		sub.To = append(sub.To, outbound.Rcpt{Address: addr(p.t, one)})
+		sub.To = append(sub.To, outbound.SubmissionRecipient{Address: addr(p.t, one)})
 	}
 	return sub
 }
@@ -103,7 +103,7 @@ func (p *program) get(id db.ID) outbound.Message {
 func TestSubmitByKey(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
-		if _, err := s.Suppressions.Put(t.Context(), p.key.Account, []address.Address{addr(t, "no@far.example")}, suppression.Manual); err != nil {
+		if _, err := s.Suppressions.Put(t.Context(), p.key.Account, []address.Address{addr(t, "no@far.example")}, suppression.ReasonManual); err != nil {
 			t.Fatal(err)
 		}
 		id, err := p.byKey("any.one@demo.test", "From: Shop <shop@demo.test>\r\nTo: a@far.example\r\nCc: B <b@far.example>, no@far.example\r\nBcc: c@far.example\r\n"+
@@ -171,7 +171,7 @@ func TestSubmitByKeyAuthors(t *testing.T) {
 		if _, err := p.byKey("", "From: y@demo.test\r\n\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
 			t.Errorf("a key of another domain: %v", err)
 		}
-		if err := s.Outbox.MaySend(t.Context(), p.key, new(addr(t, "x@demo.test"))); !fault.Is(err, fault.Denied) {
+		if err := s.Outbox.CheckKeySender(t.Context(), p.key, new(addr(t, "x@demo.test"))); !fault.Is(err, fault.Denied) {
 			t.Errorf("a key of another domain: %v", err)
 		}
 	})
@@ -225,7 +225,7 @@ func TestSubmitWishes(t *testing.T) {
 func TestSubmitWishesOfAMailbox(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
-		if _, err := s.Templates.Create(t.Context(), p.key.Account, template.New{Name: "Secret", Alias: "secret", Content: template.Content{
+		if _, err := s.Templates.Create(t.Context(), p.key.Account, template.CreateParams{Name: "Secret", Alias: "secret", Content: template.Content{
 			Subject: "inside", Text: "what the account alone knows",
 		}}); err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestSubmitOnce(t *testing.T) {
 				switch {
 				case err == nil:
 					ids[id]++
-				case fault.Is(err, fault.Limited):
+				case fault.Is(err, fault.RateLimited):
 					later++
 				default:
 					t.Error(err)
@@ -319,9 +319,9 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 			if asked++; asked == 2 { // when it is to be committed
 				return now
 			}
-			return now.Add(idempotency.Life + time.Hour)
+			return now.Add(idempotency.TTL + time.Hour)
 		})
-		if id, err := p.byKey("alice@demo.test", text, "bob@far.example"); !fault.Is(err, fault.Limited) {
+		if id, err := p.byKey("alice@demo.test", text, "bob@far.example"); !fault.Is(err, fault.RateLimited) {
 			t.Errorf("accepted as %s, %v", id, err)
 		}
 		if n := len(messages(t, s, p.key.Account)); n != 1 {
@@ -348,9 +348,9 @@ func must(t *testing.T) func(db.ID, error) db.ID {
 func TestSubmitTemplate(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
-		made, err := s.Templates.Create(t.Context(), p.key.Account, template.New{Name: "Receipt", Alias: "receipt", Content: template.Content{
+		made, err := s.Templates.Create(t.Context(), p.key.Account, template.CreateParams{Name: "Receipt", Alias: "receipt", Content: template.Content{
 			Subject: "Order {{order}}, {{name}}", HTML: "<p>Thanks, {{name}}</p>",
-			Variables: []template.Variable{{Key: "order", Type: template.Number, Required: true}},
+			Variables: []template.Variable{{Key: "order", Type: template.TypeNumber, Required: true}},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -17,12 +17,12 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// maxWhys bounds what is told of variables that are wrong, in the one line of an
+// maxVariableErrors bounds what is told of variables that are wrong, in the one line of an
 // SMTP reply.
-const maxWhys = 5
+const maxVariableErrors = 5
 
-// fillIn fills in the template that a submission names by id or alias.
-func (o *Outbox) fillIn(ctx context.Context, account db.ID, w *wishes) (template.Used, error) {
+// renderTemplate fills in the template that a submission names by id or alias.
+func (o *Outbox) renderTemplate(ctx context.Context, account db.ID, w *submitOptions) (template.RenderResult, error) {
 	id, err := db.ParseID(w.template)
 	if err != nil {
 		var t template.Template
@@ -30,28 +30,28 @@ func (o *Outbox) fillIn(ctx context.Context, account db.ID, w *wishes) (template
 			id = t.ID
 		}
 	}
-	var used template.Used
+	var used template.RenderResult
 	if err == nil {
 		used, err = o.Templates.Render(ctx, account, id, json.RawMessage(w.variables))
 	}
 	var f *fault.Error
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return used, invalidWish(wishTemplate, "There is no template with this id or alias.")
+		return used, invalidOption(optionTemplate, "There is no template with this id or alias.")
 	case errors.As(err, &f) && f.Kind == fault.Invalid:
 		var whys []string
-		for _, one := range f.Fields[:min(len(f.Fields), maxWhys)] {
-			whys = append(whys, one.Field+": "+one.Message)
+		for _, one := range f.Fields[:min(len(f.Fields), maxVariableErrors)] {
+			whys = append(whys, one.Path+": "+one.Message)
 		}
-		return used, invalidWish(wishVariables, strings.Join(whys, " "))
+		return used, invalidOption(optionVariables, strings.Join(whys, " "))
 	}
 	return used, err
 }
 
-// refill makes a submission's message anew: subject and text are a template's;
+// applyTemplate makes a submission's message anew: subject and text are a template's;
 // its other fields and its attachments stay. The caller discards what it
 // returns.
-func (o *Outbox) refill(ctx context.Context, used *template.Used, raw *blob.Blob, index *message.Index, h message.Header) (*blob.Blob, *message.Index, error) {
+func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult, raw *blob.Blob, index *message.Index, h message.Header) (*blob.Blob, *message.Index, error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -59,16 +59,16 @@ func (o *Outbox) refill(ctx context.Context, used *template.Used, raw *blob.Blob
 	defer source.Close() //nolint:errcheck // only read
 	d := &message.Draft{
 		From: message.Address{Local: "x", Domain: "x.invalid"}, MessageID: "<x@x.invalid>", // its header is not used
-		Subject: used.Subject, HTML: used.HTML, Text: used.Text, Attachments: attachmentsOf(source, index),
+		Subject: used.Subject, HTML: used.HTML, Text: used.Text, Attachments: readAttachments(source, index),
 	}
 	if err := d.Check(); err != nil {
-		return nil, nil, invalidWish(wishTemplate, "The message has an attachment whose fields can't be read, or the subject has line breaks.")
+		return nil, nil, invalidOption(optionTemplate, "The message has an attachment whose fields can't be read, or the subject has line breaks.")
 	}
 	pipe, in := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_, err := message.Compose(&reheader{w: in, keep: h}, d)
+		_, err := message.Compose(&headerReplacer{w: in, keep: h}, d)
 		in.CloseWithError(err)
 	}()
 	made, index, _, err := o.spool(ctx, pipe)
@@ -77,21 +77,21 @@ func (o *Outbox) refill(ctx context.Context, used *template.Used, raw *blob.Blob
 	return made, index, err
 }
 
-// attachmentsOf returns the files of a message.
-func attachmentsOf(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
-	for _, i := range index.Content().Files {
+// readAttachments returns the files of a message.
+func readAttachments(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
+	for _, i := range index.ContentParts().Attachments {
 		p := &index.Parts[i]
 		typ, subtype := p.MediaType()
 		a := message.Attachment{
-			Filename: clipName(p.Filename()), ContentType: typ + "/" + subtype, Inline: p.Disposition == "inline" || p.ID != "",
+			Filename: cleanFilename(p.Filename()), ContentType: typ + "/" + subtype, Inline: p.Disposition == "inline" || p.ID != "",
 			Open: func() (io.ReadCloser, error) {
 				return io.NopCloser(p.Decode(io.NewSectionReader(source, p.Body.Start, p.Body.Len))), nil
 			},
 		}
-		if charset := p.Param("charset"); safeName(charset) {
+		if charset := p.Param("charset"); isHeaderName(charset) {
 			a.ContentType += "; charset=" + charset
 		}
-		if message.Citable("<" + strings.Trim(p.ID, "<>") + ">") {
+		if message.IsCitable("<" + strings.Trim(p.ID, "<>") + ">") {
 			a.ContentID = p.ID
 		}
 		list = append(list, a)
@@ -99,8 +99,8 @@ func attachmentsOf(source io.ReaderAt, index *message.Index) (list []message.Att
 	return list
 }
 
-func clipName(name string) string {
-	return clip(strings.Map(func(r rune) rune {
+func cleanFilename(name string) string {
+	return cleanText(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
 		}
@@ -108,9 +108,9 @@ func clipName(name string) string {
 	}, name), 255)
 }
 
-// reheader passes a composed message on with another header: of its own stay
+// headerReplacer passes a composed message on with another header: of its own stay
 // the subject and what says how to read the content.
-type reheader struct {
+type headerReplacer struct {
 	w    io.Writer
 	keep message.Header
 	head []byte // until its end is seen
@@ -118,7 +118,7 @@ type reheader struct {
 }
 
 // Write is that of io.Writer.
-func (r *reheader) Write(p []byte) (int, error) {
+func (r *headerReplacer) Write(p []byte) (int, error) {
 	if r.done {
 		return r.w.Write(p)
 	}
@@ -130,12 +130,12 @@ func (r *reheader) Write(p []byte) (int, error) {
 	r.done = true
 	var out []byte
 	for f := range r.keep.Fields() {
-		if len(f.Name) > 0 && !ofContent(f) {
+		if len(f.Name) > 0 && !isContentField(f) {
 			out = append(append(out, bytes.TrimRight(f.Raw, "\r\n")...), "\r\n"...)
 		}
 	}
 	for f := range message.Header(r.head[:end+2]).Fields() {
-		if ofContent(f) {
+		if isContentField(f) {
 			out = append(out, f.Raw...)
 		}
 	}
@@ -145,8 +145,8 @@ func (r *reheader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ofContent reports whether a field says what a message is, or how to read it.
-func ofContent(f message.Field) bool {
+// isContentField reports whether a field says what a message is, or how to read it.
+func isContentField(f message.Field) bool {
 	const prefix = "Content-"
 	return f.Is("Subject") || f.Is("MIME-Version") || len(f.Name) > len(prefix) && strings.EqualFold(string(f.Name[:len(prefix)]), prefix)
 }

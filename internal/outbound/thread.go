@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// sentKnown finds submissions by the hashes of their Message-IDs, and the
+	// knownByReferenceQuery finds submissions by the hashes of their Message-IDs, and the
 	// traces of all mail.
-	sentKnown = db.SQL(`WITH wanted (reference) AS (VALUES (CAST($3 AS BIGINT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12),
+	knownByReferenceQuery = db.SQL(`WITH wanted (reference) AS (VALUES (CAST($3 AS BIGINT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12),
 			($13), ($14), ($15), ($16), ($17), ($18), ($19), ($20), ($21), ($22))
 		SELECT m.id, m.account, m.domain, m.thread_id, m.message_id FROM wanted JOIN outbound_message m
 			ON m.id = (SELECT id FROM outbound_message WHERE account = $1 AND reference = wanted.reference AND reference <> 0
@@ -22,10 +22,10 @@ var (
 		UNION ALL SELECT t.id, t.account, t.domain, t.thread_id, t.message_id FROM wanted JOIN outbound_trace t
 			ON t.id = (SELECT id FROM outbound_trace WHERE account = $1 AND reference = wanted.reference
 				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY id LIMIT 1)`)
-	// sentByID finds mail whose id is in its Message-ID.
-	sentByID = db.SQL(`SELECT id, account, domain, thread_id, message_id FROM outbound_message
+	// knownByIDQuery finds mail whose id is in its Message-ID.
+	knownByIDQuery = db.SQL(`SELECT id, account, domain, thread_id, message_id FROM outbound_message
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
-	sentChain = db.SQL(`SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
+	threadChainQuery = db.SQL(`SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
 			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id LIMIT 1) AS oldest
 		UNION SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
@@ -38,20 +38,20 @@ var (
 			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id DESC LIMIT 20) AS last_past
 		ORDER BY id`)
-	sentThread = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+	threadMessagesQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message
 		WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
 		ORDER BY id LIMIT $5`)
 )
 
-// place gives each letter its thread, and the fields by which the programs of
+// assignThreads gives each letter its thread, and the fields by which the programs of
 // its recipients see it. A letter that names neither a thread nor what it
 // answers begins a thread, and nothing is looked up for it. A key of one domain
 // answers messages of that domain only.
-func (o *Outbox) place(ctx context.Context, p account.Principal, parcels []*parcel) error {
-	var placer *thread.Placer
+func (o *Outbox) assignThreads(ctx context.Context, p account.Principal, parcels []*preparedMessage) error {
+	var placer *thread.Assigner
 	for _, pc := range parcels {
-		d := &pc.letter.draft
+		d := &pc.send.draft
 		if pc.row.thread == "" && d.InReplyTo == "" {
 			pc.row.thread = o.DB.NewID().String()
 			continue
@@ -61,20 +61,20 @@ func (o *Outbox) place(ctx context.Context, p account.Principal, parcels []*parc
 			if p.Domain != "" {
 				only = pc.sender.Domain // all of them are of this one
 			}
-			placer = o.Threads.Placer(p.Account, only)
+			placer = o.Threads.NewAssigner(p.Account, only)
 		}
-		at, err := placer.Place(ctx, thread.Link{ID: pc.row.id, MessageID: pc.row.messageID}, pc.row.thread, d.InReplyTo)
+		at, err := placer.Assign(ctx, thread.Message{ID: pc.row.id, MessageID: pc.row.messageID}, pc.row.thread, d.InReplyTo)
 		if err != nil {
 			return err
 		}
 		pc.row.thread, d.InReplyTo = at.Thread, at.InReplyTo
-		pc.letter.refer(at.References...)
+		pc.send.setReferences(at.References...)
 	}
 	return nil
 }
 
-// ownID returns the id that a Message-ID of ours is made of.
-func ownID(messageID string) (db.ID, bool) {
+// parseOwnMessageID returns the id that a Message-ID of ours is made of.
+func parseOwnMessageID(messageID string) (db.ID, bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(messageID, "<"), "@")
 	if !ok || len(local) != 36 {
 		return 0, false
@@ -83,25 +83,25 @@ func ownID(messageID string) (db.ID, bool) {
 	return id, err == nil
 }
 
-// Ours reports whether a Message-ID looks like one that the API gave.
-func Ours(messageID string) bool {
-	_, ok := ownID(messageID)
+// IsOwnMessageID reports whether a Message-ID looks like one that the API gave.
+func IsOwnMessageID(messageID string) bool {
+	_, ok := parseOwnMessageID(messageID)
 	return ok
 }
 
-// refer gives a message what it is found by when it is answered.
-func (r *row) refer() {
-	if id, ok := ownID(r.messageID); !ok || id != r.id {
-		r.reference = thread.Key(r.messageID)
+// setReference gives a message what it is found by when it is answered.
+func (r *row) setReference() {
+	if id, ok := parseOwnMessageID(r.messageID); !ok || id != r.id {
+		r.reference = thread.LookupKey(r.messageID)
 	}
 }
 
-// Known is that of thread.Source.
-func (o *Outbox) Known(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Known, error) {
-	found := map[string]thread.Known{}
+// Lookup is that of thread.Source.
+func (o *Outbox) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
+	found := map[string]thread.Match{}
 	read := func(s db.Statement) error {
 		return o.DB.Each(ctx, s, func(r db.Row) error {
-			var k thread.Known
+			var k thread.Match
 			var of, from db.ID
 			var messageID string
 			if err := r.Scan(&k.ID, &of, &from, &k.Thread, &messageID); err != nil {
@@ -113,42 +113,42 @@ func (o *Outbox) Known(ctx context.Context, account, domain db.ID, messageIDs []
 			return nil
 		})
 	}
-	byID, byReference := make([]any, thread.MaxAnswers), make([]any, 2+thread.MaxAnswers)
+	byID, byReference := make([]any, thread.MaxRepliedIDs), make([]any, 2+thread.MaxRepliedIDs)
 	for i := range byID {
 		byID[i], byReference[2+i] = 0, 0
 	}
 	byReference[0], byReference[1] = account, domain
 	own := false
 	for i, messageID := range messageIDs {
-		byReference[2+i] = thread.Key(messageID)
-		if id, ok := ownID(messageID); ok {
+		byReference[2+i] = thread.LookupKey(messageID)
+		if id, ok := parseOwnMessageID(messageID); ok {
 			byID[i], own = id, true
 		}
 	}
 	if own {
-		if err := read(sentByID.With(byID...)); err != nil {
+		if err := read(knownByIDQuery.With(byID...)); err != nil {
 			return nil, err
 		}
 		if len(messageIDs) > 0 && found[messageIDs[0]].Thread != "" {
 			return found, nil // none of the others is wanted
 		}
 	}
-	return found, read(sentKnown.With(byReference...))
+	return found, read(knownByReferenceQuery.With(byReference...))
 }
 
 // Chain is that of thread.Source.
-func (o *Outbox) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Link, error) {
-	return db.All(ctx, o.DB, sentChain.With(account, name, domain, upTo), func(r db.Row) (l thread.Link, err error) {
+func (o *Outbox) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
+	return db.All(ctx, o.DB, threadChainQuery.With(account, name, domain, upTo), func(r db.Row) (l thread.Message, err error) {
 		return l, r.Scan(&l.ID, &l.MessageID)
 	})
 }
 
-// InThread returns at most limit messages of a thread of the account, those
+// ThreadRef returns at most limit messages of a thread of the account, those
 // after an id, oldest first. domain is 0, or the only one to see.
 func (o *Outbox) InThread(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]Message, error) {
-	rows, err := db.All(ctx, o.DB, sentThread.With(account, name, domain, after, limit), scanMessage)
+	rows, err := db.All(ctx, o.DB, threadMessagesQuery.With(account, name, domain, after, limit), scanMessage)
 	if err != nil {
 		return nil, err
 	}
-	return o.showAll(ctx, rows)
+	return o.toMessages(ctx, rows)
 }

@@ -23,78 +23,78 @@ import (
 // it was one.
 
 var (
-	insertTrace = db.SQL(`INSERT INTO outbound_trace (id, account, domain, reference, thread_id, message_id, recipients)
+	insertTraceQuery = db.SQL(`INSERT INTO outbound_trace (id, account, domain, reference, thread_id, message_id, recipients)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`)
-	traceByID   = db.SQL(`SELECT account, domain, thread_id, message_id, recipients FROM outbound_trace WHERE id = $1`)
-	pruneTraces = db.SQL(`DELETE FROM outbound_trace WHERE id IN (SELECT id FROM outbound_trace WHERE id < $1 ORDER BY id LIMIT $2)`)
+	traceByIDQuery   = db.SQL(`SELECT account, domain, thread_id, message_id, recipients FROM outbound_trace WHERE id = $1`)
+	pruneTracesQuery = db.SQL(`DELETE FROM outbound_trace WHERE id IN (SELECT id FROM outbound_trace WHERE id < $1 ORDER BY id LIMIT $2)`)
 )
 
-// markSize is how many bytes stand for a recipient.
-const markSize = 8
+// recipientHashSize is how many bytes stand for a recipient.
+const recipientHashSize = 8
 
-func (o *Outbox) traceOf(p *past) db.Statement {
+func (o *Outbox) insertTrace(p *expiredMessage) db.Statement {
 	marks := []byte{}
 	if p.mailbox == 0 && !p.private { // nobody else's recipients are suppressed
-		marks = o.marks(p.id, p.recipients)
+		marks = o.recipientHashes(p.id, p.recipients)
 	}
-	return insertTrace.With(p.id, p.account, p.domain, thread.Key(p.messageID), p.thread, p.messageID, marks)
+	return insertTraceQuery.With(p.id, p.account, p.domain, thread.LookupKey(p.messageID), p.thread, p.messageID, marks)
 }
 
-func (o *Outbox) marks(message db.ID, to []queue.Record) []byte {
-	marks := make([]byte, 0, markSize*len(to))
+func (o *Outbox) recipientHashes(message db.ID, to []queue.DeliveryStatus) []byte {
+	marks := make([]byte, 0, recipientHashSize*len(to))
 	for _, d := range to {
 		a, err := address.Parse(d.Recipient)
 		if err != nil {
-			marks = append(marks, make([]byte, markSize)...)
+			marks = append(marks, make([]byte, recipientHashSize)...)
 			continue
 		}
-		marks = append(marks, o.mark(message, a)...)
+		marks = append(marks, o.recipientHash(message, a)...)
 	}
 	return marks
 }
 
-// mark is how a recipient of a message is recognised: the same one has another
+// recipientHash is how a recipient of a message is recognised: the same one has another
 // mark in every message.
-func (o *Outbox) mark(message db.ID, a address.Address) []byte {
-	h := hmac.New(sha256.New, o.Key.Sub("recipients of deleted messages"))
+func (o *Outbox) recipientHash(message db.ID, a address.Address) []byte {
+	h := hmac.New(sha256.New, o.Key.Subkey("recipients of deleted messages"))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(message)))
 	h.Write([]byte(a.Key()))
-	return h.Sum(nil)[:markSize]
+	return h.Sum(nil)[:recipientHashSize]
 }
 
 // trace is what the row has.
 type trace struct {
-	queue.About
-	marks []byte
+	queue.MessageInfo
+	recipientHashes []byte
 }
 
 func (o *Outbox) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
-	err = o.DB.One(ctx, traceByID.With(id), &t.Account, &t.Domain, &t.ThreadID, &t.MessageID, &t.marks)
+	err = o.DB.One(ctx, traceByIDQuery.With(id), &t.Account, &t.Domain, &t.ThreadID, &t.MessageID, &t.recipientHashes)
 	if errors.Is(err, db.ErrNoRow) {
-		err = gone()
+		err = notFoundError()
 	}
-	t.API = len(t.marks) > 0
+	t.API = len(t.recipientHashes) > 0
 	return t, err
 }
 
-func (o *Outbox) describePast(ctx context.Context, id db.ID) (queue.About, error) {
+func (o *Outbox) prunedMessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 	t, err := o.loadTrace(ctx, id)
-	return t.About, err
+	return t.MessageInfo, err
 }
 
-// Past finds out which of some addresses a delivery of API mail was for that
+// PrunedRecipient finds out which of some addresses a delivery of API mail was for that
 // Prune has deleted, and the account that sent it. It is fault.NotFound if none
 // was, and when not even a trace is left.
-func (o *Outbox) Past(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
+func (o *Outbox) PrunedRecipient(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
 	t, err := o.loadTrace(ctx, message)
 	if err != nil {
 		return 0, to, err
 	}
-	marks := t.marks
-	if n >= 0 && n < len(marks)/markSize {
-		mark := marks[n*markSize : (n+1)*markSize]
+	marks := t.recipientHashes
+	if n >= 0 && n < len(marks)/recipientHashSize {
+		mark := marks[n*recipientHashSize : (n+1)*recipientHashSize]
 		for _, a := range of {
-			if subtle.ConstantTimeCompare(mark, o.mark(message, a)) == 1 {
+			if subtle.ConstantTimeCompare(mark, o.recipientHash(message, a)) == 1 {
 				return t.Account, a, nil
 			}
 		}
@@ -105,6 +105,6 @@ func (o *Outbox) Past(ctx context.Context, message db.ID, n int, of []address.Ad
 // PruneTraces deletes, in one commit, at most limit traces of messages that were
 // accepted before a time, and returns how many; 0: there are no more.
 func (o *Outbox) PruneTraces(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	deleted, err := o.DB.Exec(ctx, pruneTraces.With(db.FirstID(before), limit))
+	deleted, err := o.DB.Exec(ctx, pruneTracesQuery.With(db.MinIDAt(before), limit))
 	return int(deleted), err
 }

@@ -26,7 +26,7 @@ import (
 func TestPast(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		accepted := send(t, s, "Ann@Example.org", "bob+x@example.org")
-		past(t, s, accepted)
+		expiredMessage(t, s, accepted)
 		if _, err := s.Outbox.Get(t.Context(), demo(t, s).Account, accepted.ID); !fault.Is(err, fault.NotFound) {
 			t.Fatalf("it is still there: %v", err)
 		}
@@ -52,12 +52,12 @@ func TestPast(t *testing.T) {
 				}
 				of = append(of, a)
 			}
-			acc, to, err := s.Outbox.Past(t.Context(), accepted.ID, c.n, of)
+			acc, to, err := s.Outbox.PrunedRecipient(t.Context(), accepted.ID, c.n, of)
 			if found := !fault.Is(err, fault.NotFound); found && (err != nil || to.String() != c.want || acc != demo(t, s).Account) || !found && c.want != "" {
 				t.Errorf("%d %v: %v %v %v, want %q", c.n, c.of, acc, to, err, c.want)
 			}
 		}
-		if _, _, err := s.Outbox.Past(t.Context(), accepted.ID+1, 0, nil); !fault.Is(err, fault.NotFound) {
+		if _, _, err := s.Outbox.PrunedRecipient(t.Context(), accepted.ID+1, 0, nil); !fault.Is(err, fault.NotFound) {
 			t.Error(err)
 		}
 	})
@@ -69,7 +69,7 @@ func TestPruneKeepsThreads(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := demo(t, s)
 		first := send(t, s, "ann@example.org")
-		past(t, s, first)
+		expiredMessage(t, s, first)
 		found, err := s.Threads.Find(t.Context(), p.Account, 0, []string{"<nobody@x>", first.MessageID})
 		if err != nil || found != first.ThreadID {
 			t.Errorf("found %q, %v", found, err)
@@ -103,17 +103,17 @@ func demo(t *testing.T, s *servertest.Server) account.Principal {
 	return found
 }
 
-func send(t *testing.T, s *servertest.Server, to ...string) outbound.Accepted {
+func send(t *testing.T, s *servertest.Server, to ...string) outbound.AcceptedMessage {
 	t.Helper()
-	results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.Send{{FromEmail: "alice@demo.test", To: to, Subject: "Hello", Text: "Hello"}}, outbound.Options{})
+	results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.SendRequest{{FromEmail: "alice@demo.test", To: to, Subject: "Hello", Text: "Hello"}}, outbound.SendOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return results[0].Accepted
+	return results[0].AcceptedMessage
 }
 
-// past waits until a message is delivered, and lets it be pruned.
-func past(t *testing.T, s *servertest.Server, m outbound.Accepted) {
+// expiredMessage waits until a message is delivered, and lets it be pruned.
+func expiredMessage(t *testing.T, s *servertest.Server, m outbound.AcceptedMessage) {
 	t.Helper()
 	delivered(t, s, m)
 	a := &attic{t: t, s: s}
@@ -124,7 +124,7 @@ func past(t *testing.T, s *servertest.Server, m outbound.Accepted) {
 }
 
 // delivered waits until a message is, or is gone.
-func delivered(t *testing.T, s *servertest.Server, m outbound.Accepted) {
+func delivered(t *testing.T, s *servertest.Server, m outbound.AcceptedMessage) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
 		got, err := s.Outbox.Get(t.Context(), demo(t, s).Account, m.ID)
@@ -144,7 +144,7 @@ const lateReport = "From: <>\r\nSubject: Undeliverable\r\nContent-Type: multipar
 func TestReportAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org", "bob@example.org")
-		past(t, s, m)
+		expiredMessage(t, s, m)
 		report := func(n int, about string) {
 			t.Helper()
 			l := s.Inbound.Begin(nil, 0)
@@ -186,9 +186,9 @@ func TestReportAfterPrune(t *testing.T) {
 func TestUnsubscribeAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org")
-		past(t, s, m)
+		expiredMessage(t, s, m)
 		p := demo(t, s)
-		if done, err := s.Queue.Unsubscribed(t.Context(), suppression.Link{Account: p.Account, Message: m.ID, Address: "ann@example.org"}); err != nil || !done {
+		if done, err := s.Queue.RecordUnsubscribe(t.Context(), suppression.UnsubscribeLink{Account: p.Account, Message: m.ID, Address: "ann@example.org"}); err != nil || !done {
 			t.Fatal(done, err)
 		}
 		servertest.Eventually(t, func() string {

@@ -29,13 +29,13 @@ type Unsubscribe struct {
 }
 
 // readUnsubscribe takes what a send offers.
-func (l *letter) readUnsubscribe(s *Send, bad *fault.Fields) {
+func (l *validSend) readUnsubscribe(s *SendRequest, bad *fault.FieldErrors) {
 	if s.Unsubscribe == nil {
 		return
 	}
-	l.offers = true
+	l.offersUnsubscribe = true
 	if s.Unsubscribe.URL == "" {
-		l.hosts = true
+		l.hostsUnsubscribe = true
 		if len(l.recipients) > 1 {
 			bad.Add("unsubscribe", "one_recipient_required",
 				"A link that the service hosts is for one recipient: send to each on its own, or give a url of yours.")
@@ -62,15 +62,15 @@ func oneClickURL(text string) bool {
 	if err != nil || !strings.EqualFold(u.Scheme, "https") || u.User != nil || u.Opaque != "" || u.Fragment != "" {
 		return false
 	}
-	if _, err := address.Hostname(u.Hostname()); err != nil {
+	if _, err := address.ParseHostname(u.Hostname()); err != nil {
 		return false
 	}
-	return fit(text)
+	return isHeaderURI(text)
 }
 
-// fit reports whether a URI is fit for a header: printable ASCII, nothing that
+// isHeaderURI reports whether a URI is fit for a header: printable ASCII, nothing that
 // would end it there, and no longer than a line.
-func fit(uri string) bool {
+func isHeaderURI(uri string) bool {
 	return len(uri) <= 900 && !strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>,"\`, r) })
 }
 
@@ -93,50 +93,50 @@ func mailtoURI(text string) (string, bool) {
 				return "", false // nobody is to send copies of it
 			}
 		}
-		return text, fit(text)
+		return text, isHeaderURI(text)
 	}
 	a, err := address.Parse(text)
 	if err != nil {
 		return "", false
 	}
 	uri := scheme + strings.NewReplacer("@", "%40", "&", "%26", "+", "%2B", ",", "%2C").Replace(url.PathEscape(a.Local)) + "@" + a.Domain
-	return uri, fit(uri)
+	return uri, isHeaderURI(uri)
 }
 
-// offer gives a letter the link that the service hosts, and an address for mail
+// addUnsubscribe gives a letter the link that the service hosts, and an address for mail
 // programs that only write mail.
-func (o *Outbox) offer(pc *parcel) {
-	if pc.letter.hosts {
-		mailto := pc.letter.draft.Unsubscribe.Mailto
+func (o *Outbox) addUnsubscribe(pc *preparedMessage) {
+	if pc.send.hostsUnsubscribe {
+		mailto := pc.send.draft.Unsubscribe.Mailto
 		if mailto == "" {
-			mailto = "mailto:" + o.Key.UnsubscribePath(int64(pc.row.id), 0) + "@" + pc.row.returnsTo + "?subject=unsubscribe"
+			mailto = "mailto:" + o.Key.UnsubscribePath(int64(pc.row.id), 0) + "@" + pc.row.returnPathHost + "?subject=unsubscribe"
 		}
-		pc.letter.draft.Unsubscribe = message.Unsubscribe{
-			URL: o.Suppressions.URL(suppression.Link{
-				Account: pc.row.account, Message: pc.row.id, Address: pc.letter.recipients[0].String(),
+		pc.send.draft.Unsubscribe = message.Unsubscribe{
+			URL: o.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{
+				Account: pc.row.account, Message: pc.row.id, Address: pc.send.recipients[0].String(),
 			}),
 			OneClick: true, Mailto: mailto,
 		}
 	}
-	pc.offers = pc.letter.offers
+	pc.offersUnsubscribe = pc.send.offersUnsubscribe
 }
 
-// suppress marks the recipients of API mail who get nothing, all with one
+// applySuppressions marks the recipients of API mail who get nothing, all with one
 // look-up for ordinary mail, and one for mail that offers to unsubscribe.
-func (o *Outbox) suppress(ctx context.Context, account db.ID, parcels []*parcel) error {
+func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, parcels []*preparedMessage) error {
 	for _, offers := range []bool{false, true} {
 		var asked []address.Address
 		var marks []*suppression.Reason
 		for _, pc := range parcels {
-			if pc.offers != offers || pc.row.mailbox != 0 {
+			if pc.offersUnsubscribe != offers || pc.row.mailbox != 0 {
 				continue
 			}
-			for i := range pc.to {
-				a, err := address.Parse(pc.to[i].Address)
+			for i := range pc.recipients {
+				a, err := address.Parse(pc.recipients[i].Address)
 				if err != nil {
 					return err
 				}
-				asked, marks = append(asked, a), append(marks, &pc.to[i].Suppressed)
+				asked, marks = append(asked, a), append(marks, &pc.recipients[i].Suppressed)
 			}
 		}
 		if len(asked) == 0 {
@@ -153,26 +153,26 @@ func (o *Outbox) suppress(ctx context.Context, account db.ID, parcels []*parcel)
 	return nil
 }
 
-// inquire has the commit of a message ask who of its recipients gets nothing.
-func (o *Outbox) inquire(pc *parcel) error {
+// checkInCommit has the commit of a message ask who of its recipients gets nothing.
+func (o *Outbox) checkInCommit(pc *preparedMessage) error {
 	if pc.row.mailbox != 0 {
 		return nil
 	}
-	asked := make([]address.Address, len(pc.to))
-	for i := range pc.to {
+	asked := make([]address.Address, len(pc.recipients))
+	for i := range pc.recipients {
 		var err error
-		if asked[i], err = address.Parse(pc.to[i].Address); err != nil {
+		if asked[i], err = address.Parse(pc.recipients[i].Address); err != nil {
 			return err
 		}
 	}
-	pc.inquiry, pc.asked = o.Suppressions.Inquire(pc.row.account, asked, pc.offers), asked
+	pc.suppressionCheck, pc.checkedAddresses = o.Suppressions.NewCheck(pc.row.account, asked, pc.offersUnsubscribe), asked
 	return nil
 }
 
-// mark marks the recipients who get nothing, by what the commit has read.
-func (pc *parcel) mark(plan *queue.Plan) {
-	for i, a := range pc.asked {
-		pc.to[i].Suppressed = pc.inquiry.Blocked[a.Key()]
-		plan.Suppress(i, pc.to[i].Suppressed)
+// markSuppressed marks the recipients who get nothing, by what the commit has read.
+func (pc *preparedMessage) markSuppressed(plan *queue.Reservation) {
+	for i, a := range pc.checkedAddresses {
+		pc.recipients[i].Suppressed = pc.suppressionCheck.Blocked[a.Key()]
+		plan.Suppress(i, pc.recipients[i].Suppressed)
 	}
 }

@@ -39,7 +39,7 @@ func TestLimitsAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				_, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Destination: fmt.Sprintf("more%d.test", i)}})
+				_, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: fmt.Sprintf("more%d.test", i)}})
 				var f *fault.Error
 				switch {
 				case err == nil:
@@ -49,7 +49,7 @@ func TestLimitsAtOnce(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				new, err := h.queue.Remark(ctx, m, 0, queue.StageDelay, fmt.Sprintf("<%d@a.test>", i), queue.Report{Code: 451, Text: "later"})
+				new, err := h.queue.AddRemark(ctx, m, 0, queue.StageDelay, fmt.Sprintf("<%d@a.test>", i), queue.Report{Code: 451, Text: "later"})
 				if err != nil {
 					t.Error(err)
 				}

@@ -14,32 +14,32 @@ import (
 type Backlog struct {
 	Waiting, Held         int // as far as was counted
 	MoreWaiting, MoreHeld bool
-	Due                   time.Time // since when the longest has been due, or when the first will be; zero: nothing waits
-	InHand                bool      // a node has something in hand
+	DueAt                 time.Time // since when the longest has been due, or when the first will be; zero: nothing waits
+	AnyLeased             bool      // a node has something in hand
 }
 
 var (
-	backlogWaiting = db.SQL(`SELECT COUNT(*), COALESCE(MIN(due_at), 0) FROM (SELECT due_at FROM delivery
+	backlogWaitingQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(due_at), 0) FROM (SELECT due_at FROM delivery
 		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT $1) AS counted`)
-	backlogHeld = db.SQL(`SELECT COUNT(*) FROM (SELECT message FROM delivery
+	backlogHeldQuery = db.SQL(`SELECT COUNT(*) FROM (SELECT message FROM delivery
 		WHERE tenure = 0 ORDER BY destination, message, n LIMIT $1) AS counted`)
-	backlogHand = db.SQL(`SELECT tenure FROM delivery WHERE tenure > 0 ORDER BY tenure LIMIT 1`)
+	anyLeasedQuery = db.SQL(`SELECT tenure FROM delivery WHERE tenure > 0 ORDER BY tenure LIMIT 1`)
 )
 
 // ReadBacklog counts what waits and what is held, each up to a bound.
 func ReadBacklog(ctx context.Context, r db.Reader) (b Backlog, err error) {
 	var due int64
-	if err := r.One(ctx, backlogWaiting.With(countUpTo), &b.Waiting, &due); err != nil {
+	if err := r.One(ctx, backlogWaitingQuery.With(maxCount), &b.Waiting, &due); err != nil {
 		return b, err
 	}
-	if err := r.One(ctx, backlogHeld.With(countUpTo), &b.Held); err != nil {
+	if err := r.One(ctx, backlogHeldQuery.With(maxCount), &b.Held); err != nil {
 		return b, err
 	}
-	err = r.One(ctx, backlogHand.With(), new(int64))
-	b.InHand = err == nil
+	err = r.One(ctx, anyLeasedQuery.With(), new(int64))
+	b.AnyLeased = err == nil
 	if errors.Is(err, db.ErrNoRow) {
 		err = nil
 	}
-	b.Due, b.MoreWaiting, b.MoreHeld = db.Time(due), b.Waiting == countUpTo, b.Held == countUpTo
+	b.DueAt, b.MoreWaiting, b.MoreHeld = db.Time(due), b.Waiting == maxCount, b.Held == maxCount
 	return b, err
 }

@@ -36,8 +36,8 @@ func BenchmarkAcceptAndDeliver(b *testing.B) {
 
 func benchmark(b *testing.B, url string, destinations, dead int) {
 	d, n := dbtest.Open(b, url)
-	nothing := &courier{parallel: 16, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		if c.To[0].Destination == "dead.test" {
+	nothing := &courier{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if c.Deliveries[0].Destination == "dead.test" {
 			return nil
 		}
 		return []queue.Outcome{delivered}

@@ -14,97 +14,97 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// maxFills bounds the claims under way.
-const maxFills = 64
+// maxClaims bounds the claims under way.
+const maxClaims = 64
 
 var (
 	// The rows of due are locked, so nothing is asked of them again: with what
 	// an index knows PostgreSQL may look for them among all that waits. The same
 	// holds wherever some rows of many are changed; TestExplain sees to it.
-	claim = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
+	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $2 AND due_at <= $3
 			ORDER BY due_at LIMIT $4 {skip_locked})
 		UPDATE delivery SET tenure = $1 WHERE (message, n) IN (SELECT message, n FROM due)
 		RETURNING message, n, account, recipient, kind, state, due_at, expires_at, attempts, sequence,
 			code, enhanced, reply, remote, notify, orcpt, offers`)
-	promote = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
+	promoteQuery = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $6 AND state = 'scheduled'`)
 )
 
-// fill has rows that wait for a destination claimed, once half of its share is
+// refill has rows that wait for a destination claimed, once half of its share is
 // free and those before it had theirs. q.mu is held.
-func (q *Queue) fill(d *destination) {
-	if !d.behind && q.hungry(d, q.o.Now()) {
-		d.behind = true
-		q.behind = append(q.behind, d)
+func (q *Queue) refill(d *destination) {
+	if !d.refillQueued && q.needsRefill(d, q.o.Now()) {
+		d.refillQueued = true
+		q.refillQueue = append(q.refillQueue, d)
 	}
-	q.catchUp()
+	q.startClaims()
 }
 
-// hungry reports whether rows of a destination are to be claimed now.
-func (q *Queue) hungry(d *destination, now time.Time) bool {
-	return d.waits && !d.filling && !now.Before(d.until) && d.held <= q.share(d)/2
+// needsRefill reports whether rows of a destination are to be claimed now.
+func (q *Queue) needsRefill(d *destination, now time.Time) bool {
+	return d.hasBacklog && !d.claiming && !now.Before(d.backoffUntil) && d.slotsUsed <= q.fairShare(d)/2
 }
 
-// catchUp claims rows of the destinations that are behind, in turn, while there
+// startClaims claims rows of the destinations that are behind, in turn, while there
 // are places. q.mu is held.
-func (q *Queue) catchUp() {
-	tenure, able := q.able()
-	if !able || !q.begun || q.checking || q.full && q.held > q.resumes() {
+func (q *Queue) startClaims() {
+	tenure, able := q.usableLease()
+	if !able || !q.started || q.reconciling || q.full && q.slotsUsed > q.claimLowWater() {
 		return
 	}
 	q.full = false
 	now := q.o.Now()
-	for len(q.behind) > 0 && q.fills < maxFills {
-		d := q.behind[0]
-		free, share := q.claimable()-q.held, q.share(d)
-		hungry, hold := q.hungry(d, now), q.standing.destination(d.name)
+	for len(q.refillQueue) > 0 && q.claims < maxClaims {
+		d := q.refillQueue[0]
+		free, share := q.claimCapacity()-q.slotsUsed, q.fairShare(d)
+		hungry, hold := q.needsRefill(d, now), q.holds.destinationHold(d.name)
 		if hungry && hold == 0 && free < (share+1)/2 {
 			q.full = true
 			return
 		}
-		q.behind = slices.Delete(q.behind, 0, 1)
-		d.behind = false
+		q.refillQueue = slices.Delete(q.refillQueue, 0, 1)
+		d.refillQueued = false
 		switch {
 		case !hungry:
-			q.tidy(d)
+			q.removeIdleDestination(d)
 		case hold != 0:
-			q.parkRows(d, hold)
+			q.holdWaitingRows(d, hold)
 		default:
-			room := min(share-d.held, free)
-			d.filling = true
-			q.fills++
-			q.hold(d, room)
+			room := min(share-d.slotsUsed, free)
+			d.claiming = true
+			q.claims++
+			q.reserveSlots(d, room)
 			q.work.Add(1)
-			go q.claim(&filling{d: d, tenure: tenure, room: room, arrived: d.arrived, overruled: q.overruled}, now)
+			go q.claim(&pendingClaim{d: d, lease: tenure, slots: room, arrivals: d.arrivals, overrides: q.overrides}, now)
 		}
 	}
 }
 
-// errEnded declines a claim.
-var errEnded = errors.New("the node's tenure has ended meanwhile")
+// errLeaseExpired declines a claim.
+var errLeaseExpired = errors.New("the node's tenure has ended meanwhile")
 
-// filling is a claim under way. Its room is reserved.
-type filling struct {
-	d                        *destination
-	tenure                   db.ID
-	room, arrived, overruled int
+// pendingClaim is a claim under way. Its room is reserved.
+type pendingClaim struct {
+	d                          *destination
+	lease                      db.ID
+	slots, arrivals, overrides int
 }
 
-func (q *Queue) claim(f *filling, now time.Time) {
+func (q *Queue) claim(f *pendingClaim, now time.Time) {
 	defer q.work.Done()
 	var got []*Delivery
 	lane := fnv.New64a()
 	_, _ = lane.Write([]byte(f.d.name))
 	ours := false
-	err := q.o.DB.Write(q.last, db.ID(lane.Sum64()>>1), &db.Job{Guard: func(b *db.Batch) {
+	err := q.o.DB.Write(q.writeCtx, db.ID(lane.Sum64()>>1), &db.Mutation{Guard: func(b *db.Batch) {
 		got = got[:0]
 		// While the database was out of reach others may have buried the tenure:
 		// they would not look again for what carries it.
-		if ours = q.o.Node.Holds(f.tenure); !ours {
+		if ours = q.o.Node.OwnsLease(f.lease); !ours {
 			return
 		}
-		b.Queue(claim.With(f.tenure, f.d.name, db.Micros(now), f.room)).Each(func(r db.Row) error {
+		b.Queue(claimQuery.With(f.lease, f.d.name, db.Micros(now), f.slots)).Each(func(r db.Row) error {
 			d, err := scanDelivery(r, f, now)
 			got = append(got, d)
 			return err
@@ -112,72 +112,72 @@ func (q *Queue) claim(f *filling, now time.Time) {
 	}})
 	slices.SortFunc(got, func(a, b *Delivery) int { return a.due.Compare(b.due) })
 	if err == nil && !ours {
-		err = errEnded
+		err = errLeaseExpired
 	}
 	if err != nil {
 		q.o.Log.Error("claiming what is due failed", "destination", f.d.name, "error", err)
 		got = nil
 	}
-	scheduled := q.claimed(f, got, err)
+	scheduled := q.applyClaim(f, got, err)
 	for _, d := range scheduled {
-		q.background(func() { q.promote(d) })
+		q.startWrite(func() { q.promote(d) })
 	}
 }
 
-func scanDelivery(r db.Row, f *filling, now time.Time) (*Delivery, error) {
-	d := &Delivery{Destination: f.d.name, dest: f.d, tenure: f.tenure, seen: now}
+func scanDelivery(r db.Row, f *pendingClaim, now time.Time) (*Delivery, error) {
+	d := &Delivery{Destination: f.d.name, dest: f.d, lease: f.lease, checkedAt: now}
 	var state string
 	var due, expires, notify int64
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
-		&d.last.Code, &d.last.Enhanced, &d.last.Reply, &d.last.Remote, &notify, &d.Original, &d.offers)
-	d.Notify, d.tells = smtpclient.Notify(notify&notifyBits), smtpclient.Notify(notify>>tellsShift&notifyBits)
+		&d.lastOutcome.Code, &d.lastOutcome.Enhanced, &d.lastOutcome.Reply, &d.lastOutcome.Remote, &notify, &d.Original, &d.offersUnsubscribe)
+	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), smtpclient.Notify(notify>>senderNotifyShift&notifyBits)
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err
 }
 
-// filled notes that a claim has ended. q.mu is held.
-func (q *Queue) filled(d *destination) {
-	d.filling = false
-	if q.fills--; q.fills == 0 && q.checking {
+// endClaim notes that a claim has ended. q.mu is held.
+func (q *Queue) endClaim(d *destination) {
+	d.claiming = false
+	if q.claims--; q.claims == 0 && q.reconciling {
 		q.wakeAt(q.o.Now()) // reconcile waits for it
 	}
 }
 
-// claimed takes claimed deliveries in hand, and returns those that were
+// applyClaim takes claimed deliveries in hand, and returns those that were
 // scheduled: they become queued first.
-func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*Delivery) {
+func (q *Queue) applyClaim(f *pendingClaim, got []*Delivery, err error) (scheduled []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.filled(f.d)
+	q.endClaim(f.d)
 	switch {
 	case err != nil:
-		q.doubts()
-	case len(got) < f.room && f.d.arrived == f.arrived:
-		q.served(f.d)
+		q.markUncertain()
+	case len(got) < f.slots && f.d.arrivals == f.arrivals:
+		q.clearWaiting(f.d)
 	}
 	var parked []*Delivery
 	for _, d := range got {
-		if q.overruled != f.overruled || len(q.overruling) > 0 {
-			d.seen = time.Time{}
+		if q.overrides != f.overrides || len(q.overriding) > 0 {
+			d.checkedAt = time.Time{}
 		}
-		if d.ExpiresAt.Before(q.since) {
-			d.ExpiresAt = q.since.Add(afterAll)
+		if d.ExpiresAt.Before(q.startedAt) {
+			d.ExpiresAt = q.startedAt.Add(expiredGrace)
 		}
 		q.admit(d)
 		switch {
-		case q.standing.holds(d.Destination, d.Account) != 0:
+		case q.holds.deliveryHold(d.Destination, d.Account) != 0:
 			parked = append(parked, d)
 		case d.state == Scheduled:
 			scheduled = append(scheduled, d)
 		default:
-			q.push(d)
+			q.enqueue(d)
 		}
 	}
-	q.letGo(parked, nil)
-	q.hold(f.d, -f.room)
-	q.start(f.d)
+	q.releaseHeld(parked, nil)
+	q.reserveSlots(f.d, -f.slots)
+	q.startSessions(f.d)
 	if err == nil {
-		q.vacate(f.d, 0)
+		q.releaseSlots(f.d, 0)
 	}
 	return scheduled
 }
@@ -185,17 +185,17 @@ func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*De
 // promote makes a scheduled delivery, which is due, a queued one, or ends it
 // where its recipient has come on the suppression list.
 func (q *Queue) promote(d *Delivery) {
-	about, err := q.o.Describe(q.last, d.Message)
+	about, err := q.o.Describe(q.writeCtx, d.Message)
 	if fault.Is(err, fault.NotFound) {
-		about, err = About{Account: d.Account}, nil // Prepare will say so too
+		about, err = MessageInfo{Account: d.Account}, nil // Prepare will say so too
 	}
 	var why suppression.Reason
 	if err == nil {
-		why, err = q.suppressed(q.last, d, about)
+		why, err = q.suppressionReason(q.writeCtx, d, about)
 	}
 	if err != nil {
 		q.o.Log.Error("a scheduled message could not be read", "message", d.Message, "error", err)
-		q.releaseSome([]*Delivery{d}, q.o.Now().Add(jitter(troubleWait)), nil)
+		q.releaseBatch([]*Delivery{d}, q.o.Now().Add(jitter(errorDelay)), nil)
 		return
 	}
 	to := Queued
@@ -203,16 +203,16 @@ func (q *Queue) promote(d *Delivery) {
 		to = Suppressed
 	}
 	for again := true; again; {
-		var job *db.Job
-		if job, err = q.promotion(d, about, why); err == nil {
+		var job *db.Mutation
+		if job, err = q.promoteMutation(d, about, why); err == nil {
 			err = q.write(d.Message, job)
 		}
-		again = errors.Is(err, errLost) && q.resequence(d)
+		again = errors.Is(err, errSuperseded) && q.reloadSequence(d)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil { // cancelled meanwhile, or the queue has ended; or an earlier try was committed after all
-		q.doubts()
+		q.markUncertain()
 		q.forget(d)
 		return
 	}
@@ -221,18 +221,18 @@ func (q *Queue) promote(d *Delivery) {
 		q.forget(d)
 		return
 	}
-	q.push(d)
-	q.start(d.dest)
+	q.enqueue(d)
+	q.startSessions(d.dest)
 }
 
-func (q *Queue) promotion(d *Delivery, about About, why suppression.Reason) (*db.Job, error) {
-	data := statusData{About: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
+func (q *Queue) promoteMutation(d *Delivery, about MessageInfo, why suppression.Reason) (*db.Mutation, error) {
+	data := statusData{MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
 	now := db.Micros(q.o.Now())
-	update := promote.With(d.Message, d.N, d.tenure, d.sequence+1, now, d.sequence)
+	update := promoteQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, d.sequence)
 	if why != "" {
-		data.Status, data.Reason, data.Reply = Suppressed, why.Told(), suppressedReply(why)
-		update = suppressDue.With(d.Message, d.N, d.tenure, d.sequence+1, now, data.Reply, d.sequence)
+		data.Status, data.Reason, data.Reply = Suppressed, why.EventReason(), suppressedReply(why)
+		update = suppressScheduledQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, data.Reply, d.sequence)
 	}
-	also, err := q.prepare(data.events(nil))
-	return q.job(update, also, true), err
+	also, err := q.eventStatements(data.events(nil))
+	return q.conditionalMutation(update, also, true), err
 }

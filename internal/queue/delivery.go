@@ -38,7 +38,7 @@ func (s State) Final() bool {
 }
 
 // Valid reports whether s is one of the states.
-func (s State) Valid() bool { return s.Listed() || s == Queued || s == Sending || s == Delivered }
+func (s State) Valid() bool { return s.Indexed() || s == Queued || s == Sending || s == Delivered }
 
 // kindEnvelope marks recipients that may share a transaction.
 const kindEnvelope = "envelope"
@@ -56,26 +56,26 @@ type Delivery struct {
 	Notify      smtpclient.Notify // as given; 0: not
 	Original    string            // ORCPT, decoded; "" for none
 
-	offers   bool  // to unsubscribe
-	state    State // as in the row
-	sequence int
-	due      time.Time
-	last     Outcome // what the row says of the last attempt
-	tenure   db.ID
-	tells    smtpclient.Notify // what its sender is told by us
-	again    int               // how often it was put back untried
+	offersUnsubscribe bool  // to unsubscribe
+	state             State // as in the row
+	sequence          int
+	due               time.Time
+	lastOutcome       Outcome // what the row says of the last attempt
+	lease             db.ID
+	senderNotify      smtpclient.Notify // what its sender is told by us
+	requeues          int               // how often it was put back untried
 
-	dest    *destination
-	seen    time.Time // when its row was known to be ours and open; zero: look
-	carried bool      // a courier has it, or its outcome is being written
-	yields  bool      // it gives its place away: that is being written
+	dest      *destination
+	checkedAt time.Time // when its row was known to be ours and open; zero: look
+	inFlight  bool      // a courier has it, or its outcome is being written
+	preempted bool      // it gives its place away: that is being written
 }
 
-func (d *Delivery) place() place { return place{d.Message, d.N} }
+func (d *Delivery) key() deliveryKey { return deliveryKey{d.Message, d.N} }
 
-// expired is the outcome of a delivery whose time is over.
-func (d *Delivery) expired() Outcome {
-	o := d.last
+// expiredOutcome is the outcome of a delivery whose time is over.
+func (d *Delivery) expiredOutcome() Outcome {
+	o := d.lastOutcome
 	o.State, o.Enhanced, o.Stage = Bounced, "4.4.7", "expired"
 	if o.Reply == "" {
 		o.Reply = "no attempt was possible"
@@ -102,16 +102,16 @@ type Outcome struct {
 	Remote, Via   string
 	Host, IP, TLS string // "" if there was no connection
 
-	// DSN says that the host reports to the sender by itself from here on
+	// RemoteDSN says that the host reports to the sender by itself from here on
 	// (RFC 3461).
-	DSN bool
-	// Onward says that the recipient has no mailbox here, and led elsewhere.
-	Onward bool
+	RemoteDSN bool
+	// Forwarded says that the recipient has no mailbox here, and led elsewhere.
+	Forwarded bool
 
 	Transcript string        // the conversation; only its first 64 KiB are kept
 	StartedAt  time.Time     // zero: when the consignment was taken
-	Took       time.Duration // 0: until now
-	// Retry, with Deferred, is the earliest next attempt; 0 leaves it to the
+	Duration   time.Duration // 0: until now
+	// RetryAfter, with Deferred, is the earliest next attempt; 0 leaves it to the
 	// schedule.
-	Retry time.Duration
+	RetryAfter time.Duration
 }

@@ -12,37 +12,37 @@ import (
 // destination is what the memory knows of a domain that mail goes to. Queue.mu
 // guards it.
 type destination struct {
-	name    string
-	ready   []*Delivery // in hand, not with a courier, in order
-	moved   time.Time   // when a courier last took of it, or it began to be something
-	held    int         // places taken: reserved, ready, carried, or being written
-	runs    int
-	courier Courier          // of the last run
-	inLine  map[*sender]bool // in whose lines it waits for a run
+	name       string
+	ready      []*Delivery // in hand, not with a courier, in order
+	progressAt time.Time   // when a courier last took of it, or it began to be something
+	slotsUsed  int         // places taken: reserved, ready, carried, or being written
+	sessions   int
+	agent      Agent                 // of the last run
+	waitingFor map[*accountLoad]bool // in whose lines it waits for a run
 
-	waits   bool // rows wait that found no place
-	arrived int  // how often rows came to wait
-	behind  bool // waits for its rows to be claimed
-	filling bool // rows are being claimed
+	hasBacklog   bool // rows wait that found no place
+	arrivals     int  // how often rows came to wait
+	refillQueued bool // waits for its rows to be claimed
+	claiming     bool // rows are being claimed
 
-	proven   bool      // it answered, and may have more runs than one
-	until    time.Time // put off until then
-	failures int       // how often in a row it could not be reached
-	rest     time.Time // no run begins until then
-	slowed   bool      // its hosts took nothing the last time
+	reachable    bool      // it answered, and may have more runs than one
+	backoffUntil time.Time // put off until then
+	failures     int       // how often in a row it could not be reached
+	pausedUntil  time.Time // no run begins until then
+	throttled    bool      // its hosts took nothing the last time
 }
 
-// probe is how many deliveries are taken in hand for a destination that could
+// probeWindow is how many deliveries are taken in hand for a destination that could
 // not be reached the last time, or took nothing.
-const probe = 5
+const probeWindow = 5
 
-// stillFor is how long a destination that nothing is taken from may keep places
+// stallTimeout is how long a destination that nothing is taken from may keep places
 // that others wait for, and then goes without.
-const stillFor = time.Minute
+const stallTimeout = time.Minute
 
-// leastShare is how many deliveries that waited in rows are taken in hand for a
+// minShare is how many deliveries that waited in rows are taken in hand for a
 // destination however many others have such: fewer would cost a statement each.
-const leastShare = 50
+const minShare = 50
 
 func (q *Queue) dest(name string) *destination {
 	d := q.dests[name]
@@ -53,104 +53,104 @@ func (q *Queue) dest(name string) *destination {
 	return d
 }
 
-// tidy forgets a destination of which there is nothing to know.
-func (q *Queue) tidy(d *destination) {
-	if d.held == 0 && d.runs == 0 && !d.waits && !d.behind && !d.filling && len(d.inLine) == 0 && d.failures == 0 && !d.slowed {
+// removeIdleDestination forgets a destination of which there is nothing to know.
+func (q *Queue) removeIdleDestination(d *destination) {
+	if d.slotsUsed == 0 && d.sessions == 0 && !d.hasBacklog && !d.refillQueued && !d.claiming && len(d.waitingFor) == 0 && d.failures == 0 && !d.throttled {
 		delete(q.dests, d.name)
 	}
 }
 
-// able reports whether deliveries may be taken in hand at all.
-func (q *Queue) able() (db.ID, bool) {
-	tenure, ok := q.o.Node.Tenure()
-	return tenure, ok && !q.ending && q.unwritten == 0
+// usableLease reports whether deliveries may be taken in hand at all.
+func (q *Queue) usableLease() (db.ID, bool) {
+	tenure, ok := q.o.Node.Lease()
+	return tenure, ok && !q.draining && q.unwritten == 0
 }
 
-// room is how many more deliveries can be taken in hand for d as they come.
-func (q *Queue) room(d *destination) int {
-	return min(d.window(q.o.Window)-d.held, q.o.Places-q.held)
+// freeSlots is how many more deliveries can be taken in hand for d as they come.
+func (q *Queue) freeSlots(d *destination) int {
+	return min(d.window(q.o.Window)-d.slotsUsed, q.o.Capacity-q.slotsUsed)
 }
 
 // window is how many deliveries may be in hand for d, of so many at most.
 func (d *destination) window(most int) int {
-	if d.failures > 0 || d.slowed {
-		return min(most, probe)
+	if d.failures > 0 || d.throttled {
+		return min(most, probeWindow)
 	}
 	return most
 }
 
-// share is how many deliveries that waited in rows may be in hand for d: the
+// fairShare is how many deliveries that waited in rows may be in hand for d: the
 // places for them are shared by the destinations that have such, so that none
 // holds up the others. It is also what makes a long backlog cheap: what was
 // accepted together lies together, and is claimed and settled together.
-func (q *Queue) share(d *destination) int {
-	places := q.claimable()
-	return min(d.window(q.o.Window), max(places/max(1, q.waiting), leastShare), places)
+func (q *Queue) fairShare(d *destination) int {
+	places := q.claimCapacity()
+	return min(d.window(q.o.Window), max(places/max(1, q.backlogged), minShare), places)
 }
 
-// claimable is how many places there are for what waited in rows; the others
+// claimCapacity is how many places there are for what waited in rows; the others
 // are for new mail.
-func (q *Queue) claimable() int { return max(1, q.o.Places*3/4) }
+func (q *Queue) claimCapacity() int { return max(1, q.o.Capacity*3/4) }
 
-// resumes is how many places may be taken for claiming to go on once it found
+// claimLowWater is how many places may be taken for claiming to go on once it found
 // none: a quarter is free, so that many destinations claim in one commit. What
 // they claim was accepted together and lies on the same pages.
-func (q *Queue) resumes() int { return q.claimable() * 3 / 4 }
+func (q *Queue) claimLowWater() int { return q.claimCapacity() * 3 / 4 }
 
-// await notes that rows wait for d.
-func (q *Queue) await(d *destination) {
-	d.arrived++ // a claim under way may have looked before
-	if !d.waits {
-		d.waits = true
-		q.waiting++
+// markWaiting notes that rows wait for d.
+func (q *Queue) markWaiting(d *destination) {
+	d.arrivals++ // a claim under way may have looked before
+	if !d.hasBacklog {
+		d.hasBacklog = true
+		q.backlogged++
 	}
 }
 
-// served notes that no more rows wait for d.
-func (q *Queue) served(d *destination) {
-	if d.waits {
-		d.waits = false
-		q.waiting--
+// clearWaiting notes that no more rows wait for d.
+func (q *Queue) clearWaiting(d *destination) {
+	if d.hasBacklog {
+		d.hasBacklog = false
+		q.backlogged--
 	}
 }
 
-// hold takes places.
-func (q *Queue) hold(d *destination, n int) {
-	d.held += n
-	q.held += n
+// reserveSlots takes places.
+func (q *Queue) reserveSlots(d *destination, n int) {
+	d.slotsUsed += n
+	q.slotsUsed += n
 }
 
-// vacate gives a place back and sees who can use it.
-func (q *Queue) vacate(d *destination, n int) {
-	q.hold(d, -n)
-	q.fill(d)
-	q.tidy(d)
+// releaseSlots gives a place back and sees who can use it.
+func (q *Queue) releaseSlots(d *destination, n int) {
+	q.reserveSlots(d, -n)
+	q.refill(d)
+	q.removeIdleDestination(d)
 }
 
-// push hands a delivery to its destination.
-func (q *Queue) push(d *Delivery) {
+// enqueue hands a delivery to its destination.
+func (q *Queue) enqueue(d *Delivery) {
 	if len(d.dest.ready) == 0 {
-		d.dest.moved = q.o.Now()
+		d.dest.progressAt = q.o.Now()
 	}
 	d.dest.ready = append(d.dest.ready, d)
 }
 
-// giveWay takes back what is ready for destinations that stand still, if what
+// preempt takes back what is ready for destinations that stand still, if what
 // waits in rows for others finds no place: hosts that take a message in minutes
 // could have all the places for hours. It takes from those that stand longest,
-// until catchUp goes on. q.mu is held.
-func (q *Queue) giveWay(now time.Time) (back []*Delivery) {
-	over := q.held - q.yielding - q.resumes()
-	if _, able := q.able(); !able || !q.full || over <= 0 {
+// until startClaims goes on. q.mu is held.
+func (q *Queue) preempt(now time.Time) (back []*Delivery) {
+	over := q.slotsUsed - q.preempting - q.claimLowWater()
+	if _, able := q.usableLease(); !able || !q.full || over <= 0 {
 		return nil
 	}
 	var still []*destination
 	for _, d := range q.dests {
-		if len(d.ready) > 0 && now.Sub(d.moved) >= stillFor {
+		if len(d.ready) > 0 && now.Sub(d.progressAt) >= stallTimeout {
 			still = append(still, d)
 		}
 	}
-	slices.SortFunc(still, func(a, b *destination) int { return a.moved.Compare(b.moved) })
+	slices.SortFunc(still, func(a, b *destination) int { return a.progressAt.Compare(b.progressAt) })
 	for _, d := range still {
 		if len(back) >= over {
 			break
@@ -159,98 +159,98 @@ func (q *Queue) giveWay(now time.Time) (back []*Delivery) {
 		d.ready = nil
 	}
 	for _, d := range back {
-		d.yields = true
+		d.preempted = true
 	}
-	q.yielding += len(back)
+	q.preempting += len(back)
 	return back
 }
 
 // forget drops a delivery from the memory, with its place.
 func (q *Queue) forget(d *Delivery) {
-	if d.carried {
-		d.carried = false
-		q.carried--
+	if d.inFlight {
+		d.inFlight = false
+		q.inFlight--
 	}
-	if d.yields {
-		d.yields = false
-		q.yielding--
+	if d.preempted {
+		d.preempted = false
+		q.preempting--
 	}
-	if at := d.place(); q.hand[at] == d {
-		delete(q.hand, at)
+	if at := d.key(); q.leased[at] == d {
+		delete(q.leased, at)
 	}
-	q.mails.drop(d.Message)
-	s := q.sender(d.Account)
-	s.held--
-	q.dismiss(s)
-	q.vacate(d.dest, 1)
-	if q.settled != nil {
-		q.settled(d)
+	q.messages.forget(d.Message)
+	s := q.account(d.Account)
+	s.slotsUsed--
+	q.removeIdleAccount(s)
+	q.releaseSlots(d.dest, 1)
+	if q.onForget != nil {
+		q.onForget(d)
 	}
 }
 
-// start begins runs for a destination, as many as it can use.
-func (q *Queue) start(d *destination) {
-	if _, ok := q.able(); !ok || !q.begun || q.o.Now().Before(d.until) || q.o.Now().Before(d.rest) {
+// startSessions begins runs for a destination, as many as it can use.
+func (q *Queue) startSessions(d *destination) {
+	if _, ok := q.usableLease(); !ok || !q.started || q.o.Now().Before(d.backoffUntil) || q.o.Now().Before(d.pausedUntil) {
 		return
 	}
-	for q.offers(d) && d.runs < d.wants() {
-		s := q.runner(d)
+	for q.hasReady(d) && d.sessions < d.sessionsWanted() {
+		s := q.eligibleAccount(d)
 		if s == nil {
-			q.enlist(d)
+			q.waitForSession(d)
 			return
 		}
-		d.runs++
-		q.runs++
-		s.runs++
+		d.sessions++
+		q.sessions++
+		s.sessions++
 		q.work.Add(1)
-		go q.conduct(d, s)
+		go q.runSession(d, s)
 	}
 }
 
-// offers reports whether a run would find something to take.
-func (q *Queue) offers(d *destination) bool {
-	return slices.ContainsFunc(d.ready, func(x *Delivery) bool { return q.overruling[x.Message] == 0 })
+// hasReady reports whether a run would find something to take.
+func (q *Queue) hasReady(d *destination) bool {
+	return slices.ContainsFunc(d.ready, func(x *Delivery) bool { return q.overriding[x.Message] == 0 })
 }
 
-// wants is how many runs a destination can use now.
-func (d *destination) wants() int {
-	if d.courier == nil || !d.proven {
+// sessionsWanted is how many runs a destination can use now.
+func (d *destination) sessionsWanted() int {
+	if d.agent == nil || !d.reachable {
 		return 1
 	}
-	return min(max(1, d.courier.Runs(len(d.ready))), d.runs+len(d.ready))
+	return min(max(1, d.agent.Concurrency(len(d.ready))), d.sessions+len(d.ready))
 }
 
-// answered notes that a destination can be reached.
-func (q *Queue) answered(d *destination) {
+// markReachable notes that a destination can be reached.
+func (q *Queue) markReachable(d *destination) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if d.proven && d.failures == 0 && !d.slowed {
+	if d.reachable && d.failures == 0 && !d.throttled {
 		return
 	}
-	d.proven, d.failures, d.slowed = true, 0, false
-	q.start(d)
-	q.fill(d)
+	d.reachable, d.failures, d.throttled = true, 0, false
+	q.startSessions(d)
+	q.refill(d)
 }
 
-// startAll begins again after a pause, in which nothing stood still by itself.
-func (q *Queue) startAll() {
+// resumeAll begins again after a pause, in which nothing stood still by itself.
+func (q *Queue) resumeAll() {
 	now := q.o.Now()
 	for _, d := range q.dests {
-		d.moved = now
-		q.start(d)
-		q.fill(d)
+		d.progressAt = now
+		q.startSessions(d)
+		q.refill(d)
 	}
 }
 
-// putOff stops a destination for a while, since it could not be reached, and
+// backOff stops a destination for a while, since it could not be reached, and
 // gives back what is ready. It returns that.
-func (q *Queue) putOff(d *destination, now time.Time) []*Delivery {
-	if !now.Before(d.until) { // else several runs met the same trouble
+func (q *Queue) backOff(d *destination, now time.Time) []*Delivery {
+	if !now.Before(d.backoffUntil) { // else several runs met the same trouble
 		d.failures++
-		d.until = now.Add(backoff(d.failures))
-		q.wakeAt(d.until)
+		d.backoffUntil = now.Add(backoffDelay(d.failures))
+		q.wakeAt(d.backoffUntil)
 	}
 	ready := d.ready
-	d.ready, d.proven = nil, false
+	d.ready, d.reachable = nil, false
 	return ready
 }

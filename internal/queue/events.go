@@ -13,7 +13,7 @@ import (
 
 // statusData is the state of a delivery as events tell it.
 type statusData struct {
-	About
+	MessageInfo
 	ID          db.ID
 	Recipient   string
 	Status      State
@@ -27,8 +27,8 @@ type statusData struct {
 	NextAttempt *time.Time
 }
 
-// AboutMessage is what every event about a sent message carries.
-type AboutMessage struct {
+// EventFields is what every event about a sent message carries.
+type EventFields struct {
 	MessageID string          `json:"message_id" doc:"The message's Message-ID, with angle brackets." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
 	ID        db.ID           `json:"id" doc:"The id of the message."`
 	ThreadID  string          `json:"thread_id,omitempty" doc:"The thread it belongs to." example:"order-42"`
@@ -39,7 +39,7 @@ type AboutMessage struct {
 
 // StatusEvent is the data of a delivery_status event.
 type StatusEvent struct {
-	AboutMessage
+	EventFields
 	Status      State      `json:"status" doc:"The new state of the delivery."`
 	Attempts    int        `json:"attempts" doc:"How often it was tried." example:"1"`
 	Code        int        `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"250"`
@@ -60,7 +60,7 @@ type BounceKind struct {
 
 // BounceEvent is the data of a bounce event.
 type BounceEvent struct {
-	AboutMessage
+	EventFields
 	BounceKind
 	Code     int    `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"550"`
 	Enhanced string `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"5.1.1"`
@@ -70,59 +70,59 @@ type BounceEvent struct {
 
 // ComplaintEvent is the data of a complaint event.
 type ComplaintEvent struct {
-	AboutMessage
+	EventFields
 	Feedback string `json:"feedback_type,omitempty" doc:"The kind of report (RFC 5965)." example:"abuse"`
 	Reporter string `json:"reporter,omitempty" doc:"Who reported it." example:"example.org"`
 }
 
-func (s *statusData) about(sequence int) AboutMessage {
+func (s *statusData) fields(sequence int) EventFields {
 	metadata := s.Metadata
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
 	}
-	return AboutMessage{MessageID: s.MessageID, ID: s.ID, ThreadID: s.ThreadID, Metadata: metadata,
+	return EventFields{MessageID: s.MessageID, ID: s.ID, ThreadID: s.ThreadID, Metadata: metadata,
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
-func (s *statusData) new(kind string, data any) event.New {
-	return event.New{
+func (s *statusData) newEvent(kind string, data any) event.Input {
+	return event.Input{
 		Account: s.Account, Kind: kind, Message: s.ID, Data: data,
 		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status),
 	}
 }
 
 // events returns what a transition fires: delivery_status, and a bounce.
-func (s *statusData) events(b *BounceKind) []event.New {
+func (s *statusData) events(b *BounceKind) []event.Input {
 	var next *time.Time
 	if s.NextAttempt != nil {
 		utc := s.NextAttempt.UTC()
 		next = &utc
 	}
-	all := []event.New{s.new(event.DeliveryStatus, StatusEvent{
-		AboutMessage: s.about(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
+	all := []event.Input{s.newEvent(event.DeliveryStatus, StatusEvent{
+		EventFields: s.fields(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
 		Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote, Via: s.Via, Reason: s.Reason, NextAttempt: next,
 	})}
 	if b != nil {
-		all = append(all, s.new(event.Bounce, BounceEvent{
-			AboutMessage: s.about(s.Sequence + 2), BounceKind: *b,
+		all = append(all, s.newEvent(event.Bounce, BounceEvent{
+			EventFields: s.fields(s.Sequence + 2), BounceKind: *b,
 			Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote,
 		}))
 	}
 	return all
 }
 
-// complaint returns what a complaint fires.
-func (s *statusData) complaint(feedback, reporter string) []event.New {
-	return append(s.events(nil), s.new(event.Complaint, ComplaintEvent{
-		AboutMessage: s.about(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
+// complaintEvents returns what a complaint fires.
+func (s *statusData) complaintEvents(feedback, reporter string) []event.Input {
+	return append(s.events(nil), s.newEvent(event.Complaint, ComplaintEvent{
+		EventFields: s.fields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }
 
-// prepare makes the statements that record events.
-func (q *Queue) prepare(events []event.New) ([]db.Statement, error) {
+// eventStatements makes the statements that record events.
+func (q *Queue) eventStatements(events []event.Input) ([]db.Statement, error) {
 	all := make([]db.Statement, 0, len(events)+1)
 	for _, e := range events {
-		s, err := q.o.Events.Prepare(e)
+		s, err := q.o.Events.RecordStatement(e)
 		if err != nil {
 			return nil, err
 		}

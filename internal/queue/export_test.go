@@ -12,7 +12,7 @@ import (
 func (q *Queue) OnSettled(f func(d *Delivery)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.settled = f
+	q.onForget = f
 }
 
 // StateOf tells how a delivery left the memory.
@@ -22,10 +22,10 @@ func StateOf(d *Delivery) State { return d.state }
 func (q *Queue) ClaimAs(tenure db.ID, destination string) {
 	q.mu.Lock()
 	d, now := q.dest(destination), q.o.Now()
-	f := &filling{d: d, tenure: tenure, room: 10}
-	d.filling = true
-	q.fills++
-	q.hold(d, f.room)
+	f := &pendingClaim{d: d, lease: tenure, slots: 10}
+	d.claiming = true
+	q.claims++
+	q.reserveSlots(d, f.slots)
 	q.work.Add(1)
 	q.mu.Unlock()
 	q.claim(f, now)
@@ -35,14 +35,14 @@ func (q *Queue) ClaimAs(tenure db.ID, destination string) {
 func (q *Queue) Overruling() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.overruling)
+	return len(q.overriding)
 }
 
 // Senders is of how many accounts the memory knows.
 func (q *Queue) Senders() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.senders)
+	return len(q.accounts)
 }
 
 // Ready is how many deliveries wait in the memory for a courier.
@@ -55,51 +55,51 @@ func (q *Queue) Ready() (n int) {
 	return n
 }
 
-// Begin is what Run begins with; Look is what it does again and again.
+// Begin is what Session begins with; Look is what it does again and again.
 func (q *Queue) Begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.begun = true
+	q.started = true
 }
 
-// Look is one look of Run.
-func (q *Queue) Look(ctx context.Context) error { return q.look(ctx) }
+// Look is one look of Session.
+func (q *Queue) Look(ctx context.Context) error { return q.poll(ctx) }
 
 // Filling begins a claim that finds nothing, and returns what ends it.
 func (q *Queue) Filling() (end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	d := q.dest("filling.test")
-	d.filling = true
-	q.fills++
-	return func() { q.claimed(&filling{d: d}, nil, nil) }
+	d.claiming = true
+	q.claims++
+	return func() { q.applyClaim(&pendingClaim{d: d}, nil, nil) }
 }
 
 // Fills is how many claims are under way.
 func (q *Queue) Fills() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fills
+	return q.claims
 }
 
 // TakeSlots takes all slots for outcomes, as if so many hung, and returns what
 // frees them.
 func (q *Queue) TakeSlots() (free func()) {
-	for range cap(q.slots) {
-		q.slots <- struct{}{}
+	for range cap(q.writeSlots) {
+		q.writeSlots <- struct{}{}
 	}
 	return func() {
-		for range cap(q.slots) {
-			<-q.slots
+		for range cap(q.writeSlots) {
+			<-q.writeSlots
 		}
 	}
 }
 
 // GiveUp gives up outcomes, as at the end of a drain, and Background runs a write.
-func (q *Queue) GiveUp() { q.quit() }
+func (q *Queue) GiveUp() { q.cancelWrites() }
 
 // Background runs a write.
-func (q *Queue) Background(f func()) { q.background(f) }
+func (q *Queue) Background(f func()) { q.startWrite(f) }
 
 // Ended is how many ended tenures the memory knows. It is for who calls Look.
-func (q *Queue) Ended() int { return len(q.ended) }
+func (q *Queue) Ended() int { return len(q.expiredLeases) }

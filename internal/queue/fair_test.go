@@ -24,10 +24,10 @@ func TestBacklogGivesTurns(t *testing.T) {
 	var mu sync.Mutex
 	var carried, before int
 	began, finish := make(chan bool), make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		if c.To[0].Destination == "b.test" {
+		if c.Deliveries[0].Destination == "b.test" {
 			before = carried
 		} else if carried++; carried == 1 {
 			began <- true
@@ -48,7 +48,7 @@ func TestBacklogGivesTurns(t *testing.T) {
 		if before > 100 {
 			t.Errorf("%d went to the long backlog before one to another destination", before)
 		}
-	}, func(o *queue.Options) { o.Runs, o.Window = 1, 2*backlog })
+	}, func(o *queue.Options) { o.MaxSessions, o.Window = 1, 2*backlog })
 }
 
 // Mail of one account to many destinations that take it slowly leaves runs and
@@ -58,13 +58,13 @@ func TestAccountsShare(t *testing.T) {
 		destinations, each int
 		set                func(*queue.Options)
 	}{
-		"runs":   {20, 1, func(o *queue.Options) { o.Runs = 8 }},
-		"places": {2, 50, func(o *queue.Options) { o.Places = 40 }},
+		"runs":   {20, 1, func(o *queue.Options) { o.MaxSessions = 8 }},
+		"places": {2, 50, func(o *queue.Options) { o.Capacity = 40 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var release chan bool
-			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-				if c.To[0].Destination != "live.test" {
+			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+				if c.Deliveries[0].Destination != "live.test" {
 					<-release
 				}
 				return []queue.Outcome{delivered}
@@ -100,8 +100,8 @@ func TestAccountsShare(t *testing.T) {
 // A destination whose turn an account has used up is tried for another's mail.
 func TestAccountsShareADestination(t *testing.T) {
 	release := make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		if c.To[0].Destination != "live.test" {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if c.Deliveries[0].Destination != "live.test" {
 			<-release
 		}
 		return []queue.Outcome{delivered}
@@ -121,7 +121,7 @@ func TestAccountsShareADestination(t *testing.T) {
 		h.wantStates(theirs, "delivered")
 		close(release)
 		h.awaitDelivered(20)
-	}, func(o *queue.Options) { o.Runs = 8 })
+	}, func(o *queue.Options) { o.MaxSessions = 8 })
 }
 
 // Destinations that stand still leave their places to what waits in rows for
@@ -155,7 +155,7 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 				close(c.slow)
 				h.later(2 * time.Minute)
 				h.awaitDelivered(slow * each)
-			}, func(o *queue.Options) { o.Places, o.Window = 40, each })
+			}, func(o *queue.Options) { o.Capacity, o.Window = 40, each })
 		})
 	}
 }
@@ -180,7 +180,7 @@ func TestGivingWayOnce(t *testing.T) {
 		h.run()
 		h.later(2 * time.Minute)
 		h.awaitDelivered(6 * 10)
-	}, func(o *queue.Options) { o.Places, o.Window = 80, 10 })
+	}, func(o *queue.Options) { o.Capacity, o.Window = 80, 10 })
 }
 
 // While nothing may be taken nothing stands still.
@@ -209,7 +209,7 @@ func TestPauseIsNotStandingStill(t *testing.T) {
 		h.run()
 		h.later(2 * time.Minute)
 		h.awaitDelivered(6 * 10)
-	}, func(o *queue.Options) { o.Places, o.Window = 84, 10 })
+	}, func(o *queue.Options) { o.Capacity, o.Window = 84, 10 })
 }
 
 // tarpits take nothing until slow is closed, and live.test nothing until live is.
@@ -218,9 +218,9 @@ type tarpits struct{ slow, live chan bool }
 func (p *tarpits) fill() { p.slow, p.live = make(chan bool), make(chan bool) }
 
 func (p *tarpits) courier() *courier {
-	return &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	return &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		until := p.slow
-		if c.To[0].Destination == "live.test" {
+		if c.Deliveries[0].Destination == "live.test" {
 			until = p.live
 		}
 		<-until
@@ -297,7 +297,7 @@ var touch = db.SQL(`UPDATE delivery SET due_at = due_at WHERE message = $1`)
 // find nothing to take.
 func TestOverruledBeginsNoRuns(t *testing.T) {
 	began, finish := make(chan bool), make(chan bool)
-	c := &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 		began <- true
 		<-finish
 		return []queue.Outcome{delivered}
@@ -318,7 +318,7 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 			runtime.Gosched()
 		}
 		finish <- true
-		for h.queue.Stats().Runs > 0 && chosen.Load() < 100 {
+		for h.queue.Stats().Sessions > 0 && chosen.Load() < 100 {
 			runtime.Gosched()
 		}
 		if n := chosen.Load(); n != 1 {
@@ -331,8 +331,8 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 		h.await(2)
 		h.wantStates(two, "cancelled")
 	}, func(o *queue.Options) {
-		choose := o.Choose
-		o.Choose = func(ctx context.Context, destination string) (queue.Courier, error) {
+		choose := o.ChooseAgent
+		o.ChooseAgent = func(ctx context.Context, destination string) (queue.Agent, error) {
 			chosen.Add(1)
 			return choose(ctx, destination)
 		}
@@ -348,10 +348,10 @@ func TestUnsubscribedWhilePromoted(t *testing.T) {
 		var h *house
 		h = newHouse(t, d, n, script(), func(o *queue.Options) {
 			describe := o.Describe
-			o.Describe = func(ctx context.Context, id db.ID) (queue.About, error) {
+			o.Describe = func(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 				if once.CompareAndSwap(false, true) {
-					link := suppression.Link{Account: h.account, Message: id, Address: "ok@a.test"}
-					if done, err := h.queue.Unsubscribed(ctx, link); !done || err != nil {
+					link := suppression.UnsubscribeLink{Account: h.account, Message: id, Address: "ok@a.test"}
+					if done, err := h.queue.RecordUnsubscribe(ctx, link); !done || err != nil {
 						t.Error(done, err)
 					}
 				}
@@ -377,8 +377,8 @@ func TestReconcileWhileClaiming(t *testing.T) {
 		due.DueAt = h.clock.Now().Add(time.Minute)
 		h.accept(due, to("ok@z.test"))
 		m := h.message()
-		p := h.queue.Plan(m, to("ok@a.test"))
-		if err := h.db.Write(t.Context(), m.Account, &db.Job{Apply: p.Queue}); err != nil {
+		p := h.queue.Reserve(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Mutation{Apply: p.AddStatements}); err != nil {
 			t.Fatal(err)
 		}
 		p.Abandon() // as if Write had said that it failed
@@ -405,7 +405,7 @@ func TestReconcileWhileClaiming(t *testing.T) {
 // at the moment has an end.
 func TestDeadDestinationsAreForgotten(t *testing.T) {
 	const dead, places = 30, 10
-	c := &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome { return nil }}
+	c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome { return nil }}
 	eachHouse(t, c, func(t *testing.T, h *house) {
 		h.queue.Begin()
 		for i := range dead {
@@ -424,5 +424,5 @@ func TestDeadDestinationsAreForgotten(t *testing.T) {
 			}
 			h.clock.add(2 * time.Minute)
 		}
-	}, func(o *queue.Options) { o.Places = places })
+	}, func(o *queue.Options) { o.Capacity = places })
 }

@@ -12,19 +12,19 @@ import (
 const MaxDeliveriesOf = 20
 
 var (
-	recordsOf = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
+	deliveriesOfQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ORDER BY message, n`)
-	inStateOlder = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
+	inStateOlderQuery = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
 			AND state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled')
 		ORDER BY message DESC LIMIT $4`)
-	inStateNewer = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
+	inStateNewerQuery = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
 			AND state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled')
 		ORDER BY message LIMIT $4`)
-	// openOf counts all open deliveries, and names those of one account that
+	// openMessagesQuery counts all open deliveries, and names those of one account that
 	// are queued or, for $2, being sent.
-	openOf = db.SQL(`WITH waiting AS (SELECT message, account, state, FALSE AS sent FROM delivery
+	openMessagesQuery = db.SQL(`WITH waiting AS (SELECT message, account, state, FALSE AS sent FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
 		held AS (SELECT message, account, state, TRUE AS sent FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
 		found AS (SELECT message, account, state, sent FROM waiting UNION ALL SELECT message, account, state, sent FROM held)
@@ -33,14 +33,14 @@ var (
 			WHERE account = $1 AND (sent OR NOT $2 AND state = 'queued') LIMIT 1000) AS own`)
 )
 
-// Bounds of what openOf finds.
+// Bounds of what openMessagesQuery finds.
 const (
-	maxOpen    = 5000
-	maxOpenOwn = 1000
+	maxOpen        = 5000
+	maxOpenAccount = 1000
 )
 
 // DeliveriesOf is Deliveries for at most MaxDeliveriesOf messages at once.
-func (q *Queue) DeliveriesOf(ctx context.Context, messages []db.ID) (map[db.ID][]Record, error) {
+func (q *Queue) DeliveriesOf(ctx context.Context, messages []db.ID) (map[db.ID][]DeliveryStatus, error) {
 	args := make([]any, MaxDeliveriesOf)
 	for i := range args {
 		args[i] = 0
@@ -48,15 +48,15 @@ func (q *Queue) DeliveriesOf(ctx context.Context, messages []db.ID) (map[db.ID][
 			args[i] = messages[i]
 		}
 	}
-	rows, err := db.All(ctx, q.o.DB, recordsOf.With(args...), scanRecord)
+	rows, err := db.All(ctx, q.o.DB, deliveriesOfQuery.With(args...), scanDeliveryRow)
 	if err != nil {
 		return nil, err
 	}
-	return q.inHand(rows), nil
+	return q.groupRows(rows), nil
 }
 
-// Listed reports whether InState finds deliveries in a state: the unusual ones.
-func (s State) Listed() bool {
+// Indexed reports whether MessagesInState finds deliveries in a state: the unusual ones.
+func (s State) Indexed() bool {
 	switch s {
 	case Scheduled, Deferred, Bounced, Complained, Suppressed, Failed, Cancelled:
 		return true
@@ -64,11 +64,11 @@ func (s State) Listed() bool {
 	return false
 }
 
-// Open returns, in no order, the messages of an account that may be Queued, or
+// OpenMessages returns, in no order, the messages of an account that may be Queued, or
 // Sending, if few deliveries are open in all; otherwise it is false.
-func (q *Queue) Open(ctx context.Context, account db.ID, state State) (messages []db.ID, ok bool, err error) {
+func (q *Queue) OpenMessages(ctx context.Context, account db.ID, state State) (messages []db.ID, ok bool, err error) {
 	count := 0
-	err = q.o.DB.Each(ctx, openOf.With(account, state == Sending), func(r db.Row) error {
+	err = q.o.DB.Each(ctx, openMessagesQuery.With(account, state == Sending), func(r db.Row) error {
 		var id db.ID
 		var n int
 		if err := r.Scan(&id, &n); err != nil {
@@ -79,16 +79,16 @@ func (q *Queue) Open(ctx context.Context, account db.ID, state State) (messages 
 		}
 		return nil
 	})
-	return messages, err == nil && count < maxOpen && len(messages) < maxOpenOwn, err
+	return messages, err == nil && count < maxOpen && len(messages) < maxOpenAccount, err
 }
 
-// InState returns at most limit messages of an account that have a delivery in
+// MessagesInState returns at most limit messages of an account that have a delivery in
 // one of the states that are Listed, of those between two ids: the newest first,
 // or with up the oldest first.
-func (q *Queue) InState(ctx context.Context, account db.ID, state State, lo, hi db.ID, up bool, limit int) ([]db.ID, error) {
-	query := inStateOlder
+func (q *Queue) MessagesInState(ctx context.Context, account db.ID, state State, lo, hi db.ID, up bool, limit int) ([]db.ID, error) {
+	query := inStateOlderQuery
 	if up {
-		query = inStateNewer
+		query = inStateNewerQuery
 	}
 	return db.All(ctx, q.o.DB, query.With(account, lo, hi, limit, string(state)), func(r db.Row) (id db.ID, err error) {
 		return id, r.Scan(&id)

@@ -19,9 +19,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -47,12 +47,12 @@ func (c *clock) add(d time.Duration) {
 // whole destination.
 type courier struct {
 	parallel int
-	answer   func(ctx context.Context, c *queue.Consignment) []queue.Outcome
+	answer   func(ctx context.Context, c *queue.Transaction) []queue.Outcome
 }
 
-func (c *courier) Runs(int) int { return c.parallel }
+func (c *courier) Concurrency(int) int { return c.parallel }
 
-func (c *courier) Carry(ctx context.Context, r *queue.Run) {
+func (c *courier) Deliver(ctx context.Context, r *queue.Session) {
 	for {
 		got := r.Next()
 		if got == nil {
@@ -60,10 +60,10 @@ func (c *courier) Carry(ctx context.Context, r *queue.Run) {
 		}
 		answers := c.answer(ctx, got)
 		if answers == nil {
-			r.Trouble(got, queue.Outcome{Reply: "connection refused", Host: "mx." + r.Destination(), Stage: "connect"})
+			r.FailDestination(got, queue.Outcome{Reply: "connection refused", Host: "mx." + r.Destination(), Stage: "connect"})
 			return
 		}
-		r.Done(got, answers...)
+		r.Finish(got, answers...)
 	}
 }
 
@@ -114,7 +114,7 @@ type house struct {
 	db      *db.DB
 	node    *db.Node
 	clock   *clock
-	hub     *signal.Hub
+	hub     *notify.Hub
 	queue   *queue.Queue
 	account db.ID
 	key     *secret.Key
@@ -129,8 +129,8 @@ type house struct {
 	ended    chan error
 }
 
-func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*queue.Options)) *house {
-	h := &house{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &signal.Hub{}, account: d.NewID(),
+func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Agent, set ...func(*queue.Options)) *house {
+	h := &house{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &notify.Hub{}, account: d.NewID(),
 		clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
 	o := queue.Options{
@@ -139,8 +139,8 @@ func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*
 		Log:          slog.New(slog.NewTextHandler(h.log, nil)),
 		Events:       &event.Log{DB: d, Node: n, Hub: h.hub, Now: h.clock.Now},
 		Prepare:      h.prepare,
-		Describe:     func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
-		Choose:       func(context.Context, string) (queue.Courier, error) { return c, nil },
+		Describe:     func(_ context.Context, id db.ID) (queue.MessageInfo, error) { return h.about(id), nil },
+		ChooseAgent:  func(context.Context, string) (queue.Agent, error) { return c, nil },
 	}
 	for _, f := range set {
 		f(&o)
@@ -151,34 +151,34 @@ func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*
 }
 
 func testKey(t testing.TB) *secret.Key {
-	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return key
 }
 
-func eachHouse(t *testing.T, c queue.Courier, f func(t *testing.T, h *house), set ...func(*queue.Options)) {
+func eachHouse(t *testing.T, c queue.Agent, f func(t *testing.T, h *house), set ...func(*queue.Options)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
 		f(t, newHouse(t, d, n, c, set...))
 	})
 }
 
-func (h *house) about(id db.ID) queue.About {
-	return queue.About{Account: h.account, API: !h.submits, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
+func (h *house) about(id db.ID) queue.MessageInfo {
+	return queue.MessageInfo{Account: h.account, API: !h.submits, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
 		Metadata: json.RawMessage(`{"order":7}`)}
 }
 
-func (h *house) prepare(_ context.Context, id db.ID) (*queue.Mail, error) {
+func (h *house) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.prepared[id]++
 	if err := h.denied[id]; err != nil {
 		return nil, err
 	}
-	return &queue.Mail{
-		About: h.about(id), ID: id, ReturnDomain: "from.test", Size: 3,
+	return &queue.OutboundMessage{
+		MessageInfo: h.about(id), ID: id, ReturnDomain: "from.test", Size: 3,
 		Body: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("a\r\n")), nil },
 	}, nil
 }
@@ -190,7 +190,7 @@ func (h *house) run() *house {
 	go func() { h.ended <- h.queue.Run(ctx) }()
 	kept, release := context.WithCancel(context.Background())
 	left := make(chan error, 1)
-	go func() { left <- h.node.Keep(kept) }()
+	go func() { left <- h.node.MaintainLease(kept) }()
 	h.t.Cleanup(func() {
 		h.end()
 		release()
@@ -222,7 +222,7 @@ func to(addresses ...string) (rcpts []queue.Recipient) {
 
 func (h *house) message() queue.Message {
 	id := h.db.NewID()
-	return queue.Message{ID: id, About: h.about(id), ExpiresAt: h.clock.Now().Add(72 * time.Hour)}
+	return queue.Message{ID: id, MessageInfo: h.about(id), ExpiresAt: h.clock.Now().Add(72 * time.Hour)}
 }
 
 func (h *house) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
@@ -234,8 +234,8 @@ func (h *house) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
 }
 
 func (h *house) try(m queue.Message, rcpts []queue.Recipient) error {
-	p := h.queue.Plan(m, rcpts)
-	err := h.db.Write(context.Background(), m.Account, &db.Job{Apply: p.Queue, AfterCommit: p.Committed})
+	p := h.queue.Reserve(m, rcpts)
+	err := h.db.Write(context.Background(), m.Account, &db.Mutation{Apply: p.AddStatements, AfterCommit: p.Dispatch})
 	if err != nil {
 		p.Abandon()
 	}
@@ -264,7 +264,7 @@ func (h *house) await(n int) {
 // later moves the clock and has the queue look.
 func (h *house) later(d time.Duration) {
 	h.clock.add(d)
-	h.hub.Wake(signal.Key{Kind: signal.Queue})
+	h.hub.Wake(notify.Key{Kind: notify.Queue})
 }
 
 func (h *house) states(message db.ID) string {

@@ -30,9 +30,9 @@ const (
 	HoldAccount     HoldKind = "account"     // whose mail it is
 )
 
-// StandingHold holds all mail to a destination or of an account, also what is
+// Hold holds all mail to a destination or of an account, also what is
 // still to come.
-type StandingHold struct {
+type Hold struct {
 	ID        db.ID
 	Kind      HoldKind
 	Target    string // the destination in A-labels, or the account's id as a number
@@ -41,21 +41,21 @@ type StandingHold struct {
 }
 
 // Account returns whose mail a hold is for; false for a destination's.
-func (h *StandingHold) Account() (db.ID, bool) {
+func (h *Hold) Account() (db.ID, bool) {
 	id, err := strconv.ParseInt(h.Target, 10, 64)
 	return db.ID(id), h.Kind == HoldAccount && err == nil
 }
 
-// heldItself is the hold of a delivery that is held without a standing one.
-const heldItself db.ID = 1
+// individualHold is the hold of a delivery that is held without a standing one.
+const individualHold db.ID = 1
 
 // maxHolds bounds the standing holds, which every node keeps in memory.
 const maxHolds = 1000
 
-var standingHolds = db.SQL(`SELECT id, kind, target, reason, created_at FROM queue_hold ORDER BY id`)
+var holdsQuery = db.SQL(`SELECT id, kind, target, reason, created_at FROM queue_hold ORDER BY id`)
 
-func readHolds(ctx context.Context, r db.Reader) ([]StandingHold, error) {
-	return db.All(ctx, r, standingHolds.With(), func(r db.Row) (h StandingHold, err error) {
+func readHolds(ctx context.Context, r db.Reader) ([]Hold, error) {
+	return db.All(ctx, r, holdsQuery.With(), func(r db.Row) (h Hold, err error) {
 		var created int64
 		err = r.Scan(&h.ID, (*string)(&h.Kind), &h.Target, &h.Reason, &created)
 		h.CreatedAt = db.Time(created)
@@ -63,18 +63,18 @@ func readHolds(ctx context.Context, r db.Reader) ([]StandingHold, error) {
 	})
 }
 
-// standing are the holds as this node knows them.
-type standing struct {
+// activeHolds are the holds as this node knows them.
+type activeHolds struct {
 	destinations map[string]db.ID
 	accounts     map[db.ID]db.ID
 	ids          map[db.ID]bool
 }
 
-func newStanding(all []StandingHold) (*standing, error) {
+func newActiveHolds(all []Hold) (*activeHolds, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	s := &standing{destinations: map[string]db.ID{}, accounts: map[db.ID]db.ID{}, ids: map[db.ID]bool{}}
+	s := &activeHolds{destinations: map[string]db.ID{}, accounts: map[db.ID]db.ID{}, ids: map[db.ID]bool{}}
 	for _, h := range all {
 		s.ids[h.ID] = true
 		if h.Kind == HoldDestination {
@@ -90,84 +90,84 @@ func newStanding(all []StandingHold) (*standing, error) {
 	return s, nil
 }
 
-// destination returns the hold that a destination is under, 0 for none.
-func (s *standing) destination(name string) db.ID {
+// destinationHold returns the hold that a destination is under, 0 for none.
+func (s *activeHolds) destinationHold(name string) db.ID {
 	if s == nil {
 		return 0
 	}
 	return s.destinations[name]
 }
 
-// holds returns the hold that a delivery is under, 0 for none.
-func (s *standing) holds(destination string, account db.ID) db.ID {
-	if id := s.destination(destination); id != 0 || s == nil {
+// deliveryHold returns the hold that a delivery is under, 0 for none.
+func (s *activeHolds) deliveryHold(destination string, account db.ID) db.ID {
+	if id := s.destinationHold(destination); id != 0 || s == nil {
 		return id
 	}
 	return s.accounts[account]
 }
 
 var (
-	marked = db.SQL(`SELECT message, n FROM delivery WHERE tenure > 0 AND hold > 0 AND tenure = $1 ORDER BY message, n LIMIT $2`)
-	park   = db.SQL(`UPDATE delivery SET tenure = 0, hold = $4, held_at = $5 WHERE message = $1 AND n = $2 AND tenure = $3
+	leasedHeldQuery = db.SQL(`SELECT message, n FROM delivery WHERE tenure > 0 AND hold > 0 AND tenure = $1 ORDER BY message, n LIMIT $2`)
+	holdLeasedQuery = db.SQL(`UPDATE delivery SET tenure = 0, hold = $4, held_at = $5 WHERE message = $1 AND n = $2 AND tenure = $3
 		AND state IN ('scheduled', 'queued', 'deferred')`)
-	parkWaiting = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
+	holdWaitingQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
 			ORDER BY due_at LIMIT $2 {skip_locked})
 		UPDATE delivery SET tenure = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)`)
-	nextHold = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
+	nextHoldQuery = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
 	// With + 0 no index is asked for the rows, see claim.
-	releaseChunkOf = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
+	releaseHoldQuery = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
 			WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $2 THEN $2 - held_at ELSE 0 END
 			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
 		WHERE (message, n) IN (SELECT message, n FROM delivery
 			WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
 		AND tenure + 0 = 0 AND hold + 0 = $1`)
-	nudges = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
+	retryRequestsQuery = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 
 const (
-	// nudgeLife is for how long a nudge is remembered.
-	nudgeLife = time.Hour
-	// anywhere, as the destination of a nudge, is all of them.
-	anywhere = ""
-	// orphanChunks bounds what is released in one look, which has other things
+	// retryRequestTTL is for how long a nudge is remembered.
+	retryRequestTTL = time.Hour
+	// allDestinations, as the destination of a nudge, is all of them.
+	allDestinations = ""
+	// maxReleaseChunks bounds what is released in one look, which has other things
 	// to do as well.
-	orphanChunks = 3
+	maxReleaseChunks = 3
 )
 
-// attend does what operators asked for, at other nodes and at the command line
+// applyOperatorRequests does what operators asked for, at other nodes and at the command line
 // too: it learns the standing holds, lets go of what is held, and begins again
 // where it is told to.
-func (q *Queue) attend(ctx context.Context, now time.Time) error {
+func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error {
 	list, err := readHolds(ctx, q.o.DB)
 	if err != nil {
 		return err
 	}
-	holds, err := newStanding(list)
+	holds, err := newActiveHolds(list)
 	if err != nil {
 		return err
 	}
-	tenure, _ := q.o.Node.Tenure()
-	mine, err := db.All(ctx, q.o.DB, marked.With(tenure, chunk), func(r db.Row) (p place, err error) {
+	tenure, _ := q.o.Node.Lease()
+	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(tenure, chunkRows), func(r db.Row) (p deliveryKey, err error) {
 		return p, r.Scan(&p.message, &p.n)
 	})
 	if err != nil {
 		return err
 	}
 	q.mu.Lock()
-	q.standing, q.attended = holds, now
-	q.enforce(mine)
+	q.holds, q.holdsReadAt = holds, now
+	q.enforceHolds(mine)
 	q.mu.Unlock()
-	return errors.Join(q.releaseOrphans(ctx, holds, now), q.heed(ctx, now))
+	return errors.Join(q.releaseOrphans(ctx, holds, now), q.applyRetryRequests(ctx, now))
 }
 
-// enforce lets go of what is in hand, not with a courier, and held. q.mu is
+// enforceHolds lets go of what is in hand, not with a courier, and held. q.mu is
 // held.
-func (q *Queue) enforce(mine []place) {
-	if q.standing == nil && len(mine) == 0 {
+func (q *Queue) enforceHolds(mine []deliveryKey) {
+	if q.holds == nil && len(mine) == 0 {
 		return
 	}
-	isMarked := make(map[place]bool, len(mine))
+	isMarked := make(map[deliveryKey]bool, len(mine))
 	for _, p := range mine {
 		isMarked[p] = true
 	}
@@ -175,39 +175,39 @@ func (q *Queue) enforce(mine []place) {
 		var parked, back []*Delivery
 		d.ready = slices.DeleteFunc(d.ready, func(x *Delivery) bool {
 			switch {
-			case isMarked[x.place()]:
+			case isMarked[x.key()]:
 				back = append(back, x)
-			case q.standing.holds(d.name, x.Account) != 0:
+			case q.holds.deliveryHold(d.name, x.Account) != 0:
 				parked = append(parked, x)
 			default:
 				return false
 			}
 			return true
 		})
-		q.letGo(parked, back)
+		q.releaseHeld(parked, back)
 	}
 }
 
-// letGo gives deliveries in hand back to their rows: parked ones held for what
+// releaseHeld gives deliveries in hand back to their rows: parked ones held for what
 // is standing, the others as their rows say. q.mu is held, and does not wait.
-func (q *Queue) letGo(parked, back []*Delivery) {
+func (q *Queue) releaseHeld(parked, back []*Delivery) {
 	if len(parked)+len(back) == 0 {
 		return
 	}
-	holds := q.standing
-	q.beside(func() {
+	holds := q.holds
+	q.startTask(func() {
 		for some := range slices.Chunk(parked, 100) {
-			q.background(func() { q.parkSome(some, holds) })
+			q.startWrite(func() { q.holdBatch(some, holds) })
 		}
 		q.release(back, time.Time{}, nil)
 	})
 }
 
-func (q *Queue) parkSome(ds []*Delivery, holds *standing) {
+func (q *Queue) holdBatch(ds []*Delivery, holds *activeHolds) {
 	now := db.Micros(q.o.Now())
-	err := q.write(ds[0].Message, &db.Job{Guard: func(b *db.Batch) {
+	err := q.write(ds[0].Message, &db.Mutation{Guard: func(b *db.Batch) {
 		for _, d := range ds {
-			b.Queue(park.With(d.Message, d.N, d.tenure, holds.holds(d.Destination, d.Account), now))
+			b.Queue(holdLeasedQuery.With(d.Message, d.N, d.lease, holds.deliveryHold(d.Destination, d.Account), now))
 		}
 	}})
 	if err != nil {
@@ -220,37 +220,37 @@ func (q *Queue) parkSome(ds []*Delivery, holds *standing) {
 	}
 }
 
-// parkRows holds what waits in rows for a destination under a standing hold,
+// holdWaitingRows holds what waits in rows for a destination under a standing hold,
 // such as what came before this node knew of it. q.mu is held.
-func (q *Queue) parkRows(d *destination, hold db.ID) {
-	d.filling = true
-	q.fills++
+func (q *Queue) holdWaitingRows(d *destination, hold db.ID) {
+	d.claiming = true
+	q.claims++
 	q.work.Add(1)
-	arrived, now := d.arrived, db.Micros(q.o.Now())
+	arrived, now := d.arrivals, db.Micros(q.o.Now())
 	go func() {
 		defer q.work.Done()
-		n, err := q.o.DB.Exec(q.last, parkWaiting.With(d.name, chunk, hold, now))
+		n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(d.name, chunkRows, hold, now))
 		if err != nil {
 			q.o.Log.Error("what waits for a destination could not be held", "destination", d.name, "error", err)
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.filled(d)
-		if err == nil && n < chunk && d.arrived == arrived {
-			q.served(d)
+		q.endClaim(d)
+		if err == nil && n < chunkRows && d.arrivals == arrived {
+			q.clearWaiting(d)
 		}
 		if err == nil {
-			q.fill(d)
+			q.refill(d)
 		}
-		q.tidy(d)
+		q.removeIdleDestination(d)
 	}()
 }
 
 // releaseOrphans releases what is held for a standing hold that is gone: what
 // a node put there that had not heard of its end.
-func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Time) error {
-	for hold := heldItself; ; {
-		err := q.o.DB.One(ctx, nextHold.With(hold), &hold)
+func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time.Time) error {
+	for hold := individualHold; ; {
+		err := q.o.DB.One(ctx, nextHoldQuery.With(hold), &hold)
 		if errors.Is(err, db.ErrNoRow) {
 			return nil
 		}
@@ -263,7 +263,7 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Ti
 		// It may have been set after the holds were read.
 		if list, err := readHolds(ctx, q.o.DB); err != nil {
 			return err
-		} else if slices.ContainsFunc(list, func(h StandingHold) bool { return h.ID == hold }) {
+		} else if slices.ContainsFunc(list, func(h Hold) bool { return h.ID == hold }) {
 			continue
 		}
 		if more, err := q.releaseHold(ctx, hold, now); more || err != nil {
@@ -275,23 +275,23 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Ti
 // releaseHold releases what is held for one hold, much of it in several looks;
 // more says that the next has to go on.
 func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
-	for range orphanChunks {
-		n, err := q.o.DB.Exec(ctx, releaseChunkOf.With(hold, db.Micros(now), chunk))
-		if err != nil || n < chunk {
+	for range maxReleaseChunks {
+		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), chunkRows))
+		if err != nil || n < chunkRows {
 			return false, err
 		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.attended = time.Time{}
+	q.holdsReadAt = time.Time{}
 	q.wakeAt(now)
 	return true, nil
 }
 
-// heed begins again with destinations that an operator wants tried now.
-func (q *Queue) heed(ctx context.Context, now time.Time) error {
+// applyRetryRequests begins again with destinations that an operator wants tried now.
+func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 	heard := map[string]int64{}
-	err := q.o.DB.Each(ctx, nudges.With(db.Micros(now.Add(-nudgeLife)), chunk), func(r db.Row) error {
+	err := q.o.DB.Each(ctx, retryRequestsQuery.With(db.Micros(now.Add(-retryRequestTTL)), chunkRows), func(r db.Row) error {
 		var name string
 		var at int64
 		err := r.Scan(&name, &at)
@@ -301,10 +301,10 @@ func (q *Queue) heed(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	before := q.nudged
+	before := q.retryRequests
 	maps.DeleteFunc(before, func(name string, at int64) bool { return heard[name] != at })
-	if len(heard) > len(before) && q.o.Again != nil {
-		q.o.Again()
+	if len(heard) > len(before) && q.o.ResetBackoff != nil {
+		q.o.ResetBackoff()
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -312,23 +312,23 @@ func (q *Queue) heed(ctx context.Context, now time.Time) error {
 		if before[name] == at {
 			continue
 		}
-		if name != anywhere {
-			q.beginAgain(q.dest(name))
+		if name != allDestinations {
+			q.retryDestination(q.dest(name))
 			continue
 		}
 		for _, d := range q.dests {
-			q.beginAgain(d)
+			q.retryDestination(d)
 		}
 	}
-	q.nudged = heard
+	q.retryRequests = heard
 	return nil
 }
 
-// beginAgain tries a destination, also one that was put off. q.mu is held.
-func (q *Queue) beginAgain(d *destination) {
-	d.until, d.rest = time.Time{}, time.Time{}
-	q.await(d)
-	q.fill(d)
-	q.start(d)
-	q.tidy(d)
+// retryDestination tries a destination, also one that was put off. q.mu is held.
+func (q *Queue) retryDestination(d *destination) {
+	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
+	q.markWaiting(d)
+	q.refill(d)
+	q.startSessions(d)
+	q.removeIdleDestination(d)
 }

@@ -30,7 +30,7 @@ func TestHoldDestination(t *testing.T) {
 		scheduled := h.message()
 		scheduled.DueAt = h.clock.Now().Add(time.Hour)
 		h.accept(scheduled, to("ok@a.test"))
-		to1 := queue.Order{Filter: queue.Filter{Destination: "A.test."}, Reason: "they asked"}
+		to1 := queue.Command{Filter: queue.Filter{Destination: "A.test."}, Reason: "they asked"}
 		dry := to1
 		dry.DryRun = true
 		res, err := o.Hold(ctx, dry)
@@ -77,7 +77,7 @@ func TestHoldDestination(t *testing.T) {
 			t.Error(err)
 		}
 		h.wantStates(cancelled, "cancelled")
-		res, err = o.Release(ctx, queue.Order{Filter: queue.Filter{Destination: "a.test"}})
+		res, err = o.Release(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
 		h.did("releasing", res, err, held, held, 0)
 		if moved := h.expiry(later).Sub(before); moved != h.clock.Now().Sub(now) && moved < 50*time.Hour {
 			t.Errorf("the expiry moved by %v", moved)
@@ -100,8 +100,8 @@ func TestHoldDestination(t *testing.T) {
 // courier has keeps its outcome, all else stays where it is.
 func TestHoldInHand(t *testing.T) {
 	began, finish := make(chan string), make(chan queue.Outcome)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		began <- c.To[0].Recipient
+	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
 		return []queue.Outcome{<-finish}
 	}}
 	eachHouse(t, blocking, func(t *testing.T, h *house) {
@@ -111,9 +111,9 @@ func TestHoldInHand(t *testing.T) {
 		one := h.send("one@a.test")
 		<-began
 		two, three := h.send("two@a.test"), h.send("three@a.test")
-		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: one}})
+		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: one}})
 		h.did("what is carried", res, err, 1, 0, 1)
-		res, err = o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: two}})
+		res, err = o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: two}})
 		h.did("what is in memory", res, err, 1, 0, 1)
 		h.clock.add(2 * time.Second)
 		finish <- deferred
@@ -129,7 +129,7 @@ func TestHoldInHand(t *testing.T) {
 			t.Errorf("%d held", n)
 		}
 		h.later(2 * time.Minute)
-		res, err = o.Release(ctx, queue.Order{All: true})
+		res, err = o.Release(ctx, queue.Command{All: true})
 		h.did("releasing", res, err, 2, 2, 0)
 		h.later(6 * time.Second)
 		for range 2 {
@@ -150,8 +150,8 @@ func TestHoldInHand(t *testing.T) {
 // for it.
 func TestHoldLetsGo(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		began <- c.To[0].Recipient
+	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
@@ -165,10 +165,10 @@ func TestHoldLetsGo(t *testing.T) {
 		for range 5 {
 			waiting = append(waiting, h.send("x@a.test"))
 		}
-		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
+		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
 		// The node may look by itself as soon as the hold stands, and hold what
 		// the order then finds held, or is about to hold.
-		if err != nil || res.Matched < 1 || res.Matched > 6 || res.InHand < 1 || res.Changed+res.InHand != res.Matched {
+		if err != nil || res.Matched < 1 || res.Matched > 6 || res.Leased < 1 || res.Changed+res.Leased != res.Matched {
 			t.Errorf("an account: %+v, %v", res, err)
 		}
 		h.later(6 * time.Second)
@@ -179,7 +179,7 @@ func TestHoldLetsGo(t *testing.T) {
 		finish <- true
 		h.await(1)
 		// Nothing of it is dropped while a courier has something else.
-		res, err = o.Drop(ctx, queue.Order{Filter: queue.Filter{Account: h.account}, Reason: "spam"})
+		res, err = o.Drop(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "spam"})
 		h.did("dropping", res, err, 5, 5, 0)
 		for _, m := range waiting {
 			h.wantStates(m, "failed")
@@ -196,8 +196,8 @@ func TestHoldLetsGo(t *testing.T) {
 // nobody's to take over.
 func TestHoldSurvives(t *testing.T) {
 	began := make(chan string, 10)
-	stuck := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
-		began <- c.To[0].Recipient
+	stuck := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
 		<-ctx.Done()
 		return []queue.Outcome{deferred}
 	}}
@@ -207,7 +207,7 @@ func TestHoldSurvives(t *testing.T) {
 		ctx := t.Context()
 		held, marked := h.send("x@a.test"), h.send("x@b.test") // in hand of a node that does not run
 		o := h.operator(false)
-		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: marked}})
+		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: marked}})
 		h.did("in hand", res, err, 1, 0, 1)
 		after := newHouse(t, d, h.next(), script())
 		after.account = h.account
@@ -216,7 +216,7 @@ func TestHoldSurvives(t *testing.T) {
 		after.attended(func() bool { return after.heldRows() == 1 && after.owned() == 1 })
 		after.attended(func() bool { return after.states(held) != "queued" && after.states(held) != "sending" })
 		after.wantStates(marked, "queued")
-		res, err = o.Hold(ctx, queue.Order{Filter: queue.Filter{Destination: "c.test"}})
+		res, err = o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "c.test"}})
 		after.did("nothing yet", res, err, 0, 0, 0)
 		after.end()
 		if n := after.heldRows(); n != 1 {
@@ -230,7 +230,7 @@ func TestOrphans(t *testing.T) {
 	eachHouse(t, script(), func(t *testing.T, h *house) {
 		ctx := t.Context()
 		o := h.operator(false)
-		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Destination: "a.test"}})
+		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
 		h.did("a standing hold", res, err, 0, 0, 0)
 		h.run()
 		h.attended(func() bool { // now it knows

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// About is what events say about a message.
-type About struct {
+// MessageInfo is what events say about a message.
+type MessageInfo struct {
 	Account   db.ID
 	Domain    db.ID           // of its From; 0 if the message is gone
 	API       bool            // mail of the API, whose failures may suppress; not of a mailbox
@@ -23,10 +23,10 @@ type About struct {
 	Metadata  json.RawMessage // an object; nil for none
 }
 
-// Mail is a message ready to be sent. It is shared by all deliveries of the
+// OutboundMessage is a message ready to be sent. It is shared by all deliveries of the
 // message and never changed.
-type Mail struct {
-	About
+type OutboundMessage struct {
+	MessageInfo
 	ID     db.ID
 	Domain string // of its From, for logs
 
@@ -45,10 +45,10 @@ type Mail struct {
 
 	UTF8     bool // the headers need SMTPUTF8
 	EightBit bool // the body has octets above 127
-	// SevenBit, if set, returns the message in the form for a host without 8BITMIME: with its
+	// EncodeSevenBit, if set, returns the message in the form for a host without 8BITMIME: with its
 	// parts re-encoded, and signed or sealed so (RFC 6152 §3). It is a fault.Denied if
 	// something in it can't be encoded. Without it an EightBit message must stay as it is.
-	SevenBit   func(ctx context.Context) (*Mail, error)
+	SevenBit   func(ctx context.Context) (*OutboundMessage, error)
 	RequireTLS bool // RFC 8689
 	// OptionalTLS: no policy of the recipient's domain is to keep the message
 	// from it ("TLS-Required: No", RFC 8689 §3).

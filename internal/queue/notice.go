@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -39,24 +39,24 @@ type Notice struct {
 }
 
 const (
-	// lateAfter is after how long the sender is told that the mail is not
+	// delayNoticeAfter is after how long the sender is told that the mail is not
 	// there yet.
-	lateAfter = 4 * time.Hour
-	// tellsShift parts NOTIFY as given from what we tell, in the column.
-	tellsShift = 4
-	notifyBits = 1<<tellsShift - 1
-	// gatherFor is how long a notice waits at most for those of other
+	delayNoticeAfter = 4 * time.Hour
+	// senderNotifyShift parts NOTIFY as given from what we tell, in the column.
+	senderNotifyShift = 4
+	notifyBits        = 1<<senderNotifyShift - 1
+	// maxNoticeWait is how long a notice waits at most for those of other
 	// recipients that are in hand, to be told in the same mail.
-	gatherFor = 10 * time.Second
-	// lateChunk bounds how many late deliveries are noted in one commit.
-	lateChunk = 200
+	maxNoticeWait = 10 * time.Second
+	// delayNoticeChunk bounds how many late deliveries are noted in one commit.
+	delayNoticeChunk = 200
 )
 
-// tells is what the sender is told of a recipient: NOTIFY, or what that is by
+// senderNotify is what the sender is told of a recipient: NOTIFY, or what that is by
 // default (RFC 3461 §4.1).
-func (p *Plan) tells(r Recipient) smtpclient.Notify {
+func (p *Reservation) senderNotify(r Recipient) smtpclient.Notify {
 	switch {
-	case !p.m.Tells:
+	case !p.m.NotifySender:
 		return 0
 	case r.Notify == 0:
 		return smtpclient.NotifyFailure | smtpclient.NotifyDelay
@@ -64,30 +64,30 @@ func (p *Plan) tells(r Recipient) smtpclient.Notify {
 	return r.Notify
 }
 
-// lateAt is when the sender is told that a recipient has nothing yet; zero:
+// delayNoticeAt is when the sender is told that a recipient has nothing yet; zero:
 // never.
-func (p *Plan) lateAt(r Recipient) time.Time {
+func (p *Reservation) delayNoticeAt(r Recipient) time.Time {
 	switch {
-	case p.tells(r)&smtpclient.NotifyDelay == 0:
+	case p.senderNotify(r)&smtpclient.NotifyDelay == 0:
 		return time.Time{}
 	case p.m.DueAt.After(p.at):
-		return p.m.DueAt.Add(lateAfter)
+		return p.m.DueAt.Add(delayNoticeAfter)
 	}
-	return p.at.Add(lateAfter)
+	return p.at.Add(delayNoticeAfter)
 }
 
-// noticeOf returns what the sender is to be told of a verdict, nil for nothing.
-func (q *Queue) noticeOf(d *Delivery, v verdict) *Notice {
+// newNotice returns what the sender is to be told of a verdict, nil for nothing.
+func (q *Queue) newNotice(d *Delivery, v outcomeRecord) *Notice {
 	n := &Notice{
 		ID: q.o.DB.NewID(), Message: d.Message, N: d.N, Recipient: d.Recipient, Original: d.Original,
 		Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, At: q.o.Now(),
 	}
 	switch {
-	case (v.State == Bounced || v.State == Failed) && d.tells&smtpclient.NotifyFailure != 0:
+	case (v.State == Bounced || v.State == Failed) && d.senderNotify&smtpclient.NotifyFailure != 0:
 		n.Action = ActionFailed
-	case v.State == Delivered && d.tells&smtpclient.NotifySuccess != 0 && !v.DSN:
+	case v.State == Delivered && d.senderNotify&smtpclient.NotifySuccess != 0 && !v.RemoteDSN:
 		n.Action = ActionRelayed
-		if v.Remote == "local" && !v.Onward {
+		if v.Remote == "local" && !v.Forwarded {
 			n.Action = ActionDelivered
 		}
 	default:
@@ -97,29 +97,29 @@ func (q *Queue) noticeOf(d *Delivery, v verdict) *Notice {
 }
 
 var (
-	insertNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote,
+	insertNoticeQuery = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote,
 			next_at, expires_at, at, due_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`)
-	deleteNotice  = db.SQL(`DELETE FROM notice WHERE id = $1`)
-	putOffNotice  = db.SQL(`UPDATE notice SET due_at = $2 WHERE id = $1`)
-	dueNotices    = db.SQL(`SELECT message FROM notice WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
-	messageNotice = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at
+	deleteNoticeQuery   = db.SQL(`DELETE FROM notice WHERE id = $1`)
+	postponeNoticeQuery = db.SQL(`UPDATE notice SET due_at = $2 WHERE id = $1`)
+	dueNoticesQuery     = db.SQL(`SELECT message FROM notice WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
+	messageNoticesQuery = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at
 		FROM notice WHERE message = $1 ORDER BY n, id`)
-	othersInHand = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure > 0
+	countLeasedQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure > 0
 		AND state IN ('scheduled', 'queued', 'deferred')`)
-	anyLate = db.SQL(`SELECT late_at FROM delivery
+	anyDelayedQuery = db.SQL(`SELECT late_at FROM delivery
 		WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1 LIMIT 1`)
 	// A delivery that is in hand at this moment is noted when it no longer is,
 	// should it be late still.
-	late = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
+	takeDelayedQuery = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
 			WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1
 			ORDER BY late_at LIMIT $2 {skip_locked})
 		UPDATE delivery SET late_at = 0 WHERE (message, n) IN (SELECT message, n FROM late)
 		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote, due_at, expires_at`)
 )
 
-func (n *Notice) insert() db.Statement {
-	return insertNotice.With(n.ID, n.Message, n.N, n.Action, n.Recipient, n.Original, n.Code, n.Enhanced, n.Reply, n.Remote,
+func (n *Notice) insertStatement() db.Statement {
+	return insertNoticeQuery.With(n.ID, n.Message, n.N, n.Action, n.Recipient, n.Original, n.Code, n.Enhanced, n.Reply, n.Remote,
 		db.Micros(n.NextAt), db.Micros(n.ExpiresAt), db.Micros(n.At))
 }
 
@@ -131,25 +131,25 @@ func scanNotice(r db.Row) (n Notice, err error) {
 	return n, err
 }
 
-// AnyLate reports whether NoteLate would find something.
-func (q *Queue) AnyLate(ctx context.Context) (bool, error) {
-	err := q.o.DB.One(ctx, anyLate.With(db.Micros(q.o.Now())), new(int64))
+// HasDelayed reports whether AddDelayNotices would find something.
+func (q *Queue) HasDelayed(ctx context.Context) (bool, error) {
+	err := q.o.DB.One(ctx, anyDelayedQuery.With(db.Micros(q.o.Now())), new(int64))
 	if errors.Is(err, db.ErrNoRow) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// NoteLate makes notices of what has not been delivered for four hours, once
+// AddDelayNotices makes notices of what has not been delivered for four hours, once
 // for each delivery whose sender wants to know. It reports whether there may
 // be more.
-func (q *Queue) NoteLate(ctx context.Context) (more bool, err error) {
+func (q *Queue) AddDelayNotices(ctx context.Context) (more bool, err error) {
 	now := q.o.Now()
 	count := 0
 	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		count = 0
 		var found []Notice
-		err := tx.Each(ctx, late.With(db.Micros(now), lateChunk), func(r db.Row) error {
+		err := tx.Each(ctx, takeDelayedQuery.With(db.Micros(now), delayNoticeChunk), func(r db.Row) error {
 			n := Notice{ID: q.o.DB.NewID(), Action: ActionDelayed, At: now}
 			var next, expires int64
 			err := r.Scan(&n.Message, &n.N, &n.Recipient, &n.Original, &n.Code, &n.Enhanced, &n.Reply, &n.Remote, &next, &expires)
@@ -161,7 +161,7 @@ func (q *Queue) NoteLate(ctx context.Context) (more bool, err error) {
 			return err
 		}
 		for i := range found {
-			if _, err := tx.Exec(ctx, found[i].insert()); err != nil {
+			if _, err := tx.Exec(ctx, found[i].insertStatement()); err != nil {
 				return err
 			}
 		}
@@ -169,17 +169,17 @@ func (q *Queue) NoteLate(ctx context.Context) (more bool, err error) {
 		return nil
 	})
 	if err == nil && count > 0 {
-		q.o.Hub.Wake(signal.Key{Kind: signal.Notice})
+		q.o.Hub.Wake(notify.Key{Kind: notify.SenderNotice})
 	}
-	return count == lateChunk, err
+	return count == delayNoticeChunk, err
 }
 
-// ToTell returns messages whose senders are to be told something now: those of
+// MessagesToNotify returns messages whose senders are to be told something now: those of
 // the first limit notices. more says that there were so many.
-func (q *Queue) ToTell(ctx context.Context, limit int) (list []db.ID, more bool, err error) {
+func (q *Queue) MessagesToNotify(ctx context.Context, limit int) (list []db.ID, more bool, err error) {
 	seen := map[db.ID]bool{}
 	notices := 0
-	err = q.o.DB.Each(ctx, dueNotices.With(db.Micros(q.o.Now()), limit), func(r db.Row) error {
+	err = q.o.DB.Each(ctx, dueNoticesQuery.With(db.Micros(q.o.Now()), limit), func(r db.Row) error {
 		var id db.ID
 		if err := r.Scan(&id); err != nil {
 			return err
@@ -199,10 +199,10 @@ func (q *Queue) ToTell(ctx context.Context, limit int) (list []db.ID, more bool,
 func (q *Queue) Notices(ctx context.Context, message db.ID) (all []Notice, ready bool, again time.Time, err error) {
 	// Before the notices: what leaves the hand meanwhile has its notice then.
 	var open int
-	if err := q.o.DB.One(ctx, othersInHand.With(message), &open); err != nil {
+	if err := q.o.DB.One(ctx, countLeasedQuery.With(message), &open); err != nil {
 		return nil, false, time.Time{}, err
 	}
-	if all, err = db.All(ctx, q.o.DB, messageNotice.With(message), scanNotice); err != nil || len(all) == 0 {
+	if all, err = db.All(ctx, q.o.DB, messageNoticesQuery.With(message), scanNotice); err != nil || len(all) == 0 {
 		return nil, true, time.Time{}, err
 	}
 	first := all[0].At
@@ -211,24 +211,24 @@ func (q *Queue) Notices(ctx context.Context, message db.ID) (all []Notice, ready
 			first = n.At
 		}
 	}
-	again = first.Add(gatherFor)
+	again = first.Add(maxNoticeWait)
 	return all, open == 0 || !q.o.Now().Before(again), again, nil
 }
 
-// Told returns the statements that delete notices, for the commit that files
+// DeleteNoticeStatements returns the statements that delete notices, for the commit that files
 // the mail which tells them.
-func (q *Queue) Told(told []Notice) []db.Statement {
+func (q *Queue) DeleteNoticeStatements(told []Notice) []db.Statement {
 	list := make([]db.Statement, len(told))
 	for i := range told {
-		list[i] = deleteNotice.With(told[i].ID)
+		list[i] = deleteNoticeQuery.With(told[i].ID)
 	}
 	return list
 }
 
-// Drop deletes notices that there is nobody for.
-func (q *Queue) Drop(ctx context.Context, list []Notice) error {
+// DropNotices deletes notices that there is nobody for.
+func (q *Queue) DropNotices(ctx context.Context, list []Notice) error {
 	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		for _, s := range q.Told(list) {
+		for _, s := range q.DeleteNoticeStatements(list) {
 			if _, err := tx.Exec(ctx, s); err != nil {
 				return err
 			}
@@ -237,11 +237,11 @@ func (q *Queue) Drop(ctx context.Context, list []Notice) error {
 	})
 }
 
-// PutOff makes notices due later, after trouble of our own.
-func (q *Queue) PutOff(ctx context.Context, list []Notice, until time.Time) error {
+// PostponeNotices makes notices due later, after trouble of our own.
+func (q *Queue) PostponeNotices(ctx context.Context, list []Notice, until time.Time) error {
 	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		for i := range list {
-			if _, err := tx.Exec(ctx, putOffNotice.With(list[i].ID, db.Micros(until))); err != nil {
+			if _, err := tx.Exec(ctx, postponeNoticeQuery.With(list[i].ID, db.Micros(until))); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,7 @@ import (
 func (h *house) submitted(due time.Duration, rcpts ...string) db.ID {
 	h.t.Helper()
 	m := h.message()
-	m.Tells = true
+	m.NotifySender = true
 	if due > 0 {
 		m.DueAt = h.clock.Now().Add(due)
 		m.ExpiresAt = m.ExpiresAt.Add(due)
@@ -61,11 +61,11 @@ func (h *house) wantNotices(message db.ID, want string) {
 
 func (h *house) noteLate() bool {
 	h.t.Helper()
-	any, err := h.queue.AnyLate(context.Background())
+	any, err := h.queue.HasDelayed(context.Background())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := h.queue.NoteLate(context.Background()); err != nil {
+	if _, err := h.queue.AddDelayNotices(context.Background()); err != nil {
 		h.t.Fatal(err)
 	}
 	return any
@@ -75,11 +75,11 @@ func (h *house) noteLate() bool {
 func TestNotices(t *testing.T) {
 	script := script()
 	known := script.answer
-	script.answer = func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+	script.answer = func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 		all := known(ctx, c)
 		for i := range all {
-			all[i].DSN = strings.HasPrefix(c.To[i].Destination, "dsn.")
-			if c.To[i].Destination == "here.test" {
+			all[i].RemoteDSN = strings.HasPrefix(c.Deliveries[i].Destination, "dsn.")
+			if c.Deliveries[i].Destination == "here.test" {
 				all[i].Host, all[i].Remote = "", "local"
 			}
 		}
@@ -98,20 +98,20 @@ func TestNotices(t *testing.T) {
 		// API mail has its events, and late news about it are such too.
 		api := h.send("no@a.test", "ok@a.test")
 		h.await(2)
-		if _, err := h.queue.Bounced(t.Context(), api, 1, queue.Report{Enhanced: "5.1.1"}); err != nil {
+		if _, err := h.queue.RecordBounce(t.Context(), api, 1, queue.Report{Enhanced: "5.1.1"}); err != nil {
 			t.Fatal(err)
 		}
 		h.wantNotices(api, "")
-		if ids, _, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 1 || ids[0] != m {
+		if ids, _, err := h.queue.MessagesToNotify(t.Context(), 100); err != nil || len(ids) != 1 || ids[0] != m {
 			t.Errorf("to tell %v, %v", ids, err)
 		}
-		if err := h.queue.PutOff(t.Context(), h.notices(m), h.clock.Now().Add(time.Minute)); err != nil {
+		if err := h.queue.PostponeNotices(t.Context(), h.notices(m), h.clock.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		if ids, _, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 0 {
+		if ids, _, err := h.queue.MessagesToNotify(t.Context(), 100); err != nil || len(ids) != 0 {
 			t.Errorf("put off, and to tell %v, %v", ids, err)
 		}
-		if err := h.queue.Drop(t.Context(), h.notices(m)); err != nil {
+		if err := h.queue.DropNotices(t.Context(), h.notices(m)); err != nil {
 			t.Fatal(err)
 		}
 		h.wantNotices(m, "")
@@ -167,8 +167,8 @@ func TestNoticesGather(t *testing.T) {
 	gate := make(chan struct{})
 	slow := script()
 	known := slow.answer
-	slow.answer = func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
-		if c.To[0].Destination == "slow.test" {
+	slow.answer = func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+		if c.Deliveries[0].Destination == "slow.test" {
 			<-gate
 		}
 		return known(ctx, c)

@@ -14,11 +14,11 @@ import (
 
 // moody is a courier that takes no mail at a time, or lets its runs wait.
 type moody struct {
-	carry func(ctx context.Context, r *queue.Run)
+	carry func(ctx context.Context, r *queue.Session)
 }
 
-func (m *moody) Runs(int) int                            { return 1 }
-func (m *moody) Carry(ctx context.Context, r *queue.Run) { m.carry(ctx, r) }
+func (m *moody) Concurrency(int) int                           { return 1 }
+func (m *moody) Deliver(ctx context.Context, r *queue.Session) { m.carry(ctx, r) }
 
 // A destination that is paused has no attempts, and goes on by itself; what was
 // in hand goes back to its rows with the reason, also what was taken.
@@ -26,18 +26,18 @@ func TestPause(t *testing.T) {
 	paused := 0
 	var h *house
 	m := &moody{}
-	m.carry = func(_ context.Context, r *queue.Run) {
+	m.carry = func(_ context.Context, r *queue.Session) {
 		c := r.Next()
 		if c == nil {
 			return
 		}
 		if r.Destination() == "slow.test" && paused < 2 {
 			paused++
-			r.Pause(h.clock.Now().Add(time.Hour), queue.Outcome{Code: 451, Reply: "slowed: for a reason"})
+			r.PauseDestination(h.clock.Now().Add(time.Hour), queue.Outcome{Code: 451, Reply: "slowed: for a reason"})
 			return
 		}
 		for ; c != nil; c = r.Next() {
-			r.Done(c, delivered)
+			r.Finish(c, delivered)
 		}
 	}
 	eachHouse(t, m, func(t *testing.T, now *house) {
@@ -71,9 +71,9 @@ func TestPause(t *testing.T) {
 func TestAside(t *testing.T) {
 	release := make(chan struct{})
 	waits, refused := make(chan bool, 1000), make(chan bool, 1000)
-	m := &moody{carry: func(_ context.Context, r *queue.Run) {
+	m := &moody{carry: func(_ context.Context, r *queue.Session) {
 		if strings.HasPrefix(r.Destination(), "slow") {
-			back, ok := r.Aside()
+			back, ok := r.ReleaseSlot()
 			if ok {
 				waits <- true
 				<-release
@@ -84,7 +84,7 @@ func TestAside(t *testing.T) {
 			}
 		}
 		for c := r.Next(); c != nil; c = r.Next() {
-			r.Done(c, delivered)
+			r.Finish(c, delivered)
 		}
 	}}
 	eachHouse(t, m, func(t *testing.T, h *house) {
@@ -94,7 +94,7 @@ func TestAside(t *testing.T) {
 			h.send(fmt.Sprintf("someone@slow%d.test", i))
 			<-waits
 		}
-		if s := h.queue.Stats(); s.Runs != 0 {
+		if s := h.queue.Stats(); s.Sessions != 0 {
 			t.Errorf("%+v", s)
 		}
 		h.send("someone@slow8.test")
@@ -103,5 +103,5 @@ func TestAside(t *testing.T) {
 		h.await(1)
 		close(release)
 		h.await(9)
-	}, func(o *queue.Options) { o.Runs = 2 })
+	}, func(o *queue.Options) { o.MaxSessions = 2 })
 }

@@ -38,7 +38,7 @@ func TestPruneAttempts(t *testing.T) {
 		err := h.db.Tx(t.Context(), func(tx *db.Tx) error {
 			for range 150 {
 				at := now.Add(-time.Duration(random.Int64N(int64(60 * 24 * time.Hour))))
-				id := db.FirstID(at) + db.ID(random.IntN(4000))
+				id := db.MinIDAt(at) + db.ID(random.IntN(4000))
 				for n := range 2 {
 					state := states[random.IntN(len(states))]
 					updated := at.Add(time.Duration(random.Int64N(int64(now.Sub(at)))))
@@ -99,7 +99,7 @@ func TestComplainedPast(t *testing.T) {
 		}
 		id := h.db.NewID()
 		for n := range 2 {
-			news, err := h.queue.ComplainedPast(t.Context(), id, 0, to, queue.Report{Text: "abuse", Remote: "fbl.test"})
+			news, err := h.queue.RecordComplaintOfDeleted(t.Context(), id, 0, to, queue.Report{Text: "abuse", Remote: "fbl.test"})
 			if err != nil || news != (n == 0) {
 				t.Errorf("the %d. time: %v, %v", n+1, news, err)
 			}
@@ -127,7 +127,7 @@ func TestBouncedPast(t *testing.T) {
 			{queue.Report{Enhanced: "5.1.1", Text: "smtp; 550 5.1.1 no such user"}, true},
 			{queue.Report{Enhanced: "5.1.1"}, false}, // it is there
 		} {
-			listed, err := h.queue.BouncedPast(t.Context(), h.account, h.db.NewID(), 0, to, c.report)
+			listed, err := h.queue.RecordBounceOfDeleted(t.Context(), h.account, h.db.NewID(), 0, to, c.report)
 			if err != nil || listed != c.listed {
 				t.Errorf("%+v: %v, %v", c.report, listed, err)
 			}

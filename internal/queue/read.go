@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Record is a delivery as the API shows it.
-type Record struct {
+// DeliveryStatus is a delivery as the API shows it.
+type DeliveryStatus struct {
 	N         int
 	Recipient string
 	Kind      string
@@ -30,9 +30,9 @@ type Record struct {
 // Attempt is one try of a delivery, or what was told of it later (Remark).
 type Attempt struct {
 	N          int // of the delivery
-	Attempt    int // 1…; 0 for what was told later
+	Number     int // 1…; 0 for what was told later
 	StartedAt  time.Time
-	Took       time.Duration
+	Duration   time.Duration
 	Outcome    State
 	Host       string
 	IP         string
@@ -45,7 +45,7 @@ type Attempt struct {
 }
 
 var (
-	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
+	deliveriesQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	// Of a delivery the last 100: who retries it all the time makes any number. They
@@ -53,7 +53,7 @@ var (
 	// which is one at least: a host of theirs may fill all of them.
 	// With CROSS SQLite, and with + 0 PostgreSQL looks for them by their key; else
 	// both read all of the message, PostgreSQL once for each delivery.
-	attempts = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
+	attemptsQuery = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
 			CASE WHEN SUM(LENGTH(a.transcript)) OVER (PARTITION BY a.n ORDER BY a.attempt DESC) <= 6553600 / (SELECT COUNT(*) FROM delivery WHERE message = $1)
 				THEN a.transcript ELSE '' END
 		FROM delivery AS d CROSS JOIN attempt AS a
@@ -66,42 +66,42 @@ var (
 
 // Deliveries returns the deliveries of a message in the order of recipients,
 // none for a message that does not exist.
-func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]Record, error) {
-	rows, err := db.All(ctx, q.o.DB, records.With(message), scanRecord)
+func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]DeliveryStatus, error) {
+	rows, err := db.All(ctx, q.o.DB, deliveriesQuery.With(message), scanDeliveryRow)
 	if err != nil {
 		return nil, err
 	}
-	return q.inHand(rows)[message], nil
+	return q.groupRows(rows)[message], nil
 }
 
-// stored is a delivery as its row has it.
-type stored struct {
-	Record
-	message, tenure db.ID
+// deliveryRow is a delivery as its row has it.
+type deliveryRow struct {
+	DeliveryStatus
+	message, lease db.ID
 }
 
-func scanRecord(row db.Row) (r stored, err error) {
+func scanDeliveryRow(row db.Row) (r deliveryRow, err error) {
 	var due, expires, updated int64
-	err = row.Scan(&r.N, &r.Recipient, &r.Kind, (*string)(&r.State), &due, &expires, &r.tenure, &r.Held, &r.Attempts,
+	err = row.Scan(&r.N, &r.Recipient, &r.Kind, (*string)(&r.State), &due, &expires, &r.lease, &r.Held, &r.Attempts,
 		&r.Code, &r.Enhanced, &r.Reply, &r.Remote, &updated, &r.message)
 	r.DueAt, r.ExpiresAt, r.UpdatedAt = db.Time(due), db.Time(expires), db.Time(updated)
 	return r, err
 }
 
-// inHand sorts deliveries by their messages, and says which are being sent.
-func (q *Queue) inHand(rows []stored) map[db.ID][]Record {
-	own, _ := q.o.Node.Tenure()
-	of := map[db.ID][]Record{}
+// groupRows sorts deliveries by their messages, and says which are being sent.
+func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
+	own, _ := q.o.Node.Lease()
+	of := map[db.ID][]DeliveryStatus{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range rows {
-		if r.tenure != 0 && !r.State.Final() && r.State != Scheduled {
+		if r.lease != 0 && !r.State.Final() && r.State != Scheduled {
 			// Of our own we know whether a courier has it.
-			if d := q.hand[place{r.message, r.N}]; r.tenure != own || d != nil && d.carried {
+			if d := q.leased[deliveryKey{r.message, r.N}]; r.lease != own || d != nil && d.inFlight {
 				r.State = Sending
 			}
 		}
-		of[r.message] = append(of[r.message], r.Record)
+		of[r.message] = append(of[r.message], r.DeliveryStatus)
 	}
 	return of
 }
@@ -113,20 +113,20 @@ func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) 
 }
 
 func readAttempts(ctx context.Context, d *db.DB, message db.ID) ([]Attempt, error) {
-	return db.All(ctx, d, attempts.With(message), func(r db.Row) (a Attempt, err error) {
+	return db.All(ctx, d, attemptsQuery.With(message), func(r db.Row) (a Attempt, err error) {
 		var started, micros int64
-		err = r.Scan(&a.N, &a.Attempt, &started, &micros, (*string)(&a.Outcome), &a.Host, &a.IP, &a.TLS, &a.Stage,
+		err = r.Scan(&a.N, &a.Number, &started, &micros, (*string)(&a.Outcome), &a.Host, &a.IP, &a.TLS, &a.Stage,
 			&a.Code, &a.Enhanced, &a.Reply, &a.Transcript)
-		a.StartedAt, a.Took = db.Time(started), time.Duration(micros)*time.Microsecond
+		a.StartedAt, a.Duration = db.Time(started), time.Duration(micros)*time.Microsecond
 		return a, err
 	})
 }
 
-// Status derives a message's own state from those of its deliveries: the first
+// MessageState derives a message's own state from those of its deliveries: the first
 // of sending, deferred, queued and scheduled that one of them has, else the
 // first of failed, bounced, complained, suppressed, cancelled and delivered.
 // It is "" for none.
-func Status(deliveries []State) State {
+func MessageState(deliveries []State) State {
 	for _, s := range []State{
 		Sending, Deferred, Queued, Scheduled,
 		Failed, Bounced, Complained, Suppressed, Cancelled, Delivered,

@@ -25,30 +25,30 @@ const (
 // message knows its return path.
 const maxRemarks = 20
 
-// The lock keeps the delivery from being deleted (LockOver) before the commit.
-var insertRemark = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+// The lock keeps the delivery from being deleted (LockFinal) before the commit.
+var insertRemarkQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
 	SELECT message, n, $3, $4, $5, $6, $7, $8, $9, $10 FROM delivery
 	WHERE message = $1 AND n = $2 AND (SELECT COUNT(*) FROM remark WHERE message = $1 AND n = $2) < $11 {for_update}
 	ON CONFLICT DO NOTHING`)
 
-// insertTurn is for what turned a delivery: it is never one too many, and there
+// insertTransitionQuery is for what turned a delivery: it is never one too many, and there
 // is one of its kind.
-var insertTurn = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+var insertTransitionQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
 	VALUES ($1, $2, $3, $4, $5, $3, $6, $7, $8, $9) ON CONFLICT DO NOTHING`)
 
-// Remark enters into the timeline of a delivery what a later message says of it
+// AddRemark enters into the timeline of a delivery what a later message says of it
 // without changing anything: stage is StageDelay or StageAutoReply, id the
 // Message-ID of the report, "" if it has none. It reports whether that was news;
 // a report that comes twice is not, nor is one about a delivery that does not
 // exist, or that has maxRemarks of them.
-func (q *Queue) Remark(ctx context.Context, message db.ID, n int, stage, id string, r Report) (bool, error) {
+func (q *Queue) AddRemark(ctx context.Context, message db.ID, n int, stage, id string, r Report) (bool, error) {
 	outcome := Deferred
 	if stage == StageAutoReply {
 		outcome = Delivered
 	}
-	enhanced, text, remote := clean(r.Enhanced, 16), r.words(), clean(r.Remote, 255)
+	enhanced, text, remote := sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255)
 	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
-	insert := insertRemark.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
+	insert := insertRemarkQuery.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
 		r.Code, enhanced, text, remote, maxRemarks)
 	var news int64
 	err := q.o.DB.Tx(ctx, func(tx *db.Tx) (err error) {

@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// verdict is what is written of a delivery.
-type verdict struct {
+// outcomeRecord is what is written of a delivery.
+type outcomeRecord struct {
 	Outcome
-	tried   bool // there is an attempt to record
-	expired bool
-	// unanswered: nobody is told of a failure, as the message has the null sender.
-	unanswered bool
-	about      *About
+	attempted bool // there is an attempt to record
+	expired   bool
+	// nullSender: nobody is told of a failure, as the message has the null sender.
+	nullSender bool
+	info       *MessageInfo
 	due        time.Time
 }
 
@@ -33,24 +33,24 @@ const (
 	maxTranscript = 64 << 10
 )
 
-// errLost declines an outcome: the delivery was ended or taken over meanwhile.
-var errLost = errors.New("the delivery is no longer in hand")
+// errSuperseded declines an outcome: the delivery was ended or taken over meanwhile.
+var errSuperseded = errors.New("the delivery is no longer in hand")
 
 var (
-	settle = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
+	settleQuery = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
 			hold = CASE WHEN $4 = 'deferred' THEN hold ELSE 0 END, attempts = $6, sequence = $7,
 			code = $8, enhanced = $9, reply = $10, remote = $11, updated_at = $12
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $13 AND state IN ('scheduled', 'queued', 'deferred')`)
-	insertAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,
+	insertAttemptQuery = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,
 			code, enhanced, reply, transcript)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
 )
 
-// report takes a courier's outcome for one delivery.
-func (q *Queue) report(c *Consignment, d *Delivery, o Outcome) {
+// handleOutcome takes a courier's outcome for one delivery.
+func (q *Queue) handleOutcome(c *Transaction, d *Delivery, o Outcome) {
 	if o.State == Queued {
-		if d.again++; d.again <= maxAgain {
-			q.putBack(d)
+		if d.requeues++; d.requeues <= maxRequeues {
+			q.requeue(d)
 			return
 		}
 	}
@@ -59,57 +59,57 @@ func (q *Queue) report(c *Consignment, d *Delivery, o Outcome) {
 	}
 	now := q.o.Now()
 	if o.StartedAt.IsZero() {
-		o.StartedAt = c.taken
+		o.StartedAt = c.takenAt
 	}
-	if o.Took == 0 {
-		o.Took = max(0, now.Sub(o.StartedAt))
+	if o.Duration == 0 {
+		o.Duration = max(0, now.Sub(o.StartedAt))
 	}
-	v := verdict{Outcome: o, tried: true, about: &c.Mail.About, unanswered: c.From == ""}
+	v := outcomeRecord{Outcome: o, attempted: true, info: &c.Mail.MessageInfo, nullSender: c.From == ""}
 	if o.State == Deferred && !now.Before(d.ExpiresAt) {
-		d.last = o
+		d.lastOutcome = o
 		v.expired = true
-		v.State, v.Enhanced, v.Reply = Bounced, d.expired().Enhanced, d.expired().Reply
+		v.State, v.Enhanced, v.Reply = Bounced, d.expiredOutcome().Enhanced, d.expiredOutcome().Reply
 	}
-	q.conclude(d, v)
+	q.settle(d, v)
 }
 
-// putBack makes a delivery the next to be taken.
-func (q *Queue) putBack(d *Delivery) {
+// requeue makes a delivery the next to be taken.
+func (q *Queue) requeue(d *Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d.carried = false
-	q.carried--
+	d.inFlight = false
+	q.inFlight--
 	d.dest.ready = slices.Insert(d.dest.ready, 0, d)
-	q.start(d.dest)
+	q.startSessions(d.dest)
 }
 
-// conclude writes a verdict, without waiting for its commit.
-func (q *Queue) conclude(d *Delivery, v verdict) {
+// settle writes a verdict, without waiting for its commit.
+func (q *Queue) settle(d *Delivery, v outcomeRecord) {
 	if v.State == Deferred {
-		wait := max(retryAfter(d.Attempts+1), v.Retry)
+		wait := max(retryDelay(d.Attempts+1), v.RetryAfter)
 		v.due = q.o.Now().Add(wait)
 		if v.due.After(d.ExpiresAt) {
 			v.due = d.ExpiresAt
 		}
 	}
-	v.Reply, v.Enhanced = clean(v.Reply, maxReply), clean(v.Enhanced, 16)
-	v.Host, v.Remote, v.TLS, v.IP = clean(v.Host, 255), clean(v.Remote, 255), clean(v.TLS, 255), clean(v.IP, 64)
-	v.Transcript, v.Stage = clean(v.Transcript, maxTranscript), clean(v.Stage, 32)
+	v.Reply, v.Enhanced = sanitize(v.Reply, maxReply), sanitize(v.Enhanced, 16)
+	v.Host, v.Remote, v.TLS, v.IP = sanitize(v.Host, 255), sanitize(v.Remote, 255), sanitize(v.TLS, 255), sanitize(v.IP, 64)
+	v.Transcript, v.Stage = sanitize(v.Transcript, maxTranscript), sanitize(v.Stage, 32)
 	if v.Remote == "" {
 		v.Remote = v.Host
 	}
-	q.background(func() { q.record(d, v) })
+	q.startWrite(func() { q.commitOutcome(d, v) })
 }
 
-// background runs a write, once there is a slot for it. The main loop, and who
+// startWrite runs a write, once there is a slot for it. The main loop, and who
 // holds q.mu, must not wait for one: see beside. When outcomes are given up nobody
 // waits.
-func (q *Queue) background(f func()) {
+func (q *Queue) startWrite(f func()) {
 	q.work.Add(1)
-	free := func() { <-q.slots }
+	free := func() { <-q.writeSlots }
 	select {
-	case q.slots <- struct{}{}:
-	case <-q.last.Done():
+	case q.writeSlots <- struct{}{}:
+	case <-q.writeCtx.Done():
 		free = func() {}
 	}
 	go func() {
@@ -119,8 +119,8 @@ func (q *Queue) background(f func()) {
 	}()
 }
 
-// beside does what may wait for slots, and lets the caller go on.
-func (q *Queue) beside(f func()) {
+// startTask does what may wait for slots, and lets the caller go on.
+func (q *Queue) startTask(f func()) {
 	q.work.Add(1)
 	go func() {
 		defer q.work.Done()
@@ -128,33 +128,33 @@ func (q *Queue) beside(f func()) {
 	}()
 }
 
-// clean makes text from outside fit for a TEXT column of both engines.
-func clean(s string, limit int) string {
+// sanitize makes text from outside fit for a TEXT column of both engines.
+func sanitize(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
-// record commits a verdict with its attempt and its events.
-func (q *Queue) record(d *Delivery, v verdict) {
-	about, err := q.aboutOf(d, v)
+// commitOutcome commits a verdict with its attempt and its events.
+func (q *Queue) commitOutcome(d *Delivery, v outcomeRecord) {
+	about, err := q.messageInfo(d, v)
 	for again := err == nil; again; {
-		var job *db.Job
-		if job, err = q.verdictJob(d, v, about); err == nil {
+		var job *db.Mutation
+		if job, err = q.outcomeMutation(d, v, about); err == nil {
 			err = q.write(d.Message, job)
 		}
-		again = errors.Is(err, errLost) && q.resequence(d)
+		again = errors.Is(err, errSuperseded) && q.reloadSequence(d)
 	}
 	switch {
-	case errors.Is(err, errLost):
+	case errors.Is(err, errSuperseded):
 		q.o.Log.Warn("an outcome came too late: the delivery was ended or taken over meanwhile",
 			"message", d.Message, "n", d.N, "outcome", v.State, "reply", v.Reply)
 	case err != nil:
 		q.o.Log.Error("an outcome could not be written", "message", d.Message, "n", d.N,
 			"outcome", v.State, "reply", v.Reply, "error", err)
 	}
-	if err == nil && v.unanswered && (v.State == Bounced || v.State == Failed) {
+	if err == nil && v.nullSender && (v.State == Bounced || v.State == Failed) {
 		q.o.Log.Warn("a report or reply could not be delivered", "message", d.Message, "n", d.N, "destination", d.Destination,
 			"outcome", v.State, "code", v.Code, "enhanced", v.Enhanced)
 	}
@@ -171,56 +171,56 @@ func (q *Queue) record(d *Delivery, v verdict) {
 
 // With other attempts than before it is the outcome itself that was written, in a
 // commit that nobody knew of, and the delivery is in hand again.
-var sequenceOf = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred') AND attempts = $4`)
 
-// resequence reports whether an outcome was declined only because another
+// reloadSequence reports whether an outcome was declined only because another
 // event of the delivery, its recipient's unsubscribing, came in between.
-func (q *Queue) resequence(d *Delivery) bool {
+func (q *Queue) reloadSequence(d *Delivery) bool {
 	before := d.sequence
-	err := q.persist(func(ctx context.Context) error {
-		err := q.o.DB.One(ctx, sequenceOf.With(d.Message, d.N, d.tenure, d.Attempts), &d.sequence)
+	err := q.retryWrite(func(ctx context.Context) error {
+		err := q.o.DB.One(ctx, sequenceQuery.With(d.Message, d.N, d.lease, d.Attempts), &d.sequence)
 		if errors.Is(err, db.ErrNoRow) {
-			return errLost
+			return errSuperseded
 		}
 		return err
 	})
 	return err == nil && d.sequence != before
 }
 
-// aboutOf finds what the events say about the message.
-func (q *Queue) aboutOf(d *Delivery, v verdict) (About, error) {
-	if v.about != nil {
-		return *v.about, nil
+// messageInfo finds what the events say about the message.
+func (q *Queue) messageInfo(d *Delivery, v outcomeRecord) (MessageInfo, error) {
+	if v.info != nil {
+		return *v.info, nil
 	}
-	if about, ok := q.mails.about(d.Message); ok {
+	if about, ok := q.messages.info(d.Message); ok {
 		return about, nil
 	}
-	var about About
-	err := q.persist(func(ctx context.Context) (err error) {
+	var about MessageInfo
+	err := q.retryWrite(func(ctx context.Context) (err error) {
 		about, err = q.o.Describe(ctx, d.Message)
 		if fault.Is(err, fault.NotFound) { // its deliveries must still reach an end
-			about, err = About{Account: d.Account}, nil
+			about, err = MessageInfo{Account: d.Account}, nil
 		}
 		return err
 	})
 	return about, err
 }
 
-func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error) {
+func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo) (*db.Mutation, error) {
 	now := q.o.Now()
 	attempts, due := d.Attempts, d.due
-	if v.tried {
+	if v.attempted {
 		attempts++
 	}
 	if v.State == Deferred {
 		due = v.due
 	}
 	data := statusData{
-		About: about, ID: d.Message, Recipient: d.Recipient, Status: v.State, Sequence: d.sequence,
+		MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: v.State, Sequence: d.sequence,
 		Attempts: attempts, Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, Via: v.Via,
 	}
-	var events []event.New
+	var events []event.Input
 	var also []db.Statement
 	switch v.State {
 	case Deferred:
@@ -229,45 +229,45 @@ func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error)
 			events = data.events(nil)
 		}
 	case Bounced:
-		b := bounceOf(v.Stage, v.expired, &data)
-		events = data.events(kindOf(b))
+		b := classifyFailure(v.Stage, v.expired, &data)
+		events = data.events(newBounceKind(b))
 		if b.Suppress {
-			if s, ok := q.suppress(&data, d.N, suppression.Bounce, data.diagnostic()); ok {
+			if s, ok := q.suppressStatement(&data, d.N, suppression.ReasonBounce, data.diagnostic()); ok {
 				also = append(also, s)
 			}
 		}
 	default:
 		events = data.events(nil)
 	}
-	recorded, err := q.prepare(events)
+	recorded, err := q.eventStatements(events)
 	if err != nil {
 		return nil, err
 	}
 	also = append(also, recorded...)
-	if v.tried {
-		also = append(also, insertAttempt.With(d.Message, d.N, attempts, db.Micros(v.StartedAt), v.Took.Microseconds(),
+	if v.attempted {
+		also = append(also, insertAttemptQuery.With(d.Message, d.N, attempts, db.Micros(v.StartedAt), v.Duration.Microseconds(),
 			string(v.State), v.Host, v.IP, v.TLS, v.Stage, v.Code, v.Enhanced, v.Reply, v.Transcript))
 	}
-	notice := q.noticeOf(d, v)
+	notice := q.newNotice(d, v)
 	if notice != nil {
-		also = append(also, notice.insert())
+		also = append(also, notice.insertStatement())
 	}
-	update := settle.With(d.Message, d.N, d.tenure, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
+	update := settleQuery.With(d.Message, d.N, d.lease, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
 		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now), d.sequence)
-	job := q.job(update, also, len(events) > 0)
+	job := q.conditionalMutation(update, also, len(events) > 0)
 	if notice != nil {
 		job.AfterCommit = func() {
 			q.o.Events.Wake()
-			q.o.Hub.Wake(signal.Key{Kind: signal.Notice})
+			q.o.Hub.Wake(notify.Key{Kind: notify.SenderNotice})
 		}
 	}
 	return job, nil
 }
 
-// job makes an update that decides, and what follows from it.
-func (q *Queue) job(update db.Statement, also []db.Statement, events bool) *db.Job {
-	job := &db.Job{
-		Guard: func(b *db.Batch) { b.Queue(update).Else(errLost) },
+// conditionalMutation makes an update that decides, and what follows from it.
+func (q *Queue) conditionalMutation(update db.Statement, also []db.Statement, events bool) *db.Mutation {
+	job := &db.Mutation{
+		Guard: func(b *db.Batch) { b.Queue(update).OrFail(errSuperseded) },
 		Apply: func(b *db.Batch) {
 			for _, s := range also {
 				b.Queue(s)

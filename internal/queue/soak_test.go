@@ -31,7 +31,7 @@ type scale struct {
 }
 
 func soakScale() scale {
-	if servertest.Soak(0, 1) == 1 {
+	if servertest.SoakSize(0, 1) == 1 {
 		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, ahead: 20_000, rounds: 7, callers: 64, judge: true}
 	}
 	return scale{rows: 2_000, sends: 200, drain: 400, ahead: 400, rounds: 2, callers: 8}
@@ -125,8 +125,8 @@ func newYard(t *testing.T, url string) *yard {
 	d, n := dbtest.Open(t, url)
 	y := &yard{reached: make(chan bool, 1)}
 	y.dead.Store(true)
-	y.house = newHouse(t, d, n, &courier{parallel: 16, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		if strings.HasPrefix(c.To[0].Destination, "back") && y.dead.Load() {
+	y.house = newHouse(t, d, n, &courier{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if strings.HasPrefix(c.Deliveries[0].Destination, "back") && y.dead.Load() {
 			return nil
 		}
 		return []queue.Outcome{delivered}
@@ -178,7 +178,7 @@ func (y *yard) pile(rows, callers int) {
 func (y *yard) rest() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for s := y.queue.Stats(); s.Runs > 0 || s.Carried > 0; s = y.queue.Stats() {
+	for s := y.queue.Stats(); s.Sessions > 0 || s.InFlight > 0; s = y.queue.Stats() {
 		<-tick.C
 	}
 }
@@ -229,12 +229,12 @@ func (y *yard) deliver(n int) time.Duration {
 	return took
 }
 
-var openRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)
+var openByMessageQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)
 
 // rows counts what waits.
 func (y *yard) rows() (n int) {
 	y.t.Helper()
-	if err := y.db.One(context.Background(), openRows.With(), &n); err != nil {
+	if err := y.db.One(context.Background(), openByMessageQuery.With(), &n); err != nil {
 		y.t.Fatal(err)
 	}
 	return n

@@ -10,27 +10,27 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// suppress makes the statement that puts the recipient of a delivery on the
+// suppressStatement makes the statement that puts the recipient of a delivery on the
 // account's list, to go with what is written of the delivery; false for what
 // suppresses nothing, such as mail that a mailbox submitted, or that the service wrote.
-func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
+func (q *Queue) suppressStatement(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
 	if !s.API || s.Private {
 		return db.Statement{}, false
 	}
-	return q.o.Suppressions.Add(suppression.Entry{
-		Account: s.Account, Address: s.Recipient, Reason: why, Message: s.ID, N: n, Diagnostic: diagnostic,
+	return q.o.Suppressions.AddStatement(suppression.Entry{
+		Account: s.Account, Address: s.Recipient, Reason: why, Message: s.ID, Delivery: n, Diagnostic: diagnostic,
 	})
 }
 
-// suppressDue ends a scheduled delivery whose recipient came on the list since
+// suppressScheduledQuery ends a scheduled delivery whose recipient came on the list since
 // it was accepted.
-var suppressDue = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
+var suppressScheduledQuery = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
 	WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $7 AND state = 'scheduled'`)
 
-// suppressed says why the recipient of a scheduled delivery, which is due, gets
+// suppressionReason says why the recipient of a scheduled delivery, which is due, gets
 // nothing; "" if it goes out. Between a send and its time lie up to 30 days: who
 // complains or unsubscribes meanwhile is not to be written to.
-func (q *Queue) suppressed(ctx context.Context, d *Delivery, about About) (suppression.Reason, error) {
+func (q *Queue) suppressionReason(ctx context.Context, d *Delivery, about MessageInfo) (suppression.Reason, error) {
 	if !about.API {
 		return "", nil
 	}
@@ -38,7 +38,7 @@ func (q *Queue) suppressed(ctx context.Context, d *Delivery, about About) (suppr
 	if err != nil {
 		return "", nil //nolint:nilerr // the host that it is for may judge it
 	}
-	blocked, err := q.o.Suppressions.Blocked(ctx, d.Account, []address.Address{a}, d.offers)
+	blocked, err := q.o.Suppressions.Blocked(ctx, d.Account, []address.Address{a}, d.offersUnsubscribe)
 	return blocked[a.Key()], err
 }
 

@@ -56,8 +56,8 @@ func (h *house) timeline(m db.ID) string {
 	}
 	var told []string
 	for _, a := range all {
-		one := fmt.Sprint(a.Attempt, " ", a.Outcome)
-		if a.Attempt == 0 {
+		one := fmt.Sprint(a.Number, " ", a.Outcome)
+		if a.Number == 0 {
 			one = strings.Join(strings.Fields(fmt.Sprintf("%s %s %d %s %s %s", one, a.Stage, a.Code, a.Enhanced, a.Reply, a.Host)), " ")
 		}
 		told = append(told, one)
@@ -67,8 +67,8 @@ func (h *house) timeline(m db.ID) string {
 
 // Only what is wrong with the recipient's address puts it on the list.
 func TestSuppressing(t *testing.T) {
-	answers := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		local, _, _ := strings.Cut(c.To[0].Recipient, "@")
+	answers := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		local, _, _ := strings.Cut(c.Deliveries[0].Recipient, "@")
 		f := strings.Split(local, "/")
 		o := queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: f[1], Stage: f[0], Reply: strings.ReplaceAll(f[2], "_", " "), Host: "mx.test"}
 		return []queue.Outcome{o}
@@ -115,7 +115,7 @@ func TestSubmissionNeverSuppresses(t *testing.T) {
 		h.send("no@a.test")
 		m := h.send("ok@a.test")
 		h.await(2)
-		if ok, err := h.queue.Complained(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
+		if ok, err := h.queue.RecordComplaint(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
 			t.Error(ok, err)
 		}
 		h.wantListed("")
@@ -138,16 +138,16 @@ func TestLateSuppressing(t *testing.T) {
 			{Code: 550, Enhanced: "5.1.1", Text: "550-5.1.1 no such user"}, {Code: 450, Enhanced: "4.1.1", Text: "greylisted"},
 			{Code: 552, Enhanced: "5.2.2", Text: "full"}, {Code: 550, Enhanced: "5.0.0", Text: "550 user unknown"},
 		} {
-			if ok, err := h.queue.Bounced(ctx, m[i], 0, r); !ok || err != nil {
+			if ok, err := h.queue.RecordBounce(ctx, m[i], 0, r); !ok || err != nil {
 				t.Error(ok, err)
 			}
 		}
 		for want := range 2 {
-			if ok, err := h.queue.Complained(ctx, m[4], 0, queue.Report{Text: "abuse", Remote: "isp.test"}); ok != (want == 0) || err != nil {
+			if ok, err := h.queue.RecordComplaint(ctx, m[4], 0, queue.Report{Text: "abuse", Remote: "isp.test"}); ok != (want == 0) || err != nil {
 				t.Error(ok, err)
 			}
 		}
-		if ok, err := h.queue.Complained(ctx, m[0], 0, queue.Report{Text: "abuse"}); ok || err != nil {
+		if ok, err := h.queue.RecordComplaint(ctx, m[0], 0, queue.Report{Text: "abuse"}); ok || err != nil {
 			t.Error("bounced, and complained:", ok, err)
 		}
 		if got, want := h.timeline(m[0]), "1 delivered, 0 bounced report 550 5.1.1 no such user"; got != want {
@@ -168,12 +168,12 @@ func TestTurnOfAFullTimeline(t *testing.T) {
 		h.await(1)
 		h.later(time.Minute)
 		for i := range 25 {
-			if _, err := h.queue.Remark(t.Context(), m, 0, queue.StageDelay, strconv.Itoa(i), queue.Report{Code: 450}); err != nil {
+			if _, err := h.queue.AddRemark(t.Context(), m, 0, queue.StageDelay, strconv.Itoa(i), queue.Report{Code: 450}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h.later(time.Minute)
-		if ok, err := h.queue.Complained(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
+		if ok, err := h.queue.RecordComplaint(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		if got := h.timeline(m); strings.Count(got, "delay") != 20 || !strings.HasSuffix(got, ", 0 complained complaint 0 abuse") {
@@ -186,9 +186,9 @@ func TestTurnOfAFullTimeline(t *testing.T) {
 // though an attempt is under way.
 func TestUnsubscribed(t *testing.T) {
 	began, goOn := make(chan string), make(chan struct{})
-	slow := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		if strings.HasPrefix(c.To[0].Recipient, "slow") {
-			began <- c.To[0].Recipient
+	slow := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if strings.HasPrefix(c.Deliveries[0].Recipient, "slow") {
+			began <- c.Deliveries[0].Recipient
 			<-goOn
 		}
 		return []queue.Outcome{delivered}
@@ -196,13 +196,13 @@ func TestUnsubscribed(t *testing.T) {
 	eachHouse(t, slow, func(t *testing.T, h *house) {
 		h.run()
 		ctx := t.Context()
-		unsubscribe := func(k suppression.Link) int {
+		unsubscribe := func(k suppression.UnsubscribeLink) int {
 			t.Helper()
 			var changed atomic.Int64
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() {
-					ok, err := h.queue.Unsubscribed(ctx, k)
+					ok, err := h.queue.RecordUnsubscribe(ctx, k)
 					if err != nil {
 						t.Error(err)
 					}
@@ -216,7 +216,7 @@ func TestUnsubscribed(t *testing.T) {
 		}
 		m := h.send("ok@a.test")
 		h.await(1)
-		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "ok@a.test"}); n != 1 {
+		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
 		h.wantEvents(m, "delivery_status 1 delivered, delivery_status 2 delivered")
@@ -224,7 +224,7 @@ func TestUnsubscribed(t *testing.T) {
 
 		m = h.send("slow@a.test")
 		<-began
-		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "slow@a.test"}); n != 1 {
+		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "slow@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
 		goOn <- struct{}{}
@@ -235,11 +235,11 @@ func TestUnsubscribed(t *testing.T) {
 		// The message has gone; and the address is on the other list already.
 		gone := h.db.NewID()
 		dbtest.Exec(h.t, h.db, blockGone.With())
-		if n := unsubscribe(suppression.Link{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
+		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
 		h.wantEvents(gone, "delivery_status 1 delivered")
-		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "ok@a.test"}); n != 0 {
+		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 0 {
 			t.Errorf("%d changed something", n)
 		}
 		h.wantListed("gone@a.test unsubscribe 0 \nok@a.test unsubscribe 0 \nslow@a.test unsubscribe 0 ")
@@ -250,15 +250,15 @@ func TestUnsubscribed(t *testing.T) {
 func TestScheduledMeetsTheList(t *testing.T) {
 	eachHouse(t, script(), func(t *testing.T, h *house) {
 		h.run()
-		h.put("ok-left@a.test", suppression.Unsubscribe)
+		h.put("ok-left@a.test", suppression.ReasonUnsubscribe)
 		schedule := func(offers bool, address string) db.ID {
 			m := h.message()
-			m.DueAt, m.Offers = h.clock.Now().Add(time.Hour), offers
+			m.DueAt, m.OffersUnsubscribe = h.clock.Now().Add(time.Hour), offers
 			return h.accept(m, to(address))
 		}
 		left, kept := schedule(true, "ok-left@a.test"), schedule(false, "ok-left@a.test")
 		later, free := schedule(false, "Ok-Later@a.test"), schedule(true, "ok@a.test")
-		h.put("ok-later@a.test", suppression.Complaint)
+		h.put("ok-later@a.test", suppression.ReasonComplaint)
 		h.later(2 * time.Hour)
 		h.await(4)
 		h.wantStates(left, "suppressed")
@@ -280,7 +280,7 @@ func TestScheduledMeetsTheList(t *testing.T) {
 func (h *house) put(address string, why suppression.Reason) {
 	h.t.Helper()
 	list := suppression.List{DB: h.db, Now: h.clock.Now}
-	s, ok := list.Add(suppression.Entry{Account: h.account, Address: address, Reason: why})
+	s, ok := list.AddStatement(suppression.Entry{Account: h.account, Address: address, Reason: why})
 	if !ok {
 		h.t.Fatalf("%s can't be on the list", address)
 	}

@@ -15,12 +15,12 @@ func TestEndedNodesAreForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id, _ := n.Tenure()
+			id, _ := n.Lease()
 			if n, err := h.db.Exec(t.Context(), endTenure.With(id)); err != nil || n != 1 {
 				t.Fatal(n, err)
 			}
 			return func() {
-				if err := h.db.Bury(t.Context(), id); err != nil {
+				if err := h.db.DeleteLease(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -20,8 +20,8 @@ import (
 // script answers by the recipient's local part, which lists what each attempt
 // brings: "later-ok@" is deferred once and then delivered.
 func script() *courier {
-	return &courier{parallel: 4, answer: func(_ context.Context, c *queue.Consignment) (all []queue.Outcome) {
-		for _, d := range c.To {
+	return &courier{parallel: 4, answer: func(_ context.Context, c *queue.Transaction) (all []queue.Outcome) {
+		for _, d := range c.Deliveries {
 			local, _, _ := strings.Cut(d.Recipient, "@")
 			words := strings.Split(local, "-")
 			switch words[min(d.Attempts, len(words)-1)] {
@@ -51,7 +51,7 @@ func TestTransitions(t *testing.T) {
 			h.wantStates(m, "delivered")
 			h.wantEvents(m, "delivery_status 1 delivered")
 			all, err := h.queue.Attempts(ctx, m)
-			if err != nil || len(all) != 1 || all[0].Attempt != 1 || all[0].Outcome != queue.Delivered || all[0].Code != 250 || all[0].Host != "mx.test" {
+			if err != nil || len(all) != 1 || all[0].Number != 1 || all[0].Outcome != queue.Delivered || all[0].Code != 250 || all[0].Host != "mx.test" {
 				t.Errorf("attempts %+v, %v", all, err)
 			}
 		})
@@ -72,7 +72,7 @@ func TestTransitions(t *testing.T) {
 			h.await(1)
 			h.wantStates(m, "delivered delivered")
 			all, err := h.queue.Attempts(ctx, m)
-			if err != nil || len(all) != 4 || all[2].N != 0 || all[2].Attempt != 3 {
+			if err != nil || len(all) != 4 || all[2].N != 0 || all[2].Number != 3 {
 				t.Errorf("attempts %+v, %v", all, err)
 			}
 			if got := h.events(m); strings.Count(got, "deferred") != 1 || strings.Count(got, " 2 delivered") != 1 {
@@ -138,7 +138,7 @@ func TestTransitions(t *testing.T) {
 			}
 			_, err := h.queue.Retry(ctx, m)
 			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != fault.Limited || f.Retry <= 0 || f.Retry > 5*time.Minute {
+			if !errors.As(err, &f) || f.Kind != fault.RateLimited || f.RetryAfter <= 0 || f.RetryAfter > 5*time.Minute {
 				t.Errorf("%#v", err)
 			}
 			h.later(5 * time.Minute)
@@ -149,7 +149,7 @@ func TestTransitions(t *testing.T) {
 		})
 		t.Run("suppressed", func(t *testing.T) {
 			rcpts := to("ok@a.test", "ok@b.test")
-			rcpts[0].Suppressed = suppression.Unsubscribe
+			rcpts[0].Suppressed = suppression.ReasonUnsubscribe
 			m := h.accept(h.message(), rcpts)
 			h.await(1)
 			h.wantStates(m, "suppressed delivered")
@@ -199,12 +199,12 @@ func testLate(t *testing.T, h *house) {
 		n    int
 		want bool
 	}{
-		{"bounce", h.queue.Bounced, 0, true}, {"bounce again", h.queue.Bounced, 0, false},
-		{"complaint of a bounced one", h.queue.Complained, 0, false},
-		{"complaint", h.queue.Complained, 1, true}, {"complaint again", h.queue.Complained, 1, false},
-		{"complaint of a deferred one", h.queue.Complained, 2, false},
-		{"bounce of a deferred one", h.queue.Bounced, 2, true},
-		{"bounce of none", h.queue.Bounced, 3, false},
+		{"bounce", h.queue.RecordBounce, 0, true}, {"bounce again", h.queue.RecordBounce, 0, false},
+		{"complaint of a bounced one", h.queue.RecordComplaint, 0, false},
+		{"complaint", h.queue.RecordComplaint, 1, true}, {"complaint again", h.queue.RecordComplaint, 1, false},
+		{"complaint of a deferred one", h.queue.RecordComplaint, 2, false},
+		{"bounce of a deferred one", h.queue.RecordBounce, 2, true},
+		{"bounce of none", h.queue.RecordBounce, 3, false},
 	} {
 		if got, err := c.do(ctx, m, c.n, dsn); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", c.name, got, err)
@@ -272,8 +272,8 @@ func TestScheduledAndCancelled(t *testing.T) {
 // in memory is cancelled and never reaches a courier.
 func TestCancelInHand(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		began <- c.To[0].Recipient
+	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
@@ -309,8 +309,8 @@ func TestCancelInHand(t *testing.T) {
 func TestCancelRace(t *testing.T) {
 	const messages = 200
 	var carried [messages]atomic.Int32
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		n, _ := strconv.Atoi(strings.TrimSuffix(c.To[0].Recipient, "@a.test"))
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		n, _ := strconv.Atoi(strings.TrimSuffix(c.Deliveries[0].Recipient, "@a.test"))
 		carried[n].Add(1)
 		return []queue.Outcome{delivered}
 	}}

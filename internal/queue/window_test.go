@@ -20,10 +20,10 @@ import (
 func TestWindows(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
-	c := &courier{parallel: 3, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 3, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		seen[c.To[0].Recipient]++
+		seen[c.Deliveries[0].Recipient]++
 		return []queue.Outcome{delivered}
 	}}
 	eachHouse(t, c, func(t *testing.T, h *house) {
@@ -44,10 +44,10 @@ func TestWindows(t *testing.T) {
 			}
 		}
 		h.end()
-		if s := h.queue.Stats(); len(seen) != each*destinations || s.InHand != 0 || s.Runs != 0 || s.Carried != 0 {
+		if s := h.queue.Stats(); len(seen) != each*destinations || s.Leased != 0 || s.Sessions != 0 || s.InFlight != 0 {
 			t.Errorf("%d carried; %+v", len(seen), s)
 		}
-	}, func(o *queue.Options) { o.Window, o.Places, o.Runs = 10, 50, 2 })
+	}, func(o *queue.Options) { o.Window, o.Capacity, o.MaxSessions = 10, 50, 2 })
 }
 
 // Destinations with long backlogs that take nothing leave places for the
@@ -55,8 +55,8 @@ func TestWindows(t *testing.T) {
 func TestShares(t *testing.T) {
 	const slow, each = 3, 200
 	release := make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		if c.To[0].Destination != "z.test" {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if c.Deliveries[0].Destination != "z.test" {
 			<-release
 		}
 		return []queue.Outcome{delivered}
@@ -77,7 +77,7 @@ func TestShares(t *testing.T) {
 		h.wantStates(m.ID, "delivered")
 		close(release)
 		h.awaitDelivered(slow * each)
-	}, func(o *queue.Options) { o.Places = 400 })
+	}, func(o *queue.Options) { o.Capacity = 400 })
 }
 
 // Mail of the API leaves in a transaction per recipient with a return path of
@@ -87,20 +87,20 @@ func TestConsignments(t *testing.T) {
 	var mu sync.Mutex
 	var carried []string
 	var from []string
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		var all []string
-		for _, d := range c.To {
+		for _, d := range c.Deliveries {
 			all = append(all, d.Recipient)
 		}
 		carried = append(carried, strings.Join(all, " "))
 		from = append(from, c.From)
-		if len(c.To) == 1 {
+		if len(c.Deliveries) == 1 {
 			return []queue.Outcome{delivered}
 		}
-		answers := slices.Repeat([]queue.Outcome{delivered}, len(c.To))
-		if c.To[0].Attempts == 0 {
+		answers := slices.Repeat([]queue.Outcome{delivered}, len(c.Deliveries))
+		if c.Deliveries[0].Attempts == 0 {
 			answers[1] = deferred
 		}
 		return answers
@@ -144,7 +144,7 @@ func TestConsignments(t *testing.T) {
 // What a courier gives back untried is taken again at once, not for ever.
 func TestPutBack(t *testing.T) {
 	tries := 0
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		tries++
 		return []queue.Outcome{{State: queue.Queued}}
 	}}
@@ -164,8 +164,8 @@ func TestPutBack(t *testing.T) {
 // memory.
 func TestCancelElsewhere(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-		began <- c.To[0].Recipient
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}

@@ -13,21 +13,21 @@ import (
 
 // The waits between tries of a write that fails double from one to the other.
 const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = 10 * time.Second
+	minWriteRetry = 50 * time.Millisecond
+	maxWriteRetry = 10 * time.Second
 )
 
 // write commits a job, however long the database is in trouble.
-func (q *Queue) write(key db.ID, job *db.Job) error {
-	return q.persist(func(ctx context.Context) error { return q.o.DB.Write(ctx, key, job) })
+func (q *Queue) write(key db.ID, job *db.Mutation) error {
+	return q.retryWrite(func(ctx context.Context) error { return q.o.DB.Write(ctx, key, job) })
 }
 
-// persist repeats try until it succeeds or is declined, or the queue has
+// retryWrite repeats try until it succeeds or is declined, or the queue has
 // ended. While something is being repeated no attempt begins: mail whose
 // outcome can't be written would be sent again and again.
-func (q *Queue) persist(try func(ctx context.Context) error) error {
-	err := try(q.last)
-	if err == nil || errors.Is(err, errLost) {
+func (q *Queue) retryWrite(try func(ctx context.Context) error) error {
+	err := try(q.writeCtx)
+	if err == nil || errors.Is(err, errSuperseded) {
 		return err
 	}
 	q.mu.Lock()
@@ -37,28 +37,28 @@ func (q *Queue) persist(try func(ctx context.Context) error) error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if q.unwritten--; q.unwritten == 0 {
-			q.startAll()
+			q.resumeAll()
 		}
 	}()
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+	for wait := minWriteRetry; ; wait = min(2*wait, maxWriteRetry) {
 		q.o.Log.Error("the database does not take what happened to a delivery; no attempt begins until it does", "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-q.last.Done():
+		case <-q.writeCtx.Done():
 			timer.Stop()
 			return err
 		}
-		if err = try(q.last); err == nil || errors.Is(err, errLost) || errors.Is(err, db.ErrClosed) {
+		if err = try(q.writeCtx); err == nil || errors.Is(err, errSuperseded) || errors.Is(err, db.ErrClosed) {
 			return err
 		}
 	}
 }
 
 var (
-	letGo = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4
+	releaseQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
-	letGoWhy = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4, code = $5, enhanced = $6, reply = $7, remote = $8
+	releaseWithReplyQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4, code = $5, enhanced = $6, reply = $7, remote = $8
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
@@ -70,12 +70,12 @@ func (q *Queue) release(ds []*Delivery, due time.Time, why *Outcome) {
 		n := min(len(ds), 100)
 		chunk := ds[:n]
 		ds = ds[n:]
-		q.background(func() { q.releaseSome(chunk, due, why) })
+		q.startWrite(func() { q.releaseBatch(chunk, due, why) })
 	}
 }
 
-func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
-	err := q.write(ds[0].Message, &db.Job{Guard: func(b *db.Batch) {
+func (q *Queue) releaseBatch(ds []*Delivery, due time.Time, why *Outcome) {
+	err := q.write(ds[0].Message, &db.Mutation{Guard: func(b *db.Batch) {
 		for _, d := range ds {
 			at := due
 			if at.IsZero() {
@@ -85,15 +85,15 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 				at = d.ExpiresAt
 			}
 			if why == nil {
-				b.Queue(letGo.With(d.Message, d.N, d.tenure, db.Micros(at)))
+				b.Queue(releaseQuery.With(d.Message, d.N, d.lease, db.Micros(at)))
 				continue
 			}
 			remote := why.Remote
 			if remote == "" {
 				remote = why.Host
 			}
-			b.Queue(letGoWhy.With(d.Message, d.N, d.tenure, db.Micros(at),
-				why.Code, clean(why.Enhanced, 16), clean(smtpclient.Anonymous(smtpclient.Stage(why.Stage), why.Reply), maxReply), clean(remote, 255)))
+			b.Queue(releaseWithReplyQuery.With(d.Message, d.N, d.lease, db.Micros(at),
+				why.Code, sanitize(why.Enhanced, 16), sanitize(smtpclient.RedactAddresses(smtpclient.Stage(why.Stage), why.Reply), maxReply), sanitize(remote, 255)))
 		}
 	}})
 	if err != nil {
@@ -107,7 +107,7 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 	}
 	for _, d := range ds {
 		if !later {
-			q.await(d.dest)
+			q.markWaiting(d.dest)
 		}
 		q.forget(d)
 	}

@@ -27,10 +27,10 @@ func BenchmarkRelay(b *testing.B) {
 				}
 				return ""
 			}})
-			h := newHouse(b, s.addr.Port(), func(o *relay.Options) { o.Limit = n }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+			h := newHouse(b, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = n }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 			h.run()
 			body := "Subject: benchmark\r\n\r\n" + strings.Repeat(strings.Repeat("x", 76)+"\r\n", 52)
-			edit := func(m *queue.Mail) {
+			edit := func(m *queue.OutboundMessage) {
 				m.Body = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 				m.Size = int64(len(head) + len(body))
 			}

@@ -51,8 +51,8 @@ func TestStaleConnection(t *testing.T) {
 	}}
 	h := oneHost(t, s)
 	h.await(h.send("first@d.test"))
-	id := h.accept(h.newMail(func(m *queue.Mail) { m.Sender = "stale@from.test" }), "x@d.test")
-	if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 || s.connections() != 2 {
+	id := h.accept(h.newMail(func(m *queue.OutboundMessage) { m.Sender = "stale@from.test" }), "x@d.test")
+	if a := h.attempt(id); a.Outcome != queue.Delivered || a.Number != 1 || s.connections() != 2 {
 		t.Errorf("attempt %+v over %d connections", a, s.connections())
 	}
 }
@@ -62,7 +62,7 @@ func TestStaleConnection(t *testing.T) {
 func TestBrokenDestination(t *testing.T) {
 	s := &sink{answer: refuse("final", drop)}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Limit = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 50 {
 		ids = append(ids, h.send("bob@d.test"))
@@ -105,7 +105,7 @@ func TestFewConnectionsAtATime(t *testing.T) {
 	}
 	h.run()
 	for _, id := range ids {
-		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 {
+		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Number != 1 {
 			t.Fatalf("attempt %+v", a)
 		}
 	}
@@ -132,7 +132,7 @@ func TestDeadHostIsDialledOnce(t *testing.T) {
 
 // watched tells when a run has ended.
 type watched struct {
-	queue.Courier
+	queue.Agent
 	ended chan struct{}
 }
 
@@ -143,8 +143,8 @@ func (h *house) watch() <-chan struct{} {
 	return w.ended
 }
 
-func (w *watched) Carry(ctx context.Context, r *queue.Run) {
-	w.Courier.Carry(ctx, r)
+func (w *watched) Deliver(ctx context.Context, r *queue.Session) {
+	w.Agent.Deliver(ctx, r)
 	w.ended <- struct{}{}
 }
 
@@ -206,7 +206,7 @@ func TestUnreadIsNotBroken(t *testing.T) {
 	listen(t, s)
 	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	for range 4 {
-		h.accept(h.newMail(func(m *queue.Mail) {
+		h.accept(h.newMail(func(m *queue.OutboundMessage) {
 			m.Body = func(context.Context) (io.ReadCloser, error) { return nil, syscall.EIO }
 		}), "bob@d.test")
 	}

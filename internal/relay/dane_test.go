@@ -31,7 +31,7 @@ type daneCase struct {
 	spoiled string // name and type of a bogus record set
 }
 
-func daneCases(ca *certtest.Authority, chain *tls.Config) []daneCase {
+func daneCases(ca *certtest.CA, chain *tls.Config) []daneCase {
 	leaf, root := chain.Certificates[0].Leaf, ca.Cert
 	sum := func(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 	long := func(b []byte) string { return fmt.Sprintf("%x", sha512.Sum512(b)) }
@@ -109,7 +109,7 @@ func TestDANE(t *testing.T) {
 	for _, n := range []string{"ta", "ta-key", "ta-whole", "ta-key-whole", "ta-not-sent", "ta-of-the-leaf"} {
 		names = append(names, "mx."+n+".signed.test")
 	}
-	chain := ca.Server(names...)
+	chain := ca.ServerConfig(names...)
 	bare := chain.Clone()
 	bare.Certificates = []tls.Certificate{chain.Certificates[0]}
 	bare.Certificates[0].Certificate = chain.Certificates[0].Certificate[:1]
@@ -139,11 +139,11 @@ func TestDANE(t *testing.T) {
 	for _, c := range cases {
 		switch mx := "mx." + c.name + ".signed.test"; c.spoiled {
 		case "tlsa":
-			zone.Spoil(fmt.Sprintf("_%d._tcp.%s", port, mx), "TLSA")
+			zone.CorruptSignature(fmt.Sprintf("_%d._tcp.%s", port, mx), "TLSA")
 		case "mx":
-			zone.Spoil(c.name+".signed.test", "MX")
+			zone.CorruptSignature(c.name+".signed.test", "MX")
 		case "a":
-			zone.Spoil(mx, "A")
+			zone.CorruptSignature(mx, "A")
 		}
 	}
 	h := houseOn(t, port, nil, resolver)

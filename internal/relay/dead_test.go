@@ -73,7 +73,7 @@ func TestDeadDestination(t *testing.T) {
 	deliver := func() (took []time.Duration) {
 		for range others {
 			begun := time.Now()
-			if a := h.attempt(h.send("bob@live.test")); a.Outcome != queue.Delivered || a.Attempt != 1 {
+			if a := h.attempt(h.send("bob@live.test")); a.Outcome != queue.Delivered || a.Number != 1 {
 				t.Fatalf("attempt %+v", a)
 			}
 			took = append(took, time.Since(begun))
@@ -85,7 +85,7 @@ func TestDeadDestination(t *testing.T) {
 	h.pile(waiting)
 	held := <-dead.dialled
 	during := deliver()
-	if s := h.queue.Stats(); dead.connections() != 1 || s.Runs > 2 || s.InHand > 201 {
+	if s := h.queue.Stats(); dead.connections() != 1 || s.Sessions > 2 || s.Leased > 201 {
 		t.Errorf("%d connections, %+v", dead.connections(), s)
 	}
 	deferred := h.send("grey@live.test")
@@ -101,7 +101,7 @@ func TestDeadDestination(t *testing.T) {
 		h.later(20 * time.Minute) // all of it is due again
 		held = <-dead.dialled
 		deliver()
-		if s := h.queue.Stats(); dead.connections() != round+2 || s.Runs > 2 || s.InHand > 6 {
+		if s := h.queue.Stats(); dead.connections() != round+2 || s.Sessions > 2 || s.Leased > 6 {
 			t.Errorf("round %d: %d connections, %+v", round, dead.connections(), s)
 		}
 		for h.states(deferred) != "delivered 2.0.0" {
@@ -125,7 +125,7 @@ func (h *house) pile(n int) {
 	for range 50 {
 		work.Go(func() {
 			for range n / 50 {
-				h.accept(h.newMail(func(m *queue.Mail) { m.Sender = "dead@from.test" }), "bob@dead.test")
+				h.accept(h.newMail(func(m *queue.OutboundMessage) { m.Sender = "dead@from.test" }), "bob@dead.test")
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func (h *house) idle() {
 	tick := time.NewTicker(time.Millisecond) // rows are given back without an event
 	defer tick.Stop()
 	for {
-		if s := h.queue.Stats(); s.InHand == 0 && s.Runs == 0 {
+		if s := h.queue.Stats(); s.Leased == 0 && s.Sessions == 0 {
 			return
 		}
 		<-tick.C

@@ -16,12 +16,12 @@ import (
 // the one who is to report it.
 func (h *house) told() []queue.Notice {
 	h.t.Helper()
-	m := h.newMail(func(m *queue.Mail) { m.Ret, m.EnvID = "HDRS", "order 7" })
-	p := h.queue.Plan(queue.Message{About: m.About, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour), Tells: true}, []queue.Recipient{
+	m := h.newMail(func(m *queue.OutboundMessage) { m.Ret, m.EnvID = "HDRS", "order 7" })
+	p := h.queue.Reserve(queue.Message{MessageInfo: m.MessageInfo, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour), NotifySender: true}, []queue.Recipient{
 		{Address: "bob@d.test", Kind: "envelope", Destination: "d.test", Notify: smtpclient.NotifySuccess | smtpclient.NotifyDelay, Original: "rfc822;b+x@d.test"},
 		{Address: "eve@d.test", Kind: "envelope", Destination: "d.test"},
 	})
-	if err := h.db.Write(context.Background(), m.ID, &db.Job{Apply: p.Queue, AfterCommit: p.Committed}); err != nil {
+	if err := h.db.Write(context.Background(), m.ID, &db.Mutation{Apply: p.AddStatements, AfterCommit: p.Dispatch}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.await(m.ID)

@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -29,17 +29,17 @@ import (
 type house struct {
 	t       testing.TB
 	db      *db.DB
-	hub     *signal.Hub
+	hub     *notify.Hub
 	queue   *queue.Queue
 	router  *route.Router
-	courier queue.Courier
+	courier queue.Agent
 	zone    *dnstest.Zone
-	events  *signal.Sub
+	events  *notify.Subscription
 	run     func() // starts the queue
 
 	mu    sync.Mutex
 	now   time.Time
-	mails map[db.ID]*queue.Mail
+	mails map[db.ID]*queue.OutboundMessage
 	loads map[string]int // how often mail of a sender was loaded
 }
 
@@ -56,16 +56,16 @@ func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...st
 func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *house {
 	t.Helper()
 	d, node := dbtest.Open(t, dbtest.SQLite(t))
-	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &house{
-		t: t, db: d, hub: &signal.Hub{}, mails: map[db.ID]*queue.Mail{}, loads: map[string]int{},
+		t: t, db: d, hub: &notify.Hub{}, mails: map[db.ID]*queue.OutboundMessage{}, loads: map[string]int{},
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		router: &route.Router{
-			DNS: dnstest.Resolver(t, resolver), Name: "mail.ours.test", Port: port,
-			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			DNS: dnstest.Resolver(t, resolver), HostName: "mail.ours.test", Port: port,
+			AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		},
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -76,13 +76,15 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 	h.courier = relay.New(o)
 	qo := queue.Options{
 		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: key, Log: log,
-		Events:   &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
-		Prepare:  h.prepare,
-		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return queue.About{Account: 1}, nil },
-		Choose:   func(context.Context, string) (queue.Courier, error) { return h.courier, nil },
-		Again: func() {
-			if c, ok := h.courier.(*relay.Courier); ok {
-				c.DialAgain()
+		Events:  &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
+		Prepare: h.prepare,
+		Describe: func(_ context.Context, id db.ID) (queue.MessageInfo, error) {
+			return queue.MessageInfo{Account: 1}, nil
+		},
+		ChooseAgent: func(context.Context, string) (queue.Agent, error) { return h.courier, nil },
+		ResetBackoff: func() {
+			if c, ok := h.courier.(*relay.Agent); ok {
+				c.ForgetFailures()
 			}
 		},
 	}
@@ -90,13 +92,13 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 		f(&qo)
 	}
 	h.queue = queue.New(qo)
-	h.events = h.hub.Subscribe(signal.Key{Kind: signal.Event})
+	h.events = h.hub.Subscribe(notify.Key{Kind: notify.Event})
 	t.Cleanup(h.events.Close)
 	h.run = func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		keep, let := context.WithCancel(context.Background())
 		ended, kept := make(chan error, 1), make(chan error, 1)
-		go func() { kept <- node.Keep(keep) }()
+		go func() { kept <- node.MaintainLease(keep) }()
 		go func() { ended <- h.queue.Run(ctx) }()
 		t.Cleanup(func() {
 			cancel()
@@ -126,10 +128,10 @@ func (h *house) later(d time.Duration) {
 	h.mu.Lock()
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
-	h.hub.Wake(signal.Key{Kind: signal.Queue})
+	h.hub.Wake(notify.Key{Kind: notify.Queue})
 }
 
-func (h *house) prepare(_ context.Context, id db.ID) (*queue.Mail, error) {
+func (h *house) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loads[h.mails[id].Sender]++
@@ -142,10 +144,10 @@ const (
 )
 
 // newMail makes a message from a@from.test; edit changes it.
-func (h *house) newMail(edit func(*queue.Mail)) *queue.Mail {
+func (h *house) newMail(edit func(*queue.OutboundMessage)) *queue.OutboundMessage {
 	id := h.db.NewID()
-	m := &queue.Mail{
-		About: queue.About{Account: 1, MessageID: "<x@from.test>"}, ID: id, Sender: "a@from.test", Head: []byte(head),
+	m := &queue.OutboundMessage{
+		MessageInfo: queue.MessageInfo{Account: 1, MessageID: "<x@from.test>"}, ID: id, Sender: "a@from.test", Head: []byte(head),
 		Body: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
 		Size: int64(len(head) + len(text)),
 	}
@@ -159,15 +161,15 @@ func (h *house) newMail(edit func(*queue.Mail)) *queue.Mail {
 }
 
 // accept queues a message to addresses, which may share a transaction.
-func (h *house) accept(m *queue.Mail, addresses ...string) db.ID {
+func (h *house) accept(m *queue.OutboundMessage, addresses ...string) db.ID {
 	h.t.Helper()
 	var rcpts []queue.Recipient
 	for _, a := range addresses {
 		_, domain, _ := strings.Cut(a, "@")
 		rcpts = append(rcpts, queue.Recipient{Address: a, Kind: "envelope", Destination: domain})
 	}
-	p := h.queue.Plan(queue.Message{About: m.About, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour)}, rcpts)
-	if err := h.db.Write(context.Background(), m.ID, &db.Job{Apply: p.Queue, AfterCommit: p.Committed}); err != nil {
+	p := h.queue.Reserve(queue.Message{MessageInfo: m.MessageInfo, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour)}, rcpts)
+	if err := h.db.Write(context.Background(), m.ID, &db.Mutation{Apply: p.AddStatements, AfterCommit: p.Dispatch}); err != nil {
 		p.Abandon()
 		h.t.Fatal(err)
 	}
@@ -215,7 +217,7 @@ func (h *house) settled(id db.ID) bool {
 	return true
 }
 
-func (h *house) deliveries(id db.ID) []queue.Record {
+func (h *house) deliveries(id db.ID) []queue.DeliveryStatus {
 	h.t.Helper()
 	all, err := h.queue.Deliveries(context.Background(), id)
 	if err != nil {

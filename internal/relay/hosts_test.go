@@ -14,17 +14,17 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-func someHosts() (*hosts, terms) {
+func someHosts() (*hostTable, hostKey) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return newHosts(func() time.Time { return now }, 10, 0, 16), terms{addr: netip.MustParseAddrPort("192.0.2.1:25")}
+	return newHostTable(func() time.Time { return now }, 10, 0, 16), hostKey{addr: netip.MustParseAddrPort("192.0.2.1:25")}
 }
 
 // full lets no more runs wait.
 func full() (func(), bool) { return nil, false }
 
-func enter(t *testing.T, h *hosts, a terms) *visit {
+func enter(t *testing.T, h *hostTable, a hostKey) *hostSlot {
 	t.Helper()
-	v, err := h.enter(t.Context(), a, full)
+	v, err := h.acquire(t.Context(), a, full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,20 +32,20 @@ func enter(t *testing.T, h *hosts, a terms) *visit {
 }
 
 // line lets so many more runs wait at an address, and returns what they got.
-func line(h *hosts, a terms, n int) <-chan *visit {
-	got := make(chan *visit)
+func line(h *hostTable, a hostKey, n int) <-chan *hostSlot {
+	got := make(chan *hostSlot)
 	waiting := func() int {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if l := h.live[a.addr]; l != nil {
-			return len(l.waiting)
+		if l := h.active[a.addr]; l != nil {
+			return len(l.waiters)
 		}
 		return 0
 	}
 	for range n {
 		before := waiting()
 		go func() {
-			v, _ := h.enter(context.Background(), a, full)
+			v, _ := h.acquire(context.Background(), a, full)
 			got <- v
 		}()
 		for waiting() == before {
@@ -61,14 +61,14 @@ func TestVisitOutlastsItsCompany(t *testing.T) {
 	for _, talks := range []bool{true, false} {
 		h, a := someHosts()
 		first := enter(t, h, a)
-		first.talk()
+		first.markConnected()
 		second := enter(t, h, a)
-		first.leave(nil)
+		first.release(nil)
 		if talks {
-			second.talk()
+			second.markConnected()
 		}
-		if second.leave(nil) || len(h.live) != 0 || len(h.failed) != 0 {
-			t.Errorf("left behind: %v, %v", h.live, h.failed)
+		if second.release(nil) || len(h.active) != 0 || len(h.failures) != 0 {
+			t.Errorf("left behind: %v, %v", h.active, h.failures)
 		}
 	}
 }
@@ -81,15 +81,15 @@ func TestFirstFindsOut(t *testing.T) {
 	var work sync.WaitGroup
 	for range 5 {
 		work.Go(func() {
-			if v, err := h.enter(context.Background(), a, full); v != nil || !errors.Is(err, why) {
+			if v, err := h.acquire(context.Background(), a, full); v != nil || !errors.Is(err, why) {
 				t.Errorf("got %v, %v", v, err)
 			}
 		})
 	}
-	first.leave(why)
+	first.release(why)
 	work.Wait()
-	if len(h.live) != 0 || !h.avoided(a) {
-		t.Errorf("left behind: %v, %v", h.live, h.failed)
+	if len(h.active) != 0 || !h.recentlyFailed(a) {
+		t.Errorf("left behind: %v, %v", h.active, h.failures)
 	}
 }
 
@@ -98,90 +98,90 @@ func TestFirstFindsOut(t *testing.T) {
 func TestRefusedBesideAConversation(t *testing.T) {
 	h, a := someHosts()
 	first := enter(t, h, a)
-	first.talk()
+	first.markConnected()
 	other := enter(t, h, a)
-	other.talk()
-	if !enter(t, h, a).leave(&smtpclient.DialError{}) || len(h.failed) != 0 {
+	other.markConnected()
+	if !enter(t, h, a).release(&smtpclient.DialError{}) || len(h.failures) != 0 {
 		t.Error("no company")
 	}
-	if n := first.connections(); n != 2 {
+	if n := first.maxConnections(); n != 2 {
 		t.Errorf("%d connections are allowed", n)
 	}
 	got := line(h, a, 2)
-	first.leave(nil)
+	first.release(nil)
 	second := <-got
-	second.talk()
+	second.markConnected()
 	select {
 	case <-got:
 		t.Error("both were let in")
 	default:
 	}
-	other.leave(nil)
+	other.release(nil)
 	third := <-got
-	second.leave(nil)
-	third.leave(nil)
-	if len(h.live) != 0 {
-		t.Errorf("left behind: %v", h.live)
+	second.release(nil)
+	third.release(nil)
+	if len(h.active) != 0 {
+		t.Errorf("left behind: %v", h.active)
 	}
 }
 
 // Whoever waits for the last conversation becomes the one that finds out.
 func TestFirstAmongThoseWhoWait(t *testing.T) {
 	h, a := someHosts()
-	h.most = 1
+	h.maxConns = 1
 	v := enter(t, h, a)
-	v.talk()
+	v.markConnected()
 	got := line(h, a, 3)
-	v.leave(nil)
+	v.release(nil)
 	v = <-got
-	if !v.first {
+	if !v.probing {
 		t.Error("not the first")
 	}
-	v.leave(&smtpclient.DialError{})
+	v.release(&smtpclient.DialError{})
 	for range 2 {
 		if v := <-got; v != nil {
 			t.Error("let in to a dead host")
 		}
 	}
-	if len(h.live) != 0 {
-		t.Errorf("left behind: %v", h.live)
+	if len(h.active) != 0 {
+		t.Errorf("left behind: %v", h.active)
 	}
 }
 
 // So many wait and no more.
 func TestLineIsBounded(t *testing.T) {
 	h, a := someHosts()
-	h.most = 1
+	h.maxConns = 1
 	v := enter(t, h, a)
-	v.talk()
-	got := line(h, a, h.waiters)
-	h.pace(a.addr).stay = time.Second / 8
-	var not *slowed
-	if _, err := h.enter(t.Context(), a, full); !errors.As(err, &not) || not.until.Sub(h.now()) != 2*time.Second {
+	v.markConnected()
+	got := line(h, a, h.maxWaiters)
+	h.limiter(a.addr).avgSlotTime = time.Second / 8
+	var not *rateLimitError
+	if _, err := h.acquire(t.Context(), a, full); !errors.As(err, &not) || not.retryAt.Sub(h.now()) != 2*time.Second {
 		t.Errorf("got %v", err)
 	}
-	for range h.waiters {
-		v.leave(nil)
+	for range h.maxWaiters {
+		v.release(nil)
 		v = <-got
-		v.talk()
+		v.markConnected()
 	}
-	v.leave(nil)
-	if len(h.live) != 0 {
-		t.Errorf("left behind: %v", h.live)
+	v.release(nil)
+	if len(h.active) != 0 {
+		t.Errorf("left behind: %v", h.active)
 	}
 }
 
 // What a host does not do for one domain's policy it may do for another's.
 func TestTermsApart(t *testing.T) {
 	h, a := someHosts()
-	strict := terms{a.addr, "strict"}
-	enter(t, h, strict).leave(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageHandshake}})
-	if !h.avoided(strict) || h.avoided(a) {
+	strict := hostKey{a.addr, "strict"}
+	enter(t, h, strict).release(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageHandshake}})
+	if !h.recentlyFailed(strict) || h.recentlyFailed(a) {
 		t.Error("the failure counts for others, or not at all")
 	}
-	enter(t, h, a).leave(nil)
-	enter(t, h, a).leave(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageGreeting}})
-	if _, err := h.enter(t.Context(), terms{a.addr, "other"}, full); err == nil {
+	enter(t, h, a).release(nil)
+	enter(t, h, a).release(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageGreeting}})
+	if _, err := h.acquire(t.Context(), hostKey{a.addr, "other"}, full); err == nil {
 		t.Error("a dead host is dialled again")
 	}
 }
@@ -190,25 +190,25 @@ func TestTermsApart(t *testing.T) {
 func TestComplaintEndsVisits(t *testing.T) {
 	h, a := someHosts()
 	v := enter(t, h, a)
-	v.talk()
-	if v.over() || !v.goes() {
+	v.markConnected()
+	if v.mustRelease() || !v.reserveSend() {
 		t.Error("may not go")
 	}
-	h.most = 1
-	h.pace(a.addr).limit = 1
+	h.maxConns = 1
+	h.limiter(a.addr).connLimit = 1
 	got := line(h, a, 3)
-	v.heard([]smtpclient.Outcome{{Reply: smtpclient.Reply{Code: 421}}})
+	v.recordReplies([]smtpclient.Outcome{{Reply: smtpclient.Reply{Code: 421}}})
 	for range 3 {
 		if v := <-got; v != nil {
 			t.Error("let in")
 		}
 	}
-	if !v.over() {
+	if !v.mustRelease() {
 		t.Error("goes on")
 	}
-	v.leave(nil)
-	var not *slowed
-	if _, err := h.enter(t.Context(), a, full); !errors.As(err, &not) || not.until.Sub(h.now()) != coolFirst {
+	v.release(nil)
+	var not *rateLimitError
+	if _, err := h.acquire(t.Context(), a, full); !errors.As(err, &not) || not.retryAt.Sub(h.now()) != minPause {
 		t.Errorf("got %v", err)
 	}
 }
@@ -218,7 +218,7 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 	enter(t, h, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.enter(ctx, a, full); !errors.Is(err, context.Canceled) {
+	if _, err := h.acquire(ctx, a, full); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -227,34 +227,34 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 // remembered.
 func TestPacesOfTheDead(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	h := newHosts(func() time.Time { return now }, 10, 0, 16)
-	at := func(i int) terms {
+	h := newHostTable(func() time.Time { return now }, 10, 0, 16)
+	at := func(i int) hostKey {
 		ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-		return terms{addr: netip.AddrPortFrom(ip, 25)}
+		return hostKey{addr: netip.AddrPortFrom(ip, 25)}
 	}
 	remembers := func(i int) {
 		t.Helper()
 		v := enter(t, h, at(i))
-		v.talk()
-		v.heard([]smtpclient.Outcome{{Stage: smtpclient.StageRcpt, Reply: smtpclient.Reply{Code: 421, Lines: []string{"slow down"}}}})
-		v.leave(nil)
-		var rests *slowed
-		if _, err := h.enter(t.Context(), at(i), full); !errors.As(err, &rests) {
+		v.markConnected()
+		v.recordReplies([]smtpclient.Outcome{{Stage: smtpclient.StageRcpt, Reply: smtpclient.Reply{Code: 421, Lines: []string{"slow down"}}}})
+		v.release(nil)
+		var rests *rateLimitError
+		if _, err := h.acquire(t.Context(), at(i), full); !errors.As(err, &rests) {
 			t.Errorf("host %d asked us to slow down, and is talked to: %v", i, err)
 		}
 	}
 	dead := &smtpclient.DialError{Outcome: smtpclient.Outcome{Class: smtpclient.NextHost, Stage: smtpclient.StageConnect}}
-	for i := range 2 * maxKnown {
-		enter(t, h, at(i)).leave(dead)
+	for i := range 2 * maxRememberedHosts {
+		enter(t, h, at(i)).release(dead)
 		now = now.Add(10 * time.Millisecond)
 	}
-	remembers(2 * maxKnown)
-	if n := len(h.paces); n > 2*maxKnown {
+	remembers(2 * maxRememberedHosts)
+	if n := len(h.limiters); n > 2*maxRememberedHosts {
 		t.Errorf("%d paces are remembered", n)
 	}
-	now = now.Add(2 * paceLife)
-	remembers(2*maxKnown + 1)
-	if n := len(h.paces); n > 10 {
+	now = now.Add(2 * limiterTTL)
+	remembers(2*maxRememberedHosts + 1)
+	if n := len(h.limiters); n > 10 {
 		t.Errorf("%d paces are remembered hours later", n)
 	}
 }
@@ -263,25 +263,25 @@ func TestPacesOfTheDead(t *testing.T) {
 // second, and not for each message to a new one.
 func TestPacesThatRest(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	h := newHosts(func() time.Time { return now }, 10, 0, 16)
+	h := newHostTable(func() time.Time { return now }, 10, 0, 16)
 	at := func(i int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 25)
 	}
-	for i := range 2 * maxKnown {
-		p := newPace(h.most, h.top)
-		p.complaint(now, true, "slow down")
-		h.paces[at(i)] = p
+	for i := range 2 * maxRememberedHosts {
+		p := newHostLimiter(h.maxConns, h.maxRate)
+		p.recordComplaint(now, true, "slow down")
+		h.limiters[at(i)] = p
 	}
-	h.pace(at(2 * maxKnown))
-	for _, p := range h.paces {
-		p.cool = now // to be seen if they are looked at
+	h.limiter(at(2 * maxRememberedHosts))
+	for _, p := range h.limiters {
+		p.pausedUntil = now // to be seen if they are looked at
 	}
-	if h.pace(at(2*maxKnown + 1)); h.paces[at(2*maxKnown+1)] != nil {
+	if h.limiter(at(2*maxRememberedHosts + 1)); h.limiters[at(2*maxRememberedHosts+1)] != nil {
 		t.Error("what was looked through a moment ago is looked through again")
 	}
-	now = now.Add(oneEvent)
-	h.pace(at(2*maxKnown + 2))
-	if n := len(h.paces); n > maxKnown*3/2+1 || h.paces[at(2*maxKnown+2)] == nil {
+	now = now.Add(complaintWindow)
+	h.limiter(at(2*maxRememberedHosts + 2))
+	if n := len(h.limiters); n > maxRememberedHosts*3/2+1 || h.limiters[at(2*maxRememberedHosts+2)] == nil {
 		t.Errorf("%d paces are left a second later", n)
 	}
 }

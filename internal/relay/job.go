@@ -20,44 +20,44 @@ const bufferSize = 32 << 10
 // job is a consignment on its way, in as many transactions as the hosts make
 // of it.
 type job struct {
-	c        *queue.Consignment
-	mail     *queue.Mail     // as it goes out: that of c, or its SevenBit
-	outcomes []queue.Outcome // per recipient
-	open     []int           // recipients without an outcome
+	tx           *queue.Transaction
+	message      *queue.OutboundMessage // as it goes out: that of c, or its EncodeSevenBit
+	outcomes     []queue.Outcome        // per recipient
+	pendingRcpts []int                  // recipients without an outcome
 
-	body   *body
-	trail  strings.Builder // conversations that came to nothing
-	began  time.Time       // the last transaction
-	breaks int             // conversations with this host that broke early
-	last   queue.Outcome   // of such a one
+	body        *body
+	transcript  strings.Builder // conversations that came to nothing
+	startedAt   time.Time       // the last transaction
+	breakCount  int             // conversations with this host that broke early
+	lastOutcome queue.Outcome   // of such a one
 }
 
-func newJob(c *queue.Consignment) *job {
-	j := &job{c: c, mail: c.Mail, outcomes: make([]queue.Outcome, len(c.To)), open: make([]int, len(c.To))}
-	for i := range j.open {
-		j.open[i] = i
+func newJob(c *queue.Transaction) *job {
+	j := &job{tx: c, message: c.Mail, outcomes: make([]queue.Outcome, len(c.Deliveries)), pendingRcpts: make([]int, len(c.Deliveries))}
+	for i := range j.pendingRcpts {
+		j.pendingRcpts[i] = i
 	}
 	return j
 }
 
-// partial reports whether some recipients have their outcome.
-func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
+// isPartial reports whether some recipients have their outcome.
+func (j *job) isPartial() bool { return len(j.pendingRcpts) < len(j.outcomes) }
 
-// message makes the transaction for the recipients that are open, or as many of
+// newMessage makes the transaction for the recipients that are open, or as many of
 // them as the host takes before it hangs up.
-func (j *job) message(s *shift) *smtpclient.Message {
-	mail := j.mail
-	j.body = &body{s: s, c: j.c, open: mail.Body}
-	j.began = s.c.o.Now()
-	now := j.open[:s.visit.recipients(len(j.open))]
+func (j *job) newMessage(s *deliverySession) *smtpclient.Message {
+	mail := j.message
+	j.body = &body{session: s, tx: j.tx, open: mail.Body}
+	j.startedAt = s.agent.opts.Now()
+	now := j.pendingRcpts[:s.slot.maxRecipients(len(j.pendingRcpts))]
 	m := &smtpclient.Message{
-		From: j.c.From, To: make([]smtpclient.Rcpt, len(now)),
+		From: j.tx.From, To: make([]smtpclient.Rcpt, len(now)),
 		Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, RequireTLS: mail.RequireTLS,
 		Ret: mail.Ret, EnvID: mail.EnvID, Prefix: mail.Head, Body: j.body,
 	}
 	for i, n := range now {
-		to := j.c.To[n]
-		m.To[i] = smtpclient.Rcpt{Addr: to.Recipient, Notify: to.Notify, Original: to.Original}
+		to := j.tx.Deliveries[n]
+		m.To[i] = smtpclient.Rcpt{Addr: to.Recipient, Notify: to.Notify, ORCPT: to.Original}
 		if mail.Notify != 0 {
 			m.To[i].Notify = mail.Notify
 		}
@@ -73,52 +73,52 @@ func (j *job) close() {
 	}
 }
 
-// settle takes the outcomes of a transaction. What the host wants to have in a
+// recordResult takes the outcomes of a transaction. What the host wants to have in a
 // transaction of its own stays open, as does what it was not asked yet.
-func (j *job) settle(r *smtpclient.Result, via string) {
+func (j *job) recordResult(r *smtpclient.Result, via string) {
 	var left []int
-	for i, n := range j.open[:len(r.Outcomes)] {
+	for i, n := range j.pendingRcpts[:len(r.Outcomes)] {
 		if r.Outcomes[i].Class == smtpclient.Resend {
 			left = append(left, n)
 			continue
 		}
-		o := outcome(r.Outcomes[i], r, via)
-		if j.trail.Len() > 0 {
-			o.Transcript = j.trail.String() + o.Transcript
+		o := queueOutcome(r.Outcomes[i], r, via)
+		if j.transcript.Len() > 0 {
+			o.Transcript = j.transcript.String() + o.Transcript
 		}
 		j.outcomes[n] = o
 	}
-	j.open = append(left, j.open[len(r.Outcomes):]...)
-	j.breaks = 0
+	j.pendingRcpts = append(left, j.pendingRcpts[len(r.Outcomes):]...)
+	j.breakCount = 0
 }
 
-// deferred reports whether every recipient is to be tried again.
-func (j *job) deferred() bool {
+// isDeferred reports whether every recipient is to be tried again.
+func (j *job) isDeferred() bool {
 	return !slices.ContainsFunc(j.outcomes, func(o queue.Outcome) bool { return o.State != queue.Deferred })
 }
 
-// rest settles what is open.
-func (j *job) rest(o queue.Outcome) {
-	o.Transcript = j.trail.String()
-	for _, n := range j.open {
+// setRemaining settles what is open.
+func (j *job) setRemaining(o queue.Outcome) {
+	o.Transcript = j.transcript.String()
+	for _, n := range j.pendingRcpts {
 		j.outcomes[n] = o
 	}
-	j.open = nil
+	j.pendingRcpts = nil
 }
 
-// outcome says in the queue's words what became of one recipient.
-func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outcome {
+// queueOutcome says in the queue's words what became of one recipient.
+func queueOutcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outcome {
 	q := queue.Outcome{
 		State: queue.Deferred, Code: o.Reply.Code, Enhanced: o.Reply.Enhanced, Reply: o.Reply.Text(),
-		Stage: string(o.Stage), Via: via, Host: r.Facts.Host, IP: r.Facts.Addr.Addr().String(), TLS: r.Facts.TLS,
+		Stage: string(o.Stage), Via: via, Host: r.Peer.Host, IP: r.Peer.Addr.Addr().String(), TLS: r.Peer.TLS,
 		Transcript: r.Transcript,
 	}
-	if o.Local && o.Reply.Enhanced == lacks8Bit {
+	if o.Local && o.Reply.Enhanced == codeNo8BitMIME {
 		q.Reply += "; it can't be encoded for that host without breaking a signature in it"
 	}
 	switch o.Class {
 	case smtpclient.Delivered:
-		q.State, q.DSN = queue.Delivered, r.DSN
+		q.State, q.RemoteDSN = queue.Delivered, r.RemoteDSN
 	case smtpclient.Permanent:
 		q.State = queue.Bounced
 	}
@@ -129,37 +129,37 @@ func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outco
 // before DATA is never read. It ends with an error if the message is no longer
 // ours to send, so that the final dot is never written.
 type body struct {
-	s    *shift
-	c    *queue.Consignment
-	open func(context.Context) (io.ReadCloser, error)
-	r    io.ReadCloser
+	session *deliverySession
+	tx      *queue.Transaction
+	open    func(context.Context) (io.ReadCloser, error)
+	r       io.ReadCloser
 }
 
-func (b *body) ready() (err error) {
+func (b *body) ensureOpen() (err error) {
 	if b.r == nil {
-		b.r, err = b.open(b.s.ctx)
+		b.r, err = b.open(b.session.ctx)
 	}
 	return err
 }
 
-// errTaken ends a message that another node has taken over.
-var errTaken = errors.New("another node carries the message now")
+// errLeaseLost ends a message that another node has taken over.
+var errLeaseLost = errors.New("another node carries the message now")
 
-func (b *body) ours() error {
-	if !b.s.run.Ours(b.c) {
-		return errTaken
+func (b *body) checkLease() error {
+	if !b.session.queueSession.Owns(b.tx) {
+		return errLeaseLost
 	}
 	return nil
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
-	if err := b.ready(); err != nil {
+	if err := b.ensureOpen(); err != nil {
 		return 0, err
 	}
 	n, err := b.r.Read(p)
 	if errors.Is(err, io.EOF) {
-		if taken := b.ours(); taken != nil {
+		if taken := b.checkLease(); taken != nil {
 			err = taken
 		}
 	}
@@ -168,18 +168,18 @@ func (b *body) Read(p []byte) (int, error) {
 
 // WriteTo implements io.WriterTo: one buffer serves all messages of a run.
 func (b *body) WriteTo(w io.Writer) (n int64, err error) {
-	if err := b.ready(); err != nil {
+	if err := b.ensureOpen(); err != nil {
 		return 0, err
 	}
 	if all, ok := b.r.(io.WriterTo); ok {
 		n, err = all.WriteTo(w)
 	} else {
-		if b.s.buf == nil {
-			b.s.buf = make([]byte, bufferSize)
+		if b.session.buf == nil {
+			b.session.buf = make([]byte, bufferSize)
 		}
-		n, err = io.CopyBuffer(w, b.r, b.s.buf)
+		n, err = io.CopyBuffer(w, b.r, b.session.buf)
 	}
-	return n, errors.Join(err, b.ours())
+	return n, errors.Join(err, b.checkLease())
 }
 
 func (b *body) close() {

@@ -29,8 +29,8 @@ func TestOperatorWantsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, back, &sink{})
-	o := &queue.Operator{DB: h.db, Events: &event.Log{DB: h.db, Hub: h.hub, Now: h.clock}, Now: h.clock, Wake: h.hub.Wake}
-	res, err := o.Retry(t.Context(), queue.Order{Filter: queue.Filter{Destination: "back.test"}})
+	o := &queue.Admin{DB: h.db, Events: &event.Log{DB: h.db, Hub: h.hub, Now: h.clock}, Now: h.clock, Wake: h.hub.Wake}
+	res, err := o.Retry(t.Context(), queue.Command{Filter: queue.Filter{Destination: "back.test"}})
 	if err != nil || res.Changed != 1 {
 		t.Fatal(res, err)
 	}

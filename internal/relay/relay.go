@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Options are what a Courier works with.
+// Options are what a Agent works with.
 type Options struct {
 	Router *route.Router
 	// Pool bounds connections to one host and the messages over each. Whoever
@@ -32,55 +32,55 @@ type Options struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 
-	Limit  int // connections for one destination at a time; 0: 10
-	PerRun int // deliveries that wait for each further connection; 0: 32
+	MaxConnsPerDestination int // connections for one destination at a time; 0: 10
+	DeliveriesPerConn      int // deliveries that wait for each further connection; 0: 32
 
-	// PerHost and Rate are the fastest that mail goes to one address, whatever
+	// MaxConnsPerHost and Rate are the fastest that mail goes to one address, whatever
 	// its destinations: connections at a time (0: 10) and messages per second
 	// (0: no limit). A host that complains gets it more slowly for a while.
-	PerHost int
-	Rate    float64
-	// Waiters is how many runs of the queue wait for a place at one address; 0:
+	MaxConnsPerHost int
+	MaxRatePerHost  float64
+	// MaxWaitersPerHost is how many runs of the queue wait for a place at one address; 0:
 	// 64. Further ones wait as none.
-	Waiters int
+	MaxWaitersPerHost int
 }
 
-// Courier carries mail over SMTP. It is a queue.Courier for any destination.
-type Courier struct {
-	o     Options
-	hosts *hosts
+// Agent carries mail over SMTP. It is a queue.Agent for any destination.
+type Agent struct {
+	opts  Options
+	hosts *hostTable
 }
 
 // New returns a courier.
-func New(o Options) *Courier {
-	if o.Limit <= 0 {
-		o.Limit = 10
+func New(o Options) *Agent {
+	if o.MaxConnsPerDestination <= 0 {
+		o.MaxConnsPerDestination = 10
 	}
-	if o.PerRun <= 0 {
-		o.PerRun = 32
+	if o.DeliveriesPerConn <= 0 {
+		o.DeliveriesPerConn = 32
 	}
-	if o.PerHost <= 0 {
-		o.PerHost = 10
+	if o.MaxConnsPerHost <= 0 {
+		o.MaxConnsPerHost = 10
 	}
-	if o.Waiters <= 0 {
-		o.Waiters = maxWaiters
+	if o.MaxWaitersPerHost <= 0 {
+		o.MaxWaitersPerHost = defaultMaxWaiters
 	}
-	return &Courier{o: o, hosts: newHosts(o.Now, o.PerHost, o.Rate, o.Waiters)}
+	return &Agent{opts: o, hosts: newHostTable(o.Now, o.MaxConnsPerHost, o.MaxRatePerHost, o.MaxWaitersPerHost)}
 }
 
-var _ queue.Courier = (*Courier)(nil)
+var _ queue.Agent = (*Agent)(nil)
 
-// DialAgain forgets which hosts were down: somebody who knows more wants them
+// ForgetFailures forgets which hosts were down: somebody who knows more wants them
 // tried. What hosts asked for, such as to slow down, is still kept to.
-func (c *Courier) DialAgain() {
+func (c *Agent) ForgetFailures() {
 	c.hosts.mu.Lock()
 	defer c.hosts.mu.Unlock()
-	clear(c.hosts.failed)
+	clear(c.hosts.failures)
 }
 
-// Runs is one, and one more for each Options.PerRun deliveries that wait: with
+// Concurrency is one, and one more for each Options.DeliveriesPerConn deliveries that wait: with
 // fewer, opening a connection takes longer than sending them over the ones
 // that there are.
-func (c *Courier) Runs(waiting int) int {
-	return min(1+waiting/c.o.PerRun, c.o.Limit)
+func (c *Agent) Concurrency(waiting int) int {
+	return min(1+waiting/c.opts.DeliveriesPerConn, c.opts.MaxConnsPerDestination)
 }

@@ -162,7 +162,7 @@ func TestNextHost(t *testing.T) {
 				t.Errorf("received %+v", got)
 			}
 			all := h.attempt(id)
-			if all.Attempt != 1 || all.Host != "b.d.test" || all.IP != "127.0.0.2" {
+			if all.Number != 1 || all.Host != "b.d.test" || all.IP != "127.0.0.2" {
 				t.Errorf("attempt %+v", all)
 			}
 			if a != nil && !strings.Contains(all.Transcript, "connected to a.d.test") {
@@ -422,15 +422,15 @@ func TestUnreadableMessage(t *testing.T) {
 	s := &sink{}
 	h := oneHost(t, s)
 	errLost := errors.New("the disk is gone")
-	bad := h.newMail(func(m *queue.Mail) {
+	bad := h.newMail(func(m *queue.OutboundMessage) {
 		m.Body = func(context.Context) (io.ReadCloser, error) { return nil, errLost }
 	})
-	half := h.newMail(func(m *queue.Mail) {
+	half := h.newMail(func(m *queue.OutboundMessage) {
 		m.Body = func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(strings.NewReader(text), failing{errLost})), nil
 		}
 	})
-	for _, m := range []*queue.Mail{bad, half} {
+	for _, m := range []*queue.OutboundMessage{bad, half} {
 		if got := h.states(h.accept(m, "bob@d.test")); got != "deferred 4.3.0" {
 			t.Errorf("states %s", got)
 		}
@@ -445,9 +445,9 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestRuns(t *testing.T) {
-	c := relay.New(relay.Options{Limit: 4, PerRun: 10})
+	c := relay.New(relay.Options{MaxConnsPerDestination: 4, DeliveriesPerConn: 10})
 	for waiting, want := range map[int]int{0: 1, 1: 1, 9: 1, 10: 2, 25: 3, 30: 4, 10_000: 4} {
-		if got := c.Runs(waiting); got != want {
+		if got := c.Concurrency(waiting); got != want {
 			t.Errorf("Runs(%d) = %d, want %d", waiting, got, want)
 		}
 	}
@@ -472,7 +472,7 @@ func TestPartTakenAtTheEnd(t *testing.T) {
 	}})
 	t.Cleanup(func() { close(let) })
 	addr, _ := dnstest.Start(t, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
-	h := houseOn(t, s.addr.Port(), nil, addr, func(o *queue.Options) { o.Drain = time.Millisecond })
+	h := houseOn(t, s.addr.Port(), nil, addr, func(o *queue.Options) { o.DrainTimeout = time.Millisecond })
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.queue.Run(ctx) }()

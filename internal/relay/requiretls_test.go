@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-func strict(m *queue.Mail) { m.RequireTLS = true }
-func lax(m *queue.Mail)    { m.OptionalTLS = true }
+func strict(m *queue.OutboundMessage) { m.RequireTLS = true }
+func lax(m *queue.OutboundMessage)    { m.OptionalTLS = true }
 
 // A message that requires TLS goes only to a host that proves who it is and
 // promises the same; it tries all of them, and then it bounces.
@@ -44,7 +44,7 @@ func TestRequireTLS(t *testing.T) {
 		}
 	}
 	ca := certtest.New(t, "root")
-	good, other := ca.Server(names...), certificate(t, "nobody.test")
+	good, other := ca.ServerConfig(names...), certificate(t, "nobody.test")
 	promise := []string{"PIPELINING", "ENHANCEDSTATUSCODES", "REQUIRETLS"}
 	l := bind(t, willing, unwilling, stranger, clear, busy, dead)
 	sinks := []*sink{{tls: good, ext: promise}, {tls: good}, {tls: other, ext: promise}, {ext: promise},
@@ -84,11 +84,11 @@ func TestRequireTLS(t *testing.T) {
 // the message waits.
 func TestRequireTLSOverABadLine(t *testing.T) {
 	ca := certtest.New(t, "root")
-	cut := ca.Server("mx.handshake.test")
+	cut := ca.ServerConfig("mx.handshake.test")
 	cut.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return nil, hello.Conn.Close() }
 	l := bind(t, "127.0.0.1", "127.0.0.2")
 	promise := []string{"REQUIRETLS"}
-	start(t, l[0], &sink{tls: ca.Server("mx.command.test"), ext: promise, answer: refuse("STARTTLS", drop)})
+	start(t, l[0], &sink{tls: ca.ServerConfig("mx.command.test"), ext: promise, answer: refuse("STARTTLS", drop)})
 	start(t, l[1], &sink{tls: cut, ext: promise})
 	h := newHouse(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil,
 		"command.test. MX 10 mx.command.test.", "mx.command.test. A 127.0.0.1",
@@ -136,7 +136,7 @@ func TestOptionalTLS(t *testing.T) {
 	broken := fmt.Sprintf("_%d._tcp.mx.broken.test", port)
 	h.zone.ServFail(broken)
 	for _, name := range []string{"pinned.test", "mx.pinned.test", fmt.Sprintf("_%d._tcp.mx.pinned.test", port), "broken.test", "mx.broken.test"} {
-		h.zone.Authentic(name)
+		h.zone.SetAuthentic(name)
 	}
 	var ids []db.ID
 	for _, to := range []string{"bob@pinned.test", "bob@broken.test"} {

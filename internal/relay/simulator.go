@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -23,8 +23,8 @@ import (
 // a second later. suppressed@ takes what is not stopped before: mail that
 // mailboxes submit.
 type Simulator struct {
-	o    SimulatorOptions
-	poke chan struct{} // a complaint was noted
+	opts SimulatorOptions
+	wake chan struct{} // a complaint was noted
 }
 
 // SimulatorOptions are what a Simulator works with.
@@ -35,86 +35,86 @@ type SimulatorOptions struct {
 	Log   *slog.Logger
 }
 
-var _ queue.Courier = (*Simulator)(nil)
+var _ queue.Agent = (*Simulator)(nil)
 
 // NewSimulator returns a Simulator. Its Run makes the complaints.
 func NewSimulator(o SimulatorOptions) *Simulator {
-	return &Simulator{o: o, poke: make(chan struct{}, 1)}
+	return &Simulator{opts: o, wake: make(chan struct{}, 1)}
 }
 
-// Runs is always one.
-func (*Simulator) Runs(int) int { return 1 }
+// Concurrency is always one.
+func (*Simulator) Concurrency(int) int { return 1 }
 
-// Carry answers for all that waits.
-func (s *Simulator) Carry(ctx context.Context, r *queue.Run) {
+// Deliver answers for all that waits.
+func (s *Simulator) Deliver(ctx context.Context, r *queue.Session) {
 	for c := r.Next(); c != nil; c = r.Next() {
-		outcomes := make([]queue.Outcome, len(c.To))
-		for i, d := range c.To {
-			outcomes[i] = s.play(ctx, d)
+		outcomes := make([]queue.Outcome, len(c.Deliveries))
+		for i, d := range c.Deliveries {
+			outcomes[i] = s.simulate(ctx, d)
 			outcomes[i].Host = "simulator"
 		}
-		r.Done(c, outcomes...)
+		r.Finish(c, outcomes...)
 	}
 }
 
-func (s *Simulator) play(ctx context.Context, d *queue.Delivery) queue.Outcome {
+func (s *Simulator) simulate(ctx context.Context, d *queue.Delivery) queue.Outcome {
 	taken := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Stage: "final", Reply: "simulated: the message was taken"}
 	a, err := address.Parse(d.Recipient)
 	if err != nil {
-		return nobody
+		return unknownMailbox
 	}
-	switch suppression.Plays(a) {
-	case suppression.PlaysDelivered:
+	switch suppression.SimulatedBehavior(a) {
+	case suppression.BehaviorDelivered:
 		return taken
-	case suppression.PlaysSuppressed:
+	case suppression.BehaviorSuppressed:
 		taken.Reply = "simulated: the message was taken; only mail of the API is suppressed"
 		return taken
-	case suppression.PlaysDeferred:
+	case suppression.BehaviorDeferred:
 		if d.Attempts > 0 {
 			return taken
 		}
 		return queue.Outcome{State: queue.Deferred, Code: 451, Enhanced: "4.7.1", Stage: "rcpt", Reply: "simulated: try again later"}
-	case suppression.PlaysComplained:
-		if err := s.note(ctx, d); err != nil {
-			s.o.Log.Error("a simulated complaint could not be noted", "message", d.Message, "n", d.N, "error", err)
+	case suppression.BehaviorComplained:
+		if err := s.scheduleComplaint(ctx, d); err != nil {
+			s.opts.Log.Error("a simulated complaint could not be noted", "message", d.Message, "n", d.N, "error", err)
 			return queue.Outcome{State: queue.Deferred, Code: 451, Enhanced: "4.3.0", Stage: "final", Reply: "simulated: trouble of our own"}
 		}
 		taken.Reply = "simulated: the message was taken; a complaint will follow"
 		return taken
 	}
-	return nobody
+	return unknownMailbox
 }
 
-// nobody answers for bounced@ and for all addresses that play nothing.
-var nobody = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Stage: "rcpt", Reply: "simulated: there is no such mailbox"}
+// unknownMailbox answers for bounced@ and for all addresses that play nothing.
+var unknownMailbox = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Stage: "rcpt", Reply: "simulated: there is no such mailbox"}
 
 const (
-	complainAfter    = time.Second
-	complainAgain    = time.Second // the delivery's outcome is yet to be written
-	complainWithin   = time.Hour
-	complainTogether = 100
-	// complainLook is how often a node looks for what another one left.
-	complainLook = 30 * time.Second
+	complaintDelay      = time.Second
+	complaintRetryDelay = time.Second // the delivery's outcome is yet to be written
+	complaintTimeout    = time.Hour
+	complaintBatchSize  = 100
+	// complaintPollInterval is how often a node looks for what another one left.
+	complaintPollInterval = 30 * time.Second
 )
 
 var (
-	noteComplaint = db.SQL(`INSERT INTO simulated_complaint (message, n, due_at, until) VALUES ($1, $2, $3, $4)
+	insertComplaintQuery = db.SQL(`INSERT INTO simulated_complaint (message, n, due_at, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (message, n) DO UPDATE SET due_at = excluded.due_at, until = excluded.until`)
-	dueComplaints   = db.SQL(`SELECT message, n, until FROM simulated_complaint WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
-	nextComplaint   = db.SQL(`SELECT due_at FROM simulated_complaint WHERE due_at > 0 ORDER BY due_at LIMIT 1`)
-	putComplaintOff = db.SQL(`UPDATE simulated_complaint SET due_at = $3 WHERE message = $1 AND n = $2`)
-	dropComplaint   = db.SQL(`DELETE FROM simulated_complaint WHERE message = $1 AND n = $2`)
+	dueComplaintsQuery     = db.SQL(`SELECT message, n, until FROM simulated_complaint WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
+	nextComplaintQuery     = db.SQL(`SELECT due_at FROM simulated_complaint WHERE due_at > 0 ORDER BY due_at LIMIT 1`)
+	postponeComplaintQuery = db.SQL(`UPDATE simulated_complaint SET due_at = $3 WHERE message = $1 AND n = $2`)
+	deleteComplaintQuery   = db.SQL(`DELETE FROM simulated_complaint WHERE message = $1 AND n = $2`)
 )
 
-// note stores that a delivery will complain, before its outcome: whatever ends
+// scheduleComplaint stores that a delivery will complain, before its outcome: whatever ends
 // in between, the complaint is either made or for an attempt to be made again.
-func (s *Simulator) note(ctx context.Context, d *queue.Delivery) error {
-	now := s.o.Now()
-	err := s.o.DB.Write(ctx, d.Message, &db.Job{Apply: func(b *db.Batch) {
-		b.Queue(noteComplaint.With(d.Message, d.N, db.Micros(now.Add(complainAfter)), db.Micros(now.Add(complainWithin))))
+func (s *Simulator) scheduleComplaint(ctx context.Context, d *queue.Delivery) error {
+	now := s.opts.Now()
+	err := s.opts.DB.Write(ctx, d.Message, &db.Mutation{Apply: func(b *db.Batch) {
+		b.Queue(insertComplaintQuery.With(d.Message, d.N, db.Micros(now.Add(complaintDelay)), db.Micros(now.Add(complaintTimeout))))
 	}})
 	select {
-	case s.poke <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 	return err
@@ -123,55 +123,55 @@ func (s *Simulator) note(ctx context.Context, d *queue.Delivery) error {
 // Run makes the complaints that are due, also those that were noted before a
 // restart or by a node that ended, until ctx ends.
 func (s *Simulator) Run(ctx context.Context) error {
-	signal.Repeat(ctx, s.poke, s.complain, func(err error) { s.o.Log.Error("simulated complaints could not be made", "error", err) })
+	notify.Repeat(ctx, s.wake, s.sendDueComplaints, func(err error) { s.opts.Log.Error("simulated complaints could not be made", "error", err) })
 	return nil
 }
 
-// complain makes what is due, and says when to look again.
-func (s *Simulator) complain(ctx context.Context) (again time.Duration, err error) {
+// sendDueComplaints makes what is due, and says when to look again.
+func (s *Simulator) sendDueComplaints(ctx context.Context) (again time.Duration, err error) {
 	type complaint struct {
 		message db.ID
 		n       int
 		until   int64
 	}
-	due, err := db.All(ctx, s.o.DB, dueComplaints.With(db.Micros(s.o.Now()), complainTogether), func(r db.Row) (c complaint, err error) {
+	due, err := db.All(ctx, s.opts.DB, dueComplaintsQuery.With(db.Micros(s.opts.Now()), complaintBatchSize), func(r db.Row) (c complaint, err error) {
 		return c, r.Scan(&c.message, &c.n, &c.until)
 	})
 	if err != nil {
-		return complainAgain, err
+		return complaintRetryDelay, err
 	}
 	for _, c := range due {
-		done, err := s.one(ctx, c.message, c.n)
+		done, err := s.sendComplaint(ctx, c.message, c.n)
 		if err != nil {
-			return complainAgain, err
+			return complaintRetryDelay, err
 		}
-		after := dropComplaint.With(c.message, c.n)
-		if now := s.o.Now(); !done && now.Before(db.Time(c.until)) {
-			after = putComplaintOff.With(c.message, c.n, db.Micros(now.Add(complainAgain)))
+		after := deleteComplaintQuery.With(c.message, c.n)
+		if now := s.opts.Now(); !done && now.Before(db.Time(c.until)) {
+			after = postponeComplaintQuery.With(c.message, c.n, db.Micros(now.Add(complaintRetryDelay)))
 		}
-		if _, err := s.o.DB.Exec(ctx, after); err != nil {
-			return complainAgain, err
+		if _, err := s.opts.DB.Exec(ctx, after); err != nil {
+			return complaintRetryDelay, err
 		}
 	}
 	var next int64
-	err = s.o.DB.One(ctx, nextComplaint.With(), &next)
+	err = s.opts.DB.One(ctx, nextComplaintQuery.With(), &next)
 	if errors.Is(err, db.ErrNoRow) {
-		return complainLook, nil
+		return complaintPollInterval, nil
 	}
-	return min(max(0, db.Time(next).Sub(s.o.Now())), complainLook), err
+	return min(max(0, db.Time(next).Sub(s.opts.Now())), complaintPollInterval), err
 }
 
-// one complains about a delivery. done is false while that may still become
+// sendComplaint complains about a delivery. done is false while that may still become
 // delivered.
-func (s *Simulator) one(ctx context.Context, message db.ID, n int) (done bool, err error) {
-	changed, err := s.o.Queue.Complained(ctx, message, n, queue.Report{Text: "abuse", Remote: "simulator"})
+func (s *Simulator) sendComplaint(ctx context.Context, message db.ID, n int) (done bool, err error) {
+	changed, err := s.opts.Queue.RecordComplaint(ctx, message, n, queue.Report{Text: "abuse", Remote: "simulator"})
 	if changed || fault.Is(err, fault.NotFound) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	all, err := s.o.Queue.Deliveries(ctx, message)
+	all, err := s.opts.Queue.Deliveries(ctx, message)
 	for _, d := range all {
 		if d.N == n {
 			// It may have been delivered since the question.

@@ -31,7 +31,7 @@ func TestHostAsksToStop(t *testing.T) {
 	}}
 	listen(t, s)
 	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
-	slow := h.courier.(*relay.Courier)
+	slow := h.courier.(*relay.Agent)
 	var ids []db.ID
 	for range 50 {
 		ids = append(ids, h.send("bob@d.test"))
@@ -54,7 +54,7 @@ func TestHostAsksToStop(t *testing.T) {
 			t.Fatalf("%d connections", s.connections())
 		}
 		at := h.clock()
-		if all := slow.Slow(); len(all) != 1 || all[0].Until.Sub(at) != wait || all[0].Because != "421 4.7.0 too fast" {
+		if all := slow.RateLimitedHosts(); len(all) != 1 || all[0].PausedUntil.Sub(at) != wait || all[0].LastComplaint != "421 4.7.0 too fast" {
 			t.Fatalf("slow are %+v", all)
 		}
 		for _, id := range ids {
@@ -81,7 +81,7 @@ func TestHostAsksToStop(t *testing.T) {
 	h.later(wait)
 	delivered := 0
 	for _, id := range append(ids, other) {
-		if a := h.attempt(id); a.Outcome == queue.Delivered && a.Attempt == 1 {
+		if a := h.attempt(id); a.Outcome == queue.Delivered && a.Number == 1 {
 			delivered++
 		}
 	}
@@ -138,7 +138,7 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 	}
 	records = append(records, "other.test. MX 10 mx.other.test.", "mx.other.test. A 127.0.0.2")
 	addr, _ := dnstest.Start(t, records...)
-	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.PerHost, o.Waiters = 3, 16 }, addr, func(o *queue.Options) { o.Runs = 30 })
+	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.MaxConnsPerHost, o.MaxWaitersPerHost = 3, 16 }, addr, func(o *queue.Options) { o.MaxSessions = 30 })
 	h.run()
 	var ids []db.ID
 	for i := range 200 {
@@ -163,7 +163,7 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, id := range ids {
-		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 {
+		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Number != 1 {
 			t.Fatalf("attempt %+v", a)
 		}
 	}
@@ -175,7 +175,7 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 // The operator's rate holds for a host, whoever's mail it is.
 func TestRatePerHost(t *testing.T) {
 	s := listen(t, &sink{})
-	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Rate = 0.1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.MaxRatePerHost = 0.1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
 	ended := h.watch()
 	h.run()
 	first := h.send("bob@d.test")

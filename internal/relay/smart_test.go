@@ -27,7 +27,7 @@ import (
 func TestSmartHost(t *testing.T) {
 	s := listen(t, &sink{tls: certificate(t, "relay.test")})
 	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
+	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
 	h.run()
 	for _, to := range []string{"bob@d.test", "bob@e.test"} {
 		id := h.send(to)
@@ -43,7 +43,7 @@ func TestSmartHost(t *testing.T) {
 	}
 	// With verification, this certificate of nobody's is not good enough, and
 	// the mail waits.
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.Required, Verify: true}
+	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.Required, Verify: true}
 	if a := h.attempt(h.send("bob@f.test")); a.Outcome != queue.Deferred || a.Stage != "handshake" {
 		t.Errorf("attempt %+v", a)
 	}
@@ -130,7 +130,7 @@ func logIn(mechanism, user, password string) func(int, string) string {
 }
 
 // relayTo starts a house whose smart host a URL names; %d is the port.
-func relayTo(t *testing.T, s *sink, ca *certtest.Authority, relayURL string) (*house, *bytes.Buffer) {
+func relayTo(t *testing.T, s *sink, ca *certtest.CA, relayURL string) (*house, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
 	h := newHouse(t, 25, func(o *relay.Options) {
@@ -140,7 +140,7 @@ func relayTo(t *testing.T, s *sink, ca *certtest.Authority, relayURL string) (*h
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.router.Smart, err = route.ParseSmartHost(u); err != nil {
+	if h.router.SmartHost, err = route.ParseSmartHost(u); err != nil {
 		t.Fatal(err)
 	}
 	h.router.Roots = ca.Pool()
@@ -173,7 +173,7 @@ func TestRelayURL(t *testing.T) {
 		{"smtp://other.test:%d", "", false, "delivered 2.0.0", "final", "TLS 1.3", "certificate not checked"},
 		{"smtp://other.test:%d?verify=yes", "", false, "deferred 4.7.0", "handshake", "", "not other.test"},
 	} {
-		s := &sink{tls: ca.Server("relay.test"), implicit: c.implicit}
+		s := &sink{tls: ca.ServerConfig("relay.test"), implicit: c.implicit}
 		if c.mechanism != "" {
 			s.ext = []string{"PIPELINING", "AUTH " + c.mechanism}
 			s.answer = logIn(c.mechanism, "us", password)
@@ -214,7 +214,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 	t.Cleanup(func() { _ = srv.Close(); <-done }) //nolint:errcheck // it was closed
 
 	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: uint16(l.Addr().(*net.TCPAddr).Port),
+	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: uint16(l.Addr().(*net.TCPAddr).Port),
 		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "sesame"}}
 	h.run()
 	id := h.send("bøb@d.test")
@@ -229,7 +229,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 	}
 
 	// A wrong password is the operator's affair: the mail waits.
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: h.router.Smart.Port,
+	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: h.router.SmartHost.Port,
 		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "wrong"}}
 	if a := h.attempt(h.send("bob@e.test")); a.Outcome != queue.Deferred || a.Stage != "auth" || a.Code != 535 {
 		t.Errorf("attempt %+v", a)

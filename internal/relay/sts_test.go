@@ -111,7 +111,7 @@ func TestMTASTS(t *testing.T) {
 			names = append(names, host+"."+c.name+".test")
 		}
 	}
-	good := ca.Server(names...)
+	good := ca.ServerConfig(names...)
 	cases := stsCases(fmt.Sprintf("%x", sha256.Sum256(good.Certificates[0].Leaf.RawSubjectPublicKeyInfo)))
 	policyPort := servePolicies(t, good.Clone(), cases)
 	l := bind(t, goodHost, badHost, clearHost, refusingHost)
@@ -132,13 +132,13 @@ func TestMTASTS(t *testing.T) {
 			pinned := fmt.Sprintf("_%d._tcp.mx.%s", port, domain)
 			h.zone.Add(pinned + ". TLSA " + c.tlsa)
 			for _, name := range []string{domain, "mx." + domain, pinned} {
-				h.zone.Authentic(name)
+				h.zone.SetAuthentic(name)
 			}
 		}
 	}
 	h.router.Roots = ca.Pool()
-	h.router.STS = route.NewSTS(route.STSOptions{
-		DB: h.db, DNS: h.router.DNS, Roots: ca.Pool(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	h.router.STS = route.NewSTSResolver(route.STSOptions{
+		DB: h.db, DNS: h.router.DNS, Roots: ca.Pool(), AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port: policyPort, Now: h.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	h.run()

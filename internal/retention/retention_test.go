@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func keeper(d *db.DB, n *db.Node, tasks ...retention.Task) *retention.Keeper {
-	return &retention.Keeper{DB: d, Node: n, Tasks: tasks, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
+func keeper(d *db.DB, n *db.Node, tasks ...retention.Task) *retention.Pruner {
+	return &retention.Pruner{DB: d, Node: n, Tasks: tasks, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
 }
 
 // store is something of which there is some left.
@@ -43,9 +43,9 @@ func TestRound(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
 		broken, ever, many := &store{left: 5, err: errors.New("broken")}, &store{left: 5}, &store{left: 5000}
-		k := keeper(d, node, retention.Task{Name: "broken", Keep: time.Hour, Prune: broken.prune}, retention.Task{Name: "ever", Prune: ever.prune},
-			retention.Task{Name: "many", Keep: 48 * time.Hour, Prune: many.prune})
-		total, err := k.Round(t.Context())
+		k := keeper(d, node, retention.Task{Name: "broken", MaxAge: time.Hour, Prune: broken.prune}, retention.Task{Name: "ever", Prune: ever.prune},
+			retention.Task{Name: "many", MaxAge: 48 * time.Hour, Prune: many.prune})
+		total, err := k.RunOnce(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Error(err)
 		}
@@ -72,7 +72,7 @@ func TestOneNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest := &store{left: 100}
-		task := retention.Task{Name: "rest", Keep: time.Hour, Prune: rest.prune}
+		task := retention.Task{Name: "rest", MaxAge: time.Hour, Prune: rest.prune}
 		ctx, crash := context.WithCancel(t.Context())
 		interrupted := task
 		interrupted.Prune = func(ctx context.Context, before time.Time, limit int) (int, error) {
@@ -80,19 +80,19 @@ func TestOneNode(t *testing.T) {
 			crash()
 			return n, err
 		}
-		if total, err := keeper(d, first, interrupted).Round(ctx); !errors.Is(err, context.Canceled) || total["rest"] != 3 {
+		if total, err := keeper(d, first, interrupted).RunOnce(ctx); !errors.Is(err, context.Canceled) || total["rest"] != 3 {
 			t.Errorf("deleted %v, %v", total, err)
 		}
 		k := keeper(d, second, task)
-		if total, err := k.Round(t.Context()); err != nil || len(total) > 0 {
+		if total, err := k.RunOnce(t.Context()); err != nil || len(total) > 0 {
 			t.Errorf("beside the first one: %v, %v", total, err)
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if err := first.Keep(ended); err != nil { // leaves
+		if err := first.MaintainLease(ended); err != nil { // leaves
 			t.Fatal(err)
 		}
-		if total, err := k.Round(t.Context()); err != nil || total["rest"] != 97 {
+		if total, err := k.RunOnce(t.Context()); err != nil || total["rest"] != 97 {
 			t.Errorf("after it: %v, %v", total, err)
 		}
 	})

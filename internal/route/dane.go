@@ -22,18 +22,18 @@ const (
 	daneEE = 3 // the host's own certificate, whatever it says
 )
 
-// pins are what signed DNS says about the TLS of a host.
-type pins struct {
-	base    string     // the name at which it says so (RFC 7672 §2.2.3): for SNI
-	names   []string   // of which a certificate under daneTA must have one
-	records []dns.TLSA // those that can be used; none: TLS is a must, and any certificate will do
+// danePolicy are what signed DNS says about the TLS of a host.
+type danePolicy struct {
+	baseDomain     string     // the name at which it says so (RFC 7672 §2.2.3): for SNI
+	referenceNames []string   // of which a certificate under daneTA must have one
+	records        []dns.TLSA // those that can be used; none: TLS is a must, and any certificate will do
 }
 
-// lookUpPins asks for the TLSA records of a host whose name came from signed
+// lookUpTLSA asks for the TLSA records of a host whose name came from signed
 // DNS. nil without an error says that there are none that count. An error says
 // that there may be some: the host must not be used (RFC 7672 §2.1.2).
-func (r *Router) lookUpPins(ctx context.Context, host string, addrs dns.Result[netip.Addr], next []string) (*pins, error) {
-	bases, err := r.bases(ctx, host, addrs)
+func (r *Router) lookUpTLSA(ctx context.Context, host string, addrs dns.Result[netip.Addr], next []string) (*danePolicy, error) {
+	bases, err := r.tlsaBaseDomains(ctx, host, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +45,16 @@ func (r *Router) lookUpPins(ctx context.Context, host string, addrs dns.Result[n
 		case err != nil || !res.Authentic:
 			continue
 		}
-		p := &pins{base: base, names: append([]string{base}, next...), records: usable(res.Records)}
+		p := &danePolicy{baseDomain: base, referenceNames: append([]string{base}, next...), records: usableTLSA(res.Records)}
 		return p, nil
 	}
 	return nil, nil
 }
 
-// bases are the names at which a host's records may be, the better one first:
+// tlsaBaseDomains are the names at which a host's records may be, the better one first:
 // the end of its chain of CNAMEs if all of that is signed, then its own (RFC
 // 7672 §2.2.2).
-func (r *Router) bases(ctx context.Context, host string, addrs dns.Result[netip.Addr]) ([]string, error) {
+func (r *Router) tlsaBaseDomains(ctx context.Context, host string, addrs dns.Result[netip.Addr]) ([]string, error) {
 	alias := addrs.Canonical != "" && addrs.Canonical != host
 	switch {
 	case addrs.Authentic && alias:
@@ -75,13 +75,13 @@ func (r *Router) bases(ctx context.Context, host string, addrs dns.Result[netip.
 	return nil, nil
 }
 
-// usable picks the records that we understand. Of several digests of the same
+// usableTLSA picks the records that we understand. Of several digests of the same
 // kind the strongest alone counts, beside full data (RFC 7671 §9).
-func usable(records []dns.TLSA) []dns.TLSA {
+func usableTLSA(records []dns.TLSA) []dns.TLSA {
 	best := map[[2]uint8]uint8{}
 	var good []dns.TLSA
 	for _, t := range records {
-		if !understood(t) {
+		if !supportedTLSA(t) {
 			continue
 		}
 		good = append(good, t)
@@ -93,7 +93,7 @@ func usable(records []dns.TLSA) []dns.TLSA {
 	})
 }
 
-func understood(t dns.TLSA) bool {
+func supportedTLSA(t dns.TLSA) bool {
 	if t.Usage != daneTA && t.Usage != daneEE || t.Selector > 1 {
 		return false
 	}
@@ -114,12 +114,12 @@ func understood(t dns.TLSA) bool {
 	return false
 }
 
-// key tells apart what two hosts' connections must prove.
-func (p *pins) key() string {
+// policyKey tells apart what two hosts' connections must prove.
+func (p *danePolicy) policyKey() string {
 	h := sha256.New()
 	for _, t := range p.records {
 		fmt.Fprintf(h, "%d %d %d %x\n", t.Usage, t.Selector, t.Matching, t.Data)
 	}
-	fmt.Fprintln(h, p.base, p.names)
+	fmt.Fprintln(h, p.baseDomain, p.referenceNames)
 	return "DANE " + hex.EncodeToString(h.Sum(nil)[:12])
 }

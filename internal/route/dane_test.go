@@ -35,7 +35,7 @@ func TestUsable(t *testing.T) {
 		{Usage: 3, Matching: 2, Data: short}, {Usage: 3}, {Usage: 3, Data: cert.RawSubjectPublicKeyInfo}, {Usage: 3, Selector: 1, Data: cert.Raw},
 		{Usage: 3, Selector: 1, Data: cert.RawSubjectPublicKeyInfo[1:]},
 	}
-	if got := usable(append(append([]dns.TLSA(nil), bad...), good...)); fmt.Sprint(got) != fmt.Sprint(good) {
+	if got := usableTLSA(append(append([]dns.TLSA(nil), bad...), good...)); fmt.Sprint(got) != fmt.Sprint(good) {
 		t.Errorf("usable are %v", got)
 	}
 }
@@ -46,15 +46,15 @@ func TestCheckDates(t *testing.T) {
 	ca := certtest.New(t, "root")
 	old, _ := ca.Issue(&x509.Certificate{DNSNames: []string{"mx.test"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0)})
 	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old, ca.Cert}}
-	ee := &pins{names: []string{"other.test"}, records: []dns.TLSA{{Usage: 3, Matching: 1, Data: digest(old.Raw)}}}
-	ta := &pins{names: []string{"mx.test"}, records: []dns.TLSA{{Usage: 2, Matching: 1, Data: digest(ca.Cert.Raw)}}}
-	if err := ee.check(st); err != nil {
+	ee := &danePolicy{referenceNames: []string{"other.test"}, records: []dns.TLSA{{Usage: 3, Matching: 1, Data: digest(old.Raw)}}}
+	ta := &danePolicy{referenceNames: []string{"mx.test"}, records: []dns.TLSA{{Usage: 2, Matching: 1, Data: digest(ca.Cert.Raw)}}}
+	if err := ee.verify(st); err != nil {
 		t.Error(err)
 	}
-	if err := ta.check(st); err == nil {
+	if err := ta.verify(st); err == nil {
 		t.Error("an expired certificate passed")
 	}
-	if err := ee.check(tls.ConnectionState{}); err == nil {
+	if err := ee.verify(tls.ConnectionState{}); err == nil {
 		t.Error("no certificate passed")
 	}
 }
@@ -62,8 +62,8 @@ func TestCheckDates(t *testing.T) {
 // A chain through an intermediate authority, pinned at either.
 func TestCheckChains(t *testing.T) {
 	root := certtest.New(t, "root")
-	middle := root.Below("middle")
-	leaf := middle.Server("mx.test").Certificates[0].Leaf
+	middle := root.Intermediate("middle")
+	leaf := middle.ServerConfig("mx.test").Certificates[0].Leaf
 	stranger := certtest.New(t, "root") // the same name, another key
 	for _, c := range []struct {
 		name  string
@@ -79,11 +79,11 @@ func TestCheckChains(t *testing.T) {
 		{"root, middle missing", []*x509.Certificate{leaf, root.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(root.Cert.Raw)}, false},
 		{"a stranger's root", []*x509.Certificate{leaf, middle.Cert, stranger.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(stranger.Cert.Raw)}, false},
 		{"a stranger's key", []*x509.Certificate{leaf, middle.Cert}, dns.TLSA{Usage: 2, Selector: 1, Data: stranger.Cert.RawSubjectPublicKeyInfo}, false},
-		{"a root that signed nothing", []*x509.Certificate{stranger.Server("mx.test").Certificates[0].Leaf, root.Cert},
+		{"a root that signed nothing", []*x509.Certificate{stranger.ServerConfig("mx.test").Certificates[0].Leaf, root.Cert},
 			dns.TLSA{Usage: 2, Matching: 1, Data: digest(root.Cert.Raw)}, false},
 	} {
-		p := &pins{names: []string{"mx.test"}, records: usable([]dns.TLSA{c.pin})}
-		if err := p.check(tls.ConnectionState{PeerCertificates: c.chain}); (err == nil) != c.good {
+		p := &danePolicy{referenceNames: []string{"mx.test"}, records: usableTLSA([]dns.TLSA{c.pin})}
+		if err := p.verify(tls.ConnectionState{PeerCertificates: c.chain}); (err == nil) != c.good {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -92,17 +92,17 @@ func TestCheckChains(t *testing.T) {
 // Whatever a zone holds, only what names this chain's keys is taken for proof.
 func FuzzTLSA(f *testing.F) {
 	ca := certtest.New(f, "root")
-	leaf := ca.Server("mx.test").Certificates[0].Leaf
+	leaf := ca.ServerConfig("mx.test").Certificates[0].Leaf
 	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf, ca.Cert}}
 	f.Add(uint8(3), uint8(1), uint8(1), make([]byte, 32))
 	f.Add(uint8(2), uint8(0), uint8(2), make([]byte, 64))
 	f.Add(uint8(2), uint8(1), uint8(0), certtest.New(f, "other").Cert.RawSubjectPublicKeyInfo)
 	f.Add(uint8(2), uint8(0), uint8(0), certtest.New(f, "other").Cert.Raw)
 	f.Fuzz(func(t *testing.T, usage, selector, matching uint8, data []byte) {
-		p := &pins{names: []string{"mx.test"}, records: usable([]dns.TLSA{{Usage: usage, Selector: selector, Matching: matching, Data: data}})}
-		if err := p.check(st); err == nil {
+		p := &danePolicy{referenceNames: []string{"mx.test"}, records: usableTLSA([]dns.TLSA{{Usage: usage, Selector: selector, Matching: matching, Data: data}})}
+		if err := p.verify(st); err == nil {
 			t.Errorf("%d %d %d %x proves something", usage, selector, matching, data)
 		}
-		_ = p.key()
+		_ = p.policyKey()
 	})
 }

@@ -5,10 +5,10 @@ package route
 import "context"
 
 // Refresh is one round of Run.
-func (s *STS) Refresh(ctx context.Context) error { return s.refresh(ctx) }
+func (s *STSResolver) Refresh(ctx context.Context) error { return s.refresh(ctx) }
 
 // MaxWaiting is how many may wait for policies at the same time.
-const MaxWaiting = maxWaiting
+const MaxWaiting = maxFetchWaiters
 
 // Waiting is how many wait for policies now.
-func (s *STS) Waiting() int { return len(s.waiting) }
+func (s *STSResolver) Waiting() int { return len(s.waitSlots) }

@@ -24,38 +24,38 @@ import (
 
 // Bounds of a plan, however much DNS offers.
 const (
-	maxHosts     = 10
-	maxPerHost   = 6
-	maxAddresses = 20
+	maxHosts        = 10
+	maxAddrsPerHost = 6
+	maxAddresses    = 20
 )
 
 // Router plans the ways of mail. Its fields are set before use and not
 // changed. It is safe for concurrent use.
 type Router struct {
 	DNS *dns.Resolver
-	// Name is our own host name. MX records that name it, or a host at one of
+	// HostName is our own host name. MX records that name it, or a host at one of
 	// its addresses, are ourselves.
-	Name string
-	// Own are more addresses of ours.
-	Own []netip.Addr
-	// Allow are networks that mail may go to although they are not public, or
+	HostName string
+	// OwnAddrs are more addresses of ours.
+	OwnAddrs []netip.Addr
+	// AllowNets are networks that mail may go to although they are not public, or
 	// although they are our own.
-	Allow []netip.Prefix
-	Port  uint16 // that MX hosts are dialled on; 0: 25
-	// Smart, if set, takes the mail for every destination.
-	Smart *SmartHost
-	// Held, if set, reports whether a domain is held by an account here. If
+	AllowNets []netip.Prefix
+	Port      uint16 // that MX hosts are dialled on; 0: 25
+	// SmartHost, if set, takes the mail for every destination.
+	SmartHost *SmartHost
+	// IsClaimed, if set, reports whether a domain is held by an account here. If
 	// its MX records lead to us all the same, it is moving in: an error that
 	// passes, where it is a loop for others.
-	Held func(ctx context.Context, domain string) (bool, error)
+	IsClaimed func(ctx context.Context, domain string) (bool, error)
 	// STS, if set, knows the MTA-STS policies of domains. DANE needs no more
 	// than a resolver that is trusted to validate.
-	STS *STS
+	STS *STSResolver
 	// Roots are the authorities for certificates that must be valid; nil: the
 	// system's.
 	Roots *x509.CertPool
 
-	lax bool // DANE does not matter
+	ignoreDANE bool // DANE does not matter
 }
 
 // Plan is where a destination's mail goes.
@@ -78,8 +78,8 @@ type Host struct {
 	Auth   *smtpclient.Auth // nil: none
 
 	// What smtpclient.Options say under the same names.
-	TLSConfig             *tls.Config
-	Policy, Demand, Audit string
+	TLSConfig                               *tls.Config
+	PolicyKey, TLSRequiredBy, TestingPolicy string
 }
 
 // Error tells why a destination as a whole can't be sent to. Every error of
@@ -108,19 +108,19 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // The destination-level failures.
 var (
-	errNoDomain  = Error{Permanent: true, Code: 550, Enhanced: "5.1.2", Reason: "the domain does not exist"}
-	errNoMail    = Error{Permanent: true, Code: 556, Enhanced: "5.1.10", Reason: "the domain accepts no mail (null MX)"}
-	errNoHost    = Error{Permanent: true, Code: 550, Enhanced: "5.4.4", Reason: "the domain has neither MX nor address records"}
-	errLoop      = Error{Permanent: true, Code: 554, Enhanced: "5.4.6", Reason: "the domain's MX leads to this server, which does not serve it"}
-	errMovingIn  = Error{Code: 451, Enhanced: "4.4.6", Reason: "the domain's MX leads to this server, which has not verified that yet"}
-	errDNS       = Error{Code: 451, Enhanced: "4.4.3", Reason: "the DNS gave no answer about the domain"}
-	errNoAddress = Error{Code: 451, Enhanced: "4.4.4", Reason: "none of the domain's mail hosts has an address that mail may be sent to"}
-	errNoPolicy  = Error{Code: 451, Enhanced: "4.7.0", Stage: "policy", Reason: "the domain's MTA-STS policy could not be found out yet"}
-	errNoSmart   = Error{Code: 451, Enhanced: "4.4.3", Reason: "the relay's address could not be found out"}
+	errNoDomain         = Error{Permanent: true, Code: 550, Enhanced: "5.1.2", Reason: "the domain does not exist"}
+	errNoMail           = Error{Permanent: true, Code: 556, Enhanced: "5.1.10", Reason: "the domain accepts no mail (null MX)"}
+	errNoHost           = Error{Permanent: true, Code: 550, Enhanced: "5.4.4", Reason: "the domain has neither MX nor address records"}
+	errLoop             = Error{Permanent: true, Code: 554, Enhanced: "5.4.6", Reason: "the domain's MX leads to this server, which does not serve it"}
+	errUnverifiedDomain = Error{Code: 451, Enhanced: "4.4.6", Reason: "the domain's MX leads to this server, which has not verified that yet"}
+	errDNS              = Error{Code: 451, Enhanced: "4.4.3", Reason: "the DNS gave no answer about the domain"}
+	errNoAddress        = Error{Code: 451, Enhanced: "4.4.4", Reason: "none of the domain's mail hosts has an address that mail may be sent to"}
+	errNoPolicy         = Error{Code: 451, Enhanced: "4.7.0", Stage: "policy", Reason: "the domain's MTA-STS policy could not be found out yet"}
+	errSmartHostDNS     = Error{Code: 451, Enhanced: "4.4.3", Reason: "the relay's address could not be found out"}
 )
 
-// because returns the failure with its cause.
-func (e Error) because(cause error) error {
+// withCause returns the failure with its cause.
+func (e Error) withCause(cause error) error {
 	e.Cause = cause
 	if e.Stage == "" {
 		e.Stage = "dns"
@@ -139,97 +139,97 @@ func (r *Router) Hosts(ctx context.Context, domain string) (Plan, error) {
 	return plan, err
 }
 
-// HostsAnyhow is Hosts without DANE and MTA-STS, for a message that says that
+// HostsWithoutPolicy is Hosts without DANE and MTA-STS, for a message that says that
 // it does not need them (RFC 8689 §3).
-func (r *Router) HostsAnyhow(ctx context.Context, domain string) (Plan, error) {
+func (r *Router) HostsWithoutPolicy(ctx context.Context, domain string) (Plan, error) {
 	lax := *r
-	lax.STS, lax.lax = nil, true
+	lax.STS, lax.ignoreDANE = nil, true
 	return lax.Hosts(ctx, domain)
 }
 
-// Loops reports whether DNS leads the mail of a domain back to this server.
-func (r *Router) Loops(ctx context.Context, domain string) bool {
+// LoopsBack reports whether DNS leads the mail of a domain back to this server.
+func (r *Router) LoopsBack(ctx context.Context, domain string) bool {
 	direct := *r
-	direct.Smart, direct.STS = nil, nil
+	direct.SmartHost, direct.STS = nil, nil
 	_, err := direct.Hosts(ctx, domain)
 	var why *Error
 	return errors.As(err, &why) && why.Enhanced == errLoop.Enhanced
 }
 
 func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
-	if r.Smart != nil {
-		return r.smart(ctx)
+	if r.SmartHost != nil {
+		return r.planSmartHost(ctx)
 	}
-	var sts *Policy
+	var sts *STSPolicy
 	var stsErr error
 	var work sync.WaitGroup
 	if r.STS != nil {
 		work.Go(func() { sts, stsErr = r.STS.Policy(ctx, domain) })
 	}
-	t, err := r.exchangers(ctx, domain)
+	t, err := r.lookUpMX(ctx, domain)
 	var found []candidate
 	if err == nil {
-		found = r.lookUp(ctx, t)
+		found = r.lookUpCandidates(ctx, t)
 	}
 	work.Wait()
 	switch {
 	case err != nil:
 		return Plan{}, err
 	case stsErr != nil:
-		return Plan{}, errNoPolicy.because(stsErr)
+		return Plan{}, errNoPolicy.withCause(stsErr)
 	}
-	if own := slices.IndexFunc(found, func(c candidate) bool { return c.own }); own >= 0 {
+	if own := slices.IndexFunc(found, func(c candidate) bool { return c.isOwn }); own >= 0 {
 		// We are a relay for the domain: only better ones may be tried (RFC
 		// 5321 §5.1).
 		limit := found[own].preference
 		found = slices.DeleteFunc(found, func(c candidate) bool { return c.preference >= limit })
 		if len(found) == 0 {
-			return Plan{}, r.loop(ctx, domain)
+			return Plan{}, r.loopError(ctx, domain)
 		}
 	}
 	if err := found[0].err; t.implicit && (errors.Is(err, dns.ErrNotFound) || errors.Is(err, dns.ErrNoData)) {
-		return Plan{}, errNoHost.because(err)
+		return Plan{}, errNoHost.withCause(err)
 	}
-	return r.choose(demands{domain: domain, sts: sts}, found)
+	return r.selectHosts(policyCheck{domain: domain, sts: sts}, found)
 }
 
-// target is what DNS says of a domain's mail.
-type target struct {
+// mxSet is what DNS says of a domain's mail.
+type mxSet struct {
 	hosts    []dns.MX // in the order to try
 	implicit bool     // the domain itself, in place of MX records
-	// signed tells that this is proven by DNSSEC; next are then the names of
+	// authentic tells that this is proven by DNSSEC; next are then the names of
 	// the domain, before and after CNAMEs.
-	signed bool
-	next   []string
+	authentic    bool
+	nextHopNames []string
 }
 
-// exchangers returns the MX records in the order to try, or the domain itself
+// lookUpMX returns the MX records in the order to try, or the domain itself
 // in place of them: the implicit MX.
-func (r *Router) exchangers(ctx context.Context, domain string) (target, error) {
+func (r *Router) lookUpMX(ctx context.Context, domain string) (mxSet, error) {
 	res, err := r.DNS.MX(ctx, domain)
-	t := target{signed: res.Authentic, next: []string{domain}}
+	t := mxSet{authentic: res.Authentic, nextHopNames: []string{domain}}
 	if res.Canonical != "" && res.Canonical != domain {
-		t.next = append(t.next, res.Canonical)
+		t.nextHopNames = append(t.nextHopNames, res.Canonical)
 	}
 	switch {
 	case errors.Is(err, dns.ErrNotFound):
-		return t, errNoDomain.because(err)
+		return t, errNoDomain.withCause(err)
 	case errors.Is(err, dns.ErrNoData):
 		t.hosts, t.implicit = []dns.MX{{Host: domain}}, true
 	case err != nil:
-		return t, errDNS.because(err)
-	case dns.NullMX(res.Records):
-		return t, errNoMail.because(nil)
+		return t, errDNS.withCause(err)
+	case dns.IsNullMX(res.Records):
+		return t, errNoMail.withCause(nil)
 	default:
-		t.hosts = order(res.Records, r.Name)
+		t.hosts = sortMX(res.Records, r.HostName)
 	}
 	return t, nil
 }
 
-// order shuffles records of equal preference, and drops what is named twice
+// sortMX shuffles records of equal preference, and drops what is named twice
 // and what is too much. Our own name, wherever it stands, comes first among its
 // equals: nothing behind it is tried.
-func order(records []dns.MX, own string) []dns.MX {
+func sortMX(records []dns.MX, own string) []dns.MX {
 	list := slices.Clone(records)
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	slices.SortStableFunc(list, func(a, b dns.MX) int {
@@ -257,69 +257,69 @@ func order(records []dns.MX, own string) []dns.MX {
 type candidate struct {
 	name       string
 	preference uint16
-	own        bool
+	isOwn      bool
 	addrs      []netip.Addr
 	err        error
-	pins       *pins // nil: DANE has nothing to say
-	pinsErr    error
+	dane       *danePolicy // nil: DANE has nothing to say
+	daneErr    error
 }
 
-// lookUp finds the hosts' addresses, and ourselves among them, and their pins.
-func (r *Router) lookUp(ctx context.Context, t target) []candidate {
+// lookUpCandidates finds the hosts' addresses, and ourselves among them, and their pins.
+func (r *Router) lookUpCandidates(ctx context.Context, t mxSet) []candidate {
 	found := make([]candidate, len(t.hosts))
 	var own []netip.Addr
 	var work sync.WaitGroup
-	work.Go(func() { own = r.ownAddresses(ctx) })
+	work.Go(func() { own = r.ownAddrs(ctx) })
 	for i, m := range t.hosts {
 		found[i] = candidate{name: m.Host, preference: m.Preference}
 		work.Go(func() {
 			c := &found[i]
 			res, err := r.DNS.Addrs(ctx, m.Host)
 			c.addrs, c.err = res.Records, err
-			if err == nil && t.signed && !r.lax {
-				c.pins, c.pinsErr = r.lookUpPins(ctx, m.Host, res, t.next)
+			if err == nil && t.authentic && !r.ignoreDANE {
+				c.dane, c.daneErr = r.lookUpTLSA(ctx, m.Host, res, t.nextHopNames)
 			}
 		})
 	}
 	work.Wait()
 	for i := range found {
 		c := &found[i]
-		c.own = c.name == r.Name || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool {
-			return (slices.Contains(own, a) || slices.Contains(own, egress.Inner(a))) && !egress.Within(a, r.Allow)
+		c.isOwn = c.name == r.HostName || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool {
+			return (slices.Contains(own, a) || slices.Contains(own, egress.EmbeddedIPv4(a))) && !egress.InNetworks(a, r.AllowNets)
 		})
 	}
 	return found
 }
 
-// ownAddresses are the addresses given, and those that our name has in DNS:
+// ownAddrs are the addresses given, and those that our name has in DNS:
 // behind address translation only DNS knows them. Without an answer the name
 // itself still tells us from others.
-func (r *Router) ownAddresses(ctx context.Context) []netip.Addr {
-	if r.Name == "" {
-		return r.Own
+func (r *Router) ownAddrs(ctx context.Context) []netip.Addr {
+	if r.HostName == "" {
+		return r.OwnAddrs
 	}
-	res, err := r.DNS.Addrs(ctx, r.Name)
+	res, err := r.DNS.Addrs(ctx, r.HostName)
 	if err != nil {
-		return r.Own
+		return r.OwnAddrs
 	}
-	return append(slices.Clone(r.Own), res.Records...)
+	return append(slices.Clone(r.OwnAddrs), res.Records...)
 }
 
-// loop is the failure of a domain whose best host is ourselves.
-func (r *Router) loop(ctx context.Context, domain string) error {
-	if r.Held == nil {
-		return errLoop.because(nil)
+// loopError is the failure of a domain whose best host is ourselves.
+func (r *Router) loopError(ctx context.Context, domain string) error {
+	if r.IsClaimed == nil {
+		return errLoop.withCause(nil)
 	}
-	held, err := r.Held(ctx, domain)
+	held, err := r.IsClaimed(ctx, domain)
 	if held || err != nil { // without knowing, nothing is bounced
-		return errMovingIn.because(err)
+		return errUnverifiedDomain.withCause(err)
 	}
-	return errLoop.because(nil)
+	return errLoop.withCause(nil)
 }
 
-// choose makes the plan of the hosts that can be dialled and that the domain's
+// selectHosts makes the plan of the hosts that can be dialled and that the domain's
 // policies allow.
-func (r *Router) choose(d demands, found []candidate) (Plan, error) {
+func (r *Router) selectHosts(d policyCheck, found []candidate) (Plan, error) {
 	var plan Plan
 	var trouble error
 	total := 0
@@ -331,15 +331,15 @@ func (r *Router) choose(d demands, found []candidate) (Plan, error) {
 			continue
 		}
 		addrs := slices.DeleteFunc(slices.Clone(c.addrs), func(a netip.Addr) bool {
-			return !egress.Allowed(a, r.Allow)
+			return !egress.IsAllowed(a, r.AllowNets)
 		})
-		addrs = egress.Mix(addrs)
-		addrs = addrs[:min(len(addrs), maxPerHost, maxAddresses-total)]
+		addrs = egress.Interleave(addrs)
+		addrs = addrs[:min(len(addrs), maxAddrsPerHost, maxAddresses-total)]
 		if len(addrs) == 0 {
 			continue
 		}
-		h := Host{Name: c.name, Addrs: r.at(addrs)}
-		if !d.demand(r, &h, &c) {
+		h := Host{Name: c.name, Addrs: r.addrPorts(addrs)}
+		if !d.apply(r, &h, &c) {
 			continue
 		}
 		total += len(addrs)
@@ -349,12 +349,12 @@ func (r *Router) choose(d demands, found []candidate) (Plan, error) {
 	switch {
 	case len(plan.Hosts) > 0:
 		return plan, nil
-	case d.refused != nil:
-		return Plan{}, d.refused
+	case d.rejection != nil:
+		return Plan{}, d.rejection
 	case trouble != nil:
-		return Plan{}, errDNS.because(trouble)
+		return Plan{}, errDNS.withCause(trouble)
 	}
-	return Plan{}, errNoAddress.because(nil)
+	return Plan{}, errNoAddress.withCause(nil)
 }
 
 func (r *Router) port() uint16 {
@@ -364,7 +364,7 @@ func (r *Router) port() uint16 {
 	return r.Port
 }
 
-func (r *Router) at(addrs []netip.Addr) []netip.AddrPort {
+func (r *Router) addrPorts(addrs []netip.Addr) []netip.AddrPort {
 	list := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
 		list[i] = netip.AddrPortFrom(a, r.port())

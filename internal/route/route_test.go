@@ -17,7 +17,7 @@ import (
 func router(t *testing.T, records ...string) (*route.Router, *dnstest.Zone) {
 	t.Helper()
 	addr, zone := dnstest.Start(t, records...)
-	return &route.Router{DNS: dnstest.Resolver(t, addr), Name: "mail.ours.test"}, zone
+	return &route.Router{DNS: dnstest.Resolver(t, addr), HostName: "mail.ours.test"}, zone
 }
 
 // hosts shows a plan as "name=address,address name=…".
@@ -123,8 +123,8 @@ func TestNoWay(t *testing.T) {
 			if why.Enhanced != c.want || why.Permanent != c.permanent || why.Code != c.code {
 				t.Errorf("got %+v", why)
 			}
-			r.Smart = &route.SmartHost{Host: "relay.test"}
-			if loops := r.Loops(t.Context(), "d.test"); loops != (c.want == "5.4.6") {
+			r.SmartHost = &route.SmartHost{Host: "relay.test"}
+			if loops := r.LoopsBack(t.Context(), "d.test"); loops != (c.want == "5.4.6") {
 				t.Errorf("it loops: %v", loops)
 			}
 		})
@@ -138,7 +138,7 @@ func TestLoopOfADomainHeldHere(t *testing.T) {
 		err  error
 		want string
 	}{{false, nil, "5.4.6"}, {true, nil, "4.4.6"}, {false, errors.New("no database"), "4.4.6"}} {
-		r.Held = func(_ context.Context, domain string) (bool, error) {
+		r.IsClaimed = func(_ context.Context, domain string) (bool, error) {
 			if domain != "d.test" {
 				t.Errorf("asked about %s", domain)
 			}
@@ -154,14 +154,14 @@ func TestLoopOfADomainHeldHere(t *testing.T) {
 
 func TestAllowedAndOwn(t *testing.T) {
 	r, _ := router(t, "d.test. MX 10 a.d.test.", "a.d.test. A 127.0.0.1")
-	r.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	r.Own = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("1.1.1.9")}
+	r.AllowNets = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	r.OwnAddrs = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("1.1.1.9")}
 	r.Port = 2525
 	p, err := r.Hosts(t.Context(), "d.test")
 	if err != nil || hosts(p) != "a.d.test=127.0.0.1:2525" {
 		t.Errorf("got %q, %v", hosts(p), err)
 	}
-	r.Allow = nil
+	r.AllowNets = nil
 	if _, err = r.Hosts(t.Context(), "d.test"); !strings.HasPrefix(fmt.Sprint(err), "5.4.6") {
 		t.Errorf("got %v", err)
 	}
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 	if total != 20 || p.Hosts[0].Name != "h0.d.test" {
 		t.Errorf("%d addresses: %q", total, hosts(p))
 	}
-	if zone.Asked("h9.d.test") == 0 || zone.Asked("h10.d.test") != 0 {
+	if zone.QueryCount("h9.d.test") == 0 || zone.QueryCount("h10.d.test") != 0 {
 		t.Error("more hosts were looked up than are of use")
 	}
 }

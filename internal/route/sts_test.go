@@ -24,14 +24,14 @@ import (
 	"github.com/mailstead/mailstead/internal/route"
 )
 
-// policies is a host that serves d.test's MTA-STS policy, and an STS that
+// policies is a host that serves d.test's MTA-STS policy, and an STSResolver that
 // finds it.
 type policies struct {
-	*route.STS
+	*route.STSResolver
 	t    *testing.T
 	o    route.STSOptions
 	zone *dnstest.Zone
-	ca   *certtest.Authority
+	ca   *certtest.CA
 
 	mu    sync.Mutex
 	now   time.Time
@@ -60,7 +60,7 @@ func newPolicies(t *testing.T, d *db.DB, set func(*tls.Config)) *policies {
 		serve(w, r)
 	}))
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	srv.TLS = p.ca.Server("mta-sts.d.test")
+	srv.TLS = p.ca.ServerConfig("mta-sts.d.test")
 	if set != nil {
 		set(srv.TLS)
 	}
@@ -69,10 +69,10 @@ func newPolicies(t *testing.T, d *db.DB, set func(*tls.Config)) *policies {
 	addr, zone := dnstest.Start(t, `_mta-sts.d.test. 0 TXT "v=STSv1; id=one;"`, "mta-sts.d.test. A 127.0.0.1")
 	p.zone = zone
 	p.o = route.STSOptions{
-		DB: d, DNS: dnstest.Resolver(t, addr).Fresh(), Roots: p.ca.Pool(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		DB: d, DNS: dnstest.Resolver(t, addr).Uncached(), Roots: p.ca.Pool(), AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port: srv.Listener.Addr().(*net.TCPAddr).AddrPort().Port(), Now: p.clock, Log: slog.New(slog.DiscardHandler),
 	}
-	p.STS = route.NewSTS(p.o)
+	p.STSResolver = route.NewSTSResolver(p.o)
 	return p
 }
 
@@ -141,7 +141,7 @@ func TestPolicyLife(t *testing.T) {
 		work.Wait()
 		p.expect("shared by all", "enforce", 1)
 
-		p.STS = route.NewSTS(p.o)
+		p.STSResolver = route.NewSTSResolver(p.o)
 		p.expect("kept over a restart", "enforce", 1)
 
 		p.answer(http.NotFound)
@@ -154,11 +154,11 @@ func TestPolicyLife(t *testing.T) {
 
 		p.version("")
 		p.expect("the record is gone", "testing", 3)
-		p.STS = route.NewSTS(p.o)
+		p.STSResolver = route.NewSTSResolver(p.o)
 		p.expect("and that is kept", "testing", 3)
 		p.zone.ServFail("_mta-sts.d.test")
 		p.expect("DNS does not answer", "testing", 3)
-		p.zone.Heal("_mta-sts.d.test")
+		p.zone.ClearFaults("_mta-sts.d.test")
 		p.later(time.Hour)
 		p.expect("its life is over", "-", 3)
 		p.version("two")
@@ -200,7 +200,7 @@ func TestRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p.STS = route.NewSTS(p.o)
+		p.STSResolver = route.NewSTSResolver(p.o)
 		p.expect("lives on", "testing", 25)
 		for range 80 {
 			p.later(25 * time.Hour)
@@ -259,15 +259,15 @@ func TestPolicyThatCannotBeHad(t *testing.T) {
 	old.expect("old TLS", "-", 0)
 	stranger := newPolicies(t, d, nil)
 	stranger.o.Roots = nil
-	stranger.STS = route.NewSTS(stranger.o)
+	stranger.STSResolver = route.NewSTSResolver(stranger.o)
 	stranger.expect("unknown authority", "-", 0)
-	other := newPolicies(t, d, func(c *tls.Config) { c.Certificates = stranger.ca.Server("mta-sts.e.test").Certificates })
+	other := newPolicies(t, d, func(c *tls.Config) { c.Certificates = stranger.ca.ServerConfig("mta-sts.e.test").Certificates })
 	other.o.Roots = stranger.ca.Pool()
-	other.STS = route.NewSTS(other.o)
+	other.STSResolver = route.NewSTSResolver(other.o)
 	other.expect("another's certificate", "-", 0)
 	private := newPolicies(t, d, nil)
-	private.o.Allow = nil
-	private.STS = route.NewSTS(private.o)
+	private.o.AllowNets = nil
+	private.STSResolver = route.NewSTSResolver(private.o)
 	private.expect("private address", "-", 0)
 	gone := newPolicies(t, d, nil)
 	gone.zone.Set("mta-sts.d.test")
@@ -317,6 +317,6 @@ func TestLongPolicyIsReadAgain(t *testing.T) {
 		_, _ = io.WriteString(w, "version:STSv1\nmode:enforce\nmax_age:604800\nmx:mx.d.test\n"+strings.Repeat("mx:a.b\n", 9300))
 	})
 	p.expect("fetched", "enforce", 1)
-	p.STS = route.NewSTS(p.o)
+	p.STSResolver = route.NewSTSResolver(p.o)
 	p.expect("after a restart", "enforce", 1)
 }

@@ -146,7 +146,7 @@ func BenchmarkFind(b *testing.B) {
 				n++
 				d := doc{db.ID(n), 1, new(signature)}
 				for kind, text := range fields(n) {
-					d.sig.add(kind, []byte(text))
+					d.signature.add(kind, []byte(text))
 				}
 				docs = append(docs, d)
 			}
@@ -160,14 +160,14 @@ func BenchmarkFind(b *testing.B) {
 		began := time.Now()
 		for range blocks {
 			write(func(tx *sql.Tx) error {
-				if err := addBlock(b.Context(), tx, 1, next(blockDocs), fieldBuckets/rowBuckets); err != nil {
+				if err := writeBlock(b.Context(), tx, 1, next(blockDocs), fieldBuckets/blockBucketsPerPage); err != nil {
 					return err
 				}
-				return makeShelves(b.Context(), tx, 1)
+				return buildSegments(b.Context(), tx, 1)
 			})
 		}
 		write(func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(b.Context(), cover, 1, 1, n); err != nil {
+			if _, err := tx.ExecContext(b.Context(), setIndexedThroughQuery, 1, 1, n); err != nil {
 				return err
 			}
 			return addDocs(b.Context(), tx, next(blockDocs-24))
@@ -184,7 +184,7 @@ func BenchmarkFind(b *testing.B) {
 				hits, took := 0, make([]time.Duration, 0, 4096)
 				for b.Loop() {
 					began := time.Now()
-					found, err := x.Find(b.Context(), 1, folder.Seek{Folder: 1, Clause: c, Limit: 1_000})
+					found, err := x.Query(b.Context(), 1, folder.IndexQuery{Folder: 1, Clause: c, Limit: 1_000})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -211,10 +211,10 @@ func BenchmarkFindText(b *testing.B) {
 				body.WriteString(text[r.IntN(len(text))] + "\r\n")
 			}
 			sigs[i] = new(signature)
-			sigs[i].add(folder.InBodies, []byte(strings.ToLower(body.String())))
-			sigs[i].add(folder.InHeaders, fmt.Appendf(nil, "message-id: <%d.%d@bench-sink.net>", i, r.Uint64()))
+			sigs[i].add(folder.BodyText, []byte(strings.ToLower(body.String())))
+			sigs[i].add(folder.HeaderText, fmt.Appendf(nil, "message-id: <%d.%d@bench-sink.net>", i, r.Uint64()))
 		}
-		sigs[77].add(folder.InBodies, []byte("in the orchard"))
+		sigs[77].add(folder.BodyText, []byte("in the orchard"))
 		for _, blocks := range []int{2, 200} {
 			x, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "search.db")})
 			if err != nil {
@@ -227,15 +227,15 @@ func BenchmarkFindText(b *testing.B) {
 					docs[i] = doc{db.ID(block*blockDocs + i + 1), 1, sigs[block%8*blockDocs+i]}
 				}
 				if err := x.write(b.Context(), func(tx *sql.Tx) error {
-					if err := addBlock(b.Context(), tx, 1, docs, rowsPerBlock); err != nil {
+					if err := writeBlock(b.Context(), tx, 1, docs, pagesPerBlock); err != nil {
 						return err
 					}
-					return makeShelves(b.Context(), tx, 1)
+					return buildSegments(b.Context(), tx, 1)
 				}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			if _, err := x.writer.ExecContext(b.Context(), cover, 1, 1, blocks*blockDocs); err != nil {
+			if _, err := x.writer.ExecContext(b.Context(), setIndexedThroughQuery, 1, 1, blocks*blockDocs); err != nil {
 				b.Fatal(err)
 			}
 			for _, word := range []string{"orchard", "nowhere near it"} {
@@ -243,7 +243,7 @@ func BenchmarkFindText(b *testing.B) {
 					hits, took := 0, make([]time.Duration, 0, 4096)
 					for b.Loop() {
 						began := time.Now()
-						found, err := x.Find(b.Context(), 1, folder.Seek{Folder: 1, Clause: seek(word, folder.InHeaders, folder.InBodies), Limit: 10_000})
+						found, err := x.Query(b.Context(), 1, folder.IndexQuery{Folder: 1, Clause: seek(word, folder.HeaderText, folder.BodyText), Limit: 10_000})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -277,7 +277,7 @@ func BenchmarkList(b *testing.B) {
 			folders, err := h.Folders(h.ctx(), h.box)
 			h.must(err)
 			in := folders[slices.IndexFunc(folders, func(f folder.Folder) bool { return f.Name == folder.Inbox })].ID
-			first, n := db.FirstID(time.Now().Add(-time.Hour)), blocks*blockDocs
+			first, n := db.MinIDAt(time.Now().Add(-time.Hour)), blocks*blockDocs
 			envelope := []byte(`(NIL "Your order of this week" (("Ann" NIL "ann" "shop.example")) NIL NIL (("Bob" NIL "bob" "here.example")) NIL NIL NIL NIL)`)
 			dbtest.Exec(b, h.db, sowMessages.With(1, n, first, h.box, envelope, []byte{}), sowRows.With(1, n, first, in), sowFolder.With(in, n))
 			sig := new(signature)
@@ -288,10 +288,10 @@ func BenchmarkList(b *testing.B) {
 					docs[i] = doc{first + db.ID(block*blockDocs+i+1), h.box, sig}
 				}
 				h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
-					if err := addBlock(h.ctx(), tx, h.box, docs, fieldBuckets/rowBuckets); err != nil {
+					if err := writeBlock(h.ctx(), tx, h.box, docs, fieldBuckets/blockBucketsPerPage); err != nil {
 						return err
 					}
-					return makeShelves(h.ctx(), tx, h.box)
+					return buildSegments(h.ctx(), tx, h.box)
 				}))
 			}
 			for _, text := range []string{fmt.Sprintf("UPDATE search_state SET upto = %d", int64(first)+int64(n)), fmt.Sprintf("INSERT INTO search_folder VALUES (%d, %d, %d)", in, h.box, n)} {
@@ -305,7 +305,7 @@ func BenchmarkList(b *testing.B) {
 						for b.Loop() {
 							pages = 0
 							for p, more := (db.Page{Limit: 50}), true; more; pages++ {
-								_, goesOn, next, err := s.Messages(h.ctx(), h.box, folder.KeptFilter{Subject: subject}, p)
+								_, goesOn, next, err := s.ListMessages(h.ctx(), h.box, folder.MessageFilter{Subject: subject}, p)
 								h.must(err)
 								p.After, more = next, goesOn && subject == "nowhere"
 							}

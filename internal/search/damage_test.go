@@ -23,8 +23,8 @@ func TestFlippedBits(t *testing.T) {
 		for range n {
 			messages++
 			d := doc{db.ID(messages), h.box, new(signature)}
-			for _, kind := range []folder.TextKind{1, folder.InBodies} {
-				d.sig.add(kind, []byte("subject"))
+			for _, kind := range []folder.TextKind{1, folder.BodyText} {
+				d.signature.add(kind, []byte("subject"))
 			}
 			list = append(list, d)
 		}
@@ -34,25 +34,25 @@ func TestFlippedBits(t *testing.T) {
 		t.Helper()
 		h.must(h.index.write(h.ctx(), f))
 	}
-	for range shelfFan + 1 { // a shelf, and a block on none
+	for range segmentFanout + 1 { // a shelf, and a block on none
 		write(func(tx *sql.Tx) error {
-			if err := addBlock(h.ctx(), tx, h.box, docs(blockDocs), rowsPerBlock); err != nil {
+			if err := writeBlock(h.ctx(), tx, h.box, docs(blockDocs), pagesPerBlock); err != nil {
 				return err
 			}
-			return makeShelves(h.ctx(), tx, h.box)
+			return buildSegments(h.ctx(), tx, h.box)
 		})
 	}
 	write(func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(h.ctx(), cover, 1, h.box, 1); err != nil {
+		if _, err := tx.ExecContext(h.ctx(), setIndexedThroughQuery, 1, h.box, 1); err != nil {
 			return err
 		}
 		return addDocs(h.ctx(), tx, docs(100))
 	})
 	check := func(what string) (damage bool) {
 		t.Helper()
-		for _, kind := range []folder.TextKind{1, folder.InBodies} {
-			found, err := h.index.Find(h.ctx(), h.box, folder.Seek{Folder: 1, Last: 1, Limit: 1 << 20, Clause: seek("subject", kind)})
-			if isDamage(err) {
+		for _, kind := range []folder.TextKind{1, folder.BodyText} {
+			found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: 1, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", kind)})
+			if isDamageError(err) {
 				damage = true
 			} else if h.must(err); len(found.Messages) != messages {
 				t.Errorf("%s: %d messages found by kind %d, want %d", what, len(found.Messages), kind, messages)
@@ -68,7 +68,7 @@ func TestFlippedBits(t *testing.T) {
 		{"search_tail", "message", "sig"}, {"search_bundle", "id", "docs"}, {"search_block", "id", "ids"},
 		{"search_slice", "id", "bits"}, {"search_shelf", "id", "blocks"}, {"search_field", "id", "bits"},
 	} {
-		ids, err := int64s(h.ctx(), h.index.reader, fmt.Sprintf(`SELECT %s FROM %s`, c.id, c.table))
+		ids, err := queryInt64s(h.ctx(), h.index.reader, fmt.Sprintf(`SELECT %s FROM %s`, c.id, c.table))
 		h.must(err)
 		stored := map[int64][]byte{}
 		for _, id := range ids {

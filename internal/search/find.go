@@ -15,100 +15,100 @@ import (
 )
 
 const (
-	foundFrom  = `SELECT upto, (SELECT upto FROM search_state WHERE pass = 0) FROM search_folder WHERE folder = ?`
-	foundUpTo  = `SELECT upto FROM search_state WHERE pass = 0`
-	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
-	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
-	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
-	someFields = `SELECT id, bits FROM search_field WHERE id IN (` + aQuery + `)`
-	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (` + aQuery + `)`
-	aQuery     = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
-	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	tailFields = `SELECT docs FROM search_bundle WHERE mailbox = ?`
-	tailAll    = `SELECT message, sig FROM search_tail WHERE mailbox = ?`
+	folderProgressQuery    = `SELECT upto, (SELECT upto FROM search_state WHERE pass = 0) FROM search_folder WHERE folder = ?`
+	indexedThroughIDQuery  = `SELECT upto FROM search_state WHERE pass = 0`
+	segmentsQuery          = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
+	unsegmentedBlocksQuery = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
+	allBlocksQuery         = `SELECT id FROM search_block WHERE mailbox = ?`
+	segmentPagesByIDQuery  = `SELECT id, bits FROM search_field WHERE id IN (` + pagePlaceholders + `)`
+	blockPagesByIDQuery    = `SELECT id, bits FROM search_slice WHERE id IN (` + pagePlaceholders + `)`
+	pagePlaceholders       = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
+	blockIDsQuery          = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
+	bufferPagesQuery       = `SELECT docs FROM search_bundle WHERE mailbox = ?`
+	bufferSignaturesQuery  = `SELECT message, sig FROM search_tail WHERE mailbox = ?`
 )
 
-// findQueries are those of Find and Narrow, which are prepared once: for most of them that
+// searchQueries are those of Find and Narrow, which are prepared once: for most of them that
 // takes longer than to run them.
-var findQueries = []string{
-	foundFrom, foundUpTo, coveredFolders, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
+var searchQueries = []string{
+	folderProgressQuery, indexedThroughIDQuery, indexedThroughQuery, segmentsQuery, unsegmentedBlocksQuery, allBlocksQuery, segmentPagesByIDQuery, blockPagesByIDQuery, blockIDsQuery, bufferPagesQuery, bufferSignaturesQuery, blocksOverlappingQuery, bufferSignaturesBetweenQuery,
 }
 
-// finding is a read transaction of theirs.
-type finding struct {
+// readTx is a read transaction of theirs.
+type readTx struct {
 	*sql.Tx
 	prepared map[string]*sql.Stmt
 }
 
-// QueryContext runs one of findQueries.
-func (f *finding) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+// QueryContext runs one of searchQueries.
+func (f *readTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
-// clause is a folder.Clause made ready: the buckets for each kind of text that
+// compiledClause is a folder.Clause made ready: the buckets for each kind of text that
 // may have what is sought, or others to combine.
-type clause struct {
-	kinds [][]uint32
-	of    []clause
-	any   bool
+type compiledClause struct {
+	kindBuckets [][]uint32
+	children    []compiledClause
+	matchAny    bool
 }
 
-// ready also reports whether the fields of the envelope are all it asks about.
-func ready(c *folder.Clause) (out clause, fields bool) {
+// compileClause also reports whether the fields of the envelope are all it asks about.
+func compileClause(c *folder.Clause) (out compiledClause, fields bool) {
 	fields = true
-	if c.Sought != nil {
-		for _, kind := range c.Sought.Kinds {
-			fields = fields && kind < folder.InHeaders
-			out.kinds = append(out.kinds, wanted(kind, c.Sought.Text))
+	if c.Term != nil {
+		for _, kind := range c.Term.Kinds {
+			fields = fields && kind < folder.HeaderText
+			out.kindBuckets = append(out.kindBuckets, termBuckets(kind, c.Term.Text))
 		}
 		return out, fields
 	}
-	out.any = c.Any
-	for i := range c.Of {
-		one, only := ready(&c.Of[i])
-		out.of, fields = append(out.of, one), fields && only
+	out.matchAny = c.MatchAny
+	for i := range c.Children {
+		one, only := compileClause(&c.Children[i])
+		out.children, fields = append(out.children, one), fields && only
 	}
 	return out, fields
 }
 
-// met reports whether a message may meet the clause, by its signature, or by the
+// matches reports whether a message may meet the clause, by its signature, or by the
 // fields in the tail if they are all it asks about.
-func (c *clause) met(s set) bool {
+func (c *compiledClause) matches(s bitset) bool {
 	switch {
-	case c.of == nil:
-		return slices.ContainsFunc(c.kinds, s.hasAll)
-	case c.any:
-		return slices.ContainsFunc(c.of, func(o clause) bool { return o.met(s) })
+	case c.children == nil:
+		return slices.ContainsFunc(c.kindBuckets, s.containsAll)
+	case c.matchAny:
+		return slices.ContainsFunc(c.children, func(o compiledClause) bool { return o.matches(s) })
 	}
-	return !slices.ContainsFunc(c.of, func(o clause) bool { return !o.met(s) })
+	return !slices.ContainsFunc(c.children, func(o compiledClause) bool { return !o.matches(s) })
 }
 
-// finder answers one Find, in one read transaction.
-type finder struct {
-	ctx    context.Context // without an end: each of many small queries would have to watch for it
-	ended  func() error    // whether nobody waits for the answer any more
-	tx     *finding
-	clause clause
-	limit  int
-	found  []db.ID
-	empty  set // for and, which leaves it so
+// searcher answers one Find, in one read transaction.
+type searcher struct {
+	ctx     context.Context // without an end: each of many small queries would have to watch for it
+	ctxErr  func() error    // whether nobody waits for the answer any more
+	tx      *readTx
+	clause  compiledClause
+	limit   int
+	found   []db.ID
+	scratch bitset // for and, which leaves it so
 }
 
-func (f *finder) emptySet(words int) set {
-	if len(f.empty) < words {
-		f.empty = make(set, words)
+func (f *searcher) scratchSet(words int) bitset {
+	if len(f.scratch) < words {
+		f.scratch = make(bitset, words)
 	}
-	return f.empty[:words]
+	return f.scratch[:words]
 }
 
-// errMany ends a Find that has found too much.
-var errMany = errors.New("too many messages")
+// errTooManyMatches ends a Find that has found too much.
+var errTooManyMatches = errors.New("too many messages")
 
-// Find tells which messages of a mailbox may meet a clause; see folder.Options.
-func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder.Found, error) {
-	x.anew.RLock()
-	defer x.anew.RUnlock()
-	if x.lost {
+// Query tells which messages of a mailbox may meet a clause; see folder.Options.
+func (x *Index) Query(ctx context.Context, mailbox db.ID, s folder.IndexQuery) (*folder.IndexResult, error) {
+	x.fileMu.RLock()
+	defer x.fileMu.RUnlock()
+	if x.unavailable {
 		return nil, nil
 	}
 	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -116,121 +116,121 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 		return nil, fmt.Errorf("reading the search index: %w", err)
 	}
 	defer begun.Rollback() //nolint:errcheck // nothing was written
-	tx := &finding{begun, x.prepared}
-	var out folder.Found
+	tx := &readTx{begun, x.statements}
+	var out folder.IndexResult
 	if s.Folder == 0 {
-		out.Folders, err = coveredIn(tx.StmtContext(ctx, tx.prepared[coveredFolders]).QueryContext(ctx, mailbox)) //nolint:sqlclosecheck // it ends with the transaction
+		out.IndexedThroughUIDs, err = scanIndexedThrough(tx.StmtContext(ctx, tx.prepared[indexedThroughQuery]).QueryContext(ctx, mailbox)) //nolint:sqlclosecheck // it ends with the transaction
 		if err == nil {
-			err = tx.StmtContext(ctx, tx.prepared[foundUpTo]).QueryRowContext(ctx).Scan(&out.After) //nolint:sqlclosecheck // likewise
+			err = tx.StmtContext(ctx, tx.prepared[indexedThroughIDQuery]).QueryRowContext(ctx).Scan(&out.IndexedThroughID) //nolint:sqlclosecheck // likewise
 		}
 	} else {
-		err = tx.StmtContext(ctx, tx.prepared[foundFrom]).QueryRowContext(ctx, s.Folder).Scan(&out.UpTo, &out.After) //nolint:sqlclosecheck // it ends with the transaction
+		err = tx.StmtContext(ctx, tx.prepared[folderProgressQuery]).QueryRowContext(ctx, s.Folder).Scan(&out.IndexedThroughUID, &out.IndexedThroughID) //nolint:sqlclosecheck // it ends with the transaction
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		x.ask(mailbox)
+		x.requestUpdate(mailbox)
 		return nil, nil
 	}
-	if err == nil && (s.Folder == 0 || out.UpTo < s.Last) {
-		x.ask(mailbox)
+	if err == nil && (s.Folder == 0 || out.IndexedThroughUID < s.LastUID) {
+		x.requestUpdate(mailbox)
 	}
 	if err == nil {
-		f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: tx, limit: s.Limit}
-		err = f.find(mailbox, &s.Clause)
+		f := searcher{ctx: context.WithoutCancel(ctx), ctxErr: ctx.Err, tx: tx, limit: s.Limit}
+		err = f.search(mailbox, &s.Clause)
 		out.Messages = f.found
 	}
-	if errors.Is(err, errMany) {
+	if errors.Is(err, errTooManyMatches) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, x.unread(err)
+		return nil, x.reportError(err)
 	}
 	return &out, nil
 }
 
-// ask has Run look how far the folders of a mailbox are indexed.
-func (x *Index) ask(mailbox db.ID) {
+// requestUpdate has Run look how far the folders of a mailbox are indexed.
+func (x *Index) requestUpdate(mailbox db.ID) {
 	select {
-	case x.wanted <- mailbox:
+	case x.updateRequests <- mailbox:
 	default: // a later search will ask
 	}
 }
 
-func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
+func (f *searcher) search(mailbox db.ID, c *folder.Clause) error {
 	only := false
-	f.clause, only = ready(c)
+	f.clause, only = compileClause(c)
 	if !only {
-		blocks, err := int64s(f.ctx, f.tx, allBlocks, mailbox)
+		blocks, err := queryInt64s(f.ctx, f.tx, allBlocksQuery, mailbox)
 		if err != nil {
 			return err
 		}
-		if err := f.inBlocks(blocks); err != nil {
+		if err := f.searchBlocks(blocks); err != nil {
 			return err
 		}
-		return f.inTail(mailbox)
+		return f.searchBuffer(mailbox)
 	}
-	shelves, err := shelvesOf(f.ctx, f.tx, topShelves, mailbox)
+	shelves, err := readSegments(f.ctx, f.tx, segmentsQuery, mailbox)
 	if err != nil {
 		return err
 	}
 	var shelved []int64
-	var from []source
+	var from []pageSource
 	for _, s := range shelves {
-		shelved, from = append(shelved, s.blocks...), append(from, s.fields(someFields))
+		shelved, from = append(shelved, s.blocks...), append(from, s.source(segmentPagesByIDQuery))
 	}
-	if err := f.among(shelved, from); err != nil {
+	if err := f.searchSources(shelved, from); err != nil {
 		return err
 	}
-	blocks, err := int64s(f.ctx, f.tx, bareBlocks, mailbox, bareBlock)
+	blocks, err := queryInt64s(f.ctx, f.tx, unsegmentedBlocksQuery, mailbox, noSegment)
 	if err != nil {
 		return err
 	}
-	if err := f.inBlocks(blocks); err != nil {
+	if err := f.searchBlocks(blocks); err != nil {
 		return err
 	}
-	return f.inBundles(mailbox)
+	return f.searchBufferPages(mailbox)
 }
 
-func (f *finder) inBlocks(blocks []int64) error {
-	for some := range slices.Chunk(blocks, abreast) {
-		if err := f.among(some, slicesOfAll(some)); err != nil {
+func (f *searcher) searchBlocks(blocks []int64) error {
+	for some := range slices.Chunk(blocks, blocksPerRead) {
+		if err := f.searchSources(some, blockSources(some)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// among adds what may meet the clause of some blocks, which stand in some sources.
-func (f *finder) among(blocks []int64, from []source) error {
-	may, err := f.judge(&f.clause, from, nil)
+// searchSources adds what may meet the clause of some blocks, which stand in some sources.
+func (f *searcher) searchSources(blocks []int64, from []pageSource) error {
+	may, err := f.evaluate(&f.clause, from, nil)
 	if err != nil {
 		return err
 	}
-	return f.take(blocks, may)
+	return f.addMatches(blocks, may)
 }
 
-// judge returns those of within that may meet a clause. It reads no further
+// evaluate returns those of within that may meet a clause. It reads no further
 // once there are none.
-func (f *finder) judge(c *clause, from []source, within set) (set, error) {
+func (f *searcher) evaluate(c *compiledClause, from []pageSource, within bitset) (bitset, error) {
 	switch {
-	case c.of == nil:
-		return f.either(len(c.kinds), from, within, func(i int) (set, error) { return f.inAll(c.kinds[i], from, within) })
-	case c.any:
-		return f.either(len(c.of), from, within, func(i int) (set, error) { return f.judge(&c.of[i], from, within) })
+	case c.children == nil:
+		return f.evaluateAny(len(c.kindBuckets), from, within, func(i int) (bitset, error) { return f.intersectAll(c.kindBuckets[i], from, within) })
+	case c.matchAny:
+		return f.evaluateAny(len(c.children), from, within, func(i int) (bitset, error) { return f.evaluate(&c.children[i], from, within) })
 	}
-	for i := range c.of {
+	for i := range c.children {
 		var err error
-		if within, err = f.judge(&c.of[i], from, within); err != nil || within.empty() {
+		if within, err = f.evaluate(&c.children[i], from, within); err != nil || within.isEmpty() {
 			return within, err
 		}
 	}
 	return within, nil
 }
 
-func (f *finder) either(n int, from []source, within set, of func(i int) (set, error)) (set, error) {
+func (f *searcher) evaluateAny(n int, from []pageSource, within bitset, of func(i int) (bitset, error)) (bitset, error) {
 	if n == 1 {
 		return of(0)
 	}
-	all := make(set, wordsOf(from))
+	all := make(bitset, totalWords(from))
 	for i := range n {
 		some, err := of(i)
 		if err != nil {
@@ -245,31 +245,31 @@ func (f *finder) either(n int, from []source, within set, of func(i int) (set, e
 // of shelves, but of all of them, with so many rows by a query. To run one takes longer than to read a
 // few rows more.
 const (
-	atOnce  = 8
-	onShelf = 3
-	abreast = 10
-	aRead   = 32
+	bucketsPerRead        = 8
+	segmentBucketsPerRead = 3
+	blocksPerRead         = 10
+	pagesPerQuery         = 32
 )
 
-// inAll returns those of within that are in all the buckets, and maybe a few
+// intersectAll returns those of within that are in all the buckets, and maybe a few
 // others: to look at a handful of messages costs less than to read more, and what
 // a further read leaves as they are, most likely have the text. So few are in a
 // bucket of the fields that four of a shelf mostly do.
-func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
+func (f *searcher) intersectAll(want []uint32, from []pageSource, within bitset) (bitset, error) {
 	found, all, before := slices.Clone(within), within == nil, within.count()
 	if all {
-		found = make(set, wordsOf(from))
+		found = make(bitset, totalWords(from))
 		if before = 64 * len(found); len(want) == 0 {
-			found.fill()
+			found.setAll()
 		}
 	}
-	n, enough, blocks := onShelf, len(from)+len(found)>>10, len(found) <= abreast*blockWords
+	n, enough, blocks := segmentBucketsPerRead, len(from)+len(found)>>10, len(found) <= blocksPerRead*blockWords
 	if blocks {
 		enough = 0 // until more was read of those that are left
 	}
 	for len(want) > 0 {
 		some := want[:min(n, len(want))]
-		if err := f.and(some, from, found, all); err != nil {
+		if err := f.intersect(some, from, found, all); err != nil {
 			return nil, err
 		}
 		want, all = want[len(some):], false
@@ -278,49 +278,49 @@ func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
 			break
 		}
 		if before = left; blocks {
-			n, enough = atOnce, abreast/3
+			n, enough = bucketsPerRead, blocksPerRead/3
 		}
 	}
 	return found, nil
 }
 
-// part is a row that is to be read of a source, and those that it is about.
-type part struct {
+// pageRead is a row that is to be read of a source, and those that it is about.
+type pageRead struct {
 	row int64
-	source
-	left   set
-	unread *bool // left is to be all, and has none yet
+	pageSource
+	remaining bitset
+	isFirst   *bool // left is to be all, and has none yet
 }
 
-// and leaves of a set those that are in some buckets. If it is to be all, it is
+// intersect leaves of a set those that are in some buckets. If it is to be all, it is
 // still empty.
-func (f *finder) and(some []uint32, from []source, left set, all bool) error {
-	var parts []part
+func (f *searcher) intersect(some []uint32, from []pageSource, left bitset, all bool) error {
+	var parts []pageRead
 	for _, s := range from {
 		own, unread := left[:s.words], all
-		if left = left[s.words:]; !all && own.empty() {
+		if left = left[s.words:]; !all && own.isEmpty() {
 			continue
 		}
 		first := len(parts)
 		for _, bucket := range some {
-			if row := s.row(bucket); !slices.ContainsFunc(parts[first:], func(p part) bool { return p.row == row }) {
-				parts = append(parts, part{row, s, own, &unread})
+			if row := s.page(bucket); !slices.ContainsFunc(parts[first:], func(p pageRead) bool { return p.row == row }) {
+				parts = append(parts, pageRead{row, s, own, &unread})
 			}
 		}
 	}
-	for few := range slices.Chunk(parts, aRead) {
-		if err := f.ended(); err != nil {
+	for few := range slices.Chunk(parts, pagesPerQuery) {
+		if err := f.ctxErr(); err != nil {
 			return err
 		}
-		if err := f.andParts(some, few); err != nil {
+		if err := f.intersectPages(some, few); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *finder) andParts(some []uint32, parts []part) error {
-	var args [aRead]any
+func (f *searcher) intersectPages(some []uint32, parts []pageRead) error {
+	var args [pagesPerQuery]any
 	for i := range args {
 		args[i] = parts[min(i, len(parts)-1)].row
 	}
@@ -336,18 +336,18 @@ func (f *finder) andParts(some []uint32, parts []part) error {
 		if err := rows.Scan(&id, &row); err != nil {
 			return err
 		}
-		p := parts[slices.IndexFunc(parts, func(p part) bool { return p.row == id })]
-		in := f.emptySet(p.words)
-		err := p.each(row, func(n uint32, one []byte) error {
-			if !slices.Contains(some, uint32(id-p.from)*p.perRow+n) {
+		p := parts[slices.IndexFunc(parts, func(p pageRead) bool { return p.row == id })]
+		in := f.scratchSet(p.words)
+		err := p.eachSet(row, func(n uint32, one []byte) error {
+			if !slices.Contains(some, uint32(id-p.firstPage)*p.bucketsPerPage+n) {
 				return nil
 			}
-			if *p.unread {
-				*p.unread = false
-				return p.left.load(one)
+			if *p.isFirst {
+				*p.isFirst = false
+				return p.remaining.decode(one)
 			}
-			err := in.load(one)
-			p.left.and(in)
+			err := in.decode(one)
+			p.remaining.and(in)
 			clear(in)
 			return err
 		})
@@ -360,38 +360,38 @@ func (f *finder) andParts(some []uint32, parts []part) error {
 		return err
 	}
 	if missing != 0 {
-		return damaged("a row is missing")
+		return damageError("a row is missing")
 	}
 	return nil
 }
 
-// take adds the messages of a set to what is found. A block that was dissolved
+// addMatches adds the messages of a set to what is found. A block that was dissolved
 // has none: they are in the tail again.
-func (f *finder) take(blocks []int64, may set) error {
-	part := func(i int) set { return may[i*blockWords:][:blockWords] }
+func (f *searcher) addMatches(blocks []int64, may bitset) error {
+	part := func(i int) bitset { return may[i*blockWords:][:blockWords] }
 	var met []int // places among blocks
 	for i := range blocks {
-		if !part(i).empty() {
+		if !part(i).isEmpty() {
 			met = append(met, i)
 		}
 	}
-	for some := range slices.Chunk(met, atOnce) {
-		if err := f.takeSome(blocks, some, part); err != nil {
+	for some := range slices.Chunk(met, bucketsPerRead) {
+		if err := f.addBlockMatches(blocks, some, part); err != nil {
 			return err
 		}
 		if len(f.found) > f.limit {
-			return errMany
+			return errTooManyMatches
 		}
 	}
 	return nil
 }
 
-func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) error {
-	var args [atOnce]any
+func (f *searcher) addBlockMatches(blocks []int64, some []int, part func(i int) bitset) error {
+	var args [bucketsPerRead]any
 	for i := range args {
 		args[i] = blocks[some[min(i, len(some)-1)]]
 	}
-	rows, err := f.tx.QueryContext(f.ctx, blockIDs, args[:]...)
+	rows, err := f.tx.QueryContext(f.ctx, blockIDsQuery, args[:]...)
 	if err != nil {
 		return err
 	}
@@ -402,7 +402,7 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 		if err := rows.Scan(&block, &raw); err != nil {
 			return err
 		}
-		ids, err := openedIDs[db.ID](raw)
+		ids, err := decodeIDs[db.ID](raw)
 		if err != nil {
 			return err
 		}
@@ -416,16 +416,16 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 	return rows.Err()
 }
 
-// inTail looks at the messages that are in no block.
-func (f *finder) inTail(mailbox db.ID) error {
-	sig := make(set, buckets/64)
-	err := eachInTail(f.ctx, f.tx, tailAll, sig, func(id db.ID) { f.look(id, sig) }, mailbox)
-	return f.enough(err)
+// searchBuffer looks at the messages that are in no block.
+func (f *searcher) searchBuffer(mailbox db.ID) error {
+	sig := make(bitset, buckets/64)
+	err := eachBuffered(f.ctx, f.tx, bufferSignaturesQuery, sig, func(id db.ID) { f.addIfMatching(id, sig) }, mailbox)
+	return f.checkLimit(err)
 }
 
-// inBundles looks at the fields of the same.
-func (f *finder) inBundles(mailbox db.ID) error {
-	rows, err := f.tx.QueryContext(f.ctx, tailFields, mailbox)
+// searchBufferPages looks at the fields of the same.
+func (f *searcher) searchBufferPages(mailbox db.ID) error {
+	rows, err := f.tx.QueryContext(f.ctx, bufferPagesQuery, mailbox)
 	if err != nil {
 		return err
 	}
@@ -435,23 +435,23 @@ func (f *finder) inBundles(mailbox db.ID) error {
 		if err := rows.Scan(&row); err != nil {
 			return err
 		}
-		if err := eachBundled(row, f.look); err != nil {
+		if err := eachBufferEntry(row, f.addIfMatching); err != nil {
 			return err
 		}
 	}
-	return f.enough(rows.Err())
+	return f.checkLimit(rows.Err())
 }
 
-// look adds a message that may meet the clause.
-func (f *finder) look(id db.ID, sig set) {
-	if f.clause.met(sig) {
+// addIfMatching adds a message that may meet the clause.
+func (f *searcher) addIfMatching(id db.ID, sig bitset) {
+	if f.clause.matches(sig) {
 		f.found = append(f.found, id)
 	}
 }
 
-func (f *finder) enough(err error) error {
+func (f *searcher) checkLimit(err error) error {
 	if err == nil && len(f.found) > f.limit {
-		err = errMany
+		err = errTooManyMatches
 	}
 	return err
 }

@@ -17,18 +17,18 @@ import (
 )
 
 // find asks the index about the inbox.
-func (h *house) find(c folder.Clause) *folder.Found {
+func (h *house) find(c folder.Clause) *folder.IndexResult {
 	h.Helper()
 	f, err := h.Folders(h.ctx(), h.box)
 	h.must(err)
 	at := slices.IndexFunc(f, func(f folder.Folder) bool { return f.Name == folder.Inbox })
-	found, err := h.index.Find(h.ctx(), h.box, folder.Seek{Folder: f[at].ID, Last: f[at].UIDNext - 1, Clause: c, Limit: 1000})
+	found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: f[at].ID, LastUID: f[at].UIDNext - 1, Clause: c, Limit: 1000})
 	h.must(err)
 	return found
 }
 
 func seek(text string, kinds ...folder.TextKind) folder.Clause {
-	return folder.Clause{Sought: &folder.Sought{Kinds: kinds, Text: []byte(text)}}
+	return folder.Clause{Term: &folder.IndexTerm{Kinds: kinds, Text: []byte(text)}}
 }
 
 // TestCover: the index says up to which UID it knows a folder, whatever moved
@@ -40,7 +40,7 @@ func TestCover(t *testing.T) {
 			t.Error("it knows a folder that nobody looked at")
 		}
 		h.fill()
-		if f := h.find(seek("number 7 ", 1)); f == nil || f.UpTo != 100 || len(f.Messages) != 1 {
+		if f := h.find(seek("number 7 ", 1)); f == nil || f.IndexedThroughUID != 100 || len(f.Messages) != 1 {
 			t.Errorf("indexed: %+v", f)
 		}
 		v := h.view(h.Store, h.box, folder.Inbox)
@@ -53,18 +53,18 @@ func TestCover(t *testing.T) {
 		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
 			t.Errorf("found %s", got)
 		}
-		h.must(h.index.coverAll(h.ctx())) // the search asked for it
-		if f := h.find(seek("number 7 ", 1)); f.UpTo != 150 {
+		h.must(h.index.updateAllIndexedThrough(h.ctx())) // the search asked for it
+		if f := h.find(seek("number 7 ", 1)); f.IndexedThroughUID != 150 {
 			t.Errorf("after a copy, with a message that is not indexed: %+v", f)
 		}
 		h.fill()
-		if f := h.find(folder.Clause{Of: []folder.Clause{seek("number", 1), {Any: true, Of: []folder.Clause{seek("says <8>", folder.InBodies), seek(" again", 1)}}}}); f.UpTo != 151 || len(f.Messages) != 2 {
+		if f := h.find(folder.Clause{Children: []folder.Clause{seek("number", 1), {MatchAny: true, Children: []folder.Clause{seek("says <8>", folder.BodyText), seek(" again", 1)}}}}); f.IndexedThroughUID != 151 || len(f.Messages) != 2 {
 			t.Errorf("two of them: %+v", f)
 		}
 		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
 			t.Errorf("found %s", got)
 		}
-		h.must(h.Empty(h.ctx(), h.box))
+		h.must(h.PurgeMailbox(h.ctx(), h.box))
 		h.sweep()
 		if n := h.count(`SELECT COUNT(*) FROM search_folder`); n != 0 {
 			t.Errorf("%d folders are left of a mailbox that is deleted", n)
@@ -75,18 +75,18 @@ func TestCover(t *testing.T) {
 // TestCoverWhileFilling: that folders are indexed is noted long before all is.
 func TestCoverWhileFilling(t *testing.T) {
 	each(t, func(h *house) {
-		h.append(h.box, folder.Inbox, numbered(4*fillChunk)...)
+		h.append(h.box, folder.Inbox, numbered(4*indexBatchSize)...)
 		ahead, between := time.Hour, false
 		h.index.Now = func() time.Time {
-			if upto := h.count(`SELECT COALESCE(MAX(upto), 0) FROM search_folder`); upto > 0 && upto < 4*fillChunk {
+			if upto := h.count(`SELECT COALESCE(MAX(upto), 0) FROM search_folder`); upto > 0 && upto < 4*indexBatchSize {
 				between = true
 			}
-			ahead += coverEvery
+			ahead += indexedThroughInterval
 			return time.Now().Add(ahead)
 		}
-		h.must(h.index.fillAll(h.ctx(), 0))
-		h.must(h.index.coverAll(h.ctx()))
-		if upto := h.count(`SELECT MAX(upto) FROM search_folder`); !between || upto != 4*fillChunk {
+		h.must(h.index.indexPending(h.ctx(), 0))
+		h.must(h.index.updateAllIndexedThrough(h.ctx()))
+		if upto := h.count(`SELECT MAX(upto) FROM search_folder`); !between || upto != 4*indexBatchSize {
 			t.Errorf("noted while it was filled: %v; in the end up to %d", between, upto)
 		}
 	})
@@ -99,7 +99,7 @@ func TestTwoNodes(t *testing.T) {
 		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Folders: h.plain, Now: h.index.Now, Log: h.index.Log})
 		h.must(err)
 		defer other.Close() //nolint:errcheck // it is thrown away
-		h.plain.Narrow, h.plain.Find = other.Narrow, other.Find
+		h.plain.Prefilter, h.plain.QueryIndex = other.Prefilter, other.Query
 		h.append(h.box, folder.Inbox, numbered(60)...)
 		h.fill()
 		for _, s := range []*folder.Store{h.Store, h.plain} {
@@ -108,14 +108,14 @@ func TestTwoNodes(t *testing.T) {
 			}
 		}
 		for more := true; more; {
-			more, err = other.fill(h.ctx(), 0, h.index.Now().Add(1e12))
+			more, err = other.indexBatch(h.ctx(), 0, h.index.Now().Add(1e12))
 			h.must(err)
 		}
-		h.must(other.coverAll(h.ctx()))
+		h.must(other.updateAllIndexedThrough(h.ctx()))
 		v := h.view(h.plain, h.box, folder.Inbox)
-		found, err := other.Find(h.ctx(), h.box, folder.Seek{Folder: v.Folder().ID, Clause: seek("says <7>", folder.InBodies), Limit: 9})
+		found, err := other.Query(h.ctx(), h.box, folder.IndexQuery{Folder: v.Folder().ID, Clause: seek("says <7>", folder.BodyText), Limit: 9})
 		h.must(err)
-		if found == nil || found.UpTo != 60 || len(found.Messages) != 1 {
+		if found == nil || found.IndexedThroughUID != 60 || len(found.Messages) != 1 {
 			t.Errorf("the other node's index: %+v", found)
 		}
 	})
@@ -136,7 +136,7 @@ func TestShelves(t *testing.T) {
 	next := func(n int) (docs []doc) {
 		for range n {
 			d := doc{db.ID(len(ids) + 1), box, new(signature)}
-			d.sig.add(1, text(len(ids)))
+			d.signature.add(1, text(len(ids)))
 			ids = append(ids, d.id)
 			docs = append(docs, d)
 		}
@@ -152,12 +152,12 @@ func TestShelves(t *testing.T) {
 	check := func() {
 		t.Helper()
 		write(func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(t.Context(), cover, 1, box, 1)
+			_, err := tx.ExecContext(t.Context(), setIndexedThroughQuery, 1, box, 1)
 			return err
 		})
 		for range 40 {
 			n := r.IntN(len(ids))
-			found, err := x.Find(t.Context(), box, folder.Seek{Folder: 1, Clause: seek(string(text(n)), 1), Limit: 500})
+			found, err := x.Query(t.Context(), box, folder.IndexQuery{Folder: 1, Clause: seek(string(text(n)), 1), Limit: 500})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,13 +166,13 @@ func TestShelves(t *testing.T) {
 			}
 		}
 	}
-	const large = shelfFan * shelfFan * shelfFan
-	for block := range large + shelfFan*shelfFan + shelfFan + 3 {
+	const large = segmentFanout * segmentFanout * segmentFanout
+	for block := range large + segmentFanout*segmentFanout + segmentFanout + 3 {
 		write(func(tx *sql.Tx) error {
-			if err := addBlock(t.Context(), tx, box, next(blockDocs), fieldBuckets/rowBuckets); err != nil {
+			if err := writeBlock(t.Context(), tx, box, next(blockDocs), fieldBuckets/blockBucketsPerPage); err != nil {
 				return err
 			}
-			return makeShelves(t.Context(), tx, box)
+			return buildSegments(t.Context(), tx, box)
 		})
 		if block%20 == 9 {
 			check()
@@ -180,23 +180,23 @@ func TestShelves(t *testing.T) {
 	}
 	write(func(tx *sql.Tx) error { return addDocs(t.Context(), tx, next(100)) })
 	check()
-	levels, err := int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`)
+	levels, err := queryInt64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`)
 	if err != nil || fmt.Sprint(levels) != "[1 2 3]" {
 		t.Errorf("shelves of levels %v, %v", levels, err)
 	}
 	write(func(tx *sql.Tx) error {
 		for id := 1; id <= large+2; id++ {
-			if _, err := tx.ExecContext(t.Context(), deleteBlock, id); err != nil {
+			if _, err := tx.ExecContext(t.Context(), deleteBlockQuery, id); err != nil {
 				return err
 			}
 			for n := range blockDocs {
 				gone[db.ID((id-1)*blockDocs+n+1)] = true
 			}
 		}
-		return clearShelves(t.Context(), tx, box)
+		return compactSegments(t.Context(), tx, box)
 	})
 	check()
-	if levels, err = int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(levels) != "[1 2]" {
+	if levels, err = queryInt64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(levels) != "[1 2]" {
 		t.Errorf("shelves of levels %v are left, %v", levels, err)
 	}
 	for _, damage := range []string{
@@ -207,7 +207,7 @@ func TestShelves(t *testing.T) {
 			_, err := tx.ExecContext(t.Context(), damage)
 			return err
 		})
-		if _, err := x.Find(t.Context(), box, folder.Seek{Folder: 1, Clause: seek("subject", 1), Limit: 500}); !isDamage(err) {
+		if _, err := x.Query(t.Context(), box, folder.IndexQuery{Folder: 1, Clause: seek("subject", 1), Limit: 500}); !isDamageError(err) {
 			t.Errorf("%s: %v", damage, err)
 		}
 	}
@@ -225,32 +225,32 @@ func TestBlockIDs(t *testing.T) {
 		for i := range docs {
 			next++
 			docs[i] = doc{next, mailbox, new(signature)}
-			docs[i].sig.add(1, []byte("subject"))
+			docs[i].signature.add(1, []byte("subject"))
 		}
 		h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
-			if err := addBlock(h.ctx(), tx, mailbox, docs, rows); err != nil {
+			if err := writeBlock(h.ctx(), tx, mailbox, docs, rows); err != nil {
 				return err
 			}
-			return makeShelves(h.ctx(), tx, mailbox)
+			return buildSegments(h.ctx(), tx, mailbox)
 		}))
 	}
-	const fields = fieldBuckets / rowBuckets
-	for range shelfFan - 1 {
+	const fields = fieldBuckets / blockBucketsPerPage
+	for range segmentFanout - 1 {
 		block(mine, fields)
 	}
-	block(mine, rowsPerBlock)
+	block(mine, pagesPerBlock)
 	h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
-		return dissolve(h.ctx(), tx, shelfFan, mine, make([]db.ID, blockDocs), nil) // all its messages are deleted
+		return dissolveBlock(h.ctx(), tx, segmentFanout, mine, make([]db.ID, blockDocs), nil) // all its messages are deleted
 	}))
 	block(other, fields)
-	for range shelfFan * (shelfFan - 1) {
+	for range segmentFanout * (segmentFanout - 1) {
 		block(mine, fields)
 	}
-	for mailbox, want := range map[db.ID]int{mine: (shelfFan*shelfFan - 1) * blockDocs, other: blockDocs} {
-		_, err := h.index.writer.ExecContext(h.ctx(), cover, mailbox, mailbox, 1)
+	for mailbox, want := range map[db.ID]int{mine: (segmentFanout*segmentFanout - 1) * blockDocs, other: blockDocs} {
+		_, err := h.index.writer.ExecContext(h.ctx(), setIndexedThroughQuery, mailbox, mailbox, 1)
 		h.must(err)
-		found, err := h.index.Find(h.ctx(), mailbox, folder.Seek{
-			Folder: mailbox, Last: 1, Limit: 1 << 20, Clause: seek("subject", 1),
+		found, err := h.index.Query(h.ctx(), mailbox, folder.IndexQuery{
+			Folder: mailbox, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", 1),
 		})
 		h.must(err)
 		if len(found.Messages) != want {

@@ -20,7 +20,7 @@ var (
 
 // list walks through a mailbox's messages, in one direction or the other, and returns
 // how many there are and in how many pages.
-func (h *house) list(s *folder.Store, f folder.KeptFilter, back bool) (subjects []string, pages int) {
+func (h *house) list(s *folder.Store, f folder.MessageFilter, back bool) (subjects []string, pages int) {
 	h.Helper()
 	h.must(f.Check())
 	p := db.Page{Limit: 50}
@@ -28,7 +28,7 @@ func (h *house) list(s *folder.Store, f folder.KeptFilter, back bool) (subjects 
 		p.Before = 1
 	}
 	for more := true; more; pages++ {
-		found, goesOn, next, err := s.Messages(h.ctx(), h.box, f, p)
+		found, goesOn, next, err := s.ListMessages(h.ctx(), h.box, f, p)
 		h.must(err)
 		for _, k := range found {
 			subjects = append(subjects, k.Summary.Subject)
@@ -46,29 +46,29 @@ func (h *house) list(s *folder.Store, f folder.KeptFilter, back bool) (subjects 
 // tells that nothing is right, however many messages there are.
 func TestListEndsAtOnce(t *testing.T) {
 	each(t, func(h *house) {
-		h.plain.Look, h.Look = 300, 300
+		h.plain.MaxScan, h.MaxScan = 300, 300
 		texts := numbered(700)
 		texts[17] = "Subject: =?utf-8?q?F=C3=BCr?= Orders\r\nFrom: Bob <BOB@Shop.Example>\r\nTo: a@here.example\r\nCc: carl@there.example\r\n\r\nx\r\n"
 		h.append(h.box, folder.Inbox, texts...)
 		h.append(h.box, "Archive", "Subject: put away\r\nFrom: a@example.com\r\n\r\nx\r\n")
 		cases := []struct {
-			f    folder.KeptFilter
+			f    folder.MessageFilter
 			want string
 		}{
-			{folder.KeptFilter{Subject: "nowhere"}, "[]"},
-			{folder.KeptFilter{From: "nobody@example.com"}, "[]"},
-			{folder.KeptFilter{From: "none.example"}, "[]"},
-			{folder.KeptFilter{To: "none.example"}, "[]"},
-			{folder.KeptFilter{Words: []string{"number", "nowhere"}}, "[]"},
-			{folder.KeptFilter{Subject: "FÜR orders"}, "[Für Orders]"},
-			{folder.KeptFilter{Words: []string{"orders", "für"}, From: "shop.example"}, "[Für Orders]"},
-			{folder.KeptFilter{From: "bob@shop.example"}, "[Für Orders]"},
-			{folder.KeptFilter{To: "carl@THERE.example"}, "[Für Orders]"},
-			{folder.KeptFilter{Subject: "number 9 "}, "[number 9 of all]"},
-			{folder.KeptFilter{Subject: "number 9 ", Folder: "Archive"}, "[]"},
-			{folder.KeptFilter{Folder: "Archive"}, "[put away]"},
-			{folder.KeptFilter{Folder: "Drafts"}, "[]"},
-			{folder.KeptFilter{Thread: "none"}, "[]"},
+			{folder.MessageFilter{Subject: "nowhere"}, "[]"},
+			{folder.MessageFilter{From: "nobody@example.com"}, "[]"},
+			{folder.MessageFilter{From: "none.example"}, "[]"},
+			{folder.MessageFilter{To: "none.example"}, "[]"},
+			{folder.MessageFilter{Words: []string{"number", "nowhere"}}, "[]"},
+			{folder.MessageFilter{Subject: "FÜR orders"}, "[Für Orders]"},
+			{folder.MessageFilter{Words: []string{"orders", "für"}, From: "shop.example"}, "[Für Orders]"},
+			{folder.MessageFilter{From: "bob@shop.example"}, "[Für Orders]"},
+			{folder.MessageFilter{To: "carl@THERE.example"}, "[Für Orders]"},
+			{folder.MessageFilter{Subject: "number 9 "}, "[number 9 of all]"},
+			{folder.MessageFilter{Subject: "number 9 ", Folder: "Archive"}, "[]"},
+			{folder.MessageFilter{Folder: "Archive"}, "[put away]"},
+			{folder.MessageFilter{Folder: "Drafts"}, "[]"},
+			{folder.MessageFilter{Thread: "none"}, "[]"},
 		}
 		check := func(when string, s *folder.Store, most int) {
 			t.Helper()
@@ -87,9 +87,9 @@ func TestListEndsAtOnce(t *testing.T) {
 		check("indexed", h.Store, 1)
 		h.append(h.box, folder.Inbox, "Subject: late in nowhere\r\nFrom: x@none.example\r\n\r\nx\r\n")
 		cases = cases[:0]
-		for _, f := range []folder.KeptFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
+		for _, f := range []folder.MessageFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
 			cases = append(cases, struct {
-				f    folder.KeptFilter
+				f    folder.MessageFilter
 				want string
 			}{f, "[late in nowhere]"})
 		}
@@ -97,10 +97,10 @@ func TestListEndsAtOnce(t *testing.T) {
 		account, err := mailbox.AccountOf(h.ctx(), h.db, h.box)
 		h.must(err)
 		dbtest.Exec(t, h.db, setArrived.With(account, h.box), setAccount.With(account, h.newMailbox())) // an empty one, too
-		for want, f := range map[string]folder.KeptFilter{
-			"[]": {Subject: "nobody knows"}, "[late in nowhere]": {Words: []string{"nowhere"}}, "[Für Orders]": {From: "shop.example", Arrived: true},
+		for want, f := range map[string]folder.MessageFilter{
+			"[]": {Subject: "nobody knows"}, "[late in nowhere]": {Words: []string{"nowhere"}}, "[Für Orders]": {From: "shop.example", ReceivedOnly: true},
 		} {
-			found, more, _, err := h.Received(h.ctx(), account, f, db.Page{})
+			found, more, _, err := h.ListReceived(h.ctx(), account, f, db.Page{})
 			h.must(err)
 			subjects := []string{}
 			for _, k := range found {
@@ -117,14 +117,14 @@ func TestListEndsAtOnce(t *testing.T) {
 // other folders hold, and wherever it stands among their messages.
 func TestListOfFolder(t *testing.T) {
 	each(t, func(h *house) {
-		h.plain.Look = 60 // fewer than the folder has
+		h.plain.MaxScan = 60 // fewer than the folder has
 		all := numbered(600)
 		h.append(h.box, "Archive", all[:100]...)
 		h.append(h.box, folder.Inbox, all[100:300]...)
 		h.append(h.box, "Archive", all[300:400]...)
 		h.append(h.box, folder.Inbox, all[400:]...)
 		for _, back := range []bool{false, true} {
-			got, pages := h.list(h.plain, folder.KeptFilter{Folder: "Archive"}, back)
+			got, pages := h.list(h.plain, folder.MessageFilter{Folder: "Archive"}, back)
 			var want []string
 			for i := range 4 {
 				for j := 49; j >= 0; j-- {

@@ -19,7 +19,7 @@ func Progress(ctx context.Context, path string) (upTo db.ID, err error) {
 		return 0, fmt.Errorf("opening the search index: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	if err := file.QueryRowContext(ctx, passUpTo, 0).Scan(&upTo); err != nil {
+	if err := file.QueryRowContext(ctx, passProgressQuery, 0).Scan(&upTo); err != nil {
 		return 0, fmt.Errorf("reading the search index: %w", err)
 	}
 	return upTo, nil

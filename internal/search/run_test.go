@@ -28,8 +28,8 @@ func TestRun(t *testing.T) {
 			t.Helper()
 			for known := 0; known < 40; {
 				<-looked
-				n, err := h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("number")}})
-				if err != nil && !isDamage(err) {
+				n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("number")}})
+				if err != nil && !isDamageError(err) {
 					t.Fatal(err)
 				}
 				if n != nil {
@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 		filled()
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
-		if _, err := h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("number")}}); !isDamage(err) {
+		if _, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("number")}}); !isDamageError(err) {
 			t.Error("the damage is not seen:", err)
 		}
 		filled()

@@ -30,10 +30,10 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// version is that of the file; one of another version is made anew. It changes
+// schemaVersion is that of the file; one of another version is made anew. It changes
 // with the tables, with how texts are folded, decoded and stripped of markup,
 // and with bucketOf.
-const version = 7
+const schemaVersion = 7
 
 // schema is what the file holds. Messages wait in search_tail until there are
 // enough of a mailbox for a block.
@@ -104,41 +104,41 @@ type Options struct {
 // cover and Sweep are for one.
 type Index struct {
 	Options
-	touched        map[db.ID]bool // mailboxes with messages that fill has indexed, for cover
-	covered        time.Time      // when coverAll last began
-	wanted         chan db.ID     // mailboxes whose folders a search found not covered
-	anew           sync.RWMutex   // held while the file is begun anew; guards lost
-	lost           bool           // there is no file that could be read
-	reader, writer *sql.DB
-	prepared       map[string]*sql.Stmt // findQueries, on reader
-	broken         chan error           // a search found damage
+	updatedMailboxes map[db.ID]bool // mailboxes with messages that fill has indexed, for cover
+	indexedThroughAt time.Time      // when updateAllIndexedThrough last began
+	updateRequests   chan db.ID     // mailboxes whose folders a search found not covered
+	fileMu           sync.RWMutex   // held while the file is begun anew; guards lost
+	unavailable      bool           // there is no file that could be read
+	reader, writer   *sql.DB
+	statements       map[string]*sql.Stmt // searchQueries, on reader
+	damage           chan error           // a search found damage
 }
 
 // Open opens the file, or begins it anew if it is missing, damaged or of
 // another version. If it can't, searches do without until Run can.
 func Open(ctx context.Context, o Options) (*Index, error) {
-	x := &Index{Options: o, broken: make(chan error, 1), touched: map[db.ID]bool{}, wanted: make(chan db.ID, 100)}
-	err := x.openAgain(ctx)
+	x := &Index{Options: o, damage: make(chan error, 1), updatedMailboxes: map[db.ID]bool{}, updateRequests: make(chan db.ID, 100)}
+	err := x.openOrCreate(ctx)
 	if ctx.Err() != nil {
 		return nil, errors.Join(ctx.Err(), x.Close())
 	}
-	if x.lost = err != nil; x.lost {
+	if x.unavailable = err != nil; x.unavailable {
 		x.Log.Error("searches do without the search index", "error", err)
 	}
 	return x, nil
 }
 
-// openAgain opens the file, or begins it anew if that is the remedy.
-func (x *Index) openAgain(ctx context.Context) error {
+// openOrCreate opens the file, or begins it anew if that is the remedy.
+func (x *Index) openOrCreate(ctx context.Context) error {
 	err := x.open(ctx)
-	if isDamage(err) {
-		err = x.begin(ctx)
+	if isDamageError(err) {
+		err = x.create(ctx)
 	}
 	return err
 }
 
-// begin begins an empty file.
-func (x *Index) begin(ctx context.Context) error {
+// create begins an empty file.
+func (x *Index) create(ctx context.Context) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(x.Path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("beginning the search index anew: %w", err)
@@ -150,9 +150,9 @@ func (x *Index) begin(ctx context.Context) error {
 // errDamaged is of a file that does not hold what was written.
 var errDamaged = errors.New("the search index is damaged")
 
-func damaged(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) }
+func damageError(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) }
 
-func isDamage(err error) bool {
+func isDamageError(err error) bool {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
 		switch s.Code() & 0xff {
@@ -164,34 +164,34 @@ func isDamage(err error) bool {
 	return errors.Is(err, errDamaged)
 }
 
-// mailError is an error of the database that the mail is in. What it says of that,
+// mailDBError is an error of the database that the mail is in. What it says of that,
 // which may be SQLite too, is no damage of the index.
-type mailError struct{ error }
+type mailDBError struct{ error }
 
-func ofMail(err error) error {
+func wrapMailDBError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return mailError{err}
+	return mailDBError{err}
 }
 
-// mend begins the file anew if that is the remedy for an error, or opens it if
+// repair begins the file anew if that is the remedy for an error, or opens it if
 // it could not be opened before. If it can't, searches do without until the next
 // try.
-func (x *Index) mend(ctx context.Context, err error) error {
-	if !isDamage(err) && !x.lost {
+func (x *Index) repair(ctx context.Context, err error) error {
+	if !isDamageError(err) && !x.unavailable {
 		return err
 	}
-	x.anew.Lock()
-	defer x.anew.Unlock()
+	x.fileMu.Lock()
+	defer x.fileMu.Unlock()
 	_ = x.Close() // what it held is given up
-	if isDamage(err) {
+	if isDamageError(err) {
 		x.Log.Warn("the search index is damaged and made anew", "error", err)
-		err = x.begin(ctx)
+		err = x.create(ctx)
 	} else {
-		err = x.openAgain(ctx)
+		err = x.openOrCreate(ctx)
 	}
-	x.lost = err != nil
+	x.unavailable = err != nil
 	return err
 }
 
@@ -210,51 +210,51 @@ func (x *Index) open(ctx context.Context) (err error) {
 	}
 	x.reader.SetMaxOpenConns(4)
 	x.reader.SetMaxIdleConns(2)
-	if err := db.Private(x.Path); err != nil { // before anything connects
+	if err := db.RestrictPermissions(x.Path); err != nil { // before anything connects
 		return errors.Join(fmt.Errorf("opening the search index: %w", err), x.Close())
 	}
-	if err := x.prepare(ctx); err != nil {
+	if err := x.initSchema(ctx); err != nil {
 		return errors.Join(err, x.Close())
 	}
-	x.prepared = map[string]*sql.Stmt{}
-	for _, query := range findQueries {
-		if x.prepared[query], err = x.reader.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // it ends with the reader
+	x.statements = map[string]*sql.Stmt{}
+	for _, query := range searchQueries {
+		if x.statements[query], err = x.reader.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // it ends with the reader
 			return errors.Join(err, x.Close())
 		}
 	}
 	return nil
 }
 
-// prepare makes the tables in an empty file, and declines one of another
+// initSchema makes the tables in an empty file, and declines one of another
 // version.
-func (x *Index) prepare(ctx context.Context) error {
+func (x *Index) initSchema(ctx context.Context) error {
 	var found int
 	if err := x.writer.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err != nil {
 		return fmt.Errorf("opening the search index: %w", err)
 	}
-	if found == version {
+	if found == schemaVersion {
 		return nil
 	}
 	return x.write(ctx, func(tx *sql.Tx) error {
 		if found != 0 {
-			return damaged("it is of another version")
+			return damageError("it is of another version")
 		}
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 		return err
 	})
 }
 
-// Shrink gives back the memory of its caches; they fill again with use.
-func (x *Index) Shrink(ctx context.Context) error {
-	x.anew.RLock()
-	defer x.anew.RUnlock()
-	if x.lost {
+// ReleaseMemory gives back the memory of its caches; they fill again with use.
+func (x *Index) ReleaseMemory(ctx context.Context) error {
+	x.fileMu.RLock()
+	defer x.fileMu.RUnlock()
+	if x.unavailable {
 		return nil
 	}
-	return errors.Join(db.ShrinkPool(ctx, x.reader), db.ShrinkPool(ctx, x.writer))
+	return errors.Join(db.ShrinkPoolMemory(ctx, x.reader), db.ShrinkPoolMemory(ctx, x.writer))
 }
 
 // Close closes the file.
@@ -278,5 +278,5 @@ func (x *Index) write(ctx context.Context, f func(tx *sql.Tx) error) error {
 // doc is a message that is indexed.
 type doc struct {
 	id, mailbox db.ID
-	sig         *signature
+	signature   *signature
 }

@@ -68,15 +68,15 @@ func randomMail(r *rand.Rand) string {
 	if r.IntN(10) > 0 {
 		return phrase(r, 4)
 	}
-	return head + "\r\n" + strings.Repeat("long ", maxBody/5) + phrase(r, 2) // more than is indexed
+	return head + "\r\n" + strings.Repeat("long ", maxBodyBytes/5) + phrase(r, 2) // more than is indexed
 }
 
 func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 	c := folder.Criterion{Not: r.IntN(4) == 0}
 	if depth > 0 && r.IntN(2) == 0 {
-		c.Test = []folder.Test{folder.And, folder.Or}[r.IntN(2)]
+		c.Test = []folder.SearchTest{folder.And, folder.Or}[r.IntN(2)]
 		for range 1 + r.IntN(3) {
-			c.Of = append(c.Of, randomCriterion(r, depth-1))
+			c.Children = append(c.Children, randomCriterion(r, depth-1))
 		}
 		return c
 	}
@@ -96,7 +96,7 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 	case 2:
 		c.Test, c.Num = folder.Larger, uint64(r.IntN(2000))
 	default:
-		c.Test = []folder.Test{folder.HasHeader, folder.InEnvelope}[r.IntN(2)]
+		c.Test = []folder.SearchTest{folder.HasHeader, folder.InEnvelope}[r.IntN(2)]
 		c.Header = []string{"subject", "FROM", "to", "Cc", "X-Odd", "message-id", "sender"}[r.IntN(7)]
 		if r.IntN(3) == 0 {
 			c.Text = fmt.Sprint(r.IntN(9), "@DEMO")
@@ -120,20 +120,20 @@ func TestSameAnswers(t *testing.T) {
 				h.append(box, []string{folder.Inbox, "Archive"}[r.IntN(2)], randomMail(r))
 			}
 			for range r.IntN(6) { // mostly some are left
-				_, err := h.index.fill(h.ctx(), 0, h.index.Now().Add(1e9))
+				_, err := h.index.indexBatch(h.ctx(), 0, h.index.Now().Add(1e9))
 				h.must(err)
 			}
 			if round%3 == 2 {
 				h.sweep()
 			}
 			if r.IntN(2) == 0 { // else the index says of fewer messages that it knows them
-				h.must(h.index.coverAll(h.ctx()))
+				h.must(h.index.updateAllIndexedThrough(h.ctx()))
 			}
 			with, without := h.view(h.Store, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
 			h.sameAnswers(r, with, without)
 			h.shuffle(r, with)
 			h.ahead += 1e12
-			_, err := h.Collect(h.ctx())
+			_, err := h.CollectGarbage(h.ctx())
 			h.must(err)
 			_, err = with.Sync(h.ctx(), true)
 			h.must(err)
@@ -181,7 +181,7 @@ func (h *house) shuffle(r *rand.Rand, v *folder.View) {
 	h.must(err)
 	_, err = v.Move(h.ctx(), some(8), "Archive")
 	h.must(err)
-	_, _, err = v.Store(h.ctx(), some(4), folder.StoreFlags{Op: folder.Add, Flags: folder.Deleted})
+	_, _, err = v.UpdateFlags(h.ctx(), some(4), folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Deleted})
 	h.must(err)
 	_, err = v.Expunge(h.ctx(), nil)
 	h.must(err)
@@ -213,10 +213,10 @@ func (h *house) all(box db.ID) (ids []db.ID) {
 // narrowed tells how many messages the index knows, and how many it leaves.
 func (h *house) narrowed(kind folder.TextKind, text string) (known, left int) {
 	h.Helper()
-	n, err := h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
+	n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
 	h.must(err)
 	for at := range n.Messages {
-		if n.May[0][at/64]>>(at%64)&1 == 1 {
+		if n.MayContain[0][at/64]>>(at%64)&1 == 1 {
 			left++
 		}
 	}
@@ -232,8 +232,8 @@ func TestNarrows(t *testing.T) {
 			text string
 			want int
 		}{
-			{1, "number 77 of", 1}, {folder.InBodies, "says <77>", 1}, {folder.InHeaders, "subject: number 600", 1},
-			{1, "nowhere", 0}, {folder.InBodies, "number", 0}, {folder.InBodies, "the body", blockDocs + 100},
+			{1, "number 77 of", 1}, {folder.BodyText, "says <77>", 1}, {folder.HeaderText, "subject: number 600", 1},
+			{1, "nowhere", 0}, {folder.BodyText, "number", 0}, {folder.BodyText, "the body", blockDocs + 100},
 		} {
 			known, left := h.narrowed(c.kind, c.text)
 			if known != blockDocs+100 || left < c.want || left > c.want+5 {
@@ -250,15 +250,15 @@ func TestSweep(t *testing.T) {
 		h.fill()
 		v := h.view(h.Store, h.box, folder.Inbox)
 		uids := v.Resolve([]folder.Range{{Lo: 8, Hi: blockDocs + 50}}, false)
-		_, _, err := v.Store(h.ctx(), slices.DeleteFunc(uids, func(uid uint32) bool { return uid == 8 }), folder.StoreFlags{Op: folder.Add, Flags: folder.Deleted})
+		_, _, err := v.UpdateFlags(h.ctx(), slices.DeleteFunc(uids, func(uid uint32) bool { return uid == 8 }), folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Deleted})
 		h.must(err)
 		_, err = v.Expunge(h.ctx(), nil)
 		h.must(err)
 		h.ahead = 1e12
-		_, err = h.Collect(h.ctx())
+		_, err = h.CollectGarbage(h.ctx())
 		h.must(err)
 		h.sweep()
-		known, left := h.narrowed(folder.InBodies, "says <7>")
+		known, left := h.narrowed(folder.BodyText, "says <7>")
 		if known != 58 || left != 1 {
 			t.Errorf("%d messages are left in the index, %d have the text", known, left)
 		}
@@ -275,7 +275,7 @@ func TestAnew(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		check := func(what string, known int) {
 			t.Helper()
-			if got, _ := h.narrowed(folder.InBodies, "says <7>"); got != known {
+			if got, _ := h.narrowed(folder.BodyText, "says <7>"); got != known {
 				t.Errorf("%s: %d messages are known, want %d", what, got, known)
 			}
 			if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
@@ -317,23 +317,23 @@ func TestAnew(t *testing.T) {
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)
 		}
-		_, err = h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
-		if !isDamage(err) {
+		_, err = h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
+		if !isDamageError(err) {
 			t.Errorf("the damage is not seen: %v", err)
 		}
-		h.must(h.index.mend(h.ctx(), err))
+		h.must(h.index.repair(h.ctx(), err))
 		check("mended", 0)
 		// Where no file can be made, searches do without until one can.
 		h.index.Path = filepath.Join(path, "no folder")
-		if err := h.index.mend(h.ctx(), errDamaged); err == nil {
+		if err := h.index.repair(h.ctx(), errDamaged); err == nil {
 			t.Error("a file in a file was opened")
 		}
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("lost: found %v", got)
 		}
 		h.index.Path = path
-		_, err = h.index.fill(h.ctx(), 0, h.index.Now())
-		h.must(h.index.mend(h.ctx(), err))
+		_, err = h.index.indexBatch(h.ctx(), 0, h.index.Now())
+		h.must(h.index.repair(h.ctx(), err))
 		h.fill()
 		check("found again", blockDocs+100)
 	})
@@ -349,7 +349,7 @@ func TestLate(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(5)...)
 		fill := func(pass int) {
 			t.Helper()
-			_, err := h.index.fill(h.ctx(), pass, h.index.Now().Add(1e12))
+			_, err := h.index.indexBatch(h.ctx(), pass, h.index.Now().Add(1e12))
 			h.must(err)
 		}
 		known := func(want int) {
@@ -373,14 +373,14 @@ func TestLate(t *testing.T) {
 func TestWanted(t *testing.T) {
 	var s signature
 	text := []byte(strings.Repeat("a long needle, ", 30))
-	s.add(folder.InBodies, text)
+	s.add(folder.BodyText, text)
 	for n := 3; n < len(text); n++ {
-		want := wanted(folder.InBodies, text[:n])
-		if len(want) == 0 || len(want) > maxWanted || !set(s[:]).hasAll(want) {
+		want := termBuckets(folder.BodyText, text[:n])
+		if len(want) == 0 || len(want) > maxTermBuckets || !bitset(s[:]).containsAll(want) {
 			t.Fatalf("%d bytes: %v", n, want)
 		}
 	}
-	if set(s[:]).hasAll(wanted(folder.InHeaders, text)) {
+	if bitset(s[:]).containsAll(termBuckets(folder.HeaderText, text)) {
 		t.Error("the kinds are not told apart")
 	}
 }
@@ -390,20 +390,20 @@ func TestSliced(t *testing.T) {
 	docs := make([]doc, blockDocs)
 	keep := map[int]bool{}
 	for i := range docs {
-		docs[i] = doc{id: db.ID(i), sig: new(signature)}
+		docs[i] = doc{id: db.ID(i), signature: new(signature)}
 		for range 300 {
-			docs[i].sig.enter(uint32(r.IntN(buckets)))
+			docs[i].signature.addBucket(uint32(r.IntN(buckets)))
 		}
 		if r.IntN(9) == 0 {
 			keep[i] = true
 		}
 	}
-	sigs := unsliced(sliced(docs), keep)
+	sigs := extractSignatures(transpose(docs), keep)
 	if len(sigs) != len(keep) {
 		t.Fatalf("%d signatures of %d", len(sigs), len(keep))
 	}
 	for n, s := range sigs {
-		if *s != *docs[n].sig {
+		if *s != *docs[n].signature {
 			t.Errorf("the signature of %d is another one", n)
 		}
 	}
@@ -423,7 +423,7 @@ func TestLostBytes(t *testing.T) {
 			t.Errorf("indexed up to %d", upto)
 		}
 		uids, err := v.Search(h.ctx(), folder.Criterion{Test: folder.InBody, Text: "says <2>"}, nil)
-		if !errors.Is(err, folder.ErrUnread) || !slices.Equal(uids, []uint32{3}) {
+		if !errors.Is(err, folder.ErrUnreadable) || !slices.Equal(uids, []uint32{3}) {
 			t.Errorf("found %v, %v", uids, err)
 		}
 		if uids := h.search(v, folder.Criterion{Test: folder.InEnvelope, Header: "Subject", Text: "number 1 of"}); !slices.Equal(uids, []uint32{2}) {

@@ -39,7 +39,7 @@ func bucketOf(kind folder.TextKind, seq []byte) uint32 {
 	h ^= h >> 15
 	h *= 0x846ca68b
 	h ^= h >> 16
-	if kind < folder.InHeaders {
+	if kind < folder.HeaderText {
 		return h % fieldBuckets
 	}
 	return fieldBuckets + h%textBuckets
@@ -47,27 +47,27 @@ func bucketOf(kind folder.TextKind, seq []byte) uint32 {
 
 func (s *signature) add(kind folder.TextKind, text []byte) {
 	for i := range len(text) - 2 {
-		s.enter(bucketOf(kind, text[i:i+3]))
+		s.addBucket(bucketOf(kind, text[i:i+3]))
 		if i+4 <= len(text) {
-			s.enter(bucketOf(kind, text[i:i+4]))
+			s.addBucket(bucketOf(kind, text[i:i+4]))
 		}
 	}
 }
 
-func (s *signature) enter(b uint32) { set(s[:]).add(int(b)) }
+func (s *signature) addBucket(b uint32) { bitset(s[:]).add(int(b)) }
 
-// maxWanted bounds how many buckets are looked at for a text; so many leave
+// maxTermBuckets bounds how many buckets are looked at for a text; so many leave
 // nothing to chance.
-const maxWanted = 32
+const maxTermBuckets = 32
 
-// wanted are buckets that a message must be in to have the text in that kind;
+// termBuckets are buckets that a message must be in to have the text in that kind;
 // of a long text, some from all over it. First come those that fewest messages
 // are likely to be in, and as neighbours tell much the same, each second one.
-func wanted(kind folder.TextKind, text []byte) []uint32 {
+func termBuckets(kind folder.TextKind, text []byte) []uint32 {
 	var all [][]byte
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)
-		room := min(count, maxWanted/2)
+		room := min(count, maxTermBuckets/2)
 		for _, first := range []int{0, 1} {
 			for i := first; i < room; i += 2 {
 				at := i
@@ -78,7 +78,7 @@ func wanted(kind folder.TextKind, text []byte) []uint32 {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b []byte) int { return rare(b)*len(a) - rare(a)*len(b) })
+	slices.SortStableFunc(all, func(a, b []byte) int { return rarity(b)*len(a) - rarity(a)*len(b) })
 	var list []uint32
 	for _, seq := range all {
 		if b := bucketOf(kind, seq); !slices.Contains(list, b) {
@@ -88,9 +88,9 @@ func wanted(kind folder.TextKind, text []byte) []uint32 {
 	return list
 }
 
-// rare returns how many bytes of a sequence are digits or seldom letters: what
+// rarity returns how many bytes of a sequence are digits or seldom letters: what
 // tells one Message-ID or order from another.
-func rare(seq []byte) (n int) {
+func rarity(seq []byte) (n int) {
 	for _, c := range seq {
 		if c >= '0' && c <= '9' || bytes.IndexByte([]byte("jqvwxyz"), c) >= 0 || c >= 0x80 {
 			n++
@@ -103,18 +103,18 @@ func rare(seq []byte) (n int) {
 // other way round, by bucket: so a search reads of each bucket that it wants
 // which messages are in it, and nothing else. Neighbouring buckets share a row.
 const (
-	blockDocs    = 512
-	blockWords   = blockDocs / 64
-	rowBuckets   = 16
-	rowsPerBlock = buckets / rowBuckets
+	blockDocs           = 512
+	blockWords          = blockDocs / 64
+	blockBucketsPerPage = 16
+	pagesPerBlock       = buckets / blockBucketsPerPage
 )
 
-// sliced turns the signatures of a full block round: for each bucket the places
+// transpose turns the signatures of a full block round: for each bucket the places
 // of the messages that are in it.
-func sliced(docs []doc) []set {
+func transpose(docs []doc) []bitset {
 	all := newSets(buckets, blockWords)
 	for n := range docs {
-		for i, w := range docs[n].sig {
+		for i, w := range docs[n].signature {
 			for ; w != 0; w &= w - 1 {
 				all[i*64+bits.TrailingZeros64(w)].add(n)
 			}
@@ -123,14 +123,14 @@ func sliced(docs []doc) []set {
 	return all
 }
 
-// unsliced is the way back, for the messages in keep, a set of places.
-func unsliced(all []set, keep map[int]bool) map[int]*signature {
+// extractSignatures is the way back, for the messages in keep, a set of places.
+func extractSignatures(all []bitset, keep map[int]bool) map[int]*signature {
 	sigs := map[int]*signature{}
 	for n := range keep {
 		s := new(signature)
 		for b := range all {
 			if all[b].has(n) {
-				s.enter(uint32(b))
+				s.addBucket(uint32(b))
 			}
 		}
 		sigs[n] = s

@@ -13,47 +13,47 @@ import (
 )
 
 const (
-	// sweepEvery is how long it rests when all was looked through, firstSweep
-	// how long after a start, and sweepTail how many messages of the tails are
+	// sweepInterval is how long it rests when all was looked through, firstSweepDelay
+	// how long after a start, and sweepBuffer how many messages of the tails are
 	// looked at at once.
-	sweepEvery = 6 * time.Hour
-	firstSweep = 5 * time.Minute
-	sweepTail  = 500
+	sweepInterval    = 6 * time.Hour
+	firstSweepDelay  = 5 * time.Minute
+	sweepBufferBatch = 500
 	// sweepPass is the row of search_state that says how far it has come: after
 	// the tails, which are below 0, come the blocks.
 	sweepPass = 2
 )
 
 const (
-	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
-	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
-	deleteBlock = `DELETE FROM search_block WHERE id = ?`
-	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
+	nextBufferedQuery     = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
+	nextBlockQuery        = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
+	deleteBlockQuery      = `DELETE FROM search_block WHERE id = ?`
+	deleteBlockPagesQuery = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
 )
 
 // sweep looks at some messages of the index, takes out those that are deleted,
 // and returns whether there are more to look at. A block goes once half of its
 // messages are gone; the others join the tail.
 func (x *Index) sweep(ctx context.Context) (more bool, err error) {
-	at, err := x.upTo(ctx, sweepPass)
+	at, err := x.passProgress(ctx, sweepPass)
 	if err != nil {
 		return false, err
 	}
 	if at >= 0 {
 		return x.sweepBlock(ctx, at)
 	}
-	return true, x.sweepTail(ctx, -at)
+	return true, x.sweepBuffer(ctx, -at)
 }
 
-// sweepTail looks at messages after one; the last ones lead to the blocks.
-func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
-	ids, err := x.idsIn(ctx, nextTail, after, sweepTail)
+// sweepBuffer looks at messages after one; the last ones lead to the blocks.
+func (x *Index) sweepBuffer(ctx context.Context, after db.ID) error {
+	ids, err := x.queryIDs(ctx, nextBufferedQuery, after, sweepBufferBatch)
 	if err != nil {
 		return err
 	}
-	there, err := x.Folders.There(ctx, ids)
+	there, err := x.Folders.ExistingMessages(ctx, ids)
 	if err != nil {
-		return ofMail(err)
+		return wrapMailDBError(err)
 	}
 	var next db.ID // the first block
 	if len(ids) > 0 {
@@ -61,15 +61,15 @@ func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
 	}
 	return x.write(ctx, func(tx *sql.Tx) error {
 		gone := slices.DeleteFunc(ids, func(id db.ID) bool { return there[id] })
-		if err := removeTail(ctx, tx, gone); err != nil {
+		if err := deleteBuffered(ctx, tx, gone); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, passMove, next, sweepPass)
+		_, err := tx.ExecContext(ctx, setPassProgressQuery, next, sweepPass)
 		return err
 	})
 }
 
-func (x *Index) idsIn(ctx context.Context, query string, args ...any) (ids []db.ID, err error) {
+func (x *Index) queryIDs(ctx context.Context, query string, args ...any) (ids []db.ID, err error) {
 	rows, err := x.reader.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -85,34 +85,34 @@ func (x *Index) idsIn(ctx context.Context, query string, args ...any) (ids []db.
 	return ids, rows.Err()
 }
 
-// firstOfTails is below every message, and less than 0 so that the tails come.
-const firstOfTails = -1
+// sweepStart is below every message, and less than 0 so that the tails come.
+const sweepStart = -1
 
 // sweepBlock looks at the block after one; after the last it begins anew.
 func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err error) {
 	var id int64
 	var mailbox db.ID
 	var raw []byte
-	err = x.reader.QueryRowContext(ctx, nextBlock, after).Scan(&id, &mailbox, &raw)
+	err = x.reader.QueryRowContext(ctx, nextBlockQuery, after).Scan(&id, &mailbox, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
-		if err := x.sweepFolders(ctx); err != nil {
+		if err := x.sweepDeletedFolders(ctx); err != nil {
 			return false, err
 		}
 		return false, x.write(ctx, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, passMove, firstOfTails, sweepPass)
+			_, err := tx.ExecContext(ctx, setPassProgressQuery, sweepStart, sweepPass)
 			return err
 		})
 	}
 	if err != nil {
 		return false, err
 	}
-	ids, err := openedIDs[db.ID](raw)
+	ids, err := decodeIDs[db.ID](raw)
 	if err != nil {
 		return false, err
 	}
-	there, err := x.Folders.There(ctx, ids)
+	there, err := x.Folders.ExistingMessages(ctx, ids)
 	if err != nil {
-		return false, ofMail(err)
+		return false, wrapMailDBError(err)
 	}
 	keep := map[int]bool{}
 	for n, id := range ids {
@@ -121,30 +121,30 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 		}
 	}
 	return true, x.write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, passMove, id, sweepPass); err != nil || len(keep) > blockDocs/2 {
+		if _, err := tx.ExecContext(ctx, setPassProgressQuery, id, sweepPass); err != nil || len(keep) > blockDocs/2 {
 			return err
 		}
-		return dissolve(ctx, tx, id, mailbox, ids, keep)
+		return dissolveBlock(ctx, tx, id, mailbox, ids, keep)
 	})
 }
 
-// dissolve puts the messages of a block that are in keep into the tail.
-func dissolve(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
+// dissolveBlock puts the messages of a block that are in keep into the tail.
+func dissolveBlock(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
 	all := newSets(buckets, blockWords)
-	if err := slicesOf(readRows, id).carry(ctx, tx, 0, all, 0); err != nil {
+	if err := blockSource(blockPagesQuery, id).copyInto(ctx, tx, 0, all, 0); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, deleteBlock, id); err != nil {
+	if _, err := tx.ExecContext(ctx, deleteBlockQuery, id); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, deleteSlice, id*rowsPerBlock, (id+1)*rowsPerBlock); err != nil {
+	if _, err := tx.ExecContext(ctx, deleteBlockPagesQuery, id*pagesPerBlock, (id+1)*pagesPerBlock); err != nil {
 		return err
 	}
-	if err := clearShelves(ctx, tx, mailbox); err != nil {
+	if err := compactSegments(ctx, tx, mailbox); err != nil {
 		return err
 	}
 	var docs []doc
-	for n, sig := range unsliced(all, keep) {
+	for n, sig := range extractSignatures(all, keep) {
 		docs = append(docs, doc{ids[n], mailbox, sig})
 	}
 	slices.SortFunc(docs, func(a, b doc) int { return int(a.id - b.id) })

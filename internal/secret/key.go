@@ -24,8 +24,8 @@ import (
 // keySize is the length of the server key and of each sub-key in bytes.
 const keySize = 32
 
-// maxKeyFile bounds what is read of a key file, in bytes.
-const maxKeyFile = 4096
+// maxKeyFileSize bounds what is read of a key file, in bytes.
+const maxKeyFileSize = 4096
 
 // Key is the server key. Nothing is done with it directly: each purpose has a
 // sub-key of its own. It never shows in a log or in %v.
@@ -41,14 +41,14 @@ func newKey(raw []byte) (*Key, error) {
 	}
 	k := &Key{}
 	copy(k.raw[:], raw)
-	k.returnPath = k.Sub("return-path")
-	k.unsubscribe = k.Sub("unsubscribe-path")
+	k.returnPath = k.Subkey("return-path")
+	k.unsubscribe = k.Subkey("unsubscribe-path")
 	return k, nil
 }
 
-// Parse reads a key from the text of a setting: 32 bytes as hexadecimal, or
+// ParseKey reads a key from the text of a setting: 32 bytes as hexadecimal, or
 // as base64 in either alphabet, padded or not. Space around it is ignored.
-func Parse(s string) (*Key, error) {
+func ParseKey(s string) (*Key, error) {
 	s = strings.TrimSpace(s)
 	if len(s) == hex.EncodedLen(keySize) {
 		if raw, err := hex.DecodeString(s); err == nil {
@@ -63,23 +63,23 @@ func Parse(s string) (*Key, error) {
 	return newKey(raw)
 }
 
-// Load reads the key from a file, and makes the file (mode 0600, flushed to
+// LoadOrCreateKey reads the key from a file, and makes the file (mode 0600, flushed to
 // disk together with its folder) with a fresh key when there is none. A file
 // that others than its owner may read is refused. Two processes that start at
 // once get the same key.
-func Load(path string) (*Key, error) {
-	k, err := Read(path)
+func LoadOrCreateKey(path string) (*Key, error) {
+	k, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
-	if err := create(path); err != nil {
+	if err := createKeyFile(path); err != nil {
 		return nil, fmt.Errorf("making secret key: %w", err)
 	}
-	return Read(path)
+	return ReadKey(path)
 }
 
-// Read is Load for who makes nothing: a file that is not there is fs.ErrNotExist.
-func Read(path string) (*Key, error) {
+// ParsePEMKey is LoadOrCreateKey for who makes nothing: a file that is not there is fs.ErrNotExist.
+func ReadKey(path string) (*Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening secret key: %w", err)
@@ -92,20 +92,20 @@ func Read(path string) (*Key, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fmt.Errorf("secret key %s: others may read it (mode %04o); run chmod 600 on it", path, mode)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFileSize))
 	if err != nil {
 		return nil, fmt.Errorf("reading secret key: %w", err)
 	}
-	k, err := Parse(string(text))
+	k, err := ParseKey(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return k, nil
 }
 
-// create writes a fresh key beside path and links it into place, so that
+// createKeyFile writes a fresh key beside path and links it into place, so that
 // neither a crash nor a second process ever sees half a key.
-func create(path string) error {
+func createKeyFile(path string) error {
 	raw := make([]byte, keySize)
 	rand.Read(raw) // never fails: crypto/rand ends the process instead
 	tmp := fmt.Sprintf("%s.%s", path, rand.Text()[:8])
@@ -119,7 +119,7 @@ func create(path string) error {
 	if err := errors.Join(err, os.Remove(tmp)); err != nil {
 		return err
 	}
-	return durable.SyncFolder(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 func writeSynced(path string, text []byte) error {
@@ -138,10 +138,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Sub returns the 32-byte sub-key for a purpose (HKDF-SHA256, RFC 5869): the
+// Subkey returns the 32-byte sub-key for a purpose (HKDF-SHA256, RFC 5869): the
 // same for the same key and purpose on every node, and telling nothing about
 // any other.
-func (k *Key) Sub(purpose string) []byte {
+func (k *Key) Subkey(purpose string) []byte {
 	sub, err := hkdf.Key(sha256.New, k.raw[:], nil, "mailstead "+purpose, keySize)
 	if err != nil {
 		panic("secret: HKDF refuses fixed lengths: " + err.Error())
@@ -152,7 +152,7 @@ func (k *Key) Sub(purpose string) []byte {
 // Fingerprint returns 16 hexadecimal digits that tell keys apart without
 // giving anything away: nodes that share a database compare theirs.
 func (k *Key) Fingerprint() string {
-	return hex.EncodeToString(k.Sub("fingerprint")[:8])
+	return hex.EncodeToString(k.Subkey("fingerprint")[:8])
 }
 
 // Format keeps the key out of logs, whatever the verb.

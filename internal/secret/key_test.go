@@ -29,7 +29,7 @@ func TestLoadMakesAKeyOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range keys {
 		wg.Go(func() {
-			k, err := Load(path)
+			k, err := LoadOrCreateKey(path)
 			if err != nil {
 				t.Error(err)
 			}
@@ -82,7 +82,7 @@ func TestLoadRefuses(t *testing.T) {
 			if err := os.Chmod(path, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Load(path)
+			_, err := LoadOrCreateKey(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, want one with %q", err, c.want)
 			}
@@ -91,7 +91,7 @@ func TestLoadRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil {
+	if _, err := LoadOrCreateKey(filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil {
 		t.Error("a missing folder was taken")
 	}
 }
@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
 		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
 	} {
-		k, err := Parse(s)
+		k, err := ParseKey(s)
 		if err != nil {
 			t.Fatalf("%q: %v", s, err)
 		}
@@ -114,7 +114,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: another key", s)
 		}
 	}
-	if _, err := Parse("not a key"); err == nil {
+	if _, err := ParseKey("not a key"); err == nil {
 		t.Error("nonsense was taken")
 	}
 }
@@ -130,7 +130,7 @@ func TestKeyDoesNotShow(t *testing.T) {
 
 func TestSubKeysDiffer(t *testing.T) {
 	k := testKey(t, 1)
-	if bytes.Equal(k.Sub("a"), k.Sub("b")) || !bytes.Equal(k.Sub("a"), k.Sub("a")) {
+	if bytes.Equal(k.Subkey("a"), k.Subkey("b")) || !bytes.Equal(k.Subkey("a"), k.Subkey("a")) {
 		t.Error("a sub-key must depend on its purpose, and on nothing else")
 	}
 	if k.Fingerprint() == testKey(t, 2).Fingerprint() || len(k.Fingerprint()) != 16 {
@@ -152,19 +152,19 @@ func TestSeal(t *testing.T) {
 		if err != nil || string(got) != text {
 			t.Fatalf("opened %q, %v", got, err)
 		}
-		if _, err := k.Open("webhook", sealed); !errors.Is(err, ErrSealed) {
+		if _, err := k.Open("webhook", sealed); !errors.Is(err, ErrUnseal) {
 			t.Errorf("another purpose: %v", err)
 		}
-		if _, err := testKey(t, 2).Open("dkim", sealed); !errors.Is(err, ErrSealed) {
+		if _, err := testKey(t, 2).Open("dkim", sealed); !errors.Is(err, ErrUnseal) {
 			t.Errorf("another key: %v", err)
 		}
 		for i := range min(len(sealed), 40) {
 			bad := bytes.Clone(sealed)
 			bad[i] ^= 1
-			if _, err := k.Open("dkim", bad); !errors.Is(err, ErrSealed) {
+			if _, err := k.Open("dkim", bad); !errors.Is(err, ErrUnseal) {
 				t.Fatalf("byte %d altered: %v", i, err)
 			}
-			if _, err := k.Open("dkim", sealed[:i]); !errors.Is(err, ErrSealed) {
+			if _, err := k.Open("dkim", sealed[:i]); !errors.Is(err, ErrUnseal) {
 				t.Fatalf("cut to %d: %v", i, err)
 			}
 		}

@@ -13,21 +13,21 @@ import (
 const passwordLetters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 const (
-	passwordGroups = 4
-	passwordGroup  = 5
+	passwordGroups    = 4
+	passwordGroupSize = 5
 )
 
-// Password returns a fresh password that can be read out and typed: four
+// NewPassword returns a fresh password that can be read out and typed: four
 // groups of five letters and digits joined by hyphens, with an upper-case and
 // a lower-case letter, a digit and a special character, of over 110 bits.
-func Password() string {
+func NewPassword() string {
 	for {
 		var b strings.Builder
-		for i := range passwordGroups * passwordGroup {
-			if i > 0 && i%passwordGroup == 0 {
+		for i := range passwordGroups * passwordGroupSize {
+			if i > 0 && i%passwordGroupSize == 0 {
 				b.WriteByte('-')
 			}
-			b.WriteByte(passwordLetters[below(len(passwordLetters))])
+			b.WriteByte(passwordLetters[randomInt(len(passwordLetters))])
 		}
 		p := b.String()
 		if strings.ContainsFunc(p, unicode.IsUpper) && strings.ContainsFunc(p, unicode.IsLower) && strings.ContainsFunc(p, unicode.IsDigit) {
@@ -36,8 +36,8 @@ func Password() string {
 	}
 }
 
-// below returns a uniform random number in [0, n), n ≤ 256.
-func below(n int) int {
+// randomInt returns a uniform random number in [0, n), n ≤ 256.
+func randomInt(n int) int {
 	limit := 256 - 256%n // larger bytes would favour the first letters
 	var b [1]byte
 	for {

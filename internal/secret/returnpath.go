@@ -13,10 +13,10 @@ import (
 // the message's id (64), the recipient's number (16), and an HMAC-SHA256 over both cut
 // to 80 bits, by a key of its purpose.
 const (
-	returnPrefix = "b-"
-	returnText   = 32
-	returnName   = 10
-	returnMAC    = 10
+	returnPathPrefix   = "b-"
+	returnPathTextSize = 32
+	returnPathIDSize   = 10
+	returnPathMACSize  = 10
 )
 
 // MaxRecipient is the largest recipient number that a return path can carry.
@@ -48,26 +48,26 @@ func signedPath(key []byte, id int64, n int) string {
 	if n < 0 || n > MaxRecipient {
 		panic("secret: recipient number out of range")
 	}
-	raw := make([]byte, 0, returnName+sha256.Size)
+	raw := make([]byte, 0, returnPathIDSize+sha256.Size)
 	raw = binary.BigEndian.AppendUint64(raw, uint64(id))
 	raw = binary.BigEndian.AppendUint16(raw, uint16(n))
-	raw = signName(key, raw)
-	return returnPrefix + lower.EncodeToString(raw)
+	raw = appendMAC(key, raw)
+	return returnPathPrefix + lowerBase32.EncodeToString(raw)
 }
 
 func parsePath(key []byte, local string) (id int64, n int, ok bool) {
-	if len(local) != len(returnPrefix)+returnText {
+	if len(local) != len(returnPathPrefix)+returnPathTextSize {
 		return 0, 0, false
 	}
-	text, ok := strings.CutPrefix(strings.ToLower(local), returnPrefix)
+	text, ok := strings.CutPrefix(strings.ToLower(local), returnPathPrefix)
 	if !ok {
 		return 0, 0, false
 	}
-	raw, err := lower.DecodeString(text)
-	if err != nil || len(raw) != returnName+returnMAC { // folding case can shorten a text
+	raw, err := lowerBase32.DecodeString(text)
+	if err != nil || len(raw) != returnPathIDSize+returnPathMACSize { // folding case can shorten a text
 		return 0, 0, false
 	}
-	want := signName(key, append(make([]byte, 0, returnName+sha256.Size), raw[:returnName]...))
+	want := appendMAC(key, append(make([]byte, 0, returnPathIDSize+sha256.Size), raw[:returnPathIDSize]...))
 	if !hmac.Equal(raw, want) {
 		return 0, 0, false
 	}
@@ -77,12 +77,12 @@ func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 // IsReturnPath reports whether a local part has the reserved prefix of return
 // paths and of addresses to unsubscribe; nobody may own such an address.
 func IsReturnPath(local string) bool {
-	return len(local) >= len(returnPrefix) && strings.EqualFold(local[:len(returnPrefix)], returnPrefix)
+	return len(local) >= len(returnPathPrefix) && strings.EqualFold(local[:len(returnPathPrefix)], returnPathPrefix)
 }
 
-// signName appends the truncated MAC to the ten bytes that name a delivery.
-func signName(key, name []byte) []byte {
+// appendMAC appends the truncated MAC to the ten bytes that name a delivery.
+func appendMAC(key, name []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(name)
-	return mac.Sum(name)[:len(name)+returnMAC]
+	return mac.Sum(name)[:len(name)+returnPathMACSize]
 }

@@ -12,31 +12,31 @@ import (
 // sub-key, a random 96-bit nonce, the purpose as additional data.
 const sealVersion = 1
 
-// ErrSealed says that a sealed value was made with another key or for another
+// ErrUnseal says that a sealed value was made with another key or for another
 // purpose, or was altered.
-var ErrSealed = errors.New("sealed value: not made with this secret key for this purpose")
+var ErrUnseal = errors.New("sealed value: not made with this secret key for this purpose")
 
 // Seal encrypts a secret for storage. Only Open with the same key and purpose
 // gets it back. The result is 29 bytes longer; the same secret gives another
 // result each time.
 func (k *Key) Seal(purpose string, plaintext []byte) []byte {
-	return k.sealer(purpose).Seal([]byte{sealVersion}, nil, plaintext, []byte(purpose))
+	return k.aead(purpose).Seal([]byte{sealVersion}, nil, plaintext, []byte(purpose))
 }
 
-// Open returns what was sealed, or ErrSealed.
+// Open returns what was sealed, or ErrUnseal.
 func (k *Key) Open(purpose string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealVersion {
-		return nil, ErrSealed
+		return nil, ErrUnseal
 	}
-	plaintext, err := k.sealer(purpose).Open(nil, nil, sealed[1:], []byte(purpose))
+	plaintext, err := k.aead(purpose).Open(nil, nil, sealed[1:], []byte(purpose))
 	if err != nil {
-		return nil, ErrSealed
+		return nil, ErrUnseal
 	}
 	return plaintext, nil
 }
 
-func (k *Key) sealer(purpose string) cipher.AEAD {
-	block, err := aes.NewCipher(k.Sub("seal " + purpose))
+func (k *Key) aead(purpose string) cipher.AEAD {
+	block, err := aes.NewCipher(k.Subkey("seal " + purpose))
 	if err != nil {
 		panic("secret: AES refuses a 32-byte key: " + err.Error())
 	}

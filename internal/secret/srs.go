@@ -17,15 +17,15 @@ import (
 // that forward, cut to 50 bits, so that nobody can have a domain send on what was not
 // forwarded by it, and who has it later is told from who did.
 const (
-	srsPrefix = "SRS0="
-	srsMAC    = 10 // letters
-	srsDays   = 32 * 32
-	srsLife   = 21 // days for which a report may come back, see SRSLife
-	maxLocal  = 64 // octets (RFC 5321 §4.5.3.1.1)
+	srsPrefix     = "SRS0="
+	srsMACSize    = 10 // letters
+	srsDayModulus = 32 * 32
+	srsMaxAgeDays = 21 // days for which a report may come back, see SRSMaxAge
+	maxLocalPart  = 64 // octets (RFC 5321 §4.5.3.1.1)
 )
 
-// SRSLife is how long a report about a forwarded message may come back.
-const SRSLife = srsLife * 24 * time.Hour
+// SRSMaxAge is how long a report about a forwarded message may come back.
+const SRSMaxAge = srsMaxAgeDays * 24 * time.Hour
 
 // srsDigits write a day with two letters.
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
@@ -41,8 +41,8 @@ func (k *Key) SRS(account int64, by, local, domain string, now time.Time) (path 
 	}
 	day := srsDay(now)
 	stamp := string([]byte{srsDigits[day>>5], srsDigits[day&31]})
-	path = srsPrefix + k.signSRS(forwarder(account, by), stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
-	return path, len(path) <= maxLocal
+	path = srsPrefix + k.signSRS(forwarderID(account, by), stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
+	return path, len(path) <= maxLocalPart
 }
 
 // ParseSRS returns the original sender of the message that an account's domain by
@@ -51,7 +51,7 @@ func (k *Key) SRS(account int64, by, local, domain string, now time.Time) (path 
 // once made for no account in particular, or no domain; they are taken until their
 // days run out.
 func (k *Key) ParseSRS(account int64, by, path string, now time.Time) (local, domain string, ok bool) {
-	if !IsSRS(path) || len(path) > maxLocal {
+	if !IsSRS(path) || len(path) > maxLocalPart {
 		return "", "", false
 	}
 	parts := strings.SplitN(path[len(srsPrefix):], "=", 4)
@@ -59,14 +59,14 @@ func (k *Key) ParseSRS(account int64, by, path string, now time.Time) (local, do
 		return "", "", false
 	}
 	given := []byte(strings.ToLower(parts[0]))
-	if !slices.ContainsFunc([]string{forwarder(account, by), by, ""}, func(by string) bool {
+	if !slices.ContainsFunc([]string{forwarderID(account, by), by, ""}, func(by string) bool {
 		return hmac.Equal(given, []byte(k.signSRS(by, parts[1], parts[2], parts[3])))
 	}) {
 		return "", "", false
 	}
 	stamp := strings.ToLower(parts[1])
 	day := strings.IndexByte(srsDigits, stamp[0])<<5 | strings.IndexByte(srsDigits, stamp[1])
-	if age := (srsDay(now) - day + srsDays) % srsDays; age > srsLife {
+	if age := (srsDay(now) - day + srsDayModulus) % srsDayModulus; age > srsMaxAgeDays {
 		return "", "", false
 	}
 	return parts[3], strings.ToLower(parts[2]), true
@@ -78,51 +78,51 @@ func IsSRS(local string) bool {
 	return len(local) >= len(srsPrefix) && strings.EqualFold(local[:len(srsPrefix)], srsPrefix)
 }
 
-func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDays }
+func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDayModulus }
 
-// forwarder names who forwards.
-func forwarder(account int64, by string) string { return strconv.FormatInt(account, 10) + "@" + by }
+// forwarderID names who forwards.
+func forwarderID(account int64, by string) string { return strconv.FormatInt(account, 10) + "@" + by }
 
 // signSRS signs for who forwards, or with "" for anybody.
 func (k *Key) signSRS(by, stamp, domain, local string) string {
-	mac := hmac.New(sha256.New, k.Sub("srs"))
+	mac := hmac.New(sha256.New, k.Subkey("srs"))
 	text := stamp + "=" + domain + "=" + local
 	if by != "" {
 		text = by + "@" + text // neither a domain nor a day has an @
 	}
 	mac.Write([]byte(strings.ToLower(text)))
-	return lower.EncodeToString(mac.Sum(nil))[:srsMAC]
+	return lowerBase32.EncodeToString(mac.Sum(nil))[:srsMACSize]
 }
 
-// storedMark begins what follows the prefix in a path of StoredPath.
-const storedMark = "p="
+// storedSRSMark begins what follows the prefix in a path of StoredSRS.
+const storedSRSMark = "p="
 
-// StoredPath returns the local part of the return path, at an account's domain by, of a
+// StoredSRS returns the local part of the return path, at an account's domain by, of a
 // forwarded message whose sender is kept as a row with this id: for senders that SRS has
 // no place for.
-func (k *Key) StoredPath(account int64, by string, id int64) string {
+func (k *Key) StoredSRS(account int64, by string, id int64) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(id))
-	return srsPrefix + storedMark + lower.EncodeToString(k.signStored(account, by, raw))
+	return srsPrefix + storedSRSMark + lowerBase32.EncodeToString(k.signStoredID(account, by, raw))
 }
 
-// ParseStoredPath returns the id of which StoredPath made a path for the same account
+// ParseStoredSRS returns the id of which StoredSRS made a path for the same account
 // and domain; ok is false for anything else. Case is ignored.
-func (k *Key) ParseStoredPath(account int64, by, path string) (id int64, ok bool) {
-	text, ok := strings.CutPrefix(strings.ToLower(path), strings.ToLower(srsPrefix)+storedMark)
+func (k *Key) ParseStoredSRS(account int64, by, path string) (id int64, ok bool) {
+	text, ok := strings.CutPrefix(strings.ToLower(path), strings.ToLower(srsPrefix)+storedSRSMark)
 	if !ok {
 		return 0, false
 	}
-	raw, err := lower.DecodeString(text)
-	if err != nil || len(raw) != 8+returnMAC || !hmac.Equal(raw, k.signStored(account, by, raw[:8])) {
+	raw, err := lowerBase32.DecodeString(text)
+	if err != nil || len(raw) != 8+returnPathMACSize || !hmac.Equal(raw, k.signStoredID(account, by, raw[:8])) {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(raw)), true
 }
 
-// signStored appends the cut MAC to the bytes of an id.
-func (k *Key) signStored(account int64, by string, id []byte) []byte {
-	mac := hmac.New(sha256.New, k.Sub("srs"))
-	mac.Write([]byte("stored " + strings.ToLower(forwarder(account, by)) + " "))
+// signStoredID appends the cut MAC to the bytes of an id.
+func (k *Key) signStoredID(account int64, by string, id []byte) []byte {
+	mac := hmac.New(sha256.New, k.Subkey("srs"))
+	mac.Write([]byte("stored " + strings.ToLower(forwarderID(account, by)) + " "))
 	mac.Write(id)
-	return mac.Sum(id[:len(id):len(id)])[:len(id)+returnMAC]
+	return mac.Sum(id[:len(id):len(id)])[:len(id)+returnPathMACSize]
 }

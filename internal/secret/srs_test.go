@@ -16,7 +16,7 @@ func TestSRS(t *testing.T) {
 		if !ok || !IsSRS(path) || len(path) > 64 {
 			t.Fatalf("%s: %q, %v", local, path, ok)
 		}
-		for days, want := range map[int]bool{0: true, 21: true, 22: false, -1: false, srsDays - 1: false} {
+		for days, want := range map[int]bool{0: true, 21: true, 22: false, -1: false, srsDayModulus - 1: false} {
 			at := now.AddDate(0, 0, days)
 			got, domain, ok := k.ParseSRS(7, "here.test", path, at)
 			if ok != want || ok && (got != local || domain != "example.com") {
@@ -78,7 +78,7 @@ func FuzzParseSRS(f *testing.F) {
 
 func srsKey(t testing.TB, digit string) *Key {
 	t.Helper()
-	k, err := Parse(strings.Repeat(digit, 64))
+	k, err := ParseKey(strings.Repeat(digit, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,26 +87,26 @@ func srsKey(t testing.TB, digit string) *Key {
 
 func TestStoredPath(t *testing.T) {
 	k, other := srsKey(t, "1"), srsKey(t, "2")
-	path := k.StoredPath(7, "here.test", 1<<62)
+	path := k.StoredSRS(7, "here.test", 1<<62)
 	if !IsSRS(path) || len(path) > 64 {
 		t.Fatal(path)
 	}
 	for _, p := range []string{path, strings.ToLower(path), strings.ToUpper(path)} {
-		if id, ok := k.ParseStoredPath(7, "HERE.test", p); !ok || id != 1<<62 {
+		if id, ok := k.ParseStoredSRS(7, "HERE.test", p); !ok || id != 1<<62 {
 			t.Errorf("%s: %d, %v", p, id, ok)
 		}
 	}
 	for what, ok := range map[string]bool{
-		"another account": second(k.ParseStoredPath(8, "here.test", path)), "another domain": second(k.ParseStoredPath(7, "there.test", path)),
-		"another key": second(other.ParseStoredPath(7, "here.test", path)), "cut off": second(k.ParseStoredPath(7, "here.test", path[:len(path)-1])),
-		"nothing": second(k.ParseStoredPath(7, "here.test", "SRS0=p=")), "bad text": second(k.ParseStoredPath(7, "here.test", "SRS0=p=é"+path[9:])),
+		"another account": second(k.ParseStoredSRS(8, "here.test", path)), "another domain": second(k.ParseStoredSRS(7, "there.test", path)),
+		"another key": second(other.ParseStoredSRS(7, "here.test", path)), "cut off": second(k.ParseStoredSRS(7, "here.test", path[:len(path)-1])),
+		"nothing": second(k.ParseStoredSRS(7, "here.test", "SRS0=p=")), "bad text": second(k.ParseStoredSRS(7, "here.test", "SRS0=p=é"+path[9:])),
 	} {
 		if ok {
 			t.Errorf("%s is taken", what)
 		}
 	}
 	for i := len("SRS0=p="); i < len(path); i++ {
-		if forged := path[:i] + "q" + path[i+1:]; forged != path && second(k.ParseStoredPath(7, "here.test", forged)) {
+		if forged := path[:i] + "q" + path[i+1:]; forged != path && second(k.ParseStoredSRS(7, "here.test", forged)) {
 			t.Errorf("forged: %q", forged)
 		}
 	}

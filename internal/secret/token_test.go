@@ -10,33 +10,33 @@ import (
 )
 
 func TestToken(t *testing.T) {
-	token := Token(APIKey, 32)
+	token := NewToken(APIKeyPrefix, 32)
 	if !strings.HasPrefix(token, "ms_") || len(token) != 3+58 {
 		t.Fatalf("token of %d characters", len(token))
 	}
-	if !WellFormed(APIKey, token) || !WellFormed("", Token("", 16)) {
+	if !IsWellFormedToken(APIKeyPrefix, token) || !IsWellFormedToken("", NewToken("", 16)) {
 		t.Fatal("a fresh token is not well-formed")
 	}
-	if WellFormed("whsec_", "whsec_"+token[3:]) {
+	if IsWellFormedToken("whsec_", "whsec_"+token[3:]) {
 		t.Error("the checksum does not cover the prefix")
 	}
 	for i := range len(token) {
 		for _, c := range []byte{'a', '7', 'Q', '=', 0, 0xff} {
-			if typo := token[:i] + string(c) + token[i+1:]; typo != token && WellFormed(APIKey, typo) {
+			if typo := token[:i] + string(c) + token[i+1:]; typo != token && IsWellFormedToken(APIKeyPrefix, typo) {
 				t.Fatalf("a typing error at %d went through", i)
 			}
 		}
-		if WellFormed(APIKey, token[:i]) {
+		if IsWellFormedToken(APIKeyPrefix, token[:i]) {
 			t.Fatalf("cut to %d went through", i)
 		}
 	}
-	if WellFormed(APIKey, APIKey+strings.Repeat("a", 1<<20)) {
+	if IsWellFormedToken(APIKeyPrefix, APIKeyPrefix+strings.Repeat("a", 1<<20)) {
 		t.Error("a huge token went through")
 	}
-	if Token(APIKey, 32) == token || bytes.Equal(Hash(token), Hash(Token(APIKey, 32))) {
+	if NewToken(APIKeyPrefix, 32) == token || bytes.Equal(HashToken(token), HashToken(NewToken(APIKeyPrefix, 32))) {
 		t.Error("two tokens are the same")
 	}
-	if len(Hash(token)) != 32 || !bytes.Equal(Hash(token), Hash(token)) {
+	if len(HashToken(token)) != 32 || !bytes.Equal(HashToken(token), HashToken(token)) {
 		t.Error("hash is not stable")
 	}
 }
@@ -44,7 +44,7 @@ func TestToken(t *testing.T) {
 func TestPassword(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
-		p := Password()
+		p := NewPassword()
 		if seen[p] || len(p) != 23 || strings.Count(p, "-") != 3 {
 			t.Fatalf("seen before, or of another form (%d characters)", len(p))
 		}

@@ -245,7 +245,7 @@ func TestBadInput(t *testing.T) {
 func (o *outsider) arrived() (ids []string) {
 	o.t.Helper()
 	var list struct{ Data []struct{ ID string } }
-	o.s.API("GET", "/mailboxes/"+o.s.Dev.Mailboxes[0].ID.String()+"/messages?limit=100", nil).Into(o.t, &list)
+	o.s.API("GET", "/mailboxes/"+o.s.Dev.Mailboxes[0].ID.String()+"/messages?limit=100", nil).Decode(o.t, &list)
 	for _, m := range list.Data {
 		ids = append(ids, m.ID)
 	}

@@ -103,7 +103,7 @@ func TestBayesLearnsByMoves(t *testing.T) {
 			t.Helper()
 			for more := true; more; { // beside the duty that does the same
 				var err error
-				if more, err = s.Filter.Own.Bayes.LearnOne(ctx); err != nil {
+				if more, err = s.Filter.Builtin.Bayes.LearnNext(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -151,7 +151,7 @@ func TestBayesLearnsByMoves(t *testing.T) {
 				}
 			}
 		}
-		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages", nil).Into(t, &list)
+		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages", nil).Decode(t, &list)
 		if len(list.Data) != 1 || list.Data[0].Verdicts.Spam != "spam" || !strings.HasPrefix(list.Data[0].Verdicts.Reasons, "BAYES_99=5.5 ") {
 			t.Errorf("bob's: %+v", list.Data)
 		}

@@ -22,7 +22,7 @@ func (s *Server) openCerts() (err error) {
 			if !ok {
 				continue
 			}
-			if h, ok, err := s.Domains.Hosted(ctx, domain); ok && !h.Suspended || err != nil {
+			if h, ok, err := s.Domains.FindHosted(ctx, domain); ok && !h.Suspended || err != nil {
 				return err
 			}
 		}
@@ -30,7 +30,7 @@ func (s *Server) openCerts() (err error) {
 	}
 	switch kind := s.Config.TLS; {
 	case kind == "self-signed":
-		s.certs, err = cert.SelfSigned(cert.Local{Dir: s.data.path, Host: s.Config.Host, Allow: allow, Log: s.Log})
+		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.path, Host: s.Config.Host, AllowName: allow, Log: s.Log})
 	case kind == "acme":
 		var roots *x509.CertPool
 		if file := s.Config.ACMERoots; file != "" {
@@ -42,9 +42,9 @@ func (s *Server) openCerts() (err error) {
 				return errors.New("--acme-roots: the file holds no certificate")
 			}
 		}
-		s.certs, err = cert.ACME(cert.Authority{
-			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, URL: s.Config.ACMEDirectory, Roots: roots,
-			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), Allow: allow,
+		s.certs, err = cert.NewACME(cert.ACMEOptions{
+			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, DirectoryURL: s.Config.ACMEDirectory, Roots: roots,
+			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), AllowName: allow,
 			DNS: s.resolver, Log: s.Log,
 		})
 	default:
@@ -52,7 +52,7 @@ func (s *Server) openCerts() (err error) {
 		if !ok {
 			return errors.New(`--tls must be "acme", "self-signed", or CERTIFICATE.pem,KEY.pem`)
 		}
-		s.certs, err = cert.Files(cert.Given{Pairs: []cert.Pair{{Cert: certFile, Key: keyFile}}, Log: s.Log})
+		s.certs, err = cert.NewFiles(cert.FileOptions{Pairs: []cert.FilePair{{CertFile: certFile, KeyFile: keyFile}}, Log: s.Log})
 	}
 	return err
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/mailstead/mailstead/internal/api"
 )
 
-// encryptedOnly lets no secret be used over HTTP without TLS. API calls are
+// requireTLS lets no secret be used over HTTP without TLS. API calls are
 // refused there, and their keys noted; pages redirect to HTTPS. Only what other
 // standards want in clear is answered: challenges of ACME, which come before
 // this, MTA-STS policies, and settings for mail programs. The sandbox of
 // `mailstead dev` is reached over loopback alone and answers everything.
-func (s *Server) encryptedOnly(door *api.API, next http.Handler) http.Handler {
+func (s *Server) requireTLS(door *api.API, next http.Handler) http.Handler {
 	if s.Config.Dev {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, policy := policyOf(r)
+		_, policy := stsPolicyDomain(r)
 		switch {
-		case encrypted(r) || policy || api.AnswersInClear(r):
+		case isEncrypted(r) || policy || api.AllowsCleartext(r):
 			next.ServeHTTP(w, r)
 		case r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/"):
-			door.RefuseCleartext(w, r)
+			door.RejectCleartext(w, r)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:
 			http.Redirect(w, r, s.baseURL()+"/"+strings.TrimLeft(r.URL.RequestURI(), "/"), http.StatusFound)
 		default:

@@ -82,9 +82,9 @@ const clearHost = "mail.clear.example"
 func startServing(t *testing.T, url string, options ...servertest.Option) (s *servertest.Server, acc db.ID, key string) {
 	t.Helper()
 	resolver, zone := dnstest.Start(t, clearHost+". A 127.0.0.1")
-	base := servertest.FreeBase(t)
+	base := servertest.FreePortBase(t)
 	s = servertest.Start(t, append(options, servertest.Database(url), func(c *server.Config) {
-		servertest.Serve(clearHost, resolver, c.TLS, "")(c)
+		servertest.ServeMode(clearHost, resolver, c.TLS, "")(c)
 		c.PortBase = base
 	})...)
 	a, err := s.Accounts.Create(t.Context(), "ann@clear.example", "")
@@ -101,7 +101,7 @@ func startServing(t *testing.T, url string, options ...servertest.Option) (s *se
 	if d, err = s.Domains.CheckDNS(t.Context(), a.ID, d.ID); err != nil || !d.Receives {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	_, key, err = s.Accounts.CreateKey(t.Context(), a.ID, account.NewKey{Name: "shop"})
+	_, key, err = s.Accounts.CreateKey(t.Context(), a.ID, account.KeyParams{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestNoSecretsInClear(t *testing.T) {
 		}
 		c.do("GET", "/api/v1/domains", "", "Authorization: Bearer "+key)
 		entries, _, err := s.Audit.List(t.Context(), acc, db.Page{Limit: 10})
-		if err != nil || len(entries) != 1 || entries[0].Actor.Kind != audit.APIKey || entries[0].Actor.Name != "shop" || !strings.HasPrefix(entries[0].What, "Sent the API key without TLS.") {
+		if err != nil || len(entries) != 1 || entries[0].Actor.Kind != audit.ActorAPIKey || entries[0].Actor.Name != "shop" || !strings.HasPrefix(entries[0].Description, "Sent the API key without TLS.") {
 			t.Errorf("the audit log has %+v, %v", entries, err)
 		}
 		if again := exposed(); !again.ExposedAt.Equal(first.ExposedAt) || !again.LastUsedAt.IsZero() {
@@ -184,7 +184,7 @@ func TestHTTPProxy(t *testing.T) {
 	const trusted, second = "127.0.0.5", "127.0.0.6"
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s, acc, _ := startServing(t, url, func(c *server.Config) { c.HTTPProxyFrom = []string{trusted + "/32", second + "/32"} })
-		_, key, err := s.Accounts.CreateKey(t.Context(), acc, account.NewKey{Name: "office", Networks: []string{"192.0.2.0/24", "2001:db8::/32"}})
+		_, key, err := s.Accounts.CreateKey(t.Context(), acc, account.KeyParams{Name: "office", Networks: []string{"192.0.2.0/24", "2001:db8::/32"}})
 		if err != nil {
 			t.Fatal(err)
 		}

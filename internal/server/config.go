@@ -47,8 +47,8 @@ type Config struct {
 	MaxConnections int      `name:"max-connections-per-host" help:"Connections to one address of another mail host at a time, whatever domains it is for; a host that complains gets fewer for a while." default:"10" placeholder:"N"`
 	MaxMessages    int      `name:"max-messages-per-connection" help:"Messages over one connection to another mail host." default:"500" placeholder:"N"`
 	MaxRate        float64  `name:"max-rate-per-host" help:"Messages per second to one address of another mail host; 0 for no limit." default:"0" placeholder:"N"`
-	// PolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
-	PolicyPort int `kong:"-"`
+	// STSPolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
+	STSPolicyPort int `kong:"-"`
 
 	WebhookAllow []string `help:"Networks that webhooks may be sent to, and mailboxes copied from, although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
 
@@ -81,9 +81,9 @@ type Config struct {
 	// 5 s. For tests.
 	MigrationWait time.Duration `kong:"-"`
 
-	// FirstCheck is how long after its creation a domain is first looked for; 0: a
+	// FirstDomainCheck is how long after its creation a domain is first looked for; 0: a
 	// minute. In the sandbox it is less.
-	FirstCheck time.Duration `kong:"-"`
+	FirstDomainCheck time.Duration `kong:"-"`
 
 	// Clock is what limits are counted by; nil: time.Now. For tests.
 	Clock func() time.Time `kong:"-"`
@@ -93,7 +93,7 @@ type Config struct {
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
 	KeepEvents   int `name:"keep-events" help:"Days that events are kept, and what a webhook did or did not take of them; 0 for ever. The last attempt to deliver one to a webhook is made on the fourth day." default:"30" placeholder:"DAYS"`
 
-	Scram string `name:"scram" help:"SCRAM-SHA-256, by which IMAP and submission clients sign in without sending the password. What it needs to be stored of passwords is weaker against guessing than argon2id, should the database be stolen. on offers it, off keeps nothing for it and deletes what there was; learn keeps what it needs of each password that is set or signs in, but does not offer it yet: clients that choose SCRAM by themselves can't sign in before that. It is not for API keys." default:"off" enum:"off,learn,on"`
+	SCRAM string `name:"scram" help:"SCRAM-SHA-256, by which IMAP and submission clients sign in without sending the password. What it needs to be stored of passwords is weaker against guessing than argon2id, should the database be stolen. on offers it, off keeps nothing for it and deletes what there was; learn keeps what it needs of each password that is set or signs in, but does not offer it yet: clients that choose SCRAM by themselves can't sign in before that. It is not for API keys." default:"off" enum:"off,learn,on"`
 
 	IMAPKeepLogin bool `name:"imap-keep-login" help:"Take UNAUTHENTICATE away from IMAP clients, which lets them sign in as somebody else over the same connection; for a proxy in front that looks no further than the first log-in."`
 
@@ -113,8 +113,8 @@ type Config struct {
 	Dev bool `kong:"-"`
 }
 
-// ports are the standard ones that the port base is added to.
-var ports = map[string]int{
+// standardPorts are the standard ones that the port base is added to.
+var standardPorts = map[string]int{
 	"smtp": 25, "dns": 53, "http": 80, "imap": 143, "https": 443,
 	"submissions": 465, "submission": 587, "imaps": 993,
 }
@@ -122,17 +122,17 @@ var ports = map[string]int{
 // AnyPort as PortBase makes each listener take a free port; tests use it.
 const AnyPort = -1
 
-func (c *Config) address(name string) string {
+func (c *Config) listenAddr(name string) string {
 	port := 0
 	if c.PortBase != AnyPort {
-		port = c.PortBase + ports[name]
+		port = c.PortBase + standardPorts[name]
 	}
 	return net.JoinHostPort(c.Bind, fmt.Sprint(port))
 }
 
 // check completes the settings and refuses what can't work, saying what to do.
 func (c *Config) check() error {
-	for _, part := range []func() error{c.checkPlace, c.checkMail, c.checkRetention, c.checkLimits, c.checkNode, c.checkOthers} {
+	for _, part := range []func() error{c.checkLocation, c.checkMail, c.checkRetention, c.checkLimits, c.checkNode, c.checkRemotes} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -140,9 +140,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkPlace is about where the service is and keeps what it has.
-func (c *Config) checkPlace() (err error) {
-	if c.Host, err = address.Hostname(c.Host); err != nil {
+// checkLocation is about where the service is and keeps what it has.
+func (c *Config) checkLocation() (err error) {
+	if c.Host, err = address.ParseHostname(c.Host); err != nil {
 		return errors.New("--host must be the service's own host name, such as mail.example.com")
 	}
 	if c.Data == "" {
@@ -173,8 +173,8 @@ func (c *Config) checkBlobs() error {
 	return nil
 }
 
-// zones returns the DNS servers of zones that have their own.
-func (c *Config) zones() (map[string]string, error) {
+// resolverZones returns the DNS servers of zones that have their own.
+func (c *Config) resolverZones() (map[string]string, error) {
 	zones := make(map[string]string)
 	for _, text := range c.ResolverFor {
 		zone, server, _ := strings.Cut(text, "=")
@@ -200,7 +200,7 @@ func (c *Config) checkMail() error {
 			return errors.New("--resolver must be HOST:PORT, such as 127.0.0.1:53")
 		}
 	}
-	if _, err := c.zones(); err != nil {
+	if _, err := c.resolverZones(); err != nil {
 		return err
 	}
 	if c.SMTPPort < 1 || c.SMTPPort > 65535 {
@@ -218,8 +218,8 @@ func (c *Config) checkMail() error {
 	if c.MaxFolderMessages < 0 || c.MaxFolderMessages > mailbox.MaxMessages {
 		return fmt.Errorf("--max-messages-per-folder must be from 1 to %d", mailbox.MaxMessages)
 	}
-	if c.MaxFolders < 0 || c.MaxFolders > mostFolders {
-		return fmt.Errorf("--max-folders-per-mailbox must be from 1 to %d", mostFolders)
+	if c.MaxFolders < 0 || c.MaxFolders > maxFolders {
+		return fmt.Errorf("--max-folders-per-mailbox must be from 1 to %d", maxFolders)
 	}
 	if c.MaxConnections < 0 || c.MaxMessages < 0 || !(c.MaxRate >= 0 && c.MaxRate <= 1e6) {
 		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
@@ -227,8 +227,8 @@ func (c *Config) checkMail() error {
 	return nil
 }
 
-// mostFolders bounds the folders of a mailbox: to make one reads them all.
-const mostFolders = 100_000
+// maxFolderList bounds the folders of a mailbox: to make one reads them all.
+const maxFolders = 100_000
 
 // errNoPostmaster says what serve lacks, and doctor tells of. Other commands need no
 // --postmaster.
@@ -249,7 +249,7 @@ func (c *Config) checkPostmaster() error {
 	return nil
 }
 
-const longestLease = 5 * time.Minute
+const maxLease = 5 * time.Minute
 
 // checkNode is about the process among others.
 func (c *Config) checkNode() (err error) {
@@ -259,11 +259,11 @@ func (c *Config) checkNode() (err error) {
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")
 	}
-	if c.Lease < 3*time.Second || c.Lease > longestLease {
+	if c.Lease < 3*time.Second || c.Lease > maxLease {
 		return errors.New("--lease must be from 3s to 5m")
 	}
 	if c.Database == "sqlite" { // where renewing waits for the commit in hand: a client may move 250,000 messages in one
-		c.Lease = longestLease
+		c.Lease = maxLease
 	}
 	if c.Node == "" {
 		if c.Node, err = os.Hostname(); err != nil {
@@ -273,21 +273,21 @@ func (c *Config) checkNode() (err error) {
 	return nil
 }
 
-// checkOthers is about whom the service asks and whom it trusts.
-func (c *Config) checkOthers() error {
-	_, forwarders := c.forwarders()
-	_, filter := c.filter()
-	_, proxies := prefixes("--proxy-from", c.ProxyFrom)
-	_, httpProxies := prefixes("--http-proxy-from", c.HTTPProxyFrom)
-	_, relay := c.relay()
-	_, private := c.private()
-	_, webhooks := c.webhookAllow()
-	_, roots := c.roots()
+// checkRemotes is about whom the service asks and whom it trusts.
+func (c *Config) checkRemotes() error {
+	_, forwarders := c.trustedForwarders()
+	_, filter := c.newSpamFilter()
+	_, proxies := parsePrefixes("--proxy-from", c.ProxyFrom)
+	_, httpProxies := parsePrefixes("--http-proxy-from", c.HTTPProxyFrom)
+	_, relay := c.smartHost()
+	_, private := c.privateNetworks()
+	_, webhooks := c.webhookNetworks()
+	_, roots := c.trustedRoots()
 	return cmp.Or(forwarders, filter, proxies, httpProxies, relay, private, webhooks, roots)
 }
 
-// roots returns the authorities for certificates of others; nil: the system's.
-func (c *Config) roots() (*x509.CertPool, error) {
+// trustedRoots returns the authorities for certificates of others; nil: the system's.
+func (c *Config) trustedRoots() (*x509.CertPool, error) {
 	if c.TrustRoots == "" {
 		return nil, nil
 	}
@@ -305,8 +305,8 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// relay returns the smart host, or nil.
-func (c *Config) relay() (*url.URL, error) {
+// smartHost returns the smart host, or nil.
+func (c *Config) smartHost() (*url.URL, error) {
 	if c.Relay == "" {
 		return nil, nil
 	}
@@ -318,25 +318,25 @@ func (c *Config) relay() (*url.URL, error) {
 	return u, nil
 }
 
-// relayed reports whether a smart host sends all mail to outside.
-func (c *Config) relayed() bool { return c.Relay != "" }
+// usesSmartHost reports whether a smart host sends all mail to outside.
+func (c *Config) usesSmartHost() bool { return c.Relay != "" }
 
-// private returns the private networks that may be dialled.
-func (c *Config) private() ([]netip.Prefix, error) {
-	return prefixes("--allow-private", c.AllowPrivate)
+// privateNetworks returns the private networks that may be dialled.
+func (c *Config) privateNetworks() ([]netip.Prefix, error) {
+	return parsePrefixes("--allow-private", c.AllowPrivate)
 }
 
-// webhookAllow returns the networks that webhooks may be sent to beside the
+// webhookNetworks returns the networks that webhooks may be sent to beside the
 // Internet. dev treats loopback as a friend.
-func (c *Config) webhookAllow() ([]netip.Prefix, error) {
+func (c *Config) webhookNetworks() ([]netip.Prefix, error) {
 	list := c.WebhookAllow
 	if c.Dev {
 		list = append([]string{"127.0.0.0/8", "::1/128"}, list...)
 	}
-	return prefixes("--webhook-allow", list)
+	return parsePrefixes("--webhook-allow", list)
 }
 
-func prefixes(setting string, texts []string) (list []netip.Prefix, err error) {
+func parsePrefixes(setting string, texts []string) (list []netip.Prefix, err error) {
 	for _, s := range texts {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// dataFolder is the service's folder, locked for this process.
-type dataFolder struct {
+// dataDir is the service's folder, locked for this process.
+type dataDir struct {
 	path string
 	lock *os.File
 	// holder names the folder. Whoever has its lock knows that the former
@@ -25,7 +25,7 @@ type dataFolder struct {
 	holder string
 }
 
-func openData(path string) (*dataFolder, error) {
+func openDataDir(path string) (*dataDir, error) {
 	if err := durable.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder: %w", err)
 	}
@@ -36,16 +36,16 @@ func openData(path string) (*dataFolder, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process uses the data folder %s; stop it, or name another folder with --data", path), lock.Close())
 	}
-	d := &dataFolder{path: path, lock: lock}
-	if d.holder, err = d.name(); err != nil {
+	d := &dataDir{path: path, lock: lock}
+	if d.holder, err = d.loadHolder(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
 }
 
-// name reads what the folder is called, or makes it up. The lock file holds
+// loadHolder reads what the folder is called, or makes it up. The lock file holds
 // it, so that it can't be copied apart from the folder by mistake.
-func (d *dataFolder) name() (string, error) {
+func (d *dataDir) loadHolder() (string, error) {
 	text, err := os.ReadFile(d.lock.Name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -57,17 +57,17 @@ func (d *dataFolder) name() (string, error) {
 	if _, err := d.lock.WriteString(name + "\n"); err != nil {
 		return "", err
 	}
-	return name, errors.Join(d.lock.Sync(), durable.SyncFolder(d.path))
+	return name, errors.Join(d.lock.Sync(), durable.SyncDir(d.path))
 }
 
-func (d *dataFolder) file(name string) string { return filepath.Join(d.path, name) }
+func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
-// key is what seals secrets: given by the operator, or kept in the folder.
-func (d *dataFolder) key(given string) (*secret.Key, error) {
+// secretKey is what seals secrets: given by the operator, or kept in the folder.
+func (d *dataDir) secretKey(given string) (*secret.Key, error) {
 	if given != "" {
-		return secret.Parse(given)
+		return secret.ParseKey(given)
 	}
-	return secret.Load(d.file("secret.key"))
+	return secret.LoadOrCreateKey(d.file("secret.key"))
 }
 
-func (d *dataFolder) close() error { return d.lock.Close() }
+func (d *dataDir) close() error { return d.lock.Close() }

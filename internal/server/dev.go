@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -35,25 +35,25 @@ const (
 func DevConfig(data string) Config {
 	c := Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
-		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.Lease, DatabaseWait: db.MaxWait, LogLevel: "warn",
-		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstCheck: 250 * time.Millisecond,
+		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.DefaultLease, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
+		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstDomainCheck: 250 * time.Millisecond,
 	}
-	c.setLimits(limit.Defaults())
+	c.setLimits(quota.Defaults())
 	return c
 }
 
-// Dev is what dev.json says: everything that a script needs to begin.
-type Dev struct {
+// DevInfo is what dev.json says: everything that a script needs to begin.
+type DevInfo struct {
 	BaseURL   string         `json:"base_url"`
 	APIKey    string         `json:"api_key"`
-	Domain    devName        `json:"domain"`
+	Domain    devDomainInfo  `json:"domain"`
 	Mailboxes []devMailbox   `json:"mailboxes"`
 	Dashboard *devDashboard  `json:"dashboard"`
 	Ports     map[string]int `json:"ports"`
 	CACert    string         `json:"ca_cert"`
 }
 
-type devName struct {
+type devDomainInfo struct {
 	ID   db.ID  `json:"id"`
 	Name string `json:"name"`
 }
@@ -71,15 +71,15 @@ type devDashboard struct {
 	Password string `json:"password"`
 }
 
-// furnish makes the demonstration account, domain and mailboxes by the same
+// seedDemo makes the demonstration account, domain and mailboxes by the same
 // calls that customers use, or finds them from an earlier start, and writes
 // dev.json. It runs when the doors are open.
-func (s *Server) furnish(ctx context.Context) error {
-	dev := &Dev{BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
-	for name := range ports {
+func (s *Server) seedDemo(ctx context.Context) error {
+	dev := &DevInfo{BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
+	for name := range standardPorts {
 		dev.Ports[name] = int(s.port(name))
 	}
-	before := s.readDev()
+	before := s.readDevInfo()
 	acc, err := s.Accounts.ByEmail(ctx, devEmail)
 	if fault.Is(err, fault.NotFound) {
 		acc, err = s.Accounts.Create(ctx, devEmail, "Demo")
@@ -89,27 +89,27 @@ func (s *Server) furnish(ctx context.Context) error {
 	}
 	dev.APIKey = before.APIKey
 	if _, err := s.Accounts.Authenticate(ctx, dev.APIKey, netip.MustParseAddr("127.0.0.1")); err != nil {
-		if _, dev.APIKey, err = s.Accounts.CreateKey(ctx, acc.ID, account.NewKey{Name: "dev.json"}); err != nil {
+		if _, dev.APIKey, err = s.Accounts.CreateKey(ctx, acc.ID, account.KeyParams{Name: "dev.json"}); err != nil {
 			return fmt.Errorf("making an API key: %w", err)
 		}
 	}
-	if err := s.furnishDomain(ctx, acc.ID, dev); err != nil {
+	if err := s.seedDemoDomain(ctx, acc.ID, dev); err != nil {
 		return fmt.Errorf("verifying %s: %w", devDomain, err)
 	}
 	for _, name := range []string{"alice", "bob"} {
-		if err := s.furnishMailbox(ctx, acc.ID, name, before, dev); err != nil {
+		if err := s.seedDemoMailbox(ctx, acc.ID, name, before, dev); err != nil {
 			return fmt.Errorf("making %s@%s: %w", name, devDomain, err)
 		}
 	}
-	if err := s.furnishUser(ctx, acc.ID, before, dev); err != nil {
+	if err := s.seedDemoUser(ctx, acc.ID, before, dev); err != nil {
 		return fmt.Errorf("making a user of the dashboard: %w", err)
 	}
 	s.Dev = dev
-	return s.writeDev()
+	return s.writeDevInfo()
 }
 
-// furnishUser makes somebody who can sign in to the dashboard.
-func (s *Server) furnishUser(ctx context.Context, acc db.ID, before, dev *Dev) error {
+// seedDemoUser makes somebody who can sign in to the dashboard.
+func (s *Server) seedDemoUser(ctx context.Context, acc db.ID, before, dev *DevInfo) error {
 	dev.Dashboard = &devDashboard{URL: s.baseURL() + "/", Email: devEmail}
 	if before.Dashboard != nil {
 		dev.Dashboard.Password = before.Dashboard.Password
@@ -118,29 +118,29 @@ func (s *Server) furnishUser(ctx context.Context, acc db.ID, before, dev *Dev) e
 	if err == nil && dev.Dashboard.Password != "" {
 		return nil
 	}
-	dev.Dashboard.Password = secret.Password()
+	dev.Dashboard.Password = secret.NewPassword()
 	if err == nil { // dev.json was lost
-		token, err := s.Users.NewReset(ctx, who, false)
+		token, err := s.Users.CreateResetLink(ctx, who, false)
 		if err != nil {
 			return err
 		}
-		return s.Users.SetPassword(ctx, token, dev.Dashboard.Password, nil)
+		return s.Users.ResetPassword(ctx, token, dev.Dashboard.Password, nil)
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if err := s.Accounts.HaveOperators(ctx); err != nil {
+	if err := s.Accounts.EnsureOperators(ctx); err != nil {
 		return err
 	}
-	_, err = s.Users.Create(ctx, user.New{Email: devEmail, Name: "You", Password: dev.Dashboard.Password}, account.Operators, acc)
+	_, err = s.Users.Create(ctx, user.CreateParams{Email: devEmail, Name: "You", Password: dev.Dashboard.Password}, account.OperatorAccount, acc)
 	return err
 }
 
-// furnishDomain adds the domain and verifies it through the DNS sandbox.
-func (s *Server) furnishDomain(ctx context.Context, acc db.ID, dev *Dev) error {
+// seedDemoDomain adds the domain and verifies it through the DNS sandbox.
+func (s *Server) seedDemoDomain(ctx context.Context, acc db.ID, dev *DevInfo) error {
 	d, err := s.Domains.Create(ctx, acc, devDomain)
 	if fault.Is(err, fault.Conflict) {
-		found, _, listErr := s.Domains.List(ctx, acc, db.Page{Limit: db.MaxPage})
+		found, _, listErr := s.Domains.List(ctx, acc, db.Page{Limit: db.MaxPageSize})
 		if listErr != nil {
 			return listErr
 		}
@@ -162,13 +162,13 @@ func (s *Server) furnishDomain(ctx context.Context, acc db.ID, dev *Dev) error {
 	if !d.Sends || !d.Receives {
 		return errors.New("the DNS sandbox did not answer as it should")
 	}
-	dev.Domain = devName{d.ID, d.Name}
+	dev.Domain = devDomainInfo{d.ID, d.Name}
 	return nil
 }
 
-func (s *Server) furnishMailbox(ctx context.Context, acc db.ID, name string, before, dev *Dev) error {
+func (s *Server) seedDemoMailbox(ctx context.Context, acc db.ID, name string, before, dev *DevInfo) error {
 	wanted := name + "@" + devDomain
-	found, _, err := s.Mailboxes.List(ctx, acc, mailbox.Filter{Domain: dev.Domain.ID}, db.Page{Limit: db.MaxPage})
+	found, _, err := s.Mailboxes.List(ctx, acc, mailbox.Filter{Domain: dev.Domain.ID}, db.Page{Limit: db.MaxPageSize})
 	if err != nil {
 		return err
 	}
@@ -186,28 +186,28 @@ func (s *Server) furnishMailbox(ctx context.Context, acc db.ID, name string, bef
 		dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
 		return err
 	}
-	m, password, err := s.Mailboxes.Create(ctx, acc, mailbox.New{Domain: dev.Domain.ID, LocalPart: name})
+	m, password, err := s.Mailboxes.Create(ctx, acc, mailbox.CreateParams{Domain: dev.Domain.ID, LocalPart: name})
 	dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
 	return err
 }
 
-// readDev returns what an earlier start wrote; nothing if there was none.
-func (s *Server) readDev() *Dev {
-	dev := &Dev{}
+// readDevInfo returns what an earlier start wrote; nothing if there was none.
+func (s *Server) readDevInfo() *DevInfo {
+	dev := &DevInfo{}
 	text, err := os.ReadFile(s.data.file("dev.json"))
 	if err == nil {
 		err = json.Unmarshal(text, dev)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Log.Warn("the former dev.json can't be read; new passwords are made", "error", err)
-		return &Dev{}
+		return &DevInfo{}
 	}
 	return dev
 }
 
-// writeDev replaces dev.json as a whole: no script sees half of it, and no loss of
+// writeDevInfo replaces dev.json as a whole: no script sees half of it, and no loss of
 // power empties it.
-func (s *Server) writeDev() error {
+func (s *Server) writeDevInfo() error {
 	text, err := json.MarshalIndent(s.Dev, "", "  ")
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s *Server) writeDev() error {
 }
 
 // Print tells a person how to begin.
-func (d *Dev) Print(w io.Writer) error {
+func (d *DevInfo) Print(w io.Writer) error {
 	alice, bob := d.Mailboxes[0], d.Mailboxes[1]
 	_, err := fmt.Fprintf(w, `
 Mailstead is running. Everything below is local: nothing leaves this machine.

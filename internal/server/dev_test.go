@@ -13,7 +13,7 @@ import (
 
 // In the sandbox a domain is looked for within a second, and finds its records.
 func TestSandboxVerifiesByItself(t *testing.T) {
-	s := servertest.Start(t, func(c *server.Config) { c.FirstCheck = server.DevConfig("").FirstCheck })
+	s := servertest.Start(t, func(c *server.Config) { c.FirstDomainCheck = server.DevConfig("").FirstDomainCheck })
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestSandboxVerifiesByItself(t *testing.T) {
 		if d, err = s.Domains.Get(t.Context(), acc.ID, d.ID); err != nil {
 			t.Fatal(err)
 		}
-		if d.Status != domain.Verified {
+		if d.Status != domain.StatusVerified {
 			return "the domain is " + d.Status
 		}
 		return ""

@@ -132,7 +132,7 @@ func TestFailedListenerDrains(t *testing.T) {
 	}
 	again := servertest.Start(t, func(c *server.Config) { c.Data, c.Relay = dir, "smtp://"+host.Addr().String() })
 	var shown struct{ Status string }
-	again.API("GET", "/outbound/messages/"+sent.ID, nil).Into(t, &shown)
+	again.API("GET", "/outbound/messages/"+sent.ID, nil).Decode(t, &shown)
 	if shown.Status != "delivered" || len(host.whole) > 0 {
 		t.Errorf("it is %s; sent again: %d", shown.Status, len(host.whole))
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -33,7 +33,7 @@ func sentOn(t *testing.T, s *servertest.Server, to string, n int) (text string) 
 				}
 			}
 		}
-		s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &all)
+		s.API("GET", "/sandbox/outbox?limit=100", nil).Decode(t, &all)
 		found := 0
 		for _, one := range all.Data {
 			if len(one.Envelope.RcptTo) == 1 && one.Envelope.RcptTo[0] == to {
@@ -66,11 +66,11 @@ func TestForwardIsSealed(t *testing.T) {
 		}
 		bring(t, o.s, "out@demo.test", string(sig)+text)
 		sealed := sentOn(t, o.s, far, n+1)
-		j := (&mailauth.Judge{DNS: dnstest.Resolver(t, o.s.Addr("dns")), Now: time.Now}).Begin([]byte(sealed[:strings.Index(sealed, "\r\n\r\n")+2]))
+		j := (&mailauth.Verifier{DNS: dnstest.Resolver(t, o.s.Addr("dns")), Now: time.Now}).Begin([]byte(sealed[:strings.Index(sealed, "\r\n\r\n")+2]))
 		_, body, _ := strings.Cut(sealed, "\r\n\r\n")
 		_, _ = j.Write([]byte(body))
-		found := j.Judge(t.Context(), mailauth.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "x.test", From: "x@x.test"})
-		if found.ARC.Result != mailauth.Pass || found.ARC.Vouched("bank.com", []string{"demo.test"}) != "demo.test" {
+		found := j.Verify(t.Context(), mailauth.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "x.test", From: "x@x.test"})
+		if found.ARC.Result != mailauth.Pass || found.ARC.TrustedSealer("bank.com", []string{"demo.test"}) != "demo.test" {
 			t.Errorf("%s (%s), sealed by %v:\n%.2000s", found.ARC.Result, found.ARC.Reason, found.ARC.Sealers, sealed)
 		}
 		if h := message.Header(sealed); !strings.HasPrefix(sealed, "ARC-Seal: i=1; a=rsa-sha256; cv=none;") || !strings.HasSuffix(sealed, string(sig)+text) || h.Count("DKIM-Signature") != 1 {
@@ -89,7 +89,7 @@ func TestForwardIsSealed(t *testing.T) {
 // either.
 func TestForwardOffline(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
-		s.Inbound.Forgiving = true
+		s.Inbound.AcceptUnknownPolicy = true
 		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestForwardOverTheLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Limits.Change(t.Context(), demo.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 2, RecipientsPerDay: 2}}); err != nil {
+		if err := s.Limits.SetOverrides(t.Context(), demo.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 2, RecipientsPerDay: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		both := func(to string) (refused error) {

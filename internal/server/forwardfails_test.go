@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/user"
 )
 
@@ -34,7 +34,7 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := behind(t, url, srv)
+		s := newProxyListener(t, url, srv)
 		ctx := t.Context()
 		rival(t, s)
 		submitted(t, s, 0, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@rival.test")
@@ -50,7 +50,7 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo.ID)})
+		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo.ID)})
 		defer sub.Close()
 		c := clientOf(t, s)
 		forwards(t, c, s, 1, true, away)
@@ -86,7 +86,7 @@ func TestReportRequiresTLS(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := behind(t, url, srv)
+		s := newProxyListener(t, url, srv)
 		rival(t, s)
 		const msg = "From: alice@demo.test\r\nSubject: Hi\r\n\r\nIn confidence\r\n"
 		for n, to := range []string{away, "out@rival.test"} {
@@ -119,7 +119,7 @@ func TestForwardIsReturned(t *testing.T) {
 		arrived(t, s, 1, 1)
 		path, _ := wentOut(t, s, away, 1)
 		servertest.Eventually(t, func() string { // once its outcome is written
-			n, err := s.Inbound.Prune(ctx, time.Now().Add(time.Hour), 100)
+			n, err := s.Inbound.PruneFilings(ctx, time.Now().Add(time.Hour), 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestReportGoesBackOnce(t *testing.T) {
 		path, _ := forwarded(t, s, acc.ID, 1)
 		used := func() int64 {
 			t.Helper()
-			all, err := s.Limits.Usage(ctx, limit.Who{Account: acc.ID})
+			all, err := s.Limits.Usage(ctx, quota.Consumer{Account: acc.ID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,11 +173,11 @@ func TestReportGoesBackOnce(t *testing.T) {
 		if n := used(); before != 1 || n != before {
 			t.Errorf("%d of its sends are used, before %d", n, before)
 		}
-		back := limit.ReturnedMail(acc.ID)
+		back := quota.ReturnedMailConsumer(acc.ID)
 		if all, err := s.Limits.Usage(ctx, back); err != nil || all[0].Used != 1 {
 			t.Errorf("reports that went back: %+v, %v", all, err)
 		}
-		if _, err := s.Limits.Send(ctx, back, 1999, 1); err != nil {
+		if _, err := s.Limits.Reserve(ctx, back, 1999, 1); err != nil {
 			t.Fatal(err)
 		}
 		if err := mx(t, s, "", report, path); err == nil || !strings.HasPrefix(err.Error(), `450 "4.7.1`) {
@@ -192,7 +192,7 @@ func TestRoleMailTellsNoOwner(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := behind(t, url, srv)
+		s := newProxyListener(t, url, srv)
 		ctx := t.Context()
 		s.Mailboxes.Postmaster = "root@operators-home.example.net"
 		rival(t, s)
@@ -200,10 +200,10 @@ func TestRoleMailTellsNoOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Users.Create(ctx, user.New{Email: "eve@away.example.net", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
+		if _, err := s.Users.Create(ctx, user.CreateParams{Email: "eve@away.example.net", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
 			t.Fatal(err)
 		}
-		for to, whose := range map[string]db.ID{"postmaster@rival.test": acc.ID, "abuse@" + s.Config.Host: account.Operators} {
+		for to, whose := range map[string]db.ID{"postmaster@rival.test": acc.ID, "abuse@" + s.Config.Host: account.OperatorAccount} {
 			if err := mx(t, s, "ann@good.com", question, to); err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func rival(t *testing.T, s *servertest.Server) (c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "all"})
+	_, token, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.KeyParams{Name: "all"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,8 @@ func (h *hop) Data(r io.Reader) error {
 	return err
 }
 
-// behind is a server whose mail for others goes by srv.
-func behind(t *testing.T, url string, srv *smtp.Server) *servertest.Server {
+// newProxyListener is a server whose mail for others goes by srv.
+func newProxyListener(t *testing.T, url string, srv *smtp.Server) *servertest.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				there := &nextHop{make(chan bool, 10)}
 				srv := smtp.NewServer(there)
 				srv.Domain, srv.EnableSMTPUTF8 = "relay.test", offered
-				s := behind(t, url, srv)
+				s := newProxyListener(t, url, srv)
 				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
 					t.Fatal(err)
 				}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var (
@@ -158,10 +158,10 @@ func TestHaltedIsNoFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Limits.Change(ctx, demo.ID, limit.Set{Rates: limit.Rates{RecipientsPerDay: 5}}); err != nil {
+		if err := s.Limits.SetOverrides(ctx, demo.ID, quota.AccountLimits{Rates: quota.Rates{RecipientsPerDay: 5}}); err != nil {
 			t.Fatal(err)
 		}
-		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo.ID)})
+		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo.ID)})
 		defer sub.Close()
 		sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"many@demo.test"}, Subject: "Hi", Text: "Hi"})
 		if err != nil {
@@ -203,7 +203,7 @@ func newest(t *testing.T, s *servertest.Server, box int) string {
 	t.Helper()
 	path := "/mailboxes/" + s.Dev.Mailboxes[box].ID.String() + "/messages"
 	var all struct{ Data []struct{ ID string } }
-	s.API("GET", path+"?limit=1", nil).Into(t, &all)
+	s.API("GET", path+"?limit=1", nil).Decode(t, &all)
 	if len(all.Data) != 1 {
 		t.Fatal("the mailbox is empty")
 	}

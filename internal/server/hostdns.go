@@ -18,13 +18,13 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// HostNames returns the own names of the service with these settings, to check
+// LoadHost returns the own names of the service with these settings, to check
 // and print their DNS records. Before the service has run, they have no DKIM key.
 func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	zones, err := c.zones()
+	zones, err := c.resolverZones()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senders(), Relayed: c.relayed()}
+	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senderAddrs(), UsesSmartHost: c.usesSmartHost()}
 	h.Key, err = c.hostKey(ctx)
 	return h, err
 }
@@ -40,7 +40,7 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 // hostKey reads the DKIM key of the service's own name, or generates it. Before the
 // first start of the service there is none.
 func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
-	if err := c.hasRun(ctx); errors.Is(err, errNotRun) {
+	if err := c.checkInitialized(ctx); errors.Is(err, errNotInitialized) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -53,9 +53,9 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	if err == nil && k == nil {
 		var seal *secret.Key
 		if c.SecretKey != "" {
-			seal, err = secret.Parse(c.SecretKey)
+			seal, err = secret.ParseKey(c.SecretKey)
 		} else {
-			seal, err = secret.Read(filepath.Join(c.Data, "secret.key"))
+			seal, err = secret.ReadKey(filepath.Join(c.Data, "secret.key"))
 		}
 		if err == nil {
 			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostKey(ctx)
@@ -64,9 +64,9 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	return k, errors.Join(err, d.Close())
 }
 
-// senders are the addresses that mail leaves from and the service is reached at, as far
+// senderAddrs are the addresses that mail leaves from and the service is reached at, as far
 // as this machine knows: none behind NAT. In the sandbox it is its own.
-func (c *Config) senders() []netip.Addr {
+func (c *Config) senderAddrs() []netip.Addr {
 	if c.Dev {
 		bind, err := netip.ParseAddr(c.Bind)
 		if err != nil || bind.IsUnspecified() {
@@ -78,5 +78,5 @@ func (c *Config) senders() []netip.Addr {
 	if err != nil {
 		return nil // the DNS tells of some
 	}
-	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !egress.Public(a) })
+	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !egress.IsPublic(a) })
 }

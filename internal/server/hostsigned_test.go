@@ -61,17 +61,17 @@ func TestMailOfTheHost(t *testing.T) {
 		there := &receiver{make(chan received, 10)}
 		srv := smtp.NewServer(there)
 		srv.Domain = "relay.test"
-		s := behind(t, url, srv)
+		s := newProxyListener(t, url, srv)
 		ctx, host := t.Context(), s.Config.Host
 		rival(t, s)
 
 		addr, zone := dnstest.Start(t)
-		h, err := s.Domains.HostNames(ctx)
+		h, err := s.Domains.LoadHost(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sender := netip.MustParseAddr("9.9.9.1")
-		h.Resolver, h.Addrs, h.Relayed = dnstest.Resolver(t, addr), []netip.Addr{sender}, false
+		h.Resolver, h.Addrs, h.UsesSmartHost = dnstest.Resolver(t, addr), []netip.Addr{sender}, false
 		all, err := h.Check(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -81,13 +81,13 @@ func TestMailOfTheHost(t *testing.T) {
 				zone.Publish(r.Type, r.Name, r.Value, r.Priority)
 			}
 		}
-		judge := &mailauth.Judge{DNS: dnstest.Resolver(t, addr), Now: time.Now}
+		judge := &mailauth.Verifier{DNS: dnstest.Resolver(t, addr), Now: time.Now}
 		passes := func(m received) {
 			t.Helper()
 			header, body, _ := strings.Cut(m.text, "\r\n\r\n")
 			trial := judge.Begin([]byte(header + "\r\n"))
 			_, _ = io.WriteString(trial, body)
-			got := trial.Judge(context.WithoutCancel(ctx), mailauth.Client{IP: sender, Helo: m.helo, From: m.from})
+			got := trial.Verify(context.WithoutCancel(ctx), mailauth.Client{IP: sender, Helo: m.helo, From: m.from})
 			if len(got.DKIM) != 1 || got.DKIM[0].Result != mailauth.Pass || got.DKIM[0].Domain != host || got.SPF.Result != mailauth.Pass || got.DMARC.Result != mailauth.Pass {
 				t.Errorf("DKIM %+v, SPF %+v, DMARC %+v of\n%s", got.DKIM, got.SPF, got.DMARC, m.text)
 			}
@@ -107,11 +107,11 @@ func TestMailOfTheHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eve, err := s.Users.Create(ctx, user.New{Email: "eve@elsewhere.com", Name: "Eve", Password: "Correct-horse-7"}, acc.ID)
+		eve, err := s.Users.Create(ctx, user.CreateParams{Email: "eve@elsewhere.com", Name: "Eve", Password: "Correct-horse-7"}, acc.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Users.SendReset(ctx, eve); err != nil {
+		if err := s.Users.SendResetLink(ctx, eve); err != nil {
 			t.Fatal(err)
 		}
 		password := <-there.took

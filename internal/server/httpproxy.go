@@ -18,16 +18,16 @@ import (
 // trusted proxy ended it.
 type encryptedKey struct{}
 
-// encrypted reports whether a request was encrypted on its way from the client:
+// isEncrypted reports whether a request was encrypted on its way from the client:
 // by our own TLS, or up to a trusted proxy that ended it.
-func encrypted(r *http.Request) bool {
+func isEncrypted(r *http.Request) bool {
 	yes, _ := r.Context().Value(encryptedKey{}).(bool)
 	return yes || r.TLS != nil
 }
 
-// throughProxy reports whether a trusted proxy brought a request, which then shares
+// isProxied reports whether a trusted proxy brought a request, which then shares
 // its connection with those of other clients.
-func throughProxy(r *http.Request) bool {
+func isProxied(r *http.Request) bool {
 	_, ok := r.Context().Value(encryptedKey{}).(bool)
 	return ok
 }
@@ -44,7 +44,7 @@ func (p httpProxies) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		client, ok := p.client(r.Header.Values("X-Forwarded-For"))
+		client, ok := p.clientAddr(r.Header.Values("X-Forwarded-For"))
 		proto := strings.ToLower(strings.Join(r.Header.Values("X-Forwarded-Proto"), ","))
 		if !ok || proto != "https" && proto != "http" {
 			http.Error(w, "The proxy in front of this server must set X-Forwarded-For to the client's address and X-Forwarded-Proto to https or http.", http.StatusBadGateway)
@@ -56,10 +56,10 @@ func (p httpProxies) handler(next http.Handler) http.Handler {
 	})
 }
 
-// client is the last address of X-Forwarded-For that is no trusted proxy: each
+// clientAddr is the last address of X-Forwarded-For that is no trusted proxy: each
 // proxy appends its peer, and what stands before that may be the client's own
 // invention.
-func (p httpProxies) client(headers []string) (client netip.Addr, ok bool) {
+func (p httpProxies) clientAddr(headers []string) (client netip.Addr, ok bool) {
 	hops := strings.Split(strings.Join(headers, ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		hop = strings.TrimSpace(hop)
@@ -86,7 +86,7 @@ func (p httpProxies) trusts(from netip.Addr) bool {
 // connContext notes of a connection through a balancer whether the client used
 // TLS up to there, if version 2 of the PROXY protocol says so.
 func connContext(ctx context.Context, nc net.Conn) context.Context {
-	if g, ok := nc.(*guest); ok {
+	if g, ok := nc.(*limitedConn); ok {
 		nc = g.Conn
 	}
 	balanced, ok := nc.(*proxyproto.Conn)

@@ -21,7 +21,7 @@ func TestJunkComplains(t *testing.T) {
 			"from_email": "alice@demo.test", "to": []string{"bob@demo.test", "alice@demo.test"}, "subject": "Offer", "text": "Buy",
 		})
 		var m sent
-		a.Into(t, &m)
+		a.Decode(t, &m)
 		arrived(t, s, 1, 1)
 		arrived(t, s, 0, 1)
 		delivered(t, s, m.ID)
@@ -42,7 +42,7 @@ func TestJunkComplains(t *testing.T) {
 			}
 		}
 		statuses := func() (all []string) {
-			s.API("GET", "/outbound/messages/"+m.ID, nil).Into(t, &m)
+			s.API("GET", "/outbound/messages/"+m.ID, nil).Decode(t, &m)
 			for _, r := range m.Recipients {
 				all = append(all, r.Email+" "+r.Status)
 			}
@@ -71,7 +71,7 @@ func TestJunkInTrouble(t *testing.T) {
 			"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "Offer", "text": "Buy",
 		})
 		var m sent
-		a.Into(t, &m)
+		a.Decode(t, &m)
 		delivered(t, s, m.ID)
 		id, err := db.ParseID(m.ID)
 		if err != nil {
@@ -79,16 +79,16 @@ func TestJunkInTrouble(t *testing.T) {
 		}
 		bob := s.Dev.Mailboxes[1].ID
 		dbtest.Exec(t, s.DB, hideMailboxes.With())
-		s.Mailboxes.ForgetAll()
-		err = s.Inbound.Junked(t.Context(), bob, []db.ID{id})
+		s.Mailboxes.InvalidateAll()
+		err = s.Inbound.RecordJunked(t.Context(), bob, []db.ID{id})
 		dbtest.Exec(t, s.DB, showMailboxes.With())
 		if err == nil {
 			t.Error("nothing is told of it")
 		}
-		if err := s.Inbound.Junked(t.Context(), bob, []db.ID{id}); err != nil {
+		if err := s.Inbound.RecordJunked(t.Context(), bob, []db.ID{id}); err != nil {
 			t.Error(err)
 		}
-		if s.API("GET", "/outbound/messages/"+m.ID, nil).Into(t, &m); m.Recipients[0].Status != "complained" {
+		if s.API("GET", "/outbound/messages/"+m.ID, nil).Decode(t, &m); m.Recipients[0].Status != "complained" {
 			t.Errorf("it is %s", m.Recipients[0].Status)
 		}
 	})

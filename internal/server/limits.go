@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// limits are those of an account for which nothing else was set.
-func (c *Config) limits() limit.Set {
-	return limit.Set{
-		Rates: limit.Rates{
+// defaultLimits are those of an account for which nothing else was set.
+func (c *Config) defaultLimits() quota.AccountLimits {
+	return quota.AccountLimits{
+		Rates: quota.Rates{
 			RequestsPerSecond: c.LimitRequests, Burst: c.LimitBurst, SendsPerHour: c.LimitHour, SendsPerDay: c.LimitDay, RecipientsPerDay: c.LimitRecipients,
 		},
 		StorageMB: c.LimitStorage,
@@ -28,16 +28,16 @@ func (c *Config) clock() func() time.Time {
 	return c.Clock
 }
 
-func (c *Config) setLimits(l limit.Set) {
+func (c *Config) setLimits(l quota.AccountLimits) {
 	c.LimitRequests, c.LimitBurst, c.LimitHour, c.LimitDay, c.LimitRecipients = l.RequestsPerSecond, l.Burst, l.SendsPerHour, l.SendsPerDay, l.RecipientsPerDay
 	c.LimitStorage = l.StorageMB
 }
 
 func (c *Config) checkLimits() error {
-	all := c.limits()
-	for _, name := range limit.Names() {
-		if n := all.Get(name); n < 0 || n > limit.Most {
-			return fmt.Errorf("--limit-%s must be from 0, for no limit, to %d", strings.ReplaceAll(name, "_", "-"), int64(limit.Most))
+	all := c.defaultLimits()
+	for _, name := range quota.Names() {
+		if n := all.Value(name); n < 0 || n > quota.MaxValue {
+			return fmt.Errorf("--limit-%s must be from 0, for no limit, to %d", strings.ReplaceAll(name, "_", "-"), int64(quota.MaxValue))
 		}
 	}
 	return nil

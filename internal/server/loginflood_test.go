@@ -41,20 +41,20 @@ type loginFlood struct {
 // them within 300 ms, and 99 of 100 within 1 s.
 func TestLoginFlood(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, database string) {
-		s := servertest.Start(t, servertest.Database(database), servertest.Balanced("127.0.0.1/32"))
+		s := servertest.Start(t, servertest.Database(database), servertest.ProxyFrom("127.0.0.1/32"))
 		f := &loginFlood{Server: s, t: t, tls: s.TLS()}
 		now := time.Now()
 		s.Mailboxes.Hasher.Now = func() time.Time { return now }
-		n := servertest.Soak(4, 100)
+		n := servertest.SoakSize(4, 100)
 		for _, during := range []string{"quiet", "same", "different"} {
 			f.prepare(during, n)
 		}
 		f.others("quiet", n)
-		before := s.Mailboxes.Hasher.Hashes()
+		before := s.Mailboxes.Hasher.HashCount()
 		stop := f.flood("192.0.2.1", func() (string, string) { return s.Dev.Mailboxes[0].Address, "Wrong-Horse-7" })
 		f.others("same", n)
 		stop()
-		if hashes := s.Mailboxes.Hasher.Hashes() - before - int64(len(logins)*n); hashes != 1 {
+		if hashes := s.Mailboxes.Hasher.HashCount() - before - int64(len(logins)*n); hashes != 1 {
 			t.Errorf("the same wrong password cost %d hashes", hashes)
 		}
 		stop = f.flood("192.0.2.2", func() (string, string) {
@@ -90,9 +90,9 @@ func (f *loginFlood) prepare(during string, n int) {
 		for i := range n {
 			name, password, mb := floodName(during, kind, i), floodPassword, 1
 			if kind == "dashboard" {
-				_, err = f.Users.Create(f.t.Context(), user.New{Email: name + "@demo.test", Name: "Ann", Password: password}, account.ID)
+				_, err = f.Users.Create(f.t.Context(), user.CreateParams{Email: name + "@demo.test", Name: "Ann", Password: password}, account.ID)
 			} else {
-				_, _, err = f.Mailboxes.Create(f.t.Context(), account.ID, mailbox.New{Domain: f.Dev.Domain.ID, LocalPart: name, Password: &password, QuotaMB: &mb})
+				_, _, err = f.Mailboxes.Create(f.t.Context(), account.ID, mailbox.CreateParams{Domain: f.Dev.Domain.ID, LocalPart: name, Password: &password, QuotaMB: &mb})
 			}
 			if err != nil {
 				f.t.Fatal(err)
@@ -119,7 +119,7 @@ func (f *loginFlood) others(during string, n int) {
 			slices.Sort(took)
 			median, p99 := took[n/2], took[n*99/100]
 			f.t.Logf("%s, %s: median %s, p99 %s", during, kind, median, p99)
-			if servertest.Soak(0, 1) == 1 && (median > 300*time.Millisecond || p99 > time.Second) {
+			if servertest.SoakSize(0, 1) == 1 && (median > 300*time.Millisecond || p99 > time.Second) {
 				f.t.Errorf("%s, %s: too slow", during, kind)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -27,7 +27,7 @@ const away = "alice@away.example.net"
 func fillUp(t *testing.T, s *servertest.Server, mailbox db.ID) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, filledUp.With(mailbox))
-	s.Mailboxes.Forget(mailbox)
+	s.Mailboxes.Invalidate(mailbox)
 }
 
 // forwards has a mailbox forward, and returns what the API says of it.
@@ -135,7 +135,7 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Limits.Change(t.Context(), acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1}}); err != nil {
+		if err := s.Limits.SetOverrides(t.Context(), acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		pass := map[string]string{"spf": "pass"}
@@ -220,7 +220,7 @@ func TestMailboxForwardFields(t *testing.T) {
 		var p struct {
 			Errors []struct{ Field, Code string }
 		}
-		a.Into(t, &p)
+		a.Decode(t, &p)
 		got := ""
 		for _, e := range p.Errors {
 			got += e.Field + " " + e.Code + ";"

@@ -13,19 +13,19 @@ import (
 // openMigrations makes the room that copies mailboxes from other servers. It may
 // dial what webhooks may dial. What it knows of a mailbox goes with that.
 func (s *Server) openMigrations() error {
-	dialer, roots, err := s.outward()
+	dialer, roots, err := s.customerDialer()
 	if err != nil {
 		return err
 	}
 	s.Migrations = migration.New(migration.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Blobs: s.Blobs, Folders: s.Folders, Key: s.key, Roots: roots,
-		Dialer: dialer, FirstWait: s.Config.MigrationWait, Now: time.Now, Log: s.Log,
+		Dialer: dialer, MinRetryDelay: s.Config.MigrationWait, Now: time.Now, Log: s.Log,
 	})
-	s.Mailboxes.Empty = func(ctx context.Context, mailbox db.ID) error {
-		if err := s.Migrations.Forget(ctx, mailbox); err != nil {
+	s.Mailboxes.DeleteMail = func(ctx context.Context, mailbox db.ID) error {
+		if err := s.Migrations.DeleteByMailbox(ctx, mailbox); err != nil {
 			return err
 		}
-		return s.Folders.Empty(ctx, mailbox)
+		return s.Folders.PurgeMailbox(ctx, mailbox)
 	}
 	return nil
 }

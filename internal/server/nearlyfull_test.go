@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var (
@@ -111,7 +111,7 @@ func (b *small) warnings(n int) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	sub := b.s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: int64(f.ID)})
+	sub := b.s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(f.ID)})
 	defer sub.Close()
 	for {
 		if _, err := b.imap.Select("INBOX", nil).Wait(); err != nil {
@@ -143,7 +143,7 @@ func (b *small) warnings(n int) string {
 // none fails if there is anything to be told, or more warnings than n.
 func (b *small) none(n int) {
 	b.Helper()
-	if _, err := b.s.Inbound.WarnOwners(b.Context()); err != nil {
+	if _, err := b.s.Inbound.SendQuotaWarnings(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	b.warnings(n)
@@ -216,7 +216,7 @@ func TestNearlyFull(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				if _, err := s.Inbound.WarnOwners(t.Context()); err != nil {
+				if _, err := s.Inbound.SendQuotaWarnings(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -304,7 +304,7 @@ func TestFullMailbox(t *testing.T) {
 		}
 		// From here it waits, and is returned at last.
 		submitted(t, s, 1, "From: bob@demo.test\r\nTo: small@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", b.box.Address)
-		dbtest.Exec(t, s.DB, fullFor.With(b.id, (mailbox.OverLong-time.Hour).Microseconds()))
+		dbtest.Exec(t, s.DB, fullFor.With(b.id, (mailbox.FullGracePeriod-time.Hour).Microseconds()))
 		if got := refused(b.box.Address); got != "452 4.2.2" {
 			t.Errorf("within the week: %s", got)
 		}

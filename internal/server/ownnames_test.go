@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // What is written here to the names of the service itself arrives as it does from
@@ -25,7 +25,7 @@ func TestToOwnNames(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		resolver, zone := dnstest.Start(t, host+". A 127.0.0.1", "bounces."+host+". MX 10 "+host+".")
 		s := servertest.Start(t, servertest.Database(url), func(c *server.Config) {
-			servertest.Serve(host, resolver, c.TLS, "")(c)
+			servertest.ServeMode(host, resolver, c.TLS, "")(c)
 			c.Postmaster = "ann@story.example"
 		})
 		ctx := t.Context()
@@ -43,7 +43,7 @@ func TestToOwnNames(t *testing.T) {
 		if domain, err = s.Domains.CheckDNS(ctx, acc.ID, domain.ID); err != nil || !domain.Receives {
 			t.Fatalf("%+v, %v", domain, err)
 		}
-		ann, _, err := s.Mailboxes.Create(ctx, acc.ID, mailbox.New{Domain: domain.ID, LocalPart: "ann"})
+		ann, _, err := s.Mailboxes.Create(ctx, acc.ID, mailbox.CreateParams{Domain: domain.ID, LocalPart: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,13 +51,13 @@ func TestToOwnNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})
+		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})
 		defer sub.Close()
 		send := func(to, want string) (id db.ID) {
 			t.Helper()
 			a, err := address.Parse(to)
 			if err == nil {
-				id, err = s.Outbox.Submit(ctx, ann, outbound.Submission{From: &from, To: []outbound.Rcpt{{Address: a}}}, strings.NewReader("From: ann@story.example\r\nSubject: Hi\r\n\r\nHi\r\n"))
+				id, err = s.Outbox.Submit(ctx, ann, outbound.Submission{From: &from, To: []outbound.SubmissionRecipient{{Address: a}}}, strings.NewReader("From: ann@story.example\r\nSubject: Hi\r\n\r\nHi\r\n"))
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -54,7 +54,7 @@ func TestMTASTSPolicy(t *testing.T) {
 				Mode    string `json:"mta_sts"`
 				Records []struct{ Kind, Type, Value string }
 			}
-			s.API("GET", domain, nil).Into(t, &d)
+			s.API("GET", domain, nil).Decode(t, &d)
 			for _, r := range d.Records {
 				if r.Kind == "MTA-STS" && r.Type == "TXT" {
 					if id, ok := strings.CutPrefix(r.Value, "v=STSv1; id="); !ok || ids[id] {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -64,7 +64,7 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 		for _, to := range []string{"postmaster@rival.test", "Abuse+x@rival.test"} {
 			answers(t, "without an owner, "+to, mx(t, s, "ann@good.com", question, to), `550 "5.1.1`)
 		}
-		if _, err := s.Users.Create(ctx, user.New{Email: owner, Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
+		if _, err := s.Users.Create(ctx, user.CreateParams{Email: owner, Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
@@ -91,24 +91,24 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 		}
 		// However many strangers write there, the account may send all the same, and
 		// gets such mail though it may send no more.
-		if err := s.Limits.Change(ctx, acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1, SendsPerDay: 1, RecipientsPerDay: 1}}); err != nil {
+		if err := s.Limits.SetOverrides(ctx, acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1, SendsPerDay: 1, RecipientsPerDay: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		own := limit.Who{Account: acc.ID}
+		own := quota.Consumer{Account: acc.ID}
 		answers(t, "before the account sends", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), "")
-		if _, err := s.Limits.Send(ctx, own, 1, 1); err != nil {
+		if _, err := s.Limits.Reserve(ctx, own, 1, 1); err != nil {
 			t.Errorf("the account may not send: %v", err)
 		}
 		answers(t, "when the account may send no more", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), "")
 		forwarded(t, s, acc.ID, n+3)
-		role := limit.RoleMail(acc.ID)
-		for s.Limits.Check(ctx, role, 1, 1) == nil {
-			if _, err := s.Limits.Send(ctx, role, 1, 1); err != nil {
+		role := quota.RoleMailConsumer(acc.ID)
+		for s.Limits.CheckSend(ctx, role, 1, 1) == nil {
+			if _, err := s.Limits.Reserve(ctx, role, 1, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
 		answers(t, "too much", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), `450 "4.7.1 Too much mail has come to this address`)
-		if err := s.Accounts.SetStatus(ctx, acc.ID, account.Suspended); err != nil {
+		if err := s.Accounts.SetStatus(ctx, acc.ID, account.StatusSuspended); err != nil {
 			t.Fatal(err)
 		}
 		answers(t, "while the account is suspended", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), `550 "5.2.1`)
@@ -130,7 +130,7 @@ func TestHostRoleMail(t *testing.T) {
 			for from, text := range map[string]string{"ann@good.com": question, "": "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n"} {
 				answers(t, to, mx(t, s, from, text, to), "")
 				n++
-				if sender, at := forwarded(t, s, account.Operators, n); at != "root@away.example.net" || sender != "" {
+				if sender, at := forwarded(t, s, account.OperatorAccount, n); at != "root@away.example.net" || sender != "" {
 					t.Errorf("%s goes to %s from %q", to, at, sender)
 				}
 			}
@@ -138,7 +138,7 @@ func TestHostRoleMail(t *testing.T) {
 		answers(t, "what fails DMARC", mx(t, s, "ann@good.com", "From: a@shop.com\r\n\r\nHi\r\n", to[1]), `550 "5.7.1`)
 		for _, nowhere := range []string{"nobody@demo.test", "postmaster@" + host} {
 			s.Mailboxes.Postmaster = nowhere
-			s.Mailboxes.ForgetAll()
+			s.Mailboxes.InvalidateAll()
 			for _, to := range to {
 				answers(t, nowhere+" for "+to, mx(t, s, "ann@good.com", question, to), `450 "4.2.1`)
 			}

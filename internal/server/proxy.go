@@ -13,46 +13,46 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxyTime is how long a balancer may take to say who its client is.
-const proxyTime = 10 * time.Second
+// proxyHeaderTimeout is how long a balancer may take to say who its client is.
+const proxyHeaderTimeout = 10 * time.Second
 
-// behind returns a listener whose connections from trusted addresses are those
+// newProxyListener returns a listener whose connections from trusted addresses are those
 // of the clients that the PROXY protocol names. Such a connection without it
 // is closed, since whose it is would be unknown.
-func behind(l net.Listener, trusted []netip.Prefix) net.Listener {
+func newProxyListener(l net.Listener, trusted []netip.Prefix) net.Listener {
 	if len(trusted) == 0 {
 		return l
 	}
-	return &proxied{Listener: l, trusted: trusted, came: make(chan accepted), closed: make(chan struct{})}
+	return &proxyListener{Listener: l, trusted: trusted, accepted: make(chan acceptResult), closed: make(chan struct{})}
 }
 
-// proxied reads what balancers say beside Accept, so that one that is slow keeps
+// proxyListener reads what balancers say beside Accept, so that one that is slow keeps
 // nobody else waiting.
-type proxied struct {
+type proxyListener struct {
 	net.Listener
-	trusted []netip.Prefix
-	begin   sync.Once
-	came    chan accepted
-	closed  chan struct{}
+	trusted  []netip.Prefix
+	start    sync.Once
+	accepted chan acceptResult
+	closed   chan struct{}
 }
 
-type accepted struct {
+type acceptResult struct {
 	net.Conn
 	err error
 }
 
 // Accept is that of net.Listener.
-func (p *proxied) Accept() (net.Conn, error) {
-	p.begin.Do(func() { go p.run() })
+func (p *proxyListener) Accept() (net.Conn, error) {
+	p.start.Do(func() { go p.acceptLoop() })
 	select {
-	case a := <-p.came:
+	case a := <-p.accepted:
 		return a.Conn, a.err
 	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (p *proxied) run() {
+func (p *proxyListener) acceptLoop() {
 	for {
 		nc, err := p.Listener.Accept()
 		switch {
@@ -60,19 +60,19 @@ func (p *proxied) run() {
 			close(p.closed)
 			return
 		case err != nil:
-			p.hand(accepted{err: err})
+			p.enqueue(acceptResult{err: err})
 		case p.trusts(nc.RemoteAddr()):
-			go p.read(nc)
+			go p.readHeader(nc)
 		default:
-			p.hand(accepted{Conn: nc})
+			p.enqueue(acceptResult{Conn: nc})
 		}
 	}
 }
 
-// hand waits for Accept to take what came.
-func (p *proxied) hand(a accepted) {
+// enqueue waits for Accept to take what came.
+func (p *proxyListener) enqueue(a acceptResult) {
 	select {
-	case p.came <- a:
+	case p.accepted <- a:
 	case <-p.closed:
 		if a.Conn != nil {
 			_ = a.Close()
@@ -80,9 +80,9 @@ func (p *proxied) hand(a accepted) {
 	}
 }
 
-// read takes in what the balancer says of a connection.
-func (p *proxied) read(nc net.Conn) {
-	c := proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(proxyTime))
+// readHeader takes in what the balancer says of a connection.
+func (p *proxyListener) readHeader(nc net.Conn) {
+	c := proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(proxyHeaderTimeout))
 	if c.ProxyHeader() == nil {
 		_ = nc.Close()
 		return
@@ -92,10 +92,10 @@ func (p *proxied) read(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	p.hand(accepted{Conn: c})
+	p.enqueue(acceptResult{Conn: c})
 }
 
-func (p *proxied) trusts(addr net.Addr) bool {
+func (p *proxyListener) trusts(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(tcp.AddrPort().Addr().Unmap().WithZone("")) })
 }

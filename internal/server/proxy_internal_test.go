@@ -37,11 +37,11 @@ func FuzzPROXY(f *testing.F) {
 			_, _ = near.Write(said)
 			_ = near.Close()
 		}()
-		p := &proxied{came: make(chan accepted, 1), closed: make(chan struct{})}
-		p.read(balanced{far})
+		p := &proxyListener{accepted: make(chan acceptResult, 1), closed: make(chan struct{})}
+		p.readHeader(balanced{far})
 		defer func() { _ = far.Close() }()
 		select {
-		case a := <-p.came:
+		case a := <-p.accepted:
 			tcp, ok := a.RemoteAddr().(*net.TCPAddr)
 			if !ok {
 				t.Fatalf("a client at %T %v", a.RemoteAddr(), a.RemoteAddr())

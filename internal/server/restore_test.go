@@ -31,7 +31,7 @@ import (
 )
 
 // taken is a backup with three large messages.
-func taken(t *testing.T) (dir string, about backup.About) {
+func taken(t *testing.T) (dir string, about backup.Info) {
 	t.Helper()
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	s := servertest.Start(t, servertest.Data(data))
@@ -53,18 +53,18 @@ func taken(t *testing.T) (dir string, about backup.About) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := folder.Describe(header, index)
+		d, err := folder.NewMetadata(header, index)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Folders.Append(t.Context(), boxes[0].ID, folder.Inbox, folder.Upload{Blob: b, Description: d}); err != nil {
+		if _, _, err := s.Folders.Append(t.Context(), boxes[0].ID, folder.Inbox, folder.Upload{Blob: b, Metadata: d}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Users.NewInvite(t.Context(), acc.ID, "colleague@example.com", "member", false); err != nil {
+	if _, err := s.Users.CreateInviteLink(t.Context(), acc.ID, "colleague@example.com", "member", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "printer", Scopes: []string{"mail.read"}}); err != nil {
+	if _, _, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.KeyParams{Name: "printer", Scopes: []string{"mail.read"}}); err != nil {
 		t.Fatal(err)
 	}
 	if about, err = server.Backup(t.Context(), server.Config{Data: data, Database: "sqlite"}, dir); err != nil {
@@ -86,8 +86,8 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-func restore(ctx context.Context, data, from string, o backup.Options) (server.Restored, error) {
-	return server.Restore(ctx, server.Config{Data: data, Database: "sqlite"}, from, server.Restoring{Options: o})
+func restore(ctx context.Context, data, from string, o backup.RestoreOptions) (server.RestoreResult, error) {
+	return server.Restore(ctx, server.Config{Data: data, Database: "sqlite"}, from, server.RestoreOptions{RestoreOptions: o})
 }
 
 func must(t *testing.T, err error) {
@@ -154,72 +154,72 @@ func TestHostileFolder(t *testing.T) {
 	manifest := filepath.Base(about.Manifest)
 	for name, c := range map[string]struct {
 		change  func(t *testing.T, dir string)
-		options backup.Options
+		options backup.RestoreOptions
 		words   string
 	}{
 		"the database is a link": {func(t *testing.T, dir string) {
 			moved := filepath.Join(t.TempDir(), "x")
 			must(t, os.Rename(filepath.Join(dir, "mailstead.db"), moved))
 			must(t, os.Symlink(moved, filepath.Join(dir, "mailstead.db")))
-		}, backup.Options{}, "no regular file"},
-		"the database is a pipe":   {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), pipe) }, backup.Options{Unverified: true}, "no regular file"},
-		"the database is a device": {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), bottomless) }, backup.Options{Unverified: true}, "no regular file"},
-		"the database is a folder": {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), dir) }, backup.Options{}, "no regular file"},
-		"a byte of the database":   {func(t *testing.T, d string) { damage(t, filepath.Join(d, "mailstead.db")) }, backup.Options{}, "was changed"},
-		"the key is a pipe":        {func(t *testing.T, d string) { replace(t, filepath.Join(d, "secret.key"), pipe) }, backup.Options{}, "no regular file"},
-		"the key is a socket":      {func(t *testing.T, d string) { replace(t, filepath.Join(d, "secret.key"), socket) }, backup.Options{}, "no regular file"},
+		}, backup.RestoreOptions{}, "no regular file"},
+		"the database is a pipe":   {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), pipe) }, backup.RestoreOptions{Unverified: true}, "no regular file"},
+		"the database is a device": {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), bottomless) }, backup.RestoreOptions{Unverified: true}, "no regular file"},
+		"the database is a folder": {func(t *testing.T, d string) { replace(t, filepath.Join(d, "mailstead.db"), dir) }, backup.RestoreOptions{}, "no regular file"},
+		"a byte of the database":   {func(t *testing.T, d string) { damage(t, filepath.Join(d, "mailstead.db")) }, backup.RestoreOptions{}, "was changed"},
+		"the key is a pipe":        {func(t *testing.T, d string) { replace(t, filepath.Join(d, "secret.key"), pipe) }, backup.RestoreOptions{}, "no regular file"},
+		"the key is a socket":      {func(t *testing.T, d string) { replace(t, filepath.Join(d, "secret.key"), socket) }, backup.RestoreOptions{}, "no regular file"},
 		"the folder of messages a link": {func(t *testing.T, d string) {
 			replace(t, filepath.Join(d, "blobs"), func(p string) error { return os.Symlink(original+"/blobs", p) })
-		}, backup.Options{}, "no regular file"},
-		"no manifest":             {func(t *testing.T, d string) { must(t, os.Remove(filepath.Join(d, manifest))) }, backup.Options{}, "has no manifest"},
-		"the manifest is a pipe":  {func(t *testing.T, d string) { replace(t, filepath.Join(d, manifest), pipe) }, backup.Options{}, "no regular file"},
-		"the manifest is changed": {func(t *testing.T, d string) { damage(t, filepath.Join(d, manifest)) }, backup.Options{}, "was changed"},
+		}, backup.RestoreOptions{}, "no regular file"},
+		"no manifest":             {func(t *testing.T, d string) { must(t, os.Remove(filepath.Join(d, manifest))) }, backup.RestoreOptions{}, "has no manifest"},
+		"the manifest is a pipe":  {func(t *testing.T, d string) { replace(t, filepath.Join(d, manifest), pipe) }, backup.RestoreOptions{}, "no regular file"},
+		"the manifest is changed": {func(t *testing.T, d string) { damage(t, filepath.Join(d, manifest)) }, backup.RestoreOptions{}, "was changed"},
 		"the manifest is cut off": {func(t *testing.T, d string) {
 			must(t, os.Truncate(filepath.Join(d, manifest), 200))
-		}, backup.Options{}, "was changed"},
+		}, backup.RestoreOptions{}, "was changed"},
 		"the manifest of another key": {func(t *testing.T, d string) {
 			text, err := os.ReadFile(filepath.Join(d, manifest))
 			must(t, err)
 			at := bytes.Index(text, []byte("hmac-sha256 "))
 			must(t, os.WriteFile(filepath.Join(d, manifest), append(text[:at:at], "hmac-sha256 "+strings.Repeat("ab", 32)+"\n"...), 0o600))
-		}, backup.Options{}, "another secret key"},
-		"another backup than the one that is meant": {func(*testing.T, string) {}, backup.Options{Manifest: strings.Repeat("00", 32)}, "not that backup"},
+		}, backup.RestoreOptions{}, "another secret key"},
+		"another backup than the one that is meant": {func(*testing.T, string) {}, backup.RestoreOptions{Manifest: strings.Repeat("00", 32)}, "not that backup"},
 		"a trigger": {func(t *testing.T, d string) {
 			alter(t, d, `CREATE TRIGGER spy AFTER INSERT ON message BEGIN DELETE FROM api_key; END`)
-		}, backup.Options{Unverified: true}, "trigger spy"},
-		"a view": {func(t *testing.T, d string) { alter(t, d, `CREATE VIEW more AS SELECT * FROM api_key`) }, backup.Options{Unverified: true}, "view more"},
+		}, backup.RestoreOptions{Unverified: true}, "trigger spy"},
+		"a view": {func(t *testing.T, d string) { alter(t, d, `CREATE VIEW more AS SELECT * FROM api_key`) }, backup.RestoreOptions{Unverified: true}, "view more"},
 		"a view for a table": {func(t *testing.T, d string) {
 			alter(t, d, `ALTER TABLE idempotency RENAME TO hidden`, `CREATE VIEW idempotency AS SELECT * FROM hidden`)
-		}, backup.Options{Unverified: true}, "none of this service's"},
+		}, backup.RestoreOptions{Unverified: true}, "none of this service's"},
 		"a view for the version": {func(t *testing.T, d string) {
 			alter(t, d, `ALTER TABLE schema_version RENAME TO hidden`, `CREATE VIEW schema_version AS SELECT 1 AS version_id, 1 AS is_applied`)
-		}, backup.Options{Unverified: true}, "no schema version"},
-		"an index":     {func(t *testing.T, d string) { alter(t, d, `CREATE INDEX one ON account (status)`) }, backup.Options{Unverified: true}, "index one"},
-		"a lost index": {func(t *testing.T, d string) { alter(t, d, `DROP INDEX mailbox_live`) }, backup.Options{Unverified: true}, "index mailbox_live"},
-		"a table":      {func(t *testing.T, d string) { alter(t, d, `CREATE TABLE extra (x)`) }, backup.Options{Unverified: true}, "table extra"},
-		"a column":     {func(t *testing.T, d string) { alter(t, d, `ALTER TABLE account ADD COLUMN x TEXT DEFAULT (1)`) }, backup.Options{Unverified: true}, "table account"},
+		}, backup.RestoreOptions{Unverified: true}, "no schema version"},
+		"an index":     {func(t *testing.T, d string) { alter(t, d, `CREATE INDEX one ON account (status)`) }, backup.RestoreOptions{Unverified: true}, "index one"},
+		"a lost index": {func(t *testing.T, d string) { alter(t, d, `DROP INDEX mailbox_live`) }, backup.RestoreOptions{Unverified: true}, "index mailbox_live"},
+		"a table":      {func(t *testing.T, d string) { alter(t, d, `CREATE TABLE extra (x)`) }, backup.RestoreOptions{Unverified: true}, "table extra"},
+		"a column":     {func(t *testing.T, d string) { alter(t, d, `ALTER TABLE account ADD COLUMN x TEXT DEFAULT (1)`) }, backup.RestoreOptions{Unverified: true}, "table account"},
 		"a newer version": {func(t *testing.T, d string) {
 			alter(t, d, `INSERT INTO schema_version (version_id, is_applied) VALUES (99999, 1)`)
-		}, backup.Options{Unverified: true}, "newer release"},
+		}, backup.RestoreOptions{Unverified: true}, "newer release"},
 		"a constraint hidden in a comment": {func(t *testing.T, d string) {
 			alter(t, d, `PRAGMA writable_schema = 1;
 				UPDATE sqlite_schema SET sql = replace(sql, 'TEXT NOT NULL UNIQUE', 'TEXT /*/ NOT NULL/**/ UNIQUE') WHERE name = 'account'`)
-		}, backup.Options{Unverified: true}, "table account"},
+		}, backup.RestoreOptions{Unverified: true}, "table account"},
 		"a condition behind a NUL": {func(t *testing.T, d string) {
 			alter(t, d, `PRAGMA writable_schema = 1;
 				UPDATE sqlite_schema SET sql = replace(sql, ' WHERE', ' --' || char(0) || char(10) || 'WHERE') WHERE name = 'mailbox_live'`)
-		}, backup.Options{Unverified: true}, "none of this service's"},
+		}, backup.RestoreOptions{Unverified: true}, "none of this service's"},
 		"a constraint on the version": {func(t *testing.T, d string) {
 			alter(t, d, `PRAGMA writable_schema = 1;
 				UPDATE sqlite_schema SET sql = replace(sql, 'is_applied INTEGER', 'is_applied INTEGER CHECK (is_applied < 2)') WHERE name = 'schema_version'`)
-		}, backup.Options{Unverified: true}, "table schema_version"},
-		"an id of zero":    {func(t *testing.T, d string) { alter(t, d, `UPDATE api_key SET id = 0 WHERE name = 'printer'`) }, backup.Options{Unverified: true}, "table api_key"},
-		"a negative file":  {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET file = -file WHERE file > 0`) }, backup.Options{Unverified: true}, "table blob"},
-		"a negative id":    {func(t *testing.T, d string) { alter(t, d, `UPDATE event SET id = -id`) }, backup.Options{Unverified: true}, "table event"},
-		"a size below all": {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET size = -1 WHERE file > 0`) }, backup.Options{Unverified: true}, "table blob"},
+		}, backup.RestoreOptions{Unverified: true}, "table schema_version"},
+		"an id of zero":    {func(t *testing.T, d string) { alter(t, d, `UPDATE api_key SET id = 0 WHERE name = 'printer'`) }, backup.RestoreOptions{Unverified: true}, "table api_key"},
+		"a negative file":  {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET file = -file WHERE file > 0`) }, backup.RestoreOptions{Unverified: true}, "table blob"},
+		"a negative id":    {func(t *testing.T, d string) { alter(t, d, `UPDATE event SET id = -id`) }, backup.RestoreOptions{Unverified: true}, "table event"},
+		"a size below all": {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET size = -1 WHERE file > 0`) }, backup.RestoreOptions{Unverified: true}, "table blob"},
 		"no database": {func(t *testing.T, d string) {
 			must(t, os.WriteFile(filepath.Join(d, "mailstead.db"), []byte(strings.Repeat("x", 5000)), 0o600))
-		}, backup.Options{Unverified: true}, "none of this service's"},
+		}, backup.RestoreOptions{Unverified: true}, "none of this service's"},
 		"a page of the database": {func(t *testing.T, d string) {
 			f, err := os.OpenFile(filepath.Join(d, "mailstead.db"), os.O_WRONLY, 0)
 			must(t, err)
@@ -227,7 +227,7 @@ func TestHostileFolder(t *testing.T) {
 			must(t, err)
 			_, err = f.WriteAt(bytes.Repeat([]byte{0xA5}, 4096), info.Size()/2/4096*4096)
 			must(t, errors.Join(err, f.Close()))
-		}, backup.Options{Unverified: true}, "damaged"},
+		}, backup.RestoreOptions{Unverified: true}, "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, data := copyOf(t, original), filepath.Join(t.TempDir(), "data")
@@ -293,8 +293,8 @@ func TestWrongFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from, data := copyOf(t, original), filepath.Join(t.TempDir(), "data")
 			c.change(t, from)
-			done, err := restore(t.Context(), data, from, backup.Options{})
-			if err != nil || len(done.Missing) != c.missing || len(done.Wrong) != c.wrong || done.Extra != c.extra {
+			done, err := restore(t.Context(), data, from, backup.RestoreOptions{})
+			if err != nil || len(done.Missing) != c.missing || len(done.Mismatched) != c.wrong || done.Extra != c.extra {
 				t.Errorf("%+v, %v", done, err)
 			}
 			if _, err := os.Lstat(filepath.Join(data, "mailstead.db")); err != nil {
@@ -322,13 +322,13 @@ func TestRestoreEndsAccess(t *testing.T) {
 	from, about := taken(t)
 	sum, err := os.ReadFile(filepath.Join(from, about.Manifest))
 	must(t, err)
-	if got := about.Sum; got != fmt.Sprintf("%x", sha256.Sum256(sum)) {
+	if got := about.ManifestSum; got != fmt.Sprintf("%x", sha256.Sum256(sum)) {
 		t.Errorf("the manifest's sum is told as %s", got)
 	}
 	for _, end := range []bool{false, true} {
 		data := filepath.Join(t.TempDir(), "data")
 		done, err := server.Restore(t.Context(), server.Config{Data: data, Database: "sqlite"}, from,
-			server.Restoring{EndKeys: end, Options: backup.Options{Manifest: about.Sum}})
+			server.RestoreOptions{RevokeKeys: end, RestoreOptions: backup.RestoreOptions{Manifest: about.ManifestSum}})
 		must(t, err)
 		if done.Links != 1 || done.Keys < 2 || end != (len(done.KeyNames) == 0) {
 			t.Errorf("%+v", done)
@@ -389,7 +389,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	for n := int64(1); ; n = n*3/2 + 1 {
 		ctx := &countdown{Context: t.Context(), ended: make(chan struct{})}
 		ctx.left.Store(n)
-		_, err := restore(ctx, data, from, backup.Options{})
+		_, err := restore(ctx, data, from, backup.RestoreOptions{})
 		if err == nil {
 			break
 		}
@@ -433,7 +433,7 @@ func TestBackupIntoHostileFolder(t *testing.T) {
 	}
 	about, err := server.Backup(t.Context(), c, to) // which needs none
 	must(t, err)
-	if _, err := restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.Options{Manifest: about.Sum}); err != nil {
+	if _, err := restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.RestoreOptions{Manifest: about.ManifestSum}); err != nil {
 		t.Error(err)
 	}
 }
@@ -447,12 +447,12 @@ func TestBackupWithoutManifest(t *testing.T) {
 	about, err := server.Backup(t.Context(), c, to)
 	must(t, err)
 	must(t, os.Remove(filepath.Join(to, about.Manifest)))
-	done, err := restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.Options{Unverified: true})
-	if err != nil || len(done.Missing)+len(done.Wrong) > 0 {
+	done, err := restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.RestoreOptions{Unverified: true})
+	if err != nil || len(done.Missing)+len(done.Mismatched) > 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	_, err = server.Backup(t.Context(), c, to)
 	must(t, err)
-	_, err = restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.Options{})
+	_, err = restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.RestoreOptions{})
 	must(t, err)
 }

@@ -27,17 +27,19 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/search"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
 	"github.com/mailstead/mailstead/internal/spam"
@@ -45,8 +47,6 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
-	"github.com/mailstead/mailstead/internal/throttle"
-	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
@@ -56,62 +56,62 @@ import (
 type Server struct {
 	Config Config
 	Log    *slog.Logger
-	Dev    *Dev // what dev.json says; nil for serve
+	Dev    *DevInfo // what dev.json says; nil for serve
 	// SetupURL is where the first user signs up, once; "" when there is one.
 	SetupURL string
 
 	DB           *db.DB
-	Hub          *signal.Hub
+	Hub          *notify.Hub
 	Events       *event.Log
 	Blobs        *blob.Store
 	Accounts     *account.Accounts
 	Audit        *audit.Log
 	Users        *user.Users
 	Domains      *domain.Domains
-	Logins       *throttle.LoginLimiter
+	Logins       *ratelimit.LoginLimiter
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
 	Search       *search.Index
 	Queue        *queue.Queue
-	Operator     *queue.Operator
+	Operator     *queue.Admin
 	Outbox       *outbound.Outbox
-	Inbound      *inbound.Inbound
+	Inbound      *inbound.Service
 	Filter       *spam.Filter
 	Suppressions *suppression.List
-	Limits       *limit.Limits
+	Limits       *quota.Limiter
 	Templates    *template.Templates
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
 	Stats        *stat.Stats
-	Retention    *retention.Keeper
-	Webhooks     *webhook.Hooks
-	Migrations   *migration.Migrations
-	Transfers    *transfer.Transfers
+	Retention    *retention.Pruner
+	Webhooks     *webhook.Service
+	Migrations   *migration.Service
+	Transfers    *mailio.Service
 	Dashboard    *dashboard.Dashboard
 
-	data        *dataFolder
+	data        *dataDir
 	key         *secret.Key
 	node        *db.Node
-	zone        *dns.Server
-	published   atomic.Pointer[domain.Domains] // what the zone answers from
+	dnsServer   *dns.Server
+	zoneDomains atomic.Pointer[domain.Domains] // what the zone answers from
 	resolver    *dns.Resolver
 	certs       *cert.Source
-	outside     queue.Courier
-	captured    *relay.Capture // nil for serve
+	remoteAgent queue.Agent
+	capture     *relay.Sandbox // nil for serve
 	simulator   *relay.Simulator
-	pool        *smtpclient.Pool // of outside; nil if that captures
-	router      *route.Router    // the same
-	sts         *route.STS       // the same
-	doors       *doors
-	http        []*http.Server
+	smtpPool    *smtpclient.Pool   // of outside; nil if that captures
+	router      *route.Router      // the same
+	sts         *route.STSResolver // the same
+	listeners   *listeners
+	httpServers []*http.Server
 	httpProxies httpProxies
-	smtp        []*smtpd.Server
-	imap        *imapd.Server
+	smtpServers []*smtpd.Server
+	imapServer  *imapd.Server
 
-	carrying duties // the queue, the webhooks and the migrations; end beside the doors
-	duties   duties // what else runs in the background
-	lease    duties // ends after everything that needs the node
-	failed   chan error
+	drainTasks taskGroup // the queue, the webhooks and the migrations; end beside the doors
+	tasks      taskGroup // what else runs in the background
+	leaseTasks taskGroup // ends after everything that needs the node
+	failed     chan error
 }
 
 // Start starts the service; when it returns, every door is open. ctx bounds
@@ -123,12 +123,12 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if c.Postmaster == "" {
 		return nil, errNoPostmaster
 	}
-	s := &Server{Config: c, Log: slog.New(db.GatherOutages(log.Handler())), failed: make(chan error, 1), Hub: &signal.Hub{}}
-	for _, d := range []*duties{&s.carrying, &s.duties, &s.lease} {
+	s := &Server{Config: c, Log: slog.New(db.CollapseOutages(log.Handler())), failed: make(chan error, 1), Hub: &notify.Hub{}}
+	for _, d := range []*taskGroup{&s.drainTasks, &s.tasks, &s.leaseTasks} {
 		d.init(s)
 	}
 	for _, floor := range []func(context.Context) error{
-		s.openState, s.openDNS, s.openRooms, s.openDoors, s.startDuties, s.serve,
+		s.openState, s.openDNS, s.openServices, s.openServers, s.startTasks, s.serve,
 	} {
 		if err := floor(ctx); err != nil {
 			return nil, errors.Join(err, s.Shutdown())
@@ -137,54 +137,58 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// startDuties starts what works in the background.
-func (s *Server) startDuties(context.Context) error {
+// startTasks starts what works in the background.
+func (s *Server) startTasks(context.Context) error {
 	s.listenToNodes() // before anybody wakes another
-	s.duties.run(s.Domains.Run)
-	s.duties.run(func(ctx context.Context) error { return s.Events.Number(ctx, s.Log) })
-	s.duties.run(s.Stats.Run)
-	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
-	s.duties.run(func(ctx context.Context) error { return s.Users.RunRefused(ctx, s.report("noting failed sign-ins")) })
-	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
-	s.duties.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.report("noting networks of log-ins")) })
-	s.duties.run(s.Folders.Run)
-	s.duties.run(s.Folders.RunRecount)
-	s.duties.run(s.Search.Run)
-	s.carrying.run(s.Queue.Run)
-	s.carrying.run(s.Webhooks.Run)
-	s.carrying.run(s.Migrations.Run)
+	s.tasks.run(s.Domains.Run)
+	s.tasks.run(func(ctx context.Context) error { return s.Events.RunSequencer(ctx, s.Log) })
+	s.tasks.run(s.Stats.Run)
+	s.tasks.run(func(ctx context.Context) error {
+		return s.Mailboxes.RunMaintenance(ctx, s.logFailure("purging mailboxes"))
+	})
+	s.tasks.run(func(ctx context.Context) error {
+		return s.Users.RunFailedSignIns(ctx, s.logFailure("noting failed sign-ins"))
+	})
+	s.tasks.run(func(ctx context.Context) error { return s.Mailboxes.RunFlush(ctx, s.logFailure("noting sign-ins")) })
+	s.tasks.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.logFailure("noting networks of log-ins")) })
+	s.tasks.run(s.Folders.Run)
+	s.tasks.run(s.Folders.RunUsageRecount)
+	s.tasks.run(s.Search.Run)
+	s.drainTasks.run(s.Queue.Run)
+	s.drainTasks.run(s.Webhooks.Run)
+	s.drainTasks.run(s.Migrations.Run)
 	if s.sts != nil {
-		s.duties.run(s.sts.Run)
+		s.tasks.run(s.sts.Run)
 	}
-	s.duties.run(s.Inbound.RunNotices)
-	s.duties.run(s.Inbound.RunWarnings)
-	s.duties.run(s.Filter.Own.Bayes.Run)
-	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
-	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
-	s.duties.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })
-	s.duties.run(s.simulator.Run)
-	s.duties.run(s.Retention.Run)
-	s.duties.run(s.sweep)
-	s.duties.run(s.endSuspended)
+	s.tasks.run(s.Inbound.RunSenderReports)
+	s.tasks.run(s.Inbound.RunQuotaWarnings)
+	s.tasks.run(s.Filter.Builtin.Bayes.Run)
+	s.tasks.run(func(ctx context.Context) error { return s.Outbox.RunIndexer(ctx, s.Log) })
+	s.tasks.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
+	s.tasks.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })
+	s.tasks.run(s.simulator.Run)
+	s.tasks.run(s.Retention.Run)
+	s.tasks.run(s.sweepBlobs)
+	s.tasks.run(s.endSuspendedSessions)
 	return nil
 }
 
 // serve opens the doors, and in dev furnishes the house.
 func (s *Server) serve(ctx context.Context) error {
-	proxies, err := prefixes("--proxy-from", s.Config.ProxyFrom)
+	proxies, err := parsePrefixes("--proxy-from", s.Config.ProxyFrom)
 	if err != nil {
 		return err
 	}
-	web := s.conns(1000) // of both: programs that send, and whole offices, may have one address
-	web.Friend = func(from netip.Addr) bool { return s.friend(from) || s.httpProxies.trusts(from) }
+	web := s.connLimiter(1000) // of both: programs that send, and whole offices, may have one address
+	web.Exempt = func(from netip.Addr) bool { return s.isExempt(from) || s.httpProxies.trusts(from) }
 	for name, serve := range map[string]func(net.Listener) error{
-		"http":  func(l net.Listener) error { return s.http[0].Serve(&counted{l, web, s.Log}) },
-		"https": func(l net.Listener) error { return s.http[1].ServeTLS(&counted{l, web, s.Log}, "", "") },
-		"smtp":  s.smtp[0].Serve, "submission": s.smtp[1].Serve, "submissions": s.smtp[2].Serve,
-		"imap": s.imap.Serve, "imaps": s.imap.ServeTLS,
+		"http":  func(l net.Listener) error { return s.httpServers[0].Serve(&limitedListener{l, web, s.Log}) },
+		"https": func(l net.Listener) error { return s.httpServers[1].ServeTLS(&limitedListener{l, web, s.Log}, "", "") },
+		"smtp":  s.smtpServers[0].Serve, "submission": s.smtpServers[1].Serve, "submissions": s.smtpServers[2].Serve,
+		"imap": s.imapServer.Serve, "imaps": s.imapServer.ServeTLS,
 	} {
-		l := behind(s.doors.open[name], proxies)
-		s.doors.serving.Go(func() {
+		l := newProxyListener(s.listeners.byName[name], proxies)
+		s.listeners.serving.Go(func() {
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.fail(fmt.Errorf("the %s door: %w", name, err))
 			}
@@ -194,9 +198,9 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 	if s.Config.Dev {
-		return s.furnish(ctx)
+		return s.seedDemo(ctx)
 	}
-	if err := s.offerSetup(ctx); err != nil {
+	if err := s.createSetupLink(ctx); err != nil {
 		return err
 	}
 	s.Log.Info("ready", "host", s.Config.Host, "node", s.Config.Node, "database", s.DB.Engine().String())
@@ -213,7 +217,7 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// report logs what a background duty could not do; it tries again by itself.
-func (s *Server) report(what string) func(error) {
+// logFailure logs what a background duty could not do; it tries again by itself.
+func (s *Server) logFailure(what string) func(error) {
 	return func(err error) { s.Log.Error(what+" failed", "error", err) }
 }

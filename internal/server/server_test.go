@@ -20,9 +20,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +46,7 @@ func open(t *testing.T, s *servertest.Server, box int) *imapclient.Client {
 func arrived(t *testing.T, s *servertest.Server, box int, n uint32) string {
 	t.Helper()
 	c := open(t, s, box)
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: inbox(t, s, box)})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: inbox(t, s, box)})
 	defer sub.Close()
 	for {
 		selected, err := c.Select("INBOX", nil).Wait()
@@ -109,7 +109,7 @@ func TestSendToMailbox(t *testing.T) {
 			t.Errorf("the metadata is not what was given: %s", a.Body)
 		}
 		var m sent
-		a.Into(t, &m)
+		a.Decode(t, &m)
 		mail := arrived(t, s, 1, 1)
 		for _, want := range []string{"DKIM-Signature: ", "a=rsa-sha256", "a=ed25519-sha256", "Message-ID: " + m.MessageID, "X-Order: 42", "multipart/mixed", "Delivered-To: bob@demo.test"} {
 			if !strings.Contains(mail, want) {
@@ -131,11 +131,11 @@ func delivered(t *testing.T, s *servertest.Server, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(accounts.ID)})
+	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(accounts.ID)})
 	defer sub.Close()
 	for {
 		var m sent
-		s.API("GET", "/outbound/messages/"+id, nil).Into(t, &m)
+		s.API("GET", "/outbound/messages/"+id, nil).Decode(t, &m)
 		events := s.API("GET", "/events?type=delivery_status&message="+id, nil)
 		if m.Status == "delivered" && bytes.Count(events.Body, []byte(`"type":"delivery_status"`)) == len(m.Recipients) {
 			for _, r := range m.Recipients {
@@ -201,7 +201,7 @@ func TestLostDomainSendsNothing(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		var m sent
 		s.API("POST", "/outbound/send", map[string]any{
-			"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "x", "text": "x"}).Into(t, &m)
+			"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "x", "text": "x"}).Decode(t, &m)
 		delivered(t, s, m.ID)
 		id, err := db.ParseID(m.ID)
 		if err != nil {
@@ -212,7 +212,7 @@ func TestLostDomainSendsNothing(t *testing.T) {
 		}
 		lose := db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
 		dbtest.Exec(t, s.DB, lose.With(s.Dev.Domain.ID))
-		s.Domains.Forget(s.Dev.Domain.ID)
+		s.Domains.Invalidate(s.Dev.Domain.ID)
 		if _, err := s.Outbox.Prepare(t.Context(), id); !fault.Is(err, fault.Denied) {
 			t.Errorf("what waits: %v", err)
 		}

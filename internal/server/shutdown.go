@@ -40,39 +40,39 @@ func (s *Server) Shutdown() error {
 			}
 		})
 	}
-	for _, h := range s.http {
+	for _, h := range s.httpServers {
 		end(h.Shutdown)
 	}
-	for _, d := range s.smtp {
+	for _, d := range s.smtpServers {
 		end(d.Shutdown)
 	}
-	if s.imap != nil {
-		end(s.imap.Shutdown)
+	if s.imapServer != nil {
+		end(s.imapServer.Shutdown)
 	}
 	end(func(context.Context) error { // it keeps the same time by itself
-		s.carrying.end()
+		s.drainTasks.stop()
 		return nil
 	})
 	closing.Wait()
-	for _, h := range s.http {
+	for _, h := range s.httpServers {
 		_ = h.Close() // what did not finish in time
 	}
-	if s.doors != nil {
-		_ = s.doors.close() // those that serve closed theirs already
-		s.doors.serving.Wait()
+	if s.listeners != nil {
+		_ = s.listeners.close() // those that serve closed theirs already
+		s.listeners.serving.Wait()
 	}
-	s.duties.end()
-	if s.pool != nil {
-		if err := s.pool.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	s.tasks.stop()
+	if s.smtpPool != nil {
+		if err := s.smtpPool.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			errs = append(errs, err)
 		}
 	}
-	s.lease.end()
+	s.leaseTasks.stop()
 	if s.certs != nil {
 		s.certs.Close()
 	}
-	if s.zone != nil {
-		errs = append(errs, s.zone.Close())
+	if s.dnsServer != nil {
+		errs = append(errs, s.dnsServer.Close())
 	}
 	if s.Search != nil {
 		errs = append(errs, s.Search.Close())
@@ -86,7 +86,7 @@ func (s *Server) Shutdown() error {
 	return errors.Join(errs...)
 }
 
-// Shrink gives back the memory of caches that fill again with use.
-func (s *Server) Shrink(ctx context.Context) error {
-	return errors.Join(s.DB.Shrink(ctx), s.Search.Shrink(ctx))
+// ShrinkMemory gives back the memory of caches that fill again with use.
+func (s *Server) ShrinkMemory(ctx context.Context) error {
+	return errors.Join(s.DB.ShrinkMemory(ctx), s.Search.ReleaseMemory(ctx))
 }

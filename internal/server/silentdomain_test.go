@@ -26,11 +26,11 @@ import (
 func TestSilentDomainSlowsNobody(t *testing.T) {
 	t.Parallel()
 	addr, _ := dnstest.Start(t, `good.com. 3600 TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.good.com. 3600 TXT "v=DMARC1; p=reject"`)
-	path := dnstest.Via(t, addr, func(_ int, q *wire.Msg) dnstest.Fate {
-		return dnstest.Fate{Lose: wire.IsSubDomain("silent.org.", strings.ToLower(q.Question[0].Name))}
+	path := dnstest.StartProxy(t, addr, func(_ int, q *wire.Msg) dnstest.Fault {
+		return dnstest.Fault{Drop: wire.IsSubDomain("silent.org.", strings.ToLower(q.Question[0].Name))}
 	})
 	s := servertest.Start(t, func(c *server.Config) { c.Resolver = path.Addr })
-	rounds := servertest.Soak(3, 200)
+	rounds := servertest.SoakSize(3, 200)
 	usual := goodMail(t, s, rounds, nil)
 
 	ctx, end := context.WithCancel(t.Context())
@@ -38,7 +38,7 @@ func TestSilentDomainSlowsNobody(t *testing.T) {
 	var silent sync.WaitGroup
 	var sent atomic.Int64
 	beat := make(chan struct{})
-	for i := range servertest.Soak(20, 100) {
+	for i := range servertest.SoakSize(20, 100) {
 		silent.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				from := fmt.Sprintf("w@r%d-%d.silent.org", i, n)
@@ -62,7 +62,7 @@ func TestSilentDomainSlowsNobody(t *testing.T) {
 	end()
 	silent.Wait()
 	t.Logf("median of ten sessions: %v alone, %v beside the silent domain with %d messages", usual, beside, silentMail)
-	if servertest.Soak(0, 1) == 1 && beside > 2*usual {
+	if servertest.SoakSize(0, 1) == 1 && beside > 2*usual {
 		t.Errorf("other mail takes %v instead of %v", beside, usual)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// filter makes what asks the filters that the operator has.
-func (c *Config) filter() (*spam.Filter, error) {
-	f := &spam.Filter{Closed: c.SpamFail == "closed"}
+// newSpamFilter makes what asks the filters that the operator has.
+func (c *Config) newSpamFilter() (*spam.Filter, error) {
+	f := &spam.Filter{FailClosed: c.SpamFail == "closed"}
 	if c.SpamTimeout < time.Millisecond || c.SpamTimeout > 5*time.Minute {
 		return nil, errors.New("--spam-timeout must be from 1ms to 5m")
 	}
@@ -29,14 +29,14 @@ func (c *Config) filter() (*spam.Filter, error) {
 			return nil, fmt.Errorf("--clamav: %w", err)
 		}
 	}
-	_, err = c.lists()
+	_, err = c.blockLists()
 	return f, err
 }
 
-// lists are the block lists to ask.
-func (c *Config) lists() (all []spam.List, err error) {
+// blockLists are the block lists to ask.
+func (c *Config) blockLists() (all []spam.BlockList, err error) {
 	for _, text := range c.DNSBL {
-		l, err := spam.ParseList(text)
+		l, err := spam.ParseBlockList(text)
 		if err != nil {
 			return nil, fmt.Errorf("--dnsbl: %w", err)
 		}
@@ -45,37 +45,37 @@ func (c *Config) lists() (all []spam.List, err error) {
 	return all, nil
 }
 
-// filter makes the filter of mail from outside.
-func (s *Server) filter() (*spam.Filter, error) {
-	f, err := s.Config.filter()
+// newSpamFilter makes the filter of mail from outside.
+func (s *Server) newSpamFilter() (*spam.Filter, error) {
+	f, err := s.Config.newSpamFilter()
 	if err != nil {
 		return nil, err
 	}
-	f.Log, f.Own = s.Log, &spam.Own{Log: s.Log, Bayes: spam.NewBayes(spam.Bayes{DB: s.DB, Node: s.node, Folders: s.Folders, Now: time.Now, Log: s.Log})}
-	lists, err := s.Config.lists()
+	f.Log, f.Builtin = s.Log, &spam.BuiltinFilter{Log: s.Log, Bayes: spam.NewBayes(spam.Bayes{DB: s.DB, Node: s.node, Folders: s.Folders, Now: time.Now, Log: s.Log})}
+	lists, err := s.Config.blockLists()
 	if len(lists) > 0 {
-		f.Own.Lists = &spam.Lists{DNS: s.resolver, All: lists}
+		f.Builtin.BlockLists = &spam.BlockLists{DNS: s.resolver, Lists: lists}
 	}
 	return f, err
 }
 
-// stsPrefix is what the host of a domain's MTA-STS policy is called (RFC 8461
+// stsHostPrefix is what the host of a domain's MTA-STS policy is called (RFC 8461
 // §3.3).
-const stsPrefix = "mta-sts."
+const stsHostPrefix = "mta-sts."
 
-// policyOf returns the domain whose MTA-STS policy a request is for, by the name
+// stsPolicyDomain returns the domain whose MTA-STS policy a request is for, by the name
 // under which it came.
-func policyOf(r *http.Request) (domain string, ok bool) {
+func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
 	name, _, _ := strings.Cut(r.Host, ":")
-	if len(name) <= len(stsPrefix) || !strings.EqualFold(name[:len(stsPrefix)], stsPrefix) {
+	if len(name) <= len(stsHostPrefix) || !strings.EqualFold(name[:len(stsHostPrefix)], stsHostPrefix) {
 		return "", false
 	}
-	return name[len(stsPrefix):], true
+	return name[len(stsHostPrefix):], true
 }
 
-// policies answers what is asked of mta-sts.<domain>: the domain's policy, and
+// serveSTSPolicy answers what is asked of mta-sts.<domain>: the domain's policy, and
 // nothing else.
-func (s *Server) policies(name string, w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveSTSPolicy(name string, w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/.well-known/mta-sts.txt" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
 		return

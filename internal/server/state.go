@@ -15,31 +15,31 @@ import (
 
 // openState opens what is kept: the folder, the key, the database.
 func (s *Server) openState(ctx context.Context) (err error) {
-	if s.data, err = openData(s.Config.Data); err != nil {
+	if s.data, err = openDataDir(s.Config.Data); err != nil {
 		return err
 	}
-	if s.doors, err = s.Config.listen(); err != nil {
+	if s.listeners, err = s.Config.listen(); err != nil {
 		return err
 	}
-	if s.key, err = s.data.key(s.Config.SecretKey); err != nil {
+	if s.key, err = s.data.secretKey(s.Config.SecretKey); err != nil {
 		return err
 	}
 	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease, MaxWait: s.Config.DatabaseWait}); err != nil {
 		return err
 	}
-	if err = s.DB.SameKey(ctx, s.key.Fingerprint()); err != nil {
+	if err = s.DB.BindSecretKey(ctx, s.key.Fingerprint()); err != nil {
 		return err
 	}
 	if s.node, err = s.DB.Join(ctx, s.Config.Node, s.data.holder); err != nil {
 		return err
 	}
-	s.lease.run(func(ctx context.Context) error { return s.node.Keep(ctx) })
-	files, err := blob.OpenFolder(ctx, s.DB, s.Config.Blobs, s.key.Fingerprint())
+	s.leaseTasks.run(func(ctx context.Context) error { return s.node.MaintainLease(ctx) })
+	files, err := blob.OpenDir(ctx, s.DB, s.Config.Blobs, s.key.Fingerprint())
 	if err != nil {
 		return err
 	}
-	if err := files.Ours(); err != nil {
-		s.report("sweeping files")(err)
+	if err := files.CheckOwner(); err != nil {
+		s.logFailure("sweeping files")(err)
 	}
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
 	s.Events = &event.Log{DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now}
@@ -50,21 +50,21 @@ func (s *Server) openState(ctx context.Context) (err error) {
 // the records that the domains here ask for.
 func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
-	if c.Zones, err = s.Config.zones(); err != nil {
+	if c.Zones, err = s.Config.resolverZones(); err != nil {
 		return err
 	}
 	if s.Config.Dev {
-		s.zone, err = dns.Listen(dns.ServerConfig{Addr: s.Config.address("dns"), Source: func(ctx context.Context, name string) (dns.Answer, error) {
-			if domains := s.published.Load(); domains != nil {
-				return domains.Records(ctx, name)
+		s.dnsServer, err = dns.Listen(dns.ServerConfig{Addr: s.Config.listenAddr("dns"), Source: func(ctx context.Context, name string) (dns.NameData, error) {
+			if domains := s.zoneDomains.Load(); domains != nil {
+				return domains.ZoneRecords(ctx, name)
 			}
-			return dns.Answer{}, dns.ErrDrop // asked again, the rooms will be open
+			return dns.NameData{}, dns.ErrDrop // asked again, the rooms will be open
 		}})
 		if err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)
 		}
 		for _, reserved := range dns.SandboxZones() {
-			c.Zones[reserved] = s.zone.Addr()
+			c.Zones[reserved] = s.dnsServer.Addr()
 		}
 	}
 	s.resolver, err = dns.New(c)

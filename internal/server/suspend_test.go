@@ -125,9 +125,9 @@ func TestSuspendedWithinTransaction(t *testing.T) {
 					says(t, c, map[bool]string{false: ".", true: "BDAT 2 LAST\r\n"}[bdat], to.want)
 					_ = c.Close()
 					dbtest.Exec(t, s.DB, way.off)
-					s.Mailboxes.ForgetAll()
-					s.Accounts.Forget(box.Account)
-					s.Domains.Forget(box.Domain)
+					s.Mailboxes.InvalidateAll()
+					s.Accounts.Invalidate(box.Account)
+					s.Domains.Invalidate(box.Domain)
 				}
 			}
 		}
@@ -175,7 +175,7 @@ func TestSuspendedWhileIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		desk, err := server.OpenDesk(ctx, s.Config.Data, s.Config.Database)
+		desk, err := server.OpenAdminTools(ctx, s.Config.Data, s.Config.Database)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,11 +188,11 @@ func TestSuspendedWhileIdle(t *testing.T) {
 			what    string
 			on, off func() error
 		}{
-			{"the account", func() error { return s.Accounts.SetStatus(ctx, box.Account, account.Suspended) }, func() error { return s.Accounts.SetStatus(ctx, box.Account, account.Active) }},
-			{"the account, by command", func() error { return desk.SetAccountStatus(ctx, box.Account, account.Suspended) }, func() error { return desk.SetAccountStatus(ctx, box.Account, account.Active) }},
-			{"the domain", func() error { _, err := s.Domains.Suspend(ctx, "demo.test", true); return err }, func() error { _, err := s.Domains.Suspend(ctx, "demo.test", false); return err }},
+			{"the account", func() error { return s.Accounts.SetStatus(ctx, box.Account, account.StatusSuspended) }, func() error { return s.Accounts.SetStatus(ctx, box.Account, account.StatusActive) }},
+			{"the account, by command", func() error { return desk.SetAccountStatus(ctx, box.Account, account.StatusSuspended) }, func() error { return desk.SetAccountStatus(ctx, box.Account, account.StatusActive) }},
+			{"the domain", func() error { _, err := s.Domains.SetSuspended(ctx, "demo.test", true); return err }, func() error { _, err := s.Domains.SetSuspended(ctx, "demo.test", false); return err }},
 			{"the domain, by command", func() error { return desk.SuspendDomain(ctx, "demo.test", true) }, func() error { return desk.SuspendDomain(ctx, "demo.test", false) }},
-			{"the mailbox", func() error { return setBox(mailbox.Suspended) }, func() error { return setBox(mailbox.Active) }},
+			{"the mailbox", func() error { return setBox(mailbox.StatusSuspended) }, func() error { return setBox(mailbox.StatusActive) }},
 			{"the password", func() error {
 				_, err := s.Mailboxes.SetPassword(ctx, box.Account, box.ID, &alice.Password)
 				return err
@@ -220,8 +220,8 @@ func TestSuspendedWhileIdle(t *testing.T) {
 				if err := c.off(); err != nil {
 					t.Fatal(c.what, err)
 				}
-				s.Accounts.Forget(box.Account)
-				s.Domains.Forget(box.Domain)
+				s.Accounts.Invalidate(box.Account)
+				s.Domains.Invalidate(box.Domain)
 			}
 		}
 	})
@@ -248,7 +248,7 @@ func TestSuspendedDomain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, key, err := s.Accounts.CreateKey(ctx, account.Operators, account.NewKey{Name: "op", Scopes: []string{account.Operator}})
+		_, key, err := s.Accounts.CreateKey(ctx, account.OperatorAccount, account.KeyParams{Name: "op", Scopes: []string{account.ScopeOperator}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +408,7 @@ func TestSuspendedDomain(t *testing.T) {
 		entries, _, err := s.Audit.List(ctx, demo.ID, db.Page{Limit: 10})
 		told := ""
 		for _, e := range entries {
-			told += e.Actor.Kind + ": " + e.What + "\n"
+			told += e.Actor.Kind + ": " + e.Description + "\n"
 		}
 		if err != nil || !strings.Contains(told, "operator: Suspended the domain demo.test.\n") || !strings.Contains(told, "Ended the suspension of the domain demo.test.") {
 			t.Errorf("the activity tells %q, %v", told, err)

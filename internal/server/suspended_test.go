@@ -21,7 +21,7 @@ func TestSuspendedAccountReceivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Suspended); err != nil {
+		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.StatusSuspended); err != nil {
 			t.Fatal(err)
 		}
 		for _, to := range []string{"alice@demo.test", "out@demo.test", "postmaster@demo.test", "abuse@demo.test"} {
@@ -29,7 +29,7 @@ func TestSuspendedAccountReceivesNothing(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Active); err != nil {
+		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.StatusActive); err != nil {
 			t.Fatal(err)
 		}
 		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -111,7 +111,7 @@ func simulated(t *testing.T, s *servertest.Server, from, to, msg string, verdict
 		reply
 		Recipients []reply
 	}
-	a.Into(t, &said)
+	a.Decode(t, &said)
 	if a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
@@ -135,7 +135,7 @@ func wentOut(t *testing.T, s *servertest.Server, to string, n int) (from, text s
 				}
 			}
 		}
-		s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &all)
+		s.API("GET", "/sandbox/outbox?limit=100", nil).Decode(t, &all)
 		found := 0
 		for _, one := range all.Data {
 			if len(one.Envelope.RcptTo) != 1 || one.Envelope.RcptTo[0] != to {
@@ -341,7 +341,7 @@ func TestVacationIsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Limits.Change(ctx, acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1}}); err != nil {
+		if err := s.Limits.SetOverrides(ctx, acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		try("over the limit", "", box, "", pass, 0)
@@ -453,7 +453,7 @@ func TestVacationFields(t *testing.T) {
 		var p struct {
 			Errors []struct{ Field, Code string }
 		}
-		a.Into(t, &p)
+		a.Decode(t, &p)
 		if a.Status != 422 {
 			t.Errorf("%d %s", a.Status, a.Body)
 		}

@@ -19,36 +19,36 @@ import (
 // openWebhooks makes the room that sends events to applications. The sequencer
 // makes the deliveries in its own transaction.
 func (s *Server) openWebhooks() error {
-	dialer, roots, err := s.outward()
+	dialer, roots, err := s.customerDialer()
 	if err != nil {
 		return err
 	}
 	s.Webhooks = webhook.New(webhook.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Key: s.key, Roots: roots, Version: Version, Now: time.Now, Log: s.Log,
-		Dialer: dialer, Drain: s.Config.Drain,
+		Dialer: dialer, DrainTimeout: s.Config.Drain,
 		OwnsDomain: func(ctx context.Context, account, id db.ID) (bool, error) {
 			_, err := s.Domains.Get(ctx, account, id)
-			return found(err)
+			return exists(err)
 		},
 		OwnsMailbox: func(ctx context.Context, account, id db.ID) (bool, error) {
 			_, err := s.Mailboxes.Get(ctx, account, id)
-			return found(err)
+			return exists(err)
 		},
-		Disabled: s.tellDisabled,
+		Disabled: s.notifyWebhookDisabled,
 	})
-	s.Events.Follow = append(s.Events.Follow, s.Webhooks.Follow)
-	s.Events.Followed = append(s.Events.Followed, s.Webhooks.Followed)
+	s.Events.OnNumbering = append(s.Events.OnNumbering, s.Webhooks.CreateDeliveries)
+	s.Events.AfterNumbering = append(s.Events.AfterNumbering, s.Webhooks.WakeDeliveries)
 	return nil
 }
 
-// tellDisabled writes to the people of an account who can mend a webhook.
-func (s *Server) tellDisabled(ctx context.Context, w webhook.Webhook) error {
+// notifyWebhookDisabled writes to the people of an account who can mend a webhook.
+func (s *Server) notifyWebhookDisabled(ctx context.Context, w webhook.Webhook) error {
 	members, err := s.Users.Members(ctx, w.Account)
 	if err != nil {
 		return err
 	}
 	why := "it answered 410 Gone, which asks for no more"
-	if w.Reason == webhook.Failing {
+	if w.Reason == webhook.ReasonFailing {
 		why = "every attempt failed since " + w.FailingSince.UTC().Format("2006-01-02 15:04 UTC")
 	}
 	text := fmt.Sprintf(`Events are no longer sent to this webhook:
@@ -63,7 +63,7 @@ and a replay sends what happened meanwhile:
 %s/webhooks/%s
 `, w.URL, why, s.baseURL(), w.ID)
 	for _, m := range members {
-		if m.Role == user.Reader {
+		if m.Role == user.RoleReader {
 			continue
 		}
 		err = errors.Join(err, s.Users.Notify(ctx, m.User, "A webhook was disabled", text))
@@ -71,19 +71,19 @@ and a replay sends what happened meanwhile:
 	return err
 }
 
-// outward returns what dials the hosts that customers name, where webhooks may
+// customerDialer returns what dials the hosts that customers name, where webhooks may
 // be sent to, and the certificates that are trusted there.
-func (s *Server) outward() (*egress.Dialer, *x509.CertPool, error) {
-	allow, err := s.Config.webhookAllow()
+func (s *Server) customerDialer() (*egress.Dialer, *x509.CertPool, error) {
+	allow, err := s.Config.webhookNetworks()
 	if err != nil {
 		return nil, nil, err
 	}
-	roots, err := s.Config.roots()
-	return &egress.Dialer{DNS: s.resolver, Allow: allow, Own: s.addresses(), Name: s.Config.Host}, roots, err
+	roots, err := s.Config.trustedRoots()
+	return &egress.Dialer{DNS: s.resolver, AllowNets: allow, OwnAddrs: s.ownAddrs(), HostName: s.Config.Host}, roots, err
 }
 
-// found reports whether a look-up found something.
-func found(err error) (bool, error) {
+// exists reports whether a look-up found something.
+func exists(err error) (bool, error) {
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}

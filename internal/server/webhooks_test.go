@@ -21,14 +21,14 @@ func TestDisabledWebhookIsTold(t *testing.T) {
 		defer receiver.Close()
 		var hook struct{ ID string }
 		var box struct{ ID, Address, Password string }
-		s.API("POST", "/webhooks", map[string]any{"url": receiver.URL + "/hook?shop=1", "events": []string{"mailbox_created"}}).Into(t, &hook)
+		s.API("POST", "/webhooks", map[string]any{"url": receiver.URL + "/hook?shop=1", "events": []string{"mailbox_created"}}).Decode(t, &hook)
 		user, _, _ := strings.Cut(s.Dev.Dashboard.Email, "@")
-		s.API("POST", "/mailboxes", map[string]any{"domain_id": s.Dev.Domain.ID, "local_part": user}).Into(t, &box)
+		s.API("POST", "/mailboxes", map[string]any{"domain_id": s.Dev.Domain.ID, "local_part": user}).Decode(t, &box)
 		var got struct {
 			Data []struct{ ID, Subject string }
 		}
 		servertest.Eventually(t, func() string {
-			if s.API("GET", "/mailboxes/"+box.ID+"/messages", nil).Into(t, &got); len(got.Data) == 0 {
+			if s.API("GET", "/mailboxes/"+box.ID+"/messages", nil).Decode(t, &got); len(got.Data) == 0 {
 				return "there is no mail"
 			}
 			return ""

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// login authenticates with PLAIN (RFC 4616), or with LOGIN where the host has
+// authenticate authenticates with PLAIN (RFC 4616), or with LOGIN where the host has
 // nothing else.
-func (c *Conn) login() error {
-	if c.facts.TLS == "" && !c.opts.Addr.Addr().Unmap().IsLoopback() {
-		return c.refuse(NextHost, StageAuth, errors.New("a password is sent over TLS only, and the host does not offer it"))
+func (c *Conn) authenticate() error {
+	if c.peer.TLS == "" && !c.opts.Addr.Addr().Unmap().IsLoopback() {
+		return c.localDialError(NextHost, StageAuth, errors.New("a password is sent over TLS only, and the host does not offer it"))
 	}
 	a := c.opts.Auth
 	if strings.ContainsRune(a.User+a.Password, 0) {
-		return c.refuse(NextHost, StageAuth, errors.New("user name or password has a zero byte in it"))
+		return c.localDialError(NextHost, StageAuth, errors.New("user name or password has a zero byte in it"))
 	}
 	// Should the host repeat what it was told, nobody is to read that.
 	c.mask = strings.NewReplacer(a.Password, "***", b64(a.Password), "***", b64("\x00"+a.User+"\x00"+a.Password), "***")
@@ -35,10 +35,10 @@ func (c *Conn) login() error {
 			}
 		}
 	default:
-		return c.refuse(NextHost, StageAuth, errors.New("the host offers neither AUTH PLAIN nor AUTH LOGIN"))
+		return c.localDialError(NextHost, StageAuth, errors.New("the host offers neither AUTH PLAIN nor AUTH LOGIN"))
 	}
 	if err != nil || !r.positive() {
-		return c.refused(StageAuth, r, err)
+		return c.replyDialError(StageAuth, r, err)
 	}
 	return nil
 }

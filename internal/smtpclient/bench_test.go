@@ -85,7 +85,7 @@ func benchmarkSend(b *testing.B, cfg *tls.Config) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	b.RunParallel(func(pb *testing.PB) {
-		err := p.Each(context.Background(), o, func() *Message {
+		err := p.SendAll(context.Background(), o, func() *Message {
 			if !pb.Next() {
 				return nil
 			}

@@ -67,8 +67,8 @@ func TestTLSModes(t *testing.T) {
 			continue
 		}
 		c := dial(t, o)
-		if _, ok := c.TLS(); ok != tt.tls || (c.Facts().TLS != "") != tt.tls || c.Facts().Verified != o.Verify {
-			t.Errorf("%s: %+v", tt.name, c.Facts())
+		if _, ok := c.TLS(); ok != tt.tls || (c.Peer().TLS != "") != tt.tls || c.Peer().Verified != o.Verify {
+			t.Errorf("%s: %+v", tt.name, c.Peer())
 		}
 		if r := c.Send(context.Background(), message("b@mx.test")); classes(r) != "delivered" {
 			t.Errorf("%s: %s %v", tt.name, classes(r), r.Err)
@@ -90,7 +90,7 @@ func TestFailedHandshake(t *testing.T) {
 	})
 	o := options(addr)
 	o.Timeouts.Handshake = 20 * time.Second
-	if de := dialError(t, o); de.Class != InClear {
+	if de := dialError(t, o); de.Class != RetryPlaintext {
 		t.Errorf("opportunistic: %+v", de.Outcome)
 	}
 	o.TLS = Required
@@ -104,7 +104,7 @@ func TestFailedHandshake(t *testing.T) {
 		h.say("220 go")
 		_, _ = h.br.ReadByte() // the ClientHello has begun
 	})
-	if de := dialError(t, options(addr)); de.Stage != StageHandshake || de.Class != InClear {
+	if de := dialError(t, options(addr)); de.Stage != StageHandshake || de.Class != RetryPlaintext {
 		t.Errorf("hung up in the handshake: %+v", de.Outcome)
 	}
 }
@@ -125,7 +125,7 @@ func TestFailedSTARTTLS(t *testing.T) {
 	} {
 		o := options(script(t, func(h *host) { h.greet("STARTTLS"); h.hear("STARTTLS"); after(h) }))
 		o.Timeouts.Command, o.Timeouts.Handshake = time.Second, time.Second
-		if de := dialError(t, o); de.Class != InClear || de.Stage != StageStartTLS && de.Stage != StageHandshake {
+		if de := dialError(t, o); de.Class != RetryPlaintext || de.Stage != StageStartTLS && de.Stage != StageHandshake {
 			t.Errorf("%s, opportunistic: %+v", name, de.Outcome)
 		}
 		o.TLS = Required
@@ -149,7 +149,7 @@ func TestInjectionBehindStartTLS(t *testing.T) {
 		h.say("220 go", "250-mx.test", "250 AUTH PLAIN")
 		h.wait()
 	})
-	if de := dialError(t, options(addr)); !errors.Is(de, errInjected) || de.Class != InClear || de.Stage != StageStartTLS {
+	if de := dialError(t, options(addr)); !errors.Is(de, errPlaintextInjected) || de.Class != RetryPlaintext || de.Stage != StageStartTLS {
 		t.Errorf("%+v", de)
 	}
 }
@@ -186,7 +186,7 @@ func TestRefusedBeforeMail(t *testing.T) {
 }
 
 func TestNothingListens(t *testing.T) {
-	addr := netip.MustParseAddrPort(dnstest.Nobody(t))
+	addr := netip.MustParseAddrPort(dnstest.ClosedAddr(t))
 	if de := dialError(t, options(addr)); de.Stage != StageConnect || de.Class != NextHost || de.Reply.Enhanced != "4.4.1" {
 		t.Errorf("%+v", de.Outcome)
 	}
@@ -216,7 +216,7 @@ func TestHelo(t *testing.T) {
 	m := message("b@mx.test")
 	m.Size, m.EnvID, m.Ret = 100, "x", "FULL"
 	m.To[0].Notify = NotifyNever
-	if r := c.Send(context.Background(), m); classes(r) != "delivered" || r.DSN {
+	if r := c.Send(context.Background(), m); classes(r) != "delivered" || r.RemoteDSN {
 		t.Errorf("%s\n%s", classes(r), r.Transcript)
 	}
 }
@@ -262,9 +262,9 @@ func TestAuthLogin(t *testing.T) {
 func TestAuthInClear(t *testing.T) {
 	c := &Conn{opts: options(netip.MustParseAddrPort("192.0.2.1:25")), ext: Extensions{Auth: []string{"PLAIN"}}}
 	c.opts.Auth = &Auth{User: "u", Password: "p"}
-	c.log = newTranscript(time.Now)
+	c.transcript = newTranscript(time.Now)
 	var de *DialError
-	if err := c.login(); !errors.As(err, &de) || de.Stage != StageAuth || !de.Local {
+	if err := c.authenticate(); !errors.As(err, &de) || de.Stage != StageAuth || !de.Local {
 		t.Errorf("%v", err)
 	}
 }
@@ -304,7 +304,7 @@ func TestContextEndsAWait(t *testing.T) {
 	})
 	c := dial(t, options(addr))
 	r := c.Send(ctx, message("b@mx.test"))
-	if classes(r) != "temporary" || !errors.Is(r.Err, context.Canceled) || c.Usable() || r.Stale {
+	if classes(r) != "temporary" || !errors.Is(r.Err, context.Canceled) || c.Usable() || r.StaleConn {
 		t.Errorf("%s, %v", classes(r), r.Err)
 	}
 }

@@ -12,20 +12,20 @@ import (
 // host may be given a line end that another host reads differently (section
 // 2.3.8).
 type dotWriter struct {
-	w    io.Writer
-	err  error // the first error of w
-	n    int64 // bytes taken
-	cr   bool  // the last byte was a CR that is not written yet
-	text bool  // the current line has something in it
+	w         io.Writer
+	err       error // the first error of w
+	n         int64 // bytes taken
+	pendingCR bool  // the last byte was a CR that is not written yet
+	inLine    bool  // the current line has something in it
 }
 
-func (d *dotWriter) put(p []byte) {
+func (d *dotWriter) write(p []byte) {
 	if d.err == nil && len(p) > 0 {
 		_, d.err = d.w.Write(p)
 	}
 }
 
-func (d *dotWriter) puts(s string) {
+func (d *dotWriter) writeString(s string) {
 	if d.err == nil {
 		_, d.err = io.WriteString(d.w, s)
 	}
@@ -36,17 +36,17 @@ func (d *dotWriter) Write(p []byte) (int, error) {
 	whole := len(p)
 	d.n += int64(whole)
 	for len(p) > 0 && d.err == nil {
-		if d.cr {
+		if d.pendingCR {
 			d.endLine()
 			if p[0] == '\n' {
 				p = p[1:]
 				continue
 			}
 		}
-		if !d.text && p[0] == '.' {
-			d.puts(".")
+		if !d.inLine && p[0] == '.' {
+			d.writeString(".")
 		}
-		p = d.takeLine(p)
+		p = d.writeLine(p)
 	}
 	if d.err != nil {
 		return 0, d.err
@@ -54,8 +54,8 @@ func (d *dotWriter) Write(p []byte) (int, error) {
 	return whole, nil
 }
 
-// takeLine writes up to and with the next line end and returns the rest.
-func (d *dotWriter) takeLine(p []byte) []byte {
+// writeLine writes up to and with the next line end and returns the rest.
+func (d *dotWriter) writeLine(p []byte) []byte {
 	lf := bytes.IndexByte(p, '\n')
 	line := p
 	if lf >= 0 {
@@ -63,34 +63,34 @@ func (d *dotWriter) takeLine(p []byte) []byte {
 	}
 	switch cr := bytes.IndexByte(line, '\r'); {
 	case cr >= 0 && cr == lf-1:
-		d.put(p[:lf+1])
-		d.text = false
+		d.write(p[:lf+1])
+		d.inLine = false
 		return p[lf+1:]
 	case cr >= 0:
-		d.put(p[:cr])
-		d.text = true
-		d.cr = true
+		d.write(p[:cr])
+		d.inLine = true
+		d.pendingCR = true
 		return p[cr+1:]
 	case lf >= 0:
-		d.put(line)
+		d.write(line)
 		d.endLine()
 		return p[lf+1:]
 	}
-	d.put(p)
-	d.text = true
+	d.write(p)
+	d.inLine = true
 	return nil
 }
 
 func (d *dotWriter) endLine() {
-	d.puts("\r\n")
-	d.cr, d.text = false, false
+	d.writeString("\r\n")
+	d.pendingCR, d.inLine = false, false
 }
 
 // finish ends the message with its final dot.
 func (d *dotWriter) finish() error {
-	if d.cr || d.text {
+	if d.pendingCR || d.inLine {
 		d.endLine()
 	}
-	d.puts(".\r\n")
+	d.writeString(".\r\n")
 	return d.err
 }

@@ -22,9 +22,9 @@ const (
 
 // Rcpt is one recipient. Notify and Original are sent to hosts with DSN only.
 type Rcpt struct {
-	Addr     string // as for RCPT TO, without angle brackets
-	Notify   Notify
-	Original string // ORCPT as "rfc822;a@b", not encoded
+	Addr   string // as for RCPT TO, without angle brackets
+	Notify Notify
+	ORCPT  string // ORCPT as "rfc822;a@b", not encoded
 }
 
 // Message is one message with its envelope. Prefix and Body together are the
@@ -45,9 +45,9 @@ type Message struct {
 	Body   io.Reader
 }
 
-// fitAddress reports whether an address may stand between angle brackets
+// validAddress reports whether an address may stand between angle brackets
 // without breaking the command.
-func fitAddress(a string) bool {
+func validAddress(a string) bool {
 	if a == "" || len(a) > 512 {
 		return false
 	}
@@ -70,8 +70,8 @@ func fitAddress(a string) bool {
 	return !quoted
 }
 
-// plainWord reports whether s can be one argument of a command.
-func plainWord(s string) bool {
+// validArgument reports whether s can be one argument of a command.
+func validArgument(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
 			return false
@@ -80,7 +80,7 @@ func plainWord(s string) bool {
 	return s != ""
 }
 
-func ascii(s string) bool {
+func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
 			return false
@@ -89,8 +89,8 @@ func ascii(s string) bool {
 	return true
 }
 
-// xtext encodes s as RFC 3461 section 4 wants it.
-func xtext(s string) string {
+// encodeXtext encodes s as RFC 3461 section 4 wants it.
+func encodeXtext(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
@@ -125,7 +125,7 @@ func mailCommand(b []byte, m *Message, e *Extensions, utf8 bool) []byte {
 		b = append(append(b, " RET="...), m.Ret...)
 	}
 	if e.DSN && m.EnvID != "" {
-		b = append(append(b, " ENVID="...), xtext(m.EnvID)...)
+		b = append(append(b, " ENVID="...), encodeXtext(m.EnvID)...)
 	}
 	return b
 }
@@ -137,26 +137,26 @@ func rcptCommand(b []byte, r *Rcpt, e *Extensions) []byte {
 		return b
 	}
 	if r.Notify != 0 {
-		b = append(append(b, " NOTIFY="...), r.Notify.words()...)
+		b = append(append(b, " NOTIFY="...), r.Notify.keywords()...)
 	}
-	kind, addr, ok := strings.Cut(r.Original, ";")
-	if !ok || !plainWord(kind) || !ascii(kind) {
+	kind, addr, ok := strings.Cut(r.ORCPT, ";")
+	if !ok || !validArgument(kind) || !isASCII(kind) {
 		return b
 	}
 	switch {
 	case strings.EqualFold(kind, "utf-8"):
-		addr = embedded(addr)
-	case ascii(addr):
-		addr = xtext(addr)
+		addr = encodeUTF8Address(addr)
+	case isASCII(addr):
+		addr = encodeXtext(addr)
 	default:
 		return b
 	}
 	return append(append(append(append(b, " ORCPT="...), kind...), ';'), addr...)
 }
 
-// embedded encodes an address of type utf-8 in the form that every host can be
+// encodeUTF8Address encodes an address of type utf-8 in the form that every host can be
 // given (utf-8-addr-xtext, RFC 6533 section 3).
-func embedded(s string) string {
+func encodeUTF8Address(s string) string {
 	var b strings.Builder
 	for _, c := range s {
 		if c < '!' || c > '~' || c == '+' || c == '=' || c == '\\' {
@@ -168,7 +168,7 @@ func embedded(s string) string {
 	return b.String()
 }
 
-func (n Notify) words() string {
+func (n Notify) keywords() string {
 	if n&NotifyNever != 0 {
 		return "NEVER"
 	}

@@ -9,14 +9,14 @@ import (
 
 // Extensions are what a host announced in answer to EHLO.
 type Extensions struct {
-	Pipelining bool // RFC 2920
-	EightBit   bool // 8BITMIME, RFC 6152
-	UTF8       bool // SMTPUTF8, RFC 6531
-	DSN        bool // RFC 3461
-	StartTLS   bool // RFC 3207
-	Chunking   bool // RFC 3030
-	RequireTLS bool // RFC 8689
-	Enhanced   bool // ENHANCEDSTATUSCODES, RFC 2034
+	Pipelining          bool // RFC 2920
+	EightBit            bool // 8BITMIME, RFC 6152
+	UTF8                bool // SMTPUTF8, RFC 6531
+	DSN                 bool // RFC 3461
+	StartTLS            bool // RFC 3207
+	Chunking            bool // RFC 3030
+	RequireTLS          bool // RFC 8689
+	EnhancedStatusCodes bool // ENHANCEDSTATUSCODES, RFC 2034
 
 	Size    bool  // SIZE, RFC 1870
 	MaxSize int64 // octets; 0: no fixed limit
@@ -44,12 +44,12 @@ func parseExtensions(lines []string) Extensions {
 		if len(words) == 0 {
 			continue
 		}
-		e.announce(strings.ToUpper(words[0]), words[1:])
+		e.parseKeyword(strings.ToUpper(words[0]), words[1:])
 	}
 	return e
 }
 
-func (e *Extensions) announce(keyword string, params []string) {
+func (e *Extensions) parseKeyword(keyword string, params []string) {
 	switch keyword {
 	case "PIPELINING":
 		e.Pipelining = true
@@ -66,7 +66,7 @@ func (e *Extensions) announce(keyword string, params []string) {
 	case "REQUIRETLS":
 		e.RequireTLS = true
 	case "ENHANCEDSTATUSCODES":
-		e.Enhanced = true
+		e.EnhancedStatusCodes = true
 	case "SIZE":
 		e.Size = true
 		if len(params) > 0 {
@@ -80,12 +80,12 @@ func (e *Extensions) announce(keyword string, params []string) {
 		}
 	case "LIMITS":
 		for _, p := range params {
-			e.limit(p)
+			e.parseLimit(p)
 		}
 	}
 }
 
-func (e *Extensions) limit(param string) {
+func (e *Extensions) parseLimit(param string) {
 	name, value, _ := strings.Cut(param, "=")
 	n, err := strconv.Atoi(value)
 	if err != nil || n <= 0 {

@@ -56,10 +56,10 @@ type Timeouts struct {
 // share connections in a Pool.
 type Options struct {
 	Addr netip.AddrPort // where to connect
-	// MaxOpen is how many connections there may be to Addr now, whatever host
+	// MaxConns is how many connections there may be to Addr now, whatever host
 	// and policy they are for; 0, and what is above PoolLimits.MaxPerHost,
 	// means that.
-	MaxOpen   int
+	MaxConns  int
 	Host      string     // the host's name: TLS server name, name to verify, transcript
 	LocalName string     // our name for EHLO, a domain name or an address literal
 	LocalIP   netip.Addr // address to connect from; invalid: the system's choice
@@ -72,16 +72,16 @@ type Options struct {
 	// TLSConfig is the base for our configuration; nil is fine. Whoever sets
 	// it also sets Policy.
 	TLSConfig *tls.Config
-	// Policy tells apart Options whose TLSConfig differ, for Pool.
-	Policy string
-	// Demand names who demands TLS, such as "DANE"; refusals say so. Audit
+	// PolicyKey tells apart Options whose TLSConfig differ, for Pool.
+	PolicyKey string
+	// TLSRequiredBy names who demands TLS, such as "DANE"; refusals say so. Audit
 	// names who would like it: a certificate is then checked against Host and
 	// the roots of TLSConfig, and what comes of that, or the lack of TLS, goes
 	// into the transcript; Policy must tell it apart.
-	Demand, Audit string
-	// Clear says in the transcript why STARTTLS is not used where it is offered,
+	TLSRequiredBy, TestingPolicy string
+	// PlaintextReason says in the transcript why STARTTLS is not used where it is offered,
 	// with Never.
-	Clear string
+	PlaintextReason string
 
 	Auth     *Auth
 	Timeouts Timeouts
@@ -90,7 +90,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-func or(d, fallback time.Duration) time.Duration {
+func durationOr(d, fallback time.Duration) time.Duration {
 	if d > 0 {
 		return d
 	}
@@ -99,14 +99,14 @@ func or(d, fallback time.Duration) time.Duration {
 
 func (t Timeouts) withDefaults() Timeouts {
 	return Timeouts{
-		Connect:     or(t.Connect, 30*time.Second),
-		Greeting:    or(t.Greeting, 5*time.Minute),
-		Command:     or(t.Command, 5*time.Minute),
-		Handshake:   or(t.Handshake, time.Minute),
-		DataInit:    or(t.DataInit, 2*time.Minute),
-		DataBlock:   or(t.DataBlock, 3*time.Minute),
-		Final:       or(t.Final, 10*time.Minute),
-		Transaction: or(t.Transaction, 2*time.Hour),
-		Quit:        or(t.Quit, 5*time.Second),
+		Connect:     durationOr(t.Connect, 30*time.Second),
+		Greeting:    durationOr(t.Greeting, 5*time.Minute),
+		Command:     durationOr(t.Command, 5*time.Minute),
+		Handshake:   durationOr(t.Handshake, time.Minute),
+		DataInit:    durationOr(t.DataInit, 2*time.Minute),
+		DataBlock:   durationOr(t.DataBlock, 3*time.Minute),
+		Final:       durationOr(t.Final, 10*time.Minute),
+		Transaction: durationOr(t.Transaction, 2*time.Hour),
+		Quit:        durationOr(t.Quit, 5*time.Second),
 	}
 }

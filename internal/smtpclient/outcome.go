@@ -34,12 +34,12 @@ type Class int
 
 // The classes.
 const (
-	Temporary Class = iota // try again later
-	Delivered              // 2xx to the final dot
-	Permanent              // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
-	NextHost               // this host has no conversation for us: try the next MX, then later
-	InClear                // STARTTLS failed where it was only opportunistic: dial again with Never (RFC 7435)
-	Resend                 // too many recipients for one transaction: send to this one again at once
+	Temporary      Class = iota // try again later
+	Delivered                   // 2xx to the final dot
+	Permanent                   // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
+	NextHost                    // this host has no conversation for us: try the next MX, then later
+	RetryPlaintext              // STARTTLS failed where it was only opportunistic: dial again with Never (RFC 7435)
+	Resend                      // too many recipients for one transaction: send to this one again at once
 )
 
 // String returns the class's name for logs.
@@ -61,8 +61,8 @@ type Outcome struct {
 	Local bool
 }
 
-// Facts tell with whom a conversation was held.
-type Facts struct {
+// Peer tell with whom a conversation was held.
+type Peer struct {
 	Host     string         // name as dialled
 	Addr     netip.AddrPort // address as dialled
 	TLS      string         // "TLS 1.3, TLS_AES_128_GCM_SHA256", and ", verified: PKIX" or DANE; empty: in clear
@@ -72,28 +72,28 @@ type Facts struct {
 // DialError tells why there is no connection.
 type DialError struct {
 	Outcome
-	Facts      Facts
+	Peer       Peer
 	Transcript string
 	cause      error
 }
 
 // Error returns host, stage and reason.
 func (e *DialError) Error() string {
-	name := e.Facts.Host
+	name := e.Peer.Host
 	if name == "" {
-		name = e.Facts.Addr.Addr().String()
+		name = e.Peer.Addr.Addr().String()
 	}
-	return fmt.Sprintf("%s [%s], %s: %s", name, e.Facts.Addr.Addr(), e.Stage, e.Reply)
+	return fmt.Sprintf("%s [%s], %s: %s", name, e.Peer.Addr.Addr(), e.Stage, e.Reply)
 }
 
-// Broken reports whether the connection broke or took too long, which says
+// ConnectionFailed reports whether the connection broke or took too long, which says
 // nothing of what the host would have done.
-func (e *DialError) Broken() bool {
+func (e *DialError) ConnectionFailed() bool {
 	var op *net.OpError
 	if errors.As(e.cause, &op) {
 		return op.Op != "remote error" && op.Op != "local error" // alerts of TLS
 	}
-	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, errSlow, context.DeadlineExceeded, context.Canceled} {
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, errTimeout, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(e.cause, broken) {
 			return true
 		}
@@ -135,7 +135,7 @@ func tooManyRecipients(r Reply) bool {
 	return strings.Contains(strings.ToLower(r.Text()), "too many recipients")
 }
 
-// local makes an outcome of our own.
-func local(class Class, stage Stage, enhanced, text string) Outcome {
+// localOutcome makes an outcome of our own.
+func localOutcome(class Class, stage Stage, enhanced, text string) Outcome {
 	return Outcome{Class: class, Stage: stage, Local: true, Reply: Reply{Enhanced: enhanced, Lines: []string{text}}}
 }

@@ -91,7 +91,7 @@ func TestAnonymous(t *testing.T) {
 		"see http://why.test/?s=mfrom;id=bob%40d.test;ip=192.0.2.1": "see http://why.test/?s=mfrom;***;ip=192.0.2.1",
 		"see http://why.test/?ip=192.0.2.1":                         "see http://why.test/?ip=192.0.2.1",
 	} {
-		if got := Anonymous(StageRcpt, text); got != want {
+		if got := RedactAddresses(StageRcpt, text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -167,26 +167,26 @@ func TestCommands(t *testing.T) {
 	if got := string(mailCommand(nil, m, &every, true)); got != "MAIL FROM:<a@x> SIZE=7 BODY=8BITMIME SMTPUTF8 REQUIRETLS RET=FULL ENVID=a+20b+3D+2B" {
 		t.Errorf("%s", got)
 	}
-	r := &Rcpt{Addr: `"a b"@x`, Notify: NotifyDelay | NotifySuccess | NotifyFailure, Original: "rfc822;q+q@x"}
+	r := &Rcpt{Addr: `"a b"@x`, Notify: NotifyDelay | NotifySuccess | NotifyFailure, ORCPT: "rfc822;q+q@x"}
 	if got := string(rcptCommand(nil, r, &every)); got != `RCPT TO:<"a b"@x> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;q+2Bq@x` {
 		t.Errorf("%s", got)
 	}
-	r = &Rcpt{Addr: "a@x", Original: "utf-8;bö+b\\=c@x"}
+	r = &Rcpt{Addr: "a@x", ORCPT: "utf-8;bö+b\\=c@x"}
 	if got := string(rcptCommand(nil, r, &every)); got != `RCPT TO:<a@x> ORCPT=utf-8;b\x{F6}\x{2B}b\x{5C}\x{3D}c@x` {
 		t.Errorf("%s", got)
 	}
 	for _, none := range []string{"", "rfc822", "rfc822;bö@x", "rfc 822;a@x"} {
-		if got := string(rcptCommand(nil, &Rcpt{Addr: "a@x", Original: none}, &every)); got != "RCPT TO:<a@x>" {
+		if got := string(rcptCommand(nil, &Rcpt{Addr: "a@x", ORCPT: none}, &every)); got != "RCPT TO:<a@x>" {
 			t.Errorf("%q: %s", none, got)
 		}
 	}
 	for _, a := range []string{`"a>b"@x`, `"a\"b"@x`, "a@[192.0.2.1]", "ü@x"} {
-		if !fitAddress(a) {
+		if !validAddress(a) {
 			t.Errorf("%q is refused", a)
 		}
 	}
 	for _, a := range []string{"", "a b@x", "a>@x", "<a@x", `"a@x`, `"a\`, "a\x00@x", "\"a\r\n\"@x", strings.Repeat("a", 600)} {
-		if fitAddress(a) {
+		if validAddress(a) {
 			t.Errorf("%q is taken", a)
 		}
 	}

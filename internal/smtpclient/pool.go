@@ -22,7 +22,7 @@ type Pool struct {
 	maxPerHost  int
 	maxMessages int
 	maxIdle     int
-	sessions    tls.ClientSessionCache
+	tlsSessions tls.ClientSessionCache
 
 	mu      sync.Mutex
 	hosts   map[netip.AddrPort]*poolHost
@@ -53,17 +53,17 @@ type poolKey struct {
 
 // poolHost is one address with its connections, whatever they are for.
 type poolHost struct {
-	open    int // connections there are, that are being dialled, or say goodbye
+	conns   int // connections there are, that are being dialled, or say goodbye
 	closing int // of these, those that say goodbye
 	idle    []*idleConn
-	waiting []*waiter
+	waiters []*waiter
 }
 
 // waiter is a Get that waits for a connection, or for leave to dial: nil.
 type waiter struct {
-	key  poolKey
-	max  int
-	turn chan *Conn
+	key      poolKey
+	maxConns int
+	ready    chan *Conn
 }
 
 type idleConn struct {
@@ -81,11 +81,11 @@ func NewPool(l PoolLimits) *Pool {
 		return fallback
 	}
 	return &Pool{
-		idleTime:    or(l.IdleTime, 5*time.Second),
+		idleTime:    durationOr(l.IdleTime, 5*time.Second),
 		maxPerHost:  count(l.MaxPerHost, 10),
 		maxMessages: count(l.MaxMessages, 1000),
 		maxIdle:     count(l.MaxIdle, 500),
-		sessions:    tls.NewLRUClientSessionCache(512),
+		tlsSessions: tls.NewLRUClientSessionCache(512),
 		hosts:       map[netip.AddrPort]*poolHost{},
 		done:        make(chan struct{}),
 		drained:     make(chan struct{}),
@@ -94,7 +94,7 @@ func NewPool(l PoolLimits) *Pool {
 
 func (o *Options) key() poolKey {
 	k := poolKey{
-		addr: o.Addr, localIP: o.LocalIP, host: o.Host, localName: o.LocalName, policy: o.Policy,
+		addr: o.Addr, localIP: o.LocalIP, host: o.Host, localName: o.LocalName, policy: o.PolicyKey,
 		mode: o.TLS, verify: o.Verify,
 	}
 	if o.Auth != nil {
@@ -110,9 +110,9 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	w := &waiter{key: o.key(), max: p.maxPerHost, turn: make(chan *Conn, 1)}
-	if o.MaxOpen > 0 {
-		w.max = min(w.max, o.MaxOpen)
+	w := &waiter{key: o.key(), maxConns: p.maxPerHost, ready: make(chan *Conn, 1)}
+	if o.MaxConns > 0 {
+		w.maxConns = min(w.maxConns, o.MaxConns)
 	}
 	p.mu.Lock()
 	if p.closed {
@@ -129,14 +129,14 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 		last.timer.Stop() // should it have fired, expire finds the connection gone
 		return last.c, nil
 	}
-	h.waiting = append(h.waiting, w)
-	p.admit(h)
-	for len(h.idle) > 0 && slices.Contains(h.waiting, w) && h.open-h.closing >= w.max { // those serve others only
-		p.drop(o.Addr, h, h.idle[0])
+	h.waiters = append(h.waiters, w)
+	p.grantDials(h)
+	for len(h.idle) > 0 && slices.Contains(h.waiters, w) && h.conns-h.closing >= w.maxConns { // those serve others only
+		p.closeIdle(o.Addr, h, h.idle[0])
 	}
 	p.mu.Unlock()
 	select {
-	case c := <-w.turn:
+	case c := <-w.ready:
 		if c != nil {
 			return c, nil
 		}
@@ -144,7 +144,7 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	case <-ctx.Done():
 	case <-p.done:
 	}
-	p.giveUp(o.Addr, w)
+	p.cancelWait(o.Addr, w)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -163,39 +163,39 @@ func (p *Pool) takeIdle(h *poolHost, k poolKey) *idleConn {
 	return nil
 }
 
-// admit gives leave to dial to those who wait, in their order, while there is
+// grantDials gives leave to dial to those who wait, in their order, while there is
 // room. The pool is locked.
-func (p *Pool) admit(h *poolHost) {
-	for len(h.waiting) > 0 && h.open < h.waiting[0].max && !p.closed {
-		w := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		h.open++
+func (p *Pool) grantDials(h *poolHost) {
+	for len(h.waiters) > 0 && h.conns < h.waiters[0].maxConns && !p.closed {
+		w := h.waiters[0]
+		h.waiters = h.waiters[1:]
+		h.conns++
 		p.total++
-		w.turn <- nil
+		w.ready <- nil
 	}
 }
 
-// giveUp takes a waiting Get out of the queue, and passes on what it was
+// cancelWait takes a waiting Get out of the queue, and passes on what it was
 // given in the meantime.
-func (p *Pool) giveUp(a netip.AddrPort, w *waiter) {
+func (p *Pool) cancelWait(a netip.AddrPort, w *waiter) {
 	p.mu.Lock()
 	h := p.hosts[a]
 	if h != nil {
-		if i := slices.Index(h.waiting, w); i >= 0 {
-			h.waiting = slices.Delete(h.waiting, i, i+1)
-			p.tidy(a, h)
+		if i := slices.Index(h.waiters, w); i >= 0 {
+			h.waiters = slices.Delete(h.waiters, i, i+1)
+			p.removeIfUnused(a, h)
 			p.mu.Unlock()
 			return
 		}
 	}
 	p.mu.Unlock()
-	if c := <-w.turn; c != nil {
+	if c := <-w.ready; c != nil {
 		p.Put(c)
 		return
 	}
 	p.mu.Lock()
-	p.freed(a, h)
-	p.gone()
+	p.releaseSlot(a, h)
+	p.decrementTotal()
 	p.mu.Unlock()
 }
 
@@ -206,15 +206,15 @@ func (p *Pool) dial(ctx context.Context, o Options) (*Conn, error) {
 			cfg = o.TLSConfig.Clone()
 		}
 		if cfg.ClientSessionCache == nil && o.TLSConfig == nil {
-			cfg.ClientSessionCache = p.sessions
+			cfg.ClientSessionCache = p.tlsSessions
 		}
 		o.TLSConfig = cfg
 	}
 	c, err := Dial(ctx, o)
 	if err != nil {
 		p.mu.Lock()
-		p.freed(o.Addr, p.hosts[o.Addr])
-		p.gone()
+		p.releaseSlot(o.Addr, p.hosts[o.Addr])
+		p.decrementTotal()
 		p.mu.Unlock()
 		return nil, err
 	}
@@ -227,19 +227,19 @@ func (p *Pool) Put(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.hosts[a]
-	if p.closed || !c.Usable() || c.begun >= p.maxMessages {
-		p.quit(a, h, c)
+	if p.closed || !c.Usable() || c.transactions >= p.maxMessages {
+		p.closeAsync(a, h, c)
 		return
 	}
-	for i, w := range h.waiting {
+	for i, w := range h.waiters {
 		if w.key == k {
-			h.waiting = slices.Delete(h.waiting, i, i+1)
-			w.turn <- c
+			h.waiters = slices.Delete(h.waiters, i, i+1)
+			w.ready <- c
 			return
 		}
 	}
-	if p.idle >= p.maxIdle || len(h.waiting) > 0 {
-		p.quit(a, h, c)
+	if p.idle >= p.maxIdle || len(h.waiters) > 0 {
+		p.closeAsync(a, h, c)
 		return
 	}
 	p.idle++
@@ -253,50 +253,50 @@ func (p *Pool) expire(a netip.AddrPort, one *idleConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h := p.hosts[a]; h != nil && slices.Contains(h.idle, one) {
-		p.drop(a, h, one)
+		p.closeIdle(a, h, one)
 	}
 }
 
-// drop ends an idle connection. The pool is locked.
-func (p *Pool) drop(a netip.AddrPort, h *poolHost, one *idleConn) {
+// closeIdle ends an idle connection. The pool is locked.
+func (p *Pool) closeIdle(a netip.AddrPort, h *poolHost, one *idleConn) {
 	one.timer.Stop()
 	i := slices.Index(h.idle, one)
 	h.idle = slices.Delete(h.idle, i, i+1)
 	p.idle--
-	p.quit(a, h, one.c)
+	p.closeAsync(a, h, one.c)
 }
 
-// quit closes a connection behind the caller's back, for QUIT may take its
+// closeAsync closes a connection behind the caller's back, for QUIT may take its
 // time; then its place is free. The pool is locked.
-func (p *Pool) quit(a netip.AddrPort, h *poolHost, c *Conn) {
+func (p *Pool) closeAsync(a netip.AddrPort, h *poolHost, c *Conn) {
 	h.closing++
 	go func() {
 		_ = c.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		h.closing--
-		p.freed(a, h)
-		p.gone()
+		p.releaseSlot(a, h)
+		p.decrementTotal()
 	}()
 }
 
-// freed gives a connection's place to the first of those who wait. The pool
+// releaseSlot gives a connection's place to the first of those who wait. The pool
 // is locked.
-func (p *Pool) freed(a netip.AddrPort, h *poolHost) {
-	h.open--
-	p.admit(h)
-	p.tidy(a, h)
+func (p *Pool) releaseSlot(a netip.AddrPort, h *poolHost) {
+	h.conns--
+	p.grantDials(h)
+	p.removeIfUnused(a, h)
 }
 
-// tidy forgets an address with nothing left.
-func (p *Pool) tidy(a netip.AddrPort, h *poolHost) {
-	if h.open == 0 && len(h.waiting) == 0 && p.hosts[a] == h {
+// removeIfUnused forgets an address with nothing left.
+func (p *Pool) removeIfUnused(a netip.AddrPort, h *poolHost) {
+	if h.conns == 0 && len(h.waiters) == 0 && p.hosts[a] == h {
 		delete(p.hosts, a)
 	}
 }
 
-// gone counts a connection off. The pool is locked.
-func (p *Pool) gone() {
+// decrementTotal counts a connection off. The pool is locked.
+func (p *Pool) decrementTotal() {
 	p.total--
 	if p.closed && p.total == 0 {
 		close(p.drained)
@@ -312,7 +312,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	close(p.done)
 	for a, h := range p.hosts {
 		for len(h.idle) > 0 {
-			p.drop(a, h, h.idle[0])
+			p.closeIdle(a, h, h.idle[0])
 		}
 	}
 	if p.total == 0 {
@@ -327,7 +327,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// Each sends messages as next hands them out until it returns nil, over as
+// SendAll sends messages as next hands them out until it returns nil, over as
 // many connections, one after the other, as it takes: one that the host has
 // closed in the meantime, or that has served its number, is replaced, and
 // what was not sent over it goes out over the next.
@@ -336,7 +336,7 @@ func (p *Pool) Close(ctx context.Context) error {
 // still holds. Every message that was taken is reported once; one that met a
 // dead connection and then found none to replace it is reported with the
 // outcome of that dialling.
-func (p *Pool) Each(ctx context.Context, o Options, next func() *Message, report func(*Message, *Result)) error {
+func (p *Pool) SendAll(ctx context.Context, o Options, next func() *Message, report func(*Message, *Result)) error {
 	var again []*Message // taken, not sent, to be sent first
 	exhausted := false
 	take := func() *Message {
@@ -353,18 +353,18 @@ func (p *Pool) Each(ctx context.Context, o Options, next func() *Message, report
 		c, err := p.Get(ctx, o)
 		if err != nil {
 			for _, m := range again {
-				report(m, unsent(o, m, err))
+				report(m, unsentResult(o, m, err))
 			}
 			return err
 		}
 		var stale []*Message
-		c.Each(ctx, func() *Message {
-			if c.begun >= p.maxMessages {
+		c.SendAll(ctx, func() *Message {
+			if c.transactions >= p.maxMessages {
 				return nil
 			}
 			return take()
 		}, func(m *Message, r *Result) {
-			if r.Stale {
+			if r.StaleConn {
 				stale = append(stale, m)
 				return
 			}
@@ -383,13 +383,13 @@ func (p *Pool) Each(ctx context.Context, o Options, next func() *Message, report
 	}
 }
 
-// unsent is the result of a message that found no connection.
-func unsent(o Options, m *Message, err error) *Result {
-	r := &Result{Outcomes: make([]Outcome, len(m.To)), Facts: Facts{Host: o.Host, Addr: o.Addr}, Err: err}
-	out := local(Temporary, StageConnect, "4.4.1", clean([]byte(err.Error())))
+// unsentResult is the result of a message that found no connection.
+func unsentResult(o Options, m *Message, err error) *Result {
+	r := &Result{Outcomes: make([]Outcome, len(m.To)), Peer: Peer{Host: o.Host, Addr: o.Addr}, Err: err}
+	out := localOutcome(Temporary, StageConnect, "4.4.1", sanitize([]byte(err.Error())))
 	var de *DialError
 	if errors.As(err, &de) {
-		out, r.Facts, r.Transcript = de.Outcome, de.Facts, de.Transcript
+		out, r.Peer, r.Transcript = de.Outcome, de.Peer, de.Transcript
 	}
 	for i := range r.Outcomes {
 		r.Outcomes[i] = out

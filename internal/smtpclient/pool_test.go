@@ -52,7 +52,7 @@ func TestPoolReusesConnections(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			next, report, got := many(50)
-			if err := p.Each(context.Background(), o, next, report); err != nil || !slices.Equal(*got, all("delivered", 50)) {
+			if err := p.SendAll(context.Background(), o, next, report); err != nil || !slices.Equal(*got, all("delivered", 50)) {
 				t.Errorf("%v, %q", err, *got)
 			}
 		})
@@ -68,9 +68,9 @@ func TestPoolKeepsPoliciesApart(t *testing.T) {
 	p := pool(t, PoolLimits{})
 	o := options(serve(t, s, false, nil))
 	for _, policy := range []string{"", "", "dane"} {
-		o.Policy = policy
+		o.PolicyKey = policy
 		next, report, _ := many(1)
-		if err := p.Each(context.Background(), o, next, report); err != nil {
+		if err := p.SendAll(context.Background(), o, next, report); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,11 +97,11 @@ func TestPoolReplacesDeadConnections(t *testing.T) {
 		})
 		p := pool(t, PoolLimits{})
 		next, report, got := many(5)
-		if err := p.Each(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 5)) {
+		if err := p.SendAll(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 5)) {
 			t.Errorf("%q: %v, %q", bye, err, *got)
 		}
 		next, report, got = many(1)
-		if err := p.Each(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 1)) {
+		if err := p.SendAll(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 1)) {
 			t.Errorf("%q, later: %v, %q", bye, err, *got)
 		}
 	}
@@ -125,7 +125,7 @@ func TestPoolReportsWhatItCouldNotReplace(t *testing.T) {
 	})
 	p := pool(t, PoolLimits{})
 	next, report, got := many(3)
-	err := p.Each(context.Background(), options(addr), next, report)
+	err := p.SendAll(context.Background(), options(addr), next, report)
 	var de *DialError
 	if !errors.As(err, &de) || de.Stage != StageGreeting || !slices.Equal(*got, []string{"delivered", "next host"}) {
 		t.Errorf("%v, %q", err, *got)
@@ -152,7 +152,7 @@ func TestPoolHonoursMailMax(t *testing.T) {
 	})
 	p := pool(t, PoolLimits{})
 	next, report, got := many(3)
-	if err := p.Each(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 3)) || len(conns) != 3 {
+	if err := p.SendAll(context.Background(), options(addr), next, report); err != nil || !slices.Equal(*got, all("delivered", 3)) || len(conns) != 3 {
 		t.Errorf("%v, %q over %d connections", err, *got, len(conns))
 	}
 }
@@ -244,7 +244,7 @@ func TestPoolConnectionCount(t *testing.T) {
 	s := &sink{}
 	p := pool(t, PoolLimits{})
 	next, report, got := many(3000)
-	if err := p.Each(context.Background(), options(serve(t, s, false, nil)), next, report); err != nil {
+	if err := p.SendAll(context.Background(), options(serve(t, s, false, nil)), next, report); err != nil {
 		t.Fatal(err)
 	}
 	if len(*got) != 3000 || len(s.got) != 3000 || s.sessions != 3 {
@@ -289,7 +289,7 @@ func TestPoolAfterRefusedReset(t *testing.T) {
 	})
 	p := pool(t, PoolLimits{})
 	next, report, outcomes := many(2)
-	if err := p.Each(context.Background(), options(addr), next, report); err != nil {
+	if err := p.SendAll(context.Background(), options(addr), next, report); err != nil {
 		t.Error(err)
 	}
 	if n := got.Load(); n != 1 || !slices.Equal(*outcomes, []string{"permanent", "delivered"}) {

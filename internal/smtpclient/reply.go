@@ -15,13 +15,13 @@ import (
 const (
 	// maxReply bounds one reply with all its lines, in bytes.
 	maxReply = 64 << 10
-	// maxKept is how much of it is kept: each of a hundred recipients has one.
-	maxKept = 4 << 10
+	// maxReplyText is how much of it is kept: each of a hundred recipients has one.
+	maxReplyText = 4 << 10
 )
 
 var (
 	errReplyTooLong = errors.New("the reply is longer than 64 KiB")
-	errNotAReply    = errors.New("the answer is not an SMTP reply")
+	errInvalidReply = errors.New("the answer is not an SMTP reply")
 )
 
 // Reply is what a server answered to one command (RFC 5321 section 4.2).
@@ -55,7 +55,7 @@ func (r Reply) positive() bool { return r.Code/100 == 2 }
 // length, as long as the whole stays within maxReply.
 func readReply(br *bufio.Reader) (Reply, error) {
 	var r Reply
-	for left, keep := maxReply, maxKept; ; {
+	for left, keep := maxReply, maxReplyText; ; {
 		line, err := readLine(br, left)
 		if err != nil {
 			return Reply{}, err
@@ -63,15 +63,15 @@ func readReply(br *bufio.Reader) (Reply, error) {
 		left -= len(line)
 		code, more, text, ok := cutReplyLine(line)
 		if !ok {
-			return Reply{}, fmt.Errorf("%w: %q", errNotAReply, clean(line[:min(len(line), 80)]))
+			return Reply{}, fmt.Errorf("%w: %q", errInvalidReply, sanitize(line[:min(len(line), 80)]))
 		}
 		r.Code = code
-		enhanced, rest := cutEnhanced(code, text)
+		enhanced, rest := cutEnhancedCode(code, text)
 		if enhanced != "" {
 			r.Enhanced = enhanced
 		}
 		if keep > 0 {
-			r.Lines = append(r.Lines, clean(rest[:min(len(rest), keep)]))
+			r.Lines = append(r.Lines, sanitize(rest[:min(len(rest), keep)]))
 			keep -= len(line)
 		}
 		if !more {
@@ -124,9 +124,9 @@ func cutReplyLine(line []byte) (code int, more bool, text []byte, ok bool) {
 	return code, line[3] == '-', line[4:], true
 }
 
-// cutEnhanced splits an enhanced code off the text when its class agrees with
+// cutEnhancedCode splits an enhanced code off the text when its class agrees with
 // the reply's (RFC 2034 section 4).
-func cutEnhanced(code int, text []byte) (string, []byte) {
+func cutEnhancedCode(code int, text []byte) (string, []byte) {
 	word, rest, _ := bytes.Cut(text, []byte{' '})
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
 		return "", text
@@ -149,21 +149,21 @@ func cutEnhanced(code int, text []byte) (string, []byte) {
 	return string(word), rest
 }
 
-var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)(?:@|%40)[^\s<>()\[\]",;:]*`)
+var addressPattern = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)(?:@|%40)[^\s<>()\[\]",;:]*`)
 
-// Anonymous takes the addresses out of what a host said to one message, so that
+// RedactAddresses takes the addresses out of what a host said to one message, so that
 // it can be told of others', which may be another customer's. Before MAIL a host
 // knows of none: an address is then one to turn to, and stays.
-func Anonymous(stage Stage, text string) string {
+func RedactAddresses(stage Stage, text string) string {
 	switch stage {
 	case StageMail, StageRcpt, StageData, StageFinal:
-		return anAddress.ReplaceAllString(text, "***")
+		return addressPattern.ReplaceAllString(text, "***")
 	}
 	return text
 }
 
-// clean makes text from outside fit to store and show.
-func clean(b []byte) string {
+// sanitize makes text from outside fit to store and show.
+func sanitize(b []byte) string {
 	for _, c := range b {
 		if c < ' ' || c >= 0x7f {
 			return strings.Map(func(r rune) rune {

@@ -17,12 +17,12 @@ import (
 func TestSendToARealServer(t *testing.T) {
 	s := &sink{}
 	c := dial(t, options(serve(t, s, false, nil)))
-	if e := c.Extensions(); !e.Pipelining || !e.EightBit || !e.UTF8 || !e.DSN || !e.Chunking || !e.Enhanced {
+	if e := c.Extensions(); !e.Pipelining || !e.EightBit || !e.UTF8 || !e.DSN || !e.Chunking || !e.EnhancedStatusCodes {
 		t.Errorf("extensions %+v", e)
 	}
 	m := message("b@mx.test", "nobody@mx.test", "c@mx.test")
 	m.Size, m.Ret, m.EnvID = 23, "HDRS", "id+1 x"
-	m.To[0].Notify, m.To[0].Original = NotifyFailure|NotifySuccess, "rfc822;b+x@mx.test"
+	m.To[0].Notify, m.To[0].ORCPT = NotifyFailure|NotifySuccess, "rfc822;b+x@mx.test"
 	m.Prefix = []byte("X-First: 1\r\n")
 	m.Body = strings.NewReader("Subject: hi\r\n\r\n.dot\r\n..two\r\nlast")
 	r := c.Send(context.Background(), m)
@@ -77,7 +77,7 @@ func TestEachPipelinesAcrossMessages(t *testing.T) {
 	c := dial(t, options(addr))
 	queue := []*Message{message("b@mx.test"), message("b@mx.test")}
 	var got []string
-	c.Each(context.Background(), func() *Message {
+	c.SendAll(context.Background(), func() *Message {
 		if len(queue) == 0 {
 			return nil
 		}
@@ -96,7 +96,7 @@ func TestEachOverARealServer(t *testing.T) {
 	s := &sink{}
 	c := dial(t, options(serve(t, s, false, nil)))
 	n, delivered, refused := 0, 0, 0
-	c.Each(context.Background(), func() *Message {
+	c.SendAll(context.Background(), func() *Message {
 		if n == 300 {
 			return nil
 		}
@@ -195,7 +195,7 @@ func TestUnreadableBodyIsNeverFinished(t *testing.T) {
 	broken := errors.New("disk trouble")
 	m.Body = io.MultiReader(strings.NewReader(strings.Repeat("x\r\n", 20000)), failing{broken})
 	r := c.Send(context.Background(), m)
-	if classes(r) != "temporary" || !errors.Is(r.Err, broken) || c.Usable() || r.Stale {
+	if classes(r) != "temporary" || !errors.Is(r.Err, broken) || c.Usable() || r.StaleConn {
 		t.Errorf("%s, %v", classes(r), r.Err)
 	}
 	if got := <-tail; strings.Contains(got, "\n.\r\n") {
@@ -219,7 +219,7 @@ func TestReplyAheadOfTheMessage(t *testing.T) {
 		})
 		c := dial(t, options(addr))
 		r := c.Send(context.Background(), message("b@mx.test"))
-		if classes(r) != "temporary" || c.Usable() || r.Stale {
+		if classes(r) != "temporary" || c.Usable() || r.StaleConn {
 			t.Errorf("%s\n%s", classes(r), r.Transcript)
 		}
 		_ = c.Close()
@@ -333,8 +333,8 @@ func TestReplies(t *testing.T) {
 			})
 			c := dial(t, options(addr))
 			r := c.Send(context.Background(), message("b@mx.test", "c@mx.test"))
-			if got := classes(r); got != tt.want || r.Outcomes[0].Stage != tt.stage || c.Usable() != tt.usable || r.Stale {
-				t.Errorf("%s at %s, usable %v, stale %v, %v\n%s", got, r.Outcomes[0].Stage, c.Usable(), r.Stale, r.Err, r.Transcript)
+			if got := classes(r); got != tt.want || r.Outcomes[0].Stage != tt.stage || c.Usable() != tt.usable || r.StaleConn {
+				t.Errorf("%s at %s, usable %v, stale %v, %v\n%s", got, r.Outcomes[0].Stage, c.Usable(), r.StaleConn, r.Err, r.Transcript)
 			}
 		})
 	}

@@ -11,78 +11,78 @@ import (
 
 // These end a conversation in which the host contradicts itself.
 var (
-	errOutOfStep = errors.New("the host accepts a message that it has refused")
-	errTooSoon   = errors.New("the host takes a message that it was not sent yet")
+	errInconsistentReplies = errors.New("the host accepts a message that it has refused")
+	errPrematureReply      = errors.New("the host takes a message that it was not sent yet")
 )
 
-// window is how many commands may be under way unanswered. It keeps a long
+// pipelineWindow is how many commands may be under way unanswered. It keeps a long
 // list of recipients from filling both sides' socket buffers, at which each
 // would wait for the other (RFC 2920 section 3.1).
-const window = 64
+const pipelineWindow = 64
 
 // Result is what became of a message.
 type Result struct {
 	Outcomes   []Outcome // one for each of Message.To, in its order
-	Facts      Facts
+	Peer       Peer
 	Transcript string
-	DSN        bool // the host took over reporting: it knows DSN (RFC 3461)
-	// Stale: a connection that had served before broke, or was closed by
+	RemoteDSN  bool // the host took over reporting: it knows DSN (RFC 3461)
+	// StaleConn: a connection that had served before broke, or was closed by
 	// 421, before the host acknowledged anything of this message. It was not
 	// sent, Body is unread, and it may go out on another connection at once.
-	Stale bool
-	// Took is how many recipients the host had accepted when it hung up at the
+	StaleConn bool
+	// RcptsBeforeHangup is how many recipients the host had accepted when it hung up at the
 	// next one; 0 if it did not.
-	Took int
+	RcptsBeforeHangup int
 	// Err is the failure of the network, of the caller's context or of Body;
 	// nil as long as the host answered everything.
 	Err error
 }
 
-// ErrBody is the Err of a Result whose Body could not be read, which is no fault
+// ErrReadBody is the Err of a Result whose Body could not be read, which is no fault
 // of the host.
-var ErrBody = errors.New("reading the message")
+var ErrReadBody = errors.New("reading the message")
 
-// step is one command of a transaction.
-type step struct {
-	stage Stage // stageReset, or MAIL to DATA
-	rcpt  int
+// command is one command of a transaction.
+type command struct {
+	stage     Stage // stageReset, or MAIL to DATA
+	rcptIndex int
 }
 
 const stageReset Stage = "rset"
 
 // transaction is a message on its way over a connection.
 type transaction struct {
-	m     *Message
-	res   *Result
-	log   *transcript
-	utf8  bool
-	steps []step
-	wrote int // steps written
-	read  int // steps answered
+	msg        *Message
+	result     *Result
+	transcript *transcript
+	utf8       bool
+	commands   []command
+	written    int // steps written
+	answered   int // steps answered
 
-	settled  []bool // per recipient: its outcome stands
-	accepted int
-	go354    bool
-	reused   bool   // the connection had served before
-	goodbye  *Reply // a 421 that came on the way
+	decided      []bool // per recipient: its outcome stands
+	accepted     int
+	dataAccepted bool
+	connReused   bool   // the connection had served before
+	closingReply *Reply // a 421 that came on the way
 }
 
-func (t *transaction) settle(i int, o Outcome) {
-	if !t.settled[i] {
-		t.settled[i] = true
-		t.res.Outcomes[i] = o
+func (t *transaction) setOutcome(i int, o Outcome) {
+	if !t.decided[i] {
+		t.decided[i] = true
+		t.result.Outcomes[i] = o
 	}
 }
 
-func (t *transaction) settleRest(o Outcome) {
-	for i := range t.settled {
-		t.settle(i, o)
+func (t *transaction) setRemainingOutcomes(o Outcome) {
+	for i := range t.decided {
+		t.setOutcome(i, o)
 	}
 }
 
-// open reports whether any recipient is still undecided.
-func (t *transaction) open() bool {
-	for _, s := range t.settled {
+// hasPending reports whether any recipient is still undecided.
+func (t *transaction) hasPending() bool {
+	for _, s := range t.decided {
 		if !s {
 			return true
 		}
@@ -90,207 +90,207 @@ func (t *transaction) open() bool {
 	return false
 }
 
-// begin checks a message against what the host can take. What cannot work is
+// newTransaction checks a message against what the host can take. What cannot work is
 // settled here, without a word to the host.
-func (c *Conn) begin(m *Message) *transaction {
+func (c *Conn) newTransaction(m *Message) *transaction {
 	t := &transaction{
-		m: m, log: newTranscript(c.opts.Now), reused: c.begun > 0,
-		res:     &Result{Outcomes: make([]Outcome, len(m.To)), Facts: c.facts, DSN: c.ext.DSN},
-		settled: make([]bool, len(m.To)),
+		msg: m, transcript: newTranscript(c.opts.Now), connReused: c.transactions > 0,
+		result:  &Result{Outcomes: make([]Outcome, len(m.To)), Peer: c.peer, RemoteDSN: c.ext.DSN},
+		decided: make([]bool, len(m.To)),
 	}
-	if t.reused {
-		t.log.note("connection reused, message %d", c.begun+1)
+	if t.connReused {
+		t.transcript.note("connection reused, message %d", c.transactions+1)
 	}
-	if o, ok := c.unfit(m); !ok {
-		t.settleRest(o)
+	if o, ok := c.checkMessage(m); !ok {
+		t.setRemainingOutcomes(o)
 	}
-	t.utf8 = m.UTF8 || !ascii(m.From)
+	t.utf8 = m.UTF8 || !isASCII(m.From)
 	n := 0
 	for i := range m.To {
 		switch addr := m.To[i].Addr; {
-		case t.settled[i]:
-		case !fitAddress(addr):
-			t.settle(i, local(Permanent, StageRcpt, "5.1.3", "the recipient's address is not valid"))
-		case !ascii(addr) && !c.ext.UTF8:
-			t.settle(i, local(Permanent, StageRcpt, "5.6.7", "the recipient's address needs SMTPUTF8, which "+c.name()+" does not offer"))
+		case t.decided[i]:
+		case !validAddress(addr):
+			t.setOutcome(i, localOutcome(Permanent, StageRcpt, "5.1.3", "the recipient's address is not valid"))
+		case !isASCII(addr) && !c.ext.UTF8:
+			t.setOutcome(i, localOutcome(Permanent, StageRcpt, "5.6.7", "the recipient's address needs SMTPUTF8, which "+c.hostName()+" does not offer"))
 		case c.ext.MaxRecipients > 0 && n >= c.ext.MaxRecipients:
-			t.settle(i, local(Resend, StageRcpt, "4.5.3", "more recipients than the host takes at once"))
+			t.setOutcome(i, localOutcome(Resend, StageRcpt, "4.5.3", "more recipients than the host takes at once"))
 		default:
-			t.utf8 = t.utf8 || !ascii(addr)
+			t.utf8 = t.utf8 || !isASCII(addr)
 			n++
 		}
 	}
-	for _, o := range t.res.Outcomes {
+	for _, o := range t.result.Outcomes {
 		if o.Local {
-			t.log.note("%s", o.Reply)
+			t.transcript.note("%s", o.Reply)
 		}
 	}
 	return t
 }
 
-// unfit says why the host cannot take a message at all.
-func (c *Conn) unfit(m *Message) (Outcome, bool) {
+// checkMessage says why the host cannot take a message at all.
+func (c *Conn) checkMessage(m *Message) (Outcome, bool) {
 	no := func(enhanced, format string, args ...any) (Outcome, bool) {
-		return local(Permanent, StageMail, enhanced, fmt.Sprintf(format, args...)), false
+		return localOutcome(Permanent, StageMail, enhanced, fmt.Sprintf(format, args...)), false
 	}
 	switch {
-	case m.From != "" && !fitAddress(m.From):
+	case m.From != "" && !validAddress(m.From):
 		return no("5.1.7", "the sender's address is not valid")
 	case c.ext.MaxSize > 0 && m.Size > c.ext.MaxSize:
-		return no("5.3.4", "the message has %d octets, and %s takes %d", m.Size, c.name(), c.ext.MaxSize)
-	case (m.UTF8 || !ascii(m.From)) && !c.ext.UTF8:
-		return no("5.6.7", "the message needs SMTPUTF8, which %s does not offer", c.name())
+		return no("5.3.4", "the message has %d octets, and %s takes %d", m.Size, c.hostName(), c.ext.MaxSize)
+	case (m.UTF8 || !isASCII(m.From)) && !c.ext.UTF8:
+		return no("5.6.7", "the message needs SMTPUTF8, which %s does not offer", c.hostName())
 	case m.EightBit && !c.ext.EightBit:
-		return no("5.6.3", "the message needs 8BITMIME, which %s does not offer", c.name())
-	case m.RequireTLS && (c.facts.TLS == "" || !c.facts.Verified || !c.ext.RequireTLS):
-		return no("5.7.30", "the message requires TLS all the way, which %s does not offer", c.name())
+		return no("5.6.3", "the message needs 8BITMIME, which %s does not offer", c.hostName())
+	case m.RequireTLS && (c.peer.TLS == "" || !c.peer.Verified || !c.ext.RequireTLS):
+		return no("5.7.30", "the message requires TLS all the way, which %s does not offer", c.hostName())
 	}
 	return Outcome{}, true
 }
 
-// name is what to call the host in words.
-func (c *Conn) name() string {
-	if c.facts.Host != "" {
-		return c.facts.Host
+// hostnameRules is what to call the host in words.
+func (c *Conn) hostName() string {
+	if c.peer.Host != "" {
+		return c.peer.Host
 	}
-	return c.facts.Addr.Addr().String()
+	return c.peer.Addr.Addr().String()
 }
 
-// plan lists the commands of a transaction.
-func (c *Conn) plan(t *transaction) {
-	t.steps = make([]step, 0, len(t.settled)+3)
-	if c.reset {
-		t.steps = append(t.steps, step{stage: stageReset})
-		c.reset = false
+// planCommands lists the commands of a transaction.
+func (c *Conn) planCommands(t *transaction) {
+	t.commands = make([]command, 0, len(t.decided)+3)
+	if c.needsReset {
+		t.commands = append(t.commands, command{stage: stageReset})
+		c.needsReset = false
 	}
-	t.steps = append(t.steps, step{stage: StageMail})
-	for i := range t.settled {
-		if !t.settled[i] {
-			t.steps = append(t.steps, step{stage: StageRcpt, rcpt: i})
+	t.commands = append(t.commands, command{stage: StageMail})
+	for i := range t.decided {
+		if !t.decided[i] {
+			t.commands = append(t.commands, command{stage: StageRcpt, rcptIndex: i})
 		}
 	}
-	t.steps = append(t.steps, step{stage: StageData})
-	c.begun++
+	t.commands = append(t.commands, command{stage: StageData})
+	c.transactions++
 }
 
 // sendCommands buffers the next commands: one without PIPELINING, else as
 // many as the window takes, DATA as the last of its group.
 func (c *Conn) sendCommands(t *transaction) {
-	c.w.write = c.times.Command
-	for t.wrote < len(t.steps) {
-		if n := t.wrote - t.read; n >= window || n > 0 && !c.ext.Pipelining {
+	c.transport.writeTimeout = c.timeouts.Command
+	for t.written < len(t.commands) {
+		if n := t.written - t.answered; n >= pipelineWindow || n > 0 && !c.ext.Pipelining {
 			return
 		}
-		s := t.steps[t.wrote]
-		b := c.w.bw.AvailableBuffer()
+		s := t.commands[t.written]
+		b := c.transport.bw.AvailableBuffer()
 		switch s.stage {
 		case stageReset:
 			b = append(b, "RSET"...)
 		case StageMail:
-			b = mailCommand(b, t.m, &c.ext, t.utf8)
+			b = mailCommand(b, t.msg, &c.ext, t.utf8)
 		case StageRcpt:
-			b = rcptCommand(b, &t.m.To[s.rcpt], &c.ext)
+			b = rcptCommand(b, &t.msg.To[s.rcptIndex], &c.ext)
 		case StageData:
 			b = append(b, "DATA"...)
 		}
-		t.log.client(string(b))
-		_, _ = c.w.bw.Write(append(b, '\r', '\n'))
-		t.wrote++
+		t.transcript.client(string(b))
+		_, _ = c.transport.bw.Write(append(b, '\r', '\n'))
+		t.written++
 	}
 }
 
-// converse leads a transaction up to the reply to DATA. It returns whether
+// runCommands leads a transaction up to the reply to DATA. It returns whether
 // the host now waits for the message.
-func (c *Conn) converse(t *transaction) bool {
-	c.log = t.log
+func (c *Conn) runCommands(t *transaction) bool {
+	c.transcript = t.transcript
 	for {
-		if err := c.w.flush(); err != nil {
-			c.lost(t, err)
+		if err := c.transport.flush(); err != nil {
+			c.failTransaction(t, err)
 			return false
 		}
-		for t.read < t.wrote {
-			s := t.steps[t.read]
-			wait := c.times.Command
+		for t.answered < t.written {
+			s := t.commands[t.answered]
+			wait := c.timeouts.Command
 			if s.stage == StageData {
-				wait = c.times.DataInit
+				wait = c.timeouts.DataInit
 			}
-			r, err := c.heard(c.w.reply(wait))
+			r, err := c.recordReply(c.transport.readReply(wait))
 			if err != nil {
-				c.lost(t, err)
+				c.failTransaction(t, err)
 				return false
 			}
-			t.read++
-			c.answered(t, s, r)
+			t.answered++
+			c.handleReply(t, s, r)
 		}
-		if t.wrote == len(t.steps) {
-			if t.go354 && t.accepted > 0 && !t.open() {
+		if t.written == len(t.commands) {
+			if t.dataAccepted && t.accepted > 0 && !t.hasPending() {
 				// It refused RSET or MAIL, and goes on all the same: what it
 				// got now it would get once more.
-				c.cut(t, errOutOfStep)
+				c.abort(t, errInconsistentReplies)
 				return false
 			}
-			if ahead, _ := c.w.br.Peek(min(c.w.br.Buffered(), 1)); t.go354 && string(ahead) == "2" {
+			if ahead, _ := c.transport.br.Peek(min(c.transport.br.Buffered(), 1)); t.dataAccepted && string(ahead) == "2" {
 				// It would pass for the reply to the final dot. A refusal is
 				// one, however soon it comes.
-				c.lost(t, c.w.fail(errTooSoon))
+				c.failTransaction(t, c.transport.fail(errPrematureReply))
 				return false
 			}
-			return t.go354
+			return t.dataAccepted
 		}
-		if c.over(t) {
-			c.reset = true
+		if c.commandsDone(t) {
+			c.needsReset = true
 			return false
 		}
 		c.sendCommands(t)
 	}
 }
 
-// over reports whether the commands that are left would be in vain.
-func (c *Conn) over(t *transaction) bool {
-	return c.closing || !t.open() || t.steps[t.wrote].stage == StageData && t.accepted == 0
+// commandsDone reports whether the commands that are left would be in vain.
+func (c *Conn) commandsDone(t *transaction) bool {
+	return c.closing || !t.hasPending() || t.commands[t.written].stage == StageData && t.accepted == 0
 }
 
-// answered takes the reply to one command.
-func (c *Conn) answered(t *transaction, s step, r Reply) {
-	if r.Code == 421 && t.goodbye == nil {
-		t.goodbye = &r
+// handleReply takes the reply to one command.
+func (c *Conn) handleReply(t *transaction, s command, r Reply) {
+	if r.Code == 421 && t.closingReply == nil {
+		t.closingReply = &r
 		if s.stage == StageRcpt {
-			t.res.Took = t.accepted
+			t.result.RcptsBeforeHangup = t.accepted
 		}
 	}
 	switch s.stage {
 	case stageReset:
 		if !r.positive() {
 			c.closing = true
-			t.res.Stale = t.reused
-			t.settleRest(Outcome{Class: Temporary, Stage: StageMail, Reply: r})
+			t.result.StaleConn = t.connReused
+			t.setRemainingOutcomes(Outcome{Class: Temporary, Stage: StageMail, Reply: r})
 		}
 	case StageMail:
 		if !r.positive() {
-			c.reset = true
-			t.res.Stale = t.reused && r.Code == 421
-			t.settleRest(c.judge(StageMail, r))
+			c.needsReset = true
+			t.result.StaleConn = t.connReused && r.Code == 421
+			t.setRemainingOutcomes(c.failureOutcome(StageMail, r))
 		}
 	case StageRcpt:
 		switch {
 		case r.positive():
 			t.accepted++
 		case t.accepted > 0 && tooManyRecipients(r):
-			t.settle(s.rcpt, Outcome{Class: Resend, Stage: StageRcpt, Reply: r})
+			t.setOutcome(s.rcptIndex, Outcome{Class: Resend, Stage: StageRcpt, Reply: r})
 		default:
-			t.settle(s.rcpt, c.judge(StageRcpt, r))
+			t.setOutcome(s.rcptIndex, c.failureOutcome(StageRcpt, r))
 		}
 	case StageData:
-		t.go354 = r.Code/100 == 3
-		if !t.go354 {
-			c.reset = true
-			t.settleRest(c.judge(StageData, r))
+		t.dataAccepted = r.Code/100 == 3
+		if !t.dataAccepted {
+			c.needsReset = true
+			t.setRemainingOutcomes(c.failureOutcome(StageData, r))
 		}
 	}
 }
 
-// judge makes the outcome of a reply that is not the hoped-for one.
-func (c *Conn) judge(stage Stage, r Reply) Outcome {
+// failureOutcome makes the outcome of a reply that is not the hoped-for one.
+func (c *Conn) failureOutcome(stage Stage, r Reply) Outcome {
 	if code := r.Code / 100; code != 4 && code != 5 {
 		// A 2xx or 3xx out of place: we and the host are out of step.
 		c.closing = true
@@ -299,43 +299,43 @@ func (c *Conn) judge(stage Stage, r Reply) Outcome {
 	return Outcome{Class: Classify(stage, r), Stage: stage, Reply: r}
 }
 
-// lost settles what is open when the connection has failed.
-func (c *Conn) lost(t *transaction, err error) {
+// failTransaction settles what is open when the connection has failed.
+func (c *Conn) failTransaction(t *transaction, err error) {
 	stage := StageFinal
-	if t.read < len(t.steps) {
-		stage = t.steps[t.read].stage
+	if t.answered < len(t.commands) {
+		stage = t.commands[t.answered].stage
 		if stage == stageReset {
 			stage = StageMail
 		}
 	}
-	t.res.Err = err
-	if stage == StageRcpt && t.goodbye == nil {
-		t.res.Took = t.accepted
+	t.result.Err = err
+	if stage == StageRcpt && t.closingReply == nil {
+		t.result.RcptsBeforeHangup = t.accepted
 	}
-	text := clean([]byte(err.Error()))
-	t.log.note("connection lost: %s", text)
-	nothing := t.read == 0 || t.read == 1 && t.steps[0].stage == stageReset
-	t.res.Stale = t.res.Stale || t.reused && nothing && c.w.ctx.Err() == nil
-	if t.goodbye != nil {
-		t.settleRest(Outcome{Class: Temporary, Stage: stage, Reply: *t.goodbye})
+	text := sanitize([]byte(err.Error()))
+	t.transcript.note("connection lost: %s", text)
+	nothing := t.answered == 0 || t.answered == 1 && t.commands[0].stage == stageReset
+	t.result.StaleConn = t.result.StaleConn || t.connReused && nothing && c.transport.ctx.Err() == nil
+	if t.closingReply != nil {
+		t.setRemainingOutcomes(Outcome{Class: Temporary, Stage: stage, Reply: *t.closingReply})
 		return
 	}
-	t.settleRest(local(Temporary, stage, "4.4.2", "connection lost: "+text))
+	t.setRemainingOutcomes(localOutcome(Temporary, stage, "4.4.2", "connection lost: "+text))
 }
 
 // sendBody writes the message and its final dot, and flushes. A failure of
 // Body leaves the message without its dot and ends the connection. It returns
 // whether a reply is to be waited for.
 func (c *Conn) sendBody(t *transaction) bool {
-	c.w.write = c.times.DataBlock
-	d := dotWriter{w: c.w.bw}
+	c.transport.writeTimeout = c.timeouts.DataBlock
+	d := dotWriter{w: c.transport.bw}
 	if t.accepted > 0 {
-		_, err := d.Write(t.m.Prefix)
-		if err == nil && t.m.Body != nil {
-			_, err = io.Copy(&d, t.m.Body)
+		_, err := d.Write(t.msg.Prefix)
+		if err == nil && t.msg.Body != nil {
+			_, err = io.Copy(&d, t.msg.Body)
 		}
 		if err != nil && d.err == nil {
-			c.cut(t, fmt.Errorf("%w: %w", ErrBody, err))
+			c.abort(t, fmt.Errorf("%w: %w", ErrReadBody, err))
 			return false
 		}
 	}
@@ -343,50 +343,50 @@ func (c *Conn) sendBody(t *transaction) bool {
 	// section 3.1): the host has nobody to give an empty message to.
 	err := d.finish()
 	if err == nil {
-		err = c.w.flush()
+		err = c.transport.flush()
 	}
 	if err != nil {
-		c.refusedHalfWay(t, c.w.fail(c.w.reason(err)))
+		c.readEarlyRejection(t, c.transport.fail(c.transport.translateError(err)))
 		return false
 	}
-	t.log.note("%d octets of message sent", d.n)
+	t.transcript.note("%d octets of message sent", d.n)
 	return true
 }
 
-// cut breaks the connection off inside a message.
-func (c *Conn) cut(t *transaction, err error) {
-	_ = c.w.fail(err)
-	_ = c.w.tcp.Close()
-	t.res.Err = err
-	t.log.note("%s", clean([]byte(err.Error())))
-	t.settleRest(local(Temporary, StageFinal, "4.3.0", "the message could not be read"))
+// abort breaks the connection off inside a message.
+func (c *Conn) abort(t *transaction, err error) {
+	_ = c.transport.fail(err)
+	_ = c.transport.tcp.Close()
+	t.result.Err = err
+	t.transcript.note("%s", sanitize([]byte(err.Error())))
+	t.setRemainingOutcomes(localOutcome(Temporary, StageFinal, "4.3.0", "the message could not be read"))
 }
 
-// refusedHalfWay looks for the reply of a host that stopped taking the
+// readEarlyRejection looks for the reply of a host that stopped taking the
 // message.
-func (c *Conn) refusedHalfWay(t *transaction, err error) {
-	if c.w.ctx.Err() == nil {
-		r, rerr := c.heard(c.w.replyAfterFailure(min(5*time.Second, c.times.Final)))
+func (c *Conn) readEarlyRejection(t *transaction, err error) {
+	if c.transport.ctx.Err() == nil {
+		r, rerr := c.recordReply(c.transport.readReplyAfterFailure(min(5*time.Second, c.timeouts.Final)))
 		if rerr == nil && (r.Code/100 == 4 || r.Code/100 == 5) {
-			t.res.Err = err
-			t.settleRest(c.judge(StageFinal, r))
+			t.result.Err = err
+			t.setRemainingOutcomes(c.failureOutcome(StageFinal, r))
 			return
 		}
 	}
-	c.lost(t, err)
+	c.failTransaction(t, err)
 }
 
-// finish reads the reply to the final dot, also when the commands of the
+// readFinalReply reads the reply to the final dot, also when the commands of the
 // following message could not be written any more.
-func (c *Conn) finish(t *transaction) {
-	r, err := c.heard(c.w.replyAfterFailure(c.times.Final))
+func (c *Conn) readFinalReply(t *transaction) {
+	r, err := c.recordReply(c.transport.readReplyAfterFailure(c.timeouts.Final))
 	if err != nil {
-		c.lost(t, err)
+		c.failTransaction(t, err)
 		return
 	}
 	if r.positive() {
-		t.settleRest(Outcome{Class: Delivered, Stage: StageFinal, Reply: r})
+		t.setRemainingOutcomes(Outcome{Class: Delivered, Stage: StageFinal, Reply: r})
 		return
 	}
-	t.settleRest(c.judge(StageFinal, r))
+	t.setRemainingOutcomes(c.failureOutcome(StageFinal, r))
 }

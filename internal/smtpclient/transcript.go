@@ -23,12 +23,12 @@ const (
 // line each with the seconds since it began, "C:" for us, "S:" for the host
 // and "*" for what is neither. The message's bytes and secrets are not in it.
 type transcript struct {
-	now   func() time.Time
-	start time.Time
-	head  []byte
-	tail  []byte
-	gone  int // lines left out between head and tail
-	line  []byte
+	now     func() time.Time
+	start   time.Time
+	head    []byte
+	tail    []byte
+	omitted int // lines left out between head and tail
+	line    []byte
 }
 
 func newTranscript(now func() time.Time) *transcript {
@@ -67,7 +67,7 @@ func (t *transcript) add(mark, a, b string) {
 	}
 	l = append(l, '\n')
 	t.line = l
-	if t.gone == 0 && len(t.tail) == 0 && len(t.head)+len(l) <= transcriptHead {
+	if t.omitted == 0 && len(t.tail) == 0 && len(t.head)+len(l) <= transcriptHead {
 		t.head = append(t.head, l...)
 		return
 	}
@@ -75,7 +75,7 @@ func (t *transcript) add(mark, a, b string) {
 	for len(t.tail) > transcriptTail {
 		first := bytes.IndexByte(t.tail, '\n') + 1
 		t.tail = append(t.tail[:0], t.tail[first:]...)
-		t.gone++
+		t.omitted++
 	}
 }
 
@@ -85,8 +85,8 @@ func (t *transcript) text() string {
 		return ""
 	}
 	s := string(t.head)
-	if t.gone > 0 {
-		s += fmt.Sprintf("* %d lines left out\n", t.gone)
+	if t.omitted > 0 {
+		s += fmt.Sprintf("* %d lines left out\n", t.omitted)
 	}
 	return strings.ToValidUTF8(s+string(t.tail), "\uFFFD")
 }

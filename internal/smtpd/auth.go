@@ -11,16 +11,16 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// mayAuth reports whether AUTH is possible now: never in clear.
-func (c *conn) mayAuth() bool { return c.srv.Mode != MX && c.tls != nil }
+// offersAuth reports whether AUTH is possible now: never in clear.
+func (c *conn) offersAuth() bool { return c.srv.Mode != MX && c.tls != nil }
 
 // mechanisms are those of AUTH, as EHLO announces them.
 func (c *conn) mechanisms() string {
-	if c.srv.Mailboxes.Scram.Offers() {
-		return credential.MechanismScram + " PLAIN LOGIN"
+	if c.srv.Mailboxes.SCRAM.Offers() {
+		return credential.MechanismSCRAM + " PLAIN LOGIN"
 	}
 	return "PLAIN LOGIN"
 }
@@ -33,11 +33,11 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 		return reply{503, "5.5.1", "Sign in on the submission ports, 587 or 465"}
 	case c.tls == nil:
 		return reply{538, "5.7.11", "Say STARTTLS first"}
-	case !c.extended:
+	case !c.esmtp:
 		return reply{503, "5.5.1", "Say EHLO first"}
 	case c.user != nil:
 		return reply{503, "5.5.1", "You are signed in already"}
-	case c.letter != nil:
+	case c.tx != nil:
 		return reply{503, "5.5.1", "Not within a transaction"}
 	}
 	mechanism, initial, given := strings.Cut(arg, " ")
@@ -45,42 +45,42 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 	var err error
 	switch mechanism = strings.ToUpper(mechanism); {
 	case mechanism == "PLAIN":
-		user, password, err = c.plain(initial, given)
+		user, password, err = c.authPlain(initial, given)
 	case mechanism == "LOGIN":
-		user, password, err = c.login(initial, given)
-	case mechanism == credential.MechanismScram && c.srv.Mailboxes.Scram.Offers():
-		return c.scram(ctx, initial, given)
+		user, password, err = c.authLogin(initial, given)
+	case mechanism == credential.MechanismSCRAM && c.srv.Mailboxes.SCRAM.Offers():
+		return c.authSCRAM(ctx, initial, given)
 	default:
 		return reply{504, "5.5.4", "The mechanisms are " + c.mechanisms()}
 	}
 	if err != nil {
-		return c.authBroken(err)
+		return c.authExchangeError(err)
 	}
 	who, err := c.authenticate(ctx, user, password)
 	if err != nil {
-		return c.authFailed(ctx, err)
+		return c.authFailureReply(ctx, err)
 	}
-	return c.signIn(who)
+	return c.setLogin(who)
 }
 
-// authFailed translates the refusal of a log-in.
-func (c *conn) authFailed(ctx context.Context, err error) reply {
-	c.failed++
+// authFailureReply translates the refusal of a log-in.
+func (c *conn) authFailureReply(ctx context.Context, err error) reply {
+	c.authFailures++
 	r := reply{454, "4.7.0", "Signing in is not possible at the moment; try again later"}
 	var f *fault.Error
 	switch {
 	case !errors.As(err, &f) || f.Kind == fault.Internal:
 		c.log.Error("signing in failed", "error", err)
-	case f.Kind == fault.Unknown:
+	case f.Kind == fault.Unauthenticated:
 		r = reply{535, "5.7.8", f.Message}
 	case f.Kind == fault.Denied:
 		r = reply{535, "5.7.13", f.Message}
-	case f.Kind == fault.Limited:
-		_ = signal.Sleep(ctx, mailbox.RefusalPause) // at shutdown it is refused at once
+	case f.Kind == fault.RateLimited:
+		_ = notify.Sleep(ctx, mailbox.LimitedReplyDelay) // at shutdown it is refused at once
 		r = reply{454, "4.7.0", f.Message}
 	}
 	c.log.Info("log-in refused", "code", r.code, "enhanced", r.enhanced)
-	if c.failed >= maxAuth {
+	if c.authFailures >= maxAuthFailures {
 		c.closing = true
 		r.code, r.enhanced, r.text = 421, "4.7.0", "Too many failed log-ins; goodbye"
 	}
@@ -89,92 +89,92 @@ func (c *conn) authFailed(ctx context.Context, err error) reply {
 
 // Ways in which the exchange of AUTH breaks.
 var (
-	errCancelled = errors.New("AUTH was cancelled")
-	errEncoding  = errors.New("not base64")
-	errPlain     = errors.New("not a PLAIN message")
+	errCancelled     = errors.New("AUTH was cancelled")
+	errInvalidBase64 = errors.New("not base64")
+	errInvalidPlain  = errors.New("not a PLAIN message")
 )
 
-func (c *conn) authBroken(err error) reply {
+func (c *conn) authExchangeError(err error) reply {
 	switch {
 	case errors.Is(err, errCancelled):
 		return reply{501, "5.7.0", "AUTH was cancelled"}
-	case errors.Is(err, errEncoding):
+	case errors.Is(err, errInvalidBase64):
 		return reply{501, "5.5.2", "This is not base64"}
-	case errors.Is(err, errPlain):
+	case errors.Is(err, errInvalidPlain):
 		return reply{501, "5.5.2", "This is not what PLAIN asks for"}
-	case errors.Is(err, credential.ErrScram):
+	case errors.Is(err, credential.ErrSCRAMMessage):
 		return reply{501, "5.5.2", "This is no message of SCRAM-SHA-256 that is understood here"}
-	case errors.Is(err, errLine):
+	case errors.Is(err, errBadLine):
 		return reply{500, "5.5.2", err.Error()}
 	}
-	c.lost(err)
+	c.handleReadError(err)
 	c.closing = true
 	return reply{}
 }
 
-func (c *conn) plain(initial string, given bool) (user, password string, err error) {
-	raw, err := c.answer("", initial, given)
+func (c *conn) authPlain(initial string, given bool) (user, password string, err error) {
+	raw, err := c.readResponse("", initial, given)
 	if err != nil {
 		return "", "", err
 	}
 	parts := strings.Split(raw, "\x00")
 	// To act for another than who signs in is not possible.
 	if len(parts) != 3 || parts[0] != "" && !strings.EqualFold(parts[0], parts[1]) {
-		return "", "", errPlain
+		return "", "", errInvalidPlain
 	}
 	return parts[1], parts[2], nil
 }
 
-// scram needs one more line of the client than what it has to say, since 235 can
+// authSCRAM needs one more line of the client than what it has to say, since 235 can
 // carry no data (RFC 4954 §4).
-func (c *conn) scram(ctx context.Context, initial string, given bool) reply {
-	first, err := c.answer("", initial, given)
+func (c *conn) authSCRAM(ctx context.Context, initial string, given bool) reply {
+	first, err := c.readResponse("", initial, given)
 	if err != nil {
-		return c.authBroken(err)
+		return c.authExchangeError(err)
 	}
-	e, err := c.srv.Mailboxes.Scram.Begin(first)
-	if err != nil || e.For != "" && !strings.EqualFold(e.For, e.User) {
-		return c.authBroken(credential.ErrScram)
+	e, err := c.srv.Mailboxes.SCRAM.Begin(first)
+	if err != nil || e.AuthzID != "" && !strings.EqualFold(e.AuthzID, e.User) {
+		return c.authExchangeError(credential.ErrSCRAMMessage)
 	}
 	if strings.EqualFold(e.User, apiUser) && c.srv.Accounts != nil {
 		// A key is found by what it is, and here we would not get to see it.
 		return reply{504, "5.5.4", "The mechanisms for the user api are PLAIN and LOGIN"}
 	}
-	final, err := c.answer(encode(e.Challenge), "", false)
+	final, err := c.readResponse(encodeBase64(e.Challenge), "", false)
 	if err != nil {
-		return c.authBroken(err)
+		return c.authExchangeError(err)
 	}
-	box, proof, err := c.srv.Mailboxes.Prove(ctx, mailbox.SMTP, e, final, c.ip)
-	if errors.Is(err, credential.ErrScram) {
-		return c.authBroken(err)
+	box, proof, err := c.srv.Mailboxes.AuthenticateSCRAM(ctx, mailbox.SMTP, e, final, c.ip)
+	if errors.Is(err, credential.ErrSCRAMMessage) {
+		return c.authExchangeError(err)
 	}
 	if err != nil {
-		return c.authFailed(ctx, err)
+		return c.authFailureReply(ctx, err)
 	}
-	switch last, err := c.answer(encode(proof), "", false); {
+	switch last, err := c.readResponse(encodeBase64(proof), "", false); {
 	case err != nil:
-		return c.authBroken(err)
+		return c.authExchangeError(err)
 	case last != "":
-		return c.authBroken(credential.ErrScram)
+		return c.authExchangeError(credential.ErrSCRAMMessage)
 	}
-	return c.signIn(&login{mailbox: box})
+	return c.setLogin(&login{mailbox: box})
 }
 
-func encode(message string) string { return base64.StdEncoding.EncodeToString([]byte(message)) }
+func encodeBase64(message string) string { return base64.StdEncoding.EncodeToString([]byte(message)) }
 
-func (c *conn) login(initial string, given bool) (user, password string, err error) {
-	if user, err = c.answer("VXNlcm5hbWU6", initial, given); err != nil { // Username:
+func (c *conn) authLogin(initial string, given bool) (user, password string, err error) {
+	if user, err = c.readResponse("VXNlcm5hbWU6", initial, given); err != nil { // Username:
 		return "", "", err
 	}
-	password, err = c.answer("UGFzc3dvcmQ6", "", false) // Password:
+	password, err = c.readResponse("UGFzc3dvcmQ6", "", false) // Password:
 	return user, password, err
 }
 
-// answer returns the initial response, or asks for one.
-func (c *conn) answer(challenge, initial string, given bool) (string, error) {
+// readResponse returns the initial response, or asks for one.
+func (c *conn) readResponse(challenge, initial string, given bool) (string, error) {
 	line := initial
 	if !given {
-		c.write(reply{334, "", challenge})
+		c.writeReply(reply{334, "", challenge})
 		var err error
 		if line, err = c.readLine(); err != nil {
 			return "", err
@@ -188,7 +188,7 @@ func (c *conn) answer(challenge, initial string, given bool) (string, error) {
 	}
 	raw, err := base64.StdEncoding.DecodeString(line)
 	if err != nil {
-		return "", errEncoding
+		return "", errInvalidBase64
 	}
 	return string(raw), nil
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // nowhere takes everything and keeps nothing.
 type nowhere struct{}
 
-func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error) { return n, nil }
-func (nowhere) Recipient(context.Context, address.Address, smtpd.Wants) error      { return nil }
+func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error)  { return n, nil }
+func (nowhere) Recipient(context.Context, address.Address, smtpd.RcptOptions) error { return nil }
 func (nowhere) Message(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
 	_, err := io.Copy(io.Discard, body)
 	return 1, err
@@ -29,7 +29,7 @@ func (nowhere) Message(_ context.Context, _ message.Received, body io.Reader) (d
 
 // BenchmarkDoor is what the protocol itself costs for a message of 4 KiB.
 func BenchmarkDoor(b *testing.B) {
-	s := &smtpd.Server{Host: "mail.host.test", Receiver: nowhere{}, Conns: &throttle.Conns{}, Log: discard}
+	s := &smtpd.Server{Host: "mail.host.test", Backend: nowhere{}, ConnLimiter: &ratelimit.ConnLimiter{}, Log: discard}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// command carries out one line.
-func (c *conn) command(ctx context.Context, line string) reply {
+// execute carries out one line.
+func (c *conn) execute(ctx context.Context, line string) reply {
 	verb, arg, _ := strings.Cut(line, " ")
 	arg = strings.Trim(arg, " ")
 	switch strings.ToUpper(verb) {
@@ -31,18 +31,18 @@ func (c *conn) command(ctx context.Context, line string) reply {
 	case "RSET":
 		return c.rset(arg)
 	case "NOOP":
-		c.dull++
-		return ok
+		c.idleCommands++
+		return replyOK
 	case "QUIT":
 		c.closing = true
 		return reply{221, "2.0.0", "Goodbye"}
 	case "VRFY":
-		c.dull++
+		c.idleCommands++
 		return reply{252, "2.1.5", "Send some mail and see"}
 	case "EXPN":
 		return reply{502, "5.5.1", "Lists are not shown"}
 	case "HELP":
-		c.dull++
+		c.idleCommands++
 		return reply{214, "2.0.0", "See RFC 5321"}
 	case "GET", "POST", "PUT", "HEAD", "CONNECT", "OPTIONS":
 		// A browser that was sent here to talk SMTP in its requests' bodies.
@@ -56,9 +56,9 @@ func (c *conn) rset(arg string) reply {
 	if arg != "" {
 		return reply{501, "5.5.4", "RSET has no argument"}
 	}
-	c.dull++
-	c.end()
-	return ok
+	c.idleCommands++
+	c.resetTransaction()
+	return replyOK
 }
 
 // cutPath takes the path in angle brackets off the argument of MAIL and RCPT.
@@ -99,8 +99,8 @@ func cutPath(arg, keyword string) (path, params string, ok bool) {
 // param is a parameter of MAIL or RCPT.
 type param struct{ name, value string }
 
-// readParams takes the parameters apart; a name given twice is no good.
-func readParams(s string) (list []param, good bool) {
+// parseParams takes the parameters apart; a name given twice is no good.
+func parseParams(s string) (list []param, good bool) {
 	for _, field := range strings.Fields(s) {
 		name, value, _ := strings.Cut(field, "=")
 		p := param{strings.ToUpper(name), value}

@@ -49,11 +49,11 @@ func FuzzCommand(f *testing.F) {
 		if !ok {
 			return
 		}
-		l := &letter{}
-		if r := l.readParams(rest, offers{1 << 20, true, true}); r.code == 0 && (l.envelope.Size < 0 || l.envelope.Size > 1<<20) {
+		l := &currentTransaction{}
+		if r := l.parseParams(rest, mailParams{1 << 20, true, true}); r.code == 0 && (l.envelope.Size < 0 || l.envelope.Size > 1<<20) {
 			t.Errorf("size %d", l.envelope.Size)
 		}
-		a, r := l.address(path)
+		a, r := l.parseAddress(path)
 		if r.code != 0 {
 			return
 		}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // conn is one session. All but what mu guards belongs to its goroutine.
@@ -33,37 +33,37 @@ type conn struct {
 	nc   net.Conn
 	idle bool // it waits for a command, and has no transaction in hand
 
-	tls      *tls.ConnectionState
-	helo     string // "" until EHLO or HELO
-	extended bool   // EHLO
-	user     *login
-	revoked  *signal.Sub
-	doubted  bool // the log-in is to be looked at before the next message
-	letter   *letter
-	body     *bufio.Reader // of the message being read
+	tls          *tls.ConnectionState
+	helo         string // "" until EHLO or HELO
+	esmtp        bool   // EHLO
+	user         *login
+	revocations  *notify.Subscription
+	recheckLogin bool // the log-in is to be looked at before the next message
+	tx           *currentTransaction
+	body         *bufio.Reader // of the message being read
 
-	bad, dull, refused, failed int       // what the limits count
-	strange                    int       // recipients refused because they don't exist
-	until                      time.Time // when a message must be there; zero outside of one
-	closing                    bool      // after the reply to this command
+	badCommands, idleCommands, rejectedRcpts, authFailures int       // what the limits count
+	unknownRcpts                                           int       // recipients refused because they don't exist
+	messageDeadline                                        time.Time // when a message must be there; zero outside of one
+	closing                                                bool      // after the reply to this command
 }
 
-// letter is the transaction in hand: from MAIL to the message's end.
-type letter struct {
+// currentTransaction is the transaction in hand: from MAIL to the message's end.
+type currentTransaction struct {
 	Transaction
 	envelope Envelope
-	rcpts    []string // accepted, as the client wrote them
+	accepted []string // accepted, as the client wrote them
 	utf8     bool
 	eightBit bool
 }
 
-const readBuffer = 8 << 10
+const readBufferSize = 8 << 10
 
 func newConn(s *Server, nc net.Conn, ip netip.Addr) *conn {
 	return &conn{
 		srv: s, ip: ip, nc: nc,
 		log: s.Log.With("door", s.Mode.String(), "client", ip.String()),
-		br:  bufio.NewReaderSize(nc, readBuffer),
+		br:  bufio.NewReaderSize(nc, readBufferSize),
 		bw:  bufio.NewWriterSize(nc, 2<<10),
 	}
 }
@@ -77,38 +77,38 @@ func (c *conn) run(ctx context.Context) {
 			c.log.Error("a session broke down", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	if c.srv.Mode == Submissions && !c.secure(ctx) {
+	if c.srv.Mode == Submissions && !c.startTLS(ctx) {
 		return
 	}
-	if !c.greet() {
+	if !c.sendGreeting() {
 		return
 	}
 	for !c.closing {
 		line, err := c.readLine()
 		var r reply
 		switch {
-		case errors.Is(err, errLine):
+		case errors.Is(err, errBadLine):
 			r = reply{500, "5.5.2", err.Error()}
 		case err != nil:
-			c.lost(err)
+			c.handleReadError(err)
 			return
 		default:
-			r = c.command(ctx, line)
+			r = c.execute(ctx, line)
 		}
-		c.write(c.count(r))
+		c.writeReply(c.enforceLimits(r))
 	}
 	_ = c.flush()
 }
 
 func (c *conn) close() {
-	if c.revoked != nil {
-		c.revoked.Close()
+	if c.revocations != nil {
+		c.revocations.Close()
 	}
-	c.cut()
+	c.closeConn()
 }
 
-// cut ends the connection, whatever the session is doing.
-func (c *conn) cut() {
+// closeConn ends the connection, whatever the session is doing.
+func (c *conn) closeConn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.nc.Close()
@@ -123,54 +123,54 @@ func (c *conn) interrupt() {
 	}
 }
 
-// greet says who we are, unless the client speaks before us.
-func (c *conn) greet() bool {
+// sendGreeting says who we are, unless the client speaks before us.
+func (c *conn) sendGreeting() bool {
 	s := c.srv
-	if s.Mode == MX && s.GreetDelay > 0 && (s.Friend == nil || !s.Friend(c.ip)) {
-		if err := c.arm(s.GreetDelay); err != nil {
-			c.lost(err)
+	if s.Mode == MX && s.GreetDelay > 0 && (s.SkipGreetDelay == nil || !s.SkipGreetDelay(c.ip)) {
+		if err := c.setReadDeadline(s.GreetDelay); err != nil {
+			c.handleReadError(err)
 			return false
 		}
 		_, err := c.br.Peek(1)
 		switch {
 		case err == nil:
 			c.log.Info("a client spoke before the greeting")
-			c.write(reply{554, "5.5.1", "You spoke before our greeting"})
+			c.writeReply(reply{554, "5.5.1", "You spoke before our greeting"})
 			_ = c.flush()
 			return false
 		case !errors.Is(err, os.ErrDeadlineExceeded) || s.isDraining():
-			c.lost(err)
+			c.handleReadError(err)
 			return false
 		}
 	}
-	c.write(reply{220, "", s.Host + " ESMTP Mailstead"})
+	c.writeReply(reply{220, "", s.Host + " ESMTP Mailstead"})
 	return true
 }
 
-// lost ends a session that can't be read from any more.
-func (c *conn) lost(err error) {
+// handleReadError ends a session that can't be read from any more.
+func (c *conn) handleReadError(err error) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, os.ErrDeadlineExceeded) && c.srv.isDraining():
-		c.write(reply{421, "4.3.2", "The service is shutting down"})
+		c.writeReply(reply{421, "4.3.2", "The service is shutting down"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.write(reply{421, "4.4.2", "This took too long; goodbye"})
+		c.writeReply(reply{421, "4.4.2", "This took too long; goodbye"})
 	}
 	_ = c.flush()
 }
 
 var errDraining = errors.New("the server is draining")
 
-// arm bounds how long the next read may take.
-func (c *conn) arm(d time.Duration) error {
+// setReadDeadline bounds how long the next read may take.
+func (c *conn) setReadDeadline(d time.Duration) error {
 	draining := c.srv.isDraining()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idle = c.letter == nil; c.idle && draining {
+	if c.idle = c.tx == nil; c.idle && draining {
 		return errDraining
 	}
 	at := time.Now().Add(d)
-	if !c.until.IsZero() && c.until.Before(at) {
-		at = c.until
+	if !c.messageDeadline.IsZero() && c.messageDeadline.Before(at) {
+		at = c.messageDeadline
 	}
 	return c.nc.SetReadDeadline(at)
 }
@@ -180,20 +180,20 @@ type lineError string
 
 func (e lineError) Error() string { return string(e) }
 
-// Is makes errors.Is(err, errLine) true for each of them.
-func (e lineError) Is(target error) bool { return target == errLine }
+// Is makes errors.Is(err, errBadLine) true for each of them.
+func (e lineError) Is(target error) bool { return target == errBadLine }
 
-var errLine = errors.New("not a line")
+var errBadLine = errors.New("not a line")
 
 const (
-	errLong = lineError("The line is too long")
-	errEnd  = lineError("Lines end with CR LF, and have neither elsewhere")
+	errLineTooLong = lineError("The line is too long")
+	errLineEnding  = lineError("Lines end with CR LF, and have neither elsewhere")
 )
 
 // readLine returns the next command line without its end. What we have to say
 // goes out first, unless more commands are here already (RFC 2920 §3.2).
 func (c *conn) readLine() (string, error) {
-	if err := c.arm(commandTime); err != nil {
+	if err := c.setReadDeadline(commandTimeout); err != nil {
 		return "", err
 	}
 	ahead, err := c.br.Peek(c.br.Buffered())
@@ -204,12 +204,12 @@ func (c *conn) readLine() (string, error) {
 		return "", err
 	}
 	line, err := c.br.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) || err == nil && len(line) > maxLine {
+	if errors.Is(err, bufio.ErrBufferFull) || err == nil && len(line) > maxLineLength {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = c.br.ReadSlice('\n')
 		}
 		if err == nil {
-			err = errLong
+			err = errLineTooLong
 		}
 	}
 	if err != nil {
@@ -217,13 +217,13 @@ func (c *conn) readLine() (string, error) {
 	}
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, 0) >= 0 {
-		return "", errEnd
+		return "", errLineEnding
 	}
 	return string(text), nil
 }
 
-// write queues a reply.
-func (c *conn) write(r reply) {
+// writeReply queues a reply.
+func (c *conn) writeReply(r reply) {
 	if r.code != 0 {
 		_, _ = c.bw.Write(r.append(c.bw.AvailableBuffer())) // an error stays in bw, and flush returns it
 	}
@@ -233,33 +233,33 @@ func (c *conn) flush() error {
 	if c.bw.Buffered() == 0 {
 		return nil
 	}
-	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return c.bw.Flush()
 }
 
-// count ends a session that only makes mistakes, or nothing of use.
-func (c *conn) count(r reply) reply {
+// enforceLimits ends a session that only makes mistakes, or nothing of use.
+func (c *conn) enforceLimits(r reply) reply {
 	switch r.code {
 	case 500, 501, 502, 503, 504, 530, 538, 555:
-		c.bad++
+		c.badCommands++
 	}
-	if !c.closing && (c.bad > maxBad || c.dull > maxIdle || c.refused > maxRefused) {
-		c.log.Info("a session was ended for too many mistakes", "bad", c.bad, "dull", c.dull, "refused", c.refused)
+	if !c.closing && (c.badCommands > maxBadCommands || c.idleCommands > maxIdleCommands || c.rejectedRcpts > maxRejectedRcpts) {
+		c.log.Info("a session was ended for too many mistakes", "bad", c.badCommands, "dull", c.idleCommands, "refused", c.rejectedRcpts)
 		c.closing = true
 		return reply{421, "4.7.0", "Too many mistakes; goodbye"}
 	}
 	return r
 }
 
-// end gives the transaction up, or notes that it is done.
-func (c *conn) end() { c.letter, c.until = nil, time.Time{} }
+// resetTransaction gives the transaction up, or notes that it is done.
+func (c *conn) resetTransaction() { c.tx, c.messageDeadline = nil, time.Time{} }
 
-// secure does the TLS handshake.
-func (c *conn) secure(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+// startTLS does the TLS handshake.
+func (c *conn) startTLS(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	t := tls.Server(c.nc, c.srv.TLS)
-	_ = c.nc.SetDeadline(time.Now().Add(handshakeTime)) // HandshakeContext ends the reads, this also the writes
+	_ = c.nc.SetDeadline(time.Now().Add(handshakeTimeout)) // HandshakeContext ends the reads, this also the writes
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.log.Info("a TLS handshake failed", "error", err)
 		return false
@@ -278,40 +278,40 @@ func (c *conn) secure(ctx context.Context) bool {
 // discard reads and drops n octets.
 func (c *conn) discard(n int64) error {
 	for n > 0 {
-		if err := c.armBlock(); err != nil {
+		if err := c.setBlockDeadline(); err != nil {
 			return err
 		}
-		m, err := c.br.Discard(int(min(n, readBuffer)))
+		m, err := c.br.Discard(int(min(n, readBufferSize)))
 		n -= int64(m)
 		if err != nil {
-			return noEOF(err)
+			return unexpectedEOF(err)
 		}
 	}
 	return nil
 }
 
-// armBlock is arm for some more of a message.
-func (c *conn) armBlock() error {
+// setBlockDeadline is arm for some more of a message.
+func (c *conn) setBlockDeadline() error {
 	if c.br.Buffered() > 0 {
 		return nil
 	}
 	if err := c.flush(); err != nil {
 		return err
 	}
-	return c.arm(blockTime)
+	return c.setReadDeadline(blockTimeout)
 }
 
-func noEOF(err error) error {
+func unexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// accepted is the one line per message in the log.
-func (c *conn) accepted(id db.ID, size int64) {
-	e := c.letter.envelope
-	attrs := []any{"id", id, "from", "", "recipients", len(c.letter.rcpts), "to", c.letter.rcpts[0], "size", size, "helo", c.helo, "tls", c.tls != nil}
+// logAccepted is the one line per message in the log.
+func (c *conn) logAccepted(id db.ID, size int64) {
+	e := c.tx.envelope
+	attrs := []any{"id", id, "from", "", "recipients", len(c.tx.accepted), "to", c.tx.accepted[0], "size", size, "helo", c.helo, "tls", c.tls != nil}
 	if e.From != nil {
 		attrs[3] = e.From.String()
 	}

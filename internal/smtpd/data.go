@@ -22,35 +22,35 @@ func (c *conn) data(ctx context.Context, arg string) reply {
 	if arg != "" {
 		return reply{501, "5.5.4", "DATA has no argument"}
 	}
-	if r := c.ready(); r.code != 0 {
+	if r := c.checkTransaction(); r.code != 0 {
 		return r
 	}
-	c.write(reply{354, "", "Go on; end with a dot on a line of its own"})
-	return c.receive(ctx, &dotReader{c: c, start: true})
+	c.writeReply(reply{354, "", "Go on; end with a dot on a line of its own"})
+	return c.receiveMessage(ctx, &dotReader{c: c, lineStart: true})
 }
 
-// ready says what is missing before a message may come.
-func (c *conn) ready() reply {
+// checkTransaction says what is missing before a message may come.
+func (c *conn) checkTransaction() reply {
 	switch {
-	case c.letter == nil:
+	case c.tx == nil:
 		return reply{503, "5.5.1", "Say MAIL first"}
-	case len(c.letter.rcpts) == 0:
+	case len(c.tx.accepted) == 0:
 		return reply{554, "5.5.1", "No recipient was accepted"}
 	}
 	return reply{}
 }
 
-// source is where a message's octets come from: DATA or BDAT.
-type source interface {
+// messageSource is where a message's octets come from: DATA or BDAT.
+type messageSource interface {
 	io.Reader
 	// drain reads on to where the next command begins.
 	drain() error
 }
 
-// content reads a message from its source, within the limit of size, and
+// messageReader reads a message from its source, within the limit of size, and
 // remembers why the source ended.
-type content struct {
-	source
+type messageReader struct {
+	messageSource
 	c    *conn
 	size int64
 	err  error // io.EOF at the message's end
@@ -59,13 +59,13 @@ type content struct {
 var errTooLarge = fault.New(fault.TooLarge, "message_too_large", "The message is too large")
 
 // Read is that of io.Reader.
-func (m *content) Read(p []byte) (int, error) {
+func (m *messageReader) Read(p []byte) (int, error) {
 	if m.err != nil {
 		return 0, m.err
 	}
-	n, err := m.source.Read(p)
+	n, err := m.messageSource.Read(p)
 	m.size += int64(n)
-	m.c.until = m.c.until.Add(time.Duration(n) * time.Second / messageRate)
+	m.c.messageDeadline = m.c.messageDeadline.Add(time.Duration(n) * time.Second / minMessageRate)
 	if m.size > m.c.srv.maxSize() {
 		err = errTooLarge
 	}
@@ -73,35 +73,35 @@ func (m *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receive takes the message of the transaction in hand, which ends with it.
-func (c *conn) receive(ctx context.Context, src source) reply {
-	defer c.end()
-	c.until = time.Now().Add(messageTime)
-	in := &content{source: src, c: c}
-	id, err := c.hand(ctx, in)
+// receiveMessage takes the message of the transaction in hand, which ends with it.
+func (c *conn) receiveMessage(ctx context.Context, src messageSource) reply {
+	defer c.resetTransaction()
+	c.messageDeadline = time.Now().Add(messageTimeout)
+	in := &messageReader{messageSource: src, c: c}
+	id, err := c.passToBackend(ctx, in)
 	if in.err != io.EOF {
-		if r, over := c.broken(in, err); over {
+		if r, over := c.abortMessage(in, err); over {
 			return r
 		}
 	}
 	if err != nil {
-		r := c.translate(err)
+		r := c.errorReply(err)
 		c.log.Info("message refused", "code", r.code, "enhanced", r.enhanced, "error", err, "size", in.size, "helo", c.helo)
 		return r
 	}
-	c.dull = 0
-	c.accepted(id, in.size)
+	c.idleCommands = 0
+	c.logAccepted(id, in.size)
 	return reply{250, "2.0.0", "Accepted as " + id.String()}
 }
 
-// hand gives the message to the receiver.
-func (c *conn) hand(ctx context.Context, in *content) (db.ID, error) {
+// passToBackend gives the message to the receiver.
+func (c *conn) passToBackend(ctx context.Context, in *messageReader) (db.ID, error) {
 	var r io.Reader = in
 	if c.srv.Mode == MX {
-		r = message.RefuseBare(in) // outbound mends what our users send
+		r = message.RejectBareLineEnds(in) // outbound mends what our users send
 	}
 	if c.body == nil {
-		c.body = bufio.NewReaderSize(r, readBuffer)
+		c.body = bufio.NewReaderSize(r, readBufferSize)
 	} else {
 		c.body.Reset(r)
 	}
@@ -109,65 +109,65 @@ func (c *conn) hand(ctx context.Context, in *content) (db.ID, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	if header.Count("Received") >= maxReceived {
+	if header.Count("Received") >= maxReceivedFields {
 		return 0, fault.New(fault.Denied, codeLoop, "The message goes round in circles: it was received too many times")
 	}
 	// The struct hides WriteTo, which would make a buffer for each message.
-	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body, last{c, ctx})}
-	return c.letter.Message(ctx, c.received(), whole)
+	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body, loginCheckReader{c, ctx})}
+	return c.tx.Message(ctx, c.receivedField(), whole)
 }
 
-// last is the end of a message. Its user may have begun it long ago: if the log-in
+// loginCheckReader is the end of a message. Its user may have begun it long ago: if the log-in
 // has ended since, it does not end well.
-type last struct {
+type loginCheckReader struct {
 	c   *conn
 	ctx context.Context
 }
 
 // Read is that of io.Reader.
-func (l last) Read([]byte) (int, error) {
+func (l loginCheckReader) Read([]byte) (int, error) {
 	if l.c.user != nil {
-		if r := l.c.current(l.ctx); r.code != 0 {
+		if r := l.c.checkLogin(l.ctx); r.code != 0 {
 			return 0, replyError{r}
 		}
 	}
 	return 0, io.EOF
 }
 
-// broken is called when the message was refused, or failed, before its end. It
+// abortMessage is called when the message was refused, or failed, before its end. It
 // skips the rest, so that the dialog can go on, or says with what it ends.
-func (c *conn) broken(in *content, err error) (r reply, over bool) {
+func (c *conn) abortMessage(in *messageReader, err error) (r reply, over bool) {
 	var f *fault.Error
 	switch {
-	case errors.Is(in.err, errReset):
-		return ok, true
+	case errors.Is(in.err, errClientReset):
+		return replyOK, true
 	case in.err != nil && !errors.As(in.err, &f):
 		c.closing = true
-		c.lost(in.err)
+		c.handleReadError(in.err)
 		return reply{}, true
 	}
 	if in.drain() == nil {
 		return reply{}, false
 	}
 	c.closing = true
-	r = c.translate(err)
+	r = c.errorReply(err)
 	if r.code < 500 {
 		r.code = 421
 	}
 	return r, true
 }
 
-// received is what our Received field says of the message in hand. Of our own
+// receivedField is what our Received field says of the message in hand. Of our own
 // users it does not tell where they are.
-func (c *conn) received() message.Received {
+func (c *conn) receivedField() message.Received {
 	r := message.Received{By: c.srv.Host, With: c.protocol()}
 	if c.tls != nil {
 		r.TLS = tls.VersionName(c.tls.Version) + " " + tls.CipherSuiteName(c.tls.CipherSuite)
 	}
 	if c.srv.Mode == MX {
 		r.Helo, r.Addr = c.helo, c.ip
-		if len(c.letter.rcpts) == 1 && !strings.ContainsAny(c.letter.rcpts[0], "\"\\ ") {
-			r.For = c.letter.rcpts[0]
+		if len(c.tx.accepted) == 1 && !strings.ContainsAny(c.tx.accepted[0], "\"\\ ") {
+			r.For = c.tx.accepted[0]
 		}
 	}
 	return r
@@ -175,11 +175,11 @@ func (c *conn) received() message.Received {
 
 // protocol names how the message came (RFC 3848, RFC 6531 §4.3).
 func (c *conn) protocol() string {
-	if !c.extended {
+	if !c.esmtp {
 		return "SMTP"
 	}
 	name := "ESMTP"
-	if c.letter.utf8 {
+	if c.tx.utf8 {
 		name = "UTF8SMTP"
 	}
 	if c.tls != nil {

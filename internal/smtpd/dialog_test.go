@@ -27,25 +27,25 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
-// letters is a Receiver that keeps what it takes.
+// letters is a Backend that keeps what it takes.
 type letters struct {
 	mu   sync.Mutex
-	all  []letter
+	all  []currentTransaction
 	next db.ID
 	// gate, if set, holds each message until it can be received from.
 	gate    chan struct{}
 	reached chan struct{} // told when a message waits at the gate
 }
 
-type letter struct {
+type currentTransaction struct {
 	from     string
 	to       []string
 	envelope smtpd.Envelope
-	wants    []smtpd.Wants
+	wants    []smtpd.RcptOptions
 	received message.Received
 	body     string
 	err      error
@@ -53,32 +53,32 @@ type letter struct {
 
 type taking struct {
 	*letters
-	letter
+	currentTransaction
 }
 
 func (l *letters) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, error) {
-	t := &taking{letters: l, letter: letter{envelope: e}}
+	t := &taking{letters: l, currentTransaction: currentTransaction{envelope: e}}
 	if e.From != nil {
 		t.from = e.From.String()
 	}
 	return t, nil
 }
 
-func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.Wants) error {
+func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.RcptOptions) error {
 	switch to.Local {
 	case "nobody":
 		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 	case "full":
-		return fault.New(fault.OverQuota, mailbox.CodeFull, "The mailbox is full.")
+		return fault.New(fault.OverQuota, mailbox.CodeMailboxFull, "The mailbox is full.")
 	case "fullong":
-		return fault.New(fault.OverQuota, mailbox.CodeFullLong, "The mailbox has been full for a long time.")
+		return fault.New(fault.OverQuota, mailbox.CodeMailboxFullLong, "The mailbox has been full for a long time.")
 	case "suspended":
-		return fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
+		return fault.New(fault.Denied, mailbox.CodeMailboxSuspended, "This mailbox takes no mail.")
 	case "broken":
 		return errors.New("the disk is\r\n250 on fire")
 	}
 	if to.Domain != "demo.test" && to.Domain != "" {
-		return fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+		return fault.New(fault.NotFound, mailbox.CodeDomainNotHosted, "This domain's mail is not kept here.")
 	}
 	t.to, t.wants = append(t.to, to.String()), append(t.wants, wants)
 	return nil
@@ -90,8 +90,8 @@ func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) 
 		err = fault.New(fault.Denied, "sender_not_allowed", "You may not say so.")
 	}
 	t.mu.Lock()
-	t.letter.body, t.letter.received, t.letter.err = string(b), r, err
-	t.all = append(t.all, t.letter)
+	t.currentTransaction.body, t.currentTransaction.received, t.currentTransaction.err = string(b), r, err
+	t.all = append(t.all, t.currentTransaction)
 	t.next++
 	id := t.next
 	t.mu.Unlock()
@@ -102,10 +102,10 @@ func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) 
 	return id, err
 }
 
-func (l *letters) taken() []letter {
+func (l *letters) taken() []currentTransaction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var good []letter
+	var good []currentTransaction
 	for _, one := range l.all {
 		if one.err == nil {
 			good = append(good, one)
@@ -129,7 +129,7 @@ var discard = slog.New(slog.DiscardHandler)
 func open(t *testing.T, change func(*smtpd.Server)) *door {
 	t.Helper()
 	dir := t.TempDir()
-	source, err := cert.SelfSigned(cert.Local{Dir: dir, Host: "mail.host.test"})
+	source, err := cert.NewSelfSigned(cert.SelfSignedOptions{Dir: dir, Host: "mail.host.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func open(t *testing.T, change func(*smtpd.Server)) *door {
 	}
 	d := &door{t: t, letters: &letters{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
 	d.roots.AppendCertsFromPEM(pem)
-	d.Server = &smtpd.Server{Host: "mail.host.test", TLS: source.TLSConfig(), Conns: &throttle.Conns{}, Log: discard}
-	d.Receiver = d.letters
+	d.Server = &smtpd.Server{Host: "mail.host.test", TLS: source.TLSConfig(), ConnLimiter: &ratelimit.ConnLimiter{}, Log: discard}
+	d.Backend = d.letters
 	if change != nil {
 		change(d.Server)
 	}
@@ -318,7 +318,7 @@ func play(t *testing.T, d *door, script string) {
 }
 
 func TestTooManyConnections(t *testing.T) {
-	d := open(t, func(s *smtpd.Server) { s.Conns = &throttle.Conns{PerNetwork: 1} })
+	d := open(t, func(s *smtpd.Server) { s.ConnLimiter = &ratelimit.ConnLimiter{PerNetwork: 1} })
 	first := d.dial()
 	first.want("220 ")
 	second := d.dial()
@@ -327,7 +327,7 @@ func TestTooManyConnections(t *testing.T) {
 	first.say("QUIT", "221 ")
 	first.wantEOF()
 	friend := open(t, func(s *smtpd.Server) {
-		s.Conns = &throttle.Conns{PerNetwork: 1, Friend: netip.Addr.IsLoopback}
+		s.ConnLimiter = &ratelimit.ConnLimiter{PerNetwork: 1, Exempt: netip.Addr.IsLoopback}
 	})
 	friend.dial().want("220 ")
 	friend.dial().want("220 ")

@@ -13,10 +13,10 @@ import (
 // that are less strict). It undoes the doubling of leading dots (RFC 5321
 // §4.5.2).
 type dotReader struct {
-	c     *conn
-	start bool // after CR LF, or at the beginning
-	cr    bool // the last octet was CR
-	err   error
+	c         *conn
+	lineStart bool // after CR LF, or at the beginning
+	afterCR   bool // the last octet was CR
+	err       error
 }
 
 // Read is that of io.Reader.
@@ -25,45 +25,45 @@ func (d *dotReader) Read(p []byte) (n int, err error) {
 		if d.err != nil {
 			return 0, d.err
 		}
-		if d.start {
-			d.err = d.lineStart()
+		if d.lineStart {
+			d.err = d.readLineStart()
 			if d.err != nil {
 				return 0, d.err
 			}
 		}
-		if d.err = d.c.armBlock(); d.err != nil {
+		if d.err = d.c.setBlockDeadline(); d.err != nil {
 			return 0, d.err
 		}
 		if _, err := d.c.br.Peek(1); err != nil {
-			d.err = noEOF(err)
+			d.err = unexpectedEOF(err)
 			return 0, d.err
 		}
-		n = d.copy(p)
+		n = d.copyBuffered(p)
 	}
 	return n, nil
 }
 
-// copy moves what is at hand into p: whole lines, as long as none begins with
+// copyBuffered moves what is at hand into p: whole lines, as long as none begins with
 // a dot, or parts of one.
-func (d *dotReader) copy(p []byte) int {
+func (d *dotReader) copyBuffered(p []byte) int {
 	buf, _ := d.c.br.Peek(d.c.br.Buffered())
 	buf = buf[:min(len(buf), len(p))]
 	end := 0
 	for end < len(buf) {
-		if d.start {
+		if d.lineStart {
 			if buf[end] == '.' {
 				break
 			}
-			d.start = false
+			d.lineStart = false
 		}
 		i := bytes.IndexByte(buf[end:], '\n')
 		if i < 0 {
-			d.cr = buf[len(buf)-1] == '\r'
+			d.afterCR = buf[len(buf)-1] == '\r'
 			end = len(buf)
 			break
 		}
-		d.start = i > 0 && buf[end+i-1] == '\r' || i == 0 && d.cr
-		d.cr = false
+		d.lineStart = i > 0 && buf[end+i-1] == '\r' || i == 0 && d.afterCR
+		d.afterCR = false
 		end += i + 1
 	}
 	n := copy(p, buf[:end])
@@ -71,18 +71,18 @@ func (d *dotReader) copy(p []byte) int {
 	return n
 }
 
-// lineStart deals with a dot at the beginning of a line. It returns io.EOF at
+// readLineStart deals with a dot at the beginning of a line. It returns io.EOF at
 // the end of the message.
-func (d *dotReader) lineStart() error {
+func (d *dotReader) readLineStart() error {
 	for want := 1; want <= 3; want++ {
 		if d.c.br.Buffered() < want {
-			if err := d.arm(); err != nil {
+			if err := d.setDeadline(); err != nil {
 				return err
 			}
 		}
 		b, err := d.c.br.Peek(want)
 		if err != nil {
-			return noEOF(err)
+			return unexpectedEOF(err)
 		}
 		if b[want-1] == ".\r\n"[want-1] {
 			continue
@@ -90,29 +90,29 @@ func (d *dotReader) lineStart() error {
 		if want > 1 {
 			_, err = d.c.br.Discard(1)
 		}
-		d.start, d.cr = false, false
+		d.lineStart, d.afterCR = false, false
 		return err
 	}
 	_, _ = d.c.br.Discard(3)
 	return io.EOF
 }
 
-func (d *dotReader) arm() error {
+func (d *dotReader) setDeadline() error {
 	if err := d.c.flush(); err != nil {
 		return err
 	}
-	return d.c.arm(blockTime)
+	return d.c.setReadDeadline(blockTimeout)
 }
 
-// errFlood ends the connection of a client that goes on sending what was
+// errTooMuchData ends the connection of a client that goes on sending what was
 // refused.
-var errFlood = errors.New("far too much was sent")
+var errTooMuchData = errors.New("far too much was sent")
 
 func (d *dotReader) drain() error {
 	limit := 2*d.c.srv.maxSize() + 1<<20
-	n, err := io.CopyBuffer(io.Discard, io.LimitReader(d, limit), make([]byte, readBuffer))
+	n, err := io.CopyBuffer(io.Discard, io.LimitReader(d, limit), make([]byte, readBufferSize))
 	if err == nil && n == limit {
-		err = errFlood
+		err = errTooMuchData
 	}
 	return err
 }

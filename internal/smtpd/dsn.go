@@ -11,25 +11,25 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Wants says which reports about a recipient a client asked for (RFC 3461 §4).
-type Wants struct {
-	Notify   smtpclient.Notify // 0: it said nothing
-	Original string            // ORCPT as "rfc822;a@b", decoded; "" for none
+// RcptOptions says which reports about a recipient a client asked for (RFC 3461 §4).
+type RcptOptions struct {
+	Notify smtpclient.Notify // 0: it said nothing
+	ORCPT  string            // ORCPT as "rfc822;a@b", decoded; "" for none
 }
 
 // Limits of what a client may say, as it stands in the command (RFC 3461 §4.2,
 // §4.4).
 const (
 	maxEnvID = 100
-	maxOrcpt = 500
+	maxORCPT = 500
 )
 
-// dsn reports whether the door knows DSN: whom a stranger tells is not our
+// offersDSN reports whether the door knows DSN: whom a stranger tells is not our
 // affair.
-func (c *conn) dsn() bool { return c.srv.Mode != MX }
+func (c *conn) offersDSN() bool { return c.srv.Mode != MX }
 
-// readDSN reads RET and ENVID of MAIL. known is false for other parameters.
-func (e *Envelope) readDSN(p param) (r reply, known bool) {
+// parseDSNParam reads RET and ENVID of MAIL. known is false for other parameters.
+func (e *Envelope) parseDSNParam(p param) (r reply, known bool) {
 	switch p.name {
 	case "RET":
 		switch value := strings.ToUpper(p.value); value {
@@ -39,8 +39,8 @@ func (e *Envelope) readDSN(p param) (r reply, known bool) {
 			return reply{501, "5.5.4", "RET is FULL or HDRS"}, true
 		}
 	case "ENVID":
-		id, good := readXtext(p.value)
-		if !good || len(p.value) > maxEnvID || !printable(id, false) {
+		id, good := decodeXtext(p.value)
+		if !good || len(p.value) > maxEnvID || !isPrintable(id, false) {
 			return reply{501, "5.5.4", "ENVID is xtext of 1 to 100 characters (RFC 3461, section 4.4)"}, true
 		}
 		e.EnvID = id
@@ -50,21 +50,21 @@ func (e *Envelope) readDSN(p param) (r reply, known bool) {
 	return reply{}, true
 }
 
-// readWants reads the parameters of RCPT; the zero reply means that they are
+// parseRcptOptions reads the parameters of RCPT; the zero reply means that they are
 // good.
-func (c *conn) readWants(s string) (w Wants, r reply) {
-	params, good := readParams(s)
+func (c *conn) parseRcptOptions(s string) (w RcptOptions, r reply) {
+	params, good := parseParams(s)
 	if !good {
 		return w, reply{501, "5.5.4", "A parameter is given twice"}
 	}
 	for _, p := range params {
 		switch {
-		case p.name == "NOTIFY" && c.dsn():
-			if w.Notify, good = readNotify(p.value); !good {
+		case p.name == "NOTIFY" && c.offersDSN():
+			if w.Notify, good = parseNotify(p.value); !good {
 				return w, reply{501, "5.5.4", "NOTIFY is NEVER, or a list of SUCCESS, FAILURE and DELAY"}
 			}
-		case p.name == "ORCPT" && c.dsn():
-			if w.Original, good = readOrcpt(p.value); !good {
+		case p.name == "ORCPT" && c.offersDSN():
+			if w.ORCPT, good = parseORCPT(p.value); !good {
 				return w, reply{501, "5.5.4", "ORCPT is a type, a semicolon, and an address in xtext, of 500 characters at most (RFC 3461, section 4.2)"}
 			}
 		default:
@@ -74,8 +74,8 @@ func (c *conn) readWants(s string) (w Wants, r reply) {
 	return w, reply{}
 }
 
-// readNotify reads the value of NOTIFY (RFC 3461 §4.1).
-func readNotify(s string) (n smtpclient.Notify, good bool) {
+// parseNotify reads the value of NOTIFY (RFC 3461 §4.1).
+func parseNotify(s string) (n smtpclient.Notify, good bool) {
 	for word := range strings.SplitSeq(s, ",") {
 		bit := smtpclient.Notify(0)
 		switch strings.ToUpper(word) {
@@ -96,37 +96,37 @@ func readNotify(s string) (n smtpclient.Notify, good bool) {
 	return n, n == smtpclient.NotifyNever || n&smtpclient.NotifyNever == 0
 }
 
-// readOrcpt reads the value of ORCPT (RFC 3461 §4.2, RFC 6533 §3), and returns
+// parseORCPT reads the value of ORCPT (RFC 3461 §4.2, RFC 6533 §3), and returns
 // it decoded.
-func readOrcpt(s string) (original string, good bool) {
+func parseORCPT(s string) (original string, good bool) {
 	kind, text, found := strings.Cut(s, ";")
-	if !found || len(s) > maxOrcpt || !addressType(kind) {
+	if !found || len(s) > maxORCPT || !isAddressType(kind) {
 		return "", false
 	}
 	kind = strings.ToLower(kind)
 	international := kind == "utf-8"
 	if international {
-		if text, good = readEmbedded(text); !good {
+		if text, good = decodeUTF8Address(text); !good {
 			return "", false
 		}
 	}
-	addr, good := readXtext(text)
-	if !good || !printable(addr, international) {
+	addr, good := decodeXtext(text)
+	if !good || !isPrintable(addr, international) {
 		return "", false
 	}
 	return kind + ";" + addr, true
 }
 
-// addressType reports whether s is an atom, as types of addresses are.
-func addressType(s string) bool {
+// isAddressType reports whether s is an atom, as types of addresses are.
+func isAddressType(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 	})
 }
 
-// readXtext decodes xtext (RFC 3461 §4). Octets above 127, which stand in
+// decodeXtext decodes xtext (RFC 3461 §4). Octets above 127, which stand in
 // addresses of type utf-8 alone, are passed on.
-func readXtext(s string) (text string, good bool) {
+func decodeXtext(s string) (text string, good bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
@@ -149,9 +149,9 @@ func readXtext(s string) (text string, good bool) {
 	return b.String(), b.Len() > 0
 }
 
-// readEmbedded replaces each \x{HEX} of an address of type utf-8 with its
+// decodeUTF8Address replaces each \x{HEX} of an address of type utf-8 with its
 // character; those that mean something in xtext keep their meaning there.
-func readEmbedded(s string) (text string, good bool) {
+func decodeUTF8Address(s string) (text string, good bool) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, `\`)
@@ -174,9 +174,9 @@ func readEmbedded(s string) (text string, good bool) {
 	}
 }
 
-// printable reports whether text can stand in a report (RFC 3461 §4.2): in
+// isPrintable reports whether text can stand in a report (RFC 3461 §4.2): in
 // printable ASCII, or in any printable characters.
-func printable(s string, international bool) bool {
+func isPrintable(s string, international bool) bool {
 	if international {
 		return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 	}

@@ -18,7 +18,7 @@ func TestReadNotify(t *testing.T) {
 		"DELAY,FAILURE,SUCCESS": smtpclient.NotifyFailure | smtpclient.NotifyDelay | smtpclient.NotifySuccess,
 		"":                      0, "NEVER,DELAY": 0, "SUCCESS,SUCCESS": 0, "SUCCESS,": 0, ",": 0, "ALWAYS": 0, "NEVER,NEVER": 0, "SUCCESS;DELAY": 0,
 	} {
-		if n, good := readNotify(s); good != (want != 0) || good && n != want {
+		if n, good := parseNotify(s); good != (want != 0) || good && n != want {
 			t.Errorf("%q: %d %t", s, n, good)
 		}
 	}
@@ -55,7 +55,7 @@ func TestReadOrcpt(t *testing.T) {
 		"rfc822;" + strings.Repeat("a", 494):     "",
 		`utf-8;\x{000000000000000000000000000F6`: "",
 	} {
-		if got, good := readOrcpt(s); good != (want != "") || good && got != want {
+		if got, good := parseORCPT(s); good != (want != "") || good && got != want {
 			t.Errorf("%q: %q %t", s, got, good)
 		}
 	}
@@ -67,7 +67,7 @@ func TestReadEnvID(t *testing.T) {
 		"": "", strings.Repeat("x", 101): "", "a+0A": "", "ü": "", "a+2": "",
 	} {
 		var e Envelope
-		r, known := e.readDSN(param{"ENVID", s})
+		r, known := e.parseDSNParam(param{"ENVID", s})
 		if !known || (r.code == 0) != (want != "") || r.code != 0 && (r.code != 501 || r.enhanced != "5.5.4") || e.EnvID != want {
 			t.Errorf("%q: %q %v", s, e.EnvID, r)
 		}
@@ -84,17 +84,17 @@ func FuzzDSN(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		c := &conn{srv: &Server{Mode: Submission}}
-		if w, r := c.readWants(s); r.code == 0 {
-			if !utf8.ValidString(w.Original) || strings.ContainsAny(w.Original, "\r\n\x00\x7f") || w.Notify > 15 {
+		if w, r := c.parseRcptOptions(s); r.code == 0 {
+			if !utf8.ValidString(w.ORCPT) || strings.ContainsAny(w.ORCPT, "\r\n\x00\x7f") || w.Notify > 15 {
 				t.Errorf("%+v", w)
 			}
-			kind, addr, found := strings.Cut(w.Original, ";")
-			if found != (w.Original != "") || found && (kind == "" || addr == "" || len(w.Original) > maxOrcpt) {
+			kind, addr, found := strings.Cut(w.ORCPT, ";")
+			if found != (w.ORCPT != "") || found && (kind == "" || addr == "" || len(w.ORCPT) > maxORCPT) {
 				t.Errorf("%+v", w)
 			}
 		}
-		l := &letter{}
-		if r := l.readParams(s, offers{1 << 20, true, true}); r.code == 0 && !printable(l.envelope.EnvID, false) {
+		l := &currentTransaction{}
+		if r := l.parseParams(s, mailParams{1 << 20, true, true}); r.code == 0 && !isPrintable(l.envelope.EnvID, false) {
 			t.Errorf("%+v", l.envelope)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // pipes is a listener for one end of net.Pipe.
@@ -84,7 +84,7 @@ func FuzzSession(f *testing.F) {
 		}
 	}
 	taken := &letters{}
-	server := &smtpd.Server{Host: "mail.host.test", Receiver: taken, Conns: &throttle.Conns{}, Log: discard, MaxSize: 10_000, MaxRecipients: 3}
+	server := &smtpd.Server{Host: "mail.host.test", Backend: taken, ConnLimiter: &ratelimit.ConnLimiter{}, Log: discard, MaxSize: 10_000, MaxRecipients: 3}
 	ln := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
@@ -118,7 +118,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-func (l *letters) empty() []letter {
+func (l *letters) empty() []currentTransaction {
 	all := l.taken()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,9 +14,9 @@ func (c *conn) hello(name string, extended bool) reply {
 	if !validHelo(name) {
 		return reply{501, "5.5.4", "Tell your host name"}
 	}
-	c.end()
-	c.dull++
-	c.helo, c.extended = name, extended
+	c.resetTransaction()
+	c.idleCommands++
+	c.helo, c.esmtp = name, extended
 	if !extended {
 		return reply{250, "", c.srv.Host}
 	}
@@ -26,16 +26,16 @@ func (c *conn) hello(name string, extended bool) reply {
 	b.WriteString(strconv.FormatInt(c.srv.maxSize(), 10))
 	b.WriteString("\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nCHUNKING\nLIMITS RCPTMAX=")
 	b.WriteString(strconv.Itoa(c.srv.maxRecipients()))
-	if c.dsn() {
+	if c.offersDSN() {
 		b.WriteString("\nDSN")
 	}
-	if c.mayRequireTLS() {
+	if c.offersRequireTLS() {
 		b.WriteString("\nREQUIRETLS")
 	}
 	if c.tls == nil && c.srv.TLS != nil {
 		b.WriteString("\nSTARTTLS")
 	}
-	if c.mayAuth() {
+	if c.offersAuth() {
 		b.WriteString("\nAUTH " + c.mechanisms())
 	}
 	return reply{250, "", b.String()}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/quota"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // metered is a whole service whose limits are counted by a clock that stands
@@ -28,11 +28,11 @@ type metered struct {
 	now *atomic.Int64 // microseconds
 }
 
-func (m *metered) rates(r limit.Rates) {
+func (m *metered) rates(r quota.Rates) {
 	m.t.Helper()
 	acc, err := m.Accounts.ByEmail(m.t.Context(), "you@demo.test")
 	if err == nil {
-		err = m.Limits.Change(m.t.Context(), acc.ID, limit.Set{Rates: r})
+		err = m.Limits.SetOverrides(m.t.Context(), acc.ID, quota.AccountLimits{Rates: r})
 	}
 	if err != nil {
 		m.t.Fatal(err)
@@ -103,9 +103,9 @@ func (m *metered) sends(status int) {
 func (m *metered) has(messages int, used string) {
 	m.t.Helper()
 	var list struct{ Data []struct{ ID string } }
-	m.API("GET", "/outbound/messages?limit=100", nil).Into(m.t, &list)
+	m.API("GET", "/outbound/messages?limit=100", nil).Decode(m.t, &list)
 	var u map[string]any
-	m.API("GET", "/limits", nil).Into(m.t, &u)
+	m.API("GET", "/limits", nil).Decode(m.t, &u)
 	got := ""
 	for _, name := range []string{"sends_per_hour", "sends_per_day", "recipients_per_day"} {
 		got += fmt.Sprint(u[name].(map[string]any)["used"], " ")
@@ -122,7 +122,7 @@ func TestSubmissionLimits(t *testing.T) {
 		now := &atomic.Int64{}
 		now.Store(time.Date(2026, 5, 4, 10, 30, 0, 0, time.UTC).UnixMicro())
 		m := &metered{servertest.Start(t, servertest.Database(url), servertest.Clock(func() time.Time { return time.UnixMicro(now.Load()) })), t, now}
-		m.rates(limit.Rates{SendsPerHour: 4})
+		m.rates(quota.Rates{SendsPerHour: 4})
 		alice := m.Dev.Mailboxes[0]
 		mailbox, key := m.login(alice.Address, alice.Password), m.login("api", m.Dev.APIKey)
 
@@ -160,11 +160,11 @@ func TestSubmissionLimits(t *testing.T) {
 		m.has(8, "4 8 9")
 
 		// What is refused counts nowhere.
-		m.rates(limit.Rates{RecipientsPerDay: 11})
+		m.rates(quota.Rates{RecipientsPerDay: 11})
 		step, err := submit(key, "delivered", "delivered+2", "delivered+3")
 		tooMuch(t, "RCPT", step, err)
 		now.Add(24 * time.Hour.Microseconds())
-		m.rates(limit.Rates{RecipientsPerDay: 2})
+		m.rates(quota.Rates{RecipientsPerDay: 2})
 		step, err = submit(mailbox, "delivered", "delivered+2", "delivered+3") // more than ever: by itself the third can have it tomorrow
 		tooMuch(t, "RCPT", step, err)
 		m.has(8, "0 0 0")
@@ -179,7 +179,7 @@ func TestSubmissionKeyLimits(t *testing.T) {
 		m := &metered{s, t, nil}
 		a := m.API("POST", "/api-keys", map[string]any{"name": "x", "limits": map[string]any{"sends_per_day": 1}})
 		var made struct{ Key string }
-		if a.Into(t, &made); a.Status != 201 {
+		if a.Decode(t, &made); a.Status != 201 {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
 		day := time.Now().UTC().Day()
@@ -198,8 +198,8 @@ func TestSubmissionKeyLimits(t *testing.T) {
 // sends too much.
 func TestStrangers(t *testing.T) {
 	d := open(t, func(s *smtpd.Server) {
-		s.Strangers = throttle.NewStrangers(3, 5)
-		s.Strangers.Slow = time.Millisecond
+		s.ClientLimiter = ratelimit.NewClientLimiter(3, 5)
+		s.ClientLimiter.TarpitBase = time.Millisecond
 	})
 	begin := func() *client {
 		c := d.dial()

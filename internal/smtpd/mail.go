@@ -18,52 +18,52 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 		return reply{503, "5.5.1", "Say EHLO first"}
 	case c.srv.Mode != MX && c.user == nil:
 		return reply{530, "5.7.0", "Sign in first"}
-	case c.letter != nil:
+	case c.tx != nil:
 		return reply{503, "5.5.1", "There is a transaction already"}
 	}
 	path, rest, good := cutPath(arg, "FROM:")
 	if !good {
 		return reply{501, "5.5.2", "The syntax is MAIL FROM:<address>"}
 	}
-	l := &letter{envelope: Envelope{Client: c.ip, Helo: c.helo, TLS: c.tls != nil}}
-	if r := l.readParams(rest, offers{c.srv.maxSize(), c.dsn(), c.mayRequireTLS()}); r.code != 0 {
+	l := &currentTransaction{envelope: Envelope{ClientIP: c.ip, Helo: c.helo, TLS: c.tls != nil}}
+	if r := l.parseParams(rest, mailParams{c.srv.maxSize(), c.offersDSN(), c.offersRequireTLS()}); r.code != 0 {
 		return r
 	}
 	if path != "" {
-		from, r := l.address(path)
+		from, r := l.parseAddress(path)
 		if r.code != 0 {
 			return r
 		}
 		l.envelope.From = &from
 	}
 	if c.user != nil {
-		if r := c.current(ctx); r.code != 0 {
+		if r := c.checkLogin(ctx); r.code != 0 {
 			return r
 		}
-		l.envelope.Mailbox, l.envelope.Key = c.user.mailbox, c.user.key
+		l.envelope.Mailbox, l.envelope.Principal = c.user.mailbox, c.user.principal
 	}
-	if !c.srv.Strangers.Message(c.ip) {
+	if !c.srv.ClientLimiter.AllowMessage(c.ip) {
 		c.log.Info("too many messages from a network")
 		return reply{450, "4.7.1", "Too many messages from your network; try again later"}
 	}
 	var err error
-	if l.Transaction, err = c.srv.Receiver.Begin(ctx, l.envelope); err != nil {
-		return c.translate(err)
+	if l.Transaction, err = c.srv.Backend.Begin(ctx, l.envelope); err != nil {
+		return c.errorReply(err)
 	}
-	c.letter = l
+	c.tx = l
 	return reply{250, "2.1.0", "Sender OK"}
 }
 
-// offers are what a session takes of the parameters of MAIL.
-type offers struct {
-	size            int64 // octets at the most
+// mailParams are what a session takes of the parameters of MAIL.
+type mailParams struct {
+	maxSize         int64 // octets at the most
 	dsn, requireTLS bool
 }
 
-// readParams reads the parameters of MAIL; the zero reply means that they are
+// parseParams reads the parameters of MAIL; the zero reply means that they are
 // good.
-func (l *letter) readParams(s string, o offers) reply {
-	params, good := readParams(s)
+func (l *currentTransaction) parseParams(s string, o mailParams) reply {
+	params, good := parseParams(s)
 	if !good {
 		return reply{501, "5.5.4", "A parameter is given twice"}
 	}
@@ -74,7 +74,7 @@ func (l *letter) readParams(s string, o offers) reply {
 			if err != nil || n < 0 {
 				return reply{501, "5.5.4", "SIZE needs a number"}
 			}
-			if n > o.size {
+			if n > o.maxSize {
 				return reply{552, "5.3.4", "The message is too large"}
 			}
 			l.envelope.Size = n
@@ -95,10 +95,10 @@ func (l *letter) readParams(s string, o offers) reply {
 		default:
 			r, known := reply{}, false
 			if o.dsn {
-				r, known = l.envelope.readDSN(p)
+				r, known = l.envelope.parseDSNParam(p)
 			}
 			if !known && o.requireTLS {
-				r, known = l.envelope.readRequireTLS(p)
+				r, known = l.envelope.parseRequireTLSParam(p)
 			}
 			if !known {
 				return reply{555, "5.5.4", "There is no such parameter"}
@@ -111,9 +111,9 @@ func (l *letter) readParams(s string, o offers) reply {
 	return reply{}
 }
 
-// address reads an address of the envelope; the zero reply means that it is
+// parseAddress reads an address of the envelope; the zero reply means that it is
 // good.
-func (l *letter) address(path string) (address.Address, reply) {
+func (l *currentTransaction) parseAddress(path string) (address.Address, reply) {
 	if !l.utf8 {
 		for i := range len(path) {
 			if path[i] >= utf8.RuneSelf {

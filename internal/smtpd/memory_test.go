@@ -46,11 +46,11 @@ func TestMemoryOfSession(t *testing.T) {
 
 func TestMemoryOfData(t *testing.T) {
 	for _, unit := range []string{"\n", ".", "\r\n."} {
-		heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(&dotReader{c: talking(r), start: true}) }, heaptest.Input{Unit: unit})
+		heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(&dotReader{c: talking(r), lineStart: true}) }, heaptest.Input{Unit: unit})
 	}
 	chunks := func(r io.Reader) any {
-		k := &chunks{c: talking(r)}
-		if _, err := io.Copy(io.Discard, struct{ io.Reader }{k}); err == nil || errors.Is(err, errFlood) {
+		k := &bdatReader{c: talking(r)}
+		if _, err := io.Copy(io.Discard, struct{ io.Reader }{k}); err == nil || errors.Is(err, errTooMuchData) {
 			t.Error(err)
 		}
 		return k

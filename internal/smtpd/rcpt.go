@@ -8,12 +8,12 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // rcpt is RCPT TO (RFC 5321 §4.1.1.3).
 func (c *conn) rcpt(ctx context.Context, arg string) reply {
-	l := c.letter
+	l := c.tx
 	if l == nil {
 		return reply{503, "5.5.1", "Say MAIL first"}
 	}
@@ -21,46 +21,46 @@ func (c *conn) rcpt(ctx context.Context, arg string) reply {
 	if !good || path == "" {
 		return reply{501, "5.5.2", "The syntax is RCPT TO:<address>"}
 	}
-	wants, r := c.readWants(rest)
+	wants, r := c.parseRcptOptions(rest)
 	if r.code != 0 {
 		return r
 	}
-	if len(l.rcpts) >= c.srv.maxRecipients() {
+	if len(l.accepted) >= c.srv.maxRecipients() {
 		return reply{452, "4.5.3", "Too many recipients; send them in another transaction"}
 	}
 	to := address.Address{Local: "postmaster"} // RFC 5321 §4.5.1
 	if !strings.EqualFold(path, to.Local) || c.srv.Mode != MX {
-		if to, r = l.address(path); r.code != 0 {
-			c.refused++
+		if to, r = l.parseAddress(path); r.code != 0 {
+			c.rejectedRcpts++
 			return r
 		}
 	}
 	if err := l.Recipient(ctx, to, wants); err != nil {
-		r := c.translate(err)
-		c.refused++
+		r := c.errorReply(err)
+		c.rejectedRcpts++
 		if fault.Is(err, fault.NotFound) {
-			r = c.unknown(ctx, r)
+			r = c.unknownRcptReply(ctx, r)
 		}
 		c.log.Info("recipient refused", "to", to.String(), "code", r.code, "enhanced", r.enhanced)
 		return r
 	}
-	l.rcpts = append(l.rcpts, path)
+	l.accepted = append(l.accepted, path)
 	return reply{250, "2.1.5", "Recipient OK"}
 }
 
-// unknown is what is said of a recipient that does not exist, which who tries
+// unknownRcptReply is what is said of a recipient that does not exist, which who tries
 // out names learns ever more slowly, and in the end not at all.
-func (c *conn) unknown(ctx context.Context, r reply) reply {
-	c.strange++
-	wait := c.srv.Strangers.Tarpit(c.ip, c.strange)
-	if !c.srv.Strangers.Unknown(c.ip) {
+func (c *conn) unknownRcptReply(ctx context.Context, r reply) reply {
+	c.unknownRcpts++
+	wait := c.srv.ClientLimiter.TarpitDelay(c.ip, c.unknownRcpts)
+	if !c.srv.ClientLimiter.AllowUnknownRecipient(c.ip) {
 		c.closing = true
-		wait = c.srv.Strangers.Tarpit(c.ip, maxRefused)
+		wait = c.srv.ClientLimiter.TarpitDelay(c.ip, maxRejectedRcpts)
 		r = reply{421, "4.7.0", "Too many recipients that do not exist; try again later"}
 	}
 	if wait > 0 {
 		_ = c.flush() // what was said before waits for nothing; an error stays
-		_ = signal.Sleep(ctx, wait)
+		_ = notify.Sleep(ctx, wait)
 	}
 	return r
 }

@@ -18,7 +18,7 @@ type reply struct {
 	text     string // one line, or several parted by \n; only EHLO and HELP have those
 }
 
-var ok = reply{250, "2.0.0", "OK"}
+var replyOK = reply{250, "2.0.0", "OK"}
 
 // append appends the reply in wire form.
 func (r reply) append(b []byte) []byte {
@@ -57,14 +57,14 @@ func (e replyError) Error() string { return e.text }
 // Codes of faults that have a reply of their own.
 const codeLoop = inbound.CodeLoop
 
-// translate gives a fault the words of SMTP, as all doors do but for AUTH, whose
+// errorReply gives a fault the words of SMTP, as all doors do but for AUTH, whose
 // replies have codes of their own. What is our own trouble is logged.
-func (c *conn) translate(err error) reply {
+func (c *conn) errorReply(err error) reply {
 	var made replyError
 	if errors.As(err, &made) {
 		return made.reply
 	}
-	r, ours := inbound.Refusal(err)
+	r, ours := inbound.ReplyFor(err)
 	switch {
 	case ours && fault.Is(err, fault.Unavailable):
 		c.log.Warn("refused for now", "error", err)

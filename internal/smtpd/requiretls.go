@@ -2,13 +2,13 @@
 
 package smtpd
 
-// mayRequireTLS reports whether REQUIRETLS is offered (RFC 8689 §2): to those
+// offersRequireTLS reports whether REQUIRETLS is offered (RFC 8689 §2): to those
 // who submit, under TLS.
-func (c *conn) mayRequireTLS() bool { return c.srv.Mode != MX && c.tls != nil }
+func (c *conn) offersRequireTLS() bool { return c.srv.Mode != MX && c.tls != nil }
 
-// readRequireTLS reads the REQUIRETLS parameter of MAIL; known is false for
+// parseRequireTLSParam reads the REQUIRETLS parameter of MAIL; known is false for
 // another one.
-func (e *Envelope) readRequireTLS(p param) (r reply, known bool) {
+func (e *Envelope) parseRequireTLSParam(p param) (r reply, known bool) {
 	if p.name != "REQUIRETLS" {
 		return reply{}, false
 	}

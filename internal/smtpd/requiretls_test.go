@@ -15,7 +15,7 @@ import (
 // else.
 func TestRequireTLS(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, _, _ := submission(t, database, smtpd.Submission)
+		d, _, _ := submissionTransaction(t, database, smtpd.Submission)
 		c := d.dial()
 		c.want("220 ")
 		if got := c.answers("EHLO client.example"); strings.Contains(got, "REQUIRETLS") {

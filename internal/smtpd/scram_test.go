@@ -20,7 +20,7 @@ import (
 // offerScram makes a door offer SCRAM-SHA-256, and know the mailbox's password.
 func offerScram(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox) {
 	t.Helper()
-	boxes.Scram = &credential.Scram{Hasher: boxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
+	boxes.SCRAM = &credential.SCRAM{Hasher: boxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
 	if _, err := boxes.SetPassword(t.Context(), box.Account, box.ID, new(password)); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (c *client) scramAuth(user, pw string, initial bool) (last string) {
 
 func TestScram(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submission)
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submission)
 		wants := func(got, want string) {
 			t.Helper()
 			if !strings.HasPrefix(got, want) {
@@ -99,7 +99,7 @@ func TestScram(t *testing.T) {
 		c.say("*", "501 5.7.0")
 		c.say("AUTH SCRAM-SHA-256 "+b64("n,,n=ann@demo.test,r=abc"), "334 ")
 		c.say(strings.Repeat("A", 3000), "500 5.5.2")
-		_, token := key(t, boxes, box, account.NewKey{})
+		_, token := key(t, boxes, box, account.KeyParams{})
 		wants(c.scramAuth("api", token, true), "504 5.5.4 The mechanisms for the user api are PLAIN and LOGIN")
 		wants(c.scramAuth("ann@demo.test", "wrong", true), "535 5.7.8")
 		wants(c.scramAuth("nobody@demo.test", password, false), "535 5.7.8")
@@ -120,7 +120,7 @@ func TestScram(t *testing.T) {
 // is not signed in.
 func TestScramRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH SCRAM-SHA-256 "+b64("n,,n=ann@demo.test,r=abc"), "504 5.5.4 The mechanisms are PLAIN LOGIN")
@@ -134,7 +134,7 @@ func TestScramRefused(t *testing.T) {
 		if got := c.scramAuth("ann@demo.test", app, true); !strings.HasPrefix(got, "535 5.7.13") {
 			t.Error(got)
 		}
-		boxes.Logins.Friend = nil
+		boxes.Logins.Exempt = nil
 		for range 3 {
 			if got := c.scramAuth("nobody@demo.test", "wrong", true); !strings.HasPrefix(got, "535 5.7.8") {
 				t.Error(got)

@@ -3,7 +3,7 @@
 // Package smtpd takes mail by SMTP: on port 25 from other hosts for the
 // domains here (MX), and on 587 and 465 from the mailboxes here (submission).
 // It speaks the protocol and keeps its limits; who may receive, and what
-// becomes of a message, is the Receiver's to say.
+// becomes of a message, is the Backend's to say.
 //
 // The loop is our own since a reply shall go out with those of the commands
 // that were pipelined with it, in one packet; a long line of a message is no
@@ -26,8 +26,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
-	"github.com/mailstead/mailstead/internal/signal"
-	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
 // Mode is which kind of door a server is.
@@ -40,8 +40,8 @@ const (
 	Submissions             // 465: the same, TLS from the first octet
 )
 
-// Receiver is what stands behind a door: inbound on MX, outbound on submission.
-type Receiver interface {
+// Backend is what stands behind a door: inbound on MX, outbound on submission.
+type Backend interface {
 	// Begin judges MAIL FROM and begins a transaction.
 	Begin(ctx context.Context, e Envelope) (Transaction, error)
 }
@@ -51,7 +51,7 @@ type Receiver interface {
 type Transaction interface {
 	// Recipient judges RCPT TO. An address without a domain is postmaster.
 	// What is wanted of reports is nothing on MX.
-	Recipient(ctx context.Context, to address.Address, wants Wants) error
+	Recipient(ctx context.Context, to address.Address, wants RcptOptions) error
 	// Message takes the message, which it reads to its end, and returns once
 	// it is committed. r lacks the id and the time. The id is for the log and
 	// the client.
@@ -60,17 +60,17 @@ type Transaction interface {
 
 // Envelope is what is known of a message at MAIL FROM.
 type Envelope struct {
-	From   *address.Address // nil: the null sender
-	Size   int64            // as the client declared it; 0 if it did not
-	Client netip.Addr
-	Helo   string
-	TLS    bool
+	From     *address.Address // nil: the null sender
+	Size     int64            // as the client declared it; 0 if it did not
+	ClientIP netip.Addr
+	Helo     string
+	TLS      bool
 	// Who submits is a mailbox or a program with an API key; the other one,
 	// and on MX both, are zero.
-	Mailbox mailbox.Mailbox
-	Key     account.Principal
-	Ret     string // RET of RFC 3461: "FULL", "HDRS" or ""
-	EnvID   string // ENVID, decoded; "" for none
+	Mailbox   mailbox.Mailbox
+	Principal account.Principal
+	Ret       string // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID     string // ENVID, decoded; "" for none
 	// RequireTLS: the message goes only to hosts that prove who they are and
 	// promise the same (RFC 8689).
 	RequireTLS bool
@@ -78,25 +78,25 @@ type Envelope struct {
 
 // Server is one door. Fields are set before Serve.
 type Server struct {
-	Mode      Mode
-	Host      string // our name in the greeting
-	Receiver  Receiver
-	TLS       *tls.Config // nil: no TLS, and so no submission
-	Mailboxes *mailbox.Mailboxes
-	Accounts  *account.Accounts // keys for the user "api"; nil: there is no such user
-	Hub       *signal.Hub       // tells of log-ins that ended; with Mailboxes, for submission only
-	Conns     *throttle.Conns
-	Log       *slog.Logger
+	Mode        Mode
+	Host        string // our name in the greeting
+	Backend     Backend
+	TLS         *tls.Config // nil: no TLS, and so no submission
+	Mailboxes   *mailbox.Mailboxes
+	Accounts    *account.Accounts // keys for the user "api"; nil: there is no such user
+	Hub         *notify.Hub       // tells of log-ins that ended; with Mailboxes, for submission only
+	ConnLimiter *ratelimit.ConnLimiter
+	Log         *slog.Logger
 
 	MaxSize       int64 // octets of a message; 0: 50 MiB
 	MaxRecipients int   // of a transaction; 0: 100
 	// GreetDelay is how long a client of MX must keep silent before our
 	// greeting: who talks first is not a mail server. 0: no wait.
 	GreetDelay time.Duration
-	// Strangers limits what each network may do on MX; nil: nothing does.
-	Strangers *throttle.Strangers
-	// Friend says who need not wait for the greeting; may be nil.
-	Friend func(netip.Addr) bool
+	// ClientLimiter limits what each network may do on MX; nil: nothing does.
+	ClientLimiter *ratelimit.ClientLimiter
+	// SkipGreetDelay says who need not wait for the greeting; may be nil.
+	SkipGreetDelay func(netip.Addr) bool
 
 	mu        sync.Mutex
 	draining  bool
@@ -109,42 +109,42 @@ type Server struct {
 
 // Limits that are no one's to configure.
 const (
-	defaultSize       = 50 << 20
-	defaultRecipients = 100
+	defaultMaxSize       = 50 << 20
+	defaultMaxRecipients = 100
 
-	maxLine       = 2048                   // of a command with its line end; RFC 5321 §4.5.3.1.4 asks for 512 and extensions
-	maxBad        = 20                     // commands that make no sense, in a session
-	maxIdle       = 200                    // commands that do nothing, between messages
-	maxRefused    = 50                     // recipients refused, in a session
-	maxAuth       = 5                      // failed log-ins, in a session
-	maxReceived   = 100                    // Received fields, from which on a message goes round in circles (RFC 5321 §6.3: not fewer)
-	commandTime   = 5 * time.Minute        // to send a command (RFC 5321 §4.5.3.2.7)
-	blockTime     = 3 * time.Minute        // to send some more of a message
-	messageTime   = 10 * time.Minute       // to send a message, and a second more …
-	messageRate   = 1 << 10                // … for each so many octets of it
-	writeTime     = time.Minute            // to take our replies
-	handshakeTime = 30 * time.Second       // for TLS
-	refuseTime    = 200 * time.Millisecond // to take a refusal before any session
+	maxLineLength     = 2048                   // of a command with its line end; RFC 5321 §4.5.3.1.4 asks for 512 and extensions
+	maxBadCommands    = 20                     // commands that make no sense, in a session
+	maxIdleCommands   = 200                    // commands that do nothing, between messages
+	maxRejectedRcpts  = 50                     // recipients refused, in a session
+	maxAuthFailures   = 5                      // failed log-ins, in a session
+	maxReceivedFields = 100                    // Received fields, from which on a message goes round in circles (RFC 5321 §6.3: not fewer)
+	commandTimeout    = 5 * time.Minute        // to send a command (RFC 5321 §4.5.3.2.7)
+	blockTimeout      = 3 * time.Minute        // to send some more of a message
+	messageTimeout    = 10 * time.Minute       // to send a message, and a second more …
+	minMessageRate    = 1 << 10                // … for each so many octets of it
+	writeTimeout      = time.Minute            // to take our replies
+	handshakeTimeout  = 30 * time.Second       // for TLS
+	rejectTimeout     = 200 * time.Millisecond // to take a refusal before any session
 )
 
 func (s *Server) maxSize() int64 {
 	if s.MaxSize > 0 {
 		return s.MaxSize
 	}
-	return defaultSize
+	return defaultMaxSize
 }
 
 func (s *Server) maxRecipients() int {
 	if s.MaxRecipients > 0 {
 		return s.MaxRecipients
 	}
-	return defaultRecipients
+	return defaultMaxRecipients
 }
 
 // Serve takes connections until Shutdown, and then returns nil. One server may
 // serve several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	if !s.open(ln) {
+	if !s.addListener(ln) {
 		return ln.Close()
 	}
 	var backoff time.Duration
@@ -152,7 +152,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		nc, err := ln.Accept()
 		if err == nil {
 			backoff = 0
-			s.start(nc)
+			s.startSession(nc)
 			continue
 		}
 		s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-func (s *Server) open(ln net.Listener) bool {
+func (s *Server) addListener(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
@@ -182,12 +182,12 @@ func (s *Server) open(ln net.Listener) bool {
 	return true
 }
 
-// start serves a connection in a goroutine of its own, if the limits allow it.
-func (s *Server) start(nc net.Conn) {
+// startSession serves a connection in a goroutine of its own, if the limits allow it.
+func (s *Server) startSession(nc net.Conn) {
 	ip := remoteIP(nc)
-	release, ok := s.Conns.Acquire(ip)
+	release, ok := s.ConnLimiter.Acquire(ip)
 	if !ok {
-		go turnAway(nc, "421 4.7.0 Too many connections; try again later.\r\n")
+		go rejectConn(nc, "421 4.7.0 Too many connections; try again later.\r\n")
 		return
 	}
 	c := newConn(s, nc, ip)
@@ -195,7 +195,7 @@ func (s *Server) start(nc net.Conn) {
 	if s.draining {
 		s.mu.Unlock()
 		release()
-		go turnAway(nc, "421 4.3.2 The service is shutting down.\r\n")
+		go rejectConn(nc, "421 4.3.2 The service is shutting down.\r\n")
 		return
 	}
 	s.conns[c] = struct{}{}
@@ -211,10 +211,10 @@ func (s *Server) start(nc net.Conn) {
 	}()
 }
 
-// turnAway refuses a connection in clear; on 465 the client will not read it,
+// rejectConn refuses a connection in clear; on 465 the client will not read it,
 // but it costs nothing to say.
-func turnAway(nc net.Conn, why string) {
-	_ = nc.SetDeadline(time.Now().Add(refuseTime))
+func rejectConn(nc net.Conn, why string) {
+	_ = nc.SetDeadline(time.Now().Add(rejectTimeout))
 	_, _ = io.WriteString(nc, why)
 	_ = nc.Close()
 }
@@ -247,7 +247,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.cancel()
 	}
 	for c := range s.conns {
-		c.cut()
+		c.closeConn()
 	}
 	s.mu.Unlock()
 	<-done

@@ -16,9 +16,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 const password = "Correct-horse-7"
@@ -27,10 +27,10 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
 
-// submission opens a submission door with the mailbox ann@demo.test.
-func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailboxes, mailbox.Mailbox) {
+// submissionTransaction opens a submission door with the mailbox ann@demo.test.
+func submissionTransaction(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailboxes, mailbox.Mailbox) {
 	t.Helper()
-	ctx, hub := t.Context(), &signal.Hub{}
+	ctx, hub := t.Context(), &notify.Hub{}
 	accounts := account.New(d, hub, time.Now)
 	owner, err := accounts.Create(ctx, "owner@example.com", "")
 	if err != nil {
@@ -39,12 +39,12 @@ func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailbo
 	domain := d.NewID()
 	dbtest.Exec(t, d, insertDomain.With(domain, owner.ID))
 	boxes := mailbox.Open(mailbox.Options{
-		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: throttle.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
-		Events:    &event.Log{DB: d, Hub: hub, Now: time.Now},
-		Owned:     func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
-		Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
+		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: ratelimit.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
+		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},
+		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },
 	})
-	box, _, err := boxes.Create(ctx, owner.ID, mailbox.New{Domain: domain, LocalPart: "ann", Password: new(password)})
+	box, _, err := boxes.Create(ctx, owner.ID, mailbox.CreateParams{Domain: domain, LocalPart: "ann", Password: new(password)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) 
 
 func TestSubmission(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submission)
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submission)
 		c := d.dial()
 		c.want("220 ")
 		c.say("EHLO [192.0.2.1]", "250 ")
@@ -100,8 +100,8 @@ func TestSubmission(t *testing.T) {
 // A message that came to its end after the log-in did is not taken.
 func TestLoginEndsWithinMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
-		k, token := key(t, boxes, box, account.NewKey{Scopes: []string{"outbound.send"}})
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		begun := func(auth string) *client {
 			c := d.secured()
 			c.say("EHLO client.example", "250 ")
@@ -113,12 +113,12 @@ func TestLoginEndsWithinMessage(t *testing.T) {
 		}
 		byPassword, byKey := begun("\x00ann@demo.test\x00"+password), begun("\x00api\x00"+token)
 		suspended := begun("\x00ann@demo.test\x00" + password)
-		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Suspended); err != nil {
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.StatusSuspended); err != nil {
 			t.Fatal(err)
 		}
 		suspended.say("hi\r\n.", "421 4.7.0")
 		suspended.wantEOF()
-		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Active); err != nil {
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.StatusActive); err != nil {
 			t.Fatal(err)
 		}
 		if err := boxes.Accounts.DeleteKey(t.Context(), box.Account, k.ID); err != nil {
@@ -140,7 +140,7 @@ func TestLoginEndsWithinMessage(t *testing.T) {
 // A log-in that could not be looked at is looked at again, not believed.
 func TestRevocationOutlastsTrouble(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
 		rename := func(from, to string) {
 			t.Helper()
 			dbtest.Exec(t, database, db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
@@ -163,8 +163,8 @@ func TestRevocationOutlastsTrouble(t *testing.T) {
 
 func TestGuessingEndsTheSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, _ := submission(t, database, smtpd.Submissions)
-		boxes.Logins.Friend = nil
+		d, boxes, _ := submissionTransaction(t, database, smtpd.Submissions)
+		boxes.Logins.Exempt = nil
 		c := d.dial()
 		c.handshake()
 		c.want("220 ")
@@ -273,13 +273,13 @@ func TestShutdownCuts(t *testing.T) {
 // A session ends with the suspension of its account.
 func TestAccountSuspended(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "235 2.7.0")
 		c.say("MAIL FROM:<ann@demo.test>", "250 ")
 		c.say("RSET", "250 ")
-		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Suspended); err != nil {
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.StatusSuspended); err != nil {
 			t.Fatal(err)
 		}
 		c.say("MAIL FROM:<ann@demo.test>", "421 4.7.0")

@@ -13,7 +13,7 @@ func (c *conn) starttls(ctx context.Context, arg string) reply {
 		return reply{503, "5.5.1", "TLS is on already"}
 	case c.srv.TLS == nil:
 		return reply{454, "4.7.0", "TLS is not available"}
-	case c.letter != nil:
+	case c.tx != nil:
 		return reply{503, "5.5.1", "Not within a transaction"}
 	case c.br.Buffered() > 0:
 		// Somebody in between may have put commands into the clear text, to
@@ -22,12 +22,12 @@ func (c *conn) starttls(ctx context.Context, arg string) reply {
 		c.closing = true
 		return reply{554, "5.5.1", "Nothing may follow STARTTLS before TLS"}
 	}
-	c.write(reply{220, "2.0.0", "Begin TLS"})
-	if c.flush() != nil || !c.secure(ctx) {
+	c.writeReply(reply{220, "2.0.0", "Begin TLS"})
+	if c.flush() != nil || !c.startTLS(ctx) {
 		c.closing = true
 		return reply{}
 	}
 	// What was said in clear does not count (RFC 3207 §4.2).
-	c.helo, c.extended = "", false
+	c.helo, c.esmtp = "", false
 	return reply{}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // secured begins a session on 465.
@@ -44,7 +44,7 @@ func (c *client) answers(line string) string {
 
 func TestDSNParameters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, _, _ := submission(t, database, smtpd.Submissions)
+		d, _, _ := submissionTransaction(t, database, smtpd.Submissions)
 		c := d.secured()
 		if got := c.answers("EHLO client.example"); !strings.Contains(got, "\n250-DSN\n") {
 			t.Errorf("EHLO says\n%s", got)
@@ -70,7 +70,7 @@ func TestDSNParameters(t *testing.T) {
 		c.say("DATA", "354 ")
 		c.say("hi\r\n.", "250 ")
 		got := d.taken()[0]
-		want := []smtpd.Wants{{Notify: smtpclient.NotifySuccess | smtpclient.NotifyDelay, Original: "rfc822;b+x@demo.test"}, {}, {Notify: smtpclient.NotifyNever}}
+		want := []smtpd.RcptOptions{{Notify: smtpclient.NotifySuccess | smtpclient.NotifyDelay, ORCPT: "rfc822;b+x@demo.test"}, {}, {Notify: smtpclient.NotifyNever}}
 		if got.envelope.Ret != "FULL" || got.envelope.EnvID != "order 7" || fmt.Sprint(got.wants) != fmt.Sprint(want) {
 			t.Errorf("took %+v", got)
 		}
@@ -79,7 +79,7 @@ func TestDSNParameters(t *testing.T) {
 		c.say("RCPT TO:<bob@demo.test>", "250 ")
 		c.say("DATA", "354 ")
 		c.say("hi\r\n.", "250 ")
-		if got := d.taken()[1]; got.envelope.Ret != "" || got.envelope.EnvID != "" || got.wants[0] != (smtpd.Wants{}) {
+		if got := d.taken()[1]; got.envelope.Ret != "" || got.envelope.EnvID != "" || got.wants[0] != (smtpd.RcptOptions{}) {
 			t.Errorf("took %+v", got)
 		}
 	})
@@ -99,7 +99,7 @@ func TestNoDSNOnMX(t *testing.T) {
 }
 
 // key makes an API key of the mailbox's account.
-func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.NewKey) (account.Key, string) {
+func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.KeyParams) (account.Key, string) {
 	t.Helper()
 	n.Name = "smtp"
 	k, token, err := boxes.Accounts.CreateKey(t.Context(), box.Account, n)
@@ -112,8 +112,8 @@ func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.
 // An API key is the password of the user api, for as long as it counts.
 func TestKeyLogin(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
-		k, token := key(t, boxes, box, account.NewKey{Scopes: []string{"outbound.send"}})
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		c := d.secured()
 		c.say("EHLO client.example", "250 ")
 		c.say("AUTH PLAIN "+b64("\x00api\x00"+token+"x"), "535 5.7.8")
@@ -127,7 +127,7 @@ func TestKeyLogin(t *testing.T) {
 			c.say("hi\r\n.", "250 ")
 		}
 		got := d.taken()
-		if len(got) != 2 || got[1].envelope.Key.Key != k.ID || got[1].envelope.Key.Account != box.Account || got[1].envelope.Mailbox.ID != 0 || got[1].received.With != "ESMTPSA" {
+		if len(got) != 2 || got[1].envelope.Principal.Key != k.ID || got[1].envelope.Principal.Account != box.Account || got[1].envelope.Mailbox.ID != 0 || got[1].received.With != "ESMTPSA" {
 			t.Errorf("took %+v", got)
 		}
 		if err := boxes.Accounts.DeleteKey(t.Context(), box.Account, k.ID); err != nil {
@@ -143,11 +143,11 @@ func TestKeyLogin(t *testing.T) {
 
 func TestKeysThatMayNot(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
-		_, reads := key(t, boxes, box, account.NewKey{Scopes: []string{"messages.read"}})
-		_, away := key(t, boxes, box, account.NewKey{Networks: []string{"192.0.2.0/24"}})
-		_, brief := key(t, boxes, box, account.NewKey{ExpiresAt: time.Now().Add(time.Hour)})
-		_, all := key(t, boxes, box, account.NewKey{})
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		_, reads := key(t, boxes, box, account.KeyParams{Scopes: []string{"messages.read"}})
+		_, away := key(t, boxes, box, account.KeyParams{Networks: []string{"192.0.2.0/24"}})
+		_, brief := key(t, boxes, box, account.KeyParams{ExpiresAt: time.Now().Add(time.Hour)})
+		_, all := key(t, boxes, box, account.KeyParams{})
 		c := d.secured()
 		c.say("EHLO client.example", "250 ")
 		c.say("AUTH PLAIN "+b64("\x00api\x00"+reads), "535 5.7.13 This API key lacks the scope outbound.send")
@@ -164,8 +164,8 @@ func TestKeysThatMayNot(t *testing.T) {
 // Guessing at keys is slowed as guessing at passwords is, and ends the session.
 func TestGuessingAtKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submission(t, database, smtpd.Submissions)
-		_, token := key(t, boxes, box, account.NewKey{})
+		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		_, token := key(t, boxes, box, account.KeyParams{})
 		guess := func(c *client, n int) string {
 			wrong := token[:len(token)-4] + fmt.Sprintf("%04d", n)
 			return c.answers("AUTH PLAIN " + b64("\x00api\x00"+wrong))
@@ -181,10 +181,10 @@ func TestGuessingAtKeys(t *testing.T) {
 			t.Fatal(got)
 		}
 		c.wantEOF()
-		boxes.Logins.Pause = func(context.Context, time.Duration) error { return nil }
+		boxes.Logins.Sleep = func(context.Context, time.Duration) error { return nil }
 		for n := range 5 {
-			nobody := []throttle.Credential{boxes.Logins.Hashed("mailbox", "")}
-			_, err := boxes.Logins.Try(t.Context(), netip.MustParseAddr("127.0.0.1"), fmt.Sprint(n), nobody, func([]throttle.Credential) (throttle.Credential, error) { return "", nil })
+			nobody := []ratelimit.Credential{boxes.Logins.HashedCredential("mailbox", "")}
+			_, err := boxes.Logins.Try(t.Context(), netip.MustParseAddr("127.0.0.1"), fmt.Sprint(n), nobody, func([]ratelimit.Credential) (ratelimit.Credential, error) { return "", nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // What fails rests, is tried again by one caller, and is asked by all when it
@@ -21,7 +21,7 @@ func TestCircuit(t *testing.T) {
 	broken := errors.New("broken")
 	asked := 0
 	ask := func(ok bool) error {
-		return b.ask(t.Context(), func(context.Context) (bool, error) {
+		return b.call(t.Context(), func(context.Context) (bool, error) {
 			asked++
 			if !ok {
 				return false, broken
@@ -29,24 +29,24 @@ func TestCircuit(t *testing.T) {
 			return true, nil
 		})
 	}
-	for range tolerated {
+	for range maxFailures {
 		if err := ask(false); !errors.Is(err, broken) {
 			t.Fatal(err)
 		}
 	}
-	if err := ask(true); !errors.Is(err, errResting) || asked != tolerated {
+	if err := ask(true); !errors.Is(err, errCircuitOpen) || asked != maxFailures {
 		t.Errorf("it is asked %d times: %v", asked, err)
 	}
 	now = now.Add(31 * time.Second)
-	if err := b.ask(t.Context(), func(context.Context) (bool, error) {
-		if err := ask(true); !errors.Is(err, errResting) {
+	if err := b.call(t.Context(), func(context.Context) (bool, error) {
+		if err := ask(true); !errors.Is(err, errCircuitOpen) {
 			t.Errorf("a second one tries too: %v", err)
 		}
 		return false, broken
 	}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if err := ask(true); !errors.Is(err, errResting) {
+	if err := ask(true); !errors.Is(err, errCircuitOpen) {
 		t.Errorf("after a try that failed: %v", err)
 	}
 	now = now.Add(31 * time.Second)
@@ -62,7 +62,7 @@ func TestConcurrent(t *testing.T) {
 	b := newBackend(1, time.Hour)
 	in, out := make(chan bool), make(chan bool)
 	go func() {
-		_ = b.ask(context.Background(), func(context.Context) (bool, error) {
+		_ = b.call(context.Background(), func(context.Context) (bool, error) {
 			in <- true
 			<-out
 			return true, nil
@@ -72,31 +72,31 @@ func TestConcurrent(t *testing.T) {
 	<-in
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.ask(ctx, func(context.Context) (bool, error) { return true, nil }); !errors.Is(err, context.Canceled) {
+	if err := b.call(ctx, func(context.Context) (bool, error) { return true, nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("beside another: %v", err)
 	}
 	out <- true
 	<-in
-	if err := b.ask(t.Context(), func(context.Context) (bool, error) { return true, nil }); err != nil {
+	if err := b.call(t.Context(), func(context.Context) (bool, error) { return true, nil }); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRspamdActions(t *testing.T) {
-	for action, want := range map[string]digest.Action{
-		"no action": digest.Accept, "greylist": digest.Accept, "add header": digest.Junk, "rewrite subject": digest.Junk, "quarantine": digest.Junk, "discard": digest.Junk,
-		"soft reject": digest.Defer, "reject": digest.Reject, "something new": digest.Accept,
+	for action, want := range map[string]summary.SpamAction{
+		"no action": summary.ActionAccept, "greylist": summary.ActionAccept, "add header": summary.ActionJunk, "rewrite subject": summary.ActionJunk, "quarantine": summary.ActionJunk, "discard": summary.ActionJunk,
+		"soft reject": summary.ActionDefer, "reject": summary.ActionReject, "something new": summary.ActionAccept,
 	} {
-		o, err := readRspamd([]byte(`{"action":"` + action + `","score":7.256,"required_score":15,"symbols":{"A":{"score":0.5},"B":{"score":-6},"C":{}}}`))
+		o, err := parseRspamdReply([]byte(`{"action":"` + action + `","score":7.256,"required_score":15,"symbols":{"A":{"score":0.5},"B":{"score":-6},"C":{}}}`))
 		if err != nil || o.Action != want {
 			t.Errorf("%s: %v, %v", action, o.Action, err)
 		}
-		if got := string(o.AppendFields(nil)); !strings.HasSuffix(got, "score=7.26 required=15\r\n\tB=-6\r\n\tA=0.5\r\n\tC\r\n") {
+		if got := string(o.AppendHeader(nil)); !strings.HasSuffix(got, "score=7.26 required=15\r\n\tB=-6\r\n\tA=0.5\r\n\tC\r\n") {
 			t.Errorf("%s: %q", action, got)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"action":3}`, `{"action":"reject"`, `{"action":"reject","score":"x"}`, `"` + strings.Repeat("x", maxAnswer) + `"`} {
-		if _, err := readRspamd([]byte(bad)); err == nil {
+	for _, bad := range []string{``, `{}`, `{"action":3}`, `{"action":"reject"`, `{"action":"reject","score":"x"}`, `"` + strings.Repeat("x", maxRspamdReply) + `"`} {
+		if _, err := parseRspamdReply([]byte(bad)); err == nil {
 			t.Errorf("%.40s is an answer", bad)
 		}
 	}

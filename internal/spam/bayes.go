@@ -12,56 +12,56 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 const (
-	// minTaught is how many messages of each kind an account must have taught
+	// minTrained is how many messages of each kind an account must have taught
 	// before the filter has a mind.
-	minTaught = 10
+	minTrained = 10
 	// maxEvidence is how many words speak, those that say the most.
 	maxEvidence = 150
-	// lookRows is how many words are looked up at a time.
-	lookRows = 100
+	// tokensPerQuery is how many words are looked up at a time.
+	tokensPerQuery = 100
 )
 
 // Bayes is what people taught: each account has its own idea of spam.
 type Bayes struct {
-	DB      *db.DB
-	Node    *db.Node
-	Folders *folder.Store
-	Now     func() time.Time
-	Log     *slog.Logger
-	kick    chan struct{} // set by NewBayes
-	young   *young
+	DB        *db.DB
+	Node      *db.Node
+	Folders   *folder.Store
+	Now       func() time.Time
+	Log       *slog.Logger
+	wake      chan struct{} // set by NewBayes
+	untrained *untrainedCache
 }
 
 // NewBayes returns b, ready for use.
 func NewBayes(b Bayes) *Bayes {
-	b.kick = make(chan struct{}, 1)
-	b.young = &young{until: map[db.ID]time.Time{}}
+	b.wake = make(chan struct{}, 1)
+	b.untrained = &untrainedCache{until: map[db.ID]time.Time{}}
 	return &b
 }
 
 var (
-	taughtBy = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
-	counts   = db.SQL(`SELECT spam, ham FROM spam_token WHERE account = $1 AND token IN (
+	trainingQuery    = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
+	tokenCountsQuery = db.SQL(`SELECT spam, ham FROM spam_token WHERE account = $1 AND token IN (
 			$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72, $73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84, $85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96, $97, $98, $99, $100, $101)`)
 )
 
-// Judge returns what an account's teaching says of a message; nothing as long as
+// Score returns what an account's teaching says of a message; nothing as long as
 // it taught too little, and then the words, each once, are not asked for.
-func (b *Bayes) Judge(ctx context.Context, account db.ID, words func() []uint64) ([]digest.Reason, error) {
+func (b *Bayes) Score(ctx context.Context, account db.ID, words func() []uint64) ([]summary.SpamReason, error) {
 	now := b.Now()
-	is, lessons := b.young.is(account, now)
+	is, lessons := b.untrained.isUntrained(account, now)
 	if is {
 		return nil, nil
 	}
 	var spam, ham float64
-	err := b.DB.One(ctx, taughtBy.With(account), &spam, &ham)
-	if errors.Is(err, db.ErrNoRow) || err == nil && (spam < minTaught || ham < minTaught) {
-		b.young.note(account, now, lessons)
+	err := b.DB.One(ctx, trainingQuery.With(account), &spam, &ham)
+	if errors.Is(err, db.ErrNoRow) || err == nil && (spam < minTrained || ham < minTrained) {
+		b.untrained.add(account, now, lessons)
 		return nil, nil
 	}
 	if err != nil {
@@ -72,28 +72,28 @@ func (b *Bayes) Judge(ctx context.Context, account db.ID, words func() []uint64)
 		return nil, nil
 	}
 	var known []float64
-	for some := range slices.Chunk(all, lookRows) {
+	for some := range slices.Chunk(all, tokensPerQuery) {
 		args := []any{account}
-		for n := range lookRows {
+		for n := range tokensPerQuery {
 			args = append(args, int64(some[min(n, len(some)-1)]))
 		}
-		err := b.DB.Each(ctx, counts.With(args...), func(r db.Row) error {
+		err := b.DB.Each(ctx, tokenCountsQuery.With(args...), func(r db.Row) error {
 			var inSpam, inHam float64
 			err := r.Scan(&inSpam, &inHam)
-			known = append(known, believe(max(inSpam, 0)/spam, max(inHam, 0)/ham, max(inSpam, 0)+max(inHam, 0)))
+			known = append(known, wordProbability(max(inSpam, 0)/spam, max(inHam, 0)/ham, max(inSpam, 0)+max(inHam, 0)))
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return opinion(combine(known)), nil
+	return bayesReasons(combineProbabilities(known)), nil
 }
 
-// believe is how likely a message with a word is spam, by the shares of spam
+// wordProbability is how likely a message with a word is spam, by the shares of spam
 // and ham that have it: Robinson's f(w), which trusts a word the more, the more
 // messages it was seen in.
-func believe(inSpam, inHam, seen float64) float64 {
+func wordProbability(inSpam, inHam, seen float64) float64 {
 	const strength, unknown = 0.45, 0.5
 	if inSpam+inHam == 0 {
 		return unknown
@@ -101,9 +101,9 @@ func believe(inSpam, inHam, seen float64) float64 {
 	return (strength*unknown + seen*inSpam/(inSpam+inHam)) / (strength + seen)
 }
 
-// combine is Fisher's way to make one probability of many: how unlikely it is
+// combineProbabilities is Fisher's way to make one probability of many: how unlikely it is
 // that words speak as much for ham by chance, weighed against the same for spam.
-func combine(known []float64) float64 {
+func combineProbabilities(known []float64) float64 {
 	known = slices.DeleteFunc(known, func(p float64) bool { return math.Abs(p-0.5) < 0.1 })
 	slices.SortFunc(known, func(p, q float64) int { return cmp.Compare(math.Abs(q-0.5), math.Abs(p-0.5)) })
 	known = known[:min(len(known), maxEvidence)]
@@ -131,23 +131,23 @@ func chi2(x float64, degrees int) float64 {
 	return min(sum, 1)
 }
 
-// opinion gives a probability its points. What is nearly certain is spam by
+// bayesReasons gives a probability its points. What is nearly certain is spam by
 // that alone.
-func opinion(p float64) []digest.Reason {
+func bayesReasons(p float64) []summary.SpamReason {
 	for _, step := range []struct {
 		from   float64
 		name   string
 		points float64
 	}{{0.99, "BAYES_99", 5.5}, {0.95, "BAYES_95", 4}, {0.8, "BAYES_80", 2}} {
 		if p >= step.from {
-			return []digest.Reason{{Name: step.name, Points: step.points}}
+			return []summary.SpamReason{{Name: step.name, Points: step.points}}
 		}
 	}
 	switch {
 	case p <= 0.01:
-		return []digest.Reason{{Name: "BAYES_01", Points: -2.5}}
+		return []summary.SpamReason{{Name: "BAYES_01", Points: -2.5}}
 	case p <= 0.2:
-		return []digest.Reason{{Name: "BAYES_20", Points: -1}}
+		return []summary.SpamReason{{Name: "BAYES_20", Points: -1}}
 	}
-	return []digest.Reason{{Name: "BAYES_50"}}
+	return []summary.SpamReason{{Name: "BAYES_50"}}
 }

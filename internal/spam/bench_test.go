@@ -25,13 +25,13 @@ func BenchmarkOwn(b *testing.B) {
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	own := &Own{Log: log, Bayes: NewBayes(Bayes{DB: d, Now: time.Now, Log: log})}
-	m := &Mail{
+	own := &BuiltinFilter{Log: log, Bayes: NewBayes(Bayes{DB: d, Now: time.Now, Log: log})}
+	m := &Message{
 		To: []string{"bob@demo.test"}, Accounts: []db.ID{1}, Header: message.Header(head), Index: message.Scan([]byte(text)), Size: kept.Size, Open: kept.Open,
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := own.Judge(b.Context(), m); len(got) != 1 || got[0].Score != 0.5 {
+		if got := own.Check(b.Context(), m); len(got) != 1 || got[0].Score != 0.5 {
 			b.Fatalf("%+v", got)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // errTooBig is the trouble with a message that clamd does not take
@@ -22,9 +22,9 @@ import (
 var errTooBig = errors.New("it is larger than the scanner takes")
 
 const (
-	clamChunk  = 64 << 10
-	maxVerdict = 4 << 10 // octets of an answer
-	maxVirus   = 100     // octets of a name
+	clamChunk    = 64 << 10
+	maxClamReply = 4 << 10 // octets of an answer
+	maxVirusName = 100     // octets of a name
 )
 
 // Clamav is a clamd, asked by INSTREAM.
@@ -36,7 +36,7 @@ type Clamav struct {
 // NewClamav returns the clamd at HOST:PORT, or at the path of a Unix socket,
 // which has the time limit (20 s if 0) for a message.
 func NewClamav(addr string, limit time.Duration) (*Clamav, error) {
-	c := &Clamav{backend: newBackend(8, timeOr(limit, 20*time.Second)), network: "tcp", addr: addr}
+	c := &Clamav{backend: newBackend(8, timeoutOr(limit, 20*time.Second)), network: "tcp", addr: addr}
 	if path := strings.TrimPrefix(addr, "unix:"); strings.HasPrefix(path, "/") {
 		c.network, c.addr = "unix", path
 		return c, nil
@@ -48,8 +48,8 @@ func NewClamav(addr string, limit time.Duration) (*Clamav, error) {
 }
 
 // Scan returns the name of the virus that a message carries; "" for none.
-func (c *Clamav) Scan(ctx context.Context, m *Mail) (virus string, err error) {
-	err = c.ask(ctx, func(ctx context.Context) (ok bool, err error) {
+func (c *Clamav) Scan(ctx context.Context, m *Message) (virus string, err error) {
+	err = c.call(ctx, func(ctx context.Context) (ok bool, err error) {
 		body, err := m.Open(ctx)
 		if err != nil {
 			return true, err
@@ -71,24 +71,24 @@ func (c *Clamav) scan(ctx context.Context, body io.Reader) (virus string, err er
 	defer context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })()
 	// clamd may answer before it has all, and then hangs up: what it said is
 	// worth more than the failure to write.
-	sent := stream(nc, body)
-	text, err := bufio.NewReader(io.LimitReader(nc, maxVerdict)).ReadBytes(0)
+	sent := writeInstream(nc, body)
+	text, err := bufio.NewReader(io.LimitReader(nc, maxClamReply)).ReadBytes(0)
 	if len(text) == 0 {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
 		return "", errors.Join(sent, err)
 	}
-	virus, err = readClamav(text)
+	virus, err = parseClamReply(text)
 	if err == nil && virus == "" && sent != nil {
 		return "", sent // clean is said of the whole message only
 	}
 	return virus, err
 }
 
-// stream writes a message in chunks: a length in four octets, big end first,
+// writeInstream writes a message in chunks: a length in four octets, big end first,
 // and as many octets; a length of zero ends it.
-func stream(w io.Writer, body io.Reader) error {
+func writeInstream(w io.Writer, body io.Reader) error {
 	if _, err := io.WriteString(w, "zINSTREAM\x00"); err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func stream(w io.Writer, body io.Reader) error {
 	}
 }
 
-// readClamav reads the answer to INSTREAM.
-func readClamav(text []byte) (virus string, err error) {
+// parseClamReply reads the answer to INSTREAM.
+func parseClamReply(text []byte) (virus string, err error) {
 	said := string(bytes.TrimSpace(bytes.TrimRight(text, "\x00")))
 	if strings.HasSuffix(said, "size limit exceeded. ERROR") {
 		return "", errTooBig
@@ -122,10 +122,10 @@ func readClamav(text []byte) (virus string, err error) {
 			}
 			return r
 		}, name)
-		return name[:min(len(name), maxVirus)], nil
+		return name[:min(len(name), maxVirusName)], nil
 	}
 	if ok && said == "OK" {
 		return "", nil
 	}
-	return "", fmt.Errorf("it answered %q", digest.Clip(said, 200))
+	return "", fmt.Errorf("it answered %q", summary.CleanText(said, 200))
 }

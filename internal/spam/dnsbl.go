@@ -12,27 +12,27 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
-	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// listWeight is how many points a list has that says nothing else.
-const listWeight = 3
+// defaultListPoints is how many points a list has that says nothing else.
+const defaultListPoints = 3
 
-// List is a DNS block list (RFC 5782).
-type List struct {
+// BlockList is a DNS block list (RFC 5782).
+type BlockList struct {
 	Zone   string
 	Points float64
 }
 
-// ParseList reads a list: its zone, and after "=" how many points, -100 to 100,
+// ParseBlockList reads a list: its zone, and after "=" how many points, -100 to 100,
 // a client has that is on it.
-func ParseList(text string) (List, error) {
+func ParseBlockList(text string) (BlockList, error) {
 	bad := errors.New("a block list is a domain such as zen.example.org, with =POINTS behind it if they are not 3")
 	zone, weight, weighed := strings.Cut(text, "=")
-	l := List{Points: listWeight}
+	l := BlockList{Points: defaultListPoints}
 	var err error
-	if l.Zone, err = address.Hostname(strings.TrimSpace(zone)); err != nil {
+	if l.Zone, err = address.ParseHostname(strings.TrimSpace(zone)); err != nil {
 		return l, bad
 	}
 	if weighed {
@@ -43,43 +43,43 @@ func ParseList(text string) (List, error) {
 	return l, nil
 }
 
-// Lists asks block lists about clients.
-type Lists struct {
-	DNS  *dns.Resolver
-	All  []List
-	Time time.Duration // for all of them together; 5 s if 0
+// BlockLists asks block lists about clients.
+type BlockLists struct {
+	DNS     *dns.Resolver
+	Lists   []BlockList
+	Timeout time.Duration // for all of them together; 5 s if 0
 }
 
-// Look returns the lists that a client is on. One that does not answer in time
+// Lookup returns the lists that a client is on. One that does not answer in time
 // says nothing.
-func (l *Lists) Look(ctx context.Context, client netip.Addr) []digest.Reason {
+func (l *BlockLists) Lookup(ctx context.Context, client netip.Addr) []summary.SpamReason {
 	client = client.Unmap().WithZone("")
 	if !client.IsValid() || client.IsPrivate() || client.IsLoopback() || client.IsLinkLocalUnicast() {
 		return nil // no list knows them
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeOr(l.Time, 5*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, timeoutOr(l.Timeout, 5*time.Second))
 	defer cancel()
-	on := make([]bool, len(l.All))
+	on := make([]bool, len(l.Lists))
 	var asked sync.WaitGroup
-	for n, list := range l.All {
-		asked.Go(func() { on[n] = l.listed(ctx, reversed(client)+list.Zone) })
+	for n, list := range l.Lists {
+		asked.Go(func() { on[n] = l.isListed(ctx, reverseName(client)+list.Zone) })
 	}
 	asked.Wait()
-	var all []digest.Reason
-	for n, list := range l.All {
+	var all []summary.SpamReason
+	for n, list := range l.Lists {
 		if on[n] {
-			all = append(all, digest.Reason{Name: "DNSBL_" + symbol(list.Zone), Points: list.Points})
+			all = append(all, summary.SpamReason{Name: "DNSBL_" + cleanSymbol(list.Zone), Points: list.Points})
 		}
 	}
 	return all
 }
 
-// listed reports whether a name has addresses that mean a listing: 127.0.0.2
+// isListed reports whether a name has addresses that mean a listing: 127.0.0.2
 // and above in 127.0.0.0/24 (RFC 5782 §2.1, §2.3). Lists answer others to
 // say that they don't want to be asked, and where a list's domain expired
 // whoever bought it answers anything.
-func (l *Lists) listed(ctx context.Context, name string) bool {
-	found, err := l.DNS.Family(ctx, name, true)
+func (l *BlockLists) isListed(ctx context.Context, name string) bool {
+	found, err := l.DNS.AddrsByFamily(ctx, name, true)
 	if err != nil {
 		return false
 	}
@@ -91,9 +91,9 @@ func (l *Lists) listed(ctx context.Context, name string) bool {
 	return false
 }
 
-// reversed is the name of an address below a list, with a dot at its end: its
+// reverseName is the name of an address below a list, with a dot at its end: its
 // octets backwards, of IPv6 its nibbles (RFC 5782 §2.1, §2.4).
-func reversed(a netip.Addr) string {
+func reverseName(a netip.Addr) string {
 	var b strings.Builder
 	if a.Is4() {
 		o := a.As4()

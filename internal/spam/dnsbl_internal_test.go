@@ -20,7 +20,7 @@ func FuzzReversed(f *testing.F) {
 		if !ok {
 			return
 		}
-		name, ok := strings.CutSuffix(reversed(a), ".")
+		name, ok := strings.CutSuffix(reverseName(a), ".")
 		parts := strings.Split(name, ".")
 		slices.Reverse(parts)
 		text := strings.Join(parts, ".")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 func FuzzRspamdAnswer(f *testing.F) {
@@ -17,11 +17,11 @@ func FuzzRspamdAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		o, err := readRspamd(text)
+		o, err := parseRspamdReply(text)
 		if err != nil {
 			return
 		}
-		fields := string(o.AppendFields(nil))
+		fields := string(o.AppendHeader(nil))
 		if strings.Count(fields, "X-Spam-") < 2 || !strings.HasPrefix(fields, "X-Spam-Score: ") {
 			t.Fatalf("%q", fields)
 		}
@@ -30,8 +30,8 @@ func FuzzRspamdAnswer(f *testing.F) {
 				t.Fatalf("a line %q of %q", line, fields)
 			}
 		}
-		v := o.Into(digest.Verdicts{SPF: "pass"})
-		if got := digest.ParseVerdicts(v.String()); got != v.Whole() {
+		v := o.AddTo(summary.CheckResults{SPF: "pass"})
+		if got := summary.ParseCheckResults(v.String()); got != v.WithDefaults() {
 			t.Fatalf("%+v is read as %+v", v, got)
 		}
 	})
@@ -42,8 +42,8 @@ func FuzzClamavAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		virus, err := readClamav(text)
-		if len(virus) > maxVirus || strings.ContainsFunc(virus, func(r rune) bool { return r <= ' ' || r > '~' }) || virus != "" && err != nil {
+		virus, err := parseClamReply(text)
+		if len(virus) > maxVirusName || strings.ContainsFunc(virus, func(r rune) bool { return r <= ' ' || r > '~' }) || virus != "" && err != nil {
 			t.Fatalf("%q, %v", virus, err)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 func TestMemoryOfTokens(t *testing.T) {
 	words := func(r io.Reader) any {
 		all := &tokenizer{seen: map[uint64]struct{}{}}
-		if err := all.words("", bufio.NewReader(r)); err != nil {
+		if err := all.addWords("", bufio.NewReader(r)); err != nil {
 			t.Error(err)
 		}
 		return all

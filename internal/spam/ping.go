@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // Ping asks clamd whether it is there.
@@ -27,12 +27,12 @@ func (c *Clamav) Ping(ctx context.Context) error {
 	if _, err := io.WriteString(nc, "zPING\x00"); err != nil {
 		return err
 	}
-	said, err := bufio.NewReader(io.LimitReader(nc, maxVerdict)).ReadString(0)
+	said, err := bufio.NewReader(io.LimitReader(nc, maxClamReply)).ReadString(0)
 	if said != "PONG\x00" {
 		if said == "" && err != nil {
 			return fmt.Errorf("it does not answer PING: %w", err)
 		}
-		return fmt.Errorf("it answered %q to PING", digest.Clip(said, 200))
+		return fmt.Errorf("it answered %q to PING", summary.CleanText(said, 200))
 	}
 	return nil
 }
@@ -49,12 +49,12 @@ func (r *Rspamd) Ping(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close() //nolint:errcheck // only read
-	said, err := io.ReadAll(io.LimitReader(resp.Body, maxVerdict))
+	said, err := io.ReadAll(io.LimitReader(resp.Body, maxClamReply))
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || strings.TrimSpace(string(said)) != "pong" {
-		return fmt.Errorf("it answered %s and %q to GET /ping", resp.Status, digest.Clip(strings.TrimSpace(string(said)), 200))
+		return fmt.Errorf("it answered %s and %q to GET /ping", resp.Status, summary.CleanText(strings.TrimSpace(string(said)), 200))
 	}
 	return nil
 }

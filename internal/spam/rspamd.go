@@ -16,15 +16,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // Limits of what rspamd is asked and answers.
 const (
-	maxRspamd = 20 << 20 // octets of a message; spam is small, and rspamd reads it into memory
-	maxAnswer = 1 << 20  // octets
-	maxSymbol = 64       // octets of a symbol's name
-	maxPoints = 10_000   // no score is larger
+	maxRspamdMessage = 20 << 20 // octets of a message; spam is small, and rspamd reads it into memory
+	maxRspamdReply   = 1 << 20  // octets
+	maxSymbolName    = 64       // octets of a symbol's name
+	maxPoints        = 10_000   // no score is larger
 )
 
 // Rspamd is an rspamd by its HTTP protocol.
@@ -42,17 +42,17 @@ func NewRspamd(base string, limit time.Duration) (*Rspamd, error) {
 		return nil, errors.New("the URL of an rspamd looks like http://127.0.0.1:11333")
 	}
 	const concurrent = 16
-	r := &Rspamd{backend: newBackend(concurrent, timeOr(limit, 20*time.Second)), url: strings.TrimSuffix(base, "/") + "/checkv2"}
+	r := &Rspamd{backend: newBackend(concurrent, timeoutOr(limit, 20*time.Second)), url: strings.TrimSuffix(base, "/") + "/checkv2"}
 	r.client = &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrent, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: r.time},
+		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrent, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: r.timeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return r, nil
 }
 
 // Check asks for an opinion on a message.
-func (r *Rspamd) Check(ctx context.Context, m *Mail) (o digest.Opinion, err error) {
-	err = r.ask(ctx, func(ctx context.Context) (ok bool, err error) {
+func (r *Rspamd) Check(ctx context.Context, m *Message) (o summary.SpamResult, err error) {
+	err = r.call(ctx, func(ctx context.Context) (ok bool, err error) {
 		body, err := m.Open(ctx)
 		if err != nil {
 			return true, err
@@ -63,13 +63,13 @@ func (r *Rspamd) Check(ctx context.Context, m *Mail) (o digest.Opinion, err erro
 			return true, err
 		}
 		req.ContentLength = body.Size()
-		m.describe(req.Header)
+		m.addRspamdHeaders(req.Header)
 		resp, err := r.client.Do(req)
 		if err != nil {
 			return false, err
 		}
 		defer resp.Body.Close() //nolint:errcheck // only read
-		text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxRspamdReply+1))
 		if err != nil {
 			return false, err
 		}
@@ -77,16 +77,16 @@ func (r *Rspamd) Check(ctx context.Context, m *Mail) (o digest.Opinion, err erro
 			// A message that it does not like must not shut it off for others.
 			return resp.StatusCode < 500, fmt.Errorf("it answered %s", resp.Status)
 		}
-		o, err = readRspamd(text)
+		o, err = parseRspamdReply(text)
 		return err == nil, err
 	})
 	return o, err
 }
 
-// describe tells rspamd what is known besides the message.
-func (m *Mail) describe(h http.Header) {
+// addRspamdHeaders tells rspamd what is known besides the message.
+func (m *Message) addRspamdHeaders(h http.Header) {
 	add := func(name, value string) {
-		if value = plain(value); value != "" {
+		if value = cleanHeaderValue(value); value != "" {
 			h.Add(name, value)
 		}
 	}
@@ -99,11 +99,11 @@ func (m *Mail) describe(h http.Header) {
 		add("IP", m.Client.String())
 	}
 	add("Helo", m.Helo)
-	add("Hostname", m.Name)
+	add("Hostname", m.ClientName)
 }
 
-// plain drops what may not stand in a field of HTTP.
-func plain(s string) string {
+// cleanHeaderValue drops what may not stand in a field of HTTP.
+func cleanHeaderValue(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
@@ -112,8 +112,8 @@ func plain(s string) string {
 	}, s)
 }
 
-// readRspamd reads an answer to /checkv2.
-func readRspamd(text []byte) (digest.Opinion, error) {
+// parseRspamdReply reads an answer to /checkv2.
+func parseRspamdReply(text []byte) (summary.SpamResult, error) {
 	var a struct {
 		Action   *string `json:"action"`
 		Score    float64 `json:"score"`
@@ -123,51 +123,51 @@ func readRspamd(text []byte) (digest.Opinion, error) {
 		} `json:"symbols"`
 		Messages json.RawMessage `json:"messages"`
 	}
-	if len(text) > maxAnswer {
-		return digest.Opinion{}, errors.New("the answer is too long")
+	if len(text) > maxRspamdReply {
+		return summary.SpamResult{}, errors.New("the answer is too long")
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
-		return digest.Opinion{}, fmt.Errorf("the answer can't be read: %w", err)
+		return summary.SpamResult{}, fmt.Errorf("the answer can't be read: %w", err)
 	}
 	if a.Action == nil {
-		return digest.Opinion{}, errors.New("the answer names no action")
+		return summary.SpamResult{}, errors.New("the answer names no action")
 	}
 	// What it tells is the score from which it refuses; it marks from less than
 	// half of that on, unless it was told otherwise.
-	o := digest.Opinion{Score: points(a.Score), Threshold: points(a.Required), Lenient: points(a.Required), Strict: points(a.Required) / 5}
+	o := summary.SpamResult{Score: clampPoints(a.Score), Threshold: clampPoints(a.Required), LenientThreshold: clampPoints(a.Required), StrictThreshold: clampPoints(a.Required) / 5}
 	switch *a.Action {
 	case "reject":
-		o.Action = digest.Reject
+		o.Action = summary.ActionReject
 	case "soft reject":
-		o.Action = digest.Defer
+		o.Action = summary.ActionDefer
 	case "add header", "rewrite subject", "quarantine", "discard": // nothing is dropped in silence
-		o.Action = digest.Junk
+		o.Action = summary.ActionJunk
 	}
 	for name, s := range a.Symbols {
-		o.Reasons = append(o.Reasons, digest.Reason{Name: symbol(name), Points: points(s.Score)})
+		o.Reasons = append(o.Reasons, summary.SpamReason{Name: cleanSymbol(name), Points: clampPoints(s.Score)})
 	}
 	sortReasons(o.Reasons)
 	var said struct {
 		Text string `json:"smtp_message"`
 	}
 	if json.Unmarshal(a.Messages, &said) == nil { // an empty list where there are none
-		o.Text = digest.Clip(said.Text, 200)
+		o.Reply = summary.CleanText(said.Text, 200)
 	}
 	return o, nil
 }
 
 // sortReasons puts what counts most first.
-func sortReasons(all []digest.Reason) {
-	slices.SortFunc(all, func(a, b digest.Reason) int {
+func sortReasons(all []summary.SpamReason) {
+	slices.SortFunc(all, func(a, b summary.SpamReason) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Points), math.Abs(a.Points)), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-func points(f float64) float64 { return max(-maxPoints, min(f, maxPoints)) }
+func clampPoints(f float64) float64 { return max(-maxPoints, min(f, maxPoints)) }
 
-// symbol is a name that can stand in a header field and among words.
-func symbol(s string) string {
-	s = s[:min(len(s), maxSymbol)]
+// cleanSymbol is a name that can stand in a header field and among words.
+func cleanSymbol(s string) string {
+	s = s[:min(len(s), maxSymbolName)]
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("_.-", r) {
 			return r

@@ -25,30 +25,30 @@ const (
 
 // Tokens returns the hashes of the words that say what a message is about, each
 // once, at most 800, in no order that means anything.
-func Tokens(ctx context.Context, m *Mail) ([]uint64, error) {
+func Tokens(ctx context.Context, m *Message) ([]uint64, error) {
 	r, err := m.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close() //nolint:errcheck // only read
-	return tokens(m.Header, m.Index, r)
+	return tokenize(m.Header, m.Index, r)
 }
 
-func tokens(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, error) {
+func tokenize(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, error) {
 	t := &tokenizer{seen: map[uint64]struct{}{}}
-	t.text("subject:", clipped(h.Decoded("Subject")))
+	t.addText("subject:", clip(h.Decoded("Subject")))
 	for _, name := range []string{"From", "Reply-To", "Sender"} {
 		for n, a := range h.Addresses(name) {
 			if n == 5 {
 				break
 			}
-			t.add("from:" + strings.ToLower(clipped(a.Local+"@"+a.Domain)))
-			t.add("domain:" + strings.ToLower(clipped(a.Domain)))
-			t.text("name:", clipped(a.Name))
+			t.add("from:" + strings.ToLower(clip(a.Local+"@"+a.Domain)))
+			t.add("domain:" + strings.ToLower(clip(a.Domain)))
+			t.addText("name:", clip(a.Name))
 		}
 	}
-	t.text("list:", clipped(h.Text("List-Id")))
-	t.text("mailer:", clipped(h.Text("X-Mailer")))
+	t.addText("list:", clip(h.Text("List-Id")))
+	t.addText("mailer:", clip(h.Text("X-Mailer")))
 	left := maxTextParts
 	for i := range index.Parts {
 		p := &index.Parts[i]
@@ -56,14 +56,14 @@ func tokens(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, er
 			continue
 		}
 		if p.Type != "text" {
-			t.add("type:" + clipped(p.Type+"/"+p.Subtype))
+			t.add("type:" + clip(p.Type+"/"+p.Subtype))
 			continue
 		}
 		if left--; left < 0 || len(t.seen) >= maxTokens {
 			break
 		}
 		text := p.Text(io.NewSectionReader(r, p.Body.Start, p.Body.Len), maxPartText)
-		if err := t.body(text, p.Subtype == "html"); err != nil {
+		if err := t.addBody(text, p.Subtype == "html"); err != nil {
 			return nil, err
 		}
 	}
@@ -75,19 +75,19 @@ func tokens(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, er
 	return all, nil
 }
 
-func clipped(s string) string { return s[:min(len(s), maxField)] }
+func clip(s string) string { return s[:min(len(s), maxField)] }
 
 type tokenizer struct{ seen map[uint64]struct{} }
 
 // add notes a token, as long as there is room.
 func (t *tokenizer) add(token string) {
 	if len(t.seen) < maxTokens {
-		t.seen[fnv(token)] = struct{}{}
+		t.seen[fnvHash(token)] = struct{}{}
 	}
 }
 
-// fnv is FNV-1a of 64 bits.
-func fnv(s string) uint64 {
+// fnvHash is FNV-1a of 64 bits.
+func fnvHash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
@@ -95,13 +95,13 @@ func fnv(s string) uint64 {
 	return h
 }
 
-func (t *tokenizer) text(kind, s string) {
-	_ = t.words(kind, strings.NewReader(s)) // which reads without fail
+func (t *tokenizer) addText(kind, s string) {
+	_ = t.addWords(kind, strings.NewReader(s)) // which reads without fail
 }
 
-// words notes the words of a text. Of scripts that don't part words it takes
+// addWords notes the words of a text. Of scripts that don't part words it takes
 // each two letters that stand together.
-func (t *tokenizer) words(kind string, r io.RuneReader) error {
+func (t *tokenizer) addWords(kind string, r io.RuneReader) error {
 	var word []rune
 	end := func() {
 		if len(word) >= minWord && len(word) <= maxWord {
@@ -121,7 +121,7 @@ func (t *tokenizer) words(kind string, r io.RuneReader) error {
 		}
 		c = unicode.ToLower(c)
 		switch {
-		case unparted(c):
+		case isUnspacedScript(c):
 			end()
 			if before != 0 {
 				t.add(kind + string([]rune{before, c}))
@@ -140,30 +140,30 @@ func (t *tokenizer) words(kind string, r io.RuneReader) error {
 	return nil
 }
 
-// unparted reports whether a letter is of a script that writes words without
+// isUnspacedScript reports whether a letter is of a script that writes words without
 // spaces between.
-func unparted(c rune) bool {
+func isUnspacedScript(c rune) bool {
 	return c >= 0x0e00 && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// body notes the words of a part, and where it links to. Of HTML what a reader
+// addBody notes the words of a part, and where it links to. Of HTML what a reader
 // sees counts, roughly.
-func (t *tokenizer) body(r io.Reader, html bool) error {
+func (t *tokenizer) addBody(r io.Reader, html bool) error {
 	text, err := io.ReadAll(r) // it is limited
 	if err != nil {
 		return err
 	}
 	s := string(text)
-	t.links(s)
+	t.addLinks(s)
 	if html {
 		t.add("type:html")
-		return t.words("", bufio.NewReader(&visible{s: s}))
+		return t.addWords("", bufio.NewReader(&tagStripper{rest: s}))
 	}
-	return t.words("", strings.NewReader(s))
+	return t.addWords("", strings.NewReader(s))
 }
 
-// links notes the hosts of the URLs in a text.
-func (t *tokenizer) links(s string) {
+// addLinks notes the hosts of the URLs in a text.
+func (t *tokenizer) addLinks(s string) {
 	for len(t.seen) < maxTokens {
 		_, rest, ok := strings.Cut(s, "://")
 		if !ok {
@@ -182,44 +182,44 @@ func (t *tokenizer) links(s string) {
 	}
 }
 
-// visible reads HTML without its tags; each leaves a space, but within a word.
-type visible struct {
-	s    string
-	flat bool // nothing closes a tag any more
+// tagStripper reads HTML without its tags; each leaves a space, but within a word.
+type tagStripper struct {
+	rest       string
+	noMoreTags bool // nothing closes a tag any more
 }
 
 // Read is that of io.Reader.
-func (v *visible) Read(p []byte) (n int, err error) {
-	for n < len(p) && v.s != "" {
-		if v.s[0] != '<' || v.flat {
-			end := strings.IndexByte(v.s, '<')
-			if end < 0 || v.flat {
-				end = len(v.s)
+func (v *tagStripper) Read(p []byte) (n int, err error) {
+	for n < len(p) && v.rest != "" {
+		if v.rest[0] != '<' || v.noMoreTags {
+			end := strings.IndexByte(v.rest, '<')
+			if end < 0 || v.noMoreTags {
+				end = len(v.rest)
 			}
-			c := copy(p[n:], v.s[:end])
-			n, v.s = n+c, v.s[c:]
+			c := copy(p[n:], v.rest[:end])
+			n, v.rest = n+c, v.rest[c:]
 			continue
 		}
-		tag, rest, ok := strings.Cut(v.s[1:], ">")
+		tag, rest, ok := strings.Cut(v.rest[1:], ">")
 		if !ok { // a bracket that opens nothing, as all that follow: to look again for each would take long
-			v.flat = true
+			v.noMoreTags = true
 			continue
 		}
-		v.s = rest
-		if !inWord(tag) {
+		v.rest = rest
+		if !isInlineTag(tag) {
 			p[n] = ' '
 			n++
 		}
 	}
-	if n == 0 && v.s == "" {
+	if n == 0 && v.rest == "" {
 		return 0, io.EOF
 	}
 	return n, nil
 }
 
-// inWord reports whether a tag, or a comment, may stand within a word, as those
+// isInlineTag reports whether a tag, or a comment, may stand within a word, as those
 // do that hide words from filters.
-func inWord(tag string) bool {
+func isInlineTag(tag string) bool {
 	if strings.HasPrefix(tag, "!--") {
 		return true
 	}

@@ -20,7 +20,7 @@ func read(t testing.TB, text string) []uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := tokens(h, index, r)
+	all, err := tokenize(h, index, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +31,12 @@ func TestTokens(t *testing.T) {
 	got := read(t, "From: Eve <eve@shop.example>\r\nSubject: =?utf-8?q?B=C3=BCcher?=\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n"+
 		"PHA+Y2g8Yj5lPC9iPmFwPCEtLSB4IC0tPiBwaWxscyBhdCA8YSBocmVmPSJodHRwczovL0JhZC5leGFtcGxlL3giPmhlcmU8L2E+IOS7t+agvA==\r\n")
 	for _, want := range []string{"from:eve@shop.example", "domain:shop.example", "name:eve", "subject:bücher", "cheap", "pills", "here", "link:bad.example", "价格", "type:html"} {
-		if !slices.Contains(got, fnv(want)) {
+		if !slices.Contains(got, fnvHash(want)) {
 			t.Errorf("%q is none of its words", want)
 		}
 	}
 	for _, not := range []string{"href", "example", "at"} {
-		if slices.Contains(got, fnv(not)) {
+		if slices.Contains(got, fnvHash(not)) {
 			t.Errorf("%q is one of its words", not)
 		}
 	}
@@ -46,7 +46,7 @@ func TestTokens(t *testing.T) {
 func TestTokensBetweenBrackets(t *testing.T) {
 	got := read(t, "Content-Type: text/html\r\n\r\n<p>cheap</p> <<pills <b here<now")
 	for _, want := range []string{"cheap", "pills", "here", "now"} {
-		if !slices.Contains(got, fnv(want)) {
+		if !slices.Contains(got, fnvHash(want)) {
 			t.Errorf("%q is none of its words", want)
 		}
 	}
@@ -99,7 +99,7 @@ func TestCombine(t *testing.T) {
 		{nil, 0.5, 0.5}, {repeat(0.5, 50), 0.5, 0.5}, {repeat(0.98, 20), 0.999, 1}, {repeat(0.02, 20), 0, 0.001},
 		{append(repeat(0.98, 20), repeat(0.02, 20)...), 0.4, 0.6}, {repeat(0.9999, 150), 0.999, 1}, {repeat(0.7, 1), 0.5, 0.75},
 	} {
-		if got := combine(slices.Clone(tt.known)); !(got >= tt.from && got <= tt.to) {
+		if got := combineProbabilities(slices.Clone(tt.known)); !(got >= tt.from && got <= tt.to) {
 			t.Errorf("%v: %v", tt.known, got)
 		}
 	}

@@ -12,31 +12,31 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
-	// chunk is how many events are counted in a commit (the 1000 of uncounted),
+	// countBatch is how many events are counted in a commit (the 1000 of uncounted),
 	// which bounds how long the writer is kept.
-	chunk = 1000
-	// gather is how long numbered events gather: those of an hour and a domain
+	countBatch = 1000
+	// gatherInterval is how long numbered events gather: those of an hour and a domain
 	// change one row, be they many or few. Read counts them meanwhile.
-	gather = time.Second
-	// look is how often a node looks for what another that ended has left.
-	look = time.Minute
+	gatherInterval = time.Second
+	// pollInterval is how often a node looks for what another that ended has left.
+	pollInterval = time.Minute
 )
 
 var (
-	uncounted = db.SQL(`SELECT u.position, (SELECT COALESCE(MAX(position), u.position) FROM (SELECT position FROM event
+	uncountedQuery = db.SQL(`SELECT u.position, (SELECT COALESCE(MAX(position), u.position) FROM (SELECT position FROM event
 			WHERE position IS NOT NULL AND position > u.position ORDER BY position LIMIT 1000) AS next)
 		FROM stat_upto u WHERE u.id = 1`)
-	// advance decides who counts: of two nodes that saw the same, one.
-	advance = db.SQL(`UPDATE stat_upto SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
-	// count adds what events tell to the hour and the day that they are in, of
+	// advanceQuery decides who counts: of two nodes that saw the same, one.
+	advanceQuery = db.SQL(`UPDATE stat_upto SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
+	// countEventsQuery adds what events tell to the hour and the day that they are in, of
 	// their domain and of all domains. They are first added up by hour and
 	// domain, which are few. Rows are taken in the order of their keys, as
 	// everywhere.
-	count = db.SQL(`WITH fresh AS MATERIALIZED (SELECT account, domain, created_at - created_at % 3600000000 AS hour,
+	countEventsQuery = db.SQL(`WITH fresh AS MATERIALIZED (SELECT account, domain, created_at - created_at % 3600000000 AS hour,
 				SUM(CASE WHEN status = 'delivered' THEN 1 ELSE 0 END) AS delivered, SUM(CASE WHEN status = 'deferred' THEN 1 ELSE 0 END) AS deferred,
 				SUM(CASE WHEN status = 'bounced' THEN 1 ELSE 0 END) AS bounced, SUM(CASE WHEN status = 'complained' THEN 1 ELSE 0 END) AS complained,
 				SUM(CASE WHEN status = 'suppressed' THEN 1 ELSE 0 END) AS suppressed, SUM(CASE WHEN status = 'failed' THEN 1 ELSE 0 END) AS failed,
@@ -58,95 +58,95 @@ var (
 			cancelled = stat.cancelled + excluded.cancelled, unsubscribed = stat.unsubscribed + excluded.unsubscribed,
 			inbound = stat.inbound + excluded.inbound`)
 
-	accept = db.SQL(`INSERT INTO stat_accepted (account, domain, span, period, messages, recipients) VALUES ($1, $2, $3, $4, $5, $6)
+	addAcceptedQuery = db.SQL(`INSERT INTO stat_accepted (account, domain, span, period, messages, recipients) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, domain, span, period) DO UPDATE SET
 			messages = stat_accepted.messages + excluded.messages, recipients = stat_accepted.recipients + excluded.recipients`)
 
-	pruneHours = db.SQL(`DELETE FROM stat WHERE (account, domain, span, period) IN
+	pruneHoursQuery = db.SQL(`DELETE FROM stat WHERE (account, domain, span, period) IN
 		(SELECT account, domain, span, period FROM stat WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
-	pruneAccepted = db.SQL(`DELETE FROM stat_accepted WHERE (account, domain, span, period) IN
+	pruneAcceptedQuery = db.SQL(`DELETE FROM stat_accepted WHERE (account, domain, span, period) IN
 		(SELECT account, domain, span, period FROM stat_accepted WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
 )
 
 // New makes the counting of d's events and messages. Run counts.
 func New(d *db.DB, log *slog.Logger) *Stats {
-	return &Stats{DB: d, log: log, numbered: make(chan struct{}, 1)}
+	return &Stats{DB: d, log: log, wake: make(chan struct{}, 1)}
 }
 
-// Numbered tells that events got positions. It is for event.Log.Followed.
-func (s *Stats) Numbered() {
+// Wake tells that events got positions. It is for event.Log.AfterNumbering.
+func (s *Stats) Wake() {
 	select {
-	case s.numbered <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
 // Run counts what events tell, until ctx ends. Every node runs it.
 func (s *Stats) Run(ctx context.Context) error {
-	signal.Repeat(ctx, s.numbered, func(ctx context.Context) (time.Duration, error) {
+	notify.Repeat(ctx, s.wake, func(ctx context.Context) (time.Duration, error) {
 		for {
-			more, err := s.CountSome(ctx)
+			more, err := s.CountNext(ctx)
 			if err != nil || !more {
-				_ = signal.Sleep(ctx, gather) // Repeat sees that ctx ended
-				return look, err
+				_ = notify.Sleep(ctx, gatherInterval) // Repeat sees that ctx ended
+				return pollInterval, err
 			}
 		}
 	}, func(err error) { s.log.Error("counting events failed", "error", err) })
 	return nil
 }
 
-var errCounted = errors.New("another node has counted these events")
+var errAlreadyCounted = errors.New("another node has counted these events")
 
-// CountSome counts the next events, in a commit of its own. more says that
+// CountNext counts the next events, in a commit of its own. more says that
 // there may be others.
-func (s *Stats) CountSome(ctx context.Context) (more bool, err error) {
+func (s *Stats) CountNext(ctx context.Context) (more bool, err error) {
 	var from, to int64
-	if err := s.DB.One(ctx, uncounted.With(), &from, &to); err != nil || from == to {
+	if err := s.DB.One(ctx, uncountedQuery.With(), &from, &to); err != nil || from == to {
 		return false, err
 	}
-	err = s.DB.Write(ctx, 0, &db.Job{
-		Guard: func(b *db.Batch) { b.Queue(advance.With(from, to)).Else(errCounted) },
-		Apply: func(b *db.Batch) { b.Queue(count.With(from, to)) },
+	err = s.DB.Write(ctx, 0, &db.Mutation{
+		Guard: func(b *db.Batch) { b.Queue(advanceQuery.With(from, to)).OrFail(errAlreadyCounted) },
+		Apply: func(b *db.Batch) { b.Queue(countEventsQuery.With(from, to)) },
 	})
-	if errors.Is(err, errCounted) {
+	if errors.Is(err, errAlreadyCounted) {
 		return true, nil
 	}
-	return err == nil && to-from >= chunk, err
+	return err == nil && to-from >= countBatch, err
 }
 
-// Accepted is a message that was accepted.
-type Accepted struct {
+// AcceptedMessage is a message that was accepted.
+type AcceptedMessage struct {
 	Account, Domain db.ID
 	At              time.Time
 	Recipients      int
 }
 
-// key is where something is counted.
-type key struct {
+// countKey is where something is counted.
+type countKey struct {
 	account, domain db.ID
 	span            time.Duration
 	period          int64
 }
 
-// Count queues the counting of accepted messages. The caller's commit decides
+// CountAccepted queues the counting of accepted messages. The caller's commit decides
 // that each is counted once.
-func (s *Stats) Count(b *db.Batch, messages []Accepted) {
+func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage) {
 	type sum struct{ messages, recipients int }
-	sums := map[key]sum{}
+	sums := map[countKey]sum{}
 	for _, m := range messages {
 		for _, span := range []time.Duration{Hour, Day} {
 			for _, domain := range slices.Compact([]db.ID{0, m.Domain}) {
-				k := key{m.Account, domain, span, m.At.UTC().Truncate(span).UnixMicro()}
+				k := countKey{m.Account, domain, span, m.At.UTC().Truncate(span).UnixMicro()}
 				n := sums[k]
 				sums[k] = sum{n.messages + 1, n.recipients + m.Recipients}
 			}
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.domain, b.domain), cmp.Compare(a.span, b.span), cmp.Compare(a.period, b.period))
 	})
 	for _, k := range keys {
-		b.Queue(accept.With(k.account, k.domain, k.span.Microseconds(), k.period, sums[k].messages, sums[k].recipients))
+		b.Queue(addAcceptedQuery.With(k.account, k.domain, k.span.Microseconds(), k.period, sums[k].messages, sums[k].recipients))
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *Stats) Count(b *db.Batch, messages []Accepted) {
 func (s *Stats) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0
-		for _, q := range []*db.Query{pruneHours, pruneAccepted} {
+		for _, q := range []*db.Query{pruneHoursQuery, pruneAcceptedQuery} {
 			deleted, err := tx.Exec(ctx, q.With(db.Micros(before), limit/2+1))
 			if err != nil {
 				return err

@@ -9,7 +9,7 @@
 //
 // An hour is counted where the event was recorded, or the message accepted, by
 // the clock of the node that did so, in UTC. Days are kept for ever, hours for
-// HoursKept.
+// HourlyRetention.
 package stat
 
 import (
@@ -26,17 +26,17 @@ const (
 	Day  = 24 * time.Hour
 )
 
-// HoursKept is how long hours are kept.
-const HoursKept = 90 * Day
+// HourlyRetention is how long hours are kept.
+const HourlyRetention = 90 * Day
 
-// Unsubscribed is the status of an event by which a recipient's unsubscribing is
+// StatusUnsubscribed is the status of an event by which a recipient's unsubscribing is
 // counted.
-const Unsubscribed = "unsubscribed"
+const StatusUnsubscribed = "unsubscribed"
 
-// Figures say how often what happened. All but Messages count recipients: a
+// Counts say how often what happened. All but Messages count recipients: a
 // message to three is accepted three times. A delivery may be counted in several
 // states, as it may be deferred, delivered, and bounced later all the same.
-type Figures struct {
+type Counts struct {
 	Messages     int64 // that were accepted
 	Accepted     int64 // their recipients
 	Delivered    int64
@@ -50,7 +50,7 @@ type Figures struct {
 	Inbound      int64 // messages that were filed in a mailbox
 }
 
-func (f *Figures) add(g Figures) {
+func (f *Counts) add(g Counts) {
 	f.Messages += g.Messages
 	f.Accepted += g.Accepted
 	f.Delivered += g.Delivered
@@ -66,15 +66,15 @@ func (f *Figures) add(g Figures) {
 
 // BounceRate is the share, 0 to 1, that bounced of what came to an answer:
 // delivered or bounced. ok is false if nothing did.
-func (f Figures) BounceRate() (rate float64, ok bool) {
-	return share(f.Bounced, f.Delivered+f.Bounced)
+func (f Counts) BounceRate() (rate float64, ok bool) {
+	return ratio(f.Bounced, f.Delivered+f.Bounced)
 }
 
 // ComplaintRate is how many complaints came for each delivery. ok is false if
 // nothing was delivered.
-func (f Figures) ComplaintRate() (rate float64, ok bool) { return share(f.Complained, f.Delivered) }
+func (f Counts) ComplaintRate() (rate float64, ok bool) { return ratio(f.Complained, f.Delivered) }
 
-func share(n, of int64) (float64, bool) {
+func ratio(n, of int64) (float64, bool) {
 	if of == 0 {
 		return 0, false
 	}
@@ -83,27 +83,27 @@ func share(n, of int64) (float64, bool) {
 
 // Stats counts, and tells what was counted.
 type Stats struct {
-	DB       *db.DB
-	log      *slog.Logger
-	numbered chan struct{} // has room for one
+	DB   *db.DB
+	log  *slog.Logger
+	wake chan struct{} // has room for one
 }
 
 // Query chooses figures of an account.
 type Query struct {
 	Account  db.ID
 	Domain   db.ID         // 0 for all of its domains
-	By       time.Duration // Hour or Day
+	Interval time.Duration // Hour or Day
 	From, To time.Time     // the periods that begin in between; From counts with the period that it is in
 }
 
-// Begin is when the first period begins.
-func (q Query) Begin() time.Time { return q.From.UTC().Truncate(q.By) }
+// Start is when the first period begins.
+func (q Query) Start() time.Time { return q.From.UTC().Truncate(q.Interval) }
 
-// Periods is how many there are.
-func (q Query) Periods() int {
-	length := q.To.Sub(q.Begin()) // 292 years at most
-	n := max(0, length/q.By)
-	if length%q.By > 0 {
+// PeriodCount is how many there are.
+func (q Query) PeriodCount() int {
+	length := q.To.Sub(q.Start()) // 292 years at most
+	n := max(0, length/q.Interval)
+	if length%q.Interval > 0 {
 		n++
 	}
 	return int(n)
@@ -111,12 +111,12 @@ func (q Query) Periods() int {
 
 // Period is an hour or a day.
 type Period struct {
-	Begin time.Time
-	Figures
+	Start time.Time
+	Counts
 }
 
 var (
-	happened = db.SQL(`SELECT period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound FROM stat
+	eventCountsQuery = db.SQL(`SELECT period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound FROM stat
 		WHERE account = $1 AND domain = $2 AND span = $3 AND period >= $4 AND period < $5
 		UNION ALL SELECT created_at - created_at % $3, CASE WHEN status = 'delivered' THEN 1 ELSE 0 END, CASE WHEN status = 'deferred' THEN 1 ELSE 0 END,
 			CASE WHEN status = 'bounced' THEN 1 ELSE 0 END, CASE WHEN status = 'complained' THEN 1 ELSE 0 END,
@@ -125,25 +125,25 @@ var (
 			CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END FROM event
 		WHERE account = $1 AND (domain = $2 OR $2 = 0) AND position IS NOT NULL AND position > (SELECT position FROM stat_upto WHERE id = 1)
 			AND created_at >= $4 AND created_at < $5 AND kind IN ('delivery_status', 'inbound_email')`)
-	accepted = db.SQL(`SELECT period, messages, recipients FROM stat_accepted
+	acceptedCountsQuery = db.SQL(`SELECT period, messages, recipients FROM stat_accepted
 		WHERE account = $1 AND domain = $2 AND span = $3 AND period >= $4 AND period < $5 ORDER BY period`)
 )
 
 // Read returns every period that was asked for, also those in which nothing
 // happened, and all of them together. The caller bounds Periods.
-func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Figures, err error) {
-	begin := q.Begin()
-	periods = make([]Period, q.Periods())
+func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Counts, err error) {
+	begin := q.Start()
+	periods = make([]Period, q.PeriodCount())
 	for i := range periods {
-		periods[i].Begin = begin.Add(time.Duration(i) * q.By)
+		periods[i].Start = begin.Add(time.Duration(i) * q.Interval)
 	}
-	at := func(period int64) *Figures { // the queries find no others
-		return &periods[db.Time(period).Sub(begin)/q.By].Figures
+	at := func(period int64) *Counts { // the queries find no others
+		return &periods[db.Time(period).Sub(begin)/q.Interval].Counts
 	}
-	args := []any{q.Account, q.Domain, q.By.Microseconds(), begin.UnixMicro(), begin.Add(time.Duration(len(periods)) * q.By).UnixMicro()}
-	err = s.DB.Each(ctx, happened.With(args...), func(r db.Row) error {
+	args := []any{q.Account, q.Domain, q.Interval.Microseconds(), begin.UnixMicro(), begin.Add(time.Duration(len(periods)) * q.Interval).UnixMicro()}
+	err = s.DB.Each(ctx, eventCountsQuery.With(args...), func(r db.Row) error {
 		var period int64
-		var f Figures
+		var f Counts
 		err := r.Scan(&period, &f.Delivered, &f.Deferred, &f.Bounced, &f.Complained, &f.Suppressed, &f.Failed, &f.Cancelled, &f.Unsubscribed, &f.Inbound)
 		if err == nil {
 			at(period).add(f)
@@ -153,9 +153,9 @@ func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Figu
 	if err != nil {
 		return nil, total, err
 	}
-	err = s.DB.Each(ctx, accepted.With(args...), func(r db.Row) error {
+	err = s.DB.Each(ctx, acceptedCountsQuery.With(args...), func(r db.Row) error {
 		var period int64
-		var f Figures
+		var f Counts
 		err := r.Scan(&period, &f.Messages, &f.Accepted)
 		if err == nil {
 			at(period).add(f)
@@ -163,7 +163,7 @@ func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Figu
 		return err
 	})
 	for _, p := range periods {
-		total.add(p.Figures)
+		total.add(p.Counts)
 	}
 	return periods, total, err
 }

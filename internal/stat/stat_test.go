@@ -14,16 +14,16 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
 var start = time.Date(2026, 3, 1, 21, 30, 0, 0, time.UTC)
 
 // ledger counts as the test sees it: by account, domain, length and beginning.
-type ledger map[string]stat.Figures
+type ledger map[string]stat.Counts
 
-func (l ledger) add(account, domain db.ID, at time.Time, f func(*stat.Figures)) {
+func (l ledger) add(account, domain db.ID, at time.Time, f func(*stat.Counts)) {
 	for _, span := range []time.Duration{stat.Hour, stat.Day} {
 		for _, d := range []db.ID{0, domain} {
 			k := fmt.Sprint(account, d, span, at.Truncate(span))
@@ -43,16 +43,16 @@ func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, fr
 	for _, account := range accounts {
 		for _, domain := range append([]db.ID{0}, domains...) {
 			for _, span := range []time.Duration{stat.Hour, stat.Day} {
-				q := stat.Query{Account: account, Domain: domain, By: span, From: from, To: to}
+				q := stat.Query{Account: account, Domain: domain, Interval: span, From: from, To: to}
 				periods, total, err := s.Read(t.Context(), q)
 				if err != nil {
 					t.Fatal(err)
 				}
-				var sum stat.Figures
+				var sum stat.Counts
 				at := from.Truncate(span)
 				for _, p := range periods {
 					want := l[fmt.Sprint(account, domain, span, at)]
-					if !p.Begin.Equal(at) || p.Figures != want {
+					if !p.Start.Equal(at) || p.Counts != want {
 						t.Errorf("account %d, domain %d, %v: got %+v, want %v %+v", account, domain, span, p, at, want)
 					}
 					sum.Delivered += p.Delivered
@@ -60,7 +60,7 @@ func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, fr
 					sum.Accepted += p.Accepted
 					at = at.Add(span)
 				}
-				if at.Before(to) || len(periods) != q.Periods() {
+				if at.Before(to) || len(periods) != q.PeriodCount() {
 					t.Errorf("the periods end at %v", at)
 				}
 				if sum.Delivered != total.Delivered || sum.Inbound != total.Inbound || sum.Accepted != total.Accepted {
@@ -72,12 +72,12 @@ func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, fr
 }
 
 // states are how a status is counted.
-var states = map[string]func(*stat.Figures){
-	"delivered": func(f *stat.Figures) { f.Delivered++ }, "deferred": func(f *stat.Figures) { f.Deferred++ },
-	"bounced": func(f *stat.Figures) { f.Bounced++ }, "complained": func(f *stat.Figures) { f.Complained++ },
-	"suppressed": func(f *stat.Figures) { f.Suppressed++ }, "failed": func(f *stat.Figures) { f.Failed++ },
-	"cancelled": func(f *stat.Figures) { f.Cancelled++ }, "unsubscribed": func(f *stat.Figures) { f.Unsubscribed++ },
-	"queued": func(*stat.Figures) {},
+var states = map[string]func(*stat.Counts){
+	"delivered": func(f *stat.Counts) { f.Delivered++ }, "deferred": func(f *stat.Counts) { f.Deferred++ },
+	"bounced": func(f *stat.Counts) { f.Bounced++ }, "complained": func(f *stat.Counts) { f.Complained++ },
+	"suppressed": func(f *stat.Counts) { f.Suppressed++ }, "failed": func(f *stat.Counts) { f.Failed++ },
+	"cancelled": func(f *stat.Counts) { f.Cancelled++ }, "unsubscribed": func(f *stat.Counts) { f.Unsubscribed++ },
+	"queued": func(*stat.Counts) {},
 }
 
 // Whatever happens, on two nodes that count at once, with some that are
@@ -97,7 +97,7 @@ func TestCount(t *testing.T) {
 		now := start
 		var logs []*event.Log
 		for _, n := range []*db.Node{node, second} {
-			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: func() time.Time { return now }})
+			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &notify.Hub{}, Now: func() time.Time { return now }})
 		}
 		var names []string
 		for name := range states {
@@ -108,12 +108,12 @@ func TestCount(t *testing.T) {
 			if random.IntN(20) == 0 {
 				domain = 0
 			}
-			e := event.New{Account: account, Domain: domain, Data: struct{}{}}
-			count := func(*stat.Figures) {}
+			e := event.Input{Account: account, Domain: domain, Data: struct{}{}}
+			count := func(*stat.Counts) {}
 			switch e.Status = names[random.IntN(len(names))]; random.IntN(5) {
 			case 0:
 				e.Kind, e.Status = event.InboundEmail, ""
-				count = func(f *stat.Figures) { f.Inbound++ }
+				count = func(f *stat.Counts) { f.Inbound++ }
 			case 1: // comes with a delivery_status
 				e.Kind = []string{event.Bounce, event.Complaint, event.MailboxCreated}[random.IntN(3)]
 			default:
@@ -127,7 +127,7 @@ func TestCount(t *testing.T) {
 		count := func(ctx context.Context) error {
 			for more := true; more; {
 				var err error
-				if more, err = s.CountSome(ctx); err != nil {
+				if more, err = s.CountNext(ctx); err != nil {
 					return err
 				}
 			}
@@ -139,7 +139,7 @@ func TestCount(t *testing.T) {
 				record()
 			}
 			for _, l := range logs {
-				if _, err := l.NumberSome(t.Context()); err != nil {
+				if _, err := l.AssignPositions(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -181,15 +181,15 @@ func TestRun(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
 		s := stat.New(d, slog.New(slog.DiscardHandler))
-		l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: func() time.Time { return start }, Followed: []func(){s.Numbered}}
+		l := &event.Log{DB: d, Node: node, Hub: &notify.Hub{}, Now: func() time.Time { return start }, AfterNumbering: []func(){s.Wake}}
 		record := func(n int) {
 			for range n {
-				e := event.New{Account: 1, Domain: 5, Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+				e := event.Input{Account: 1, Domain: 5, Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
 				if err := d.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := l.NumberSome(t.Context()); err != nil {
+			if _, err := l.AssignPositions(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -228,14 +228,14 @@ func TestCountAndPrune(t *testing.T) {
 		accounts, domains := []db.ID{1, 2}, []db.ID{5, 6}
 		want := ledger{}
 		for range 30 {
-			var some []stat.Accepted
+			var some []stat.AcceptedMessage
 			for range 1 + random.IntN(10) {
-				m := stat.Accepted{Account: accounts[random.IntN(2)], Domain: domains[random.IntN(2)],
+				m := stat.AcceptedMessage{Account: accounts[random.IntN(2)], Domain: domains[random.IntN(2)],
 					At: start.Add(time.Duration(random.Int64N(int64(50 * time.Hour)))), Recipients: 1 + random.IntN(3)}
 				some = append(some, m)
-				want.add(m.Account, m.Domain, m.At, func(f *stat.Figures) { f.Messages++; f.Accepted += int64(m.Recipients) })
+				want.add(m.Account, m.Domain, m.At, func(f *stat.Counts) { f.Messages++; f.Accepted += int64(m.Recipients) })
 			}
-			if err := d.Write(t.Context(), 0, &db.Job{Apply: func(b *db.Batch) { s.Count(b, some) }}); err != nil {
+			if err := d.Write(t.Context(), 0, &db.Mutation{Apply: func(b *db.Batch) { s.CountAccepted(b, some) }}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -253,11 +253,11 @@ func TestCountAndPrune(t *testing.T) {
 			}
 		}
 		want.check(t, s, accounts, domains, middle, end)
-		q := stat.Query{Account: 1, By: stat.Hour, From: start, To: middle}
-		if _, total, err := s.Read(t.Context(), q); err != nil || total != (stat.Figures{}) {
+		q := stat.Query{Account: 1, Interval: stat.Hour, From: start, To: middle}
+		if _, total, err := s.Read(t.Context(), q); err != nil || total != (stat.Counts{}) {
 			t.Errorf("hours that were pruned: %+v, %v", total, err)
 		}
-		q.By, q.To = stat.Day, end
+		q.Interval, q.To = stat.Day, end
 		if _, total, err := s.Read(t.Context(), q); err != nil || total.Messages == 0 || total.Messages != want.messages(1) {
 			t.Errorf("days: %+v, %v", total, err)
 		}
@@ -296,9 +296,9 @@ func TestPeriods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := stat.Query{By: c.by, From: from, To: to}
-		if got := q.Begin().Format(time.RFC3339); got != c.begin || q.Periods() != c.n {
-			t.Errorf("%s to %s: %d from %s, want %d from %s", c.from, c.to, q.Periods(), got, c.n, c.begin)
+		q := stat.Query{Interval: c.by, From: from, To: to}
+		if got := q.Start().Format(time.RFC3339); got != c.begin || q.PeriodCount() != c.n {
+			t.Errorf("%s to %s: %d from %s, want %d from %s", c.from, c.to, q.PeriodCount(), got, c.n, c.begin)
 		}
 	}
 }
@@ -310,12 +310,12 @@ func BenchmarkCount(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			d, node := dbtest.Open(b, url(b))
 			s := stat.New(d, slog.New(slog.DiscardHandler))
-			l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: time.Now}
+			l := &event.Log{DB: d, Node: node, Hub: &notify.Hub{}, Now: time.Now}
 			for range (b.N + 499) / 500 {
 				b.StopTimer()
 				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
 					for i := range 500 {
-						e := event.New{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+						e := event.Input{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
 						if err := l.Record(b.Context(), tx, e); err != nil {
 							return err
 						}
@@ -324,11 +324,11 @@ func BenchmarkCount(b *testing.B) {
 				}); err != nil {
 					b.Fatal(err)
 				}
-				if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
+				if n, err := l.AssignPositions(b.Context()); err != nil || n != 500 {
 					b.Fatal(n, err)
 				}
 				b.StartTimer()
-				if _, err := s.CountSome(b.Context()); err != nil {
+				if _, err := s.CountNext(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 			}

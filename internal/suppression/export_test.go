@@ -12,7 +12,7 @@ import (
 
 // CheckSheet reads a file to its end: every row has an address or a fault.
 func CheckSheet(t *testing.T, text string) {
-	s, err := newSheet(strings.NewReader(text), Manual, time.Unix(1_800_000_000, 0))
+	s, err := newCSVReader(strings.NewReader(text), ReasonManual, time.Unix(1_800_000_000, 0))
 	for n := 0; err == nil; n++ {
 		var r row
 		if r, err = s.next(); err != nil {

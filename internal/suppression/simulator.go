@@ -11,19 +11,19 @@ const SimulatorDomain = "simulator.test"
 
 // What the simulator's addresses play.
 const (
-	PlaysDelivered  = "delivered"
-	PlaysBounced    = "bounced"
-	PlaysDeferred   = "deferred"
-	PlaysComplained = "complained"
-	PlaysSuppressed = "suppressed"
+	BehaviorDelivered  = "delivered"
+	BehaviorBounced    = "bounced"
+	BehaviorDeferred   = "deferred"
+	BehaviorComplained = "complained"
+	BehaviorSuppressed = "suppressed"
 )
 
-// Simulator reports whether an address is one of the simulator's.
-func Simulator(a address.Address) bool { return a.Domain == SimulatorDomain }
+// IsSimulator reports whether an address is one of the simulator's.
+func IsSimulator(a address.Address) bool { return a.Domain == SimulatorDomain }
 
-// Plays is what a simulator address plays: its local part without a label,
+// SimulatedBehavior is what a simulator address plays: its local part without a label,
 // which is none of the above where nobody is at home.
-func Plays(a address.Address) string {
-	base, _ := a.Base()
+func SimulatedBehavior(a address.Address) string {
+	base, _ := a.SplitTag()
 	return address.LocalKey(base.Local)
 }

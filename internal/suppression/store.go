@@ -12,31 +12,31 @@ import (
 )
 
 var (
-	all = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	listQuery = db.PagedSQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE {page account = $1}`)
-	allOfReason = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	listByReasonQuery = db.PagedSQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE {page account = $1, reason = $4}`)
 	// An address has one entry of each scope. Found by their key first, they are then
 	// sorted; a planner could otherwise walk the whole list by id.
-	allOfAddress = db.Paged(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
+	listByAddressQuery = db.PagedSQL(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
 			FROM suppression WHERE account = $1 AND address = $4)
 		SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM found
 		WHERE ($5 = '' OR reason = $5) AND {page}`)
-	byID = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entryByIDQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE id = $2 AND account = $1`)
-	byAddress = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entriesByAddressQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE account = $1 AND address = $2 ORDER BY scope`)
-	following = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entriesAfterQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE
 		{sqlite}account = $1 AND id > $2 ORDER BY id LIMIT $3
 		{postgres}(account, id) > ($1, $2) AND account <= $1 ORDER BY account, id LIMIT $3`)
-	removeID      = db.SQL(`DELETE FROM suppression WHERE id = $2 AND account = $1`)
-	removeAddress = db.SQL(`DELETE FROM suppression WHERE account = $1 AND address = $2`)
+	deleteByIDQuery      = db.SQL(`DELETE FROM suppression WHERE id = $2 AND account = $1`)
+	deleteByAddressQuery = db.SQL(`DELETE FROM suppression WHERE account = $1 AND address = $2`)
 )
 
-func scan(r db.Row) (e Entry, err error) {
+func scanEntry(r db.Row) (e Entry, err error) {
 	var created int64
-	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.N, &e.Diagnostic, &e.Simulated, &created)
+	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.Delivery, &e.Diagnostic, &e.Simulated, &created)
 	e.CreatedAt = db.Time(created)
 	return e, err
 }
@@ -51,11 +51,11 @@ type Filter struct {
 func (l *List) List(ctx context.Context, account db.ID, f Filter, page db.Page) (entries []Entry, more bool, err error) {
 	switch {
 	case f.Address != address.Address{}:
-		return db.ReadPage(ctx, l.DB, allOfAddress, page, scan, account, f.Address.Key(), string(f.Reason))
+		return db.ReadPage(ctx, l.DB, listByAddressQuery, page, scanEntry, account, f.Address.Key(), string(f.Reason))
 	case f.Reason != "":
-		return db.ReadPage(ctx, l.DB, allOfReason, page, scan, account, string(f.Reason))
+		return db.ReadPage(ctx, l.DB, listByReasonQuery, page, scanEntry, account, string(f.Reason))
 	}
-	return db.ReadPage(ctx, l.DB, all, page, scan, account)
+	return db.ReadPage(ctx, l.DB, listQuery, page, scanEntry, account)
 }
 
 // EachPage calls f with all entries of an account in the order of their making,
@@ -63,7 +63,7 @@ func (l *List) List(ctx context.Context, account db.ID, f Filter, page db.Page) 
 func (l *List) EachPage(ctx context.Context, account db.ID, f func([]Entry) error) error {
 	const size = 500
 	for last := db.ID(0); ; {
-		entries, err := db.All(ctx, l.DB, following.With(account, last, size), scan)
+		entries, err := db.All(ctx, l.DB, entriesAfterQuery.With(account, last, size), scanEntry)
 		if err != nil || len(entries) == 0 {
 			return err
 		}
@@ -83,11 +83,11 @@ var errNotListed = fault.New(fault.NotFound, "not_found", "There is no such entr
 // address the one that stops all mail. A fault.NotFound says that there is
 // none.
 func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entry, error) {
-	find, err := choose(byID, byAddress, account, idOrAddress)
+	find, err := byIDOrAddress(entryByIDQuery, entriesByAddressQuery, account, idOrAddress)
 	if err != nil {
 		return Entry{}, err
 	}
-	found, err := db.All(ctx, l.DB, find, scan)
+	found, err := db.All(ctx, l.DB, find, scanEntry)
 	if err == nil && len(found) == 0 {
 		err = errNotListed
 	}
@@ -100,7 +100,7 @@ func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entr
 // Delete removes an entry by its id, or all entries of an address. A
 // fault.NotFound says that there is none.
 func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) error {
-	remove, err := choose(removeID, removeAddress, account, idOrAddress)
+	remove, err := byIDOrAddress(deleteByIDQuery, deleteByAddressQuery, account, idOrAddress)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) er
 	return err
 }
 
-func choose(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement, error) {
+func byIDOrAddress(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement, error) {
 	if !strings.Contains(idOrAddress, "@") {
 		number, err := db.ParseID(idOrAddress)
 		return id.With(account, number), err
@@ -123,8 +123,8 @@ func choose(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement
 	return addr.With(account, a.Key()), nil
 }
 
-// MaxPut is how many addresses Put takes at once.
-const MaxPut = 1000
+// MaxPutAddresses is how many addresses Put takes at once.
+const MaxPutAddresses = 1000
 
 // Put puts addresses on the list of an account and returns how they now stand
 // there, in their order: one that was there already keeps its first reason.
@@ -133,7 +133,7 @@ func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Addre
 	statements := make([]db.Statement, len(addresses))
 	for i, a := range addresses {
 		var ok bool
-		if statements[i], ok = l.Add(Entry{Account: account, Address: a.String(), Reason: reason}); !ok || Simulator(a) {
+		if statements[i], ok = l.AddStatement(Entry{Account: account, Address: a.String(), Reason: reason}); !ok || IsSimulator(a) {
 			return nil, fault.New(fault.Invalid, "simulator_address", "Addresses of the simulator are never on the list.")
 		}
 	}
@@ -144,8 +144,8 @@ func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Addre
 			if _, err := tx.Exec(ctx, s); err != nil {
 				return err
 			}
-			err := tx.Each(ctx, byAddress.With(account, addresses[i].Key()), func(r db.Row) error {
-				e, err := scan(r)
+			err := tx.Each(ctx, entriesByAddressQuery.With(account, addresses[i].Key()), func(r db.Row) error {
+				e, err := scanEntry(r)
 				if e.Reason.scope() == reason.scope() {
 					entries = append(entries, e)
 				}

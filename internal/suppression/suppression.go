@@ -25,18 +25,18 @@ type Reason string
 // The reasons. Unsubscribe stops only mail that offers to unsubscribe; the
 // others stop all.
 const (
-	Bounce      Reason = "bounce"
-	Complaint   Reason = "complaint"
-	Unsubscribe Reason = "unsubscribe"
-	Manual      Reason = "manual"
+	ReasonBounce      Reason = "bounce"
+	ReasonComplaint   Reason = "complaint"
+	ReasonUnsubscribe Reason = "unsubscribe"
+	ReasonManual      Reason = "manual"
 )
 
 // Reasons lists all of them.
-var Reasons = [...]Reason{Bounce, Complaint, Unsubscribe, Manual}
+var Reasons = [...]Reason{ReasonBounce, ReasonComplaint, ReasonUnsubscribe, ReasonManual}
 
-// Told is the reason as events say it.
-func (r Reason) Told() string {
-	if r == Unsubscribe {
+// EventReason is the reason as events say it.
+func (r Reason) EventReason() string {
+	if r == ReasonUnsubscribe {
 		return "unsubscribed"
 	}
 	return string(r)
@@ -49,7 +49,7 @@ const (
 )
 
 func (r Reason) scope() string {
-	if r == Unsubscribe {
+	if r == ReasonUnsubscribe {
 		return scopeUnsubscribable
 	}
 	return scopeAll
@@ -65,7 +65,7 @@ type Entry struct {
 	Address    string // as address.Key
 	Reason     Reason
 	Message    db.ID // that led to it; 0 for none
-	N          int   // its delivery
+	Delivery   int   // its delivery
 	Diagnostic string
 	Simulated  bool // of a simulator address: it stops nothing
 	CreatedAt  time.Time
@@ -75,104 +75,104 @@ type Entry struct {
 type List struct {
 	DB  *db.DB
 	Key *secret.Key // seals the links that the service hosts
-	// Base is where these links lead to, without a slash at its end, such as
+	// BaseURL is where these links lead to, without a slash at its end, such as
 	// https://mail.example.net.
-	Base string
-	Now  func() time.Time
+	BaseURL string
+	Now     func() time.Time
 }
 
-// maxTogether is how many addresses one look-up can ask for.
-const maxTogether = 50
+// maxAddressesPerQuery is how many addresses one look-up can ask for.
+const maxAddressesPerQuery = 50
 
 var (
-	blockedOne = db.SQL(`SELECT address, reason FROM suppression
+	blockedOneQuery = db.SQL(`SELECT address, reason FROM suppression
 		WHERE account = $1 AND address = $3 AND scope IN ('all', $2) AND NOT simulated`)
-	blockedMany = db.SQL(`SELECT address, reason FROM suppression
+	blockedManyQuery = db.SQL(`SELECT address, reason FROM suppression
 		WHERE account = $1 AND scope IN ('all', $2) AND NOT simulated AND address IN (
 			$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
 			$28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)`)
 )
 
-// Inquiry asks which of some addresses API mail must not go to.
-type Inquiry struct {
+// Check asks which of some addresses API mail must not go to.
+type Check struct {
 	// Blocked are those addresses, by address.Key, and why; filled in by
 	// reading what was asked.
 	Blocked map[string]Reason
 
-	asks   []db.Statement
-	played []string // addresses of the simulator that count as listed
+	statements []db.Statement
+	simulated  []string // addresses of the simulator that count as listed
 }
 
-// Inquire asks for addresses of an account. unsubscribable says that the mail
+// NewCheck asks for addresses of an account. unsubscribable says that the mail
 // offers to unsubscribe: then those who did so count too. It costs one query for
 // up to 50 addresses, and none for simulator addresses.
-func (l *List) Inquire(account db.ID, addresses []address.Address, unsubscribable bool) *Inquiry {
-	q := &Inquiry{}
+func (l *List) NewCheck(account db.ID, addresses []address.Address, unsubscribable bool) *Check {
+	q := &Check{}
 	scope := scopeAll
 	if unsubscribable {
 		scope = scopeUnsubscribable
 	}
 	asked := make([]any, 0, len(addresses))
 	for _, a := range addresses {
-		if !Simulator(a) {
+		if !IsSimulator(a) {
 			asked = append(asked, a.Key())
-		} else if Plays(a) == PlaysSuppressed {
-			q.played = append(q.played, a.Key())
+		} else if SimulatedBehavior(a) == BehaviorSuppressed {
+			q.simulated = append(q.simulated, a.Key())
 		}
 	}
-	for some := range slices.Chunk(asked, maxTogether) {
+	for some := range slices.Chunk(asked, maxAddressesPerQuery) {
 		args := append([]any{account, scope}, some...)
 		if len(some) == 1 {
-			q.asks = append(q.asks, blockedOne.With(args...))
+			q.statements = append(q.statements, blockedOneQuery.With(args...))
 			continue
 		}
-		for len(args) < maxTogether+2 {
+		for len(args) < maxAddressesPerQuery+2 {
 			args = append(args, args[2])
 		}
-		q.asks = append(q.asks, blockedMany.With(args...))
+		q.statements = append(q.statements, blockedManyQuery.With(args...))
 	}
 	return q
 }
 
-func (q *Inquiry) begin() {
+func (q *Check) reset() {
 	q.Blocked = nil
-	for _, key := range q.played {
-		q.block(key, Bounce)
+	for _, key := range q.simulated {
+		q.addBlocked(key, ReasonBounce)
 	}
 }
 
-func (q *Inquiry) block(key string, r Reason) {
+func (q *Check) addBlocked(key string, r Reason) {
 	if q.Blocked == nil {
 		q.Blocked = map[string]Reason{}
 	}
-	if r != Unsubscribe || q.Blocked[key] == "" { // what stops all mail says more
+	if r != ReasonUnsubscribe || q.Blocked[key] == "" { // what stops all mail says more
 		q.Blocked[key] = r
 	}
 }
 
-func (q *Inquiry) read(r db.Row) error {
+func (q *Check) scanRow(r db.Row) error {
 	var key string
 	var reason Reason
 	err := r.Scan(&key, (*string)(&reason))
-	q.block(key, reason)
+	q.addBlocked(key, reason)
 	return err
 }
 
-// Queue asks in the guard of a job: Blocked is right in its apply, and after the
+// AddStatements asks in the guard of a job: Blocked is right in its apply, and after the
 // commit.
-func (q *Inquiry) Queue(b *db.Batch) {
-	q.begin()
-	for _, s := range q.asks {
-		b.Queue(s).Each(q.read)
+func (q *Check) AddStatements(b *db.Batch) {
+	q.reset()
+	for _, s := range q.statements {
+		b.Queue(s).Each(q.scanRow)
 	}
 }
 
 // Blocked answers an Inquire at once.
 func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.Address, unsubscribable bool) (map[string]Reason, error) {
-	q := l.Inquire(account, addresses, unsubscribable)
-	q.begin()
-	for _, s := range q.asks {
-		if err := l.DB.Each(ctx, s, q.read); err != nil {
+	q := l.NewCheck(account, addresses, unsubscribable)
+	q.reset()
+	for _, s := range q.statements {
+		if err := l.DB.Each(ctx, s, q.scanRow); err != nil {
 			return nil, err
 		}
 	}
@@ -180,38 +180,38 @@ func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.A
 }
 
 var (
-	add = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
+	addQuery = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING`)
-	addTold = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
+	addReturningQuery = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING RETURNING id`)
 )
 
-// Add makes the statement that puts an address on its account's list, for use
+// AddStatement makes the statement that puts an address on its account's list, for use
 // in the caller's transaction: it changes one row, or none if the address is
 // there already, with its first reason. ok is false for what never enters the
 // list: something that is no address, and simulator addresses, but for a
 // bounce of bounced@simulator.test. The entry's id is made, and its time unless
 // it is given.
-func (l *List) Add(e Entry) (s db.Statement, ok bool) { return l.insert(add, e) }
+func (l *List) AddStatement(e Entry) (s db.Statement, ok bool) { return l.insertStatement(addQuery, e) }
 
-func (l *List) insert(q *db.Query, e Entry) (s db.Statement, ok bool) {
+func (l *List) insertStatement(q *db.Query, e Entry) (s db.Statement, ok bool) {
 	a, err := address.Parse(e.Address)
 	if err != nil {
 		return s, false
 	}
-	if e.Simulated = Simulator(a); e.Simulated && (e.Reason != Bounce || Plays(a) != PlaysBounced) {
+	if e.Simulated = IsSimulator(a); e.Simulated && (e.Reason != ReasonBounce || SimulatedBehavior(a) != BehaviorBounced) {
 		return s, false
 	}
 	if e.CreatedAt.IsZero() {
 		e.CreatedAt = l.Now()
 	}
-	e.Diagnostic = clean(e.Diagnostic, maxDiagnostic)
-	return q.With(l.DB.NewID(), e.Account, a.Key(), e.Reason.scope(), string(e.Reason), e.Message, e.N, e.Diagnostic, e.Simulated,
+	e.Diagnostic = cleanText(e.Diagnostic, maxDiagnostic)
+	return q.With(l.DB.NewID(), e.Account, a.Key(), e.Reason.scope(), string(e.Reason), e.Message, e.Delivery, e.Diagnostic, e.Simulated,
 		db.Micros(e.CreatedAt)), true
 }
 
-// clean makes text from outside fit for a TEXT column of both engines.
-func clean(s string, limit int) string {
+// cleanText makes text from outside fit for a TEXT column of both engines.
+func cleanText(s string, limit int) string {
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "")
 	}

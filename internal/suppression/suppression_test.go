@@ -21,11 +21,11 @@ import (
 )
 
 func newList(t testing.TB, d *db.DB) *suppression.List {
-	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &suppression.List{DB: d, Key: key, Base: "https://mail.example.net",
+	return &suppression.List{DB: d, Key: key, BaseURL: "https://mail.example.net",
 		Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }}
 }
 
@@ -41,10 +41,10 @@ func parse(t testing.TB, texts ...string) (all []address.Address) {
 	return all
 }
 
-// add runs the statement of an entry; it reports whether the entry is new.
-func add(t testing.TB, l *suppression.List, e suppression.Entry) bool {
+// addQuery runs the statement of an entry; it reports whether the entry is new.
+func addQuery(t testing.TB, l *suppression.List, e suppression.Entry) bool {
 	t.Helper()
-	s, ok := l.Add(e)
+	s, ok := l.AddStatement(e)
 	if !ok {
 		return false
 	}
@@ -58,36 +58,36 @@ func TestBlocked(t *testing.T) {
 		l := newList(t, d)
 		me, other := d.NewID(), d.NewID()
 		for _, e := range []suppression.Entry{
-			{Account: me, Address: "Bounced@Example.org", Reason: suppression.Bounce, Message: 7, N: 2, Diagnostic: "550 no"},
-			{Account: me, Address: "spam@bücher.example", Reason: suppression.Complaint},
-			{Account: me, Address: "left@example.org", Reason: suppression.Unsubscribe},
-			{Account: me, Address: "both@example.org", Reason: suppression.Unsubscribe},
-			{Account: me, Address: "both@example.org", Reason: suppression.Bounce},
-			{Account: me, Address: "bounced+x@simulator.test", Reason: suppression.Bounce},
-			{Account: other, Address: "other@example.org", Reason: suppression.Manual},
+			{Account: me, Address: "Bounced@Example.org", Reason: suppression.ReasonBounce, Message: 7, Delivery: 2, Diagnostic: "550 no"},
+			{Account: me, Address: "spam@bücher.example", Reason: suppression.ReasonComplaint},
+			{Account: me, Address: "left@example.org", Reason: suppression.ReasonUnsubscribe},
+			{Account: me, Address: "both@example.org", Reason: suppression.ReasonUnsubscribe},
+			{Account: me, Address: "both@example.org", Reason: suppression.ReasonBounce},
+			{Account: me, Address: "bounced+x@simulator.test", Reason: suppression.ReasonBounce},
+			{Account: other, Address: "other@example.org", Reason: suppression.ReasonManual},
 		} {
-			if !add(t, l, e) {
+			if !addQuery(t, l, e) {
 				t.Fatalf("%s was not added", e.Address)
 			}
 		}
 		for _, e := range []suppression.Entry{
-			{Account: me, Address: "bounced@example.org", Reason: suppression.Complaint},
-			{Account: me, Address: "complained@simulator.test", Reason: suppression.Complaint},
-			{Account: me, Address: "bounced@simulator.test", Reason: suppression.Manual},
-			{Account: me, Address: "nobody@simulator.test", Reason: suppression.Bounce},
-			{Account: me, Address: "no address", Reason: suppression.Bounce},
+			{Account: me, Address: "bounced@example.org", Reason: suppression.ReasonComplaint},
+			{Account: me, Address: "complained@simulator.test", Reason: suppression.ReasonComplaint},
+			{Account: me, Address: "bounced@simulator.test", Reason: suppression.ReasonManual},
+			{Account: me, Address: "nobody@simulator.test", Reason: suppression.ReasonBounce},
+			{Account: me, Address: "no address", Reason: suppression.ReasonBounce},
 		} {
-			if add(t, l, e) {
+			if addQuery(t, l, e) {
 				t.Errorf("%s was added as %s", e.Address, e.Reason)
 			}
 		}
 		asked := parse(t, "bounced@example.org", "BOUNCED@example.org", "bounced+x@example.org", "Spam@xn--bcher-kva.example",
 			"left@example.org", "both@example.org", "other@example.org", "bounced@simulator.test", "bounced+x@simulator.test",
 			"Suppressed+label@simulator.test", "delivered@simulator.test")
-		want := reasons{"bounced@example.org": suppression.Bounce, "spam@xn--bcher-kva.example": suppression.Complaint,
-			"both@example.org": suppression.Bounce, "suppressed+label@simulator.test": suppression.Bounce}
+		want := reasons{"bounced@example.org": suppression.ReasonBounce, "spam@xn--bcher-kva.example": suppression.ReasonComplaint,
+			"both@example.org": suppression.ReasonBounce, "suppressed+label@simulator.test": suppression.ReasonBounce}
 		blocked(t, l, me, asked, false, want)
-		want["left@example.org"] = suppression.Unsubscribe
+		want["left@example.org"] = suppression.ReasonUnsubscribe
 		blocked(t, l, me, asked, true, want)
 
 		for i := range asked { // the same one by one
@@ -106,14 +106,14 @@ func TestBlocked(t *testing.T) {
 		blocked(t, l, me, nil, true, nil)
 
 		e, err := l.Get(t.Context(), me, "BOUNCED@example.org")
-		if err != nil || e.Reason != suppression.Bounce || e.Message != 7 || e.N != 2 || e.Diagnostic != "550 no" || e.Simulated ||
+		if err != nil || e.Reason != suppression.ReasonBounce || e.Message != 7 || e.Delivery != 2 || e.Diagnostic != "550 no" || e.Simulated ||
 			!e.CreatedAt.Equal(l.Now()) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		if e, err = l.Get(t.Context(), me, "bounced+x@simulator.test"); err != nil || !e.Simulated {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if e, err = l.Get(t.Context(), me, "both@example.org"); err != nil || e.Reason != suppression.Bounce {
+		if e, err = l.Get(t.Context(), me, "both@example.org"); err != nil || e.Reason != suppression.ReasonBounce {
 			t.Errorf("%+v, %v", e, err)
 		}
 	})
@@ -137,14 +137,14 @@ func TestAddRace(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 20 {
 			group.Go(func() {
-				if add(t, l, suppression.Entry{Account: account, Address: "x@example.org", Reason: suppression.Bounce, N: i}) {
+				if addQuery(t, l, suppression.Entry{Account: account, Address: "x@example.org", Reason: suppression.ReasonBounce, Delivery: i}) {
 					first.Add(int64(i) + 1)
 				}
 			})
 		}
 		group.Wait()
 		e, err := l.Get(t.Context(), account, "x@example.org")
-		if err != nil || int64(e.N) != first.Load()-1 {
+		if err != nil || int64(e.Delivery) != first.Load()-1 {
 			t.Errorf("%+v, %v; first was %d", e, err, first.Load()-1)
 		}
 	})
@@ -162,20 +162,20 @@ func TestListGetDelete(t *testing.T) {
 			}
 			return entries
 		}
-		a := put(me, suppression.Manual, "a@example.org", "b@example.org", "A@example.org")
+		a := put(me, suppression.ReasonManual, "a@example.org", "b@example.org", "A@example.org")
 		if a[0].ID != a[2].ID || a[1].Address != "b@example.org" || a[0].ID == a[1].ID {
 			t.Errorf("%+v", a)
 		}
-		again := put(me, suppression.Complaint, "B@example.org", "c@example.org")
-		if again[0].ID != a[1].ID || again[0].Reason != suppression.Manual || again[1].Reason != suppression.Complaint {
+		again := put(me, suppression.ReasonComplaint, "B@example.org", "c@example.org")
+		if again[0].ID != a[1].ID || again[0].Reason != suppression.ReasonManual || again[1].Reason != suppression.ReasonComplaint {
 			t.Errorf("%+v", again)
 		}
-		left := put(me, suppression.Unsubscribe, "b@example.org")[0]
-		if left.Reason != suppression.Unsubscribe || left.ID == a[1].ID {
+		left := put(me, suppression.ReasonUnsubscribe, "b@example.org")[0]
+		if left.Reason != suppression.ReasonUnsubscribe || left.ID == a[1].ID {
 			t.Errorf("%+v", left)
 		}
-		put(other, suppression.Manual, "d@example.org")
-		if _, err := l.Put(ctx, me, parse(t, "e@example.org", "delivered@simulator.test", "bounced@simulator.test"), suppression.Bounce); !fault.Is(err, fault.Invalid) {
+		put(other, suppression.ReasonManual, "d@example.org")
+		if _, err := l.Put(ctx, me, parse(t, "e@example.org", "delivered@simulator.test", "bounced@simulator.test"), suppression.ReasonBounce); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%v", err)
 		}
 
@@ -190,15 +190,15 @@ func TestListGetDelete(t *testing.T) {
 			{suppression.Filter{}, db.Page{Limit: 2}, "b c", true},
 			{suppression.Filter{}, db.Page{Limit: 2, After: again[1].ID}, "b a", false},
 			{suppression.Filter{}, db.Page{Limit: 1, Before: a[0].ID}, "b", true},
-			{suppression.Filter{Reason: suppression.Manual}, db.Page{}, "b a", false},
-			{suppression.Filter{Reason: suppression.Bounce}, db.Page{}, "", false},
+			{suppression.Filter{Reason: suppression.ReasonManual}, db.Page{}, "b a", false},
+			{suppression.Filter{Reason: suppression.ReasonBounce}, db.Page{}, "", false},
 			{suppression.Filter{Address: b}, db.Page{}, "b b", false},
 			{suppression.Filter{Address: b}, db.Page{Limit: 1}, "b", true},
 			{suppression.Filter{Address: b}, db.Page{After: left.ID}, "b", false},
 			{suppression.Filter{Address: b}, db.Page{After: a[1].ID}, "", false},
 			{suppression.Filter{Address: b}, db.Page{Limit: 1, Before: a[1].ID}, "b", false},
-			{suppression.Filter{Address: b, Reason: suppression.Unsubscribe}, db.Page{}, "b", false},
-			{suppression.Filter{Address: b, Reason: suppression.Manual}, db.Page{Limit: 1}, "b", false},
+			{suppression.Filter{Address: b, Reason: suppression.ReasonUnsubscribe}, db.Page{}, "b", false},
+			{suppression.Filter{Address: b, Reason: suppression.ReasonManual}, db.Page{Limit: 1}, "b", false},
 		} {
 			entries, more, err := l.List(ctx, me, c.filter, c.page)
 			var got []string
@@ -235,36 +235,36 @@ func TestListGetDelete(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	l := newList(t, nil)
-	k := suppression.Link{Account: 1 << 60, Message: 5, Address: "Bob+x@example.org"}
-	url := l.URL(k)
+	k := suppression.UnsubscribeLink{Account: 1 << 60, Message: 5, Address: "Bob+x@example.org"}
+	url := l.UnsubscribeURL(k)
 	token, ok := strings.CutPrefix(url, "https://mail.example.net/u/")
 	if !ok || len(url) > 120 || strings.Contains(token, "=") {
 		t.Errorf("the link %s", url)
 	}
-	if got, ok := l.Open(token); !ok || got != k {
+	if got, ok := l.ParseLink(token); !ok || got != k {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	longest := suppression.Link{Account: 1, Address: strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 92) + "test"}
-	if got, ok := l.Open(strings.TrimPrefix(l.URL(longest), l.Base+"/u/")); !ok || got != longest || len(l.URL(longest)) > 500 {
-		t.Errorf("%+v, %v, %d", got, ok, len(l.URL(longest)))
+	longest := suppression.UnsubscribeLink{Account: 1, Address: strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 92) + "test"}
+	if got, ok := l.ParseLink(strings.TrimPrefix(l.UnsubscribeURL(longest), l.BaseURL+"/u/")); !ok || got != longest || len(l.UnsubscribeURL(longest)) > 500 {
+		t.Errorf("%+v, %v, %d", got, ok, len(l.UnsubscribeURL(longest)))
 	}
 	elsewhere := newList(t, nil)
 	for _, bad := range []string{"", "x", token[1:], token[:len(token)-1], token + "A", token + "=", strings.ToLower(token), "\x00", strings.Repeat("A", 10_000)} {
-		if got, ok := l.Open(bad); ok {
+		if got, ok := l.ParseLink(bad); ok {
 			t.Errorf("%q was taken: %+v", bad, got)
 		}
 	}
-	if _, ok := elsewhere.Open(token); ok {
+	if _, ok := elsewhere.ParseLink(token); ok {
 		t.Error("a link of another service was taken")
 	}
 }
 
 func FuzzOpen(f *testing.F) {
 	l := newList(f, nil)
-	f.Add(strings.TrimPrefix(l.URL(suppression.Link{Account: 1, Message: 2, Address: "a@b.test"}), l.Base+"/u/"))
+	f.Add(strings.TrimPrefix(l.UnsubscribeURL(suppression.UnsubscribeLink{Account: 1, Message: 2, Address: "a@b.test"}), l.BaseURL+"/u/"))
 	f.Add("AQ")
 	f.Fuzz(func(t *testing.T, token string) {
-		if k, ok := l.Open(token); ok && (k.Account != 1 || k.Message != 2 || k.Address != "a@b.test") {
+		if k, ok := l.ParseLink(token); ok && (k.Account != 1 || k.Message != 2 || k.Address != "a@b.test") {
 			t.Errorf("%q was taken: %+v", token, k)
 		}
 	})

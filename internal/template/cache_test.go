@@ -29,10 +29,10 @@ func TestCacheBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all.keep(cached{id, 1}, c)
+			all.add(cacheKey{id, 1}, c)
 		}
-		if took := heap() - before; len(all.ready) < 3 || took > maxCached+maxCached/4 {
-			t.Errorf("%s: %d take %d KiB", what, len(all.ready), took>>10)
+		if took := heap() - before; len(all.entries) < 3 || took > maxCacheBytes+maxCacheBytes/4 {
+			t.Errorf("%s: %d take %d KiB", what, len(all.entries), took>>10)
 		}
 		runtime.KeepAlive(&all)
 	}
@@ -41,7 +41,7 @@ func TestCacheBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all.keep(cached{1, 1}, c); len(all.ready) > 0 {
+	if all.add(cacheKey{1, 1}, c); len(all.entries) > 0 {
 		t.Error("it keeps what is too much by itself")
 	}
 }

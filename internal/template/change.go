@@ -19,29 +19,29 @@ type Change struct {
 	Draft               bool // the new version is not published
 }
 
-func (c Change) ofContent() bool {
+func (c Change) changesContent() bool {
 	return c.Subject != nil || c.HTML != nil || c.Text != nil || c.InlineCSS != nil || c.Variables != nil
 }
 
 var (
-	rename = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5
+	renameQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5
 		WHERE id = $1 AND account = $2
 		RETURNING id, name, alias, latest, published, created_at, updated_at`)
-	// advance takes the next number: of several changes at once each waits for
+	// addVersionNumberQuery takes the next number: of several changes at once each waits for
 	// the one before, and builds on it.
-	advance = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5,
+	addVersionNumberQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5,
 			latest = latest + 1, published = CASE WHEN $6 THEN published ELSE latest + 1 END
 		WHERE id = $1 AND account = $2
 		RETURNING id, name, alias, latest, published, created_at, updated_at`)
-	publish = db.SQL(`UPDATE template SET published = $3, updated_at = $4
+	publishQuery = db.SQL(`UPDATE template SET published = $3, updated_at = $4
 		WHERE id = $1 AND account = $2 AND EXISTS (SELECT 1 FROM template_version WHERE template = $1 AND version = $3)
 		RETURNING id, name, alias, latest, published, created_at, updated_at`)
-	prune   = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3 RETURNING bytes`)
-	resized = db.SQL(`UPDATE template SET bytes = bytes + $2 WHERE id = $1`)
+	pruneVersionsQuery = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3 RETURNING bytes`)
+	addBytesQuery      = db.SQL(`UPDATE template SET bytes = bytes + $2 WHERE id = $1`)
 )
 
-// names returns the faults of name and alias.
-func (c Change) names() (bad fault.Fields) {
+// nameFaults returns the faults of name and alias.
+func (c Change) nameFaults() (bad fault.FieldErrors) {
 	name, alias := "x", ""
 	if c.Name != nil {
 		name = *c.Name
@@ -56,7 +56,7 @@ func (c Change) names() (bad fault.Fields) {
 // Check returns the faults of a change by itself, whatever it is to change, or
 // nil.
 func (c Change) Check() error {
-	bad := c.names()
+	bad := c.nameFaults()
 	if _, err := Compile(c.apply(Content{Subject: "x", HTML: "x", Text: "x"})); bad.Merge(err) != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Te
 	if db.IsReadOnly(ctx) { // together with what is there it is judged while it is written
 		return Template{}, c.Check()
 	}
-	bad := c.names()
+	bad := c.nameFaults()
 	if len(bad) > 0 { // the rest is judged, too; PostgreSQL does not even take each of these
 		c.Name, c.Alias = nil, nil
 	}
@@ -80,32 +80,32 @@ func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Te
 		return err
 	})
 	if err != nil {
-		return Template{}, t.aliasTaken(err)
+		return Template{}, t.translateAliasError(err)
 	}
 	return out, nil
 }
 
-func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c Change, bad fault.Fields) (Template, error) {
+func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c Change, bad fault.FieldErrors) (Template, error) {
 	now := t.Now().UTC()
-	text := rename.With(id, account, given(c.Name), given(c.Alias), db.Micros(now))
-	if c.ofContent() {
-		if err := lock(ctx, tx, account); err != nil { // before the row, as Create does before that of an alias
+	text := renameQuery.With(id, account, nullable(c.Name), nullable(c.Alias), db.Micros(now))
+	if c.changesContent() {
+		if err := lockAccount(ctx, tx, account); err != nil { // before the row, as Create does before that of an alias
 			return Template{}, err
 		}
-		text = advance.With(id, account, given(c.Name), given(c.Alias), db.Micros(now), c.Draft)
+		text = addVersionNumberQuery.With(id, account, nullable(c.Name), nullable(c.Alias), db.Micros(now), c.Draft)
 	}
-	out, err := one(ctx, tx, text)
+	out, err := queryTemplate(ctx, tx, text)
 	if err != nil {
 		return out, err
 	}
 	number := out.Latest
-	if c.ofContent() {
+	if c.changesContent() {
 		number--
 	}
-	if err := oneVersion(ctx, tx, &out, number); err != nil {
+	if err := queryVersion(ctx, tx, &out, number); err != nil {
 		return out, err
 	}
-	if !c.ofContent() {
+	if !c.changesContent() {
 		return out, bad.Err()
 	}
 	out.Version = Version{Number: out.Latest, Content: c.apply(out.Content), CreatedAt: now}
@@ -115,7 +115,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err := bad.Err(); err != nil {
 		return out, err
 	}
-	next, bytes, err := out.Version.insert(id)
+	next, bytes, err := out.Version.insertStatement(id)
 	if err != nil {
 		return out, err
 	}
@@ -125,7 +125,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if _, err := tx.Exec(ctx, next); err != nil {
 		return out, err
 	}
-	err = tx.Each(ctx, prune.With(id, out.Latest-MaxVersions, out.Published), func(r db.Row) error {
+	err = tx.Each(ctx, pruneVersionsQuery.With(id, out.Latest-MaxVersions, out.Published), func(r db.Row) error {
 		var gone int
 		err := r.Scan(&gone)
 		bytes -= gone
@@ -134,12 +134,12 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.Exec(ctx, resized.With(id, bytes))
+	_, err = tx.Exec(ctx, addBytesQuery.With(id, bytes))
 	return out, err
 }
 
-// given is NULL for what is left as it is.
-func given(s *string) any {
+// nullable is NULL for what is left as it is.
+func nullable(s *string) any {
 	if s == nil {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (c Change) apply(to Content) Content {
 	return to
 }
 
-// one reads the row that a conditional statement gives, or fault.NotFound.
-func one(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error) {
+// queryTemplate reads the row that a conditional statement gives, or fault.NotFound.
+func queryTemplate(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error) {
 	var created, updated int64
 	err = tx.One(ctx, s, &t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
 	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
@@ -172,8 +172,8 @@ func one(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error)
 	return t, err
 }
 
-func oneVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error {
-	return tx.Each(ctx, version.With(t.ID, number), func(r db.Row) (err error) {
+func queryVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error {
+	return tx.Each(ctx, versionQuery.With(t.ID, number), func(r db.Row) (err error) {
 		t.Version, err = scanVersion(r)
 		return err
 	})
@@ -184,10 +184,10 @@ func oneVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error {
 func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) (Template, error) {
 	var out Template
 	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
-		if out, err = one(ctx, tx, publish.With(id, account, number, db.Micros(t.Now()))); err != nil {
+		if out, err = queryTemplate(ctx, tx, publishQuery.With(id, account, number, db.Micros(t.Now()))); err != nil {
 			return err
 		}
-		return oneVersion(ctx, tx, &out, number)
+		return queryVersion(ctx, tx, &out, number)
 	})
 	if fault.Is(err, fault.NotFound) { // which of the two?
 		if _, missing := t.GetVersion(ctx, account, id, number); missing != nil {
@@ -197,21 +197,21 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 	return out, err
 }
 
-var versions = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+var versionsQuery = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 	WHERE template = $1 AND version < $2 ORDER BY version DESC LIMIT $3`)
 
 // maxPageBytes bounds what a page of versions has, but for its first one: a hundred
 // of them may be 100 MB.
 const maxPageBytes = 2 << 20
 
-// errEnough ends the reading of versions.
-var errEnough = errors.New("enough")
+// errPageFull ends the reading of versions.
+var errPageFull = errors.New("enough")
 
 // Versions returns up to limit versions of a template below a number (0: from
 // the newest on), fewer if they are long, newest first, and whether there are more;
 // fault.NotFound for another's template.
 func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limit int) ([]Version, bool, error) {
-	found, err := db.All(ctx, t.DB, byID.With(id, account), scan)
+	found, err := db.All(ctx, t.DB, templateByIDQuery.With(id, account), scanTemplate)
 	if err != nil {
 		return nil, false, err
 	}
@@ -223,18 +223,18 @@ func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limi
 	}
 	var list []Version
 	size := 0
-	err = t.DB.Each(ctx, versions.With(id, below, limit+1), func(r db.Row) error {
+	err = t.DB.Each(ctx, versionsQuery.With(id, below, limit+1), func(r db.Row) error {
 		v, err := scanVersion(r)
 		if err != nil {
 			return err
 		}
 		if size += v.bytes; len(list) == limit || len(list) > 0 && size > maxPageBytes {
-			return errEnough
+			return errPageFull
 		}
 		list = append(list, v)
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errPageFull) {
 		return list, true, nil
 	}
 	return list, false, err

@@ -19,12 +19,12 @@ import (
 // Bounds of the html whose styles are put into attributes; a larger one stays
 // as it is.
 const (
-	maxStyled   = 1 << 20 // bytes
-	maxRules    = 2000
-	maxMatching = 5_000_000 // rules times elements
-	maxJoined   = 8 << 30   // bytes that a parser may copy where texts stand side by side
-	maxPages    = 100       // tags of html and body with attributes
-	maxNodes    = 1_000_000 // that a parser may make of tags which go on in other elements
+	maxInlineBytes = 1 << 20 // bytes
+	maxRules       = 2000
+	maxMatchSteps  = 5_000_000 // rules times elements
+	maxTextCopies  = 8 << 30   // bytes that a parser may copy where texts stand side by side
+	maxRootTags    = 100       // tags of html and body with attributes
+	maxNodes       = 1_000_000 // that a parser may make of tags which go on in other elements
 )
 
 // rule is a style rule whose selector is plain enough for an attribute.
@@ -33,33 +33,33 @@ type rule struct {
 	specificity  cascadia.Specificity
 	order        int
 	declarations []declaration
-	from         *statement
-	found        bool // an element
+	statement    *statement
+	matched      bool // an element
 }
 
 // statement is what stands at the top of a style sheet.
 type statement struct {
-	whole string
-	left  string // of it, once each of its selectors has found an element
-	idle  int    // selectors that have found none
+	source    string
+	remainder string // of it, once each of its selectors has found an element
+	unmatched int    // selectors that have found none
 }
 
-// effort is what may yet be spent on one html.
-type effort struct {
+// budget is what may yet be spent on one html.
+type budget struct {
 	steps int
 	bytes int // of attributes
 }
 
-func (e *effort) spent() bool { return e.steps < 0 || e.bytes < 0 }
+func (e *budget) exhausted() bool { return e.steps < 0 || e.bytes < 0 }
 
 type declaration struct {
 	property, value string
 	important       bool
 }
 
-// comments are what <!-- … --> says, which html.Render would escape, and <![ … ]>, of
+// commentPattern are what <!-- … --> says, which html.Render would escape, and <![ … ]>, of
 // which it would make a comment: mail has conditional ones that must stay as they are.
-var comments = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
+var commentPattern = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
 
 // inlineCSS moves the rules of style elements into style attributes, by their
 // specificity and order, for mail programs that drop style elements. What
@@ -68,11 +68,11 @@ var comments = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
 // and some are in conditional comments. An html that can't be read, or that is very
 // large, is returned as it is.
 func inlineCSS(source string) string {
-	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") || piles(source) || sprawls(source) {
+	if len(source) > maxInlineBytes || !strings.Contains(strings.ToLower(source), "<style") || copiesTooMuch(source) || makesTooManyNodes(source) {
 		return source
 	}
 	var kept []string
-	marked := comments.ReplaceAllStringFunc(source, func(s string) string {
+	marked := commentPattern.ReplaceAllStringFunc(source, func(s string) string {
 		kept = append(kept, s)
 		return fmt.Sprintf("<!--%d-->", len(kept)-1)
 	})
@@ -90,21 +90,21 @@ func inlineCSS(source string) string {
 		}
 	}
 	rules, left := readStyles(styles)
-	if len(rules) > maxRules || len(rules)*len(elements) > maxMatching {
+	if len(rules) > maxRules || len(rules)*len(elements) > maxMatchSteps {
 		return source
 	}
-	may := effort{steps: 4 * maxMatching, bytes: MaxOutput}
-	if applyRules(rules, elements, &may); may.spent() {
+	may := budget{steps: 4 * maxMatchSteps, bytes: MaxOutput}
+	if applyRules(rules, elements, &may); may.exhausted() {
 		return source
 	}
 	for style, statements := range left {
 		setStyle(style, statements)
 	}
-	var out bounded
+	var out limitedBuffer
 	if err := html.Render(&out, root); err != nil {
 		return source
 	}
-	return comments.ReplaceAllStringFunc(string(out.text), func(s string) string {
+	return commentPattern.ReplaceAllStringFunc(string(out.text), func(s string) string {
 		n := 0
 		if _, err := fmt.Sscanf(s, "<!--%d-->", &n); err != nil || n < 0 || n >= len(kept) {
 			return s
@@ -113,23 +113,23 @@ func inlineCSS(source string) string {
 	})
 }
 
-// bounded keeps at most MaxOutput of what is written.
-type bounded struct{ text []byte }
+// limitedBuffer keeps at most MaxOutput of what is written.
+type limitedBuffer struct{ text []byte }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if len(b.text)+len(p) > MaxOutput {
-		return 0, errOutput
+		return 0, errTooMuchOutput
 	}
 	b.text = append(b.text, p...)
 	return len(p), nil
 }
 
-var pages = regexp.MustCompile(`(?i)<(?:html|body)[\s/]`)
+var rootTagPattern = regexp.MustCompile(`(?i)<(?:html|body)[\s/]`)
 
-// piles reports whether the parser might copy far more than there is: it puts a text
+// copiesTooMuch reports whether the parser might copy far more than there is: it puts a text
 // and the next one together into a third, where nothing stays between them, and takes
 // what is new of each tag of html and body into the first.
-func piles(source string) bool {
+func copiesTooMuch(source string) bool {
 	before, copied := 0, 0
 	for piece := range strings.SplitSeq(source, "<") {
 		if _, text, _ := strings.Cut(piece, ">"); text != "" {
@@ -137,22 +137,22 @@ func piles(source string) bool {
 			copied += before
 		}
 	}
-	return copied > maxJoined || len(pages.FindAllStringIndex(source, maxPages+1)) > maxPages
+	return copied > maxTextCopies || len(rootTagPattern.FindAllStringIndex(source, maxRootTags+1)) > maxRootTags
 }
 
 // The tags that a parser opens anew in each block behind which they are still
 // open (WHATWG HTML §13.2.4.3), and those of them whose attributes are plain to
 // see.
 var (
-	formatting = regexp.MustCompile(`(?i)<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^>]*)?>`)
-	plainTag   = regexp.MustCompile(`(?i)^<[a-z]+(?:\s+[a-z0-9:_-]+(?:="[^"]*"|='[^']*')?)*\s*>$`)
-	quotes     = regexp.MustCompile(`"[^"]*"|'[^']*'`)
-	atOnce     = closedAtOnce()
+	formattingTagPattern = regexp.MustCompile(`(?i)<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^>]*)?>`)
+	plainTagPattern      = regexp.MustCompile(`(?i)^<[a-z]+(?:\s+[a-z0-9:_-]+(?:="[^"]*"|='[^']*')?)*\s*>$`)
+	quotedPattern        = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+	selfContainedPattern = compileSelfContained()
 )
 
-// closedAtOnce finds those of them that do not go on: between them and their end
+// compileSelfContained finds those of them that do not go on: between them and their end
 // stand only text and pictures, in a link also tags which are no blocks.
-func closedAtOnce() *regexp.Regexp {
+func compileSelfContained() *regexp.Regexp {
 	const (
 		attributes = `(?:\s+[a-z0-9:_-]+(?:="[^"<>]*"|='[^'<>]*'|=[^\s"'<>]+)?)*\s*/?>`
 		names      = "b big code em font i nobr s small strike strong tt u"
@@ -165,23 +165,23 @@ func closedAtOnce() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + all)
 }
 
-// maxLinks is how many <a> may be open at once: each closes the one before, but for
+// maxOpenLinks is how many <a> may be open at once: each closes the one before, but for
 // what nine blocks within it keep, of which no more fit into the parser's depth.
-const maxLinks = 512 / 10
+const maxOpenLinks = 512 / 10
 
-// sprawls reports whether the parser could make far more of a source than there
+// makesTooManyNodes reports whether the parser could make far more of a source than there
 // is. Few sources are such that it matters which tags do not go on, which takes
 // long to find.
-func sprawls(source string) bool {
-	return sprawl(source, nil) > maxNodes && sprawl(source, atOnce.FindAllStringIndex(source, -1)) > maxNodes
+func makesTooManyNodes(source string) bool {
+	return estimateNodes(source, nil) > maxNodes && estimateNodes(source, selfContainedPattern.FindAllStringIndex(source, -1)) > maxNodes
 }
 
-// sprawl returns how many nodes the parser may make at most: each block that ends
+// estimateNodes returns how many nodes the parser may make at most: each block that ends
 // may cost it all formatting tags, of alike ones three, but for those closed.
-func sprawl(source string, closed [][]int) int {
+func estimateNodes(source string, closed [][]int) int {
 	cost, links, link := 1, 0, 0
 	seen := map[string]bool{}
-	for _, at := range formatting.FindAllStringIndex(source, -1) {
+	for _, at := range formattingTagPattern.FindAllStringIndex(source, -1) {
 		for len(closed) > 0 && closed[0][0] < at[0] {
 			closed = closed[1:]
 		}
@@ -189,15 +189,15 @@ func sprawl(source string, closed [][]int) int {
 			continue
 		}
 		tag := source[at[0]:at[1]]
-		plain := plainTag.MatchString(tag)
+		plain := plainTagPattern.MatchString(tag)
 		attributes := strings.Count(tag, "=") + strings.Count(tag, " ") + strings.Count(tag, "/")
 		if plain {
-			attributes = len(strings.Fields(quotes.ReplaceAllString(tag, "")))
+			attributes = len(strings.Fields(quotedPattern.ReplaceAllString(tag, "")))
 		}
 		one := 1 + attributes/3
 		switch {
 		case strings.ContainsRune(" \t\r\n\f/>", rune(tag[2])) && tag[1]|0x20 == 'a':
-			links, link = min(links+1, maxLinks), max(link, one)
+			links, link = min(links+1, maxOpenLinks), max(link, one)
 		case !plain:
 			cost += one
 		case !seen[tag]:
@@ -213,7 +213,7 @@ func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node][]*state
 	left = map[*html.Node][]*statement{}
 	for _, style := range styles {
 		text := style.FirstChild
-		if text == nil || text.NextSibling != nil || !forScreens(style) || strings.Contains(text.Data, "<!--") {
+		if text == nil || text.NextSibling != nil || !appliesToScreens(style) || strings.Contains(text.Data, "<!--") {
 			continue
 		}
 		found, statements, ok := readSheet(text.Data, len(rules))
@@ -225,7 +225,7 @@ func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node][]*state
 	return rules, left
 }
 
-func forScreens(style *html.Node) bool {
+func appliesToScreens(style *html.Node) bool {
 	for _, a := range style.Attr {
 		if media := strings.TrimSpace(a.Val); a.Key == "media" && media != "" && media != "all" && media != "screen" {
 			return false
@@ -237,10 +237,10 @@ func forScreens(style *html.Node) bool {
 func setStyle(style *html.Node, statements []*statement) {
 	var rest strings.Builder
 	for _, s := range statements {
-		if s.idle > 0 {
-			rest.WriteString(s.whole)
+		if s.unmatched > 0 {
+			rest.WriteString(s.source)
 		} else {
-			rest.WriteString(s.left)
+			rest.WriteString(s.remainder)
 		}
 	}
 	if rest.Len() == 0 {
@@ -250,26 +250,26 @@ func setStyle(style *html.Node, statements []*statement) {
 	style.FirstChild.Data = rest.String()
 }
 
-// sheet reads one style sheet.
-type sheet struct {
-	source    string
-	order     int
-	rules     []rule
-	parts     []*statement
-	selectors string
-	open      []declaration
-	nested    strings.Builder // the rules within the rule in hand
-	begin     int             // of the rule or at-rule in hand
-	inner     int             // of the one within it
-	depth     int             // of at-rules, and of rules within a rule
-	inRule    bool
+// sheetParser reads one style sheet.
+type sheetParser struct {
+	source       string
+	order        int
+	rules        []rule
+	statements   []*statement
+	selectors    string
+	declarations []declaration
+	nestedRules  strings.Builder // the rules within the rule in hand
+	begin        int             // of the rule or at-rule in hand
+	inner        int             // of the one within it
+	depth        int             // of at-rules, and of rules within a rule
+	inRule       bool
 }
 
 // readSheet returns the rules of a style sheet that can stand in attributes,
 // and all its statements. It is not ok with what it can't read.
 func readSheet(source string, order int) (rules []rule, statements []*statement, ok bool) {
 	p := css.NewParser(input.NewInputString(source), false)
-	s := &sheet{source: source, order: order}
+	s := &sheetParser{source: source, order: order}
 	for end := 0; ; {
 		before := end
 		grammar, _, data := p.Next()
@@ -278,13 +278,13 @@ func readSheet(source string, order int) (rules []rule, statements []*statement,
 			if p.HasParseError() {
 				return nil, nil, false
 			}
-			return s.rules, s.parts, s.depth == 0
+			return s.rules, s.statements, s.depth == 0
 		}
 		s.next(grammar, data, p.Values(), before, end)
 	}
 }
 
-func (s *sheet) next(grammar css.GrammarType, data []byte, values []css.Token, before, end int) {
+func (s *sheetParser) next(grammar css.GrammarType, data []byte, values []css.Token, before, end int) {
 	begins := grammar == css.BeginAtRuleGrammar || s.inRule && grammar == css.BeginRulesetGrammar
 	switch {
 	case begins && s.depth == 0:
@@ -301,10 +301,10 @@ func (s *sheet) next(grammar css.GrammarType, data []byte, values []css.Token, b
 		s.inner = before
 		s.endInner(end)
 	case grammar == css.BeginRulesetGrammar:
-		s.begin, s.selectors, s.open, s.inRule = before, tokens(values), nil, true
-		s.nested.Reset()
+		s.begin, s.selectors, s.declarations, s.inRule = before, joinTokens(values), nil, true
+		s.nestedRules.Reset()
 	case grammar == css.DeclarationGrammar, grammar == css.CustomPropertyGrammar:
-		s.open = append(s.open, declared(string(data), values))
+		s.declarations = append(s.declarations, newDeclaration(string(data), values))
 	case grammar == css.EndRulesetGrammar:
 		s.inRule = false
 		s.endRule(end)
@@ -312,38 +312,38 @@ func (s *sheet) next(grammar css.GrammarType, data []byte, values []css.Token, b
 }
 
 // endInner keeps an at-rule, and what stands within a rule for that.
-func (s *sheet) endInner(end int) {
+func (s *sheetParser) endInner(end int) {
 	text := strings.TrimSpace(s.source[s.inner:end]) + "\n"
 	if s.inRule {
-		s.nested.WriteString(text)
+		s.nestedRules.WriteString(text)
 	} else {
-		s.parts = append(s.parts, &statement{left: text})
+		s.statements = append(s.statements, &statement{remainder: text})
 	}
 }
 
 // endRule adds a rule for each of its selectors, or keeps it as it is when one
 // can't stand in an attribute.
-func (s *sheet) endRule(end int) {
+func (s *sheetParser) endRule(end int) {
 	if s.order+len(s.rules) > maxRules {
 		return // more would not be looked at
 	}
-	from := &statement{whole: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
-	s.parts = append(s.parts, from)
+	from := &statement{source: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
+	s.statements = append(s.statements, from)
 	selectors, ok := readSelectors(s.selectors)
 	if !ok {
-		from.left = from.whole
+		from.remainder = from.source
 		return
 	}
-	if s.nested.Len() > 0 {
-		from.left = s.selectors + " {\n" + s.nested.String() + "}\n"
+	if s.nestedRules.Len() > 0 {
+		from.remainder = s.selectors + " {\n" + s.nestedRules.String() + "}\n"
 	}
-	from.idle = len(selectors)
+	from.unmatched = len(selectors)
 	for _, one := range selectors {
-		s.rules = append(s.rules, rule{selector: one, specificity: one.specificity(), order: s.order + len(s.rules), declarations: s.open, from: from})
+		s.rules = append(s.rules, rule{selector: one, specificity: one.specificity(), order: s.order + len(s.rules), declarations: s.declarations, statement: from})
 	}
 }
 
-func tokens(values []css.Token) string {
+func joinTokens(values []css.Token) string {
 	var b strings.Builder
 	for _, t := range values {
 		b.Write(t.Data)
@@ -351,8 +351,8 @@ func tokens(values []css.Token) string {
 	return b.String()
 }
 
-func declared(property string, values []css.Token) declaration {
-	value := strings.TrimSpace(tokens(values))
+func newDeclaration(property string, values []css.Token) declaration {
+	value := strings.TrimSpace(joinTokens(values))
 	d := declaration{property: property, value: value}
 	if i := strings.LastIndexByte(value, '!'); i >= 0 && strings.EqualFold(strings.TrimSpace(value[i+1:]), "important") {
 		d.value, d.important = strings.TrimSpace(value[:i]), true
@@ -362,7 +362,7 @@ func declared(property string, values []css.Token) declaration {
 
 // applyRules puts the declarations of the rules into the elements that they
 // match, as long as the effort lasts.
-func applyRules(rules []rule, elements []*html.Node, may *effort) {
+func applyRules(rules []rule, elements []*html.Node, may *budget) {
 	slices.SortStableFunc(rules, func(a, b rule) int {
 		if x, y := a.specificity, b.specificity; x != y {
 			if x.Less(y) {
@@ -383,34 +383,34 @@ func applyRules(rules []rule, elements []*html.Node, may *effort) {
 			r := &rules[i]
 			if r.selector.matches(n, len(r.selector)-1, may) {
 				may.steps -= len(r.declarations)
-				if may.spent() {
+				if may.exhausted() {
 					return
 				}
 				list = append(list, r.declarations...)
-				if !r.found {
-					r.found = true
-					r.from.idle--
+				if !r.matched {
+					r.matched = true
+					r.statement.unmatched--
 				}
 			}
 		}
 		if len(list) > 0 {
 			setAttribute(n, list, may)
 		}
-		if may.spent() {
+		if may.exhausted() {
 			return
 		}
 	}
 }
 
 // candidates are the rules, in order, that may match an element, by their keys.
-func candidates(n *html.Node, byKey map[string][]int, may *effort) []int {
+func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
 	list := slices.Concat(byKey[""], byKey[n.Data])
 	for _, a := range n.Attr {
 		if a.Key != "class" {
 			continue
 		}
 		for class := range strings.FieldsFuncSeq(a.Val, func(r rune) bool { return strings.ContainsRune(" \t\r\n\f", r) }) {
-			if may.steps -= 1 + len(list)/inStep; may.spent() {
+			if may.steps -= 1 + len(list)/unitsPerStep; may.exhausted() {
 				return nil
 			}
 			if more := byKey["."+class]; len(more) > 0 && !slices.Contains(list, more[0]) { // a class may stand there twice
@@ -425,7 +425,7 @@ func candidates(n *html.Node, byKey map[string][]int, may *effort) []int {
 
 // setAttribute merges declarations, the weakest first, with the element's own
 // style, which is stronger than all but the important ones.
-func setAttribute(n *html.Node, list []declaration, may *effort) {
+func setAttribute(n *html.Node, list []declaration, may *budget) {
 	own := -1
 	for i, a := range n.Attr {
 		if a.Key == "style" {
@@ -435,7 +435,7 @@ func setAttribute(n *html.Node, list []declaration, may *effort) {
 	}
 	var merged []declaration
 	for _, d := range list {
-		if may.steps -= len(merged); may.spent() {
+		if may.steps -= len(merged); may.exhausted() {
 			return
 		}
 		i := slices.IndexFunc(merged, func(m declaration) bool { return m.property == d.property })
@@ -449,7 +449,7 @@ func setAttribute(n *html.Node, list []declaration, may *effort) {
 	}
 	var b strings.Builder
 	for i, d := range merged {
-		if may.bytes -= len(d.property) + len(d.value); may.spent() {
+		if may.bytes -= len(d.property) + len(d.value); may.exhausted() {
 			return
 		}
 		if i > 0 {
@@ -476,7 +476,7 @@ func readAttribute(style string) (list []declaration) {
 				return list
 			}
 		case css.DeclarationGrammar, css.CustomPropertyGrammar:
-			list = append(list, declared(string(data), p.Values()))
+			list = append(list, newDeclaration(string(data), p.Values()))
 		}
 	}
 }

@@ -20,11 +20,11 @@ var (
 	newAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'ann@example.com', '', 'active', 0)`)
 	many       = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 		INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at) SELECT i, $1, 'x', '', 1, 1, 0, 0 FROM n`)
-	large    = db.SQL(`UPDATE template SET bytes = $2 WHERE id = $1`)
-	bytesOf  = db.SQL(`SELECT bytes FROM template WHERE id = $1`)
-	stored   = db.SQL(`SELECT CAST(SUM(octet_length(subject) + octet_length(html) + octet_length(text) + octet_length(variables)) AS BIGINT) FROM template_version WHERE template = $1`)
-	renumber = db.SQL(`UPDATE template SET latest = $2 WHERE id = $1`)
-	again    = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
+	large          = db.SQL(`UPDATE template SET bytes = $2 WHERE id = $1`)
+	bytesOf        = db.SQL(`SELECT bytes FROM template WHERE id = $1`)
+	storedVariable = db.SQL(`SELECT CAST(SUM(octet_length(subject) + octet_length(html) + octet_length(text) + octet_length(variables)) AS BIGINT) FROM template_version WHERE template = $1`)
+	renumber       = db.SQL(`UPDATE template SET latest = $2 WHERE id = $1`)
+	again          = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
 		SELECT template, CAST($2 AS BIGINT), subject, html, text, inline_css, variables, created_at, bytes FROM template_version WHERE template = $1 AND version = 1`)
 )
 
@@ -41,8 +41,8 @@ func codes(t *testing.T, errs []error, want string) (made int) {
 	return made
 }
 
-// atOnce does something by 20 at the same time.
-func atOnce(do func(n int) error) []error {
+// selfContainedPattern does something by 20 at the same time.
+func selfContainedPattern(do func(n int) error) []error {
 	var all sync.WaitGroup
 	errs := make([]error, 20)
 	for n := range errs {
@@ -61,10 +61,10 @@ func TestMostTemplates(t *testing.T) {
 		all := &template.Templates{DB: d, Now: time.Now}
 		content := template.Content{Subject: "Hi", Text: strings.Repeat("é", 500)}
 		create := func(n int) error {
-			_, err := all.Create(ctx, account, template.New{Name: fmt.Sprint(n), Content: content})
+			_, err := all.Create(ctx, account, template.CreateParams{Name: fmt.Sprint(n), Content: content})
 			return err
 		}
-		first, err := all.Create(ctx, account, template.New{Name: "first", Alias: "first", Content: content})
+		first, err := all.Create(ctx, account, template.CreateParams{Name: "first", Alias: "first", Content: content})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,12 +79,12 @@ func TestMostTemplates(t *testing.T) {
 		if n := bytes(first.ID); n != size {
 			t.Errorf("it has %d bytes", n)
 		}
-		dbtest.Exec(t, d, large.With(first.ID, template.MaxBytes-3*size))
-		if made := codes(t, atOnce(create), "templates_full"); made != 3 {
+		dbtest.Exec(t, d, large.With(first.ID, template.MaxTotalBytes-3*size))
+		if made := codes(t, selfContainedPattern(create), "templates_full"); made != 3 {
 			t.Errorf("%d were made where 3 had room", made)
 		}
-		dbtest.Exec(t, d, large.With(first.ID, template.MaxBytes-5*size))
-		made := codes(t, atOnce(func(n int) error {
+		dbtest.Exec(t, d, large.With(first.ID, template.MaxTotalBytes-5*size))
+		made := codes(t, selfContainedPattern(func(n int) error {
 			text := strings.Repeat("x", 1000)
 			_, err := all.Update(ctx, account, first.ID, template.Change{Text: &text})
 			return err
@@ -98,7 +98,7 @@ func TestMostTemplates(t *testing.T) {
 		if err := all.Delete(ctx, account, first.ID); err != nil {
 			t.Fatal(err)
 		}
-		last, err := all.Create(ctx, account, template.New{Name: "last", Content: content})
+		last, err := all.Create(ctx, account, template.CreateParams{Name: "last", Content: content})
 		if err != nil {
 			t.Fatalf("after one was deleted: %v", err)
 		}
@@ -110,11 +110,11 @@ func TestMostTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		var there int
-		if err := d.One(ctx, stored.With(last.ID), &there); err != nil || there != bytes(last.ID) || there != 2*size+len("Hi[]short") {
+		if err := d.One(ctx, storedVariable.With(last.ID), &there); err != nil || there != bytes(last.ID) || there != 2*size+len("Hi[]short") {
 			t.Errorf("%d bytes are counted of %d, %v", bytes(last.ID), there, err)
 		}
 		dbtest.Exec(t, d, many.With(account, template.MaxTemplates-4-2))
-		if made := codes(t, atOnce(create), "too_many_templates"); made != 2 {
+		if made := codes(t, selfContainedPattern(create), "too_many_templates"); made != 2 {
 			t.Errorf("%d were made where 2 had a place", made)
 		}
 	})

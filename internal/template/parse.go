@@ -8,87 +8,87 @@ import (
 	"unicode/utf8"
 )
 
-// kind says what a node does.
-type kind int
+// nodeKind says what a node does.
+type nodeKind int
 
 const (
-	literal kind = iota
-	output       // {{path}}
-	raw          // {{{path}}}
-	ifBlock
-	unlessBlock
-	eachBlock
+	literalNode nodeKind = iota
+	escapedNode          // {{path}}
+	rawNode              // {{{path}}}
+	ifNode
+	unlessNode
+	eachNode
 )
 
 // node is a piece of a template.
 type node struct {
-	kind kind
-	text string // of a literal
-	path path
-	body []node
-	rest []node // behind {{else}}
+	kind     nodeKind
+	text     string // of a literal
+	path     path
+	body     []node
+	elseBody []node // behind {{else}}
 }
 
 // program is a parsed template.
 type program struct {
-	body  []node
-	nodes int // in all, also those within others
+	body      []node
+	nodeCount int // in all, also those within others
 }
 
 // path names a value: up levels outwards, then by names. special is one of the
 // names that begin with @.
 type path struct {
-	text    string
-	up      int
-	this    bool // begins with this
-	special string
-	names   []string
+	text     string
+	up       int
+	fromThis bool // begins with this
+	atName   string
+	names    []string
 }
 
 // syntaxError says where a template is not understood.
 type syntaxError struct {
 	line, column int
-	why          string
+	reason       string
 }
 
 func (e *syntaxError) Error() string {
-	return fmt.Sprintf("Line %d, column %d: %s", e.line, e.column, e.why)
+	return fmt.Sprintf("Line %d, column %d: %s", e.line, e.column, e.reason)
 }
 
 // parser reads a template. The blocks that are open stand in a stack, so that
 // depth costs no recursion.
 type parser struct {
-	source string
-	at     int
-	open   []frame
-	nodes  int
+	source    string
+	at        int
+	open      []openBlock
+	nodeCount int
 }
 
-// frame is a block that has begun.
-type frame struct {
+// openBlock is a block that has begun.
+type openBlock struct {
 	node   node
 	name   string
 	begin  int
-	orElse bool // the {{else}} came
+	inElse bool // the {{else}} came
 }
 
 func parse(source string) (*program, error) {
 	if !utf8.ValidString(source) {
 		return nil, &syntaxError{1, 1, "the text is not UTF-8"}
 	}
-	p := &parser{source: source, open: []frame{{}}}
+	p := &parser{source: source, open: []openBlock{{}}}
 	for p.at < len(source) {
-		if err := p.next(); err != nil {
+		if err := p.parseNext(); err != nil {
 			return nil, err
 		}
 	}
 	if last := p.open[len(p.open)-1]; len(p.open) > 1 {
-		return nil, p.fault(last.begin, "{{#%s}} is never closed; add {{/%s}}", last.name, last.name)
+		return nil, p.errorAt(last.begin, "{{#%s}} is never closed; add {{/%s}}", last.name, last.name)
 	}
-	return &program{p.open[0].node.body, p.nodes}, nil
+	return &program{p.open[0].node.body, p.nodeCount}, nil
 }
 
-func (p *parser) fault(at int, format string, args ...any) error {
+func (p *parser) errorAt(at int, format string, args ...any) error {
 	before := p.source[:at]
 	line := strings.Count(before, "\n") + 1
 	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
@@ -97,38 +97,38 @@ func (p *parser) fault(at int, format string, args ...any) error {
 
 // add puts a node into the block that is open.
 func (p *parser) add(n node) {
-	p.nodes++
+	p.nodeCount++
 	f := &p.open[len(p.open)-1]
-	if f.orElse {
-		f.node.rest = append(f.node.rest, n)
+	if f.inElse {
+		f.node.elseBody = append(f.node.elseBody, n)
 		return
 	}
 	f.node.body = append(f.node.body, n)
 }
 
-// next reads up to the end of the next tag.
-func (p *parser) next() error {
+// parseNext reads up to the end of the next tag.
+func (p *parser) parseNext() error {
 	rest := p.source[p.at:]
 	i := strings.Index(rest, "{{")
 	if i < 0 {
-		p.add(node{kind: literal, text: rest})
+		p.add(node{kind: literalNode, text: rest})
 		p.at = len(p.source)
 		return nil
 	}
 	if i > 0 && rest[i-1] == '\\' { // \{{ is two braces and no tag
-		p.add(node{kind: literal, text: rest[:i-1] + "{{"})
+		p.add(node{kind: literalNode, text: rest[:i-1] + "{{"})
 		p.at += i + 2
 		return nil
 	}
 	if i > 0 {
-		p.add(node{kind: literal, text: rest[:i]})
+		p.add(node{kind: literalNode, text: rest[:i]})
 	}
 	p.at += i
-	return p.tag(p.at)
+	return p.parseTag(p.at)
 }
 
-// tag reads the tag that begins at begin.
-func (p *parser) tag(begin int) error {
+// parseTag reads the tag that begins at begin.
+func (p *parser) parseTag(begin int) error {
 	rest := p.source[begin:]
 	ending := "}}"
 	switch {
@@ -139,85 +139,85 @@ func (p *parser) tag(begin int) error {
 	}
 	end := strings.Index(rest, ending)
 	if end < 0 {
-		return p.fault(begin, "a tag begins here and does not end; add %s", ending)
+		return p.errorAt(begin, "a tag begins here and does not end; add %s", ending)
 	}
 	p.at = begin + end + len(ending)
 	if strings.HasPrefix(rest, "{{!") {
 		return nil
 	}
 	if ending == "}}}" {
-		return p.value(begin, raw, rest[3:end])
+		return p.addValue(begin, rawNode, rest[3:end])
 	}
 	inside := strings.TrimSpace(rest[2:end])
 	switch {
 	case strings.HasPrefix(inside, "#"):
-		return p.begin(begin, inside[1:])
+		return p.openBlock(begin, inside[1:])
 	case strings.HasPrefix(inside, "/"):
-		return p.end(begin, strings.TrimSpace(inside[1:]))
+		return p.closeBlock(begin, strings.TrimSpace(inside[1:]))
 	case inside == "else":
-		return p.otherwise(begin)
+		return p.startElse(begin)
 	case strings.HasPrefix(inside, ">"):
-		return p.fault(begin, "partials are not supported")
+		return p.errorAt(begin, "partials are not supported")
 	case strings.HasPrefix(inside, "&"):
-		return p.fault(begin, "write {{{name}}} for a value that is not to be escaped")
+		return p.errorAt(begin, "write {{{name}}} for a value that is not to be escaped")
 	}
-	return p.value(begin, output, inside)
+	return p.addValue(begin, escapedNode, inside)
 }
 
-func (p *parser) value(begin int, k kind, text string) error {
+func (p *parser) addValue(begin int, k nodeKind, text string) error {
 	at, err := parsePath(strings.TrimSpace(text))
 	if err != nil {
-		return p.fault(begin, "%s", err)
+		return p.errorAt(begin, "%s", err)
 	}
 	p.add(node{kind: k, path: at})
 	return nil
 }
 
-func (p *parser) begin(begin int, text string) error {
+func (p *parser) openBlock(begin int, text string) error {
 	name, argument, _ := strings.Cut(strings.TrimSpace(text), " ")
-	blocks := map[string]kind{"if": ifBlock, "unless": unlessBlock, "each": eachBlock}
+	blocks := map[string]nodeKind{"if": ifNode, "unless": unlessNode, "each": eachNode}
 	k, ok := blocks[name]
 	if !ok {
-		return p.fault(begin, "there is no such block; the blocks are #if, #unless and #each")
+		return p.errorAt(begin, "there is no such block; the blocks are #if, #unless and #each")
 	}
 	at, err := parsePath(strings.TrimSpace(argument))
 	if err != nil {
-		return p.fault(begin, "%s", err)
+		return p.errorAt(begin, "%s", err)
 	}
 	if len(p.open) > maxDepth {
-		return p.fault(begin, "blocks are nested more than %d deep", maxDepth)
+		return p.errorAt(begin, "blocks are nested more than %d deep", maxDepth)
 	}
-	p.open = append(p.open, frame{node: node{kind: k, path: at}, name: name, begin: begin})
+	p.open = append(p.open, openBlock{node: node{kind: k, path: at}, name: name, begin: begin})
 	return nil
 }
 
-func (p *parser) end(begin int, name string) error {
+func (p *parser) closeBlock(begin int, name string) error {
 	f := p.open[len(p.open)-1]
 	switch {
 	case len(p.open) == 1:
-		return p.fault(begin, "nothing is open that could be closed here")
+		return p.errorAt(begin, "nothing is open that could be closed here")
 	case name != f.name:
-		return p.fault(begin, "{{/%s}} must come first", f.name)
+		return p.errorAt(begin, "{{/%s}} must come first", f.name)
 	}
 	p.open = p.open[:len(p.open)-1]
 	p.add(f.node)
 	return nil
 }
 
-func (p *parser) otherwise(begin int) error {
+func (p *parser) startElse(begin int) error {
 	f := &p.open[len(p.open)-1]
-	if len(p.open) == 1 || f.orElse {
-		return p.fault(begin, "{{else}} stands once within a block")
+	if len(p.open) == 1 || f.inElse {
+		return p.errorAt(begin, "{{else}} stands once within a block")
 	}
-	f.orElse = true
+	f.inElse = true
 	return nil
 }
 
 // parsePath reads the name of a value.
 func parsePath(text string) (path, error) {
 	p := path{text: text}
-	if len(text) > maxPath {
-		return p, fmt.Errorf("a variable's name may have %d bytes", maxPath)
+	if len(text) > maxPathBytes {
+		return p, fmt.Errorf("a variable's name may have %d bytes", maxPathBytes)
 	}
 	for strings.HasPrefix(text, "../") {
 		p.up++
@@ -227,15 +227,15 @@ func parsePath(text string) (path, error) {
 	case "":
 		return p, fmt.Errorf("the name of a variable is missing")
 	case "@index", "@key", "@first", "@last":
-		p.special = text
+		p.atName = text
 		return p, nil
 	case "this", ".":
-		p.this = true
+		p.fromThis = true
 		return p, nil
 	}
 	p.names = strings.Split(text, ".")
 	if p.names[0] == "this" {
-		p.this, p.names = true, p.names[1:]
+		p.fromThis, p.names = true, p.names[1:]
 	}
 	if len(p.names) > maxSegments {
 		return p, fmt.Errorf("a variable's name may have %d parts", maxSegments)

@@ -16,16 +16,16 @@ import (
 
 // errs of a rendering that would not end, or not end small.
 var (
-	errWork   = errors.New("too much work")
-	errOutput = errors.New("too much output")
+	errTooMuchWork   = errors.New("too much work")
+	errTooMuchOutput = errors.New("too much output")
 )
 
-// run is one rendering of one part.
-type run struct {
+// renderer is one rendering of one part.
+type renderer struct {
 	out    strings.Builder
 	escape bool
 	scopes []scope
-	used   *usage
+	usage  *usage
 }
 
 // scope is what a name means within a block.
@@ -41,74 +41,74 @@ type usage struct {
 	steps   int
 	used    map[string]bool // names at the top
 	missing map[string]bool
-	shown   map[string]bool // values that are no text
+	nonText map[string]bool // values that are no text
 }
 
-// render fills in a part. It fails with errWork or errOutput alone.
+// render fills in a part. It fails with errTooMuchWork or errTooMuchOutput alone.
 func (p *program) render(values map[string]any, escape bool, used *usage) (string, error) {
-	r := &run{escape: escape, scopes: []scope{{value: values, index: -1}}, used: used}
-	if err := r.nodes(p.body); err != nil {
+	r := &renderer{escape: escape, scopes: []scope{{value: values, index: -1}}, usage: used}
+	if err := r.renderNodes(p.body); err != nil {
 		return "", err
 	}
 	return r.out.String(), nil
 }
 
-func (r *run) nodes(list []node) error {
+func (r *renderer) renderNodes(list []node) error {
 	for i := range list {
-		if err := r.node(&list[i]); err != nil {
+		if err := r.renderNode(&list[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) node(n *node) error {
-	if r.used.steps++; r.used.steps > maxSteps {
-		return errWork
+func (r *renderer) renderNode(n *node) error {
+	if r.usage.steps++; r.usage.steps > maxSteps {
+		return errTooMuchWork
 	}
 	switch n.kind {
-	case literal:
+	case literalNode:
 		return r.write(n.text)
-	case output, raw:
-		return r.value(n)
-	case eachBlock:
-		return r.each(n)
+	case escapedNode, rawNode:
+		return r.writeValue(n)
+	case eachNode:
+		return r.renderEach(n)
 	}
 	v, _ := r.find(n.path)
-	if truthy(v) == (n.kind == ifBlock) {
-		return r.nodes(n.body)
+	if isTruthy(v) == (n.kind == ifNode) {
+		return r.renderNodes(n.body)
 	}
-	return r.nodes(n.rest)
+	return r.renderNodes(n.elseBody)
 }
 
-func (r *run) write(s string) error {
+func (r *renderer) write(s string) error {
 	if r.out.Len()+len(s) > MaxOutput {
-		return errOutput
+		return errTooMuchOutput
 	}
 	r.out.WriteString(s)
 	return nil
 }
 
-func (r *run) value(n *node) error {
+func (r *renderer) writeValue(n *node) error {
 	v, ok := r.find(n.path)
 	if !ok {
-		r.used.missing[n.path.text] = true
+		r.usage.missing[n.path.text] = true
 		return nil
 	}
-	text, ok := show(v)
+	text, ok := formatValue(v)
 	if !ok {
-		r.used.shown[n.path.text] = true
+		r.usage.nonText[n.path.text] = true
 		return nil
 	}
-	if r.escape && n.kind == output {
+	if r.escape && n.kind == escapedNode {
 		text = escapeHTML(text)
 	}
 	return r.write(text)
 }
 
-// each repeats a block for the elements of an array, or the members of an
+// renderEach repeats a block for the elements of an array, or the members of an
 // object in the order of their names.
-func (r *run) each(n *node) error {
+func (r *renderer) renderEach(n *node) error {
 	v, _ := r.find(n.path)
 	var items []scope
 	switch v := v.(type) {
@@ -121,12 +121,12 @@ func (r *run) each(n *node) error {
 			items = append(items, scope{v[key], i, len(v), key})
 		}
 	}
-	if r.used.steps += len(items); len(items) == 0 {
-		return r.nodes(n.rest)
+	if r.usage.steps += len(items); len(items) == 0 {
+		return r.renderNodes(n.elseBody)
 	}
 	for _, item := range items {
 		r.scopes = append(r.scopes, item)
-		if err := r.nodes(n.body); err != nil {
+		if err := r.renderNodes(n.body); err != nil {
 			return err
 		}
 		r.scopes = r.scopes[:len(r.scopes)-1]
@@ -135,43 +135,43 @@ func (r *run) each(n *node) error {
 }
 
 // find looks a path up, in the innermost block first and then outwards.
-func (r *run) find(p path) (any, bool) {
-	r.used.steps += len(p.names) + p.up
+func (r *renderer) find(p path) (any, bool) {
+	r.usage.steps += len(p.names) + p.up
 	inner := len(r.scopes) - 1 - p.up
 	if inner < 0 {
 		return nil, false
 	}
 	s := r.scopes[inner]
 	switch {
-	case p.special != "":
-		return s.special(p.special)
-	case p.this:
+	case p.atName != "":
+		return s.atValue(p.atName)
+	case p.fromThis:
 		if inner == 0 && len(p.names) > 0 {
-			r.used.used[p.names[0]] = true
+			r.usage.used[p.names[0]] = true
 		}
-		return get(s.value, p.names)
+		return lookupNames(s.value, p.names)
 	}
-	return r.outwards(p.names, inner)
+	return r.findOuter(p.names, inner)
 }
 
-func (r *run) outwards(names []string, inner int) (any, bool) {
+func (r *renderer) findOuter(names []string, inner int) (any, bool) {
 	for i := inner; i >= 0; i-- {
-		r.used.steps++
+		r.usage.steps++
 		members, ok := r.scopes[i].value.(map[string]any)
 		if !ok {
 			continue
 		}
 		if i == 0 {
-			r.used.used[names[0]] = true
+			r.usage.used[names[0]] = true
 		}
 		if _, ok := members[names[0]]; ok {
-			return get(members, names)
+			return lookupNames(members, names)
 		}
 	}
 	return nil, false
 }
 
-func (s scope) special(name string) (any, bool) {
+func (s scope) atValue(name string) (any, bool) {
 	if s.index < 0 {
 		return nil, false
 	}
@@ -186,9 +186,9 @@ func (s scope) special(name string) (any, bool) {
 	return json.Number(strconv.Itoa(s.index)), true
 }
 
-// get follows names through objects and arrays. null is a value that is not
+// lookupNames follows names through objects and arrays. null is a value that is not
 // there.
-func get(v any, names []string) (any, bool) {
+func lookupNames(v any, names []string) (any, bool) {
 	for _, name := range names {
 		switch in := v.(type) {
 		case map[string]any:
@@ -206,8 +206,8 @@ func get(v any, names []string) (any, bool) {
 	return v, v != nil
 }
 
-// show returns the text of a value; an array or an object has none.
-func show(v any) (string, bool) {
+// formatValue returns the text of a value; an array or an object has none.
+func formatValue(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
@@ -221,8 +221,8 @@ func show(v any) (string, bool) {
 	return "", false
 }
 
-// truthy is Handlebars': false, null, "", 0 and an empty array are not.
-func truthy(v any) bool {
+// isTruthy is Handlebars': false, null, "", 0 and an empty array are not.
+func isTruthy(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return false
@@ -242,15 +242,15 @@ func truthy(v any) bool {
 func typeOf(v any) string {
 	switch v.(type) {
 	case string:
-		return String
+		return TypeString
 	case json.Number:
-		return Number
+		return TypeNumber
 	case bool:
-		return Boolean
+		return TypeBoolean
 	case []any:
-		return Array
+		return TypeArray
 	case map[string]any:
-		return Object
+		return TypeObject
 	}
 	return ""
 }
@@ -264,31 +264,31 @@ var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"
 // Render fills in all parts. Values that are required and not given, or not of
 // their type, are a fault.Invalid with a field for each; so is a template that
 // grows without bound.
-func (c *Compiled) Render(values map[string]any) (Rendered, error) {
-	var bad fault.Fields
-	filled := c.fill(values, &bad)
+func (c *CompiledTemplate) Render(values map[string]any) (Output, error) {
+	var bad fault.FieldErrors
+	filled := c.applyFallbacks(values, &bad)
 	if len(bad) > 0 {
-		return Rendered{}, bad.Err()
+		return Output{}, bad.Err()
 	}
 	return c.render(values, filled)
 }
 
 // Preview is Render, but what is missing is only told.
-func (c *Compiled) Preview(values map[string]any) (Rendered, error) {
-	var bad fault.Fields
-	filled := c.fill(values, &bad)
-	var wrong fault.Fields
+func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
+	var bad fault.FieldErrors
+	filled := c.applyFallbacks(values, &bad)
+	var wrong fault.FieldErrors
 	for _, f := range bad {
 		if f.Code != codeMissing {
 			wrong = append(wrong, f)
 		}
 	}
 	if len(wrong) > 0 {
-		return Rendered{}, wrong.Err()
+		return Output{}, wrong.Err()
 	}
 	out, err := c.render(values, filled)
 	for _, f := range bad {
-		if name := strings.TrimPrefix(f.Field, "variables."); !slices.Contains(out.Missing, name) {
+		if name := strings.TrimPrefix(f.Path, "variables."); !slices.Contains(out.Missing, name) {
 			out.Missing = append(out.Missing, name)
 		}
 	}
@@ -298,20 +298,20 @@ func (c *Compiled) Preview(values map[string]any) (Rendered, error) {
 
 const codeMissing = "missing_variable"
 
-// fill adds the fallbacks to what was given, and checks the declared variables.
-func (c *Compiled) fill(values map[string]any, bad *fault.Fields) map[string]any {
+// applyFallbacks adds the fallbacks to what was given, and checks the declared variables.
+func (c *CompiledTemplate) applyFallbacks(values map[string]any, bad *fault.FieldErrors) map[string]any {
 	filled := maps.Clone(values)
 	if filled == nil {
 		filled = map[string]any{}
 	}
 	for _, v := range c.content.Variables {
 		names := strings.Split(v.Key, ".")
-		given, ok := get(values, names)
+		given, ok := lookupNames(values, names)
 		switch {
 		case !ok && v.Required:
 			bad.Add("variables."+v.Key, codeMissing, "The template needs this variable.")
 		case !ok && v.Fallback != nil:
-			put(filled, names, v.Fallback)
+			setIfMissing(filled, names, v.Fallback)
 		case ok && v.Type != "" && typeOf(given) != v.Type:
 			bad.Add("variables."+v.Key, "wrong_type", "This variable is of the type %s.", v.Type)
 		}
@@ -319,9 +319,9 @@ func (c *Compiled) fill(values map[string]any, bad *fault.Fields) map[string]any
 	return filled
 }
 
-// put sets a value that is not there. The objects on the way are copied: they
+// setIfMissing sets a value that is not there. The objects on the way are copied: they
 // are the caller's.
-func put(into map[string]any, names []string, v any) {
+func setIfMissing(into map[string]any, names []string, v any) {
 	for _, name := range names[:len(names)-1] {
 		inner, ok := into[name].(map[string]any)
 		if !ok && into[name] != nil {
@@ -337,15 +337,15 @@ func put(into map[string]any, names []string, v any) {
 	into[names[len(names)-1]] = v
 }
 
-func (c *Compiled) render(given, filled map[string]any) (out Rendered, err error) {
-	used := &usage{used: map[string]bool{}, missing: map[string]bool{}, shown: map[string]bool{}}
-	var bad fault.Fields
+func (c *CompiledTemplate) render(given, filled map[string]any) (out Output, err error) {
+	used := &usage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}}
+	var bad fault.FieldErrors
 	part := func(field string, p *program, escape bool) string {
 		text, err := p.render(filled, escape, used)
 		switch {
-		case errors.Is(err, errWork):
+		case errors.Is(err, errTooMuchWork):
 			bad.Add(field, "too_much_work", "Filling this in takes too long; it repeats too much.")
-		case errors.Is(err, errOutput):
+		case errors.Is(err, errTooMuchOutput):
 			bad.Add(field, "too_long", "Filled in, this has more than %d bytes.", MaxOutput)
 		}
 		return text
@@ -353,31 +353,31 @@ func (c *Compiled) render(given, filled map[string]any) (out Rendered, err error
 	out.Subject = oneLine(part("subject", c.subject, false))
 	out.HTML = part("html", c.html, true)
 	out.Text = part("text", c.text, false)
-	for _, name := range slices.Sorted(maps.Keys(used.shown)) {
-		if len(bad) < maxMissing {
+	for _, name := range slices.Sorted(maps.Keys(used.nonText)) {
+		if len(bad) < maxMissingListed {
 			bad.Add("variables."+name, "not_text", "The template shows this variable, but an object or a list has no text.")
 		}
 	}
 	if err := bad.Err(); err != nil {
-		return Rendered{}, err
+		return Output{}, err
 	}
 	if c.content.InlineCSS && out.HTML != "" {
 		out.HTML = inlineCSS(out.HTML)
 	}
 	if out.Text == "" && c.content.Text == "" {
-		out.Text = message.TextOfHTML(out.HTML)
+		out.Text = message.HTMLToText(out.HTML)
 	}
 	out.Missing = slices.Sorted(maps.Keys(used.missing))
-	out.Missing = out.Missing[:min(len(out.Missing), maxMissing)]
+	out.Missing = out.Missing[:min(len(out.Missing), maxMissingListed)]
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !used.used[name] && len(out.Unused) < maxMissing {
+		if !used.used[name] && len(out.Unused) < maxMissingListed {
 			out.Unused = append(out.Unused, name)
 		}
 	}
 	return out, nil
 }
 
-// oneLine makes a subject of what was rendered: no variable begins another
+// cleanLine makes a subject of what was rendered: no variable begins another
 // header field.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {

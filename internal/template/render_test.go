@@ -54,7 +54,7 @@ func TestLanguage(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		got, err := p.render(values(t, given), true, &usage{used: map[string]bool{}, missing: map[string]bool{}, shown: map[string]bool{}})
+		got, err := p.render(values(t, given), true, &usage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}})
 		if err != nil || got != want {
 			t.Errorf("%s\n gives %q, %v\n  want %q", source, got, err, want)
 		}
@@ -95,8 +95,8 @@ func TestRender(t *testing.T) {
 		Subject: "Order {{order}} for {{user.name}}",
 		HTML:    "<p>Hi {{user.name}}</p><p>{{note}} {{gone}}</p>",
 		Variables: []Variable{
-			{Key: "order", Type: Number, Required: true},
-			{Key: "user.name", Type: String, Fallback: "you"},
+			{Key: "order", Type: TypeNumber, Required: true},
+			{Key: "user.name", Type: TypeString, Fallback: "you"},
 			{Key: "note"},
 		},
 	})
@@ -135,9 +135,9 @@ func told(t *testing.T, err error, want ...string) {
 	var got []string
 	if errors.As(err, &f) {
 		for _, field := range f.Fields {
-			got = append(got, field.Field+" "+field.Code)
+			got = append(got, field.Path+" "+field.Code)
 			if field.Message == "" {
-				t.Errorf("%s has no message", field.Field)
+				t.Errorf("%s has no message", field.Path)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestCompile(t *testing.T) {
 	_, err = Compile(Content{
 		Subject: "{{", HTML: "{{#if}}", Text: strings.Repeat("x", MaxSource+1),
 		Variables: []Variable{{Key: "a b"}, {Key: "a"}, {Key: "a"}, {Key: "@index"}, {Key: "../x"}, {Key: "this"},
-			{Key: "b", Type: "date"}, {Key: "c", Type: Number, Fallback: "x"}, {Key: "d", Required: true, Fallback: "x"}},
+			{Key: "b", Type: "date"}, {Key: "c", Type: TypeNumber, Fallback: "x"}, {Key: "d", Required: true, Fallback: "x"}},
 	})
 	told(t, err, "subject invalid_template", "html invalid_template", "text too_long", "variables[0].key invalid_key", "variables[2].key duplicate_key",
 		"variables[3].key invalid_key", "variables[4].key invalid_key", "variables[5].key invalid_key",
@@ -339,12 +339,12 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("%q weighs %v, not %v", list, got[i].specificity(), want[i].Specificity())
 			}
 			for n := range root.Descendants() {
-				m := n.Type == html.ElementNode && got[i].matches(n, len(got[i])-1, &effort{steps: 10_000})
+				m := n.Type == html.ElementNode && got[i].matches(n, len(got[i])-1, &budget{steps: 10_000})
 				if m != want[i].Match(n) {
 					t.Errorf("%q matches %s: %t", list, n.Data, m)
 				}
 				key := got[i][len(got[i])-1].key
-				if m && len(candidates(n, map[string][]int{key: {0}}, &effort{steps: 1000})) == 0 {
+				if m && len(candidates(n, map[string][]int{key: {0}}, &budget{steps: 1000})) == 0 {
 					t.Errorf("%q is not tried for %s: %q", list, n.Data, key)
 				}
 				if m {

@@ -10,39 +10,39 @@ import (
 	"golang.org/x/net/html"
 )
 
-// inStep is how many attributes of an element, and bytes of them or of a selector,
+// unitsPerStep is how many attributes of an element, and bytes of them or of a selector,
 // are looked at in one step.
-const inStep = 8
+const unitsPerStep = 8
 
 // selector is a style rule's, in its parts: the last one is what the element
 // itself must be. cascadia would match them too, but tries, for each ancestor
 // that fits one part, all above it for the part before: what has some six parts
 // and does not match may take it years.
-type selector []part
+type selector []compound
 
-// part is what an element must be, and how the one of the part before stands to it:
+// compound is what an element must be, and how the one of the part before stands to it:
 // ' ', '>', '+', '~'; 0 in the first.
-type part struct {
+type compound struct {
 	cascadia.Sel
-	combinator byte
-	key        string // what the element must have: ".class" or its name; "" for anything
-	times      int    // how often it looks at each attribute
-	wide       bool   // also at others than class and id
+	combinator            byte
+	key                   string // what the element must have: ".class" or its name; "" for anything
+	attributeChecks       int    // how often it looks at each attribute
+	checksOtherAttributes bool   // also at others than class and id
 }
 
-func newPart(text string, combinator byte) (part, error) {
+func newCompound(text string, combinator byte) (compound, error) {
 	sel, err := cascadia.Parse(text)
-	p := part{Sel: sel, combinator: combinator, key: keyOf(text), wide: strings.Contains(text, "[")}
-	p.times = 1 + strings.Count(text, ".") + strings.Count(text, "#") + strings.Count(text, "[")
-	if p.wide { // it may be compared with what is long
-		p.times += len(text) / inStep
+	p := compound{Sel: sel, combinator: combinator, key: selectorKey(text), checksOtherAttributes: strings.Contains(text, "[")}
+	p.attributeChecks = 1 + strings.Count(text, ".") + strings.Count(text, "#") + strings.Count(text, "[")
+	if p.checksOtherAttributes { // it may be compared with what is long
+		p.attributeChecks += len(text) / unitsPerStep
 	}
 	return p, err
 }
 
-// keyOf finds what is plain to see: an escape may stand for anything, and beyond
+// selectorKey finds what is plain to see: an escape may stand for anything, and beyond
 // ASCII case is another matter.
-func keyOf(text string) string {
+func selectorKey(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || r > unicode.MaxASCII }) {
 		return ""
 	}
@@ -60,14 +60,14 @@ func keyOf(text string) string {
 }
 
 // cost is how many steps it takes to match an element.
-func (p *part) cost(n *html.Node) int {
+func (p *compound) cost(n *html.Node) int {
 	size := len(n.Attr)
 	for _, a := range n.Attr {
-		if p.wide || a.Key == "class" {
+		if p.checksOtherAttributes || a.Key == "class" {
 			size += len(a.Val)
 		}
 	}
-	return p.times * (1 + size/inStep)
+	return p.attributeChecks * (1 + size/unitsPerStep)
 }
 
 // readSelectors takes a list of selectors apart, of at most one more than maxRules. It
@@ -79,9 +79,9 @@ func readSelectors(list string) (all []selector, ok bool) {
 	var one selector
 	combinator := byte(0)
 	for at := 0; at <= len(list); {
-		end := at + simple(list[at:])
+		end := at + compoundEnd(list[at:])
 		if end > at {
-			p, err := newPart(list[at:end], combinator)
+			p, err := newCompound(list[at:end], combinator)
 			if err != nil || len(one) > 0 && combinator == 0 {
 				return nil, false
 			}
@@ -114,8 +114,8 @@ func readSelectors(list string) (all []selector, ok bool) {
 	return all, true
 }
 
-// simple returns where the selector of one element ends.
-func simple(s string) int {
+// compoundEnd returns where the selector of one element ends.
+func compoundEnd(s string) int {
 	quote, within := byte(0), false
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
@@ -148,8 +148,8 @@ func (s selector) specificity() (sum cascadia.Specificity) {
 
 // matches reports whether an element is what the parts up to one say, as far as
 // the effort lasts.
-func (s selector) matches(n *html.Node, last int, may *effort) bool {
-	if may.steps -= s[last].cost(n); may.spent() || !s[last].Match(n) {
+func (s selector) matches(n *html.Node, last int, may *budget) bool {
+	if may.steps -= s[last].cost(n); may.exhausted() || !s[last].Match(n) {
 		return false
 	}
 	var before func(*html.Node) *html.Node
@@ -162,7 +162,7 @@ func (s selector) matches(n *html.Node, last int, may *effort) bool {
 	default:
 		before, near = func(n *html.Node) *html.Node { return n.PrevSibling }, s[last].combinator == '+'
 	}
-	for n = before(n); n != nil && !may.spent(); n = before(n) {
+	for n = before(n); n != nil && !may.exhausted(); n = before(n) {
 		if n.Type != html.ElementNode {
 			may.steps--
 			continue

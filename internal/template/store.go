@@ -11,14 +11,14 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // Limits of an account's templates.
 const (
-	MaxTemplates = 10_000
-	MaxVersions  = 1_000   // kept of a template; the oldest go, never the published one
-	MaxBytes     = 1 << 30 // of all versions of all templates together
+	MaxTemplates  = 10_000
+	MaxVersions   = 1_000   // kept of a template; the oldest go, never the published one
+	MaxTotalBytes = 1 << 30 // of all versions of all templates together
 
 	maxName  = 200 // bytes
 	maxAlias = 64
@@ -29,8 +29,8 @@ type Templates struct {
 	DB  *db.DB
 	Now func() time.Time
 
-	cache cache
-	turns signal.Turns[db.ID] // what fills templates in
+	cache      cache
+	semaphores notify.KeyedSemaphore[db.ID] // what fills templates in
 }
 
 // Template is a stored template with one of its versions: the newest, unless
@@ -54,54 +54,54 @@ type Version struct {
 	bytes     int // of its texts and variables, as they are stored
 }
 
-// New is a template to be made.
-type New struct {
+// CreateParams is a template to be made.
+type CreateParams struct {
 	Name, Alias string
 	Content
 }
 
 var (
-	create = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at, bytes)
+	insertTemplateQuery = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at, bytes)
 		VALUES ($1, $2, $3, $4, 1, 1, $5, $5, $6)`)
-	taken         = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM template WHERE account = $1`)
-	insertVersion = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
+	usageQuery         = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM template WHERE account = $1`)
+	insertVersionQuery = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
-	byID    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
-	byAlias = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
-	all     = db.Paged(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE {page account = $1}`)
-	version = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+	templateByIDQuery    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
+	templateByAliasQuery = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
+	listTemplatesQuery   = db.PagedSQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE {page account = $1}`)
+	versionQuery         = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 		WHERE template = $1 AND version = $2`)
-	remove = db.SQL(`DELETE FROM template WHERE id = $1 AND account = $2`)
+	deleteTemplateQuery = db.SQL(`DELETE FROM template WHERE id = $1 AND account = $2`)
 )
 
-func scan(r db.Row) (t Template, err error) {
+func scanTemplate(r db.Row) (t Template, err error) {
 	var created, updated int64
 	err = r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
 	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
 	return t, err
 }
 
-// stored is a variable as it stands in its row.
-type stored struct {
+// storedVariable is a variable as it stands in its row.
+type storedVariable struct {
 	Key      string `json:"key"`
 	Type     string `json:"type,omitempty"`
 	Required bool   `json:"required,omitempty"`
 	Fallback any    `json:"fallback,omitempty"`
 }
 
-// insert makes the row of a version, and says how many bytes it takes.
-func (v Version) insert(template db.ID) (s db.Statement, bytes int, err error) {
-	list := make([]stored, len(v.Variables))
+// insertStatement makes the row of a version, and says how many bytes it takes.
+func (v Version) insertStatement(template db.ID) (s db.Statement, bytes int, err error) {
+	list := make([]storedVariable, len(v.Variables))
 	for i, one := range v.Variables {
-		list[i] = stored(one)
+		list[i] = storedVariable(one)
 	}
 	variables, err := json.Marshal(list)
 	bytes = len(v.Subject) + len(v.HTML) + len(v.Text) + len(variables)
-	return insertVersion.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt), bytes), bytes, err
+	return insertVersionQuery.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt), bytes), bytes, err
 }
 
-// lock has others wait who make templates of an account larger, or more of them.
-func lock(ctx context.Context, tx *db.Tx, account db.ID) error {
+// lockAccount has others wait who make templates of an account larger, or more of them.
+func lockAccount(ctx context.Context, tx *db.Tx, account db.ID) error {
 	return tx.Lock(ctx, "templates", account)
 }
 
@@ -109,14 +109,14 @@ func lock(ctx context.Context, tx *db.Tx, account db.ID) error {
 // them. lock comes before.
 func checkLimits(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes int) error {
 	var n, has int
-	if err := tx.One(ctx, taken.With(account), &n, &has); err != nil {
+	if err := tx.One(ctx, usageQuery.With(account), &n, &has); err != nil {
 		return err
 	}
 	if n+templates > MaxTemplates {
 		return fault.New(fault.Conflict, "too_many_templates", "An account can have %d templates. Delete one first.", MaxTemplates)
 	}
-	if has+bytes > MaxBytes {
-		return fault.New(fault.OverQuota, "templates_full", "The templates of an account, with their old versions, can have %d MB together. Delete one first.", MaxBytes>>20)
+	if has+bytes > MaxTotalBytes {
+		return fault.New(fault.OverQuota, "templates_full", "The templates of an account, with their old versions, can have %d MB together. Delete one first.", MaxTotalBytes>>20)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func scanVersion(r db.Row) (v Version, err error) {
 	v.CreatedAt, v.bytes = db.Time(created), len(v.HTML)+len(v.Text)+len(variables)
 	d := json.NewDecoder(strings.NewReader(variables))
 	d.UseNumber()
-	var list []stored
+	var list []storedVariable
 	err = d.Decode(&list)
 	for _, one := range list {
 		v.Variables = append(v.Variables, Variable(one))
@@ -144,7 +144,7 @@ func scanVersion(r db.Row) (v Version, err error) {
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such template.") }
 
 // checkNames looks at what stands beside the content.
-func checkNames(name, alias string, bad *fault.Fields) {
+func checkNames(name, alias string, bad *fault.FieldErrors) {
 	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		bad.Add("name", "invalid_name", "A name has 1 to %d bytes and no control characters.", maxName)
 	}
@@ -160,8 +160,8 @@ func isAlias(s string) bool {
 }
 
 // Check returns the faults of what a template is to be made of, or nil.
-func (n New) Check() error {
-	var bad fault.Fields
+func (n CreateParams) Check() error {
+	var bad fault.FieldErrors
 	checkNames(n.Name, n.Alias, &bad)
 	if _, err := Compile(n.Content); bad.Merge(err) != nil {
 		return err
@@ -171,40 +171,40 @@ func (n New) Check() error {
 
 // Create makes a template, whose first version is published. Its faults are
 // fault.Invalid, with every field, fault.Conflict for an alias in use or too many
-// templates, and fault.OverQuota for more than MaxBytes.
-func (t *Templates) Create(ctx context.Context, account db.ID, n New) (Template, error) {
+// templates, and fault.OverQuota for more than MaxTotalBytes.
+func (t *Templates) Create(ctx context.Context, account db.ID, n CreateParams) (Template, error) {
 	if err := n.Check(); err != nil {
 		return Template{}, err
 	}
 	return t.insert(ctx, account, n)
 }
 
-func (t *Templates) insert(ctx context.Context, account db.ID, n New) (Template, error) {
+func (t *Templates) insert(ctx context.Context, account db.ID, n CreateParams) (Template, error) {
 	now := t.Now().UTC()
 	out := Template{ID: t.DB.NewID(), Name: n.Name, Alias: n.Alias, Latest: 1, Published: 1, CreatedAt: now, UpdatedAt: now,
 		Version: Version{Number: 1, Content: n.Content, CreatedAt: now}}
-	first, bytes, err := out.Version.insert(out.ID)
+	first, bytes, err := out.Version.insertStatement(out.ID)
 	if err != nil {
 		return Template{}, err
 	}
 	err = t.DB.Tx(ctx, func(tx *db.Tx) error {
-		if err := lock(ctx, tx, account); err != nil {
+		if err := lockAccount(ctx, tx, account); err != nil {
 			return err
 		}
 		if err := checkLimits(ctx, tx, account, 1, bytes); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, create.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes)); err != nil {
+		if _, err := tx.Exec(ctx, insertTemplateQuery.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, first)
 		return err
 	})
-	return out, t.aliasTaken(err)
+	return out, t.translateAliasError(err)
 }
 
-// aliasTaken translates the refusal of the unique index.
-func (t *Templates) aliasTaken(err error) error {
+// translateAliasError translates the refusal of the unique index.
+func (t *Templates) translateAliasError(err error) error {
 	if err != nil && t.DB.IsConflict(err) {
 		return fault.Wrap(err, fault.Conflict, "alias_taken", "Another template has this alias.")
 	}
@@ -213,7 +213,7 @@ func (t *Templates) aliasTaken(err error) error {
 
 // Get returns a template with its newest version, or fault.NotFound.
 func (t *Templates) Get(ctx context.Context, account, id db.ID) (Template, error) {
-	return t.load(ctx, byID.With(id, account), 0)
+	return t.load(ctx, templateByIDQuery.With(id, account), 0)
 }
 
 // ByAlias is Get by the template's alias.
@@ -221,17 +221,17 @@ func (t *Templates) ByAlias(ctx context.Context, account db.ID, alias string) (T
 	if !isAlias(alias) {
 		return Template{}, notFound()
 	}
-	return t.load(ctx, byAlias.With(account, alias), 0)
+	return t.load(ctx, templateByAliasQuery.With(account, alias), 0)
 }
 
 // GetVersion returns a template with one of its versions, or fault.NotFound.
 func (t *Templates) GetVersion(ctx context.Context, account, id db.ID, number int) (Template, error) {
-	return t.load(ctx, byID.With(id, account), number)
+	return t.load(ctx, templateByIDQuery.With(id, account), number)
 }
 
 // load finds a template and the version of a number, 0 for the newest.
 func (t *Templates) load(ctx context.Context, s db.Statement, number int) (Template, error) {
-	found, err := db.All(ctx, t.DB, s, scan)
+	found, err := db.All(ctx, t.DB, s, scanTemplate)
 	if err != nil {
 		return Template{}, err
 	}
@@ -242,12 +242,12 @@ func (t *Templates) load(ctx context.Context, s db.Statement, number int) (Templ
 	if number == 0 {
 		number = out.Latest
 	}
-	out.Version, err = t.version(ctx, out.ID, number)
+	out.Version, err = t.loadVersion(ctx, out.ID, number)
 	return out, err
 }
 
-func (t *Templates) version(ctx context.Context, id db.ID, number int) (Version, error) {
-	found, err := db.All(ctx, t.DB, version.With(id, number), scanVersion)
+func (t *Templates) loadVersion(ctx context.Context, id db.ID, number int) (Version, error) {
+	found, err := db.All(ctx, t.DB, versionQuery.With(id, number), scanVersion)
 	if err == nil && len(found) == 0 {
 		err = fault.New(fault.NotFound, "not_found", "The template has no such version.")
 	}
@@ -259,13 +259,13 @@ func (t *Templates) version(ctx context.Context, id db.ID, number int) (Version,
 
 // List returns an account's templates, newest first, without content.
 func (t *Templates) List(ctx context.Context, account db.ID, page db.Page) ([]Template, bool, error) {
-	return db.ReadPage(ctx, t.DB, all, page, scan, account)
+	return db.ReadPage(ctx, t.DB, listTemplatesQuery, page, scanTemplate, account)
 }
 
 // Delete deletes a template with all its versions, or returns fault.NotFound.
 // What was sent with it stays as it is.
 func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
-	n, err := t.DB.Exec(ctx, remove.With(id, account))
+	n, err := t.DB.Exec(ctx, deleteTemplateQuery.With(id, account))
 	if err == nil && n == 0 {
 		err = notFound()
 	}
@@ -285,10 +285,10 @@ func (t *Templates) Duplicate(ctx context.Context, account, id db.ID, name strin
 			name = strings.ToValidUTF8(name[:len(name)-1], "")
 		}
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	checkNames(name, "", &bad)
 	if err := bad.Err(); err != nil {
 		return Template{}, err
 	}
-	return t.insert(ctx, account, New{Name: name, Content: from.Content})
+	return t.insert(ctx, account, CreateParams{Name: name, Content: from.Content})
 }

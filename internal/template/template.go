@@ -25,11 +25,11 @@ const (
 	MaxValues    = 256 << 10 // bytes of the variables of one rendering, as JSON
 	MaxOutput    = 10 << 20  // bytes of a rendered part
 
-	maxDepth    = 20        // of blocks within blocks
-	maxSteps    = 2_000_000 // of one rendering
-	maxPath     = 200       // bytes of a variable's path
-	maxSegments = 10
-	maxMissing  = 100 // told
+	maxDepth         = 20        // of blocks within blocks
+	maxSteps         = 2_000_000 // of one rendering
+	maxPathBytes     = 200       // bytes of a variable's path
+	maxSegments      = 10
+	maxMissingListed = 100 // told
 )
 
 // Content is what a version of a template says.
@@ -43,31 +43,31 @@ type Content struct {
 
 // Types of a variable.
 const (
-	String  = "string"
-	Number  = "number"
-	Boolean = "boolean"
-	Array   = "array"
-	Object  = "object"
+	TypeString  = "string"
+	TypeNumber  = "number"
+	TypeBoolean = "boolean"
+	TypeArray   = "array"
+	TypeObject  = "object"
 )
 
 // Variable is a declared variable. What a template uses need not be declared.
 type Variable struct {
 	Key      string // a path such as user.name
-	Type     string // String, Number, …; "" is any
+	Type     string // String, TypeNumber, …; "" is any
 	Required bool
 	Fallback any // used when the variable is not given; nil for none
 }
 
-// Rendered is a template that was filled in.
-type Rendered struct {
+// Output is a template that was filled in.
+type Output struct {
 	Subject, HTML, Text string
 	Missing             []string // paths that the template asks for and that were not given
 	Unused              []string // names that were given and not asked for
 }
 
-// Compiled is a version that is ready to be filled in. It is safe for use by
+// CompiledTemplate is a version that is ready to be filled in. It is safe for use by
 // many goroutines.
-type Compiled struct {
+type CompiledTemplate struct {
 	content             Content
 	subject, html, text *program
 }
@@ -75,9 +75,9 @@ type Compiled struct {
 // Compile checks content and returns it ready to be rendered, or a
 // fault.Invalid that names every field at fault, with line and column of what
 // is not understood.
-func Compile(c Content) (*Compiled, error) {
-	var bad fault.Fields
-	out := &Compiled{content: c}
+func Compile(c Content) (*CompiledTemplate, error) {
+	var bad fault.FieldErrors
+	out := &CompiledTemplate{content: c}
 	if c.Subject == "" {
 		bad.Add("subject", "required", "Give a subject.")
 	}
@@ -108,7 +108,7 @@ func Compile(c Content) (*Compiled, error) {
 	return out, bad.Err()
 }
 
-func checkVariables(declared []Variable, bad *fault.Fields) {
+func checkVariables(declared []Variable, bad *fault.FieldErrors) {
 	if len(declared) > MaxVariables {
 		bad.Add("variables", "too_many_variables", "A template can declare %d variables.", MaxVariables)
 		return
@@ -118,14 +118,14 @@ func checkVariables(declared []Variable, bad *fault.Fields) {
 		at := func(field string) string { return fmt.Sprintf("variables[%d].%s", i, field) }
 		p, err := parsePath(v.Key)
 		switch {
-		case err != nil || p.up > 0 || p.special != "" || len(p.names) == 0:
+		case err != nil || p.up > 0 || p.atName != "" || len(p.names) == 0:
 			bad.Add(at("key"), "invalid_key", "A key is a name such as order or user.name: letters, digits, _ and -, with dots between.")
 		case seen[v.Key]:
 			bad.Add(at("key"), "duplicate_key", "This variable is declared twice.")
 		}
 		seen[v.Key] = true
 		switch v.Type {
-		case "", String, Number, Boolean, Array, Object:
+		case "", TypeString, TypeNumber, TypeBoolean, TypeArray, TypeObject:
 		default:
 			bad.Add(at("type"), "unknown_type", "The types are string, number, boolean, array and object.")
 			continue

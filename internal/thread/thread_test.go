@@ -26,9 +26,9 @@ func TestAnswers(t *testing.T) {
 		"In-Reply-To: no id\r\nReferences: garbage > < <<a@x>>>\r\n":            "<a@x>",
 		"References:" + fmt.Sprintf(many, numbers...) + "\r\n":                  "20",
 	} {
-		got := Answers(message.Header(header))
+		got := RepliedIDs(message.Header(header))
 		if want == "20" {
-			if len(got) != MaxAnswers || got[0] != "<x39@a.example>" {
+			if len(got) != MaxRepliedIDs || got[0] != "<x39@a.example>" {
 				t.Errorf("of many: %q", got)
 			}
 		} else if strings.Join(got, " ") != want {
@@ -38,14 +38,14 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestReferences(t *testing.T) {
-	chain := func(n int) (links []Link) {
+	chain := func(n int) (links []Message) {
 		for i := range n {
-			links = append(links, Link{db.ID(i), fmt.Sprintf("<%d@x>", i)})
+			links = append(links, Message{db.ID(i), fmt.Sprintf("<%d@x>", i)})
 		}
 		return links
 	}
 	for _, c := range []struct {
-		chain  []Link
+		chain  []Message
 		parent string
 		want   []string
 	}{
@@ -53,13 +53,13 @@ func TestReferences(t *testing.T) {
 		{nil, "<p@x>", []string{"<p@x>"}},
 		{chain(2), "", []string{"<0@x>", "<1@x>"}},
 		{chain(3), "<1@x>", []string{"<0@x>", "<2@x>", "<1@x>"}},
-		{append(chain(2), Link{7, "<0@x>"}, Link{8, ""}, Link{9, "<ü@x>"}, Link{10, "<a b@x>"}), "", []string{"<0@x>", "<1@x>"}},
+		{append(chain(2), Message{7, "<0@x>"}, Message{8, ""}, Message{9, "<ü@x>"}, Message{10, "<a b@x>"}), "", []string{"<0@x>", "<1@x>"}},
 	} {
-		if got := references(c.chain, c.parent); !slices.Equal(got, c.want) {
+		if got := buildReferences(c.chain, c.parent); !slices.Equal(got, c.want) {
 			t.Errorf("%v answering %s: %q, want %q", c.chain, c.parent, got, c.want)
 		}
 	}
-	long := references(chain(50), "<p@x>")
+	long := buildReferences(chain(50), "<p@x>")
 	if len(long) != MaxReferences || long[0] != "<0@x>" || long[1] != "<32@x>" || long[19] != "<p@x>" {
 		t.Errorf("of a long thread: %q", long)
 	}
@@ -68,7 +68,7 @@ func TestReferences(t *testing.T) {
 // A key is never 0, which means none, and the same for what is stored in place
 // of broken UTF-8.
 func TestKey(t *testing.T) {
-	if Key("<a@x>") == Key("<b@x>") || Key("") <= 0 || Key("<\xff@x>") != Key("<\uFFFD@x>") {
+	if LookupKey("<a@x>") == LookupKey("<b@x>") || LookupKey("") <= 0 || LookupKey("<\xff@x>") != LookupKey("<\uFFFD@x>") {
 		t.Error("keys are mixed up")
 	}
 }

@@ -14,69 +14,69 @@ import (
 
 // Actor is the user of a session as the audit log names it.
 func (s Session) Actor(from netip.Addr) audit.Actor {
-	return audit.Actor{Kind: audit.User, ID: s.User.ID, Name: s.User.Email, From: from}
+	return audit.Actor{Kind: audit.ActorUser, ID: s.User.ID, Name: s.User.Email, IP: from}
 }
 
-// Note records in the audit log what the user of a session did, in the session's account.
-func (u *Users) Note(ctx context.Context, s Session, from netip.Addr, what string) error {
-	return u.audit().Write(ctx, audit.Entry{Account: s.Account, Actor: s.Actor(from), What: what})
+// RecordAudit records in the audit log what the user of a session did, in the session's account.
+func (u *Users) RecordAudit(ctx context.Context, s Session, from netip.Addr, what string) error {
+	return u.auditLog().Write(ctx, audit.Entry{Account: s.Account, Actor: s.Actor(from), Description: what})
 }
 
-// noteSignIn records that a user signed in, in the transaction that lets him in.
-func (u *Users) noteSignIn(ctx context.Context, tx *db.Tx, s Session) error {
-	return u.audit().WriteIn(ctx, tx, audit.Entry{Account: s.Account, Actor: s.Actor(s.From), What: "Signed in."})
+// auditSignIn records that a user signed in, in the transaction that lets him in.
+func (u *Users) auditSignIn(ctx context.Context, tx *db.Tx, s Session) error {
+	return u.auditLog().WriteTx(ctx, tx, audit.Entry{Account: s.Account, Actor: s.Actor(s.RemoteAddr), Description: "Signed in."})
 }
 
-func (u *Users) audit() *audit.Log { return &audit.Log{DB: u.DB, Now: u.Now} }
+func (u *Users) auditLog() *audit.Log { return &audit.Log{DB: u.DB, Now: u.Now} }
 
-// maxRefusals bounds how many failed sign-ins wait to be written.
-const maxRefusals = 1000
+// maxFailedSignIns bounds how many failed sign-ins wait to be written.
+const maxFailedSignIns = 1000
 
-// refusal is a failed sign-in that is yet to be written.
-type refusal struct {
-	who          User
-	from         netip.Addr
-	action, what string
+// failedSignIn is a failed sign-in that is yet to be written.
+type failedSignIn struct {
+	user           User
+	from           netip.Addr
+	action, detail string
 }
 
-// refusals wait to be written: an answer must not take longer for an address that is
+// failedSignInQueue wait to be written: an answer must not take longer for an address that is
 // known.
-type refusals struct {
+type failedSignInQueue struct {
 	mu   sync.Mutex
-	rows []refusal
+	rows []failedSignIn
 }
 
 // The actions of failed sign-ins in the audit log. Each has a bound of its own: wrong
 // passwords, which anybody can give, hide no wrong codes.
 const (
-	passwordRefused = "sign-in"
-	codeRefused     = "sign-in.code"
+	actionPasswordFailed = "sign-in"
+	actionCodeFailed     = "sign-in.code"
 )
 
-// refused has a failed sign-in of a user written in a moment.
-func (u *Users) refused(who User, from netip.Addr, action, what string) {
-	u.refusals.mu.Lock()
-	defer u.refusals.mu.Unlock()
-	if len(u.refusals.rows) < maxRefusals {
-		u.refusals.rows = append(u.refusals.rows, refusal{who, from, action, what})
+// queueFailedSignIn has a failed sign-in of a user written in a moment.
+func (u *Users) queueFailedSignIn(who User, from netip.Addr, action, what string) {
+	u.failedSignIns.mu.Lock()
+	defer u.failedSignIns.mu.Unlock()
+	if len(u.failedSignIns.rows) < maxFailedSignIns {
+		u.failedSignIns.rows = append(u.failedSignIns.rows, failedSignIn{who, from, action, what})
 	}
 }
 
-// NoteRefused writes the failed sign-ins on this node into the activity of the accounts
+// FlushFailedSignIns writes the failed sign-ins on this node into the activity of the accounts
 // that the users belong to. The audit log bounds them.
-func (u *Users) NoteRefused(ctx context.Context) error {
-	u.refusals.mu.Lock()
-	rows := u.refusals.rows
-	u.refusals.rows = nil
-	u.refusals.mu.Unlock()
+func (u *Users) FlushFailedSignIns(ctx context.Context) error {
+	u.failedSignIns.mu.Lock()
+	rows := u.failedSignIns.rows
+	u.failedSignIns.rows = nil
+	u.failedSignIns.mu.Unlock()
 	for _, r := range rows {
-		of, err := u.Memberships(ctx, r.who.ID)
+		of, err := u.Memberships(ctx, r.user.ID)
 		if err != nil {
 			return err
 		}
 		for _, m := range of {
-			err := u.audit().Denied(ctx, audit.Entry{Account: m.Account, Action: r.action, Object: r.who.ID.String(), What: r.what,
-				Actor: audit.Actor{Kind: audit.Nobody, Name: r.who.Email, From: r.from}})
+			err := u.auditLog().RecordDenied(ctx, audit.Entry{Account: m.Account, Action: r.action, Object: r.user.ID.String(), Description: r.detail,
+				Actor: audit.Actor{Kind: audit.ActorAnonymous, Name: r.user.Email, IP: r.from}})
 			if err != nil {
 				return err
 			}
@@ -85,9 +85,9 @@ func (u *Users) NoteRefused(ctx context.Context) error {
 	return nil
 }
 
-// RunRefused does so every few seconds until ctx ends, and once more then; report is
+// RunFailedSignIns does so every few seconds until ctx ends, and once more then; report is
 // told what went wrong.
-func (u *Users) RunRefused(ctx context.Context, report func(error)) error {
+func (u *Users) RunFailedSignIns(ctx context.Context, report func(error)) error {
 	const every = 2 * time.Second
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -98,7 +98,7 @@ func (u *Users) RunRefused(ctx context.Context, report func(error)) error {
 		case <-ctx.Done():
 			last = true
 		}
-		if err := u.NoteRefused(context.WithoutCancel(ctx)); err != nil {
+		if err := u.FlushFailedSignIns(context.WithoutCancel(ctx)); err != nil {
 			report(err)
 		}
 		if last {
@@ -107,14 +107,14 @@ func (u *Users) RunRefused(ctx context.Context, report func(error)) error {
 	}
 }
 
-var setReadsMail = db.SQL(`UPDATE dashboard_member SET reads_mail = $3 WHERE account = $1 AND person = $2`)
+var setReadsMailQuery = db.SQL(`UPDATE dashboard_member SET reads_mail = $3 WHERE account = $1 AND person = $2`)
 
 // SetReadsMail lets a member read mail in the dashboard, or no longer. Owners always
 // may, whatever is set. One who is no member is fault.NotFound.
 func (u *Users) SetReadsMail(ctx context.Context, account, person db.ID, may bool) error {
-	n, err := u.DB.Exec(ctx, setReadsMail.With(account, person, may))
+	n, err := u.DB.Exec(ctx, setReadsMailQuery.With(account, person, may))
 	if err == nil && n == 0 {
-		err = errNoMember()
+		err = noMemberError()
 	}
 	return err
 }

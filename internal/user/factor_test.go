@@ -36,7 +36,7 @@ func (h *house) enrolled() (ann user.User, code func() string) {
 		}
 		return c
 	}
-	if _, err := h.Enrol(h.t.Context(), ann, e.Secret, code()); err != nil {
+	if _, err := h.EnableTOTP(h.t.Context(), ann, e.Secret, code()); err != nil {
 		h.t.Fatal(err)
 	}
 	return ann, code
@@ -46,7 +46,7 @@ func (h *house) enrolled() (ann user.User, code func() string) {
 func (h *house) halfway(n int) user.Session {
 	h.t.Helper()
 	s, _, err := h.SignIn(h.t.Context(), "ann@example.com", good, netip.AddrFrom4([4]byte{198, 51, 100, byte(n)}), "")
-	if err != nil || !s.Halfway {
+	if err != nil || !s.NeedsSecondFactor {
 		h.t.Fatalf("%+v %v", s, err)
 	}
 	return s
@@ -67,31 +67,31 @@ func TestCodesOfASession(t *testing.T) {
 		ann, code := h.enrolled()
 		s := h.halfway(1)
 		for i := range 4 {
-			is(t, h.Confirm(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
+			is(t, h.VerifySecondFactor(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
 		}
-		isCode(t, h.Confirm(ctx, s, "wrong"), "too_many_codes")
+		isCode(t, h.VerifySecondFactor(ctx, s, "wrong"), "too_many_codes")
 		if list, err := h.Sessions(ctx, ann.ID); err != nil || len(list) != 0 {
 			t.Fatalf("%d sessions are left, %v", len(list), err)
 		}
 		s = h.halfway(2)
-		is(t, h.Confirm(ctx, s, "wrong"), fault.Invalid)
-		if err := h.Confirm(ctx, s, code()); err != nil {
+		is(t, h.VerifySecondFactor(ctx, s, "wrong"), fault.Invalid)
+		if err := h.VerifySecondFactor(ctx, s, code()); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 { // the wrong one before is forgiven
-			is(t, h.Unenrol(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
+			is(t, h.DisableTOTP(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
 		}
 		// The user has one left, and a right one is given back.
 		for range 3 {
-			_, err := h.NewRecovery(ctx, s, code())
+			_, err := h.ReplaceRecoveryCodes(ctx, s, code())
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if may, err := h.MayWarn(ctx, ann.ID); !may || err != nil {
+		if may, err := h.ShouldWarn(ctx, ann.ID); !may || err != nil {
 			t.Error(may, err)
 		}
-		if may, err := h.MayWarn(ctx, ann.ID); may || err != nil {
+		if may, err := h.ShouldWarn(ctx, ann.ID); may || err != nil {
 			t.Error(may, err)
 		}
 	})
@@ -104,17 +104,17 @@ func TestWrongCodesAreNoted(t *testing.T) {
 		ann, _ := h.enrolled()
 		log := &audit.Log{DB: h.DB, Now: h.clock}
 		for range 20 {
-			err := log.Denied(ctx, audit.Entry{Account: first, Action: "sign-in", Object: ann.ID.String(), What: "Failed to sign in: wrong password."})
+			err := log.RecordDenied(ctx, audit.Entry{Account: first, Action: "sign-in", Object: ann.ID.String(), Description: "Failed to sign in: wrong password."})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		is(t, h.Confirm(ctx, h.halfway(1), "wrong"), fault.Invalid)
-		if err := h.NoteRefused(ctx); err != nil {
+		is(t, h.VerifySecondFactor(ctx, h.halfway(1), "wrong"), fault.Invalid)
+		if err := h.FlushFailedSignIns(ctx); err != nil {
 			t.Fatal(err)
 		}
 		list, _, err := log.List(ctx, first, db.Page{Limit: 1})
-		if err != nil || len(list) != 1 || list[0].Action != "sign-in.code" || list[0].What != "Gave a wrong code of the second factor." {
+		if err != nil || len(list) != 1 || list[0].Action != "sign-in.code" || list[0].Description != "Gave a wrong code of the second factor." {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})
@@ -140,11 +140,11 @@ func TestCodesOfAUser(t *testing.T) {
 			for i := range 360 {
 				wg.Go(func() {
 					<-begin
-					err := h.Confirm(ctx, sessions[i%len(sessions)], fmt.Sprint("wrong", i))
+					err := h.VerifySecondFactor(ctx, sessions[i%len(sessions)], fmt.Sprint("wrong", i))
 					switch {
 					case fault.Is(err, fault.Invalid):
 						wrong.Add(1)
-					case fault.Is(err, fault.Limited):
+					case fault.Is(err, fault.RateLimited):
 						ended.Add(1)
 					default:
 						t.Error(err)
@@ -166,10 +166,10 @@ func TestCodesOfAUser(t *testing.T) {
 		if err := h.DB.One(ctx, triesOf.With(), &tries); err != nil || tries > 10 {
 			t.Errorf("%d tries are counted in sessions: %v", tries, err)
 		}
-		isCode(t, h.Confirm(ctx, sessions[0], code()), "too_many_codes")
+		isCode(t, h.VerifySecondFactor(ctx, sessions[0], code()), "too_many_codes")
 		h.forward(15 * time.Minute)
 		s := h.halfway(50)
-		if err := h.Confirm(ctx, s, code()); err != nil {
+		if err := h.VerifySecondFactor(ctx, s, code()); err != nil {
 			t.Errorf("a quarter of an hour later: %v", err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestOneCodeAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, s := range sessions {
 			wg.Go(func() {
-				if h.Confirm(t.Context(), s, c) == nil {
+				if h.VerifySecondFactor(t.Context(), s, c) == nil {
 					in.Add(1)
 				}
 			})
@@ -219,18 +219,18 @@ func TestSignInIsRecorded(t *testing.T) {
 		if all, err := h.Sessions(ctx, bob.ID); err != nil || len(all) != 0 {
 			t.Errorf("there are sessions: %v, %v", all, err)
 		}
-		if err := h.Confirm(ctx, s, code()); err == nil {
+		if err := h.VerifySecondFactor(ctx, s, code()); err == nil {
 			t.Error("confirmed")
 		}
 		dbtest.Exec(t, h.DB, showAudit.With())
-		if all, err := h.Sessions(ctx, ann.ID); err != nil || len(all) != 1 || !all[0].Halfway {
+		if all, err := h.Sessions(ctx, ann.ID); err != nil || len(all) != 1 || !all[0].NeedsSecondFactor {
 			t.Errorf("the session is now %v, %v", all, err)
 		}
-		if err := h.Confirm(ctx, s, code()); err != nil {
+		if err := h.VerifySecondFactor(ctx, s, code()); err != nil {
 			t.Fatal(err)
 		}
 		list, _, err := (&audit.Log{DB: h.DB, Now: h.clock}).List(ctx, first, db.Page{})
-		if err != nil || len(list) == 0 || list[0].What != "Signed in." {
+		if err != nil || len(list) == 0 || list[0].Description != "Signed in." {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})

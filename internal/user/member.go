@@ -17,20 +17,20 @@ type Role string
 // The roles: an owner may do everything, a member everything but what concerns
 // the people of the account and its API keys, a reader nothing but look.
 const (
-	Owner  Role = "owner"
-	Worker Role = "member"
-	Reader Role = "reader"
+	RoleOwner  Role = "owner"
+	RoleMember Role = "member"
+	RoleReader Role = "reader"
 )
 
-// valid reports whether r is one of the roles.
-func (r Role) valid() bool { return r == Owner || r == Worker || r == Reader }
+// isValid reports whether r is one of the roles.
+func (r Role) isValid() bool { return r == RoleOwner || r == RoleMember || r == RoleReader }
 
 // Member is a user of an account.
 type Member struct {
 	User
-	Role   Role
-	Mail   bool // may read mail; owners may always
-	Joined time.Time
+	Role      Role
+	ReadsMail bool // may read mail; owners may always
+	JoinedAt  time.Time
 }
 
 // Membership is an account that a user belongs to.
@@ -43,39 +43,39 @@ type Membership struct {
 const maxMembers = 200
 
 var (
-	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at, reads_mail) VALUES ($1, $2, $3, $4, $3 <> 'reader')
+	insertMemberQuery = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at, reads_mail) VALUES ($1, $2, $3, $4, $3 <> 'reader')
 		ON CONFLICT (account, person) DO NOTHING`)
-	members = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
+	membersQuery = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
 	// The addresses of the owners of an account.
-	ownerEmails = db.SQL(`SELECT CASE WHEN u.address = '' THEN u.email ELSE u.address END FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
+	ownerEmailsQuery = db.SQL(`SELECT CASE WHEN u.address = '' THEN u.email ELSE u.address END FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
 		WHERE m.account = $1 AND m.role = 'owner' AND u.verified_at > 0 ORDER BY m.person LIMIT $2`)
-	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
+	memberByEmailQuery = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
-	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
-	roleOf      = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
-	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3,
+	membershipsQuery = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
+	roleQuery        = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
+	setRoleQuery     = db.SQL(`UPDATE dashboard_member SET role = $3,
 		reads_mail = CASE WHEN role = $3 THEN reads_mail ELSE $3 <> 'reader' END WHERE account = $1 AND person = $2`)
-	// lockMembers makes changes of who owns an account follow one another.
-	lockMembers = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
-	leave       = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
-	owners      = db.SQL(`SELECT COUNT(*) FROM dashboard_member WHERE account = $1 AND role = 'owner'`)
+	// lockOwnersQuery makes changes of who owns an account follow one another.
+	lockOwnersQuery   = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
+	deleteMemberQuery = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
+	countOwnersQuery  = db.SQL(`SELECT COUNT(*) FROM dashboard_member WHERE account = $1 AND role = 'owner'`)
 )
 
-func (u *Users) join(ctx context.Context, tx *db.Tx, account, person db.ID, r Role) error {
-	_, err := tx.Exec(ctx, insertMember.With(account, person, string(r), db.Micros(u.Now())))
+func (u *Users) addMember(ctx context.Context, tx *db.Tx, account, person db.ID, r Role) error {
+	_, err := tx.Exec(ctx, insertMemberQuery.With(account, person, string(r), db.Micros(u.Now())))
 	return err
 }
 
 // Members lists the people of an account, the oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
-	return db.All(ctx, u.DB, members.With(account, maxMembers), func(r db.Row) (m Member, err error) {
+	return db.All(ctx, u.DB, membersQuery.With(account, maxMembers), func(r db.Row) (m Member, err error) {
 		var totp []byte
 		var created, verified, joined int64
-		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), &joined, &m.Mail)
-		m.Mail = m.Mail || m.Role == Owner
-		m.dated(created, verified)
-		m.TOTP, m.Joined = len(totp) > 0, db.Time(joined)
+		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), &joined, &m.ReadsMail)
+		m.ReadsMail = m.ReadsMail || m.Role == RoleOwner
+		m.setTimes(created, verified)
+		m.TOTP, m.JoinedAt = len(totp) > 0, db.Time(joined)
 		return m, err
 	})
 }
@@ -83,7 +83,7 @@ func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 // OwnerAddresses are the proven addresses of the owners of an account, the oldest
 // owner first.
 func OwnerAddresses(ctx context.Context, r db.Reader, account db.ID) ([]address.Address, error) {
-	return db.All(ctx, r, ownerEmails.With(account, maxMembers), func(r db.Row) (a address.Address, err error) {
+	return db.All(ctx, r, ownerEmailsQuery.With(account, maxMembers), func(r db.Row) (a address.Address, err error) {
 		var email string
 		if err = r.Scan(&email); err == nil {
 			a, err = address.Parse(email)
@@ -94,7 +94,7 @@ func OwnerAddresses(ctx context.Context, r db.Reader, account db.ID) ([]address.
 
 // Memberships lists the accounts of a user.
 func (u *Users) Memberships(ctx context.Context, id db.ID) ([]Membership, error) {
-	return db.All(ctx, u.DB, memberships.With(id, maxMembers), scanMembership)
+	return db.All(ctx, u.DB, membershipsQuery.With(id, maxMembers), scanMembership)
 }
 
 func scanMembership(r db.Row) (m Membership, err error) {
@@ -105,42 +105,42 @@ func scanMembership(r db.Row) (m Membership, err error) {
 // readers read mail. The open invitations of a former owner end. The last owner
 // stays one: fault.Conflict.
 func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
-	if !r.valid() {
-		var bad fault.Fields
+	if !r.isValid() {
+		var bad fault.FieldErrors
 		bad.Add("role", "invalid", "The role is owner, member or reader.")
 		return bad.Err()
 	}
 	var also []db.Statement
-	if r != Owner {
-		also = append(also, endInvitesBy.With(person, account))
+	if r != RoleOwner {
+		also = append(also, deleteInvitesByQuery.With(person, account))
 	}
-	return u.change(ctx, account, setRole.With(account, person, string(r)), also...)
+	return u.changeMember(ctx, account, setRoleQuery.With(account, person, string(r)), also...)
 }
 
-// Remove ends a membership, with the sessions that look at the account, and the
+// RemoveMember ends a membership, with the sessions that look at the account, and the
 // open invitations that were made to the member or by the member. The last owner
 // can't go: fault.Conflict.
-func (u *Users) Remove(ctx context.Context, account, person db.ID) error {
-	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account), endInvites.With(person, account), endInvitesBy.With(person, account))
+func (u *Users) RemoveMember(ctx context.Context, account, person db.ID) error {
+	return u.changeMember(ctx, account, deleteMemberQuery.With(account, person), deleteSessionsInAccountQuery.With(person, account), deleteInvitesToQuery.With(person, account), deleteInvitesByQuery.With(person, account))
 }
 
-func errNoMember() error { return fault.New(fault.NotFound, "not_found", "There is no such member.") }
+func noMemberError() error { return fault.New(fault.NotFound, "not_found", "There is no such member.") }
 
-// change carries out a change of one member, unless no owner would be left.
-func (u *Users) change(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
+// changeMember carries out a change of one member, unless no owner would be left.
+func (u *Users) changeMember(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, lockMembers.With(account)); err != nil {
+		if _, err := tx.Exec(ctx, lockOwnersQuery.With(account)); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, change)
 		if err == nil && n == 0 {
-			err = errNoMember()
+			err = noMemberError()
 		}
 		if err != nil {
 			return err
 		}
 		var left int64
-		if err := tx.One(ctx, owners.With(account), &left); err != nil {
+		if err := tx.One(ctx, countOwnersQuery.With(account), &left); err != nil {
 			return err
 		}
 		if left == 0 {

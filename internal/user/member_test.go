@@ -16,7 +16,7 @@ func TestManyPeople(t *testing.T) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		invite := func(n int) error {
-			_, err := h.NewInvite(ctx, first, fmt.Sprintf("guest%d@example.com", n), user.Owner, false)
+			_, err := h.CreateInviteLink(ctx, first, fmt.Sprintf("guest%d@example.com", n), user.RoleOwner, false)
 			return err
 		}
 		for n := range 199 {
@@ -29,7 +29,7 @@ func TestManyPeople(t *testing.T) {
 		if err != nil || len(open) != 199 {
 			t.Fatal(len(open), err)
 		}
-		if err := h.Withdraw(ctx, first, open[0].ID); err != nil {
+		if err := h.WithdrawInvitation(ctx, first, open[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		if err := invite(199); err != nil {

@@ -12,102 +12,102 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // Session is a user who has signed in with a browser.
 type Session struct {
-	ID      db.ID
-	User    User
-	Account db.ID // the account that is looked at
-	Role    Role  // what the user may do there
-	Mail    bool  // the user may read mail there
-	Halfway bool  // the second factor is still asked for: nothing may be shown
+	ID                db.ID
+	User              User
+	Account           db.ID // the account that is looked at
+	Role              Role  // what the user may do there
+	ReadsMail         bool  // the user may read mail there
+	NeedsSecondFactor bool  // the second factor is still asked for: nothing may be shown
 
-	From      netip.Addr // at sign-in
-	Agent     string
-	CreatedAt time.Time
-	SeenAt    time.Time
-	ExpiresAt time.Time
+	RemoteAddr netip.Addr // at sign-in
+	UserAgent  string
+	CreatedAt  time.Time
+	SeenAt     time.Time
+	ExpiresAt  time.Time
 }
 
 const (
-	sessionToken = "mss_"
-	sessionLife  = 30 * 24 * time.Hour
-	sessionIdle  = 14 * 24 * time.Hour
-	halfwayLife  = 10 * time.Minute
-	seenEvery    = 5 * time.Minute // how exactly it is known when a session was last used
-	maxSessions  = 50              // of one user; the oldest end
-	maxAgent     = 300             // bytes
+	sessionTokenPrefix  = "mss_"
+	sessionMaxAge       = 30 * 24 * time.Hour
+	sessionIdleTimeout  = 14 * 24 * time.Hour
+	secondFactorTimeout = 10 * time.Minute
+	seenInterval        = 5 * time.Minute // how exactly it is known when a session was last used
+	maxSessions         = 50              // of one user; the oldest end
+	maxUserAgent        = 300             // bytes
 )
 
 var (
-	insertSession = db.SQL(`INSERT INTO dashboard_session (id, hash, person, account, halfway, address, agent, created_at, seen_at, expires_at)
+	insertSessionQuery = db.SQL(`INSERT INTO dashboard_session (id, hash, person, account, halfway, address, agent, created_at, seen_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
-	stillHas      = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
-	sessionByHash = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
+	passwordUnchangedQuery = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
+	sessionByHashQuery     = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
 			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 			LEFT JOIN dashboard_member m ON m.account = s.account AND m.person = s.person
 		WHERE s.hash = $1 AND s.expires_at > $2`)
-	sessionsOf = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
+	userSessionsQuery = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
 			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, '', FALSE
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 		WHERE s.person >= $1 AND s.person <= $1 AND s.expires_at > $2 ORDER BY s.person DESC, s.id DESC LIMIT $3`)
-	stillIn = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
+	sessionCurrentQuery = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
 		WHERE s.id = $1 AND s.expires_at > $2 AND m.account = $3 AND m.role = $4 AND (m.reads_mail OR m.role = 'owner' OR NOT $5)`)
-	seen = db.SQL(`UPDATE dashboard_session SET seen_at = $2,
+	touchSessionQuery = db.SQL(`UPDATE dashboard_session SET seen_at = $2,
 		expires_at = CASE WHEN created_at + $4 < $3 THEN created_at + $4 ELSE $3 END WHERE id = $1 AND halfway = 0`)
-	whole       = db.SQL(`UPDATE dashboard_session SET halfway = 0, expires_at = $2 WHERE id = $1 AND halfway = 1`)
-	look        = db.SQL(`UPDATE dashboard_session SET account = $3 WHERE id = $1 AND person = $2`)
-	endOne      = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND person = $2`)
-	endOthers   = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id <> $2`)
-	endIn       = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND account = $2`)
-	endSurplus  = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id NOT IN (SELECT id FROM dashboard_session WHERE person = $1 ORDER BY id DESC LIMIT $2)`)
-	endsExpired = db.SQL(`DELETE FROM dashboard_session WHERE id IN (SELECT id FROM dashboard_session WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
+	completeSessionQuery         = db.SQL(`UPDATE dashboard_session SET halfway = 0, expires_at = $2 WHERE id = $1 AND halfway = 1`)
+	setSessionAccountQuery       = db.SQL(`UPDATE dashboard_session SET account = $3 WHERE id = $1 AND person = $2`)
+	deleteSessionQuery           = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND person = $2`)
+	deleteOtherSessionsQuery     = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id <> $2`)
+	deleteSessionsInAccountQuery = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND account = $2`)
+	deleteOldestSessionsQuery    = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id NOT IN (SELECT id FROM dashboard_session WHERE person = $1 ORDER BY id DESC LIMIT $2)`)
+	pruneSessionsQuery           = db.SQL(`DELETE FROM dashboard_session WHERE id IN (SELECT id FROM dashboard_session WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
 )
 
-func signedOut() error { return fault.New(fault.Unknown, "signed_out", "Please sign in.") }
+func signedOutError() error { return fault.New(fault.Unauthenticated, "signed_out", "Please sign in.") }
 
-// errWrong is the answer to a wrong address and a wrong password alike.
-func errWrong() error {
-	return fault.New(fault.Unknown, "invalid_credentials", "The e-mail address or the password is wrong.")
+// wrongCredentialsError is the answer to a wrong address and a wrong password alike.
+func wrongCredentialsError() error {
+	return fault.New(fault.Unauthenticated, "invalid_credentials", "The e-mail address or the password is wrong.")
 }
 
 // SignIn begins a session and returns its token, which is kept nowhere. Wrong
-// credentials are fault.Unknown and take as long whether or not the address is
-// known; too many tries are fault.Limited. The session of a user with a second
+// credentials are fault.Unauthenticated and take as long whether or not the address is
+// known; too many tries are fault.RateLimited. The session of a user with a second
 // factor is Halfway until Confirm.
 func (u *Users) SignIn(ctx context.Context, email, password string, from netip.Addr, agent string) (Session, string, error) {
 	key, _, err := parseEmail(email)
 	if err != nil {
 		key = ""
 	}
-	s, err := u.find(ctx, byEmail.With(key))
+	s, err := u.findUser(ctx, userByEmailQuery.With(key))
 	unknown := fault.Is(err, fault.NotFound)
 	if err != nil && !unknown {
 		return Session{}, "", err
 	}
 	ok := false
 	if unknown {
-		who := u.Logins.Hashed("user", key)
-		_, err = u.Logins.Try(ctx, from, password, []throttle.Credential{who}, func([]throttle.Credential) (throttle.Credential, error) {
-			return "", u.Hasher.Refuse(ctx, u.requester(key, from), password)
+		who := u.Logins.HashedCredential("user", key)
+		_, err = u.Logins.Try(ctx, from, password, []ratelimit.Credential{who}, func([]ratelimit.Credential) (ratelimit.Credential, error) {
+			return "", u.Hasher.VerifyDummy(ctx, u.requester(key, from), password)
 		})
 	} else {
-		ok, err = u.verify(ctx, s, password, from)
+		ok, err = u.verifyPassword(ctx, s, password, from)
 		if err == nil && !ok {
-			u.refused(s.User, from, passwordRefused, "Failed to sign in: wrong password.")
+			u.queueFailedSignIn(s.User, from, actionPasswordFailed, "Failed to sign in: wrong password.")
 		}
 	}
 	if err == nil && !ok {
-		err = errWrong()
+		err = wrongCredentialsError()
 	}
 	if err != nil {
 		return Session{}, "", err
 	}
-	return u.begin(ctx, s, from, agent)
+	return u.createSession(ctx, s, from, agent)
 }
 
 // requester is who has a password of an address verified.
@@ -115,11 +115,11 @@ func (u *Users) requester(email string, from netip.Addr) credential.Requester {
 	return credential.Requester{Networks: u.Logins.Networks(from), Target: email}
 }
 
-// verify reports whether somebody knows a user's password. Too many tries are
-// fault.Limited.
-func (u *Users) verify(ctx context.Context, s stored, password string, from netip.Addr) (bool, error) {
+// verifyPassword reports whether somebody knows a user's password. Too many tries are
+// fault.RateLimited.
+func (u *Users) verifyPassword(ctx context.Context, s storedUser, password string, from netip.Addr) (bool, error) {
 	who := credentialOf("user", s.ID)
-	right, err := u.Logins.Try(ctx, from, password, []throttle.Credential{who}, func([]throttle.Credential) (throttle.Credential, error) {
+	right, err := u.Logins.Try(ctx, from, password, []ratelimit.Credential{who}, func([]ratelimit.Credential) (ratelimit.Credential, error) {
 		ok, err := u.Hasher.Verify(ctx, u.requester(s.Email, from), int64(s.ID), s.phc, password)
 		if !ok {
 			return "", err
@@ -129,25 +129,25 @@ func (u *Users) verify(ctx context.Context, s stored, password string, from neti
 	return right == who, err
 }
 
-// MayAsk takes a request for a mail to an address from the limits of the address
-// and of the client's networks. If nothing is left it returns fault.Limited.
-func (u *Users) MayAsk(ctx context.Context, email string, from netip.Addr) error {
+// ChargeMailRequest takes a request for a mail to an address from the limits of the address
+// and of the client's networks. If nothing is left it returns fault.RateLimited.
+func (u *Users) ChargeMailRequest(ctx context.Context, email string, from netip.Addr) error {
 	if key, _, err := parseEmail(email); err == nil { // however it is written
 		email = key
 	}
-	if u.Logins.Friend != nil && u.Logins.Friend(from) {
+	if u.Logins.Exempt != nil && u.Logins.Exempt(from) {
 		return nil
 	}
-	_, err := u.Logins.Take(ctx, throttle.Allowance{Of: "reset", From: from, Tries: 10, Every: 6 * time.Minute},
-		throttle.Allowance{Of: "reset", From: from, Wide: true, Tries: 40, Every: 90 * time.Second},
-		throttle.Allowance{Of: u.Logins.Hashed("reset", email), Tries: 5, Every: 12 * time.Minute})
+	_, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: "reset", Client: from, Burst: 10, Interval: 6 * time.Minute},
+		ratelimit.Limit{Credential: "reset", Client: from, WideNetwork: true, Burst: 40, Interval: 90 * time.Second},
+		ratelimit.Limit{Credential: u.Logins.HashedCredential("reset", email), Burst: 5, Interval: 12 * time.Minute})
 	return err
 }
 
-// begin makes a session of who has given the password. Its account is the first
+// createSession makes a session of who has given the password. Its account is the first
 // that the user belongs to. A password that was changed meanwhile is a wrong one:
 // whoever changes it ends the sessions that there are, and is waited for.
-func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent string) (Session, string, error) {
+func (u *Users) createSession(ctx context.Context, known storedUser, from netip.Addr, agent string) (Session, string, error) {
 	who := known.User
 	of, err := u.Memberships(ctx, who.ID)
 	if err != nil {
@@ -157,98 +157,98 @@ func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent 
 		return Session{}, "", fault.New(fault.Denied, "no_account", "You belong to no account any more. Ask who invited you.")
 	}
 	now := u.Now().UTC()
-	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, Halfway: who.TOTP, From: from, Agent: clip(agent, maxAgent), CreatedAt: now, SeenAt: now}
-	s.ExpiresAt = now.Add(sessionIdle)
-	if s.Halfway {
-		s.ExpiresAt = now.Add(halfwayLife)
+	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, NeedsSecondFactor: who.TOTP, RemoteAddr: from, UserAgent: cleanText(agent, maxUserAgent), CreatedAt: now, SeenAt: now}
+	s.ExpiresAt = now.Add(sessionIdleTimeout)
+	if s.NeedsSecondFactor {
+		s.ExpiresAt = now.Add(secondFactorTimeout)
 	}
-	token := secret.Token(sessionToken, 32)
+	token := secret.NewToken(sessionTokenPrefix, 32)
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, stillHas.With(who.ID, known.phc), new(db.ID))
+		err := tx.One(ctx, passwordUnchangedQuery.With(who.ID, known.phc), new(db.ID))
 		if errors.Is(err, db.ErrNoRow) {
-			err = errWrong()
+			err = wrongCredentialsError()
 		}
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, insertSession.With(s.ID, secret.Hash(token), who.ID, s.Account, flag(s.Halfway), from.String(), s.Agent, db.Micros(now), db.Micros(s.ExpiresAt)))
+		_, err = tx.Exec(ctx, insertSessionQuery.With(s.ID, secret.HashToken(token), who.ID, s.Account, boolToInt(s.NeedsSecondFactor), from.String(), s.UserAgent, db.Micros(now), db.Micros(s.ExpiresAt)))
 		if err != nil {
 			return err
 		}
-		if _, err = tx.Exec(ctx, endSurplus.With(who.ID, maxSessions)); err != nil || s.Halfway {
+		if _, err = tx.Exec(ctx, deleteOldestSessionsQuery.With(who.ID, maxSessions)); err != nil || s.NeedsSecondFactor {
 			return err
 		}
-		return u.noteSignIn(ctx, tx, s)
+		return u.auditSignIn(ctx, tx, s)
 	})
 	return s, token, err
 }
 
-// Session finds the session of a token. A token that is none, or of a session
-// that has ended, or of an account that the user has left, is fault.Unknown.
-func (u *Users) Session(ctx context.Context, token string) (Session, error) {
-	if !secret.WellFormed(sessionToken, token) {
-		return Session{}, signedOut()
+// FindSession finds the session of a token. A token that is none, or of a session
+// that has ended, or of an account that the user has left, is fault.Unauthenticated.
+func (u *Users) FindSession(ctx context.Context, token string) (Session, error) {
+	if !secret.IsWellFormedToken(sessionTokenPrefix, token) {
+		return Session{}, signedOutError()
 	}
 	now := u.Now()
-	found, err := db.All(ctx, u.DB, sessionByHash.With(secret.Hash(token), db.Micros(now)), scanSession)
+	found, err := db.All(ctx, u.DB, sessionByHashQuery.With(secret.HashToken(token), db.Micros(now)), scanSession)
 	if err != nil {
 		return Session{}, err
 	}
-	if len(found) == 0 || !found[0].Role.valid() {
-		return Session{}, signedOut()
+	if len(found) == 0 || !found[0].Role.isValid() {
+		return Session{}, signedOutError()
 	}
 	s := found[0]
-	if !s.Halfway && now.Sub(s.SeenAt) >= seenEvery {
+	if !s.NeedsSecondFactor && now.Sub(s.SeenAt) >= seenInterval {
 		// Where that can't be noted, as on a full disk, people see what there is all the same.
-		_, _ = u.DB.Exec(ctx, seen.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdle)), sessionLife.Microseconds()))
+		_, _ = u.DB.Exec(ctx, touchSessionQuery.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdleTimeout)), sessionMaxAge.Microseconds()))
 	}
 	return s, nil
 }
 
-// Still returns fault.Unknown once a session has ended, or its user has left the
+// CheckSession returns fault.Unauthenticated once a session has ended, or its user has left the
 // account that it looked at, or has another role there, or may read mail no longer.
-func (u *Users) Still(ctx context.Context, s Session) error {
-	err := u.DB.One(ctx, stillIn.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role), s.Mail), new(db.ID))
+func (u *Users) CheckSession(ctx context.Context, s Session) error {
+	err := u.DB.One(ctx, sessionCurrentQuery.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role), s.ReadsMail), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
-		return signedOut()
+		return signedOutError()
 	}
 	return err
 }
 
 // Sessions lists where a user is signed in, the latest first.
 func (u *Users) Sessions(ctx context.Context, id db.ID) ([]Session, error) {
-	return db.All(ctx, u.DB, sessionsOf.With(id, db.Micros(u.Now()), maxSessions), scanSession)
+	return db.All(ctx, u.DB, userSessionsQuery.With(id, db.Micros(u.Now()), maxSessions), scanSession)
 }
 
 // SignOut ends a session of the user.
 func (u *Users) SignOut(ctx context.Context, who, session db.ID) error {
-	return u.exec(ctx, endOne.With(session, who))
+	return u.exec(ctx, deleteSessionQuery.With(session, who))
 }
 
 // SignOutOthers ends all sessions of the user but one.
 func (u *Users) SignOutOthers(ctx context.Context, who, but db.ID) error {
-	return u.exec(ctx, endOthers.With(who, but))
+	return u.exec(ctx, deleteOtherSessionsQuery.With(who, but))
 }
 
-// LookAt makes a session show another account of its user; one that the user
+// SwitchAccount makes a session show another account of its user; one that the user
 // does not belong to is fault.NotFound.
-func (u *Users) LookAt(ctx context.Context, s Session, account db.ID) error {
+func (u *Users) SwitchAccount(ctx context.Context, s Session, account db.ID) error {
 	var role string
-	err := u.DB.One(ctx, roleOf.With(account, s.User.ID), &role)
+	err := u.DB.One(ctx, roleQuery.With(account, s.User.ID), &role)
 	if errors.Is(err, db.ErrNoRow) {
 		return fault.New(fault.NotFound, "not_found", "You belong to no such account.")
 	}
 	if err != nil {
 		return err
 	}
-	return u.exec(ctx, look.With(s.ID, s.User.ID, account))
+	return u.exec(ctx, setSessionAccountQuery.With(s.ID, s.User.ID, account))
 }
 
-// Prune deletes sessions and links that have ended. It is a retention.Task's.
-func (u *Users) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+// PruneSessions deletes sessions and links that have ended. It is a retention.Task's.
+func (u *Users) PruneSessions(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0
-		for _, q := range []*db.Query{endsExpired, ticketsExpired, mailsForgotten} {
+		for _, q := range []*db.Query{pruneSessionsQuery, pruneLinksQuery, pruneMailCountsQuery} {
 			gone, err := tx.Exec(ctx, q.With(db.Micros(before), limit))
 			if err != nil {
 				return err
@@ -279,24 +279,24 @@ func scanSession(r db.Row) (s Session, err error) {
 	var halfway, created, seen, expires, born, verified int64
 	var from string
 	var totp []byte
-	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.Agent, &created, &seen, &expires,
-		&s.User.ID, &s.User.Email, &s.User.Address, &s.User.Name, &totp, &born, &verified, (*string)(&s.Role), &s.Mail)
-	s.Halfway, s.User.TOTP = halfway != 0, len(totp) > 0
-	s.From, _ = netip.ParseAddr(from)
+	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.UserAgent, &created, &seen, &expires,
+		&s.User.ID, &s.User.Email, &s.User.Address, &s.User.Name, &totp, &born, &verified, (*string)(&s.Role), &s.ReadsMail)
+	s.NeedsSecondFactor, s.User.TOTP = halfway != 0, len(totp) > 0
+	s.RemoteAddr, _ = netip.ParseAddr(from)
 	s.CreatedAt, s.SeenAt, s.ExpiresAt = db.Time(created), db.Time(seen), db.Time(expires)
-	s.User.dated(born, verified)
+	s.User.setTimes(born, verified)
 	return s, err
 }
 
-func flag(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// clip takes out what no database keeps, and shortens a text to so many bytes.
-func clip(s string, most int) string {
+// cleanText takes out what no database keeps, and shortens a text to so many bytes.
+func cleanText(s string, most int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")

@@ -18,8 +18,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // The second factor: a time-based code (RFC 6238: SHA-1, six digits, 30 s, as
@@ -29,198 +29,198 @@ import (
 const (
 	totpPurpose   = "dashboard totp"
 	totpStep      = 30 // seconds
-	totpSlack     = 1  // steps that a clock may be wrong
+	totpSkewSteps = 1  // steps that a clock may be wrong
 	recoveryCodes = 10
 
 	// A session ends with its last wrong code. A user has some wrong codes at once,
 	// then one more every quarter of an hour: a guesser, who must know the password,
 	// needs over five years for an even chance.
-	sessionCodes  = 5
-	userCodes     = 10
-	userCodeEvery = 15 * time.Minute
+	codesPerSession    = 5
+	codesPerUser       = 10
+	codeRefillInterval = 15 * time.Minute
 )
 
 var (
-	setTOTP       = db.SQL(`UPDATE dashboard_user SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL`)
-	clearTOTP     = db.SQL(`UPDATE dashboard_user SET totp = NULL, totp_step = 0 WHERE id = $1`)
-	spendStep     = db.SQL(`UPDATE dashboard_user SET totp_step = $2 WHERE id = $1 AND totp_step < $2`)
-	clearRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1`)
-	addRecovery   = db.SQL(`INSERT INTO dashboard_recovery (person, hash) VALUES ($1, $2)`)
-	spendRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND hash = $2`)
-	takeTry       = db.SQL(`UPDATE dashboard_session SET tries = tries + 1 WHERE id = $1 AND tries < $2 RETURNING tries`)
-	forgetTries   = db.SQL(`UPDATE dashboard_session SET tries = 0 WHERE id = $1`)
-	endTried      = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND tries >= $2`)
-	leftRecovery  = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
+	setTOTPQuery            = db.SQL(`UPDATE dashboard_user SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL`)
+	clearTOTPQuery          = db.SQL(`UPDATE dashboard_user SET totp = NULL, totp_step = 0 WHERE id = $1`)
+	consumeStepQuery        = db.SQL(`UPDATE dashboard_user SET totp_step = $2 WHERE id = $1 AND totp_step < $2`)
+	clearRecoveryQuery      = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1`)
+	addRecoveryQuery        = db.SQL(`INSERT INTO dashboard_recovery (person, hash) VALUES ($1, $2)`)
+	consumeRecoveryQuery    = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND hash = $2`)
+	takeTryQuery            = db.SQL(`UPDATE dashboard_session SET tries = tries + 1 WHERE id = $1 AND tries < $2 RETURNING tries`)
+	resetTriesQuery         = db.SQL(`UPDATE dashboard_session SET tries = 0 WHERE id = $1`)
+	deleteTriedSessionQuery = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND tries >= $2`)
+	countRecoveryQuery      = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
 )
 
-// Enrolment is a second factor that is being set up: nothing of it is stored
+// TOTPEnrolment is a second factor that is being set up: nothing of it is stored
 // until Enrol.
-type Enrolment struct {
+type TOTPEnrolment struct {
 	Secret string // base32, to type in
 	URL    string // otpauth://…, to scan
 }
 
 // NewEnrolment makes one.
-func (u *Users) NewEnrolment(who User) (Enrolment, error) {
+func (u *Users) NewEnrolment(who User) (TOTPEnrolment, error) {
 	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Rand: rand.Reader})
 	if err != nil {
-		return Enrolment{}, err
+		return TOTPEnrolment{}, err
 	}
-	return Enrolment{Secret: key.Secret(), URL: key.URL()}, nil
+	return TOTPEnrolment{Secret: key.Secret(), URL: key.URL()}, nil
 }
 
-// Enrolling returns the enrolment of a secret that NewEnrolment made.
-func (u *Users) Enrolling(who User, text string) (Enrolment, error) {
+// ParseEnrolment returns the enrolment of a secret that NewEnrolment made.
+func (u *Users) ParseEnrolment(who User, text string) (TOTPEnrolment, error) {
 	raw, err := decodeSecret(text)
 	if err != nil {
-		return Enrolment{}, err
+		return TOTPEnrolment{}, err
 	}
 	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Secret: raw})
 	if err != nil {
-		return Enrolment{}, err
+		return TOTPEnrolment{}, err
 	}
-	return Enrolment{Secret: key.Secret(), URL: key.URL()}, nil
+	return TOTPEnrolment{Secret: key.Secret(), URL: key.URL()}, nil
 }
 
-// Enrol turns the second factor on with a code of it as proof, and returns the
+// EnableTOTP turns the second factor on with a code of it as proof, and returns the
 // recovery codes, which are shown once. A wrong code is a fault of the field
 // "code".
-func (u *Users) Enrol(ctx context.Context, who User, text, code string) (recovery []string, err error) {
+func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (recovery []string, err error) {
 	if _, err := decodeSecret(text); err != nil {
 		return nil, err
 	}
-	step, ok := u.stepOf(text, code)
+	step, ok := u.findStep(text, code)
 	if !ok {
-		return nil, wrongCode()
+		return nil, wrongCodeError()
 	}
-	recovery, hashes := newRecovery()
+	recovery, hashes := generateRecoveryCodes()
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, setTOTP.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step))
+		n, err := tx.Exec(ctx, setTOTPQuery.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step))
 		if err == nil && n == 0 {
 			err = fault.New(fault.Conflict, "already_on", "A second factor is on already.")
 		}
 		if err != nil {
 			return err
 		}
-		return replaceRecovery(ctx, tx, who.ID, hashes)
+		return replaceRecoveryCodes(ctx, tx, who.ID, hashes)
 	})
 	return recovery, err
 }
 
-// Unenrol turns the second factor off; a code or recovery code proves that it
+// DisableTOTP turns the second factor off; a code or recovery code proves that it
 // may.
-func (u *Users) Unenrol(ctx context.Context, in Session, code string) error {
-	if err := u.prove(ctx, in, code); err != nil {
+func (u *Users) DisableTOTP(ctx context.Context, in Session, code string) error {
+	if err := u.verifyCode(ctx, in, code); err != nil {
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, clearTOTP.With(in.User.ID)); err != nil {
+		if _, err := tx.Exec(ctx, clearTOTPQuery.With(in.User.ID)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, clearRecovery.With(in.User.ID))
+		_, err := tx.Exec(ctx, clearRecoveryQuery.With(in.User.ID))
 		return err
 	})
 }
 
-// NewRecovery makes new recovery codes in place of the old; a code proves that
+// ReplaceRecoveryCodes makes new recovery codes in place of the old; a code proves that
 // it may.
-func (u *Users) NewRecovery(ctx context.Context, in Session, code string) ([]string, error) {
-	if err := u.prove(ctx, in, code); err != nil {
+func (u *Users) ReplaceRecoveryCodes(ctx context.Context, in Session, code string) ([]string, error) {
+	if err := u.verifyCode(ctx, in, code); err != nil {
 		return nil, err
 	}
-	codes, hashes := newRecovery()
-	return codes, u.DB.Tx(ctx, func(tx *db.Tx) error { return replaceRecovery(ctx, tx, in.User.ID, hashes) })
+	codes, hashes := generateRecoveryCodes()
+	return codes, u.DB.Tx(ctx, func(tx *db.Tx) error { return replaceRecoveryCodes(ctx, tx, in.User.ID, hashes) })
 }
 
-// RecoveryLeft counts the recovery codes that were not used yet.
-func (u *Users) RecoveryLeft(ctx context.Context, id db.ID) (n int64, err error) {
-	return n, u.DB.One(ctx, leftRecovery.With(id), &n)
+// CountRecoveryCodes counts the recovery codes that were not used yet.
+func (u *Users) CountRecoveryCodes(ctx context.Context, id db.ID) (n int64, err error) {
+	return n, u.DB.One(ctx, countRecoveryQuery.With(id), &n)
 }
 
-// Confirm completes a session that is Halfway, by a code or a recovery code. It is
-// fault.Unknown if the session has ended meanwhile.
-func (u *Users) Confirm(ctx context.Context, in Session, code string) error {
-	if err := u.prove(ctx, in, code); err != nil {
+// VerifySecondFactor completes a session that is Halfway, by a code or a recovery code. It is
+// fault.Unauthenticated if the session has ended meanwhile.
+func (u *Users) VerifySecondFactor(ctx context.Context, in Session, code string) error {
+	if err := u.verifyCode(ctx, in, code); err != nil {
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, whole.With(in.ID, db.Micros(u.Now().Add(sessionIdle))))
+		n, err := tx.Exec(ctx, completeSessionQuery.With(in.ID, db.Micros(u.Now().Add(sessionIdleTimeout))))
 		if err == nil && n == 0 {
-			err = signedOut()
+			err = signedOutError()
 		}
 		if err != nil {
 			return err
 		}
-		return u.noteSignIn(ctx, tx, in)
+		return u.auditSignIn(ctx, tx, in)
 	})
 }
 
-// prove takes a code, or a recovery code, of the session's user. Each code is
+// verifyCode takes a code, or a recovery code, of the session's user. Each code is
 // accepted once. A try is taken from the limits of the user and of the session
 // before the code is looked at, and given back when it was right: so tries at the
 // same time, from any network and on any node, are never more than the limits.
-func (u *Users) prove(ctx context.Context, in Session, code string) error {
-	giveBack, err := u.Logins.Take(ctx, throttle.Allowance{Of: credentialOf("factor", in.User.ID), Tries: userCodes, Every: userCodeEvery})
-	if fault.Is(err, fault.Limited) {
-		return tooManyCodes(err)
+func (u *Users) verifyCode(ctx context.Context, in Session, code string) error {
+	giveBack, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: credentialOf("factor", in.User.ID), Burst: codesPerUser, Interval: codeRefillInterval})
+	if fault.Is(err, fault.RateLimited) {
+		return tooManyCodesError(err)
 	}
 	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // what was taken is counted or given back
 	var tries int64
-	err = u.DB.Tx(ctx, func(tx *db.Tx) error { return tx.One(ctx, takeTry.With(in.ID, sessionCodes), &tries) })
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error { return tx.One(ctx, takeTryQuery.With(in.ID, codesPerSession), &tries) })
 	if errors.Is(err, db.ErrNoRow) {
-		return cmp.Or(giveBack(ctx), tooManyCodes(nil))
+		return cmp.Or(giveBack(ctx), tooManyCodesError(nil))
 	}
 	if err != nil {
 		return err
 	}
-	s, err := u.find(ctx, userByID.With(in.User.ID))
+	s, err := u.findUser(ctx, userByIDQuery.With(in.User.ID))
 	if err != nil {
 		return err
 	}
-	ok, err := u.spend(ctx, s, code)
+	ok, err := u.consumeCode(ctx, s, code)
 	switch {
 	case err != nil:
 		return err
 	case ok:
-		return cmp.Or(u.exec(ctx, forgetTries.With(in.ID)), giveBack(ctx))
+		return cmp.Or(u.exec(ctx, resetTriesQuery.With(in.ID)), giveBack(ctx))
 	}
-	u.refused(in.User, in.From, codeRefused, "Gave a wrong code of the second factor.")
-	if tries < sessionCodes {
-		return wrongCode()
+	u.queueFailedSignIn(in.User, in.RemoteAddr, actionCodeFailed, "Gave a wrong code of the second factor.")
+	if tries < codesPerSession {
+		return wrongCodeError()
 	}
-	return cmp.Or(u.exec(ctx, endTried.With(in.ID, sessionCodes)), tooManyCodes(nil))
+	return cmp.Or(u.exec(ctx, deleteTriedSessionQuery.With(in.ID, codesPerSession)), tooManyCodesError(nil))
 }
 
 // credentialOf names what of a user is guessed at, to the login limiter.
-func credentialOf(what string, user db.ID) throttle.Credential {
-	return throttle.Credential(what + ":" + strconv.FormatInt(int64(user), 10))
+func credentialOf(what string, user db.ID) ratelimit.Credential {
+	return ratelimit.Credential(what + ":" + strconv.FormatInt(int64(user), 10))
 }
 
-// tooManyCodes is the fault of a session or user with too many wrong codes.
-func tooManyCodes(limited error) error {
-	f := fault.New(fault.Limited, "too_many_codes", "There were too many wrong codes. Sign in again later. If they were not yours, somebody knows your password: choose another.")
+// tooManyCodesError is the fault of a session or user with too many wrong codes.
+func tooManyCodesError(limited error) error {
+	f := fault.New(fault.RateLimited, "too_many_codes", "There were too many wrong codes. Sign in again later. If they were not yours, somebody knows your password: choose another.")
 	var why *fault.Error
 	if errors.As(limited, &why) {
-		f.Retry = why.Retry
+		f.RetryAfter = why.RetryAfter
 	}
 	return f
 }
 
-// MayWarn reports whether a user is to be warned now of too many wrong codes: once
+// ShouldWarn reports whether a user is to be warned now of too many wrong codes: once
 // a day.
-func (u *Users) MayWarn(ctx context.Context, id db.ID) (bool, error) {
-	_, err := u.Logins.Take(ctx, throttle.Allowance{Of: credentialOf("factor warning", id), Tries: 1, Every: 24 * time.Hour})
-	if fault.Is(err, fault.Limited) {
+func (u *Users) ShouldWarn(ctx context.Context, id db.ID) (bool, error) {
+	_, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: credentialOf("factor warning", id), Burst: 1, Interval: 24 * time.Hour})
+	if fault.Is(err, fault.RateLimited) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// spend takes a code out of use, and reports whether it was one.
-func (u *Users) spend(ctx context.Context, s stored, code string) (ok bool, err error) {
+// consumeCode takes a code out of use, and reports whether it was one.
+func (u *Users) consumeCode(ctx context.Context, s storedUser, code string) (ok bool, err error) {
 	if s.totp == nil {
 		return false, nil
 	}
@@ -228,19 +228,19 @@ func (u *Users) spend(ctx context.Context, s stored, code string) (ok bool, err 
 	if err != nil {
 		return false, err
 	}
-	statement := spendRecovery.With(s.ID, secret.Hash(plainCode(code)))
-	if step, right := u.stepOf(string(text), code); right {
-		statement = spendStep.With(s.ID, step)
+	statement := consumeRecoveryQuery.With(s.ID, secret.HashToken(normalizeCode(code)))
+	if step, right := u.findStep(string(text), code); right {
+		statement = consumeStepQuery.With(s.ID, step)
 	}
 	n, err := u.DB.Exec(ctx, statement)
 	return n > 0, err
 }
 
-// stepOf finds the step of time that a code belongs to.
-func (u *Users) stepOf(text, code string) (step int64, ok bool) {
-	code = plainCode(code)
+// matchBatchSize finds the step of time that a code belongs to.
+func (u *Users) findStep(text, code string) (step int64, ok bool) {
+	code = normalizeCode(code)
 	now := u.Now().Unix() / totpStep
-	for step := now - totpSlack; step <= now+totpSlack; step++ {
+	for step := now - totpSkewSteps; step <= now+totpSkewSteps; step++ {
 		want, err := totp.GenerateCodeCustom(text, time.Unix(step*totpStep, 0), totp.ValidateOpts{Period: totpStep, Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
 		if err == nil && subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1 {
 			return step, true
@@ -249,32 +249,32 @@ func (u *Users) stepOf(text, code string) (step int64, ok bool) {
 	return 0, false
 }
 
-func wrongCode() error {
-	var bad fault.Fields
+func wrongCodeError() error {
+	var bad fault.FieldErrors
 	bad.Add("code", "wrong", "This code is wrong, or was used already. Wait for the next one and try again.")
 	return bad.Err()
 }
 
-// plainCode undoes how people write codes.
-func plainCode(s string) string {
+// normalizeCode undoes how people write codes.
+func normalizeCode(s string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(s))
 }
 
-func newRecovery() (codes []string, hashes [][]byte) {
+func generateRecoveryCodes() (codes []string, hashes [][]byte) {
 	for range recoveryCodes {
 		code := strings.ToLower(rand.Text())[:10]
 		codes = append(codes, code[:5]+"-"+code[5:])
-		hashes = append(hashes, secret.Hash(code))
+		hashes = append(hashes, secret.HashToken(code))
 	}
 	return codes, hashes
 }
 
-func replaceRecovery(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte) error {
-	if _, err := tx.Exec(ctx, clearRecovery.With(who)); err != nil {
+func replaceRecoveryCodes(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte) error {
+	if _, err := tx.Exec(ctx, clearRecoveryQuery.With(who)); err != nil {
 		return err
 	}
 	for _, h := range hashes {
-		if _, err := tx.Exec(ctx, addRecovery.With(who, h)); err != nil {
+		if _, err := tx.Exec(ctx, addRecoveryQuery.With(who, h)); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // User is a person who signs in.
@@ -40,51 +40,51 @@ func (u User) Verified() bool { return !u.VerifiedAt.IsZero() }
 
 // Users keeps them.
 type Users struct {
-	DB     *db.DB
-	Key    *secret.Key // seals second factors
-	Hasher *credential.Hasher
-	Logins *throttle.LoginLimiter // shared with other listeners
-	Issuer string                 // how authenticator apps call the service: its host name
-	Base   string                 // the URL that the dashboard's pages are below, without a slash at its end
-	Mail   Mail
-	// Operators is the account of the operators, whose membership nobody gets by
+	DB       *db.DB
+	Key      *secret.Key // seals second factors
+	Hasher   *credential.Hasher
+	Logins   *ratelimit.LoginLimiter // shared with other listeners
+	Issuer   string                  // how authenticator apps call the service: its host name
+	BaseURL  string                  // the URL that the dashboard's pages are below, without a slash at its end
+	SendMail MailFunc
+	// OperatorAccount is the account of the operators, whose membership nobody gets by
 	// proving an address.
-	Operators db.ID
-	Now       func() time.Time
+	OperatorAccount db.ID
+	Now             func() time.Time
 
-	refusals refusals
+	failedSignIns failedSignInQueue
 }
 
 const maxName = 200 // bytes
 
 var (
-	insertUser = db.SQL(`INSERT INTO dashboard_user (id, email, address, name, password, created_at, verified_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
-	userByID   = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE id = $1`)
-	byEmail    = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE email = $1`)
-	anyUser    = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 ORDER BY id LIMIT 1`)
-	rename     = db.SQL(`UPDATE dashboard_user SET name = $2 WHERE id = $1`)
-	repassword = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1 AND password = $3`)
-	lockEmail  = db.SQL(`SELECT id, name, verified_at FROM dashboard_user WHERE email = $1 {for_update}`)
-	deleteUser = db.SQL(`DELETE FROM dashboard_user WHERE id = $1`)
+	insertUserQuery     = db.SQL(`INSERT INTO dashboard_user (id, email, address, name, password, created_at, verified_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+	userByIDQuery       = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE id = $1`)
+	userByEmailQuery    = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE email = $1`)
+	anyUserQuery        = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 ORDER BY id LIMIT 1`)
+	renameQuery         = db.SQL(`UPDATE dashboard_user SET name = $2 WHERE id = $1`)
+	changePasswordQuery = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1 AND password = $3`)
+	lockEmailQuery      = db.SQL(`SELECT id, name, verified_at FROM dashboard_user WHERE email = $1 {for_update}`)
+	deleteUserQuery     = db.SQL(`DELETE FROM dashboard_user WHERE id = $1`)
 )
 
-// stored is a user with what proves who it is.
-type stored struct {
+// storedUser is a user with what proves who it is.
+type storedUser struct {
 	User
 	phc  string
 	totp []byte // sealed
 }
 
-func scanUser(r db.Row) (s stored, err error) {
+func scanUser(r db.Row) (s storedUser, err error) {
 	var created, verified int64
 	err = r.Scan(&s.ID, &s.Email, &s.Address, &s.Name, &s.phc, &s.totp, &created, &verified)
-	s.dated(created, verified)
+	s.setTimes(created, verified)
 	s.TOTP = len(s.totp) > 0
 	return s, err
 }
 
-// dated completes a user who was read.
-func (u *User) dated(created, verified int64) {
+// setTimes completes a user who was read.
+func (u *User) setTimes(created, verified int64) {
 	u.CreatedAt = db.Time(created)
 	if verified != 0 {
 		u.VerifiedAt = db.Time(verified)
@@ -94,20 +94,20 @@ func (u *User) dated(created, verified int64) {
 	}
 }
 
-func (u *Users) find(ctx context.Context, s db.Statement) (stored, error) {
+func (u *Users) findUser(ctx context.Context, s db.Statement) (storedUser, error) {
 	found, err := db.All(ctx, u.DB, s, scanUser)
 	if err == nil && len(found) == 0 {
 		err = fault.New(fault.NotFound, "not_found", "There is no such user.")
 	}
 	if err != nil {
-		return stored{}, err
+		return storedUser{}, err
 	}
 	return found[0], nil
 }
 
 // Get finds a user, or returns fault.NotFound.
 func (u *Users) Get(ctx context.Context, id db.ID) (User, error) {
-	s, err := u.find(ctx, userByID.With(id))
+	s, err := u.findUser(ctx, userByIDQuery.With(id))
 	return s.User, err
 }
 
@@ -117,36 +117,36 @@ func (u *Users) ByEmail(ctx context.Context, email string) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	s, err := u.find(ctx, byEmail.With(key))
+	s, err := u.findUser(ctx, userByEmailQuery.With(key))
 	return s.User, err
 }
 
-// Any reports whether there is a user at all.
-func (u *Users) Any(ctx context.Context) (bool, error) {
-	err := u.DB.One(ctx, anyUser.With(), new(db.ID))
+// HasUsers reports whether there is a user at all.
+func (u *Users) HasUsers(ctx context.Context) (bool, error) {
+	err := u.DB.One(ctx, anyUserQuery.With(), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// New is a user to be.
-type New struct {
+// CreateParams is a user to be.
+type CreateParams struct {
 	Email, Name, Password string
-	// Keep says, for each account that an unconfirmed user of the same address
-	// belongs to, whether the membership goes on: see Users.Claims.
-	Keep map[db.ID]bool
+	// KeepMemberships says, for each account that an unconfirmed user of the same address
+	// belongs to, whether the membership goes on: see Users.UnverifiedMemberships.
+	KeepMemberships map[db.ID]bool
 
-	key string // of the address
+	emailKey string // of the address
 }
 
 // Check returns all that is wrong with it.
-func (n New) Check() error { return n.check() }
+func (n CreateParams) Check() error { return n.check() }
 
 // check returns all that is wrong with it.
-func (n *New) check() (err error) {
-	var bad fault.Fields
-	n.key, n.Email, err = parseEmail(n.Email)
+func (n *CreateParams) check() (err error) {
+	var bad fault.FieldErrors
+	n.emailKey, n.Email, err = parseEmail(n.Email)
 	if err := bad.Merge(err); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (n *New) check() (err error) {
 	return bad.Err()
 }
 
-func checkName(name string) (bad fault.Fields) {
+func checkName(name string) (bad fault.FieldErrors) {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		bad.Add("name", "invalid", "Give a name of at most %d bytes in one line.", maxName)
 	}
@@ -168,7 +168,7 @@ func checkName(name string) (bad fault.Fields) {
 func parseEmail(s string) (key, exact string, err error) {
 	a, err := address.Parse(strings.TrimSpace(s))
 	if err != nil || strings.HasPrefix(a.Local, `"`) { // between quotation marks is any text, such as a link
-		var bad fault.Fields
+		var bad fault.FieldErrors
 		bad.Add("email", "invalid", "Give an e-mail address such as you@example.com.")
 		return "", "", bad.Err()
 	}
@@ -178,29 +178,29 @@ func parseEmail(s string) (key, exact string, err error) {
 // create makes a user and what follows from that in one commit. Who has proven
 // the address gets it from a user who has not. Of any other user who belongs to
 // an account it is a fault.Conflict.
-func (u *Users) create(ctx context.Context, n New, proven bool, also func(tx *db.Tx, made User) error) (User, error) {
+func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also func(tx *db.Tx, made User) error) (User, error) {
 	if err := n.check(); err != nil {
 		return User{}, err
 	}
-	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: n.key}, n.Password)
+	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: n.emailKey}, n.Password)
 	if err != nil {
 		return User{}, err
 	}
 	now := u.Now().UTC()
 	var made User
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		made = User{ID: u.DB.NewID(), Email: n.key, Address: n.Email, Name: n.Name, CreatedAt: now}
+		made = User{ID: u.DB.NewID(), Email: n.emailKey, Address: n.Email, Name: n.Name, CreatedAt: now}
 		if proven {
 			made.VerifiedAt = now
 		}
-		there, free, err := u.vacate(ctx, tx, n.key)
+		there, free, err := u.freeAddress(ctx, tx, n.emailKey)
 		switch {
 		case err != nil:
 		case free:
-			err = exec(ctx, tx, insertUser.With(made.ID, made.Email, made.Address, made.Name, phc, db.Micros(now), verifiedAt(made)))
+			err = exec(ctx, tx, insertUserQuery.With(made.ID, made.Email, made.Address, made.Name, phc, db.Micros(now), verifiedAt(made)))
 		case proven && !there.Verified():
 			made.ID = there.ID
-			err = u.claim(ctx, tx, made, phc, n.Keep)
+			err = u.takeOverAddress(ctx, tx, made, phc, n.KeepMemberships)
 		default:
 			err = fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
 		}
@@ -222,43 +222,43 @@ func verifiedAt(u User) int64 {
 	return db.Micros(u.VerifiedAt)
 }
 
-// locked finds the user of an address for a change; false: there is none.
-func (u *Users) locked(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
+// lockByEmail finds the user of an address for a change; false: there is none.
+func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
 	var verified int64
 	who.Email = key
-	err = tx.One(ctx, lockEmail.With(key), &who.ID, &who.Name, &verified)
-	who.dated(0, verified)
-	if noRow(err) {
+	err = tx.One(ctx, lockEmailQuery.With(key), &who.ID, &who.Name, &verified)
+	who.setTimes(0, verified)
+	if isNoRow(err) {
 		return who, false, nil
 	}
 	return who, err == nil, err
 }
 
-// vacate deletes the user of an address who belongs to no account any more: who
+// freeAddress deletes the user of an address who belongs to no account any more: who
 // can't sign in could accept no other invitation. It reports whether the address
 // is free, or else who has it.
-func (u *Users) vacate(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
-	there, ok, err := u.locked(ctx, tx, key)
+func (u *Users) freeAddress(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
+	there, ok, err := u.lockByEmail(ctx, tx, key)
 	if err != nil || !ok {
 		return there, !ok, err
 	}
-	if err := tx.One(ctx, memberships.With(there.ID, 1), new(db.ID), new(string)); !noRow(err) {
+	if err := tx.One(ctx, membershipsQuery.With(there.ID, 1), new(db.ID), new(string)); !isNoRow(err) {
 		return there, false, err
 	}
-	if err := u.shutOut(ctx, tx, there.ID, 0); err != nil {
+	if err := u.revokeAccess(ctx, tx, there.ID, 0); err != nil {
 		return there, false, err
 	}
-	return there, true, exec(ctx, tx, clearRecovery.With(there.ID), deleteUser.With(there.ID))
+	return there, true, exec(ctx, tx, clearRecoveryQuery.With(there.ID), deleteUserQuery.With(there.ID))
 }
 
-func noRow(err error) bool { return errors.Is(err, db.ErrNoRow) }
+func isNoRow(err error) bool { return errors.Is(err, db.ErrNoRow) }
 
 // Create makes a user who belongs to accounts as their owner. It asks nobody
 // for permission, and takes the address as proven.
-func (u *Users) Create(ctx context.Context, n New, accounts ...db.ID) (User, error) {
+func (u *Users) Create(ctx context.Context, n CreateParams, accounts ...db.ID) (User, error) {
 	return u.create(ctx, n, true, func(tx *db.Tx, made User) error {
 		for _, a := range slices.Compact(accounts) {
-			if err := u.join(ctx, tx, a, made.ID, Owner); err != nil {
+			if err := u.addMember(ctx, tx, a, made.ID, RoleOwner); err != nil {
 				return err
 			}
 		}
@@ -272,7 +272,7 @@ func (u *Users) Rename(ctx context.Context, id db.ID, name string) error {
 	if err := checkName(name).Err(); err != nil {
 		return err
 	}
-	_, err := u.DB.Exec(ctx, rename.With(id, name))
+	_, err := u.DB.Exec(ctx, renameQuery.With(id, name))
 	return err
 }
 
@@ -280,15 +280,15 @@ func (u *Users) Rename(ctx context.Context, id db.ID, name string) error {
 // all other sessions of the user. A wrong one is a fault of the field
 // "current"; guessing is limited like signing in.
 func (u *Users) ChangePassword(ctx context.Context, in Session, current, password string) error {
-	s, err := u.find(ctx, userByID.With(in.User.ID))
+	s, err := u.findUser(ctx, userByIDQuery.With(in.User.ID))
 	if err != nil {
 		return err
 	}
-	ok, err := u.verify(ctx, s, current, in.From)
+	ok, err := u.verifyPassword(ctx, s, current, in.RemoteAddr)
 	if err != nil {
 		return err
 	}
-	var bad fault.Fields
+	var bad fault.FieldErrors
 	if !ok {
 		bad.Add("current", "wrong", "This is not your present password.")
 	}
@@ -296,18 +296,18 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 	if err := bad.Err(); err != nil {
 		return err
 	}
-	phc, err := u.Hasher.Hash(ctx, u.requester(s.Email, in.From), password)
+	phc, err := u.Hasher.Hash(ctx, u.requester(s.Email, in.RemoteAddr), password)
 	if err != nil {
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, repassword.With(s.ID, phc, s.phc))
+		n, err := tx.Exec(ctx, changePasswordQuery.With(s.ID, phc, s.phc))
 		if err == nil && n == 0 {
 			err = fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")
 		}
 		if err != nil {
 			return err
 		}
-		return u.shutOut(ctx, tx, s.ID, in.ID)
+		return u.revokeAccess(ctx, tx, s.ID, in.ID)
 	})
 }

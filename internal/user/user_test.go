@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/throttle"
 	"github.com/mailstead/mailstead/internal/user"
 )
 
@@ -56,15 +56,15 @@ func (h *house) clock() time.Time {
 
 func each(t *testing.T, f func(t *testing.T, h *house)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		key, err := secret.Parse("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+		key, err := secret.ParseKey("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := &house{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-		logins := throttle.NewLoginLimiter(d, []byte("a key"))
-		logins.Now, logins.Pause = h.clock, func(context.Context, time.Duration) error { return nil }
-		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Logins: logins, Issuer: "mail.example.net", Base: "https://mail.example.net", Operators: ops, Now: h.clock}
-		h.Mail = func(_ context.Context, to, subject, text string) error {
+		logins := ratelimit.NewLoginLimiter(d, []byte("a key"))
+		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
+		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
+		h.SendMail = func(_ context.Context, to, subject, text string) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.sent = append(h.sent, mail{to, subject, text})
@@ -76,7 +76,7 @@ func each(t *testing.T, f func(t *testing.T, h *house)) {
 
 func (h *house) create(email string, accounts ...db.ID) user.User {
 	h.t.Helper()
-	u, err := h.Create(h.t.Context(), user.New{Email: email, Name: "Ann", Password: good}, accounts...)
+	u, err := h.Create(h.t.Context(), user.CreateParams{Email: email, Name: "Ann", Password: good}, accounts...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -109,20 +109,20 @@ func TestSignIn(t *testing.T) {
 		ctx := t.Context()
 		ann := h.create("Ann@Example.com", first, other)
 		s, token, err := h.signIn(" ann@EXAMPLE.com ", good)
-		if err != nil || s.User.ID != ann.ID || s.Account != other || s.Role != user.Owner || s.Halfway {
+		if err != nil || s.User.ID != ann.ID || s.Account != other || s.Role != user.RoleOwner || s.NeedsSecondFactor {
 			t.Fatalf("%+v %v", s, err)
 		}
-		got, err := h.Session(ctx, token)
-		if err != nil || got.ID != s.ID || got.From != home || got.User.Email != "ann@example.com" {
+		got, err := h.FindSession(ctx, token)
+		if err != nil || got.ID != s.ID || got.RemoteAddr != home || got.User.Email != "ann@example.com" {
 			t.Fatalf("%+v %v", got, err)
 		}
 		for _, wrong := range [][2]string{{"ann@example.com", "Wrong-Horse-7"}, {"nobody@example.com", good}, {"no address", good}, {"ann@example.com", ""}} {
 			_, _, err := h.signIn(wrong[0], wrong[1])
-			is(t, err, fault.Unknown)
+			is(t, err, fault.Unauthenticated)
 		}
-		_, err = h.Create(ctx, user.New{Email: "ann@example.com", Name: "Ann", Password: good})
+		_, err = h.Create(ctx, user.CreateParams{Email: "ann@example.com", Name: "Ann", Password: good})
 		is(t, err, fault.Conflict)
-		_, err = h.Create(ctx, user.New{Email: "x", Name: "\n", Password: "short"})
+		_, err = h.Create(ctx, user.CreateParams{Email: "x", Name: "\n", Password: "short"})
 		var f *fault.Error
 		if !errors.As(err, &f) || len(f.Fields) < 4 {
 			t.Fatalf("not all that is wrong is told at once: %v", err)
@@ -130,18 +130,18 @@ func TestSignIn(t *testing.T) {
 		// A session ends two weeks after it was last used, and a month after it began.
 		for range 4 {
 			h.forward(7 * 24 * time.Hour)
-			if _, err := h.Session(ctx, token); err != nil {
+			if _, err := h.FindSession(ctx, token); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h.forward(3 * 24 * time.Hour)
-		_, err = h.Session(ctx, token)
-		is(t, err, fault.Unknown)
+		_, err = h.FindSession(ctx, token)
+		is(t, err, fault.Unauthenticated)
 		_, idle := h.in("ann@example.com")
 		h.forward(15 * 24 * time.Hour)
-		_, err = h.Session(ctx, idle)
-		is(t, err, fault.Unknown)
-		if n, err := h.Prune(ctx, h.clock(), 100); err != nil || n != 2 {
+		_, err = h.FindSession(ctx, idle)
+		is(t, err, fault.Unauthenticated)
+		if n, err := h.PruneSessions(ctx, h.clock(), 100); err != nil || n != 2 {
 			t.Fatalf("pruned %d, %v", n, err)
 		}
 	})
@@ -158,18 +158,18 @@ func TestSessions(t *testing.T) {
 		if err := h.SignOut(ctx, bob.ID, a1.ID); err != nil { // another's
 			t.Fatal(err)
 		}
-		if _, err := h.Session(ctx, t1); err != nil {
+		if _, err := h.FindSession(ctx, t1); err != nil {
 			t.Fatal("somebody else ended a session:", err)
 		}
-		is(t, h.LookAt(ctx, a1, other), fault.NotFound)
-		if err := h.LookAt(ctx, b, first); err != nil {
+		is(t, h.SwitchAccount(ctx, a1, other), fault.NotFound)
+		if err := h.SwitchAccount(ctx, b, first); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.SignOutOthers(ctx, ann.ID, a1.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.Session(ctx, t2)
-		is(t, err, fault.Unknown)
+		_, err := h.FindSession(ctx, t2)
+		is(t, err, fault.Unauthenticated)
 		// A changed password ends other sessions, and needs the old one.
 		err = h.ChangePassword(ctx, a1, "Wrong-Horse-7", "Another-Horse-8")
 		is(t, err, fault.Invalid)
@@ -177,19 +177,19 @@ func TestSessions(t *testing.T) {
 		if err := h.ChangePassword(ctx, a1, good, "Another-Horse-8"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Session(ctx, t3)
-		is(t, err, fault.Unknown)
-		if _, err := h.Session(ctx, t1); err != nil {
+		_, err = h.FindSession(ctx, t3)
+		is(t, err, fault.Unauthenticated)
+		if _, err := h.FindSession(ctx, t1); err != nil {
 			t.Fatal(err)
 		}
 		_, _, err = h.signIn("ann@example.com", good)
-		is(t, err, fault.Unknown)
+		is(t, err, fault.Unauthenticated)
 		// Whoever leaves the account is out of it.
-		if err := h.Remove(ctx, first, bob.ID); err != nil {
+		if err := h.RemoveMember(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Session(ctx, tb)
-		is(t, err, fault.Unknown)
+		_, err = h.FindSession(ctx, tb)
+		is(t, err, fault.Unauthenticated)
 	})
 }
 
@@ -205,7 +205,7 @@ func TestSessionNotNoted(t *testing.T) {
 				db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON dashboard_session EXECUTE FUNCTION no_room()").With())
 		}
 		h.forward(time.Hour)
-		if s, err := h.Session(t.Context(), token); err != nil || s.Account != first {
+		if s, err := h.FindSession(t.Context(), token); err != nil || s.Account != first {
 			t.Fatalf("%+v %v", s, err)
 		}
 	})
@@ -216,13 +216,13 @@ func TestSessionNotNoted(t *testing.T) {
 func TestSignInWhilePasswordChanges(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ann := h.create("ann@example.com", first)
-		reset, err := h.NewReset(t.Context(), ann, false)
+		reset, err := h.CreateResetLink(t.Context(), ann, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change := sync.OnceFunc(func() {
 			h.Now = h.clock
-			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8", nil); err != nil {
+			if err := h.ResetPassword(t.Context(), reset, "Other-Horse-8", nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -231,7 +231,7 @@ func TestSignInWhilePasswordChanges(t *testing.T) {
 			return h.clock()
 		}
 		_, _, err = h.signIn("ann@example.com", good)
-		is(t, err, fault.Unknown)
+		is(t, err, fault.Unauthenticated)
 		if list, err := h.Sessions(t.Context(), ann.ID); err != nil || len(list) != 0 {
 			t.Errorf("%d sessions, %v", len(list), err)
 		}
@@ -244,9 +244,9 @@ func TestGuessing(t *testing.T) {
 		for _, who := range []string{"ann@example.com", "nobody@example.com"} {
 			from := netip.AddrFrom4([4]byte{198, 51, 100, who[0]})
 			for i := range 12 {
-				want := fault.Unknown
+				want := fault.Unauthenticated
 				if i >= 10 {
-					want = fault.Limited
+					want = fault.RateLimited
 				}
 				_, _, err := h.SignIn(t.Context(), who, fmt.Sprint("Wrong-Horse-", i), from, "")
 				is(t, err, want)
@@ -256,7 +256,7 @@ func TestGuessing(t *testing.T) {
 		for i := range 12 { // who is in, and guesses at the present password
 			want := fault.Invalid
 			if i >= 10 {
-				want = fault.Limited
+				want = fault.RateLimited
 			}
 			is(t, h.ChangePassword(t.Context(), s, fmt.Sprint("No-Horse-", i), "Another-Horse-7"), want)
 		}
@@ -271,7 +271,7 @@ func TestSecondFactor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := h.Enrolling(ann, e.Secret); err != nil || again.URL != e.URL {
+		if again, err := h.ParseEnrolment(ann, e.Secret); err != nil || again.URL != e.URL {
 			t.Fatalf("%+v is not %+v: %v", again, e, err)
 		}
 		code := func() string {
@@ -281,51 +281,51 @@ func TestSecondFactor(t *testing.T) {
 			}
 			return c
 		}
-		_, err = h.Enrol(ctx, ann, e.Secret, "000000")
+		_, err = h.EnableTOTP(ctx, ann, e.Secret, "000000")
 		is(t, err, fault.Invalid)
-		recovery, err := h.Enrol(ctx, ann, e.Secret, code())
+		recovery, err := h.EnableTOTP(ctx, ann, e.Secret, code())
 		if err != nil || len(recovery) != 10 {
 			t.Fatal(recovery, err)
 		}
-		_, err = h.Enrol(ctx, ann, e.Secret, code())
+		_, err = h.EnableTOTP(ctx, ann, e.Secret, code())
 		is(t, err, fault.Conflict)
 
 		s, token, err := h.signIn("ann@example.com", good)
-		if err != nil || !s.Halfway {
+		if err != nil || !s.NeedsSecondFactor {
 			t.Fatalf("%+v %v", s, err)
 		}
-		if got, err := h.Session(ctx, token); err != nil || !got.Halfway {
+		if got, err := h.FindSession(ctx, token); err != nil || !got.NeedsSecondFactor {
 			t.Fatalf("%+v %v", got, err)
 		}
-		is(t, h.Confirm(ctx, s, code()), fault.Invalid) // it has proved the enrolment
+		is(t, h.VerifySecondFactor(ctx, s, code()), fault.Invalid) // it has proved the enrolment
 		h.forward(30 * time.Second)
-		if err := h.Confirm(ctx, s, code()[:3]+" "+code()[3:]); err != nil {
+		if err := h.VerifySecondFactor(ctx, s, code()[:3]+" "+code()[3:]); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.Session(ctx, token); err != nil || got.Halfway {
+		if got, err := h.FindSession(ctx, token); err != nil || got.NeedsSecondFactor {
 			t.Fatalf("%+v %v", got, err)
 		}
 		s2, _, err := h.signIn("ann@example.com", good)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.Confirm(ctx, s2, code()), fault.Invalid) // a code counts once
-		if err := h.Confirm(ctx, s2, recovery[3]); err != nil {
+		is(t, h.VerifySecondFactor(ctx, s2, code()), fault.Invalid) // a code counts once
+		if err := h.VerifySecondFactor(ctx, s2, recovery[3]); err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.Confirm(ctx, s2, recovery[3]), fault.Invalid)
-		if n, err := h.RecoveryLeft(ctx, ann.ID); err != nil || n != 9 {
+		is(t, h.VerifySecondFactor(ctx, s2, recovery[3]), fault.Invalid)
+		if n, err := h.CountRecoveryCodes(ctx, ann.ID); err != nil || n != 9 {
 			t.Fatal(n, err)
 		}
-		if err := h.Unenrol(ctx, s2, recovery[4]); err != nil {
+		if err := h.DisableTOTP(ctx, s2, recovery[4]); err != nil {
 			t.Fatal(err)
 		}
-		if s, _, err := h.signIn("ann@example.com", good); err != nil || s.Halfway {
+		if s, _, err := h.signIn("ann@example.com", good); err != nil || s.NeedsSecondFactor {
 			t.Fatalf("%+v %v", s, err)
 		}
 		// A session that stops halfway ends soon.
 		h.forward(time.Hour)
-		if n, err := h.Prune(ctx, h.clock(), 100); err != nil || n != 0 {
+		if n, err := h.PruneSessions(ctx, h.clock(), 100); err != nil || n != 0 {
 			t.Fatal(n, err) // all three were completed or whole
 		}
 	})
@@ -334,11 +334,11 @@ func TestSecondFactor(t *testing.T) {
 func TestLinks(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ctx := t.Context()
-		earlier, err := h.NewSetup(ctx)
+		earlier, err := h.CreateSetupLink(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		setup, err := h.NewSetup(ctx)
+		setup, err := h.CreateSetupLink(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestLinks(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
-				_, err := h.Redeem(ctx, setup, user.New{Email: string(rune('a'+i)) + "@example.com", Name: "N", Password: good}, first)
+				_, err := h.SignUp(ctx, setup, user.CreateParams{Email: string(rune('a'+i)) + "@example.com", Name: "N", Password: good}, first)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -365,36 +365,36 @@ func TestLinks(t *testing.T) {
 		if in != 1 || out != 5 {
 			t.Fatalf("%d were let in, %d were not", in, out)
 		}
-		_, err = h.Ticket(ctx, earlier) // the service is set up
+		_, err = h.FindLink(ctx, earlier) // the service is set up
 		is(t, err, fault.NotFound)
 
-		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader, false)
+		invite, err := h.CreateInviteLink(ctx, other, "Carl@example.com", user.RoleReader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		carl, err := h.Redeem(ctx, invite, user.New{Email: "somebody@else.example", Name: "Carl", Password: good})
+		carl, err := h.SignUp(ctx, invite, user.CreateParams{Email: "somebody@else.example", Name: "Carl", Password: good})
 		if err != nil || carl.Email != "carl@example.com" {
 			t.Fatalf("an invitation is for whom it was made: %+v %v", carl, err)
 		}
-		if s, _ := h.in("carl@example.com"); s.Account != other || s.Role != user.Reader {
+		if s, _ := h.in("carl@example.com"); s.Account != other || s.Role != user.RoleReader {
 			t.Fatalf("%+v", s)
 		}
-		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker, false)
+		second, err := h.CreateInviteLink(ctx, first, "carl@example.com", user.RoleMember, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Accept(ctx, second, h.create("dora@example.com", first))
+		_, err = h.AcceptInvitation(ctx, second, h.create("dora@example.com", first))
 		is(t, err, fault.Denied)
-		if account, err := h.Accept(ctx, second, carl); err != nil || account != first {
+		if account, err := h.AcceptInvitation(ctx, second, carl); err != nil || account != first {
 			t.Fatal(account, err)
 		}
-		_, err = h.Accept(ctx, second, carl)
+		_, err = h.AcceptInvitation(ctx, second, carl)
 		is(t, err, fault.NotFound)
 
-		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner, false) // whoever accepted it would stay what he is
+		_, err = h.CreateInviteLink(ctx, first, "Carl@example.com", user.RoleOwner, false) // whoever accepted it would stay what he is
 		is(t, err, fault.Conflict)
 
-		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner, false)
+		third, err := h.CreateInviteLink(ctx, first, "eve@example.com", user.RoleOwner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,33 +402,33 @@ func TestLinks(t *testing.T) {
 		if err != nil || len(open) != 1 {
 			t.Fatal(open, err)
 		}
-		is(t, h.Withdraw(ctx, other, open[0].ID), fault.Conflict) // another account's
-		if _, err := h.Ticket(ctx, third); err != nil {
+		is(t, h.WithdrawInvitation(ctx, other, open[0].ID), fault.Conflict) // another account's
+		if _, err := h.FindLink(ctx, third); err != nil {
 			t.Fatal("another account withdrew an invitation:", err)
 		}
 		h.forward(8 * 24 * time.Hour)
-		_, err = h.Ticket(ctx, third)
+		_, err = h.FindLink(ctx, third)
 		is(t, err, fault.NotFound)
 
 		_, token := h.in("carl@example.com")
-		reset, err := h.NewReset(ctx, carl, false)
+		reset, err := h.CreateResetLink(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		older, err := h.NewReset(ctx, carl, false)
+		older, err := h.CreateResetLink(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.SetPassword(ctx, reset, "weak", nil), fault.Invalid)
-		if err := h.SetPassword(ctx, reset, "Another-Horse-8", nil); err != nil {
+		is(t, h.ResetPassword(ctx, reset, "weak", nil), fault.Invalid)
+		if err := h.ResetPassword(ctx, reset, "Another-Horse-8", nil); err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Session(ctx, token)
-		is(t, err, fault.Unknown)
-		is(t, h.SetPassword(ctx, reset, "Another-Horse-9", nil), fault.NotFound)
-		is(t, h.SetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // asked for before
+		_, err = h.FindSession(ctx, token)
+		is(t, err, fault.Unauthenticated)
+		is(t, h.ResetPassword(ctx, reset, "Another-Horse-9", nil), fault.NotFound)
+		is(t, h.ResetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // asked for before
 		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
-			_, err := h.Ticket(ctx, bad)
+			_, err := h.FindLink(ctx, bad)
 			is(t, err, fault.NotFound)
 		}
 	})
@@ -442,21 +442,21 @@ func TestRemovedStaysOut(t *testing.T) {
 		bob := h.create("bob@example.com")
 		var links []string
 		for _, account := range []db.ID{first, first, other} {
-			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner, false)
+			link, err := h.CreateInviteLink(ctx, account, "bob@example.com", user.RoleOwner, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			links = append(links, link)
 		}
-		if _, err := h.Accept(ctx, links[0], bob); err != nil {
+		if _, err := h.AcceptInvitation(ctx, links[0], bob); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Remove(ctx, first, bob.ID); err != nil {
+		if err := h.RemoveMember(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.Accept(ctx, links[1], bob)
+		_, err := h.AcceptInvitation(ctx, links[1], bob)
 		is(t, err, fault.NotFound)
-		if account, err := h.Accept(ctx, links[2], bob); err != nil || account != other {
+		if account, err := h.AcceptInvitation(ctx, links[2], bob); err != nil || account != other {
 			t.Fatal(account, err)
 		}
 	})
@@ -477,35 +477,35 @@ func TestRemovedComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Enrol(ctx, bob, e.Secret, code); err != nil {
+		if _, err := h.EnableTOTP(ctx, bob, e.Secret, code); err != nil {
 			t.Fatal(err)
 		}
 		_, before := h.in("bob@example.com")
-		if err := h.Remove(ctx, first, bob.ID); err != nil {
+		if err := h.RemoveMember(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
-		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader, false)
+		link, err := h.CreateInviteLink(ctx, first, "bob@example.com", user.RoleReader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		const fresh = "Another-Horse-8"
-		back, err := h.Redeem(ctx, link, user.New{Name: "Bob", Password: fresh})
+		back, err := h.SignUp(ctx, link, user.CreateParams{Name: "Bob", Password: fresh})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, _, err := h.signIn("bob@example.com", fresh)
-		if err != nil || s.User.ID != back.ID || s.Role != user.Reader || s.Halfway {
+		if err != nil || s.User.ID != back.ID || s.Role != user.RoleReader || s.NeedsSecondFactor {
 			t.Fatalf("%+v %v", s, err)
 		}
 		_, _, err = h.signIn("bob@example.com", good)
-		is(t, err, fault.Unknown)
-		_, err = h.Session(ctx, before)
-		is(t, err, fault.Unknown)
-		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner, false)
+		is(t, err, fault.Unauthenticated)
+		_, err = h.FindSession(ctx, before)
+		is(t, err, fault.Unauthenticated)
+		again, err := h.CreateInviteLink(ctx, other, "bob@example.com", user.RoleOwner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Redeem(ctx, again, user.New{Name: "Mallory", Password: good})
+		_, err = h.SignUp(ctx, again, user.CreateParams{Name: "Mallory", Password: good})
 		is(t, err, fault.Conflict)
 	})
 }
@@ -520,9 +520,9 @@ func TestLastOwner(t *testing.T) {
 		for i, u := range []user.User{ann, bob} {
 			wg.Go(func() {
 				if i == 0 {
-					errs[i] = h.Remove(ctx, first, u.ID)
+					errs[i] = h.RemoveMember(ctx, first, u.ID)
 				} else {
-					errs[i] = h.SetRole(ctx, first, u.ID, user.Reader)
+					errs[i] = h.SetRole(ctx, first, u.ID, user.RoleReader)
 				}
 			})
 		}
@@ -533,14 +533,14 @@ func TestLastOwner(t *testing.T) {
 		}
 		owners := 0
 		for _, m := range left {
-			if m.Role == user.Owner {
+			if m.Role == user.RoleOwner {
 				owners++
 			}
 		}
 		if owners != 1 || (errs[0] == nil) == (errs[1] == nil) {
 			t.Fatalf("%d owners are left; %v", owners, errs)
 		}
-		is(t, h.SetRole(ctx, other, ann.ID, user.Owner), fault.NotFound)
+		is(t, h.SetRole(ctx, other, ann.ID, user.RoleOwner), fault.NotFound)
 		is(t, h.SetRole(ctx, first, ann.ID, "king"), fault.Invalid)
 	})
 }
@@ -551,13 +551,13 @@ func TestAudited(t *testing.T) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		s, _ := h.in("ann@example.com")
-		if err := h.Note(ctx, s, home, "Did one thing."); err != nil {
+		if err := h.RecordAudit(ctx, s, home, "Did one thing."); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.SignIn(ctx, "ann@example.com", "wrong", home, ""); !fault.Is(err, fault.Unknown) {
+		if _, _, err := h.SignIn(ctx, "ann@example.com", "wrong", home, ""); !fault.Is(err, fault.Unauthenticated) {
 			t.Fatal(err)
 		}
-		if err := h.NoteRefused(ctx); err != nil {
+		if err := h.FlushFailedSignIns(ctx); err != nil {
 			t.Fatal(err)
 		}
 		log := &audit.Log{DB: h.DB, Now: h.clock}
@@ -565,14 +565,14 @@ func TestAudited(t *testing.T) {
 		if err != nil || len(list) != 3 {
 			t.Fatal(list, err)
 		}
-		if e := list[2]; e.What != "Signed in." || e.Actor != s.Actor(home) {
+		if e := list[2]; e.Description != "Signed in." || e.Actor != s.Actor(home) {
 			t.Errorf("%+v", e)
 		}
-		if e := list[1]; e.What != "Did one thing." || e.Actor != (audit.Actor{Kind: audit.User, ID: ann.ID, Name: "ann@example.com", From: home}) || e.State != audit.Finished {
+		if e := list[1]; e.Description != "Did one thing." || e.Actor != (audit.Actor{Kind: audit.ActorUser, ID: ann.ID, Name: "ann@example.com", IP: home}) || e.State != audit.StateDone {
 			t.Errorf("%+v", e)
 		}
-		if e := list[0]; e.What != "Failed to sign in: wrong password." || e.Actor != (audit.Actor{Kind: audit.Nobody, Name: "ann@example.com", From: home}) ||
-			e.State != audit.Failed || e.Object != ann.ID.String() {
+		if e := list[0]; e.Description != "Failed to sign in: wrong password." || e.Actor != (audit.Actor{Kind: audit.ActorAnonymous, Name: "ann@example.com", IP: home}) ||
+			e.State != audit.StateFailed || e.Object != ann.ID.String() {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -588,12 +588,12 @@ func TestReadsMail(t *testing.T) {
 		_, token := h.in("ann@example.com")
 		may := func(want bool) {
 			t.Helper()
-			s, err := h.Session(ctx, token)
-			if err != nil || s.Mail != want {
-				t.Errorf("may read mail: %v, %v", s.Mail, err)
+			s, err := h.FindSession(ctx, token)
+			if err != nil || s.ReadsMail != want {
+				t.Errorf("may read mail: %v, %v", s.ReadsMail, err)
 			}
 			members, err := h.Members(ctx, first)
-			if err != nil || members[1].Mail != want {
+			if err != nil || members[1].ReadsMail != want {
 				t.Errorf("members %+v, %v", members, err)
 			}
 		}
@@ -606,20 +606,20 @@ func TestReadsMail(t *testing.T) {
 		may(true)
 		set(h.SetReadsMail(ctx, first, ann.ID, false))
 		may(true) // an owner
-		set(h.SetRole(ctx, first, ann.ID, user.Worker))
+		set(h.SetRole(ctx, first, ann.ID, user.RoleMember))
 		may(true)
 		set(h.SetReadsMail(ctx, first, ann.ID, false))
-		set(h.SetRole(ctx, first, ann.ID, user.Worker))
+		set(h.SetRole(ctx, first, ann.ID, user.RoleMember))
 		may(false)
 		set(h.SetReadsMail(ctx, first, ann.ID, true))
 		may(true)
-		s, err := h.Session(ctx, token)
+		s, err := h.FindSession(ctx, token)
 		set(err)
-		set(h.SetRole(ctx, first, ann.ID, user.Reader))
+		set(h.SetRole(ctx, first, ann.ID, user.RoleReader))
 		may(false)
-		is(t, h.Still(ctx, s), fault.Unknown)
+		is(t, h.CheckSession(ctx, s), fault.Unauthenticated)
 		set(h.SetReadsMail(ctx, first, ann.ID, true))
-		set(h.SetRole(ctx, first, ann.ID, user.Reader))
+		set(h.SetRole(ctx, first, ann.ID, user.RoleReader))
 		may(true)
 		is(t, h.SetReadsMail(ctx, other, ann.ID, true), fault.NotFound)
 	})
@@ -630,11 +630,11 @@ func TestReadsMail(t *testing.T) {
 func TestSetupIsOver(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		h.create("ann@example.com", first)
-		late, err := h.NewSetup(t.Context())
+		late, err := h.CreateSetupLink(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Redeem(t.Context(), late, user.New{Email: "eve@example.com", Name: "Eve", Password: good}, first)
+		_, err = h.SignUp(t.Context(), late, user.CreateParams{Email: "eve@example.com", Name: "Eve", Password: good}, first)
 		is(t, err, fault.NotFound)
 		if _, err := h.ByEmail(t.Context(), "eve@example.com"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("she is in: %v", err)
@@ -653,7 +653,7 @@ func TestSetupTwice(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
 	u := &user.Users{DB: d, Hasher: credential.NewHasher(), Now: time.Now}
 	ctx := t.Context()
-	if _, err := u.NewSetup(ctx); err != nil {
+	if _, err := u.CreateSetupLink(ctx); err != nil {
 		t.Fatal(err)
 	}
 	made, commit, over := make(chan bool), make(chan bool), make(chan error, 2)
@@ -669,13 +669,13 @@ func TestSetupTwice(t *testing.T) {
 		})
 	}()
 	<-made
-	late, err := u.NewSetup(ctx)
+	late, err := u.CreateSetupLink(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	let := make(chan error, 1)
 	go func() {
-		_, err := u.Redeem(ctx, late, user.New{Email: "eve@example.com", Name: "Eve", Password: good}, first)
+		_, err := u.SignUp(ctx, late, user.CreateParams{Email: "eve@example.com", Name: "Eve", Password: good}, first)
 		let <- err
 	}()
 	for waits := 0; waits == 0 && len(let) == 0; {
@@ -698,11 +698,11 @@ func TestMayAsk(t *testing.T) {
 			email := []byte("ann@example.com")
 			email[i%3] ^= byte(i/3%2) << 5
 			email[4+i%7] ^= 0x20
-			if err = h.MayAsk(t.Context(), string(email), netip.AddrFrom4([4]byte{198, 51, byte(i), 1})); err != nil {
+			if err = h.ChargeMailRequest(t.Context(), string(email), netip.AddrFrom4([4]byte{198, 51, byte(i), 1})); err != nil {
 				break
 			}
 		}
-		is(t, err, fault.Limited)
+		is(t, err, fault.RateLimited)
 	})
 }
 
@@ -715,10 +715,10 @@ func TestMayAskFromASite(t *testing.T) {
 		each(t, func(t *testing.T, h *house) {
 			taken := 0
 			for i := range 100 {
-				err := h.MayAsk(t.Context(), fmt.Sprintf("user-%d@example.com", i), at(byte(i)))
+				err := h.ChargeMailRequest(t.Context(), fmt.Sprintf("user-%d@example.com", i), at(byte(i)))
 				if err == nil {
 					taken++
-				} else if !fault.Is(err, fault.Limited) {
+				} else if !fault.Is(err, fault.RateLimited) {
 					t.Fatal(err)
 				}
 			}
@@ -737,17 +737,17 @@ func TestNewPasswordIsKnownNowhere(t *testing.T) {
 		change := map[string]func(user.Session) error{
 			"changed": func(s user.Session) error { return h.ChangePassword(t.Context(), s, good, other) },
 			"reset": func(s user.Session) error {
-				token, err := h.NewReset(t.Context(), s.User, false)
+				token, err := h.CreateResetLink(t.Context(), s.User, false)
 				if err != nil {
 					return err
 				}
-				return h.SetPassword(t.Context(), token, other, nil)
+				return h.ResetPassword(t.Context(), token, other, nil)
 			},
 			"claimed": func(s user.Session) error {
-				if err := h.SendReset(t.Context(), s.User); err != nil {
+				if err := h.SendResetLink(t.Context(), s.User); err != nil {
 					return err
 				}
-				return h.SetPassword(t.Context(), h.token(s.User.Email), other, map[db.ID]bool{first: true})
+				return h.ResetPassword(t.Context(), h.token(s.User.Email), other, map[db.ID]bool{first: true})
 			},
 		}
 		for how, f := range change {
@@ -758,17 +758,17 @@ func TestNewPasswordIsKnownNowhere(t *testing.T) {
 				h.create(email, first)
 			}
 			s, _ := h.in(email)
-			of := []throttle.Credential{throttle.Credential(fmt.Sprint("user:", int64(s.User.ID)))}
+			of := []ratelimit.Credential{ratelimit.Credential(fmt.Sprint("user:", int64(s.User.ID)))}
 			for i := range 30 {
 				at := netip.AddrFrom4([4]byte{203, byte(len(how)), how[0], byte(i)})
-				if _, err := h.Logins.Try(t.Context(), at, fmt.Sprint(i), of, func([]throttle.Credential) (throttle.Credential, error) { return "", nil }); err != nil {
+				if _, err := h.Logins.Try(t.Context(), at, fmt.Sprint(i), of, func([]ratelimit.Credential) (ratelimit.Credential, error) { return "", nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if err := f(s); err != nil {
 				t.Fatal(how, err)
 			}
-			if _, _, err := h.signIn(email, other); !fault.Is(err, fault.Limited) {
+			if _, _, err := h.signIn(email, other); !fault.Is(err, fault.RateLimited) {
 				t.Errorf("%s: %v", how, err)
 			}
 		}

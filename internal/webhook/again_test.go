@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		r := listen(t, nil)
 		h.record(event.Bounce, 3) // before there was a webhook
-		h.recordAll(h.newAccount(), func(i int) event.New { return event.New{Kind: event.Bounce, Data: data{i}} }, 3)
+		h.recordAll(h.newAccount(), func(i int) event.Input { return event.Input{Kind: event.Bounce, Data: data{i}} }, 3)
 		h.newest()
 		between := h.now()
 		h.forward(time.Second)
@@ -102,7 +102,7 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%s: %d requests", c.name, n)
 			}
 		}
-		disabled := webhook.Disabled
+		disabled := webhook.StatusDisabled
 		if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: &disabled}); err != nil {
 			t.Fatal(err)
 		}
@@ -120,11 +120,11 @@ func TestReplayGoesOn(t *testing.T) {
 		begin := h.now().Add(-time.Hour).Truncate(time.Second)
 		late := func(position int, kind string, after time.Duration) db.Statement {
 			at := begin.Add(after)
-			return oneEvent.With(db.FirstID(at)+1, position, h.account, kind, db.Micros(at))
+			return oneEvent.With(db.MinIDAt(at)+1, position, h.account, kind, db.Micros(at))
 		}
 		// 50,000 that the webhook is not for, each a millisecond later, and behind
 		// them a bounce of half a second before the last one.
-		dbtest.Exec(t, h.db, manyEvents.With(db.FirstID(begin), h.account, db.Micros(begin)),
+		dbtest.Exec(t, h.db, manyEvents.With(db.MinIDAt(begin), h.account, db.Micros(begin)),
 			late(50_001, event.Bounce, 49_500*time.Millisecond), late(50_002, event.Complaint, time.Minute))
 		did, err := h.hooks.Replay(t.Context(), h.account, w.ID, begin, false)
 		if err != nil || did.Deliveries != 0 || !did.More {
@@ -209,7 +209,7 @@ func TestPrune(t *testing.T) {
 		}
 		h.forward(time.Minute)
 		h.outcome()
-		if d, _ := h.delivery(w.ID, waiting); d.State != webhook.Failed || d.Trouble != webhook.TroublePruned {
+		if d, _ := h.delivery(w.ID, waiting); d.State != webhook.Failed || d.Error != webhook.ErrorPruned {
 			t.Errorf("%+v", d)
 		}
 		if err := h.hooks.Delete(t.Context(), h.account, w.ID); err != nil {

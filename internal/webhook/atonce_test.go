@@ -24,7 +24,7 @@ func TestCreateAtOnce(t *testing.T) {
 		for i := range 200 {
 			wg.Go(func() {
 				<-begin
-				_, _, err := h.hooks.Create(t.Context(), h.account, webhook.NewHook{URL: fmt.Sprintf("https://a.example/%d", i), Kinds: []string{event.Bounce}})
+				_, _, err := h.hooks.Create(t.Context(), h.account, webhook.Spec{URL: fmt.Sprintf("https://a.example/%d", i), Kinds: []string{event.Bounce}})
 				switch {
 				case err == nil:
 					made.Add(1)

@@ -13,36 +13,36 @@ func TestCircuit(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	c := circuit{limit: 1}
 	for _, want := range []int{2, 4, 8, 10, 10} {
-		if c.succeeded(); c.limit != want {
+		if c.recordSuccess(); c.limit != want {
 			t.Fatalf("limit %d, want %d", c.limit, want)
 		}
 	}
-	for i := range patience - 1 {
-		c.failed(0, now, 0)
-		if c.level != 0 || !c.rest.IsZero() || !c.since.Equal(now) {
+	for i := range failureThreshold - 1 {
+		c.recordFailure(0, now, 0)
+		if c.level != 0 || !c.pausedUntil.IsZero() || !c.failingSince.Equal(now) {
 			t.Fatalf("after %d failures: %+v", i+1, c)
 		}
 	}
-	for range maxFlying { // all that were under way fail, and count as one
-		c.failed(0, now, 0)
+	for range maxConcurrent { // all that were under way fail, and count as one
+		c.recordFailure(0, now, 0)
 	}
-	if c.level != 1 || c.limit != 1 || c.rest.Sub(now) < pauses[0] || c.rest.Sub(now) > pauses[0]*11/10 {
+	if c.level != 1 || c.limit != 1 || c.pausedUntil.Sub(now) < probeDelays[0] || c.pausedUntil.Sub(now) > probeDelays[0]*11/10 {
 		t.Fatalf("%+v", c)
 	}
-	for i := range 2 * len(pauses) {
+	for i := range 2 * len(probeDelays) {
 		level := c.level
-		now = c.rest
-		c.failed(level, now, 0)
-		want := pauses[min(i+1, len(pauses)-1)]
-		if c.level != level+1 || c.limit != 1 || c.rest.Sub(now) < want || c.rest.Sub(now) > want*11/10 {
-			t.Fatalf("rest %d: %v, want %v", i, c.rest.Sub(now), want)
+		now = c.pausedUntil
+		c.recordFailure(level, now, 0)
+		want := probeDelays[min(i+1, len(probeDelays)-1)]
+		if c.level != level+1 || c.limit != 1 || c.pausedUntil.Sub(now) < want || c.pausedUntil.Sub(now) > want*11/10 {
+			t.Fatalf("rest %d: %v, want %v", i, c.pausedUntil.Sub(now), want)
 		}
 	}
-	c.failed(c.level, now, time.Hour)
-	if c.rest.Sub(now) != time.Hour {
-		t.Errorf("Retry-After: rests %v", c.rest.Sub(now))
+	c.recordFailure(c.level, now, time.Hour)
+	if c.pausedUntil.Sub(now) != time.Hour {
+		t.Errorf("Retry-After: rests %v", c.pausedUntil.Sub(now))
 	}
-	if c.succeeded(); c.level != 0 || c.limit != 2 || !c.rest.IsZero() || !c.since.IsZero() || c.failures != 0 {
+	if c.recordSuccess(); c.level != 0 || c.limit != 2 || !c.pausedUntil.IsZero() || !c.failingSince.IsZero() || c.failures != 0 {
 		t.Errorf("after a success: %+v", c)
 	}
 }
@@ -51,11 +51,11 @@ func TestCircuit(t *testing.T) {
 func TestCircuitKeepsSchedule(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	c := circuit{limit: 1}
-	for n := 1; n < len(delays); n++ {
-		c.failed(c.level, now, 0)
-		next, _ := nextTry(n, now, 0)
-		if c.rest.After(next) {
-			t.Errorf("after attempt %d it rests until %v after the next is due", n, c.rest.Sub(next))
+	for n := 1; n < len(retryDelays); n++ {
+		c.recordFailure(c.level, now, 0)
+		next, _ := nextAttempt(n, now, 0)
+		if c.pausedUntil.After(next) {
+			t.Errorf("after attempt %d it rests until %v after the next is due", n, c.pausedUntil.Sub(next))
 		}
 		now = next
 	}

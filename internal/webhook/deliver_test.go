@@ -53,7 +53,7 @@ func TestDeliver(t *testing.T) {
 			}
 		}
 		at, err := strconv.ParseInt(got.Header.Get("X-Service-Timestamp"), 10, 64)
-		if err != nil || time.Since(time.Unix(at, 0)).Abs() > patience || got.Header.Get("webhook-timestamp") != strconv.FormatInt(at, 10) {
+		if err != nil || time.Since(time.Unix(at, 0)).Abs() > failureThreshold || got.Header.Get("webhook-timestamp") != strconv.FormatInt(at, 10) {
 			t.Errorf("timestamp %q, %v", got.Header.Get("X-Service-Timestamp"), err)
 		}
 		if got.Method != http.MethodPost || got.URL.RequestURI() != "/hook?x=1" || int(got.ContentLength) != len(got.body) {
@@ -63,10 +63,10 @@ func TestDeliver(t *testing.T) {
 			t.Error(err)
 		}
 		d, attempts := h.delivery(w.ID, o.event)
-		if d.State != webhook.Delivered || d.Attempts != 1 || d.Code != 200 || d.Trouble != "" || d.Kind != event.Bounce || !d.NextAt.IsZero() || d.Test {
+		if d.State != webhook.Delivered || d.Attempts != 1 || d.Code != 200 || d.Error != "" || d.Kind != event.Bounce || !d.NextAt.IsZero() || d.Test {
 			t.Errorf("delivery %+v", d)
 		}
-		if len(attempts) != 1 || attempts[0].Code != 200 || attempts[0].N != 1 || attempts[0].Took <= 0 || !attempts[0].NextAt.IsZero() ||
+		if len(attempts) != 1 || attempts[0].Code != 200 || attempts[0].Number != 1 || attempts[0].Duration <= 0 || !attempts[0].NextAt.IsZero() ||
 			attempts[0].Headers["X-Service-Signature"] != got.Header.Get("X-Service-Signature") {
 			t.Errorf("attempts %+v", attempts)
 		}
@@ -91,41 +91,41 @@ func TestMatch(t *testing.T) {
 		r := listen(t, nil)
 		first, second, box := h.db.NewID(), h.db.NewID(), h.db.NewID()
 		other := h.newAccount()
-		for path, n := range map[string]webhook.NewHook{
-			"all":      {Kinds: []string{webhook.All, event.Bounce}},
+		for path, n := range map[string]webhook.Spec{
+			"all":      {Kinds: []string{webhook.AllKinds, event.Bounce}},
 			"bounce":   {Kinds: []string{event.Bounce}},
 			"two":      {Kinds: []string{event.DeliveryStatus, event.Bounce}},
-			"first":    {Kinds: []string{webhook.All}, Domains: []db.ID{first}},
-			"both":     {Kinds: []string{webhook.All}, Domains: []db.ID{second, first}},
-			"box":      {Kinds: []string{webhook.All}, Mailboxes: []db.ID{box}},
-			"either":   {Kinds: []string{webhook.All}, Domains: []db.ID{second}, Mailboxes: []db.ID{box}},
-			"disabled": {Kinds: []string{webhook.All}, Disabled: true},
+			"first":    {Kinds: []string{webhook.AllKinds}, Domains: []db.ID{first}},
+			"both":     {Kinds: []string{webhook.AllKinds}, Domains: []db.ID{second, first}},
+			"box":      {Kinds: []string{webhook.AllKinds}, Mailboxes: []db.ID{box}},
+			"either":   {Kinds: []string{webhook.AllKinds}, Domains: []db.ID{second}, Mailboxes: []db.ID{box}},
+			"disabled": {Kinds: []string{webhook.AllKinds}, Disabled: true},
 		} {
 			n.URL = r.URL + "/" + path
 			if _, _, err := h.hooks.Create(t.Context(), h.account, n); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := h.hooks.Create(t.Context(), other, webhook.NewHook{URL: r.URL + "/other", Kinds: []string{webhook.All}}); err != nil {
+		if _, _, err := h.hooks.Create(t.Context(), other, webhook.Spec{URL: r.URL + "/other", Kinds: []string{webhook.AllKinds}}); err != nil {
 			t.Fatal(err)
 		}
 		events := []struct {
-			event.New
+			event.Input
 			want string
 		}{
-			{event.New{Kind: event.Bounce}, "all bounce two"},
-			{event.New{Kind: event.Bounce, Domain: first}, "all both bounce first two"},
-			{event.New{Kind: event.DeliveryStatus, Domain: second}, "all both either two"},
-			{event.New{Kind: event.InboundEmail, Domain: first, Mailbox: box}, "all both box either first"},
-			{event.New{Kind: event.InboundEmail, Mailbox: first}, "all"},
-			{event.New{Kind: event.RateLimitWarning}, "all"},
+			{event.Input{Kind: event.Bounce}, "all bounce two"},
+			{event.Input{Kind: event.Bounce, Domain: first}, "all both bounce first two"},
+			{event.Input{Kind: event.DeliveryStatus, Domain: second}, "all both either two"},
+			{event.Input{Kind: event.InboundEmail, Domain: first, Mailbox: box}, "all both box either first"},
+			{event.Input{Kind: event.InboundEmail, Mailbox: first}, "all"},
+			{event.Input{Kind: event.RateLimitWarning}, "all"},
 		}
-		h.recordAll(h.account, func(i int) event.New {
-			e := events[i].New
+		h.recordAll(h.account, func(i int) event.Input {
+			e := events[i].Input
 			e.Data = data{i}
 			return e
 		}, len(events))
-		h.recordAll(other, func(int) event.New { return event.New{Kind: event.Bounce, Data: data{len(events)}} }, 1)
+		h.recordAll(other, func(int) event.Input { return event.Input{Kind: event.Bounce, Data: data{len(events)}} }, 1)
 		got, total := make([][]string, len(events)+1), 1
 		for _, e := range events {
 			total += len(strings.Fields(e.want))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // The states of a delivery.
@@ -36,70 +36,70 @@ type Delivery struct {
 	Attempts  int       // so far
 	NextAt    time.Time // when it is due, while it is pending
 	Code      int       // HTTP status of the last attempt; 0 for none
-	Trouble   string    // of the last attempt; see Attempt
+	Error     string    // of the last attempt; see Attempt
 	CreatedAt time.Time
 	UpdatedAt time.Time // of its last attempt, or of its last change otherwise
 }
 
 // Attempt is one try to deliver.
 type Attempt struct {
-	N         int // 1…
+	Number    int // 1…
 	StartedAt time.Time
-	Took      time.Duration
+	Duration  time.Duration
 	Headers   map[string]string // that were sent
 	Code      int               // HTTP status; 0 for no answer
-	// Trouble is a stable word for why it failed, "" if it did not: see
+	// Error is a stable word for why it failed, "" if it did not: see
 	// Troubles. Words tells it to a person.
-	Trouble  string
-	Words    string
+	Error    string
+	Detail   string
 	Response string    // the beginning of the answer's body, at most 2 KiB, as text
 	NextAt   time.Time // when it was to be tried again; zero for never
 }
 
-// maxAttempts is how many attempts of a delivery are shown, the last ones.
-const maxAttempts = 100
+// maxShownAttempts is how many attempts of a delivery are shown, the last ones.
+const maxShownAttempts = 100
 
-const shownDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
+const selectDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
 		COALESCE((SELECT domain FROM event WHERE event.id = webhook_delivery.id), 0),
 		kind = 'inbound_email' AND COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook) FROM webhook_delivery`
 
 var (
-	deliveryPage      = db.Paged(shownDelivery + ` WHERE {clustered page webhook = $1}`)
-	deliveryStatePage = db.Paged(shownDelivery + ` WHERE {clustered page webhook = $1, state = $4}`)
-	deliveryOf        = db.SQL(shownDelivery + ` WHERE webhook = $1 AND id = $2`)
-	attemptsOf        = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
+	deliveriesQuery        = db.PagedSQL(selectDelivery + ` WHERE {clustered page webhook = $1}`)
+	deliveriesByStateQuery = db.PagedSQL(selectDelivery + ` WHERE {clustered page webhook = $1, state = $4}`)
+	deliveryQuery          = db.SQL(selectDelivery + ` WHERE webhook = $1 AND id = $2`)
+	attemptsQuery          = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
 	// One that a node has under way may end as what comes first.
-	beginAnew = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
+	redeliverQuery = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
 			content = (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 		WHERE webhook = $1 AND id = $2`)
-	// nudge makes a node come, if none is there.
-	nudge = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
+	// wakeDispatchQuery makes a node come, if none is there.
+	wakeDispatchQuery = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END ELSE due_at END
 		WHERE webhook = $1`)
 )
 
 var (
-	errNoDelivery = fault.New(fault.NotFound, "not_found", "There is no delivery with this id.")
-	errDisabled   = fault.New(fault.Conflict, "webhook_disabled", "The webhook is disabled. Enable it first.")
-	errPruned     = fault.New(fault.Conflict, "event_pruned", "The event is too old: it is no longer stored.")
+	errDeliveryNotFound = fault.New(fault.NotFound, "not_found", "There is no delivery with this id.")
+	errDisabled         = fault.New(fault.Conflict, "webhook_disabled", "The webhook is disabled. Enable it first.")
+	errPruned           = fault.New(fault.Conflict, "event_pruned", "The event is too old: it is no longer stored.")
 )
 
 // Deliveries returns a page of a webhook's deliveries, newest first: all, or
 // those of a state. A fault.NotFound says that there is no such webhook.
-func (h *Hooks) Deliveries(ctx context.Context, account, hook db.ID, state string, page db.Page) (deliveries []Delivery, more bool, err error) {
+func (h *Service) Deliveries(ctx context.Context, account, hook db.ID, state string, page db.Page) (deliveries []Delivery, more bool, err error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, false, err
 	}
 	if state != "" {
-		return db.ReadPage(ctx, h.o.DB, deliveryStatePage, page, scanDelivery, hook, state)
+		return db.ReadPage(ctx, h.o.DB, deliveriesByStateQuery, page, scanDelivery, hook, state)
 	}
-	return db.ReadPage(ctx, h.o.DB, deliveryPage, page, scanDelivery, hook)
+	return db.ReadPage(ctx, h.o.DB, deliveriesQuery, page, scanDelivery, hook)
 }
 
 // Delivery returns a delivery with its attempts, oldest first (of more than 100
 // the last). A fault.NotFound says that there is none.
-func (h *Hooks) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery, []Attempt, error) {
+func (h *Service) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery, []Attempt, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return Delivery{}, nil, err
 	}
@@ -107,15 +107,15 @@ func (h *Hooks) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery
 	if err != nil {
 		return Delivery{}, nil, err
 	}
-	attempts, err := db.All(ctx, h.o.DB, attemptsOf.With(hook, id, maxAttempts), scanAttempt)
+	attempts, err := db.All(ctx, h.o.DB, attemptsQuery.With(hook, id, maxShownAttempts), scanAttempt)
 	slices.Reverse(attempts)
 	return d, attempts, err
 }
 
-func (h *Hooks) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) {
-	found, err := db.All(ctx, h.o.DB, deliveryOf.With(hook, id), scanDelivery)
+func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) {
+	found, err := db.All(ctx, h.o.DB, deliveryQuery.With(hook, id), scanDelivery)
 	if err == nil && len(found) == 0 {
-		err = errNoDelivery
+		err = errDeliveryNotFound
 	}
 	if err != nil {
 		return Delivery{}, err
@@ -126,7 +126,7 @@ func (h *Hooks) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) 
 // Body returns what a delivery sends: the bytes that are signed, or nil if they hold
 // the content of mail and the caller may not read mail. A fault.Conflict says that the
 // event is no longer stored.
-func (h *Hooks) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
+func (h *Service) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (h *Hooks) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([
 // at once, with the whole schedule before it and the same body as ever. The
 // attempts so far stay. A fault.Conflict says that the webhook is disabled, or
 // that the event is no longer stored.
-func (h *Hooks) Redeliver(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
+func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
 		return Delivery{}, err
@@ -149,17 +149,17 @@ func (h *Hooks) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliver
 	if _, err := h.Body(ctx, account, hook, id, true); err != nil {
 		return Delivery{}, err
 	}
-	if w.Status != Enabled {
+	if w.Status != StatusEnabled {
 		return Delivery{}, errDisabled
 	}
 	now := db.Micros(h.o.Now())
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, beginAnew.With(hook, id, now))
+		n, err := tx.Exec(ctx, redeliverQuery.With(hook, id, now))
 		if err == nil && n == 0 {
-			err = errNoDelivery
+			err = errDeliveryNotFound
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, nudge.With(hook, now))
+			_, err = tx.Exec(ctx, wakeDispatchQuery.With(hook, now))
 		}
 		tx.AfterCommit(func() { h.wake(hook) })
 		return err
@@ -171,22 +171,22 @@ func (h *Hooks) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliver
 }
 
 // wake tells whoever works for a webhook, or might, that something is due.
-func (h *Hooks) wake(hook db.ID) {
-	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook, ID: int64(hook)})
-	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook})
+func (h *Service) wake(hook db.ID) {
+	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook, ID: int64(hook)})
+	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook})
 }
 
 // Turning content off holds at once, for deliveries that wait too; turning it on holds
 // for deliveries that are made later.
-var bodyOf = db.SQL(`SELECT body, COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
+var bodyQuery = db.SQL(`SELECT body, COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 	FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
 
 // body makes the body of a delivery: of a test what was stored, else of the
 // event's row, without the content of mail unless mail says so.
-func (h *Hooks) body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
+func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	var body string
 	var content bool
-	switch err := h.o.DB.One(ctx, bodyOf.With(hook, id), &body, &content); {
+	switch err := h.o.DB.One(ctx, bodyQuery.With(hook, id), &body, &content); {
 	case errors.Is(err, db.ErrNoRow):
 		return nil, errPruned
 	case err != nil:
@@ -206,7 +206,7 @@ func (h *Hooks) body(ctx context.Context, account, hook, id db.ID, mail bool) ([
 
 func scanDelivery(r db.Row) (d Delivery, err error) {
 	var due, created, updated int64
-	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated, &d.Domain, &d.Content)
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Error, &d.Test, &created, &updated, &d.Domain, &d.Content)
 	if d.State == Pending {
 		d.NextAt = db.Time(due)
 	}
@@ -217,9 +217,9 @@ func scanDelivery(r db.Row) (d Delivery, err error) {
 func scanAttempt(r db.Row) (a Attempt, err error) {
 	var started, micros, next int64
 	var headers string
-	if err := r.Scan(&a.N, &started, &micros, &headers, &a.Code, &a.Trouble, &a.Words, &a.Response, &next); err != nil {
+	if err := r.Scan(&a.Number, &started, &micros, &headers, &a.Code, &a.Error, &a.Detail, &a.Response, &next); err != nil {
 		return a, err
 	}
-	a.StartedAt, a.Took, a.NextAt = db.Time(started), time.Duration(micros)*time.Microsecond, db.Time(next)
+	a.StartedAt, a.Duration, a.NextAt = db.Time(started), time.Duration(micros)*time.Microsecond, db.Time(next)
 	return a, json.Unmarshal([]byte(headers), &a.Headers)
 }

@@ -27,15 +27,15 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds the wait for what must happen.
-const patience = 2 * time.Minute
+// failureThreshold bounds the wait for what must happen.
+const failureThreshold = 2 * time.Minute
 
 var (
 	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, 'x', 'active', 0)`)
@@ -54,9 +54,9 @@ type house struct {
 	t       testing.TB
 	db      *db.DB
 	node    *db.Node
-	hub     *signal.Hub
+	hub     *notify.Hub
 	log     *event.Log
-	hooks   *webhook.Hooks
+	hooks   *webhook.Service
 	account db.ID
 	key     *secret.Key
 	ahead   atomic.Int64 // of the clock
@@ -93,16 +93,16 @@ func build(t testing.TB, url string, options ...option) *house {
 
 func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 	t.Helper()
-	key, err := secret.Parse("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+	key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, node: node, hub: &signal.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
+	h := &house{t: t, db: d, node: node, hub: &notify.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
 	h.log = &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.now}
-	h.log.WithoutContent = func(string, json.RawMessage) (any, error) { return nil, nil }
+	h.log.RemoveContent = func(string, json.RawMessage) (any, error) { return nil, nil }
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
 	o := webhook.Options{
-		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{Allow: loopback, DNS: names(t)},
+		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
 		Version: "test", Now: h.now, Log: slog.New(slog.NewTextHandler(loud{t}, &slog.HandlerOptions{Level: slog.LevelError})), OwnsDomain: yes, OwnsMailbox: yes,
 	}
 	for _, option := range options {
@@ -110,8 +110,8 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 	}
 	h.hooks = webhook.New(o)
 	h.hooks.Told(func(hook, event db.ID, state string, err error) { h.told <- told{hook, event, state, err} })
-	h.log.Follow = []func(*db.Batch){h.hooks.Follow}
-	h.log.Followed = []func(){h.hooks.Followed}
+	h.log.OnNumbering = []func(*db.Batch){h.hooks.CreateDeliveries}
+	h.log.AfterNumbering = []func(){h.hooks.WakeDeliveries}
 	h.account = h.newAccount()
 	return h
 }
@@ -143,12 +143,12 @@ func (h *house) run() {
 		if h.cutOff {
 			return
 		}
-		if err := h.node.Keep(lease); err != nil {
+		if err := h.node.MaintainLease(lease); err != nil {
 			h.t.Error(err)
 		}
 	})
 	working.Go(func() {
-		if err := h.log.Number(ctx, slog.New(slog.NewTextHandler(loud{h.t}, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
+		if err := h.log.RunSequencer(ctx, slog.New(slog.NewTextHandler(loud{h.t}, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
 			h.t.Error(err)
 		}
 	})
@@ -183,9 +183,9 @@ func each(t *testing.T, f func(t *testing.T, h *house), options ...option) {
 func (h *house) create(url string, kinds ...string) (webhook.Webhook, string) {
 	h.t.Helper()
 	if len(kinds) == 0 {
-		kinds = []string{webhook.All}
+		kinds = []string{webhook.AllKinds}
 	}
-	w, secret, err := h.hooks.Create(h.t.Context(), h.account, webhook.NewHook{URL: url, Kinds: kinds})
+	w, secret, err := h.hooks.Create(h.t.Context(), h.account, webhook.Spec{URL: url, Kinds: kinds})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -199,10 +199,10 @@ type data struct {
 // record records n events of a kind in one transaction.
 func (h *house) record(kind string, n int) {
 	h.t.Helper()
-	h.recordAll(h.account, func(i int) event.New { return event.New{Kind: kind, Data: data{i}} }, n)
+	h.recordAll(h.account, func(i int) event.Input { return event.Input{Kind: kind, Data: data{i}} }, n)
 }
 
-func (h *house) recordAll(account db.ID, of func(int) event.New, n int) {
+func (h *house) recordAll(account db.ID, of func(int) event.Input, n int) {
 	h.t.Helper()
 	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
 		for i := range n {
@@ -222,7 +222,7 @@ func (h *house) recordAll(account db.ID, of func(int) event.New, n int) {
 func (h *house) newest() db.ID {
 	h.t.Helper()
 	for {
-		n, err := h.log.NumberSome(h.t.Context())
+		n, err := h.log.AssignPositions(h.t.Context())
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func (h *house) outcome() told {
 			h.t.Fatal(o.err)
 		}
 		return o
-	case <-time.After(patience):
+	case <-time.After(failureThreshold):
 		h.t.Fatal("no attempt came to an end")
 		return told{}
 	}
@@ -315,7 +315,7 @@ func (r *receiver) next() request {
 	select {
 	case got := <-r.got:
 		return got
-	case <-time.After(patience):
+	case <-time.After(failureThreshold):
 		r.t.Fatal("no request came")
 		return request{}
 	}

@@ -71,8 +71,8 @@ func memory(t *testing.T) (resident, heap int) {
 // Of four receivers one hangs, one answers 500, one is slow. The fast one gets
 // everything meanwhile; when the others come back to their senses, they do too.
 func TestIsolation(t *testing.T) {
-	total := servertest.Soak(2000, 100_000)
-	within := patience + time.Duration(total)*20*time.Millisecond
+	total := servertest.SoakSize(2000, 100_000)
+	within := failureThreshold + time.Duration(total)*20*time.Millisecond
 	each(t, func(t *testing.T, h *house) {
 		fast, slow, broken, hanging := newLedger(total), newLedger(total), newLedger(total), newLedger(total)
 		healed := make(chan struct{})
@@ -144,7 +144,7 @@ func TestIsolation(t *testing.T) {
 				}
 			}
 		}
-		if w := h.hook(hooks[0].ID); w.Status != webhook.Enabled {
+		if w := h.hook(hooks[0].ID); w.Status != webhook.StatusEnabled {
 			t.Errorf("%+v", w)
 		}
 	})
@@ -164,7 +164,7 @@ func TestDisableRace(t *testing.T) {
 		for range 100 {
 			h.outcome()
 		}
-		disabled := webhook.Disabled
+		disabled := webhook.StatusDisabled
 		if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: &disabled}); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestTurns(t *testing.T) {
 				t.Errorf("%d delivered", n)
 			}
 		}
-	}, func(o *webhook.Options) { o.Lanes = 2 })
+	}, func(o *webhook.Options) { o.MaxWebhooks = 2 })
 }
 
 // What does not finish within the drain was not tried.
@@ -222,7 +222,7 @@ func TestDrain(t *testing.T) {
 		if err := h.db.One(t.Context(), laneFree.With(), &free); err != nil || free != 1 {
 			t.Errorf("%d lanes are free, %v", free, err)
 		}
-	}, func(o *webhook.Options) { o.Drain = 10 * time.Millisecond })
+	}, func(o *webhook.Options) { o.DrainTimeout = 10 * time.Millisecond })
 }
 
 var countState = db.SQL(`SELECT COUNT(*) FROM webhook_delivery WHERE webhook = $1 AND ($2 = '' OR state = $2)`)

@@ -27,7 +27,7 @@ func TestCreateRefuses(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		mine := func(_ context.Context, _, id db.ID) (bool, error) { return id == 7, nil }
 		h := build(t, url, func(o *webhook.Options) { o.OwnsDomain, o.OwnsMailbox = mine, mine })
-		faults := func(n webhook.NewHook) string {
+		faults := func(n webhook.Spec) string {
 			_, _, err := h.hooks.Create(t.Context(), h.account, n)
 			var f *fault.Error
 			if !errors.As(err, &f) {
@@ -35,20 +35,20 @@ func TestCreateRefuses(t *testing.T) {
 			}
 			var all []string
 			for _, field := range f.Fields {
-				all = append(all, field.Field+" "+field.Code)
+				all = append(all, field.Path+" "+field.Code)
 				if strings.Contains(field.Message, "hunter2") {
 					t.Errorf("a message repeats what was given: %s", field.Message)
 				}
 			}
 			return strings.Join(all, ", ")
 		}
-		many := make([]db.ID, webhook.MaxFilter+1)
-		if got, want := faults(webhook.NewHook{
+		many := make([]db.ID, webhook.MaxFilterIDs+1)
+		if got, want := faults(webhook.Spec{
 			URL: "hunter2", Kinds: []string{"bounce", "hunter2", "open"}, Description: "hunter2\n", Domains: []db.ID{7, 8}, Mailboxes: many,
 		}), "url invalid_url, events[1] unknown_event, events[2] unknown_event, description invalid_characters, domains[1] not_found, mailboxes too_many"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		if got := faults(webhook.NewHook{URL: "https://a.example/", Description: strings.Repeat("é", webhook.MaxDescription+1)}); got != "events required, description too_long" {
+		if got := faults(webhook.Spec{URL: "https://a.example/", Description: strings.Repeat("é", webhook.MaxDescription+1)}); got != "events required, description too_long" {
 			t.Error(got)
 		}
 		for url, want := range map[string]string{
@@ -78,7 +78,7 @@ func TestCreateRefuses(t *testing.T) {
 			"http://inside.example/":        "url https_required",
 			"https://a.example/" + strings.Repeat("x", webhook.MaxURL): "url too_long",
 		} {
-			if got := faults(webhook.NewHook{URL: url, Kinds: []string{"all"}}); got != want {
+			if got := faults(webhook.Spec{URL: url, Kinds: []string{"all"}}); got != want {
 				t.Errorf("%s: %s, want %s", url, got, want)
 			}
 		}
@@ -87,15 +87,15 @@ func TestCreateRefuses(t *testing.T) {
 			"http://localhost:3000/hook", "https://127.0.0.1/", "http://[::1]:8080/", "http://app.example/",
 			"https://none.example/", "https://broken.example/", "http://broken.example/", // perhaps there later
 		} {
-			if got := faults(webhook.NewHook{URL: url, Kinds: []string{"all"}}); got != "<nil>" {
+			if got := faults(webhook.Spec{URL: url, Kinds: []string{"all"}}); got != "<nil>" {
 				t.Errorf("%s: %s", url, got)
 			}
 		}
-		strict := furnish(t, h.db, h.node, func(o *webhook.Options) { o.Dialer.Allow = nil })
+		strict := furnish(t, h.db, h.node, func(o *webhook.Options) { o.Dialer.AllowNets = nil })
 		for url, want := range map[string]string{
 			"http://a.example/": "https_required", "http://localhost/": "https_required", "https://localhost/": "address_not_allowed", "https://127.0.0.1/": "address_not_allowed",
 		} {
-			_, _, err := strict.hooks.Create(t.Context(), h.account, webhook.NewHook{URL: url, Kinds: []string{"all"}})
+			_, _, err := strict.hooks.Create(t.Context(), h.account, webhook.Spec{URL: url, Kinds: []string{"all"}})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", url, err, want)
 			}
@@ -109,7 +109,7 @@ func TestManage(t *testing.T) {
 		ctx, other := t.Context(), h.newAccount()
 		var made []webhook.Webhook
 		for i := range webhook.MaxPerAccount {
-			w, secret, err := h.hooks.Create(ctx, h.account, webhook.NewHook{
+			w, secret, err := h.hooks.Create(ctx, h.account, webhook.Spec{
 				URL: fmt.Sprintf("https://a.example/%d", i), Kinds: []string{event.Bounce, event.InboundEmail, event.Bounce}, Description: "first",
 				Domains: []db.ID{3, 1, 3}, Mailboxes: []db.ID{9},
 			})
@@ -119,11 +119,11 @@ func TestManage(t *testing.T) {
 			made = append(made, w)
 		}
 		w := made[0]
-		if w.Status != webhook.Enabled || w.Reason != "" || w.Description != "first" || strings.Join(w.Kinds, " ") != "inbound_email bounce" ||
+		if w.Status != webhook.StatusEnabled || w.Reason != "" || w.Description != "first" || strings.Join(w.Kinds, " ") != "inbound_email bounce" ||
 			!slices.Equal(w.Domains, []db.ID{1, 3}) || !slices.Equal(w.Mailboxes, []db.ID{9}) || w.CreatedAt.IsZero() || w.Account != h.account {
 			t.Errorf("made %+v", w)
 		}
-		if _, _, err := h.hooks.Create(ctx, h.account, webhook.NewHook{URL: "https://a.example", Kinds: []string{"all"}}); !fault.Is(err, fault.Conflict) {
+		if _, _, err := h.hooks.Create(ctx, h.account, webhook.Spec{URL: "https://a.example", Kinds: []string{"all"}}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("one more: %v", err)
 		}
 		page, more, err := h.hooks.List(ctx, h.account, db.Page{Limit: 2})
@@ -133,9 +133,9 @@ func TestManage(t *testing.T) {
 		if page, more, err = h.hooks.List(ctx, h.account, db.Page{After: made[1].ID}); err != nil || more || len(page) != 1 || page[0].URL != made[0].URL {
 			t.Errorf("last page: %v, %v, %v", page, more, err)
 		}
-		text, kinds, disabled := "second", []string{"all", "bounce"}, webhook.Disabled
+		text, kinds, disabled := "second", []string{"all", "bounce"}, webhook.StatusDisabled
 		is, err := h.hooks.Update(ctx, h.account, w.ID, webhook.Change{Description: &text, Kinds: &kinds, Status: &disabled, Domains: &[]db.ID{}})
-		if err != nil || is.Description != text || strings.Join(is.Kinds, " ") != "all" || is.Status != disabled || is.Reason != webhook.Manual ||
+		if err != nil || is.Description != text || strings.Join(is.Kinds, " ") != "all" || is.Status != disabled || is.Reason != webhook.ReasonManual ||
 			len(is.Domains) != 0 || len(is.Mailboxes) != 1 || is.URL != w.URL || !is.UpdatedAt.After(w.UpdatedAt) {
 			t.Errorf("changed: %+v, %v", is, err)
 		}
@@ -170,7 +170,7 @@ func TestManage(t *testing.T) {
 		if err := h.hooks.Delete(ctx, h.account, w.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("deleted twice: %v", err)
 		}
-		if _, _, err := h.hooks.Create(ctx, h.account, webhook.NewHook{URL: "https://a.example", Kinds: []string{"all"}}); err != nil {
+		if _, _, err := h.hooks.Create(ctx, h.account, webhook.Spec{URL: "https://a.example", Kinds: []string{"all"}}); err != nil {
 			t.Errorf("there is room again: %v", err)
 		}
 	})
@@ -224,7 +224,7 @@ func TestTestsOfOneAccount(t *testing.T) {
 		for range webhook.TestsOfOne {
 			<-arrived
 		}
-		if _, _, err := h.hooks.Test(t.Context(), h.account, w.ID, ""); !fault.Is(err, fault.Limited) {
+		if _, _, err := h.hooks.Test(t.Context(), h.account, w.ID, ""); !fault.Is(err, fault.RateLimited) {
 			t.Errorf("one more: %v", err)
 		}
 		mine := h.account
@@ -264,8 +264,8 @@ func TestRotate(t *testing.T) {
 			}
 		}
 		expect("the first", first, true, true)
-		is, fresh, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.Overlap)
-		if err != nil || fresh == first || is.OldUntil.Sub(h.now()) > 24*time.Hour || is.OldUntil.Sub(h.now()) < 24*time.Hour-patience {
+		is, fresh, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.SecretOverlap)
+		if err != nil || fresh == first || is.OldSecretUntil.Sub(h.now()) > 24*time.Hour || is.OldSecretUntil.Sub(h.now()) < 24*time.Hour-failureThreshold {
 			t.Fatalf("%+v, %v", is, err)
 		}
 		expect("the old one", first, false, true)
@@ -273,12 +273,12 @@ func TestRotate(t *testing.T) {
 		h.forward(24*time.Hour + time.Second)
 		expect("the old one, a day later", first, false, false)
 		expect("the new one, a day later", fresh, true, true)
-		_, leaked, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.Overlap)
+		_, leaked, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.SecretOverlap)
 		if err != nil {
 			t.Fatal(err)
 		}
 		is, last, err := h.hooks.Rotate(t.Context(), h.account, w.ID, 0)
-		if err != nil || !is.OldUntil.IsZero() {
+		if err != nil || !is.OldSecretUntil.IsZero() {
 			t.Fatalf("%+v, %v", is, err)
 		}
 		expect("one that was revoked", leaked, false, false)
@@ -297,7 +297,7 @@ func TestTestLeft(t *testing.T) {
 		})
 		w, _ := h.create(r.URL)
 		d, a, err := h.hooks.Test(ctx, h.account, w.ID, "")
-		if err != nil || d.Code != http.StatusTeapot || a.Trouble != webhook.TroubleStatus {
+		if err != nil || d.Code != http.StatusTeapot || a.Error != webhook.ErrorStatus {
 			t.Errorf("%+v, %+v, %v", d, a, err)
 		}
 	})
@@ -346,7 +346,7 @@ func TestTest(t *testing.T) {
 		}
 		code = 410
 		d, a, err := h.hooks.Test(t.Context(), h.account, w.ID, "")
-		if err != nil || d.State != webhook.Failed || a.Trouble != webhook.TroubleGone || h.hook(w.ID).Status != webhook.Enabled {
+		if err != nil || d.State != webhook.Failed || a.Error != webhook.ErrorGone || h.hook(w.ID).Status != webhook.StatusEnabled {
 			t.Errorf("%+v, %+v, %v", d, a, err)
 		}
 		before := r.next()
@@ -358,7 +358,7 @@ func TestTest(t *testing.T) {
 			t.Error("redelivered with another body")
 		}
 		h.outcome()
-		disabled := webhook.Disabled
+		disabled := webhook.StatusDisabled
 		if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: &disabled}); err != nil {
 			t.Fatal(err)
 		}

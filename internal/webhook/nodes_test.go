@@ -58,7 +58,7 @@ func TestTakeOver(t *testing.T) {
 		one.cutOff = true
 		one.run()
 		<-hold
-		tenure, _ := one.node.Tenure()
+		tenure, _ := one.node.Lease()
 		dbtest.Exec(t, one.db, endTenure.With(tenure))
 		two.run()
 		bodies := map[string][]byte{}
@@ -146,7 +146,7 @@ func TestFollowOnce(t *testing.T) {
 		for _, h := range []*house{one, two} {
 			numbering.Go(func() {
 				for last := false; ; {
-					n, err := h.log.NumberSome(t.Context())
+					n, err := h.log.AssignPositions(t.Context())
 					if err != nil {
 						t.Error(err)
 						return

@@ -30,26 +30,26 @@ const (
 	maxDrained = 64 << 10
 	// maxHeader bounds the header of an answer, in octets.
 	maxHeader = 32 << 10
-	// idleConn is how long a connection is kept that nothing goes over.
-	idleConn = 30 * time.Second
+	// idleConnTimeout is how long a connection is kept that nothing goes over.
+	idleConnTimeout = 30 * time.Second
 )
 
-// answer is what became of a request.
-type answer struct {
-	began, ended time.Time
-	headers      string // JSON: what was sent
-	code         int    // 0 for no answer
-	response     string
-	trouble      string // "" for a delivery that was taken
-	words        string
-	wish         time.Duration // Retry-After
+// httpResult is what became of a request.
+type httpResult struct {
+	startedAt, endedAt time.Time
+	headers            string // JSON: what was sent
+	code               int    // 0 for no answer
+	body               string
+	errorCode          string // "" for a delivery that was taken
+	detail             string
+	retryAfter         time.Duration // Retry-After
 }
 
-func (a *answer) taken() bool { return a.trouble == "" }
+func (a *httpResult) accepted() bool { return a.errorCode == "" }
 
 // client sends requests to one webhook.
 type client struct {
-	h         *Hooks
+	h         *Service
 	target    target
 	dialer    *egress.Dialer
 	transport *http.Transport
@@ -58,14 +58,14 @@ type client struct {
 	dialed map[netip.Addr]bool // where connections were opened to
 }
 
-func (h *Hooks) newClient(t target) *client {
+func (h *Service) newClient(t target) *client {
 	c := &client{h: h, target: t, dialer: h.dialer(t), dialed: map[netip.Addr]bool{}}
 	c.transport = &http.Transport{ // without a proxy, whatever the environment says
 		DialContext:            c.dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: h.o.Roots},
-		MaxIdleConnsPerHost:    maxFlying,
-		MaxConnsPerHost:        maxFlying + 2,
-		IdleConnTimeout:        idleConn,
+		MaxIdleConnsPerHost:    maxConcurrent,
+		MaxConnsPerHost:        maxConcurrent + 2,
+		IdleConnTimeout:        idleConnTimeout,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
 	}
@@ -113,37 +113,37 @@ func (c *client) resolve(ctx context.Context) error {
 }
 
 // post makes one attempt: signed now, over whole within the timeout.
-func (c *client) post(ctx context.Context, s secrets, kind string, id db.ID, body []byte) (a answer) {
-	a.began = c.h.o.Now()
+func (c *client) post(ctx context.Context, s secrets, kind string, id db.ID, body []byte) (a httpResult) {
+	a.startedAt = c.h.o.Now()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.h.o.Timeout)
 	defer cancel()
-	defer func() { a.ended = a.began.Add(time.Since(began)) }()
-	header := Sign(s.Secret, s.signing(a.began), id.String(), a.began, body)
+	defer func() { a.endedAt = a.startedAt.Add(time.Since(began)) }()
+	header := Sign(s.Secret, s.activeOld(a.startedAt), id.String(), a.startedAt, body)
 	header[HeaderEvent] = []string{kind}
 	header["Content-Type"] = []string{"application/json"}
 	header["User-Agent"] = []string{"Mailstead-Webhooks/" + c.h.o.Version}
-	a.headers = record(header)
+	a.headers = encodeHeaders(header)
 	// Never sent: it lets the transport repeat a request whose idle connection
 	// the receiver closed at the same moment.
 	header["Idempotency-Key"] = nil
 	err := c.send(ctx, header, body, &a)
 	if err != nil {
-		a.trouble, a.words = explain(ctx, err, c.h.o.Timeout)
+		a.errorCode, a.detail = classifyError(ctx, err, c.h.o.Timeout)
 		return a
 	}
-	a.trouble, a.words = judge(a.code)
+	a.errorCode, a.detail = classifyStatus(a.code)
 	return a
 }
 
-func (c *client) send(ctx context.Context, header http.Header, body []byte, a *answer) error {
-	if c.target.refused {
-		return egress.ErrRefused
+func (c *client) send(ctx context.Context, header http.Header, body []byte, a *httpResult) error {
+	if c.target.forbidden {
+		return egress.ErrNoAllowedAddr
 	}
 	if err := c.resolve(ctx); err != nil {
 		return err
 	}
-	u, err := url.Parse(c.target.text)
+	u, err := url.Parse(c.target.raw)
 	if err != nil {
 		return err
 	}
@@ -159,21 +159,21 @@ func (c *client) send(ctx context.Context, header http.Header, body []byte, a *a
 	defer resp.Body.Close() //nolint:errcheck // only read
 	a.code = resp.StatusCode
 	if a.code == http.StatusTooManyRequests || a.code/100 == 5 {
-		a.wish = retryAfter(resp.Header.Get("Retry-After"), c.h.o.Now())
+		a.retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), c.h.o.Now())
 	}
 	// The status is what counts: that an answer breaks off is no reason to send
 	// again what was taken.
 	begin := make([]byte, maxResponse)
 	n, _ := io.ReadFull(resp.Body, begin)
-	a.response = clean(begin[:n])
+	a.body = sanitize(begin[:n])
 	if n == maxResponse {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
 	}
 	return nil
 }
 
-// record writes down the headers that were sent.
-func record(h http.Header) string {
+// encodeHeaders writes down the headers that were sent.
+func encodeHeaders(h http.Header) string {
 	flat := make(map[string]string, len(h))
 	for name, values := range h {
 		flat[name] = strings.Join(values, ", ")
@@ -182,9 +182,9 @@ func record(h http.Header) string {
 	return string(text)
 }
 
-// clean makes text of what a stranger sent: one that any database and any
+// sanitize makes text of what a stranger sent: one that any database and any
 // terminal takes.
-func clean(b []byte) string {
+func sanitize(b []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return r

@@ -21,46 +21,46 @@ const (
 
 var (
 	// Of all states, the deleted ones too.
-	agedHook = db.SQL(`SELECT id FROM webhook
+	agedWebhookQuery = db.SQL(`SELECT id FROM webhook
 		WHERE id > 0 AND EXISTS (SELECT 1 FROM webhook_delivery AS d WHERE d.webhook = webhook.id AND d.id < $1) ORDER BY id LIMIT 1`)
-	pruneChunk = db.SQL(`DELETE FROM webhook_delivery WHERE (webhook, id) IN (SELECT webhook, id FROM webhook_delivery
+	pruneDeliveriesQuery = db.SQL(`DELETE FROM webhook_delivery WHERE (webhook, id) IN (SELECT webhook, id FROM webhook_delivery
 		WHERE webhook = $1 AND id < $2 ORDER BY id LIMIT $3) RETURNING id`)
-	pruneTries  = db.SQL(`DELETE FROM webhook_attempt WHERE webhook = $1 AND id <= $2`)
-	deletedHook = db.SQL(`SELECT id FROM webhook
+	pruneAttemptsQuery  = db.SQL(`DELETE FROM webhook_attempt WHERE webhook = $1 AND id <= $2`)
+	deletedWebhookQuery = db.SQL(`SELECT id FROM webhook
 		WHERE status = 'deleted' AND (status_at < $1 OR EXISTS (SELECT 1 FROM webhook_delivery AS d WHERE d.webhook = webhook.id)) ORDER BY id LIMIT 1`)
-	dropLane = db.SQL(`DELETE FROM webhook_lane WHERE webhook = $1`)
-	dropHook = db.SQL(`DELETE FROM webhook WHERE id = $1 AND status = 'deleted' AND status_at < $2`)
+	purgeDispatchQuery = db.SQL(`DELETE FROM webhook_lane WHERE webhook = $1`)
+	purgeWebhookQuery  = db.SQL(`DELETE FROM webhook WHERE id = $1 AND status = 'deleted' AND status_at < $2`)
 )
 
 // Prune deletes deliveries of events from before a time, with their attempts,
 // at most limit of one webhook in one transaction, and returns how many. Those
 // that still wait go too: their events do. Call it until it returns 0; then
 // nothing is left to prune.
-func (h *Hooks) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
+func (h *Service) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	var hook db.ID
-	err := h.o.DB.One(ctx, agedHook.With(db.FirstID(before)), &hook)
+	err := h.o.DB.One(ctx, agedWebhookQuery.With(db.MinIDAt(before)), &hook)
 	if errors.Is(err, db.ErrNoRow) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	return h.pruneHook(ctx, hook, db.FirstID(before), limit)
+	return h.pruneHook(ctx, hook, db.MinIDAt(before), limit)
 }
 
-func (h *Hooks) pruneHook(ctx context.Context, hook, before db.ID, limit int) (int, error) {
+func (h *Service) pruneHook(ctx context.Context, hook, before db.ID, limit int) (int, error) {
 	n := 0
 	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0
 		last := db.ID(0)
-		err := tx.Each(ctx, pruneChunk.With(hook, before, limit), func(r db.Row) error {
+		err := tx.Each(ctx, pruneDeliveriesQuery.With(hook, before, limit), func(r db.Row) error {
 			var id db.ID
 			err := r.Scan(&id)
 			n, last = n+1, max(last, id)
 			return err
 		})
 		if err == nil && n > 0 {
-			_, err = tx.Exec(ctx, pruneTries.With(hook, last))
+			_, err = tx.Exec(ctx, pruneAttemptsQuery.With(hook, last))
 		}
 		return err
 	})
@@ -69,10 +69,10 @@ func (h *Hooks) pruneHook(ctx context.Context, hook, before db.ID, limit int) (i
 
 // purge removes some of what is left of deleted webhooks, and reports whether
 // there may be more.
-func (h *Hooks) purge(ctx context.Context) (more bool, err error) {
+func (h *Service) purge(ctx context.Context) (more bool, err error) {
 	var hook db.ID
 	over := db.Micros(h.o.Now().Add(-purgeAfter))
-	err = h.o.DB.One(ctx, deletedHook.With(over), &hook)
+	err = h.o.DB.One(ctx, deletedWebhookQuery.With(over), &hook)
 	if errors.Is(err, db.ErrNoRow) {
 		return false, nil
 	}
@@ -83,9 +83,9 @@ func (h *Hooks) purge(ctx context.Context) (more bool, err error) {
 		return true, err
 	}
 	return true, h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, dropHook.With(hook, over))
+		n, err := tx.Exec(ctx, purgeWebhookQuery.With(hook, over))
 		if err == nil && n > 0 {
-			_, err = tx.Exec(ctx, dropLane.With(hook))
+			_, err = tx.Exec(ctx, purgeDispatchQuery.With(hook))
 		}
 		return err
 	})

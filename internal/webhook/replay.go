@@ -12,8 +12,8 @@ import (
 const (
 	// maxReplay is how many events one Replay looks at.
 	maxReplay = 50_000
-	// replayChunk is how many one transaction of it takes (also in chunkEnd).
-	replayChunk = 500
+	// replayChunkSize is how many one transaction of it takes (also in replayChunkQuery).
+	replayChunkSize = 500
 	// replaySlack is how much earlier than its time an event's id may be made.
 	replaySlack = time.Second
 )
@@ -21,30 +21,30 @@ const (
 var (
 	// Ids are in the order of time, positions nearly so: the lowest of the
 	// first events' positions is where to begin.
-	replayStart = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
+	replayStartQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
-	chunkEnd = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
+	replayChunkQuery = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
 		WHERE
 		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
 		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
 		) AS chunk`)
 	// The next events by position may be older than those before them.
-	unseen = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
+	nextReplayTimeQuery = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
 		WHERE
 		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
 		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
 		) AS next`)
-	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
+	replayEventsQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5, w.content
 		FROM event AS e CROSS JOIN webhook AS w
 		WHERE w.id = $2 AND w.status = 'enabled' AND e.account = $1 AND e.position IS NOT NULL AND e.position > $3 AND e.position <= $4
-			AND e.created_at >= $6 AND ` + wants + `
+			AND e.created_at >= $6 AND ` + subscriptionSQL + `
 		ON CONFLICT (webhook, id) DO UPDATE SET state = 'pending', tries = 0, due_at = excluded.due_at, updated_at = excluded.updated_at, content = excluded.content
 			WHERE webhook_delivery.state = 'failed' OR webhook_delivery.state = 'delivered' AND NOT $7`)
 )
 
-// Replayed says what a Replay did.
-type Replayed struct {
+// ReplayResult says what a Replay did.
+type ReplayResult struct {
 	Deliveries int // that are pending because of it
 	// Through is up to when events were looked at. More says that there are
 	// later ones: replay again since then.
@@ -58,26 +58,26 @@ type Replayed struct {
 // stays as it is. It looks at 50,000 events at most, and is no single
 // transaction: after an error the events up to some time are done, and it may be
 // repeated. A fault.Conflict says that the webhook is disabled.
-func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time, missing bool) (Replayed, error) {
+func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Time, missing bool) (ReplayResult, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
-	if w.Status != Enabled {
-		return Replayed{}, errDisabled
+	if w.Status != StatusEnabled {
+		return ReplayResult{}, errDisabled
 	}
-	out := Replayed{Through: since}
+	out := ReplayResult{Through: since}
 	var from int64
-	if err := h.o.DB.One(ctx, replayStart.With(db.FirstID(since.Add(-replaySlack))), &from); err != nil || from == 0 {
+	if err := h.o.DB.One(ctx, replayStartQuery.With(db.MinIDAt(since.Add(-replaySlack))), &from); err != nil || from == 0 {
 		return out, err
 	}
 	from--
 	for seen := 0; seen < maxReplay; {
 		var to, count, last int64
-		if err := h.o.DB.One(ctx, chunkEnd.With(account, from), &to, &count, &last); err != nil || count == 0 {
+		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, &last); err != nil || count == 0 {
 			return out, err
 		}
-		n, err := h.replay(ctx, replayEvents.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)
+		n, err := h.replay(ctx, replayEventsQuery.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)
 		if err != nil {
 			return out, err
 		}
@@ -85,12 +85,12 @@ func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time
 		if at := db.Time(last); at.After(out.Through) {
 			out.Through = at
 		}
-		if from, seen = to, seen+int(count); count < replayChunk {
+		if from, seen = to, seen+int(count); count < replayChunkSize {
 			return out, nil
 		}
 	}
 	var next int64
-	if err := h.o.DB.One(ctx, unseen.With(account, from), &next); err != nil || next == 0 {
+	if err := h.o.DB.One(ctx, nextReplayTimeQuery.With(account, from), &next); err != nil || next == 0 {
 		return out, err
 	}
 	out.More = true
@@ -100,12 +100,12 @@ func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time
 	return out, nil
 }
 
-func (h *Hooks) replay(ctx context.Context, s db.Statement, hook db.ID) (n int64, err error) {
+func (h *Service) replay(ctx context.Context, s db.Statement, hook db.ID) (n int64, err error) {
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		if n, err = tx.Exec(ctx, s); err != nil || n == 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, nudge.With(hook, db.Micros(h.o.Now())))
+		_, err = tx.Exec(ctx, wakeDispatchQuery.With(hook, db.Micros(h.o.Now())))
 		tx.AfterCommit(func() { h.wake(hook) })
 		return err
 	})

@@ -38,7 +38,7 @@ func TestSchedule(t *testing.T) {
 			}
 			d, attempts := h.delivery(w.ID, o.event)
 			a := attempts[len(attempts)-1]
-			if d.Attempts != n || len(attempts) != n || a.N != n || a.Code != 500 || a.Trouble != webhook.TroubleStatus || a.Words == "" {
+			if d.Attempts != n || len(attempts) != n || a.Number != n || a.Code != 500 || a.Error != webhook.ErrorStatus || a.Detail == "" {
 				t.Fatalf("attempt %d: %+v, %+v", n, d, a)
 			}
 			if len(a.Response) > 2048 || !strings.HasPrefix(a.Response, "broken[31m é") {
@@ -50,7 +50,7 @@ func TestSchedule(t *testing.T) {
 				}
 				break
 			}
-			wait := d.NextAt.Sub(a.StartedAt.Add(a.Took))
+			wait := d.NextAt.Sub(a.StartedAt.Add(a.Duration))
 			if least := webhook.Delays[n]; d.State != webhook.Pending || wait < least-time.Millisecond || wait > least*11/10+time.Millisecond {
 				t.Errorf("after attempt %d: %s, the next in %v", n, d.State, wait)
 			}
@@ -59,7 +59,7 @@ func TestSchedule(t *testing.T) {
 			}
 			h.forward(time.Until(d.NextAt) - time.Duration(h.ahead.Load()) + time.Second)
 		}
-		if w := h.hook(w.ID); w.Status != webhook.Enabled || w.FailingSince.IsZero() {
+		if w := h.hook(w.ID); w.Status != webhook.StatusEnabled || w.FailingSince.IsZero() {
 			t.Errorf("webhook %+v", w)
 		}
 	})
@@ -93,11 +93,11 @@ func TestRetryAfter(t *testing.T) {
 			o := h.outcome()
 			d, attempts := h.delivery(w.ID, o.event)
 			a := attempts[0]
-			if wait := d.NextAt.Sub(a.StartedAt.Add(a.Took)); len(attempts) != 1 || wait < c.least-time.Millisecond || wait > c.most+time.Millisecond {
+			if wait := d.NextAt.Sub(a.StartedAt.Add(a.Duration)); len(attempts) != 1 || wait < c.least-time.Millisecond || wait > c.most+time.Millisecond {
 				t.Errorf("%d: Retry-After %q: the next try in %v", i, c.header, wait)
 			}
 			// It goes on, and what was put off is out of the way.
-			enabled, disabled := webhook.Enabled, webhook.Disabled
+			enabled, disabled := webhook.StatusEnabled, webhook.StatusDisabled
 			for _, status := range []*string{&disabled, &enabled} {
 				if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: status}); err != nil {
 					t.Fatal(err)
@@ -136,14 +136,14 @@ func TestStatus(t *testing.T) {
 			h.record(event.Bounce, 1)
 			r.next()
 			d, attempts := h.delivery(w.ID, h.outcome().event)
-			want, trouble := webhook.Pending, webhook.TroubleStatus
+			want, trouble := webhook.Pending, webhook.ErrorStatus
 			switch code / 100 {
 			case 2:
 				want, trouble = webhook.Delivered, ""
 			case 3:
-				trouble = webhook.TroubleRedirect
+				trouble = webhook.ErrorRedirect
 			}
-			if d.State != want || d.Code != code || d.Trouble != trouble || attempts[0].Trouble != trouble || (attempts[0].Words == "") != (trouble == "") {
+			if d.State != want || d.Code != code || d.Error != trouble || attempts[0].Error != trouble || (attempts[0].Detail == "") != (trouble == "") {
 				t.Errorf("%d: %+v", code, d)
 			}
 		}
@@ -167,10 +167,10 @@ func TestGone(t *testing.T) {
 		r.next()
 		o := h.outcome()
 		is := h.hook(w.ID)
-		if is.Status != webhook.Disabled || is.Reason != webhook.Gone || is.StatusAt.Before(w.StatusAt) {
+		if is.Status != webhook.StatusDisabled || is.Reason != webhook.ReasonGone || is.StatusAt.Before(w.StatusAt) {
 			t.Fatalf("after 410: %+v", is)
 		}
-		if d, _ := h.delivery(w.ID, o.event); d.State != webhook.Pending || d.Trouble != webhook.TroubleGone {
+		if d, _ := h.delivery(w.ID, o.event); d.State != webhook.Pending || d.Error != webhook.ErrorGone {
 			t.Errorf("delivery %+v", d)
 		}
 		h.record(event.Bounce, 1) // makes no delivery
@@ -180,9 +180,9 @@ func TestGone(t *testing.T) {
 		}
 		gone = false
 		h.forward(time.Minute)
-		enabled := webhook.Enabled
+		enabled := webhook.StatusEnabled
 		is, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: &enabled})
-		if err != nil || is.Status != webhook.Enabled || is.Reason != "" || !is.FailingSince.IsZero() {
+		if err != nil || is.Status != webhook.StatusEnabled || is.Reason != "" || !is.FailingSince.IsZero() {
 			t.Fatalf("%+v, %v", is, err)
 		}
 		if got := r.next(); got.Header.Get("X-Event-ID") != o.event.String() {
@@ -217,11 +217,11 @@ func TestFailing(t *testing.T) {
 		if w := try(true); !w.FailingSince.IsZero() {
 			t.Fatal("it fails")
 		}
-		if w := try(false); w.FailingSince.IsZero() || since(w) > patience {
+		if w := try(false); w.FailingSince.IsZero() || since(w) > failureThreshold {
 			t.Fatalf("failing since %v", w.FailingSince)
 		}
 		h.forward(webhook.FailingFor - time.Hour)
-		if w := try(false); w.Status != webhook.Enabled || since(w) < webhook.FailingFor-time.Hour {
+		if w := try(false); w.Status != webhook.StatusEnabled || since(w) < webhook.FailingFor-time.Hour {
 			t.Fatalf("disabled too early: %+v", w)
 		}
 		if w := try(true); !w.FailingSince.IsZero() {
@@ -230,10 +230,10 @@ func TestFailing(t *testing.T) {
 		try(false)
 		h.forward(webhook.FailingFor + time.Minute) // and what waits is tried again
 		h.outcome()
-		for w = h.hook(w.ID); w.Status != webhook.Disabled; w = h.hook(w.ID) {
+		for w = h.hook(w.ID); w.Status != webhook.StatusDisabled; w = h.hook(w.ID) {
 			h.outcome()
 		}
-		if w.Reason != webhook.Failing {
+		if w.Reason != webhook.ReasonFailing {
 			t.Errorf("disabled: %+v", w)
 		}
 	})

@@ -8,71 +8,71 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
-	// lookEvery is how often a node looks for what other nodes left.
-	lookEvery = 5 * time.Second
-	// claimed is how many webhooks a node takes at a time.
-	claimed = 100
+	// pollInterval is how often a node looks for what other nodes left.
+	pollInterval = 5 * time.Second
+	// claimBatch is how many webhooks a node takes at a time.
+	claimBatch = 100
 	// purgeEvery is how often what is left of deleted webhooks is looked for, and
 	// purgePause the rest between two pieces of it: it may be a million rows, and
 	// other webhooks wait.
 	purgeEvery, purgePause = time.Minute, 20 * time.Millisecond
-	// endGrace is how long, after the drain, the last outcomes may take.
-	endGrace = 5 * time.Second
+	// drainGrace is how long, after the drain, the last outcomes may take.
+	drainGrace = 5 * time.Second
 )
 
 var (
-	laneDue = db.SQL(`SELECT due_at FROM webhook_lane WHERE tenure IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
-	claim   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_lane
+	nextDueQuery = db.SQL(`SELECT due_at FROM webhook_lane WHERE tenure IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
+	claimQuery   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_lane
 			WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at <= $2
 				AND EXISTS (SELECT 1 FROM tenure WHERE id = $1 AND expires_at > {now})
 			ORDER BY due_at LIMIT $3 {skip_locked})
 		UPDATE webhook_lane SET tenure = $1 WHERE webhook IN (SELECT webhook FROM due) AND tenure IS NULL
 		RETURNING webhook, failing_since, level, rest_until`)
-	releaseLanes = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END
+	releaseLeaseQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END
 		WHERE tenure IS NOT NULL AND tenure = $1`)
-	releaseLane = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = $3 WHERE webhook = $1 AND tenure = $2`)
-	inHand      = db.SQL(`SELECT webhook FROM webhook_lane WHERE tenure IS NOT NULL AND tenure = $1`)
+	releaseOneQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = $3 WHERE webhook = $1 AND tenure = $2`)
+	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_lane WHERE tenure IS NOT NULL AND tenure = $1`)
 )
 
 // Run carries deliveries until ctx ends: it takes webhooks for which something
 // is due, also those of ended nodes, and works for each. Then attempts under way
-// may finish for Options.Drain, their outcomes are written, and other nodes can
-// go on. The node's lease must be kept (db.Node.Keep) until Run has returned.
-func (h *Hooks) Run(ctx context.Context) error {
-	defer h.quit()
-	defer h.stop()
-	sub := h.o.Hub.Subscribe(signal.Key{Kind: signal.Webhook})
+// may finish for Options.DrainTimeout, their outcomes are written, and other nodes can
+// go on. The node's lease must be kept (db.Node.MaintainLease) until Run has returned.
+func (h *Service) Run(ctx context.Context) error {
+	defer h.cancelWrites()
+	defer h.cancelAttempts()
+	sub := h.o.Hub.Subscribe(notify.Key{Kind: notify.Webhook})
 	defer sub.Close()
-	signal.Repeat(ctx, sub.C, h.look, func(err error) {
+	notify.Repeat(ctx, sub.C, h.poll, func(err error) {
 		h.o.Log.Error("looking for webhooks with something due failed", "error", err)
 	})
 	return h.drain()
 }
 
 // drain ends the work in order.
-func (h *Hooks) drain() error {
+func (h *Service) drain() error {
 	done := make(chan struct{})
 	go func() {
-		h.working.Wait()
-		h.writing.Wait()
+		h.dispatcherWG.Wait()
+		h.writeWG.Wait()
 		close(done)
 	}()
 	for _, step := range []struct {
 		wait time.Duration
 		then func()
-	}{{h.o.Drain, h.stop}, {endGrace, h.quit}, {endGrace, func() {}}} {
+	}{{h.o.DrainTimeout, h.cancelAttempts}, {drainGrace, h.cancelWrites}, {drainGrace, func() {}}} {
 		timer := time.NewTimer(step.wait)
 		select {
 		case <-done:
 			timer.Stop()
-			tenure, _ := h.o.Node.Tenure()
-			ctx, cancel := context.WithTimeout(context.Background(), endGrace)
+			tenure, _ := h.o.Node.Lease()
+			ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 			defer cancel()
-			return h.release(ctx, tenure)
+			return h.releaseLease(ctx, tenure)
 		case <-timer.C:
 			step.then()
 		}
@@ -81,24 +81,24 @@ func (h *Hooks) drain() error {
 	return nil
 }
 
-// look takes over, takes webhooks in hand, and says when to look again.
-func (h *Hooks) look(ctx context.Context) (time.Duration, error) {
+// poll takes over, takes webhooks in hand, and says when to look again.
+func (h *Service) poll(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
-	if now.Sub(h.looked) >= lookEvery {
-		h.looked = now
+	if now.Sub(h.polledAt) >= pollInterval {
+		h.polledAt = now
 		if err := h.takeOver(ctx); err != nil {
-			return lookEvery, err
+			return pollInterval, err
 		}
 	}
-	if now.Sub(h.purged) < purgeEvery {
+	if now.Sub(h.purgedAt) < purgeEvery {
 		return h.claim(ctx)
 	}
 	more, err := h.purge(ctx)
 	if !more || err != nil {
-		h.purged = now
+		h.purgedAt = now
 	}
 	if err != nil {
-		return lookEvery, err
+		return pollInterval, err
 	}
 	wait, err := h.claim(ctx)
 	if more {
@@ -107,18 +107,18 @@ func (h *Hooks) look(ctx context.Context) (time.Duration, error) {
 	return wait, err
 }
 
-// takeOver releases what ended nodes had in hand.
-func (h *Hooks) takeOver(ctx context.Context) error {
-	ended, err := h.o.DB.Ended(ctx)
+// adoptFlags releases what ended nodes had in hand.
+func (h *Service) takeOver(ctx context.Context) error {
+	ended, err := h.o.DB.ExpiredLeases(ctx)
 	if err != nil {
 		return err
 	}
-	mine, _ := h.o.Node.Tenure()
+	mine, _ := h.o.Node.Lease()
 	for _, id := range ended {
 		if id == mine {
 			continue // the node is about to begin another
 		}
-		if err := h.release(ctx, id); err != nil {
+		if err := h.releaseLease(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -127,70 +127,70 @@ func (h *Hooks) takeOver(ctx context.Context) error {
 
 // reconcile releases webhooks that carry this node's tenure and that it does not
 // know of, after a commit whose outcome was unknown.
-func (h *Hooks) reconcile(ctx context.Context, tenure db.ID) error {
-	held, err := db.All(ctx, h.o.DB, inHand.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+func (h *Service) reconcile(ctx context.Context, tenure db.ID) error {
+	held, err := db.All(ctx, h.o.DB, leasedQuery.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
 		return err
 	}
 	for _, id := range held {
 		h.mu.Lock()
-		known := h.lanes[id] != nil
+		known := h.dispatchers[id] != nil
 		h.mu.Unlock()
 		if known {
 			continue
 		}
-		if _, err := h.o.DB.Exec(ctx, releaseLane.With(id, tenure, db.Micros(h.o.Now()))); err != nil {
+		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, tenure, db.Micros(h.o.Now()))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Hooks) release(ctx context.Context, tenure db.ID) error {
+func (h *Service) releaseLease(ctx context.Context, tenure db.ID) error {
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, releaseLanes.With(tenure, db.Micros(h.o.Now())))
+		n, err := tx.Exec(ctx, releaseLeaseQuery.With(tenure, db.Micros(h.o.Now())))
 		if n > 0 {
-			tx.AfterCommit(func() { h.o.Hub.Wake(signal.Key{Kind: signal.Webhook}) })
+			tx.AfterCommit(func() { h.o.Hub.Wake(notify.Key{Kind: notify.Webhook}) })
 		}
 		return err
 	})
 }
 
-// crowded reports whether the node has as many webhooks in hand as it may.
-func (h *Hooks) crowded() bool {
+// atCapacity reports whether the node has as many webhooks in hand as it may.
+func (h *Service) atCapacity() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.lanes) >= h.o.Lanes
+	return len(h.dispatchers) >= h.o.MaxWebhooks
 }
 
 // claim takes webhooks for which something is due, and says when to look again.
-func (h *Hooks) claim(ctx context.Context) (time.Duration, error) {
+func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 	for {
 		var due int64
-		err := h.o.DB.One(ctx, laneDue.With(), &due)
+		err := h.o.DB.One(ctx, nextDueQuery.With(), &due)
 		if errors.Is(err, db.ErrNoRow) {
-			return lookEvery, nil
+			return pollInterval, nil
 		}
 		if err != nil {
-			return lookEvery, err
+			return pollInterval, err
 		}
 		now := h.o.Now()
 		if wait := db.Time(due).Sub(now); wait > 0 {
-			return min(wait, lookEvery), nil
+			return min(wait, pollInterval), nil
 		}
 		h.mu.Lock()
-		room := min(h.o.Lanes-len(h.lanes), claimed)
+		room := min(h.o.MaxWebhooks-len(h.dispatchers), claimBatch)
 		h.mu.Unlock()
-		tenure, able := h.o.Node.Tenure()
+		tenure, able := h.o.Node.Lease()
 		if room <= 0 || !able {
-			return lookEvery, nil
+			return pollInterval, nil
 		}
-		lanes, err := h.take(ctx, tenure, now, room)
+		lanes, err := h.claimDue(ctx, tenure, now, room)
 		if err != nil {
-			return lookEvery, err
+			return pollInterval, err
 		}
 		for _, l := range lanes {
-			h.begin(ctx, l)
+			h.startDispatcher(ctx, l)
 		}
 		if len(lanes) < room {
 			return 10 * time.Millisecond, nil // another node was quicker, or more are due by now
@@ -198,16 +198,16 @@ func (h *Hooks) claim(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-func (h *Hooks) take(ctx context.Context, tenure db.ID, now time.Time, room int) (lanes []*lane, err error) {
-	err = h.o.DB.Write(ctx, 0, &db.Job{Guard: func(b *db.Batch) {
+func (h *Service) claimDue(ctx context.Context, tenure db.ID, now time.Time, room int) (lanes []*dispatcher, err error) {
+	err = h.o.DB.Write(ctx, 0, &db.Mutation{Guard: func(b *db.Batch) {
 		lanes = lanes[:0]
-		b.Queue(claim.With(tenure, db.Micros(now), room)).Each(func(r db.Row) error {
+		b.Queue(claimQuery.With(tenure, db.Micros(now), room)).Each(func(r db.Row) error {
 			var id db.ID
 			var since, rest int64
 			c := circuit{limit: 1}
 			err := r.Scan(&id, &since, &c.level, &rest)
-			c.since, c.rest = db.Time(since), db.Time(rest)
-			lanes = append(lanes, h.newLane(id, tenure, c))
+			c.failingSince, c.pausedUntil = db.Time(since), db.Time(rest)
+			lanes = append(lanes, h.newDispatcher(id, tenure, c))
 			return err
 		})
 	}})
@@ -217,20 +217,20 @@ func (h *Hooks) take(ctx context.Context, tenure db.ID, now time.Time, room int)
 	return lanes, nil
 }
 
-func (h *Hooks) begin(ctx context.Context, l *lane) {
+func (h *Service) startDispatcher(ctx context.Context, l *dispatcher) {
 	h.mu.Lock()
-	h.lanes[l.id] = l
+	h.dispatchers[l.id] = l
 	h.mu.Unlock()
-	h.working.Go(func() {
+	h.dispatcherWG.Go(func() {
 		l.run(ctx)
 		h.mu.Lock()
-		crowded := len(h.lanes) >= h.o.Lanes
-		if h.lanes[l.id] == l {
-			delete(h.lanes, l.id)
+		crowded := len(h.dispatchers) >= h.o.MaxWebhooks
+		if h.dispatchers[l.id] == l {
+			delete(h.dispatchers, l.id)
 		}
 		h.mu.Unlock()
 		if crowded {
-			h.o.Hub.Receive([]signal.Key{{Kind: signal.Webhook}}) // another one may come
+			h.o.Hub.Receive([]notify.Key{{Kind: notify.Webhook}}) // another one may come
 		}
 	})
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// purpose seals the secrets of webhooks.
-const purpose = "webhook"
+// sealPurpose seals the secrets of webhooks.
+const sealPurpose = "webhook"
 
-// maxOld bounds the replaced secrets that still sign, however often a secret is
+// maxOldSecrets bounds the replaced secrets that still sign, however often a secret is
 // rotated; the newest stay.
-const maxOld = 4
+const maxOldSecrets = 4
 
 // secrets are what signs for a webhook, as they are sealed.
 type secrets struct {
@@ -25,20 +25,20 @@ type secrets struct {
 }
 
 type oldSecret struct {
-	Secret string `json:"secret"`
-	Until  int64  `json:"until"` // microseconds
+	Secret     string `json:"secret"`
+	ValidUntil int64  `json:"until"` // microseconds
 }
 
-func (h *Hooks) seal(s secrets) ([]byte, error) {
+func (h *Service) sealSecrets(s secrets) ([]byte, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("writing a webhook's secrets: %w", err)
 	}
-	return h.o.Key.Seal(purpose, text), nil
+	return h.o.Key.Seal(sealPurpose, text), nil
 }
 
-func (h *Hooks) open(sealed []byte) (s secrets, err error) {
-	text, err := h.o.Key.Open(purpose, sealed)
+func (h *Service) openSecrets(sealed []byte) (s secrets, err error) {
+	text, err := h.o.Key.Open(sealPurpose, sealed)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -51,28 +51,28 @@ func (h *Hooks) open(sealed []byte) (s secrets, err error) {
 // rotate puts a fresh secret in place of the present one, which goes on signing
 // until the given time.
 func (s *secrets) rotate(now, until time.Time) {
-	s.Old = slices.DeleteFunc(s.Old, func(o oldSecret) bool { return o.Until <= db.Micros(now) })
+	s.Old = slices.DeleteFunc(s.Old, func(o oldSecret) bool { return o.ValidUntil <= db.Micros(now) })
 	if until.After(now) {
 		s.Old = slices.Insert(s.Old, 0, oldSecret{s.Secret, db.Micros(until)})
 	} else {
 		s.Old = nil // who wants the present one to end at once wants no older one either
 	}
-	s.Old = s.Old[:min(len(s.Old), maxOld)]
+	s.Old = s.Old[:min(len(s.Old), maxOldSecrets)]
 	s.Secret = NewSecret()
 }
 
-// until is until when any of the old ones signs.
-func (s *secrets) until() (last int64) {
+// oldUntil is until when any of the old ones signs.
+func (s *secrets) oldUntil() (last int64) {
 	for _, o := range s.Old {
-		last = max(last, o.Until)
+		last = max(last, o.ValidUntil)
 	}
 	return last
 }
 
-// signing returns the old secrets that still sign.
-func (s *secrets) signing(now time.Time) (old []string) {
+// activeOld returns the old secrets that still sign.
+func (s *secrets) activeOld(now time.Time) (old []string) {
 	for _, o := range s.Old {
-		if o.Until > db.Micros(now) {
+		if o.ValidUntil > db.Micros(now) {
 			old = append(old, o.Secret)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var (
@@ -27,31 +27,31 @@ var (
 func TestSettledOutOfOrder(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		key, err := secret.Parse("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+		key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, account := t.Context(), d.NewID()
 		h := New(Options{
-			DB: d, Node: node, Hub: &signal.Hub{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-			Dialer: &egress.Dialer{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+			DB: d, Node: node, Hub: &notify.Hub{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Dialer: &egress.Dialer{AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		})
 		dbtest.Exec(t, d, anAccount.With(account))
-		w, _, err := h.Create(ctx, account, NewHook{URL: "http://127.0.0.1:9999", Kinds: []string{event.Bounce}})
+		w, _, err := h.Create(ctx, account, Spec{URL: "http://127.0.0.1:9999", Kinds: []string{event.Bounce}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Exec(t, d, aDelivery.With(w.ID, 1), aDelivery.With(w.ID, 2), nudge.With(w.ID, db.Micros(time.Now())))
-		tenure, _ := node.Tenure()
-		lanes, err := h.take(ctx, tenure, time.Now(), 1)
-		if err != nil || len(lanes) != 1 || !lanes[0].look(ctx) {
+		dbtest.Exec(t, d, aDelivery.With(w.ID, 1), aDelivery.With(w.ID, 2), wakeDispatchQuery.With(w.ID, db.Micros(time.Now())))
+		tenure, _ := node.Lease()
+		lanes, err := h.claimDue(ctx, tenure, time.Now(), 1)
+		if err != nil || len(lanes) != 1 || !lanes[0].reload(ctx) {
 			t.Fatal(lanes, err)
 		}
 		l, now := lanes[0], time.Now()
 		land := func(id db.ID, code int) *outcome {
-			a := answer{began: now, ended: now, headers: "{}", code: code}
-			a.trouble, a.words = judge(code)
-			return l.judged(landing{item: item{id: id, kind: event.Bounce}, life: l.life, answer: a})
+			a := httpResult{startedAt: now, endedAt: now, headers: "{}", code: code}
+			a.errorCode, a.detail = classifyStatus(code)
+			return l.evaluate(finishedAttempt{item: windowDelivery{id: id, kind: event.Bounce}, generation: l.generation, result: a})
 		}
 		failure, success := land(1, 500), land(2, 200)
 		for _, o := range []*outcome{success, failure} {

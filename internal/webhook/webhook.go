@@ -25,34 +25,34 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // The states of a webhook.
 const (
-	Enabled  = "enabled"
-	Disabled = "disabled"
+	StatusEnabled  = "enabled"
+	StatusDisabled = "disabled"
 )
 
 // Why a webhook is disabled.
 const (
-	Manual  = "manual"  // its account said so
-	Gone    = "gone"    // it answered 410
-	Failing = "failing" // for five days every attempt failed
+	ReasonManual  = "manual"  // its account said so
+	ReasonGone    = "gone"    // it answered 410
+	ReasonFailing = "failing" // for five days every attempt failed
 )
 
-// All subscribes to every kind of event.
-const All = "all"
+// AllKinds subscribes to every kind of event.
+const AllKinds = "all"
 
 // Limits.
 const (
 	MaxPerAccount  = 50   // webhooks of an account
 	MaxURL         = 2048 // octets of a URL
 	MaxDescription = 200  // characters
-	MaxFilter      = 100  // domains, and mailboxes, of a filter
-	// Overlap is how long an old secret signs beside a new one.
-	Overlap = 24 * time.Hour
+	MaxFilterIDs   = 100  // domains, and mailboxes, of a filter
+	// SecretOverlap is how long an old secret signs beside a new one.
+	SecretOverlap = 24 * time.Hour
 )
 
 // Webhook is where events are sent to. Its secret is shown by Create and Rotate
@@ -68,10 +68,10 @@ type Webhook struct {
 	// Content is whether deliveries hold the content of mail that arrived.
 	Content  bool
 	Status   string
-	Reason   string    // while it is disabled: Manual, Gone, Failing
+	Reason   string    // while it is disabled: Manual, ReasonGone, ReasonFailing
 	StatusAt time.Time // since when it has the status
-	// OldUntil is until when a former secret signs too; zero for none.
-	OldUntil time.Time
+	// OldSecretUntil is until when a former secret signs too; zero for none.
+	OldSecretUntil time.Time
 	// FailingSince is the first failure since the last success; zero for none.
 	FailingSince time.Time
 	CreatedAt    time.Time
@@ -81,13 +81,13 @@ type Webhook struct {
 }
 
 // Failing reports whether the last attempt of an enabled webhook failed.
-func (w Webhook) Failing() bool { return w.Status == Enabled && !w.FailingSince.IsZero() }
+func (w Webhook) Failing() bool { return w.Status == StatusEnabled && !w.FailingSince.IsZero() }
 
-// Options are what Hooks work with.
+// Options are what Service work with.
 type Options struct {
 	DB     *db.DB
 	Node   *db.Node
-	Hub    *signal.Hub
+	Hub    *notify.Hub
 	Events *event.Log
 	Key    *secret.Key // seals the secrets
 	// Dialer connects to the receivers. Its Allow also says where plain http
@@ -107,60 +107,60 @@ type Options struct {
 	// crash in that moment costs the notice. It may be nil.
 	Disabled func(ctx context.Context, w Webhook) error
 
-	Flights int           // attempts at the same time at most; 0: 400
-	Probes  int           // of webhooks that fail, beside these; 0: 100
-	Lanes   int           // webhooks in hand at most; 0: 2,000
-	Timeout time.Duration // of an attempt in all; 0: 15 s
-	Drain   time.Duration // how long attempts may finish at the end; 0: 30 s
+	MaxAttempts  int           // attempts at the same time at most; 0: 400
+	MaxProbes    int           // of webhooks that fail, beside these; 0: 100
+	MaxWebhooks  int           // webhooks in hand at most; 0: 2,000
+	Timeout      time.Duration // of an attempt in all; 0: 15 s
+	DrainTimeout time.Duration // how long attempts may finish at the end; 0: 30 s
 }
 
-// Hooks keeps webhooks and carries their deliveries. It is safe for concurrent
+// Service keeps webhooks and carries their deliveries. It is safe for concurrent
 // use.
-type Hooks struct {
-	o      Options
-	slots  chan struct{} // one for each attempt under way of a webhook that works
-	probes chan struct{} // the same of those that fail
-	carry  context.Context
-	stop   context.CancelFunc // ends carry: attempts are given up
-	last   context.Context
-	quit   context.CancelFunc // ends last: outcomes are given up
+type Service struct {
+	o              Options
+	slots          chan struct{} // one for each attempt under way of a webhook that works
+	probes         chan struct{} // the same of those that fail
+	attemptCtx     context.Context
+	cancelAttempts context.CancelFunc // ends carry: attempts are given up
+	writeCtx       context.Context
+	cancelWrites   context.CancelFunc // ends last: outcomes are given up
 
-	working sync.WaitGroup // lanes
-	writing sync.WaitGroup // outcomes
-	looked  time.Time
-	purged  time.Time
-	// told, if set, is told each outcome (for tests).
-	told func(hook db.ID, o *outcome, err error)
+	dispatcherWG sync.WaitGroup // lanes
+	writeWG      sync.WaitGroup // outcomes
+	polledAt     time.Time
+	purgedAt     time.Time
+	// onSettled, if set, is told each outcome (for tests).
+	onSettled func(hook db.ID, o *outcome, err error)
 
-	mu         sync.Mutex
-	lanes      map[db.ID]*lane // in hand
-	testing    int             // tests that are being made
-	tests      map[db.ID]int   // of these, by account
-	complained time.Time
-	arrived    []db.ID // webhooks that got deliveries in the batch that is being numbered
+	mu             sync.Mutex
+	dispatchers    map[db.ID]*dispatcher // in hand
+	testsRunning   int                   // tests that are being made
+	testsByAccount map[db.ID]int         // of these, by account
+	errorLoggedAt  time.Time
+	pendingWakes   []db.ID // webhooks that got deliveries in the batch that is being numbered
 }
 
-// New returns Hooks. Until Run is called, deliveries wait.
-func New(o Options) *Hooks {
+// New returns Service. Until Run is called, deliveries wait.
+func New(o Options) *Service {
 	def := func(n *int, fallback int) {
 		if *n <= 0 {
 			*n = fallback
 		}
 	}
-	def(&o.Flights, 400)
-	def(&o.Probes, 100)
-	def(&o.Lanes, 2000)
+	def(&o.MaxAttempts, 400)
+	def(&o.MaxProbes, 100)
+	def(&o.MaxWebhooks, 2000)
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	if o.Drain <= 0 {
-		o.Drain = 30 * time.Second
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 30 * time.Second
 	}
-	h := &Hooks{
-		o: o, slots: make(chan struct{}, o.Flights), probes: make(chan struct{}, o.Probes),
-		lanes: map[db.ID]*lane{}, tests: map[db.ID]int{},
+	h := &Service{
+		o: o, slots: make(chan struct{}, o.MaxAttempts), probes: make(chan struct{}, o.MaxProbes),
+		dispatchers: map[db.ID]*dispatcher{}, testsByAccount: map[db.ID]int{},
 	}
-	h.carry, h.stop = context.WithCancel(context.Background())
-	h.last, h.quit = context.WithCancel(context.Background())
+	h.attemptCtx, h.cancelAttempts = context.WithCancel(context.Background())
+	h.writeCtx, h.cancelWrites = context.WithCancel(context.Background())
 	return h
 }

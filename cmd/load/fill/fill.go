@@ -65,9 +65,9 @@ func (d *DB) Exec(ctx context.Context, text string) error {
 	return err
 }
 
-// Int reads a number.
-func (d *DB) Int(ctx context.Context, text string) (int64, error) {
-	all, err := d.Ints(ctx, text)
+// QueryInt reads a number.
+func (d *DB) QueryInt(ctx context.Context, text string) (int64, error) {
+	all, err := d.QueryInts(ctx, text)
 	if err == nil && len(all) != 1 {
 		err = fmt.Errorf("%.200s: %d rows", text, len(all))
 	}
@@ -77,8 +77,8 @@ func (d *DB) Int(ctx context.Context, text string) (int64, error) {
 	return all[0], nil
 }
 
-// Ints reads numbers.
-func (d *DB) Ints(ctx context.Context, text string) (all []int64, err error) {
+// QueryInts reads numbers.
+func (d *DB) QueryInts(ctx context.Context, text string) (all []int64, err error) {
 	rows, err := d.db.QueryContext(ctx, text)
 	if err != nil {
 		return nil, fmt.Errorf("%.200s: %w", text, err)
@@ -94,14 +94,14 @@ func (d *DB) Ints(ctx context.Context, text string) (all []int64, err error) {
 	return all, rows.Err()
 }
 
-// Change says what a column is in the copies: an expression of k, which is 1
+// Values says what a column is in the copies: an expression of k, which is 1
 // to the number of copies, and of the row r that is copied. The other columns
 // are as in r.
-type Change map[string]string
+type Values map[string]string
 
 // Copy makes n copies of each row of a table for which where holds, the last
 // first, so that ids which fall with k are inserted in their order.
-func (d *DB) Copy(ctx context.Context, table, where string, n int, change Change) error {
+func (d *DB) Copy(ctx context.Context, table, where string, n int, change Values) error {
 	columns, err := d.columns(ctx, table)
 	if err != nil {
 		return err
@@ -133,9 +133,9 @@ func (d *DB) columns(ctx context.Context, table string) ([]string, error) {
 	return columns, errors.Join(err, rows.Err())
 }
 
-// With is both changes together.
-func (c Change) With(more Change) Change {
-	all := Change{}
+// Merge is both changes together.
+func (c Values) Merge(more Values) Values {
+	all := Values{}
 	maps.Copy(all, c)
 	maps.Copy(all, more)
 	return all

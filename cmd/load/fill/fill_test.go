@@ -28,17 +28,17 @@ func TestCopy(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := d.Copy(t.Context(), "thing", "id = 1000", 3, fill.Change{"id": "r.id - k * 10", "name": "r.name || k"}); err != nil {
+			if err := d.Copy(t.Context(), "thing", "id = 1000", 3, fill.Values{"id": "r.id - k * 10", "name": "r.name || k"}); err != nil {
 				t.Fatal(err)
 			}
-			ids, err := d.Ints(t.Context(), "SELECT id FROM thing WHERE size = 5 ORDER BY id")
+			ids, err := d.QueryInts(t.Context(), "SELECT id FROM thing WHERE size = 5 ORDER BY id")
 			if err != nil || !slices.Equal(ids, []int64{970, 980, 990, 1000}) {
 				t.Errorf("%v, %v", ids, err)
 			}
-			if n, err := d.Int(t.Context(), "SELECT COUNT(*) FROM thing WHERE name = 'a3' AND id = 970"); err != nil || n != 1 {
+			if n, err := d.QueryInt(t.Context(), "SELECT COUNT(*) FROM thing WHERE name = 'a3' AND id = 970"); err != nil || n != 1 {
 				t.Errorf("%d, %v", n, err)
 			}
-			err = d.Copy(t.Context(), "thing", "id = 1000", 1, fill.Change{"other": "1"})
+			err = d.Copy(t.Context(), "thing", "id = 1000", 1, fill.Values{"other": "1"})
 			if err == nil || !strings.Contains(err.Error(), "no column other") {
 				t.Errorf("a column that is not there: %v", err)
 			}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// patience bounds every exchange, so that a run always ends.
-const patience = 5 * time.Minute
+// timeout bounds every exchange, so that a run always ends.
+const timeout = 5 * time.Minute
 
 // Client is one IMAP session with TLS from the start. It is not safe for
 // concurrent use, but Idle's reader and Done may be two goroutines.
@@ -32,8 +32,8 @@ type Client struct {
 	Untagged func(line []byte)
 }
 
-// Answer is what came back for a command.
-type Answer struct {
+// Response is what came back for a command.
+type Response struct {
 	Lines int   // untagged responses
 	Bytes int64 // all of them, literals included
 	Text  string
@@ -42,7 +42,7 @@ type Answer struct {
 // Dial connects and reads the greeting. From, if not empty, is the local
 // address to connect from: servers limit connections per address.
 func Dial(addr, from string, config *tls.Config) (*Client, error) {
-	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}
+	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: config}
 	if from != "" {
 		d.NetDialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
@@ -51,15 +51,15 @@ func Dial(addr, from string, config *tls.Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{conn: conn, r: bufio.NewReaderSize(conn, 4<<10)}
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(timeout))
 	if _, err := c.r.ReadSlice('\n'); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return c, nil
 }
 
-// Roomy gives the session a read buffer for large answers.
-func (c *Client) Roomy() { c.r = bufio.NewReaderSize(c.conn, 256<<10) }
+// GrowBuffer gives the session a read buffer for large answers.
+func (c *Client) GrowBuffer() { c.r = bufio.NewReaderSize(c.conn, 256<<10) }
 
 // Login signs in.
 func (c *Client) Login(user, password string) error {
@@ -69,23 +69,23 @@ func (c *Client) Login(user, password string) error {
 
 // Command runs one command and reads everything up to its OK; NO and BAD are
 // errors.
-func (c *Client) Command(text string) (Answer, error) {
+func (c *Client) Command(text string) (Response, error) {
 	c.begin()
 	c.out = append(append(c.out, text...), "\r\n"...)
-	return c.finish(text)
+	return c.readResponses(text)
 }
 
 // Append stores a message by a non-synchronising literal.
-func (c *Client) Append(folder string, message []byte) (Answer, error) {
+func (c *Client) Append(folder string, message []byte) (Response, error) {
 	c.begin()
 	c.out = append(append(append(c.out, "APPEND "...), folder...), " {"...)
 	c.out = append(strconv.AppendInt(c.out, int64(len(message)), 10), "+}\r\n"...)
 	c.out = append(append(c.out, message...), "\r\n"...)
-	return c.finish("APPEND")
+	return c.readResponses("APPEND")
 }
 
 // AppendAll stores messages with the same flags by one command (RFC 3502).
-func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Answer, error) {
+func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Response, error) {
 	c.begin()
 	c.out = append(append(c.out, "APPEND "...), folder...)
 	for _, m := range messages {
@@ -94,7 +94,7 @@ func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Answer, err
 		c.out = append(c.out, m...)
 	}
 	c.out = append(c.out, "\r\n"...)
-	return c.finish("APPEND")
+	return c.readResponses("APPEND")
 }
 
 // Idle begins to wait for changes; NextLine reads them, Done ends it.
@@ -140,19 +140,19 @@ func (c *Client) begin() {
 }
 
 func (c *Client) send() error {
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(timeout))
 	_, err := c.conn.Write(c.out)
 	return err
 }
 
-func (c *Client) finish(what string) (Answer, error) {
-	var a Answer
+func (c *Client) readResponses(what string) (Response, error) {
+	var a Response
 	if err := c.send(); err != nil {
 		return a, err
 	}
 	tag := "a" + strconv.Itoa(c.tag) + " "
 	for {
-		tagged, err := c.response(tag, &a)
+		tagged, err := c.readResponse(tag, &a)
 		if err != nil {
 			return a, fmt.Errorf("%.40s: %w", what, err)
 		}
@@ -165,9 +165,9 @@ func (c *Client) finish(what string) (Answer, error) {
 	}
 }
 
-// response reads one response with its literals. A tagged one's text goes
+// readResponse reads one response with its literals. A tagged one's text goes
 // into the answer.
-func (c *Client) response(tag string, a *Answer) (tagged bool, err error) {
+func (c *Client) readResponse(tag string, a *Response) (tagged bool, err error) {
 	first := true
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -190,19 +190,19 @@ func (c *Client) response(tag string, a *Answer) (tagged bool, err error) {
 		if long {
 			continue
 		}
-		n := literal(line)
+		n := literalSize(line)
 		if n < 0 {
 			return false, nil
 		}
 		if _, err := c.r.Discard(n); err != nil {
-			return false, noEOF(err)
+			return false, unexpectedEOF(err)
 		}
 		a.Bytes += int64(n)
 	}
 }
 
-// literal returns the length that a line announces at its end, or -1.
-func literal(line []byte) int {
+// literalSize returns the length that a line announces at its end, or -1.
+func literalSize(line []byte) int {
 	if !bytes.HasSuffix(line, []byte("}\r\n")) {
 		return -1
 	}
@@ -217,7 +217,7 @@ func literal(line []byte) int {
 	return n
 }
 
-func noEOF(err error) error {
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

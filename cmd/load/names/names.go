@@ -27,39 +27,39 @@ type Server struct {
 	records map[string][]dns.RR // by lower-case name with final dot
 	servers []*dns.Server
 
-	silent  []string     // domains about which nothing is answered
-	lost    atomic.Int64 // one UDP packet in so many; 0 for none
-	packets atomic.Int64
-	bare    atomic.Bool // answers without records have no SOA
+	ignored   []string     // domains about which nothing is answered
+	dropEvery atomic.Int64 // one UDP packet in so many; 0 for none
+	packets   atomic.Int64
+	noSOA     atomic.Bool // answers without records have no SOA
 }
 
-// Lose makes the server lose one packet in so many, question or answer, over
+// DropPackets makes the server lose one packet in so many, question or answer, over
 // UDP; 0 is none. bare leaves the SOA out of answers without records, as some
 // servers do, so that nobody may keep them.
-func (s *Server) Lose(every int, bare bool) {
-	s.lost.Store(int64(every))
-	s.bare.Store(bare)
+func (s *Server) DropPackets(every int, bare bool) {
+	s.dropEvery.Store(int64(every))
+	s.noSOA.Store(bare)
 }
 
-// Silence leaves all questions about a domain and the names below it unanswered.
-func (s *Server) Silence(domain string) {
+// Ignore leaves all questions about a domain and the names below it unanswered.
+func (s *Server) Ignore(domain string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = append(s.silent, "."+dns.Fqdn(domain))
+	s.ignored = append(s.ignored, "."+dns.Fqdn(domain))
 }
 
-// ignores reports whether a question is left unanswered.
-func (s *Server) ignores(q *dns.Msg) bool {
+// isIgnored reports whether a question is left unanswered.
+func (s *Server) isIgnored(q *dns.Msg) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(q.Question) == 1 && slices.ContainsFunc(s.silent, func(suffix string) bool {
+	return len(q.Question) == 1 && slices.ContainsFunc(s.ignored, func(suffix string) bool {
 		return strings.HasSuffix("."+strings.ToLower(q.Question[0].Name), suffix)
 	})
 }
 
-// loses reports whether the next packet is lost.
-func (s *Server) loses(w dns.ResponseWriter) bool {
-	every := s.lost.Load()
+// dropsPacket reports whether the next packet is lost.
+func (s *Server) dropsPacket(w dns.ResponseWriter) bool {
+	every := s.dropEvery.Load()
 	_, udp := w.RemoteAddr().(*net.UDPAddr)
 	return udp && every > 0 && s.packets.Add(1)%every == 0
 }
@@ -122,7 +122,7 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
-	if s.loses(w) || s.ignores(q) {
+	if s.dropsPacket(w) || s.isIgnored(q) {
 		return
 	}
 	m := new(dns.Msg).SetReply(q)
@@ -143,19 +143,19 @@ func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 		if !known {
 			m.Rcode = dns.RcodeNameError
 		}
-		if len(m.Answer) == 0 && !s.bare.Load() {
-			m.Ns = append(m.Ns, root())
+		if len(m.Answer) == 0 && !s.noSOA.Load() {
+			m.Ns = append(m.Ns, soaRecord())
 		}
 	}
-	if s.loses(w) {
+	if s.dropsPacket(w) {
 		return
 	}
 	_ = w.WriteMsg(m) // whoever asked asks again
 }
 
-// root is the SOA that an answer without records comes with, as any server's
+// soaRecord is the SOA that an answer without records comes with, as any server's
 // does: without it nobody may keep such an answer (RFC 2308 §5).
-func root() dns.RR {
+func soaRecord() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
 		Ns:  "ns.bench-sink.net.", Mbox: "hostmaster.bench-sink.net.", Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: 60,

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// patience bounds every exchange, so that a run always ends.
-const patience = 60 * time.Second
+// timeout bounds every exchange, so that a run always ends.
+const timeout = 60 * time.Second
 
 // Client is one SMTP session. It is not safe for concurrent use.
 type Client struct {
@@ -30,7 +30,7 @@ func Dial(addr string) (*Client, error) { return DialFrom("", addr) }
 
 // DialFrom is Dial from an address of this machine; "" leaves it to the system.
 func DialFrom(local, addr string) (*Client, error) {
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: timeout}
 	if local != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(local)}
 	}
@@ -104,7 +104,7 @@ func (c *Client) command(line string, want int) error {
 }
 
 func (c *Client) write(p []byte) error {
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(timeout))
 	_, err := c.conn.Write(p)
 	return err
 }

@@ -23,20 +23,20 @@ type Sink struct {
 	messages    atomic.Int64
 	connections atomic.Int64
 	bytes       atomic.Int64
-	goal        atomic.Int64
+	target      atomic.Int64
 	reached     chan struct{}
 
 	listeners []net.Listener
 	mu        sync.Mutex
-	open      map[net.Conn]struct{}
+	conns     map[net.Conn]struct{}
 	closed    bool
-	serving   sync.WaitGroup
+	sessions  sync.WaitGroup
 }
 
 // Listen opens a sink on one free port of all the loopback addresses given.
 // With a TLS configuration it offers STARTTLS.
 func Listen(addrs []string, config *tls.Config) (*Sink, error) {
-	s := &Sink{tls: config, reached: make(chan struct{}, 1), open: map[net.Conn]struct{}{}}
+	s := &Sink{tls: config, reached: make(chan struct{}, 1), conns: map[net.Conn]struct{}{}}
 	for i, a := range addrs {
 		l, err := net.Listen("tcp", net.JoinHostPort(a, fmt.Sprint(s.Port)))
 		if err != nil {
@@ -48,7 +48,7 @@ func Listen(addrs []string, config *tls.Config) (*Sink, error) {
 		s.listeners = append(s.listeners, l)
 	}
 	for _, l := range s.listeners {
-		s.serving.Go(func() { s.accept(l) })
+		s.sessions.Go(func() { s.accept(l) })
 	}
 	return s, nil
 }
@@ -63,10 +63,10 @@ func (s *Sink) Counts() Counts {
 	return Counts{s.messages.Load(), s.connections.Load(), s.bytes.Load()}
 }
 
-// Until waits until so many messages came since the sink was opened. One
+// WaitMessages waits until so many messages came since the sink was opened. One
 // caller at a time.
-func (s *Sink) Until(ctx context.Context, messages int64) error {
-	s.goal.Store(messages)
+func (s *Sink) WaitMessages(ctx context.Context, messages int64) error {
+	s.target.Store(messages)
 	for s.messages.Load() < messages {
 		select {
 		case <-s.reached:
@@ -85,11 +85,11 @@ func (s *Sink) Close() error {
 	}
 	s.mu.Lock()
 	s.closed = true
-	for c := range s.open {
+	for c := range s.conns {
 		errs = append(errs, c.Close())
 	}
 	s.mu.Unlock()
-	s.serving.Wait()
+	s.sessions.Wait()
 	return errors.Join(errs...)
 }
 
@@ -105,24 +105,24 @@ func (s *Sink) accept(l net.Listener) {
 			_ = conn.Close()
 			return
 		}
-		s.open[conn] = struct{}{}
+		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
 		s.connections.Add(1)
-		s.serving.Go(func() {
-			s.session(conn)
+		s.sessions.Go(func() {
+			s.serve(conn)
 			s.mu.Lock()
-			if _, ok := s.open[conn]; ok && !s.closed {
+			if _, ok := s.conns[conn]; ok && !s.closed {
 				_ = conn.Close()
 			}
-			delete(s.open, conn)
+			delete(s.conns, conn)
 			s.mu.Unlock()
 		})
 	}
 }
 
-// session serves one connection until it ends; replies to one flight of
+// serve serves one connection until it ends; replies to one flight of
 // commands leave together.
-func (s *Sink) session(conn net.Conn) {
+func (s *Sink) serve(conn net.Conn) {
 	r, w := bufio.NewReaderSize(conn, 32<<10), bufio.NewWriter(conn)
 	reply := func(text string) bool {
 		if _, err := w.WriteString(text); err != nil {
@@ -158,7 +158,7 @@ func (s *Sink) session(conn net.Conn) {
 			w.Reset(secure)
 			offer = false
 		case "DATA":
-			if ok = reply("354 go on\r\n") && w.Flush() == nil && s.message(r); ok {
+			if ok = reply("354 go on\r\n") && w.Flush() == nil && s.readMessage(r); ok {
 				ok = reply("250 2.0.0 taken\r\n")
 			}
 		case "QUIT":
@@ -173,8 +173,8 @@ func (s *Sink) session(conn net.Conn) {
 	}
 }
 
-// message reads up to the final dot and counts.
-func (s *Sink) message(r *bufio.Reader) bool {
+// readMessage reads up to the final dot and counts.
+func (s *Sink) readMessage(r *bufio.Reader) bool {
 	var n int64
 	lineStart := true
 	for {
@@ -189,7 +189,7 @@ func (s *Sink) message(r *bufio.Reader) bool {
 		n += int64(len(line))
 	}
 	s.bytes.Add(n)
-	if s.messages.Add(1) >= s.goal.Load() {
+	if s.messages.Add(1) >= s.target.Load() {
 		select {
 		case s.reached <- struct{}{}:
 		default:

@@ -40,7 +40,7 @@ func TestClientAndSink(t *testing.T) {
 			failed <- err
 		}()
 	}
-	if err := sink.Until(context.Background(), sessions*each); err != nil {
+	if err := sink.WaitMessages(context.Background(), sessions*each); err != nil {
 		t.Fatal(err)
 	}
 	for range sessions {
@@ -61,7 +61,7 @@ func TestUntilEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := sink.Until(ctx, 1); err == nil {
+	if err := sink.WaitMessages(ctx, 1); err == nil {
 		t.Error("no message came, yet Until returned")
 	}
 	if err := sink.Close(); err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Files checks a place that is empty. written must let a test pretend that all
+// TestFileStore checks a place that is empty. written must let a test pretend that all
 // that is in it now was written at a time.
-func Files(t *testing.T, files blob.Files, written func(time.Time)) {
-	t.Run("roundtrip", func(t *testing.T) { roundtrip(t, files) })
-	t.Run("abort", func(t *testing.T) { abort(t, files) })
-	t.Run("delete", func(t *testing.T) { remove(t, files) })
-	t.Run("concurrent", func(t *testing.T) { concurrent(t, files) })
-	t.Run("each", func(t *testing.T) { each(t, files, written) })
+func TestFileStore(t *testing.T, files blob.FileStore, written func(time.Time)) {
+	t.Run("roundtrip", func(t *testing.T) { testRoundtrip(t, files) })
+	t.Run("abort", func(t *testing.T) { testAbort(t, files) })
+	t.Run("delete", func(t *testing.T) { testDelete(t, files) })
+	t.Run("concurrent", func(t *testing.T) { testConcurrent(t, files) })
+	t.Run("each", func(t *testing.T) { testEach(t, files, written) })
 }
 
 var nextName = db.ID(1 << 40)
@@ -48,7 +48,7 @@ func content(name db.ID, size int) []byte {
 	return b
 }
 
-func write(ctx context.Context, files blob.Files, name db.ID, b []byte) error {
+func writeFile(ctx context.Context, files blob.FileStore, name db.ID, b []byte) error {
 	w, err := files.Create(ctx, name)
 	if err != nil {
 		return err
@@ -62,16 +62,16 @@ func write(ctx context.Context, files blob.Files, name db.ID, b []byte) error {
 	return w.Commit()
 }
 
-func mustWrite(t *testing.T, files blob.Files, size int) db.ID {
+func mustWrite(t *testing.T, files blob.FileStore, size int) db.ID {
 	t.Helper()
 	name := newName()
-	if err := write(t.Context(), files, name, content(name, size)); err != nil {
+	if err := writeFile(t.Context(), files, name, content(name, size)); err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
-func roundtrip(t *testing.T, files blob.Files) {
+func testRoundtrip(t *testing.T, files blob.FileStore) {
 	for _, size := range []int{1, 4096, 100_001, 3 << 20} {
 		name := mustWrite(t, files, size)
 		want := content(name, size)
@@ -99,7 +99,7 @@ func roundtrip(t *testing.T, files blob.Files) {
 	}
 }
 
-func absent(t *testing.T, files blob.Files, name db.ID) {
+func checkAbsent(t *testing.T, files blob.FileStore, name db.ID) {
 	t.Helper()
 	r, err := files.Open(t.Context(), name)
 	if err == nil {
@@ -111,7 +111,7 @@ func absent(t *testing.T, files blob.Files, name db.ID) {
 	}
 }
 
-func abort(t *testing.T, files blob.Files) {
+func testAbort(t *testing.T, files blob.FileStore) {
 	name := newName()
 	w, err := files.Create(t.Context(), name)
 	if err != nil {
@@ -120,26 +120,26 @@ func abort(t *testing.T, files blob.Files) {
 	if _, err := w.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
-	absent(t, files, name) // it counts only once it is committed
+	checkAbsent(t, files, name) // it counts only once it is committed
 	w.Abort()
 	w.Abort()
-	absent(t, files, name)
-	if err := write(t.Context(), files, name, []byte("whole")); err != nil {
+	checkAbsent(t, files, name)
+	if err := writeFile(t.Context(), files, name, []byte("whole")); err != nil {
 		t.Errorf("the name can't be used any more: %v", err)
 	}
 }
 
-func remove(t *testing.T, files blob.Files) {
+func testDelete(t *testing.T, files blob.FileStore) {
 	name := mustWrite(t, files, 100)
 	for range 2 {
 		if err := files.Delete(t.Context(), name); err != nil {
 			t.Error(err)
 		}
-		absent(t, files, name)
+		checkAbsent(t, files, name)
 	}
 }
 
-func concurrent(t *testing.T, files blob.Files) {
+func testConcurrent(t *testing.T, files blob.FileStore) {
 	names := make([]db.ID, 32)
 	for i := range names {
 		names[i] = newName()
@@ -148,7 +148,7 @@ func concurrent(t *testing.T, files blob.Files) {
 	for _, name := range names {
 		wg.Go(func() {
 			want := content(name, 70_000)
-			if err := write(t.Context(), files, name, want); err != nil {
+			if err := writeFile(t.Context(), files, name, want); err != nil {
 				t.Error(err)
 				return
 			}
@@ -167,7 +167,7 @@ func concurrent(t *testing.T, files blob.Files) {
 	wg.Wait()
 }
 
-func each(t *testing.T, files blob.Files, written func(time.Time)) {
+func testEach(t *testing.T, files blob.FileStore, written func(time.Time)) {
 	now := time.Now()
 	left, err := files.Create(t.Context(), newName()) // as by a crash
 	if err != nil {
@@ -190,7 +190,7 @@ func each(t *testing.T, files blob.Files, written func(time.Time)) {
 		t.Errorf("got %v, want %v and not %v", got, old, recent)
 	}
 	for _, name := range old {
-		absent(t, files, name)
+		checkAbsent(t, files, name)
 	}
 	if err := left.Commit(); err == nil {
 		t.Error("what was left behind was not removed")

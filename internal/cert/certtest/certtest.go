@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// Authority issues certificates.
-type Authority struct {
+// CA issues certificates.
+type CA struct {
 	t    testing.TB
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
 // New makes an authority by its name, which certificates call their issuer.
-func New(t testing.TB, name string) *Authority {
+func New(t testing.TB, name string) *CA {
 	t.Helper()
-	a := &Authority{t: t}
+	a := &CA{t: t}
 	a.Cert, a.key = a.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
 }
 
-// Below makes an authority that this one vouches for.
-func (a *Authority) Below(name string) *Authority {
+// Intermediate makes an authority that this one vouches for.
+func (a *CA) Intermediate(name string) *CA {
 	a.t.Helper()
-	b := &Authority{t: a.t}
+	b := &CA{t: a.t}
 	b.Cert, b.key = a.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
@@ -43,7 +43,7 @@ func (a *Authority) Below(name string) *Authority {
 }
 
 // Issue signs a certificate; the first one itself.
-func (a *Authority) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *CA) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,15 +68,15 @@ func (a *Authority) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.Pri
 	return cert, key
 }
 
-// Server is the TLS configuration of a host, whose chain has the authority
+// ServerConfig is the TLS configuration of a host, whose chain has the authority
 // behind it.
-func (a *Authority) Server(names ...string) *tls.Config {
+func (a *CA) ServerConfig(names ...string) *tls.Config {
 	cert, key := a.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names})
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw, a.Cert.Raw}, PrivateKey: key, Leaf: cert}}}
 }
 
 // Pool trusts the authority.
-func (a *Authority) Pool() *x509.CertPool {
+func (a *CA) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.Cert)
 	return p

@@ -50,8 +50,8 @@ func Postgres(t testing.TB) string {
 		t.Fatal("MAILSTEAD_TEST_POSTGRES is not set: run the tests with `make test`, or a command with script/with-postgres")
 	}
 	name := "t_" + strings.ToLower(rand.Text())
-	admin(t, server, "CREATE SCHEMA "+name)
-	t.Cleanup(func() { admin(t, server, "DROP SCHEMA "+name+" CASCADE") })
+	execAdmin(t, server, "CREATE SCHEMA "+name)
+	t.Cleanup(func() { execAdmin(t, server, "DROP SCHEMA "+name+" CASCADE") })
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func Postgres(t testing.TB) string {
 	return u.String()
 }
 
-func admin(t testing.TB, server, statement string) {
+func execAdmin(t testing.TB, server, statement string) {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server)
@@ -97,8 +97,8 @@ func Exec(t testing.TB, d *db.DB, statements ...db.Statement) (changed int64) {
 }
 
 var (
-	ourBackend = db.SQL(`SELECT pg_backend_pid()`)
-	waitingOn  = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE $2`)
+	backendPIDQuery = db.SQL(`SELECT pg_backend_pid()`)
+	blockedQuery    = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE $2`)
 )
 
 // AwaitBlocked returns once a statement, with a text like one, waits for what tx
@@ -108,9 +108,9 @@ func AwaitBlocked(ctx context.Context, d *db.DB, tx *db.Tx, like string) error {
 		return nil
 	}
 	var backend, waiting int
-	err := tx.One(ctx, ourBackend.With(), &backend)
+	err := tx.One(ctx, backendPIDQuery.With(), &backend)
 	for err == nil && waiting == 0 {
-		err = d.One(ctx, waitingOn.With(backend, like), &waiting)
+		err = d.One(ctx, blockedQuery.With(backend, like), &waiting)
 	}
 	return err
 }

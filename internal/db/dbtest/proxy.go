@@ -19,14 +19,14 @@ type Proxy struct {
 	// URL is of the database, through the proxy.
 	URL string
 
-	Away    atomic.Bool  // new connections are refused
-	Silent  atomic.Bool  // nothing is heard of the server, over any connection
-	Next    atomic.Int32 // so many connections go silent once they have begun
-	Refused atomic.Int32 // how many connections were
+	Down        atomic.Bool  // new connections are refused
+	Silent      atomic.Bool  // nothing is heard of the server, over any connection
+	SilenceNext atomic.Int32 // so many connections go silent once they have begun
+	Refused     atomic.Int32 // how many connections were
 
 	server string
 	mu     sync.Mutex
-	open   map[net.Conn]*atomic.Bool // the server's side, and whether it is silent
+	conns  map[net.Conn]*atomic.Bool // the server's side, and whether it is silent
 }
 
 // StartProxy starts one before the database of target, for the length of the test.
@@ -37,7 +37,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 		t.Fatal(err)
 	}
 	q := u.Query()
-	p := &Proxy{server: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), open: map[net.Conn]*atomic.Bool{}}
+	p := &Proxy{server: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), conns: map[net.Conn]*atomic.Bool{}}
 	dir, err := os.MkdirTemp("", "proxy")
 	if err != nil {
 		t.Fatal(err)
@@ -62,17 +62,17 @@ func StartProxy(t testing.TB, target string) *Proxy {
 			if err != nil {
 				return
 			}
-			all.Go(func() { p.pass(t, client) })
+			all.Go(func() { p.forward(t, client) })
 		}
 	})
 	return p
 }
 
-// Quiet makes the open connections go silent.
-func (p *Proxy) Quiet() {
+// SilenceOpen makes the open connections go silent.
+func (p *Proxy) SilenceOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, silent := range p.open {
+	for _, silent := range p.conns {
 		silent.Store(true)
 	}
 }
@@ -81,14 +81,14 @@ func (p *Proxy) Quiet() {
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for server := range p.open {
+	for server := range p.conns {
 		_ = server.Close()
 	}
 }
 
-func (p *Proxy) pass(t testing.TB, client net.Conn) {
+func (p *Proxy) forward(t testing.TB, client net.Conn) {
 	defer client.Close() //nolint:errcheck // the other side goes as well
-	if p.Away.Load() {
+	if p.Down.Load() {
 		p.Refused.Add(1)
 		return
 	}
@@ -98,9 +98,9 @@ func (p *Proxy) pass(t testing.TB, client net.Conn) {
 		return
 	}
 	defer server.Close() //nolint:errcheck // the other side goes as well
-	silent, soon := &atomic.Bool{}, p.Next.Add(-1) >= 0
+	silent, soon := &atomic.Bool{}, p.SilenceNext.Add(-1) >= 0
 	p.mu.Lock()
-	p.open[server] = silent
+	p.conns[server] = silent
 	p.mu.Unlock()
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -117,7 +117,7 @@ func (p *Proxy) pass(t testing.TB, client net.Conn) {
 		}
 	}
 	p.mu.Lock()
-	delete(p.open, server)
+	delete(p.conns, server)
 	p.mu.Unlock()
 	_ = client.Close()
 	asking.Wait()

@@ -2,7 +2,7 @@
 
 -- What an operator allows an account instead of what all may: -1 is as all, 0
 -- is no limit.
--- owner: limit
+-- owner: quota
 CREATE TABLE limit_account (
   account             {id} REFERENCES account (id),
   requests_per_second BIGINT NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE limit_account (
 
 -- What was drawn of the limit of an hour or a day: nodes draw a block and spend
 -- it in memory. Windows that are over go when the account opens a new day.
--- owner: limit
+-- owner: quota
 CREATE TABLE limit_window (
   account   BIGINT NOT NULL,
   key       BIGINT NOT NULL,           -- the api_key whose own limit it is; 0: the account's

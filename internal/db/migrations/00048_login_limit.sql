@@ -4,7 +4,7 @@
 -- (credential ''), and by credential and network where the credential has
 -- signed in from that network. A row says when its failures are forgotten; each
 -- failure moves that time on.
--- owner: throttle
+-- owner: ratelimit
 CREATE TABLE login_failure (
   credential {text} NOT NULL,          -- "mailbox:ID", "apps:ID", "user:ID", …
   network    {text} NOT NULL,          -- the client's: /32, /64 or /48
@@ -15,7 +15,7 @@ CREATE INDEX login_failure_clear ON login_failure (clear_at);
 
 -- The networks that a credential has signed in from lately. There, only its own
 -- failures count against it.
--- owner: throttle
+-- owner: ratelimit
 CREATE TABLE login_network (
   credential {text} NOT NULL,
   network    {text} NOT NULL,

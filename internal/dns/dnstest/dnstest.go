@@ -25,14 +25,14 @@ var errServFail = errors.New("told to fail")
 // a trailing dot. Changes hold from the next question on; a Resolver may still
 // have older answers in its cache.
 type Zone struct {
-	t    testing.TB
-	zone *Records
+	t       testing.TB
+	records *Records
 
 	mu        sync.Mutex
 	faults    map[string]error
 	absent    map[string]bool
 	authentic map[string]bool
-	asked     map[string]int
+	queries   map[string]int
 }
 
 // Start runs a server until the test ends, with records as full zone-file
@@ -40,16 +40,16 @@ type Zone struct {
 // UDP and TCP on a free port of 127.0.0.1.
 func Start(t testing.TB, records ...string) (string, *Zone) {
 	t.Helper()
-	return At(t, "127.0.0.1:0", records...)
+	return StartAt(t, "127.0.0.1:0", records...)
 }
 
-// At is Start for a server at a given address, such as port 53 of one on
+// StartAt is Start for a server at a given address, such as port 53 of one on
 // loopback, for programs that know of no other port.
-func At(t testing.TB, listen string, records ...string) (string, *Zone) {
+func StartAt(t testing.TB, listen string, records ...string) (string, *Zone) {
 	t.Helper()
 	z := &Zone{
-		t: t, zone: NewRecords(),
-		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), asked: make(map[string]int),
+		t: t, records: NewRecords(),
+		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), queries: make(map[string]int),
 	}
 	z.Add(records...)
 	s, err := dns.Listen(dns.ServerConfig{Addr: listen, Source: z.source, Origins: []string{"."}})
@@ -69,7 +69,7 @@ func At(t testing.TB, listen string, records ...string) (string, *Zone) {
 // that a test can heal what failed.
 func Config(addr string) dns.Config {
 	zones := map[string]string{"test": addr, "invalid": addr, "in-addr.arpa": addr, "ip6.arpa": addr}
-	return dns.Config{Server: addr, Zones: zones, MaxFailure: -1}
+	return dns.Config{Server: addr, Zones: zones, MaxFailureTTL: -1}
 }
 
 // Resolver returns a Resolver of that Config, which takes the server's AD bit for
@@ -89,7 +89,7 @@ func Resolver(t testing.TB, addr string) *dns.Resolver {
 // A line is what follows the name: "MX 10 mx.demo.test.".
 func (z *Zone) Set(name string, lines ...string) {
 	z.t.Helper()
-	if err := z.zone.Set(name, lines...); err != nil {
+	if err := z.records.Set(name, lines...); err != nil {
 		z.t.Fatal(err)
 	}
 }
@@ -97,7 +97,7 @@ func (z *Zone) Set(name string, lines ...string) {
 // Add adds records given in full lines.
 func (z *Zone) Add(lines ...string) {
 	z.t.Helper()
-	if err := z.zone.Add(lines...); err != nil {
+	if err := z.records.Add(lines...); err != nil {
 		z.t.Fatal(err)
 	}
 }
@@ -124,69 +124,69 @@ func (z *Zone) Publish(kind, name, value string, priority *int) {
 }
 
 // ServFail answers questions about a name with SERVFAIL.
-func (z *Zone) ServFail(name string) { z.fault(name, errServFail) }
+func (z *Zone) ServFail(name string) { z.setFault(name, errServFail) }
 
 // Drop leaves questions about a name unanswered. The asker waits until its
 // timeout, or its context, ends: give it a short one.
-func (z *Zone) Drop(name string) { z.fault(name, dns.ErrDrop) }
+func (z *Zone) Drop(name string) { z.setFault(name, dns.ErrDrop) }
 
 // NXDomain denies a name, whatever records it and those below it have.
 func (z *Zone) NXDomain(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.absent[key(name)] = true
+	z.absent[zoneKey(name)] = true
 }
 
-// Heal undoes ServFail, Drop and NXDomain for a name.
-func (z *Zone) Heal(name string) {
+// ClearFaults undoes ServFail, Drop and NXDomain for a name.
+func (z *Zone) ClearFaults(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	delete(z.faults, key(name))
-	delete(z.absent, key(name))
+	delete(z.faults, zoneKey(name))
+	delete(z.absent, zoneKey(name))
 }
 
-// Authentic makes answers about a name carry the AD bit.
-func (z *Zone) Authentic(name string) {
+// SetAuthentic makes answers about a name carry the AD bit.
+func (z *Zone) SetAuthentic(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.authentic[key(name)] = true
+	z.authentic[zoneKey(name)] = true
 }
 
-// Asked tells how many questions about a name, of any type, have come in, be
+// QueryCount tells how many questions about a name, of any type, have come in, be
 // it as the target of a CNAME.
-func (z *Zone) Asked(name string) int {
+func (z *Zone) QueryCount(name string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.asked[key(name)]
+	return z.queries[zoneKey(name)]
 }
 
-// Total tells how many questions have come in.
-func (z *Zone) Total() (n int) {
+// TotalQueries tells how many questions have come in.
+func (z *Zone) TotalQueries() (n int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	for _, times := range z.asked {
+	for _, times := range z.queries {
 		n += times
 	}
 	return n
 }
 
-func (z *Zone) fault(name string, err error) {
+func (z *Zone) setFault(name string, err error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.faults[key(name)] = err
+	z.faults[zoneKey(name)] = err
 }
 
-func (z *Zone) source(ctx context.Context, name string) (dns.Answer, error) {
+func (z *Zone) source(ctx context.Context, name string) (dns.NameData, error) {
 	z.mu.Lock()
-	z.asked[name]++
+	z.queries[name]++
 	err, absent, authentic := z.faults[name], z.absent[name], z.authentic[name]
 	z.mu.Unlock()
 	if err != nil || absent {
-		return dns.Answer{Authentic: authentic}, err
+		return dns.NameData{Authentic: authentic}, err
 	}
-	a, err := z.zone.Source(ctx, name)
+	a, err := z.records.Source(ctx, name)
 	a.Authentic = authentic
 	return a, err
 }
 
-func key(name string) string { return strings.ToLower(wire.Fqdn(name)) }
+func zoneKey(name string) string { return strings.ToLower(wire.Fqdn(name)) }

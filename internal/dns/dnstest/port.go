@@ -36,8 +36,8 @@ func FreePort(t testing.TB, ip string) int {
 	return 0
 }
 
-// Nobody is an address of loopback at which connections are refused.
-func Nobody(t testing.TB) string {
+// ClosedAddr is an address of loopback at which connections are refused.
+func ClosedAddr(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t, "127.0.0.1"))
 }

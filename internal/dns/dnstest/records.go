@@ -23,18 +23,18 @@ type Records struct {
 func NewRecords() *Records { return &Records{names: make(map[string][]wire.RR)} }
 
 // Source answers from the set. A name exists also if one below it does.
-func (r *Records) Source(_ context.Context, name string) (dns.Answer, error) {
+func (r *Records) Source(_ context.Context, name string) (dns.NameData, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if rrs := r.names[name]; len(rrs) > 0 {
-		return dns.Answer{Records: rrs, Exists: true}, nil
+		return dns.NameData{Records: rrs, Exists: true}, nil
 	}
 	for n := range r.names {
 		if strings.HasSuffix(n, "."+name) {
-			return dns.Answer{Exists: true}, nil
+			return dns.NameData{Exists: true}, nil
 		}
 	}
-	return dns.Answer{}, nil
+	return dns.NameData{}, nil
 }
 
 // Set puts records in place of all that name had; without any it removes the

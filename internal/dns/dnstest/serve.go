@@ -30,7 +30,7 @@ func Serve(t testing.TB, fill func(m *wire.Msg, q wire.Question)) string {
 // listen serves over UDP and TCP on one free port.
 func listen(t testing.TB, handler wire.Handler) string {
 	t.Helper()
-	packets, listener := onePort(t)
+	packets, listener := listenSamePort(t)
 	var serving sync.WaitGroup
 	t.Cleanup(serving.Wait)
 	for _, s := range []*wire.Server{{PacketConn: packets, Handler: handler}, {Listener: listener, Handler: handler}} {
@@ -43,8 +43,8 @@ func listen(t testing.TB, handler wire.Handler) string {
 	return packets.LocalAddr().String()
 }
 
-// onePort opens one free port for UDP and TCP.
-func onePort(t testing.TB) (net.PacketConn, net.Listener) {
+// listenSamePort opens one free port for UDP and TCP.
+func listenSamePort(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +53,7 @@ func onePort(t testing.TB) (net.PacketConn, net.Listener) {
 	listener, err := net.Listen("tcp", packets.LocalAddr().String())
 	if err != nil {
 		_ = packets.Close()
-		return onePort(t) // the port is taken there
+		return listenSamePort(t) // the port is taken there
 	}
 	return packets, listener
 }

@@ -19,31 +19,31 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// The zones of Signed: what is below the first is signed, what is below the
+// The zones of SignedServer: what is below the first is signed, what is below the
 // second is not.
 const (
-	signedZone = "signed.test."
-	plainZone  = "plain.test."
+	signedZone   = "signed.test."
+	unsignedZone = "plain.test."
 )
 
-// Signed is an authority for a zone with DNSSEC and one without.
-type Signed struct {
-	t    testing.TB
-	zone *Records
-	key  *wire.DNSKEY
-	sign crypto.Signer
+// SignedServer is an authority for a zone with DNSSEC and one without.
+type SignedServer struct {
+	t       testing.TB
+	records *Records
+	key     *wire.DNSKEY
+	signer  crypto.Signer
 
-	mu      sync.Mutex
-	spoiled map[string]bool
+	mu        sync.Mutex
+	corrupted map[string]bool
 }
 
 // StartSigned runs unbound, a real resolver that validates, in front of an
 // authority for signed.test and plain.test, until the test ends, and returns
 // unbound's address. Records are full zone-file lines; give all of them at the
 // start, for unbound keeps answers.
-func StartSigned(t testing.TB, records ...string) (string, *Signed) {
+func StartSigned(t testing.TB, records ...string) (string, *SignedServer) {
 	t.Helper()
-	z := &Signed{t: t, zone: NewRecords(), spoiled: map[string]bool{}}
+	z := &SignedServer{t: t, records: NewRecords(), corrupted: map[string]bool{}}
 	z.key = &wire.DNSKEY{
 		Hdr:   wire.RR_Header{Name: signedZone, Rrtype: wire.TypeDNSKEY, Class: wire.ClassINET, Ttl: 60},
 		Flags: wire.ZONE | wire.SEP, Protocol: 3, Algorithm: wire.ECDSAP256SHA256,
@@ -52,26 +52,26 @@ func StartSigned(t testing.TB, records ...string) (string, *Signed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z.sign = private.(crypto.Signer)
-	for _, origin := range []string{signedZone, plainZone} {
+	z.signer = private.(crypto.Signer)
+	for _, origin := range []string{signedZone, unsignedZone} {
 		records = append(records, origin+" SOA ns."+origin+" x."+origin+" 1 3600 600 86400 1", origin+" NS ns."+origin, "ns."+origin+" A 127.0.0.1")
 	}
 	records = append(records, z.key.String())
-	if err := z.zone.Add(records...); err != nil {
+	if err := z.records.Add(records...); err != nil {
 		t.Fatal(err)
 	}
-	return z.unbound(listen(t, z)), z
+	return z.startUnbound(listen(t, z)), z
 }
 
-// Spoil makes the signatures of a record set wrong; kind is such as "TLSA".
-func (z *Signed) Spoil(name, kind string) {
+// CorruptSignature makes the signatures of a record set wrong; kind is such as "TLSA".
+func (z *SignedServer) CorruptSignature(name, kind string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.spoiled[key(name)+" "+kind] = true
+	z.corrupted[zoneKey(name)+" "+kind] = true
 }
 
 // ServeDNS answers a question.
-func (z *Signed) ServeDNS(w wire.ResponseWriter, req *wire.Msg) {
+func (z *SignedServer) ServeDNS(w wire.ResponseWriter, req *wire.Msg) {
 	m := new(wire.Msg).SetReply(req)
 	m.Authoritative = true
 	m.SetEdns0(4096, true)
@@ -81,15 +81,15 @@ func (z *Signed) ServeDNS(w wire.ResponseWriter, req *wire.Msg) {
 
 // answer puts in what there is, with CNAMEs, or what proves that there is
 // nothing.
-func (z *Signed) answer(m *wire.Msg, name string, qtype uint16) {
+func (z *SignedServer) answer(m *wire.Msg, name string, qtype uint16) {
 	for {
 		origin := signedZone
-		if wire.IsSubDomain(plainZone, name) {
-			origin = plainZone
+		if wire.IsSubDomain(unsignedZone, name) {
+			origin = unsignedZone
 		} else if !wire.IsSubDomain(signedZone, name) {
 			return
 		}
-		a, _ := z.zone.Source(context.Background(), name)
+		a, _ := z.records.Source(context.Background(), name)
 		var found, alias []wire.RR
 		for _, rr := range a.Records {
 			switch rr.Header().Rrtype {
@@ -108,7 +108,7 @@ func (z *Signed) answer(m *wire.Msg, name string, qtype uint16) {
 			name = wire.CanonicalName(alias[0].(*wire.CNAME).Target)
 			continue
 		}
-		top, _ := z.zone.Source(context.Background(), origin)
+		top, _ := z.records.Source(context.Background(), origin)
 		m.Ns = append(m.Ns, z.withSignature(top.Records[:1])...)
 		if origin == signedZone {
 			// Only this name is denied, and only this type (RFC 4470's way).
@@ -132,7 +132,7 @@ func (z *Signed) answer(m *wire.Msg, name string, qtype uint16) {
 }
 
 // withSignature appends the signature of a set, if its zone has them.
-func (z *Signed) withSignature(set []wire.RR) []wire.RR {
+func (z *SignedServer) withSignature(set []wire.RR) []wire.RR {
 	h := set[0].Header()
 	if !wire.IsSubDomain(signedZone, wire.CanonicalName(h.Name)) {
 		return set
@@ -141,11 +141,11 @@ func (z *Signed) withSignature(set []wire.RR) []wire.RR {
 		Inception: uint32(time.Now().Add(-time.Hour).Unix()), Expiration: uint32(time.Now().Add(time.Hour).Unix()),
 		KeyTag: z.key.KeyTag(), SignerName: signedZone, Algorithm: z.key.Algorithm,
 	}
-	if err := sig.Sign(z.sign, set); err != nil {
+	if err := sig.Sign(z.signer, set); err != nil {
 		z.t.Errorf("signing %s: %v", h.Name, err)
 	}
 	z.mu.Lock()
-	spoiled := z.spoiled[wire.CanonicalName(h.Name)+" "+wire.TypeToString[h.Rrtype]]
+	spoiled := z.corrupted[wire.CanonicalName(h.Name)+" "+wire.TypeToString[h.Rrtype]]
 	z.mu.Unlock()
 	if spoiled {
 		sig.Inception++
@@ -153,8 +153,8 @@ func (z *Signed) withSignature(set []wire.RR) []wire.RR {
 	return append(set[:len(set):len(set)], sig)
 }
 
-// unbound runs a resolver that asks the authority at addr.
-func (z *Signed) unbound(addr string) string {
+// startUnbound runs a resolver that asks the authority at addr.
+func (z *SignedServer) startUnbound(addr string) string {
 	z.t.Helper()
 	program, err := exec.LookPath("unbound")
 	if err != nil {
@@ -162,8 +162,8 @@ func (z *Signed) unbound(addr string) string {
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	for range 20 {
-		own := Nobody(z.t)
-		if z.run(program, own, host+"@"+port) {
+		own := ClosedAddr(z.t)
+		if z.runUnbound(program, own, host+"@"+port) {
 			return own
 		}
 	}
@@ -171,9 +171,9 @@ func (z *Signed) unbound(addr string) string {
 	return ""
 }
 
-// run starts unbound and waits until it says that it serves. It reports false
+// runUnbound starts unbound and waits until it says that it serves. It reports false
 // if its port was taken meanwhile.
-func (z *Signed) run(program, own, authority string) bool {
+func (z *SignedServer) runUnbound(program, own, authority string) bool {
 	dir := z.t.TempDir()
 	host, port, _ := net.SplitHostPort(own)
 	config := filepath.Join(dir, "unbound.conf")
@@ -204,7 +204,7 @@ stub-zone:
 	stub-addr: %s
 remote-control:
 	control-enable: no
-`, dir, host, port, strings.ReplaceAll(z.key.String(), "\t", " "), signedZone, authority, plainZone, authority)
+`, dir, host, port, strings.ReplaceAll(z.key.String(), "\t", " "), signedZone, authority, unsignedZone, authority)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		z.t.Fatal(err)
 	}

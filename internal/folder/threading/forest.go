@@ -26,7 +26,7 @@ func (f *forest) add() int32 {
 // link hangs c, which hangs under nothing, under p, unless p is c or hangs under
 // it.
 func (f *forest) link(c, p int32) {
-	if f.top(p) == c {
+	if f.root(p) == c {
 		return
 	}
 	f.expose(c)
@@ -45,13 +45,13 @@ func (f *forest) cut(c int32) {
 	f.parent[c] = 0
 }
 
-// top returns what n hangs under at last: itself, if under nothing.
-func (f *forest) top(n int32) int32 {
+// root returns what n hangs under at last: itself, if under nothing.
+func (f *forest) root(n int32) int32 {
 	f.expose(n)
 	for f.splay[n].left != 0 {
 		n = f.splay[n].left
 	}
-	f.rise(n)
+	f.splayUp(n)
 	return n
 }
 
@@ -59,18 +59,18 @@ func (f *forest) top(n int32) int32 {
 func (f *forest) expose(n int32) {
 	below := int32(0)
 	for at := n; at != 0; at = f.splay[at].up {
-		f.rise(at)
+		f.splayUp(at)
 		f.splay[at].right = below
 		below = at
 	}
-	f.rise(n)
+	f.splayUp(n)
 }
 
-// rise makes n the root of the tree of its path.
-func (f *forest) rise(n int32) {
-	for f.inner(n) {
+// splayUp makes n the root of the tree of its path.
+func (f *forest) splayUp(n int32) {
+	for f.isInner(n) {
 		up := f.splay[n].up
-		if f.inner(up) {
+		if f.isInner(up) {
 			if (f.splay[f.splay[up].up].left == up) == (f.splay[up].left == n) {
 				f.rotate(up)
 			} else {
@@ -81,8 +81,8 @@ func (f *forest) rise(n int32) {
 	}
 }
 
-// inner reports whether n is not the root of its tree.
-func (f *forest) inner(n int32) bool {
+// isInner reports whether n is not the root of its tree.
+func (f *forest) isInner(n int32) bool {
 	up := f.splay[n].up
 	return up != 0 && (f.splay[up].left == n || f.splay[up].right == n)
 }

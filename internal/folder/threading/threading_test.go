@@ -33,7 +33,7 @@ func show(t *Threads) string {
 }
 
 func byReferences(messages []Message) *Threads {
-	r := NewReferences()
+	r := NewReferencesBuilder()
 	for _, m := range messages {
 		r.Add(m)
 	}
@@ -69,16 +69,16 @@ func TestReferences(t *testing.T) {
 		{"siblings by date", []Message{{ID: 1, Sent: 5}, {ID: 2, References: refs(1), Sent: 9}, {ID: 3, References: refs(1), Sent: 7}, {ID: 4, References: refs(1), Sent: 7}}, "(1 (3)(4)(2))"},
 		{"threads by date", []Message{{ID: 1, Sent: 5}, {ID: 2, Sent: 3}, {ID: 3, References: refs(x), Sent: 9}, {ID: 4, References: refs(x), Sent: 4}}, "(2)((4)(3))(1)"},
 
-		{"reply by subject", []Message{{Subject: 1, Sent: 2, Reply: true}, {Subject: 1, Sent: 1}}, "(2 1)"},
-		{"reply sent first", []Message{{Subject: 1, Sent: 1, Reply: true}, {Subject: 1, Sent: 2}}, "(2 1)"},
+		{"reply by subject", []Message{{Subject: 1, Sent: 2, IsReply: true}, {Subject: 1, Sent: 1}}, "(2 1)"},
+		{"reply sent first", []Message{{Subject: 1, Sent: 1, IsReply: true}, {Subject: 1, Sent: 2}}, "(2 1)"},
 		{"same subject", []Message{{Subject: 1}, {Subject: 1}, {Subject: 1}}, "((1)(2)(3))"},
-		{"replies alone", []Message{{Subject: 1, Reply: true}, {Subject: 1, Reply: true}}, "((1)(2))"},
-		{"a first one among replies", []Message{{Subject: 1, Reply: true}, {Subject: 1, Reply: true}, {Subject: 1}}, "(3 (1)(2))"},
-		{"two first ones and a reply", []Message{{Subject: 1}, {Subject: 1, Sent: 1}, {Subject: 1, Sent: 2, Reply: true}}, "((1)(2)(3))"},
-		{"empty subjects", []Message{{}, {Reply: true}}, "(1)(2)"},
+		{"replies alone", []Message{{Subject: 1, IsReply: true}, {Subject: 1, IsReply: true}}, "((1)(2))"},
+		{"a first one among replies", []Message{{Subject: 1, IsReply: true}, {Subject: 1, IsReply: true}, {Subject: 1}}, "(3 (1)(2))"},
+		{"two first ones and a reply", []Message{{Subject: 1}, {Subject: 1, Sent: 1}, {Subject: 1, Sent: 2, IsReply: true}}, "((1)(2)(3))"},
+		{"empty subjects", []Message{{}, {IsReply: true}}, "(1)(2)"},
 		{"two dummies", []Message{{References: refs(x), Subject: 1}, {References: refs(x)}, {References: refs(y), Subject: 1}, {References: refs(y)}}, "((1)(2)(3)(4))"},
 		{"message into a dummy", []Message{{Subject: 1}, {References: refs(x), Subject: 1, Sent: 1}, {References: refs(x), Sent: 2}}, "((1)(2)(3))"},
-		{"reply below what it has", []Message{{ID: 1, Subject: 1}, {References: refs(1), Subject: 1, Reply: true, Sent: 1}, {Subject: 1, Reply: true, Sent: 2}}, "(1 (2)(3))"},
+		{"reply below what it has", []Message{{ID: 1, Subject: 1}, {References: refs(1), Subject: 1, IsReply: true, Sent: 1}, {Subject: 1, IsReply: true, Sent: 2}}, "(1 (2)(3))"},
 	} {
 		if got := show(byReferences(c.messages)); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
@@ -96,7 +96,7 @@ func TestOrderedSubject(t *testing.T) {
 		{[]Message{{Subject: 1}, {Subject: 1}}, "(1 2)"},
 		{[]Message{{Sent: 2}, {Subject: 1, Sent: 1}, {Sent: 3}}, "(2)(1 3)"},
 	} {
-		if got := show(OrderedSubject(c.messages)); got != c.want {
+		if got := show(ByOrderedSubject(c.messages)); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
@@ -127,8 +127,8 @@ func TestForest(t *testing.T) {
 				if top != a {
 					plain[a] = b
 				}
-			case f.top(b) != top:
-				t.Fatalf("%d is under %d, not %d", b, f.top(b), top)
+			case f.root(b) != top:
+				t.Fatalf("%d is under %d, not %d", b, f.root(b), top)
 			}
 			for i := range plain {
 				if f.parent[i] != plain[i] {
@@ -171,7 +171,7 @@ func hostile(n int) map[string][]Message {
 func TestHostile(t *testing.T) {
 	const n = 100_000
 	for name, messages := range hostile(n) {
-		for _, threads := range []*Threads{byReferences(messages), OrderedSubject(messages)} {
+		for _, threads := range []*Threads{byReferences(messages), ByOrderedSubject(messages)} {
 			seen, depth := make([]bool, n), 0
 			threads.Walk(func() { depth++ }, func() { depth-- }, func(i int) {
 				if seen[i] || depth == 0 {
@@ -207,7 +207,7 @@ func FuzzReferences(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var messages []Message
 		for ; len(in) >= 4; in = in[4:] {
-			m := Message{ID: int64(in[0] & 15), Sent: int64(in[2] & 3), Subject: uint64(in[3] >> 1 & 3), Reply: in[3]&1 != 0}
+			m := Message{ID: int64(in[0] & 15), Sent: int64(in[2] & 3), Subject: uint64(in[3] >> 1 & 3), IsReply: in[3]&1 != 0}
 			for _, id := range []byte{in[1] >> 4, in[1] & 15, in[2] >> 4} {
 				if id != 0 {
 					m.References = append(m.References, int64(id))
@@ -215,7 +215,7 @@ func FuzzReferences(f *testing.F) {
 			}
 			messages = append(messages, m)
 		}
-		for _, threads := range []*Threads{byReferences(messages), OrderedSubject(messages)} {
+		for _, threads := range []*Threads{byReferences(messages), ByOrderedSubject(messages)} {
 			text := show(threads)
 			n := len(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '(' || r == ')' }))
 			if n != len(messages) || strings.Count(text, "(") != strings.Count(text, ")") || strings.Contains(text, "()") {

@@ -10,66 +10,66 @@ import (
 // Threads are messages that hang under each other. The messages are numbered
 // from 1, dummies, which stand only at the top, come after them.
 type Threads struct {
-	messages    []Message
-	roots       []int32
-	first, next []int32 // the first child, and the next sibling; 0 for none
-	lead        []int32 // of the dummies: their oldest child
+	messages                []Message
+	roots                   []int32
+	firstChild, nextSibling []int32 // the first child, and the next sibling; 0 for none
+	oldestChild             []int32 // of the dummies: their oldest child
 }
 
 func newThreads(messages []Message) *Threads {
 	n := len(messages) + 1
-	return &Threads{messages: messages, first: make([]int32, n), next: make([]int32, n)}
+	return &Threads{messages: messages, firstChild: make([]int32, n), nextSibling: make([]int32, n)}
 }
 
 func (t *Threads) addDummy() int32 {
-	t.first, t.next, t.lead = append(t.first, 0), append(t.next, 0), append(t.lead, 0)
-	return int32(len(t.first) - 1)
+	t.firstChild, t.nextSibling, t.oldestChild = append(t.firstChild, 0), append(t.nextSibling, 0), append(t.oldestChild, 0)
+	return int32(len(t.firstChild) - 1)
 }
 
 func (t *Threads) isDummy(n int32) bool { return int(n) > len(t.messages) }
 
-// leader returns the message that a node is sorted and named by: itself, or
+// representative returns the message that a node is sorted and named by: itself, or
 // the oldest child of a dummy.
-func (t *Threads) leader(n int32) int32 {
+func (t *Threads) representative(n int32) int32 {
 	if t.isDummy(n) {
-		return t.lead[int(n)-len(t.messages)-1]
+		return t.oldestChild[int(n)-len(t.messages)-1]
 	}
 	return n
 }
 
-func (t *Threads) of(n int32) *Message { return &t.messages[t.leader(n)-1] }
+func (t *Threads) messageOf(n int32) *Message { return &t.messages[t.representative(n)-1] }
 
 // compare orders by when messages were sent, then as they stand in the folder
 // (RFC 5256 §2.2).
 func (t *Threads) compare(a, b int32) int {
-	if c := cmp.Compare(t.of(a).Sent, t.of(b).Sent); c != 0 {
+	if c := cmp.Compare(t.messageOf(a).Sent, t.messageOf(b).Sent); c != 0 {
 		return c
 	}
-	return cmp.Compare(t.leader(a), t.leader(b))
+	return cmp.Compare(t.representative(a), t.representative(b))
 }
 
-// adopt hangs c, which is a message, under n.
-func (t *Threads) adopt(n, c int32) {
-	t.next[c], t.first[n] = t.first[n], c
+// addChild hangs c, which is a message, under n.
+func (t *Threads) addChild(n, c int32) {
+	t.nextSibling[c], t.firstChild[n] = t.firstChild[n], c
 	if t.isDummy(n) {
-		if lead := &t.lead[int(n)-len(t.messages)-1]; *lead == 0 || t.compare(c, *lead) < 0 {
+		if lead := &t.oldestChild[int(n)-len(t.messages)-1]; *lead == 0 || t.compare(c, *lead) < 0 {
 			*lead = c
 		}
 	}
 }
 
 func (t *Threads) childrenOf(n int32) (list []int32) {
-	for c := t.first[n]; c != 0; c = t.next[c] {
+	for c := t.firstChild[n]; c != 0; c = t.nextSibling[c] {
 		list = append(list, c)
 	}
 	return list
 }
 
 func (t *Threads) setChildren(n int32, list []int32) {
-	at := &t.first[n]
+	at := &t.firstChild[n]
 	for _, c := range list {
 		*at = c
-		at = &t.next[c]
+		at = &t.nextSibling[c]
 	}
 	*at = 0
 }
@@ -80,16 +80,16 @@ func (t *Threads) mergeSubjects() {
 	table := map[uint64]int32{}
 	subjects := make([]uint64, len(t.roots)) // as they are before threads are merged
 	for i, n := range t.roots {
-		m := t.of(n)
+		m := t.messageOf(n)
 		if subjects[i] = m.Subject; m.Subject == 0 {
 			continue
 		}
 		have := table[m.Subject]
-		if have == 0 || !t.isDummy(have) && (t.isDummy(n) || t.of(have).Reply && !m.Reply) {
+		if have == 0 || !t.isDummy(have) && (t.isDummy(n) || t.messageOf(have).IsReply && !m.IsReply) {
 			table[m.Subject] = n
 		}
 	}
-	merged := make([]bool, len(t.first)) // no longer at the top
+	merged := make([]bool, len(t.firstChild)) // no longer at the top
 	top := t.roots[:0:0]
 	for i, n := range t.roots {
 		have := table[subjects[i]]
@@ -99,16 +99,16 @@ func (t *Threads) mergeSubjects() {
 			continue
 		case t.isDummy(have):
 			merged[n] = true
-			t.takeIn(have, n)
-		case t.of(n).Reply && !t.of(have).Reply:
+			t.mergeUnder(have, n)
+		case t.messageOf(n).IsReply && !t.messageOf(have).IsReply:
 			merged[n] = true
-			t.adopt(have, n)
+			t.addChild(have, n)
 		default:
 			d := t.addDummy()
 			merged = append(merged, false)
 			merged[n], merged[have] = true, true
-			t.adopt(d, have)
-			t.adopt(d, n)
+			t.addChild(d, have)
+			t.addChild(d, n)
 			table[subjects[i]] = d
 			top = append(top, d)
 		}
@@ -117,22 +117,22 @@ func (t *Threads) mergeSubjects() {
 	t.roots = slices.DeleteFunc(top, func(n int32) bool { return merged[n] })
 }
 
-// takeIn hangs n under a dummy, or its children if it is one too.
-func (t *Threads) takeIn(dummy, n int32) {
+// mergeUnder hangs n under a dummy, or its children if it is one too.
+func (t *Threads) mergeUnder(dummy, n int32) {
 	if !t.isDummy(n) {
-		t.adopt(dummy, n)
+		t.addChild(dummy, n)
 		return
 	}
 	for _, c := range t.childrenOf(n) {
-		t.adopt(dummy, c)
+		t.addChild(dummy, c)
 	}
-	t.first[n] = 0
+	t.firstChild[n] = 0
 }
 
 // sort puts siblings in order (step 6).
 func (t *Threads) sort() {
-	for n := range t.first {
-		if c := t.first[n]; c != 0 && t.next[c] != 0 {
+	for n := range t.firstChild {
+		if c := t.firstChild[n]; c != 0 && t.nextSibling[c] != 0 {
 			list := t.childrenOf(int32(n))
 			slices.SortFunc(list, t.compare)
 			t.setChildren(int32(n), list)
@@ -165,7 +165,7 @@ func (t *Threads) Walk(open, closed func(), message func(i int)) {
 		split := n // the node whose children branch
 		if !t.isDummy(n) {
 			message(int(n) - 1)
-			for c := t.first[n]; c != 0 && t.next[c] == 0; c = t.first[c] {
+			for c := t.firstChild[n]; c != 0 && t.nextSibling[c] == 0; c = t.firstChild[c] {
 				message(int(c) - 1)
 				split = c
 			}

@@ -14,23 +14,23 @@ import (
 
 // conn speaks IMAP line by line and keeps the last of them.
 type conn struct {
-	nc   net.Conn
-	br   *bufio.Reader
-	tags int
-	last []string
+	nc              net.Conn
+	br              *bufio.Reader
+	lastTag         int
+	transcriptLines []string
 }
 
-// kept is how many lines a transcript has.
-const kept = 40
+// transcriptSize is how many lines a transcript has.
+const transcriptSize = 40
 
-func (c *conn) note(line string) {
-	if len(c.last) == kept {
-		c.last = c.last[1:]
+func (c *conn) record(line string) {
+	if len(c.transcriptLines) == transcriptSize {
+		c.transcriptLines = c.transcriptLines[1:]
 	}
-	c.last = append(c.last, fmt.Sprintf("%.300s", line))
+	c.transcriptLines = append(c.transcriptLines, fmt.Sprintf("%.300s", line))
 }
 
-func (c *conn) transcript() string { return strings.Join(c.last, "\n") }
+func (c *conn) transcript() string { return strings.Join(c.transcriptLines, "\n") }
 
 func (c *conn) close() {
 	if c.nc != nil {
@@ -41,19 +41,19 @@ func (c *conn) close() {
 func (c *conn) send(text string) error {
 	for _, line := range strings.SplitAfter(text, "\r\n") {
 		if line != "" {
-			c.note("> " + strings.TrimSpace(line))
+			c.record("> " + strings.TrimSpace(line))
 		}
 	}
-	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.nc.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	_, err := io.WriteString(c.nc, text)
 	return err
 }
 
-// answer reads one answer: a line, and with each literal in it the next.
-func (c *conn) answer() (string, error) {
-	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+// readResponse reads one answer: a line, and with each literal in it the next.
+func (c *conn) readResponse() (string, error) {
+	if err := c.nc.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	var b strings.Builder
@@ -72,11 +72,11 @@ func (c *conn) answer() (string, error) {
 			break
 		}
 		b.WriteString("\r\n")
-		if _, err := io.CopyN(&b, c.br, int64(number(line[open+1:len(line)-1]))); err != nil {
+		if _, err := io.CopyN(&b, c.br, int64(parseNumber(line[open+1:len(line)-1]))); err != nil {
 			return "", err
 		}
 	}
-	c.note("< " + b.String())
+	c.record("< " + b.String())
 	return b.String(), nil
 }
 
@@ -86,8 +86,8 @@ type value struct {
 	list []value
 }
 
-// values reads what an answer says.
-func values(s string) []value {
+// parseValues reads what an answer says.
+func parseValues(s string) []value {
 	p := parser{s}
 	return p.values()
 }
@@ -138,16 +138,16 @@ func (p *parser) text() string {
 	return text
 }
 
-func number(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return n }
+func parseNumber(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return n }
 
-// set reads a set of UIDs such as 1:3,5.
-func set(s string) (uids []uint32) {
+// parseUIDSet reads a set of UIDs such as 1:3,5.
+func parseUIDSet(s string) (uids []uint32) {
 	for part := range strings.SplitSeq(s, ",") {
 		lo, hi, isRange := strings.Cut(part, ":")
 		if !isRange {
 			hi = lo
 		}
-		from, to := number(lo), number(hi)
+		from, to := parseNumber(lo), parseNumber(hi)
 		for uid := min(from, to); uid <= max(from, to); uid++ {
 			uids = append(uids, uint32(uid))
 		}
@@ -155,8 +155,8 @@ func set(s string) (uids []uint32) {
 	return uids
 }
 
-// codeOf returns what follows a response code's name, if the text has it.
-func codeOf(text, name string) (string, bool) {
+// responseCode returns what follows a response code's name, if the text has it.
+func responseCode(text, name string) (string, bool) {
 	_, rest, found := strings.Cut(text, "["+name+" ")
 	if !found {
 		return "", false

@@ -8,45 +8,45 @@ import (
 	"strings"
 )
 
-// memory is what a client keeps of a folder while it is away.
-type memory struct {
-	folder   string
-	validity uint32
-	modseq   uint64
-	known    []message
+// savedState is what a client keeps of a folder while it is away.
+type savedState struct {
+	folder      string
+	uidValidity uint32
+	modseq      uint64
+	messages    []message
 }
 
-// remember keeps what is known now, up to where everything was told.
-func (s *session) remember() error {
-	if err := s.must("NOOP"); err != nil {
+// saveState keeps what is known now, up to where everything was told.
+func (s *session) saveState() error {
+	if err := s.mustRun("NOOP"); err != nil {
 		return err
 	}
-	upTo := s.highest
-	if err := s.learn(); err != nil {
+	upTo := s.syncedModSeq
+	if err := s.fetchUnknown(); err != nil {
 		return err
 	}
-	m := memory{s.folder, s.validity, upTo, slices.Clone(s.known)}
-	if len(s.memories) < 4 {
-		s.memories = append(s.memories, m)
+	m := savedState{s.folder, s.uidValidity, upTo, slices.Clone(s.messages)}
+	if len(s.savedStates) < 4 {
+		s.savedStates = append(s.savedStates, m)
 	} else {
-		s.memories[s.rnd.IntN(len(s.memories))] = m
+		s.savedStates[s.rnd.IntN(len(s.savedStates))] = m
 	}
 	return nil
 }
 
-// resync is what a SELECT with QRESYNC tells, which is taken in at its end.
-type resync struct {
+// resyncResponse is what a SELECT with QRESYNC tells, which is taken in at its end.
+type resyncResponse struct {
 	exists   int
 	vanished []uint32
 	rows     [][]value
 }
 
-func (r *resync) take(v []value) bool {
+func (r *resyncResponse) add(v []value) bool {
 	switch {
 	case v[1].text == "EXISTS":
-		r.exists = int(number(v[0].text))
+		r.exists = int(parseNumber(v[0].text))
 	case v[0].text == "VANISHED":
-		r.vanished = append(r.vanished, set(v[2].text)...)
+		r.vanished = append(r.vanished, parseUIDSet(v[2].text)...)
 	case v[1].text == "FETCH":
 		r.rows = append(r.rows, v)
 	default:
@@ -57,54 +57,54 @@ func (r *resync) take(v []value) bool {
 
 // resume connects and goes on from a memory. What it then knows must be what a
 // FETCH of everything tells.
-func (s *session) resume(m memory) error {
+func (s *session) resume(m savedState) error {
 	if err := s.login(); err != nil {
 		return err
 	}
 	s.reset(m.folder)
-	s.resync = &resync{}
+	s.pendingResync = &resyncResponse{}
 	known := ""
-	if s.rnd.IntN(2) == 0 && len(m.known) > 0 {
-		known = " " + uidSet(m.known)
+	if s.rnd.IntN(2) == 0 && len(m.messages) > 0 {
+		known = " " + formatUIDSet(m.messages)
 	}
-	if err := s.must(fmt.Sprintf("SELECT %s (QRESYNC (%d %d%s))", m.folder, m.validity, m.modseq, known)); err != nil {
+	if err := s.mustRun(fmt.Sprintf("SELECT %s (QRESYNC (%d %d%s))", m.folder, m.uidValidity, m.modseq, known)); err != nil {
 		return err
 	}
-	r := s.resync
-	s.resync = nil
-	if s.validity != m.validity {
-		return contradiction("UIDVALIDITY %d was %d", s.validity, m.validity)
+	r := s.pendingResync
+	s.pendingResync = nil
+	if s.uidValidity != m.uidValidity {
+		return contradictionError("UIDVALIDITY %d was %d", s.uidValidity, m.uidValidity)
 	}
-	for _, old := range m.known {
+	for _, old := range m.messages {
 		if !slices.Contains(r.vanished, old.uid) {
-			old.after = 0
-			s.known, s.top = append(s.known, old), old.uid
+			old.afterUID = 0
+			s.messages, s.maxUID = append(s.messages, old), old.uid
 		}
 	}
-	if r.exists < len(s.known) {
-		return contradiction("of %d messages %d vanished, and %d are there", len(m.known), len(r.vanished), r.exists)
+	if r.exists < len(s.messages) {
+		return contradictionError("of %d messages %d vanished, and %d are there", len(m.messages), len(r.vanished), r.exists)
 	}
-	if err := s.exists(r.exists); err != nil {
+	if err := s.handleExists(r.exists); err != nil {
 		return err
 	}
-	if err := s.chosen(); err != nil {
+	if err := s.checkSelect(); err != nil {
 		return err
 	}
 	for _, v := range r.rows {
-		if err := s.fetched(int(number(v[0].text)), v[2].list); err != nil {
+		if err := s.handleFetch(int(parseNumber(v[0].text)), v[2].list); err != nil {
 			return fmt.Errorf("FETCH of message %s while selecting: %w", v[0].text, err)
 		}
 	}
-	if len(s.known) == 0 {
+	if len(s.messages) == 0 {
 		return nil
 	}
-	s.strict = true
-	defer func() { s.strict = false }()
-	return s.must("FETCH 1:* (UID FLAGS MODSEQ)")
+	s.expectNoNews = true
+	defer func() { s.expectNoNews = false }()
+	return s.mustRun("FETCH 1:* (UID FLAGS MODSEQ)")
 }
 
-// uidSet names messages by ranges of UIDs.
-func uidSet(known []message) string {
+// formatUIDSet names messages by ranges of UIDs.
+func formatUIDSet(known []message) string {
 	var all []string
 	for i := 0; i < len(known); {
 		from := i

@@ -13,19 +13,19 @@ import (
 // what the client may have sent.
 type Append struct {
 	Mailbox string
-	Message NewMessage
+	Message AppendMessage
 }
 
 // Replace is REPLACE (RFC 8508), to be read on like Append.
 type Replace struct {
-	Message NewMessage
+	Message AppendMessage
 	Mailbox string
 	Number  uint32 // of the one message replaced; Star for the last
 	UID     bool   // Number is a UID
 }
 
-// NewMessage is what comes before a message's bytes.
-type NewMessage struct {
+// AppendMessage is what comes before a message's bytes.
+type AppendMessage struct {
 	Flags  Flags
 	Date   time.Time // zero if not given
 	Size   int64     // in bytes, at most Limits.Append
@@ -39,13 +39,13 @@ func (*Append) Name() string { return "APPEND" }
 // Name returns the command's name.
 func (c *Replace) Name() string { return uidName(c.UID, "REPLACE") }
 
-// body is a message that the client has announced.
-type body struct {
-	r     *Reader
-	left  int64
-	sync  bool
-	utf8  bool // followed by a parenthesis
-	asked bool // the bytes are coming
+// literalBody is a message that the client has announced.
+type literalBody struct {
+	r         *Reader
+	remaining int64
+	isSync    bool
+	isUTF8    bool // followed by a parenthesis
+	requested bool // the bytes are coming
 }
 
 func (r *Reader) append() (Command, error) {
@@ -83,7 +83,7 @@ func (r *Reader) replace(uid bool) (Command, error) {
 }
 
 // newMessage takes [flags SP] [date SP] and the announcement of the literal.
-func (r *Reader) newMessage() (m NewMessage, err error) {
+func (r *Reader) newMessage() (m AppendMessage, err error) {
 	if r.peek() == '(' {
 		if m.Flags, err = r.flagList(); err != nil {
 			return m, err
@@ -107,19 +107,19 @@ func (r *Reader) newMessage() (m NewMessage, err error) {
 		}
 	}
 	m.Binary = r.accept('~')
-	n, sync, ok := r.announcement()
+	n, sync, ok := r.literalAhead()
 	if !ok || (m.UTF8 && !m.Binary) {
 		return m, bad("APPEND ends with a message as a literal.")
 	}
 	if n == 0 { // so a client gives up a series of messages (RFC 3502 §6.3.11)
-		return m, refuse(No, "", "A message cannot be empty.")
+		return m, newError(No, "", "A message cannot be empty.")
 	}
 	if n > r.Limits.Append {
-		return m, refuse(No, CodeTooBig, "The message is larger than this server takes.")
+		return m, newError(No, CodeTooBig, "The message is larger than this server takes.")
 	}
 	m.Size = n
 	r.pos = len(r.line)
-	r.body = &body{r: r, left: n, sync: sync, utf8: m.UTF8}
+	r.message = &literalBody{r: r, remaining: n, isSync: sync, isUTF8: m.UTF8}
 	return m, nil
 }
 
@@ -128,45 +128,45 @@ func (r *Reader) newMessage() (m NewMessage, err error) {
 // send them if it waits. The bytes may hold NUL and any line ends. A
 // connection that breaks gives io.ErrUnexpectedEOF or the connection's error.
 func (r *Reader) Message() (io.Reader, error) {
-	if r.body == nil {
+	if r.message == nil {
 		return nil, bad("No message is due.")
 	}
-	if !r.body.asked {
-		r.body.asked = true
-		if r.body.sync {
-			if err := r.ask("Go on."); err != nil {
+	if !r.message.requested {
+		r.message.requested = true
+		if r.message.isSync {
+			if err := r.continueRequest("Go on."); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return r.body, nil
+	return r.message, nil
 }
 
 // NextMessage ends a message that has been read. It returns nil at the end of
 // the command, else what announces the next message (MULTIAPPEND, RFC 3502).
 // With a *Error the whole command is refused and nothing of it may be kept.
-func (r *Reader) NextMessage() (*NewMessage, error) {
-	b := r.body
-	if b == nil || !b.asked {
+func (r *Reader) NextMessage() (*AppendMessage, error) {
+	b := r.message
+	if b == nil || !b.requested {
 		return nil, bad("No message has been read.")
 	}
-	r.body = nil
+	r.message = nil
 	r.lineLeft, r.literalLeft = r.Limits.Line, r.Limits.Literal
-	m, err := r.afterMessage(b)
+	m, err := r.nextMessage(b)
 	if err != nil {
-		r.refused, r.body = true, nil
+		r.skipRest, r.message = true, nil
 	}
 	return m, err
 }
 
-func (r *Reader) afterMessage(b *body) (*NewMessage, error) {
+func (r *Reader) nextMessage(b *literalBody) (*AppendMessage, error) {
 	if err := b.discard(); err != nil {
 		return nil, err
 	}
 	if err := r.nextLine(); err != nil {
 		return nil, err
 	}
-	if b.utf8 {
+	if b.isUTF8 {
 		if err := r.expect(')'); err != nil {
 			return nil, err
 		}
@@ -182,21 +182,21 @@ func (r *Reader) afterMessage(b *body) (*NewMessage, error) {
 }
 
 // Read reads the message's bytes.
-func (b *body) Read(p []byte) (int, error) {
-	if b.left == 0 {
+func (b *literalBody) Read(p []byte) (int, error) {
+	if b.remaining == 0 {
 		return 0, io.EOF
 	}
-	if int64(len(p)) > b.left {
-		p = p[:b.left]
+	if int64(len(p)) > b.remaining {
+		p = p[:b.remaining]
 	}
 	n, err := b.r.br.Read(p)
-	b.left -= int64(n)
-	return n, midCommand(err)
+	b.remaining -= int64(n)
+	return n, unexpectedEOF(err)
 }
 
 // discard reads what the session has left unread.
-func (b *body) discard() error {
-	n, err := io.CopyN(io.Discard, b.r.br, b.left)
-	b.left -= n
-	return midCommand(err)
+func (b *literalBody) discard() error {
+	n, err := io.CopyN(io.Discard, b.r.br, b.remaining)
+	b.remaining -= n
+	return unexpectedEOF(err)
 }

@@ -37,7 +37,7 @@ func BenchmarkReadCommand(b *testing.B) {
 
 // BenchmarkWriteRows writes 20,000 rows of UID and FLAGS each time.
 func BenchmarkWriteRows(b *testing.B) {
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(io.Discard, &buffers)
 	keywords := []string{"$Forwarded"}
 	b.ReportAllocs()
@@ -59,7 +59,7 @@ func BenchmarkWriteRows(b *testing.B) {
 }
 
 func BenchmarkWriteLiteral(b *testing.B) {
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(io.Discard, &buffers)
 	text := strings.Repeat("x", 8<<10)
 	src := strings.NewReader(text)

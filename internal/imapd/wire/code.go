@@ -43,18 +43,18 @@ const (
 )
 
 // UIDNext is [UIDNEXT n].
-func UIDNext(uid uint32) Code { return numberCode("UIDNEXT ", uint64(uid)) }
+func UIDNext(uid uint32) Code { return uintCode("UIDNEXT ", uint64(uid)) }
 
 // UIDValidity is [UIDVALIDITY n].
-func UIDValidity(n uint32) Code { return numberCode("UIDVALIDITY ", uint64(n)) }
+func UIDValidity(n uint32) Code { return uintCode("UIDVALIDITY ", uint64(n)) }
 
 // Unseen is [UNSEEN n], the first unseen message (RFC 3501 §7.1).
-func Unseen(seq uint32) Code { return numberCode("UNSEEN ", uint64(seq)) }
+func Unseen(seq uint32) Code { return uintCode("UNSEEN ", uint64(seq)) }
 
 // HighestModSeq is [HIGHESTMODSEQ n] (RFC 7162).
-func HighestModSeq(n uint64) Code { return numberCode("HIGHESTMODSEQ ", n) }
+func HighestModSeq(n uint64) Code { return uintCode("HIGHESTMODSEQ ", n) }
 
-func numberCode(name string, n uint64) Code {
+func uintCode(name string, n uint64) Code {
 	return Code(strconv.AppendUint(append(make([]byte, 0, 40), name...), n, 10))
 }
 
@@ -64,14 +64,14 @@ func Modified(s Set) Code { return Code(appendSet([]byte("MODIFIED "), s)) }
 
 // AppendUID is [APPENDUID validity uids] (RFC 4315).
 func AppendUID(validity uint32, uids Set) Code {
-	b := []byte(numberCode("APPENDUID ", uint64(validity)))
+	b := []byte(uintCode("APPENDUID ", uint64(validity)))
 	return Code(appendSet(append(b, ' '), uids))
 }
 
 // CopyUID is [COPYUID validity from to] (RFC 4315): from's UIDs in rising
 // order became to's in rising order.
 func CopyUID(validity uint32, from, to Set) Code {
-	b := []byte(numberCode("COPYUID ", uint64(validity)))
+	b := []byte(uintCode("COPYUID ", uint64(validity)))
 	b = appendSet(append(b, ' '), from)
 	return Code(appendSet(append(b, ' '), to))
 }

@@ -21,10 +21,10 @@ func (r *Reader) command() (Command, error) {
 		}
 		return r.uidCommand(r.word())
 	}
-	if cmd := bareCommand(name); cmd != nil {
+	if cmd := simpleCommand(name); cmd != nil {
 		return cmd, nil
 	}
-	parse := r.parser(name)
+	parse := r.parserFor(name)
 	if parse == nil {
 		if cmd, err := r.messageCommand(name, false); cmd != nil || err != nil {
 			return cmd, err
@@ -37,9 +37,9 @@ func (r *Reader) command() (Command, error) {
 	return parse()
 }
 
-// parser returns what reads the arguments of a command that has some and is
+// parserFor returns what reads the arguments of a command that has some and is
 // not about messages.
-func (r *Reader) parser(name []byte) func() (Command, error) {
+func (r *Reader) parserFor(name []byte) func() (Command, error) {
 	switch string(name) {
 	case "LOGIN":
 		return r.login

@@ -79,7 +79,7 @@ func (r *Reader) dayMonthYear() (day int, month time.Month, year int, err error)
 	name := r.line[r.pos : r.pos+3]
 	r.pos += 3
 	for i := 0; i < len(monthNames); i += 3 {
-		if sameFold(string(name), monthNames[i:i+3]) {
+		if equalFoldASCII(string(name), monthNames[i:i+3]) {
 			month = time.Month(i/3 + 1)
 		}
 	}

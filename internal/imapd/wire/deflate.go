@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// Deflaters lends compressors, which take most of a megabyte each, to the
+// DeflaterPool lends compressors, which take most of a megabyte each, to the
 // connections that are answering. The zero value is ready; share one among all.
-type Deflaters struct{ pool sync.Pool }
+type DeflaterPool struct{ pool sync.Pool }
 
-type deflater struct {
+type compressor struct {
 	*flate.Writer
 	out *bufio.Writer // flate writes a few bytes at a time
 }
 
-func (d *Deflaters) get(to io.Writer) *deflater {
-	c, ok := d.pool.Get().(*deflater)
+func (d *DeflaterPool) get(to io.Writer) *compressor {
+	c, ok := d.pool.Get().(*compressor)
 	if !ok {
-		c = &deflater{out: bufio.NewWriterSize(to, bufferSize/4)}
+		c = &compressor{out: bufio.NewWriterSize(to, bufferSize/4)}
 		// The fastest level halves what IMAP says (RFC 4978 §4); it is a valid one.
 		c.Writer, _ = flate.NewWriter(c.out, flate.BestSpeed)
 		return c
@@ -36,34 +36,34 @@ func (d *Deflaters) get(to io.Writer) *deflater {
 // all that was written: then the next answer begins without a dictionary, and
 // an idle connection costs nothing.
 type Deflater struct {
-	to        io.Writer
-	deflaters *Deflaters
-	c         *deflater
+	to         io.Writer
+	pool       *DeflaterPool
+	compressor *compressor
 }
 
 // NewDeflater returns a Deflater to a stream.
-func NewDeflater(to io.Writer, deflaters *Deflaters) *Deflater {
-	return &Deflater{to: to, deflaters: deflaters}
+func NewDeflater(to io.Writer, deflaters *DeflaterPool) *Deflater {
+	return &Deflater{to: to, pool: deflaters}
 }
 
 // Write compresses p.
 func (d *Deflater) Write(p []byte) (int, error) {
-	if d.c == nil {
-		d.c = d.deflaters.get(d.to)
+	if d.compressor == nil {
+		d.compressor = d.pool.get(d.to)
 	}
-	return d.c.Write(p)
+	return d.compressor.Write(p)
 }
 
 // Flush sends what was written, if anything was.
 func (d *Deflater) Flush() error {
-	if d.c == nil {
+	if d.compressor == nil {
 		return nil
 	}
-	err := d.c.Flush()
+	err := d.compressor.Flush()
 	if err == nil {
-		err = d.c.out.Flush()
+		err = d.compressor.out.Flush()
 	}
-	d.deflaters.pool.Put(d.c)
-	d.c = nil
+	d.pool.pool.Put(d.compressor)
+	d.compressor = nil
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// maxQuoted is the longest string written quoted: clients read lines into
+// maxQuotedString is the longest string written quoted: clients read lines into
 // buffers of their own, and a literal says its length first.
 const maxQuoted = 1000
 
@@ -36,11 +36,11 @@ func appendMailbox(b []byte, name string, inUTF8 bool) []byte {
 // isAtom reports whether s can stand without quotes. NIL cannot: it would be
 // read as none.
 func isAtom(s string) bool {
-	if s == "" || sameFold(s, "NIL") {
+	if s == "" || equalFoldASCII(s, "NIL") {
 		return false
 	}
 	for i := range len(s) {
-		if class[s[i]]&classAtom == 0 {
+		if charClasses[s[i]]&classAtom == 0 {
 			return false
 		}
 	}

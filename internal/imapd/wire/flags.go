@@ -69,7 +69,7 @@ func (r *Reader) flag(f *Flags) error {
 		case "":
 			return bad("A flag is missing or wrong.")
 		default:
-			return refuse(No, CodeCannot, "There is no such system flag.")
+			return newError(No, CodeCannot, "There is no such system flag.")
 		}
 		return nil
 	}
@@ -78,7 +78,7 @@ func (r *Reader) flag(f *Flags) error {
 		return err
 	}
 	for _, have := range f.Keywords {
-		if sameFold(have, k) {
+		if equalFoldASCII(have, k) {
 			return nil
 		}
 	}
@@ -92,7 +92,7 @@ func (r *Reader) flag(f *Flags) error {
 // newKeyword takes a keyword that a message is to get. Whatever a client thinks that a
 // keyword may be made of, it learns that this one can't be had.
 func (r *Reader) newKeyword() (string, error) {
-	impossible := refuse(No, CodeCannot, "A keyword can't have blanks, or any of (){%*\"\\] or letters beyond ASCII.")
+	impossible := newError(No, CodeCannot, "A keyword can't have blanks, or any of (){%*\"\\] or letters beyond ASCII.")
 	switch r.peek() {
 	case '"':
 		if _, err := r.quoted(); err != nil {
@@ -124,8 +124,8 @@ func (r *Reader) keyword() (string, error) {
 	return k, nil
 }
 
-// sameFold reports whether two ASCII words differ in case only.
-func sameFold(a, b string) bool {
+// equalFoldASCII reports whether two ASCII words differ in case only.
+func equalFoldASCII(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

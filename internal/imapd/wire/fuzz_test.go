@@ -99,7 +99,7 @@ func FuzzReadCommand(f *testing.F) {
 		r := NewReader(bufio.NewReaderSize(c, 64), c.goOn)
 		r.Limits = LimitsAfterLogin(1 << 16)
 		_, cmd, err := r.ReadCommand()
-		if err != nil && !isRefusal(err) {
+		if err != nil && !isRecoverable(err) {
 			if e, ok := err.(*Error); ok && e.Status == Bye {
 				return
 			}
@@ -145,7 +145,7 @@ func streams(t *testing.T, b []byte) {
 	r := NewReader(bufio.NewReaderSize(bytes.NewReader(b), 64), func(string) error { return nil })
 	for n := 0; ; n++ {
 		_, _, err := r.ReadCommand()
-		if err != nil && !isRefusal(err) {
+		if err != nil && !isRecoverable(err) {
 			return
 		}
 		if n > len(b) {

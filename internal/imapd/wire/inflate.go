@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-var errInflate = errors.New("the compressed stream is damaged")
+var errCorrupt = errors.New("the compressed stream is damaged")
 
 // Inflater reads what a client has compressed (RFC 4978, RFC 1951). Unlike
 // compress/flate it gives out all that can be decoded of what has come, also
@@ -19,23 +19,23 @@ var errInflate = errors.New("the compressed stream is damaged")
 // a Reader on top of it meets its limits first. It holds what it needs of the
 // last 32 KiB: less as long as the client has sent less.
 type Inflater struct {
-	src    *bufio.Reader
-	hold   uint64 // bits that are not used yet, the next one lowest
-	bits   uint   // how many
-	state  inflateState
-	final  bool // the block is the last
-	window []byte
-	at     int // where in window the next byte goes
-	left   int // bytes left of a stored block, or of a copy
-	back   int // how far back the copy begins
+	src       *bufio.Reader
+	bitBuffer uint64 // bits that are not used yet, the next one lowest
+	bitCount  uint   // how many
+	state     inflateState
+	final     bool // the block is the last
+	window    []byte
+	windowPos int // where in window the next byte goes
+	remaining int // bytes left of a stored block, or of a copy
+	distance  int // how far back the copy begins
 
-	lens    [maxLitCodes + maxDistCodes]uint8 // of the block's codes, as they are read
-	n       int                               // how many were read
-	lits    int                               // of the codes: literals and lengths
-	dists   int                               // and distances
-	lenLens int
-	lit     prefixCode
-	dist    prefixCode
+	lens        [maxLitCodes + maxDistCodes]uint8 // of the block's codes, as they are read
+	lenCount    int                               // how many were read
+	litCount    int                               // of the codes: literals and lengths
+	distCount   int                               // and distances
+	lenLenCount int
+	lit         prefixCode
+	dist        prefixCode
 }
 
 // NewInflater returns an Inflater on src, of which it takes no more than it
@@ -52,24 +52,24 @@ const (
 type inflateState uint8
 
 const (
-	atBlock    inflateState = iota // before the head of a block
-	atStored                       // before the length of a stored block
-	inStored                       // within its bytes
-	atCodes                        // before the numbers of codes
-	atLenLens                      // before the lengths of the code that the lengths are in
-	atLens                         // before the lengths
-	atSymbol                       // before a literal or a length with its distance
-	inCopy                         // within what these stand for
-	inflateEnd                     // behind the last block
+	stateBlock        inflateState = iota // before the head of a block
+	stateStoredLength                     // before the length of a stored block
+	stateStored                           // within its bytes
+	stateCodeCounts                       // before the numbers of codes
+	stateLenLens                          // before the lengths of the code that the lengths are in
+	stateLens                             // before the lengths
+	stateSymbol                           // before a literal or a length with its distance
+	stateCopy                             // within what these stand for
+	stateEnd                              // behind the last block
 )
 
 // Read decodes at least one byte, waiting for the source only if nothing can be
 // decoded otherwise. It returns io.EOF behind the last block.
 func (f *Inflater) Read(p []byte) (n int, err error) {
 	for n < len(p) {
-		for f.bits <= 56 && f.src.Buffered() > 0 {
+		for f.bitCount <= 56 && f.src.Buffered() > 0 {
 			c, _ := f.src.ReadByte() //nolint:errcheck // it is there
-			f.push(c)
+			f.pushByte(c)
 		}
 		wrote, more, err := f.step(p[n:])
 		n += wrote
@@ -81,7 +81,7 @@ func (f *Inflater) Read(p []byte) (n int, err error) {
 		case !more:
 			continue
 		case f.src.Buffered() > 0:
-			return n, errInflate // no step needs more bits than there is room for
+			return n, errCorrupt // no step needs more bits than there is room for
 		case n > 0:
 			return n, nil
 		}
@@ -89,21 +89,21 @@ func (f *Inflater) Read(p []byte) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		f.push(c)
+		f.pushByte(c)
 	}
 	return n, nil
 }
 
-func (f *Inflater) push(c byte) {
-	f.hold |= uint64(c) << f.bits
-	f.bits += 8
+func (f *Inflater) pushByte(c byte) {
+	f.bitBuffer |= uint64(c) << f.bitCount
+	f.bitCount += 8
 }
 
-// take uses up bits that are there.
-func (f *Inflater) take(n uint) (v int) {
-	v = int(f.hold & (1<<n - 1))
-	f.hold >>= n
-	f.bits -= n
+// takeBits uses up bits that are there.
+func (f *Inflater) takeBits(n uint) (v int) {
+	v = int(f.bitBuffer & (1<<n - 1))
+	f.bitBuffer >>= n
+	f.bitCount -= n
 	return v
 }
 
@@ -111,49 +111,49 @@ func (f *Inflater) take(n uint) (v int) {
 // nothing.
 func (f *Inflater) step(p []byte) (n int, more bool, err error) {
 	switch f.state {
-	case atBlock:
-		if more = f.bits < 3; !more {
-			err = f.block()
+	case stateBlock:
+		if more = f.bitCount < 3; !more {
+			err = f.blockHeader()
 		}
-	case atStored:
-		if more = f.bits < f.bits%8+32; !more {
-			err = f.stored()
+	case stateStoredLength:
+		if more = f.bitCount < f.bitCount%8+32; !more {
+			err = f.storedLength()
 		}
-	case inStored:
-		return f.literally(p)
-	case atCodes:
-		if more = f.bits < 14; !more {
-			err = f.codes()
+	case stateStored:
+		return f.copyStored(p)
+	case stateCodeCounts:
+		if more = f.bitCount < 14; !more {
+			err = f.codeCounts()
 		}
-	case atLenLens:
-		if more = f.bits < 3; !more {
+	case stateLenLens:
+		if more = f.bitCount < 3; !more {
 			err = f.lenLen()
 		}
-	case atLens:
+	case stateLens:
 		more, err = f.nextLen()
-	case atSymbol:
+	case stateSymbol:
 		return f.symbol(p)
-	case inCopy:
-		for n < len(p) && f.left > 0 {
-			p[n] = f.window[(f.at-f.back)&(windowSize-1)]
-			f.put(p[n])
+	case stateCopy:
+		for n < len(p) && f.remaining > 0 {
+			p[n] = f.window[(f.windowPos-f.distance)&(windowSize-1)]
+			f.putByte(p[n])
 			n++
-			f.left--
+			f.remaining--
 		}
-		if f.left == 0 {
-			f.state = atSymbol
+		if f.remaining == 0 {
+			f.state = stateSymbol
 		}
-	case inflateEnd:
+	case stateEnd:
 		err = io.EOF
 	}
 	return n, more, err
 }
 
-// put adds a byte to the window.
-func (f *Inflater) put(c byte) {
+// putByte adds a byte to the window.
+func (f *Inflater) putByte(c byte) {
 	switch {
 	case len(f.window) == windowSize:
-		f.window[f.at] = c
+		f.window[f.windowPos] = c
 	case len(f.window) == cap(f.window): // append would go beyond the size
 		grown := make([]byte, len(f.window), max(1<<10, min(2*cap(f.window), windowSize)))
 		copy(grown, f.window)
@@ -161,98 +161,98 @@ func (f *Inflater) put(c byte) {
 	default:
 		f.window = append(f.window, c)
 	}
-	f.at = (f.at + 1) & (windowSize - 1)
+	f.windowPos = (f.windowPos + 1) & (windowSize - 1)
 }
 
-func (f *Inflater) block() error {
-	f.final = f.take(1) == 1
-	switch f.take(2) {
+func (f *Inflater) blockHeader() error {
+	f.final = f.takeBits(1) == 1
+	switch f.takeBits(2) {
 	case 0:
-		f.state = atStored
+		f.state = stateStoredLength
 	case 1:
 		f.fixedCodes()
-		f.state = atSymbol
+		f.state = stateSymbol
 	case 2:
-		f.state = atCodes
+		f.state = stateCodeCounts
 	default:
-		return f.damaged()
+		return f.corruptError()
 	}
 	return nil
 }
 
-// damaged makes every later Read fail too.
-func (f *Inflater) damaged() error {
-	f.state, f.final, f.hold, f.bits = atBlock, false, 6, 64 // a block of no kind
-	return errInflate
+// corruptError makes every later Read fail too.
+func (f *Inflater) corruptError() error {
+	f.state, f.final, f.bitBuffer, f.bitCount = stateBlock, false, 6, 64 // a block of no kind
+	return errCorrupt
 }
 
 func (f *Inflater) endBlock() {
-	f.state = atBlock
+	f.state = stateBlock
 	if f.final {
-		f.state = inflateEnd
+		f.state = stateEnd
 	}
 }
 
-func (f *Inflater) stored() error {
-	f.take(f.bits % 8)
-	f.left = f.take(16)
-	if f.take(16) != f.left^0xffff {
-		return f.damaged()
+func (f *Inflater) storedLength() error {
+	f.takeBits(f.bitCount % 8)
+	f.remaining = f.takeBits(16)
+	if f.takeBits(16) != f.remaining^0xffff {
+		return f.corruptError()
 	}
-	if f.state = inStored; f.left == 0 {
+	if f.state = stateStored; f.remaining == 0 {
 		f.endBlock()
 	}
 	return nil
 }
 
-func (f *Inflater) literally(p []byte) (n int, more bool, err error) {
-	for n < len(p) && f.left > 0 && f.bits >= 8 {
-		p[n] = byte(f.take(8))
-		f.put(p[n])
+func (f *Inflater) copyStored(p []byte) (n int, more bool, err error) {
+	for n < len(p) && f.remaining > 0 && f.bitCount >= 8 {
+		p[n] = byte(f.takeBits(8))
+		f.putByte(p[n])
 		n++
-		f.left--
+		f.remaining--
 	}
-	if f.left == 0 {
+	if f.remaining == 0 {
 		f.endBlock()
 	}
-	return n, n == 0 && f.left > 0, nil
+	return n, n == 0 && f.remaining > 0, nil
 }
 
 // symbol decodes a literal, or a length with its distance.
 func (f *Inflater) symbol(p []byte) (n int, more bool, err error) {
-	hold, bits := f.hold, f.bits
+	hold, bits := f.bitBuffer, f.bitCount
 	s, err := f.lit.decode(f)
 	switch {
 	case s == needBits:
 	case err != nil:
-		return 0, false, f.damaged()
+		return 0, false, f.corruptError()
 	case s < endOfBlock:
 		p[0] = byte(s)
-		f.put(p[0])
+		f.putByte(p[0])
 		return 1, false, nil
 	case s == endOfBlock:
 		f.endBlock()
 		return 0, false, nil
 	default:
 		if s -= endOfBlock + 1; s >= len(lengthBase) {
-			return 0, false, f.damaged()
+			return 0, false, f.corruptError()
 		}
-		if extra := uint(lengthExtra[s]); f.bits >= extra {
-			f.left = int(lengthBase[s]) + f.take(extra)
+		if extra := uint(lengthExtra[s]); f.bitCount >= extra {
+			f.remaining = int(lengthBase[s]) + f.takeBits(extra)
 			d, err := f.dist.decode(f)
 			if err != nil || d >= maxDistCodes {
-				return 0, false, f.damaged()
+				return 0, false, f.corruptError()
 			}
-			if d != needBits && f.bits >= uint(distExtra[d]) {
-				f.back = int(distBase[d]) + f.take(uint(distExtra[d]))
-				if f.back > len(f.window) {
-					return 0, false, f.damaged()
+			if d != needBits && f.bitCount >= uint(distExtra[d]) {
+				f.distance = int(distBase[d]) + f.takeBits(uint(distExtra[d]))
+				if f.distance > len(f.window) {
+					return 0, false, f.corruptError()
 				}
-				f.state = inCopy
+				f.state = stateCopy
 				return 0, false, nil
 			}
 		}
 	}
-	f.hold, f.bits = hold, bits
+	f.bitBuffer, f.bitCount = hold, bits
 	return 0, true, nil
 }

@@ -135,7 +135,7 @@ func TestInflaterPartialFlush(t *testing.T) {
 func TestInflaterDamaged(t *testing.T) {
 	for _, b := range []string{"\x06", "\x00\x01\x00\x00\x00", "\x03\x02", "\x05\xff\xff\xff\xff\xff\xff"} {
 		f := NewInflater(bufio.NewReader(strings.NewReader(b + strings.Repeat("\x00", 100))))
-		if _, err := io.Copy(io.Discard, f); !errors.Is(err, errInflate) {
+		if _, err := io.Copy(io.Discard, f); !errors.Is(err, errCorrupt) {
 			t.Errorf("%q: %v", b, err)
 		}
 		_, first := f.Read(make([]byte, 10))
@@ -162,7 +162,7 @@ func TestInflaterBomb(t *testing.T) {
 // anew, with whatever compressor is free.
 func TestDeflater(t *testing.T) {
 	var out bytes.Buffer
-	var deflaters Deflaters
+	var deflaters DeflaterPool
 	d := NewDeflater(&out, &deflaters)
 	client := flate.NewReader(&out)
 	for i := range 100 {
@@ -173,8 +173,8 @@ func TestDeflater(t *testing.T) {
 		if err := d.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Flush(); err != nil || d.c != nil {
-			t.Fatal(err, d.c)
+		if err := d.Flush(); err != nil || d.compressor != nil {
+			t.Fatal(err, d.compressor)
 		}
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(client, got); err != nil || string(got) != text {

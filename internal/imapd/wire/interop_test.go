@@ -18,7 +18,7 @@ import (
 // serve plays a server with one message that knows a handful of commands, and
 // returns what the client has appended.
 func serve(conn net.Conn) (appended string, err error) {
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(conn, &buffers)
 	r := NewReader(bufio.NewReader(conn), w.Continue)
 	r.Limits = LimitsAfterLogin(1 << 20)
@@ -41,7 +41,7 @@ func serve(conn net.Conn) (appended string, err error) {
 		case *Capability:
 			w.Capability(capabilities...)
 		case *Select:
-			w.FlagsAre(Flags{System: AllFlags})
+			w.FolderFlags(Flags{System: AllFlags})
 			w.Exists(1)
 			w.Untagged(OK, PermanentFlags(Flags{System: AllFlags}, true), "Flags.")
 			w.Untagged(OK, UIDNext(8), "Next.")
@@ -58,7 +58,7 @@ func serve(conn net.Conn) (appended string, err error) {
 			row.Flags(Flags{Seen, []string{"$Work"}})
 			row.InternalDate(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC))
 			row.Size(11)
-			row.Encoded("ENVELOPE", []byte(`(NIL "Hi" NIL NIL NIL NIL NIL NIL NIL "<1@x.test>")`))
+			row.Raw("ENVELOPE", []byte(`(NIL "Hi" NIL NIL NIL NIL NIL NIL NIL "<1@x.test>")`))
 			row.Section(&cmd.Sections[0], 5, strings.NewReader("hello world"))
 			row.End()
 		case *Append:

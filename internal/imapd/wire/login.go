@@ -78,7 +78,7 @@ func (r *Reader) authenticate() (Command, error) {
 // returns ErrCancelled for "*", and a *Error for what is not base64: both end
 // the exchange.
 func (r *Reader) ReadResponse() ([]byte, error) {
-	line, err := r.readRaw()
+	line, err := r.readNonCommand()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (r *Reader) ReadResponse() ([]byte, error) {
 	}
 	b, err := decodeBase64(line)
 	if err != nil {
-		r.refused = true
+		r.skipRest = true
 		return nil, bad("The response is not base64.")
 	}
 	return b, nil

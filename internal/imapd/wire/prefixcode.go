@@ -58,20 +58,20 @@ func (c *prefixCode) set(lens []uint8) bool {
 func (c *prefixCode) decode(f *Inflater) (int, error) {
 	code, first, index := 0, 0, 0
 	for n := uint(1); n <= maxCodeBits; n++ {
-		if n > f.bits {
+		if n > f.bitCount {
 			return needBits, nil
 		}
-		code |= int(f.hold >> (n - 1) & 1)
+		code |= int(f.bitBuffer >> (n - 1) & 1)
 		count := int(c.count[n])
 		if code < first+count {
-			f.take(n)
+			f.takeBits(n)
 			return int(c.symbols[index+code-first]), nil
 		}
 		index += count
 		first = (first + count) << 1
 		code <<= 1
 	}
-	return 0, errInflate
+	return 0, errCorrupt
 }
 
 // fixedCodes are those of a block that brings none (RFC 1951 §3.2.6).
@@ -94,35 +94,35 @@ func (f *Inflater) fixedCodes() {
 	f.dist.set(lens[:maxDistCodes+2])
 }
 
-func (f *Inflater) codes() error {
-	f.lits, f.dists, f.lenLens = f.take(5)+257, f.take(5)+1, f.take(4)+4
-	if f.lits > maxLitCodes || f.dists > maxDistCodes {
-		return f.damaged()
+func (f *Inflater) codeCounts() error {
+	f.litCount, f.distCount, f.lenLenCount = f.takeBits(5)+257, f.takeBits(5)+1, f.takeBits(4)+4
+	if f.litCount > maxLitCodes || f.distCount > maxDistCodes {
+		return f.corruptError()
 	}
-	f.n, f.lens = 0, [maxLitCodes + maxDistCodes]uint8{}
-	f.state = atLenLens
+	f.lenCount, f.lens = 0, [maxLitCodes + maxDistCodes]uint8{}
+	f.state = stateLenLens
 	return nil
 }
 
 func (f *Inflater) lenLen() error {
-	f.lens[lenOrder[f.n]] = uint8(f.take(3))
-	if f.n++; f.n < f.lenLens {
+	f.lens[lenOrder[f.lenCount]] = uint8(f.takeBits(3))
+	if f.lenCount++; f.lenCount < f.lenLenCount {
 		return nil
 	}
 	if !f.lit.set(f.lens[:len(lenOrder)]) {
-		return f.damaged()
+		return f.corruptError()
 	}
-	f.n, f.lens = 0, [maxLitCodes + maxDistCodes]uint8{}
-	f.state = atLens
+	f.lenCount, f.lens = 0, [maxLitCodes + maxDistCodes]uint8{}
+	f.state = stateLens
 	return nil
 }
 
 // nextLen takes a code length, or how often one is repeated.
 func (f *Inflater) nextLen() (more bool, err error) {
-	hold, bits := f.hold, f.bits
+	hold, bits := f.bitBuffer, f.bitCount
 	s, err := f.lit.decode(f)
 	if err != nil {
-		return false, f.damaged()
+		return false, f.corruptError()
 	}
 	var extra uint
 	var least int
@@ -134,33 +134,33 @@ func (f *Inflater) nextLen() (more bool, err error) {
 	case 18:
 		extra, least = 7, 11
 	}
-	if s == needBits || f.bits < extra {
-		f.hold, f.bits = hold, bits
+	if s == needBits || f.bitCount < extra {
+		f.bitBuffer, f.bitCount = hold, bits
 		return true, nil
 	}
 	length, times := uint8(s), 1
 	if extra > 0 {
-		length, times = 0, least+f.take(extra)
+		length, times = 0, least+f.takeBits(extra)
 		if s == 16 {
-			if f.n == 0 {
-				return false, f.damaged()
+			if f.lenCount == 0 {
+				return false, f.corruptError()
 			}
-			length = f.lens[f.n-1]
+			length = f.lens[f.lenCount-1]
 		}
 	}
-	if f.n+times > f.lits+f.dists {
-		return false, f.damaged()
+	if f.lenCount+times > f.litCount+f.distCount {
+		return false, f.corruptError()
 	}
 	for range times {
-		f.lens[f.n] = length
-		f.n++
+		f.lens[f.lenCount] = length
+		f.lenCount++
 	}
-	if f.n < f.lits+f.dists {
+	if f.lenCount < f.litCount+f.distCount {
 		return false, nil
 	}
-	if f.lens[endOfBlock] == 0 || !f.lit.set(f.lens[:f.lits]) || !f.dist.set(f.lens[f.lits:f.n]) {
-		return false, f.damaged()
+	if f.lens[endOfBlock] == 0 || !f.lit.set(f.lens[:f.litCount]) || !f.dist.set(f.lens[f.litCount:f.lenCount]) {
+		return false, f.corruptError()
 	}
-	f.state = atSymbol
+	f.state = stateSymbol
 	return false, nil
 }

@@ -9,12 +9,12 @@ import (
 	"io"
 )
 
-// keptLine is the largest line buffer that an idle Reader holds on to.
-const keptLine = 4 << 10
+// maxIdleLine is the largest line buffer that an idle Reader holds on to.
+const maxIdleLine = 4 << 10
 
 var (
-	errLineTooLong = refuse(Bad, CodeTooBig, "The command line is too long.")
-	errTooMuch     = refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+	errLineTooLong  = newError(Bad, CodeTooBig, "The command line is too long.")
+	errDiscardLimit = newError(Bye, CodeTooBig, "That is more than this server will read past.")
 )
 
 // Reader reads the commands of one client. The cursor works on one line at a
@@ -30,14 +30,14 @@ type Reader struct {
 	// UTF8=ACCEPT (RFC 9755 §3). SORT and THREAD, which must, may.
 	NoCharset bool
 
-	ask     func(text string) error // sends "+ text" and flushes
-	br      *bufio.Reader
-	line    []byte // the current line without its end; aliases br or long
-	pos     int    // cursor in line
-	tail    []byte // end of the line as it came, which may announce a literal
-	long    []byte // holds a line longer than br's buffer
-	refused bool   // the command failed: its rest must be skipped
-	body    *body  // APPEND's message, while it is due
+	continueRequest func(text string) error // sends "+ text" and flushes
+	br              *bufio.Reader
+	line            []byte       // the current line without its end; aliases br or long
+	pos             int          // cursor in line
+	lineEnd         []byte       // end of the line as it came, which may announce a literal
+	longLine        []byte       // holds a line longer than br's buffer
+	skipRest        bool         // the command failed: its rest must be skipped
+	message         *literalBody // APPEND's message, while it is due
 
 	lineLeft    int
 	literalLeft int
@@ -48,14 +48,14 @@ type Reader struct {
 // to go on with a synchronising literal; ask sends a continuation request and
 // flushes.
 func NewReader(br *bufio.Reader, ask func(text string) error) *Reader {
-	return &Reader{Limits: LimitsBeforeLogin(), br: br, ask: ask}
+	return &Reader{Limits: LimitsBeforeLogin(), br: br, continueRequest: ask}
 }
 
 // Reset goes on with another stream (STARTTLS, COMPRESS). What the old one
 // still held is forgotten; the caller refuses STARTTLS if Buffered is not 0.
 func (r *Reader) Reset(br *bufio.Reader) {
-	r.br, r.body, r.refused = br, nil, false
-	r.clear()
+	r.br, r.message, r.skipRest = br, nil, false
+	r.resetLine()
 }
 
 // Buffered returns how many bytes the client has sent ahead, as far as they
@@ -64,7 +64,7 @@ func (r *Reader) Buffered() int { return r.br.Buffered() }
 
 // Skip gets past what the last command left unread, as ReadCommand does
 // before it reads the next.
-func (r *Reader) Skip() error { return r.finish() }
+func (r *Reader) Skip() error { return r.skipPrevious() }
 
 // Await waits, after Skip, until the client has sent something. It takes none
 // of it, so that nothing is lost when the stream's read is interrupted: after
@@ -78,12 +78,12 @@ func (r *Reader) Await() error {
 // left unread. With a *Error the tag is empty if the client's was unreadable
 // (answer with "*"). io.EOF means that the client left between commands.
 func (r *Reader) ReadCommand() (tag string, cmd Command, err error) {
-	if err := r.finish(); err != nil {
+	if err := r.skipPrevious(); err != nil {
 		return "", nil, err
 	}
 	r.lineLeft, r.literalLeft, r.discardLeft = r.Limits.Line, r.Limits.Literal, r.Limits.Discard
 	lineErr := r.readLine()
-	if lineErr != nil && !isRefusal(lineErr) {
+	if lineErr != nil && !isRecoverable(lineErr) {
 		return "", nil, lineErr
 	}
 	tag, err = r.tag()
@@ -93,12 +93,12 @@ func (r *Reader) ReadCommand() (tag string, cmd Command, err error) {
 	case err == nil:
 		cmd, err = r.command()
 	}
-	if err == nil && r.body == nil {
-		err = r.end()
+	if err == nil && r.message == nil {
+		err = r.expectEnd()
 	}
 	if err != nil {
-		r.refused, r.body = true, nil
-		if !isRefusal(err) && errors.Is(err, io.EOF) {
+		r.skipRest, r.message = true, nil
+		if !isRecoverable(err) && errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return tag, nil, err
@@ -106,44 +106,44 @@ func (r *Reader) ReadCommand() (tag string, cmd Command, err error) {
 	return tag, cmd, nil
 }
 
-// readRaw reads one line that is no command: the answer to a challenge, DONE.
-func (r *Reader) readRaw() ([]byte, error) {
-	if err := r.finish(); err != nil {
+// readNonCommand reads one line that is no command: the answer to a challenge, DONE.
+func (r *Reader) readNonCommand() ([]byte, error) {
+	if err := r.skipPrevious(); err != nil {
 		return nil, err
 	}
 	r.lineLeft, r.discardLeft = r.Limits.Line, r.Limits.Discard
 	if err := r.readLine(); err != nil {
-		r.refused = isRefusal(err)
+		r.skipRest = isRecoverable(err)
 		return nil, err
 	}
 	return r.line, nil
 }
 
-// finish gets past what is left of the last command.
-func (r *Reader) finish() error {
-	b, refused := r.body, r.refused
-	r.body, r.refused = nil, false
+// skipPrevious gets past what is left of the last command.
+func (r *Reader) skipPrevious() error {
+	b, refused := r.message, r.skipRest
+	r.message, r.skipRest = nil, false
 	var err error
 	switch {
-	case b != nil && b.asked:
+	case b != nil && b.requested:
 		// At most Limits.Append bytes, which the client was allowed to send.
 		if err = b.discard(); err == nil {
 			err = r.nextLine()
 		}
-		if err == nil || isRefusal(err) {
+		if err == nil || isRecoverable(err) {
 			err = r.skip()
 		}
 	case b != nil || refused:
 		err = r.skip()
 	}
-	r.clear()
+	r.resetLine()
 	return err
 }
 
-func (r *Reader) clear() {
-	r.line, r.tail, r.pos = nil, nil, 0
-	if cap(r.long) > keptLine {
-		r.long = nil
+func (r *Reader) resetLine() {
+	r.line, r.lineEnd, r.pos = nil, nil, 0
+	if cap(r.longLine) > maxIdleLine {
+		r.longLine = nil
 	}
 }
 
@@ -152,18 +152,18 @@ func (r *Reader) clear() {
 // announced is not sent, as nobody asked for it (RFC 7888 §4).
 func (r *Reader) skip() error {
 	for {
-		n, sync, ok := announced(r.tail)
+		n, sync, ok := parseLiteral(r.lineEnd)
 		if !ok || sync {
 			return nil
 		}
 		if err := r.discard(n); err != nil {
 			return err
 		}
-		if err := r.nextLine(); err != nil && !isRefusal(err) {
+		if err := r.nextLine(); err != nil && !isRecoverable(err) {
 			return err
 		}
 		if r.discardLeft -= int64(len(r.line)); r.discardLeft < 0 {
-			return errTooMuch
+			return errDiscardLimit
 		}
 	}
 }
@@ -171,13 +171,13 @@ func (r *Reader) skip() error {
 // discard throws n bytes away, within the limit per command.
 func (r *Reader) discard(n int64) error {
 	if n > r.discardLeft {
-		return errTooMuch
+		return errDiscardLimit
 	}
 	r.discardLeft -= n
 	for n > 0 {
 		step, err := r.br.Discard(int(min(n, 1<<30)))
 		if err != nil {
-			return midCommand(err)
+			return unexpectedEOF(err)
 		}
 		n -= int64(step)
 	}
@@ -197,7 +197,7 @@ func (r *Reader) nextLine() error {
 // without its carriage return, so that such a line is refused alone and at
 // once instead of swallowing the next.
 func (r *Reader) readLine() error {
-	r.pos, r.line, r.tail = 0, nil, nil
+	r.pos, r.line, r.lineEnd = 0, nil, nil
 	b, err := r.br.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		b, err = r.readLong(b)
@@ -208,19 +208,19 @@ func (r *Reader) readLine() error {
 		}
 		return err
 	}
-	if r.tail == nil && len(b) > r.lineLeft {
+	if r.lineEnd == nil && len(b) > r.lineLeft {
 		r.discardLeft -= int64(len(b))
-		r.tail = cutEnd(b)
+		r.lineEnd = trimEOL(b)
 		b = b[:r.lineLeft]
 	}
-	if r.tail != nil { // longer than the limit: only its head is kept
+	if r.lineEnd != nil { // longer than the limit: only its head is kept
 		r.line = b
 		r.lineLeft = 0
 		return errLineTooLong
 	}
 	r.lineLeft -= len(b)
-	r.line = cutEnd(b)
-	r.tail = r.line
+	r.line = trimEOL(b)
+	r.lineEnd = r.line
 	switch {
 	case len(r.line)+2 != len(b):
 		return bad("A line must end with CR LF.")
@@ -235,24 +235,24 @@ func (r *Reader) readLine() error {
 // readLong collects a line that br cannot hold. Past the limit it keeps the
 // head, for the tag, and in r.tail the end, which may announce a literal.
 func (r *Reader) readLong(b []byte) ([]byte, error) {
-	r.long = append(r.long[:0], b...)
+	r.longLine = append(r.longLine[:0], b...)
 	var over, end []byte
 	for {
 		b, err := r.br.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return r.long, err
+			return r.longLine, err
 		}
-		if over == nil && len(r.long)+len(b) > r.lineLeft {
-			over = r.long
-			end = append(end, lastBytes(r.long)...)
+		if over == nil && len(r.longLine)+len(b) > r.lineLeft {
+			over = r.longLine
+			end = append(end, lineSuffix(r.longLine)...)
 		}
 		if over == nil {
-			r.long = append(r.long, b...)
+			r.longLine = append(r.longLine, b...)
 		} else {
 			end = append(end, b...)
-			end = append(end[:0], lastBytes(end)...)
+			end = append(end[:0], lineSuffix(end)...)
 			if r.discardLeft -= int64(len(b)); r.discardLeft < 0 {
-				return nil, errTooMuch
+				return nil, errDiscardLimit
 			}
 		}
 		if err == nil {
@@ -260,17 +260,17 @@ func (r *Reader) readLong(b []byte) ([]byte, error) {
 		}
 	}
 	if over != nil {
-		r.tail = cutEnd(end)
+		r.lineEnd = trimEOL(end)
 		return over[:min(len(over), max(r.lineLeft, 0))], nil
 	}
-	return r.long, nil
+	return r.longLine, nil
 }
 
-// lastBytes returns enough of b's end to hold any literal's announcement.
-func lastBytes(b []byte) []byte { return b[max(0, len(b)-64):] }
+// lineSuffix returns enough of b's end to hold any literal's announcement.
+func lineSuffix(b []byte) []byte { return b[max(0, len(b)-64):] }
 
-// cutEnd returns a non-nil b without its CR LF or LF.
-func cutEnd(b []byte) []byte {
+// trimEOL returns a non-nil b without its CR LF or LF.
+func trimEOL(b []byte) []byte {
 	b = b[:len(b)-1]
 	if n := len(b); n > 0 && b[n-1] == '\r' {
 		b = b[:n-1]
@@ -278,9 +278,9 @@ func cutEnd(b []byte) []byte {
 	return b
 }
 
-// announced reports the literal that the end of a line announces: {n}, {n+}
+// parseLiteral reports the literal that the end of a line announces: {n}, {n+}
 // (RFC 7888), either after ~ (RFC 3516). A size too large to hold saturates.
-func announced(line []byte) (n int64, sync, ok bool) {
+func parseLiteral(line []byte) (n int64, sync, ok bool) {
 	end := len(line)
 	if end < 3 || line[end-1] != '}' {
 		return 0, false, false
@@ -307,14 +307,14 @@ func announced(line []byte) (n int64, sync, ok bool) {
 	return n, sync, true
 }
 
-// isRefusal reports whether err is an answer to the client after which the
+// isRecoverable reports whether err is an answer to the client after which the
 // connection lives on.
-func isRefusal(err error) bool {
+func isRecoverable(err error) bool {
 	e, ok := err.(*Error)
 	return ok && e.Status != Bye
 }
 
-func midCommand(err error) error {
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

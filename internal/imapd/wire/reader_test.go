@@ -92,7 +92,7 @@ func TestDiscardLimit(t *testing.T) {
 		r, _ := newTestReader(input)
 		r.Limits = LimitsBeforeLogin()
 		_, _, err := r.ReadCommand()
-		if isRefusal(err) {
+		if isRecoverable(err) {
 			_, _, err = r.ReadCommand()
 		}
 		var refused *Error
@@ -119,7 +119,7 @@ func TestConnectionEnds(t *testing.T) {
 func TestAppend(t *testing.T) {
 	r, asked := newTestReader("A003 APPEND saved-messages (\\Seen $Work) \" 7-Feb-1994 21:52:25 -0800\" {5}\r\nab\x00\r\n\r\nA004 NOOP\r\n")
 	tag, cmd, err := r.ReadCommand()
-	want := &Append{Mailbox: "saved-messages", Message: NewMessage{Flags: Flags{Seen, []string{"$Work"}}, Size: 5}}
+	want := &Append{Mailbox: "saved-messages", Message: AppendMessage{Flags: Flags{Seen, []string{"$Work"}}, Size: 5}}
 	a, ok := cmd.(*Append)
 	if err != nil || tag != "A003" || !ok {
 		t.Fatal(tag, cmd, err)
@@ -296,7 +296,7 @@ func TestHostileSizesCostLittle(t *testing.T) {
 		commands := 0
 		for {
 			_, _, err := r.ReadCommand()
-			if err != nil && !isRefusal(err) {
+			if err != nil && !isRecoverable(err) {
 				break
 			}
 			commands++
@@ -305,8 +305,8 @@ func TestHostileSizesCostLittle(t *testing.T) {
 		if got := int(after.TotalAlloc - before.TotalAlloc); got > allowed+commands*1024 {
 			t.Errorf("%s: %d bytes allocated for %d commands", name, got, commands)
 		}
-		if cap(r.long) > 128<<10 {
-			t.Errorf("%s: a line buffer of %d bytes", name, cap(r.long))
+		if cap(r.longLine) > 128<<10 {
+			t.Errorf("%s: a line buffer of %d bytes", name, cap(r.longLine))
 		}
 	}
 }

@@ -55,15 +55,15 @@ func (r *Reader) search(uid bool) (Command, error) {
 	if err == nil {
 		cmd.Key, err = r.searchProgram()
 	}
-	return &cmd, cmd.refused(err)
+	return &cmd, cmd.markUnsaved(err)
 }
 
-// refused marks the refusal of a command that was to save its result. A BAD
+// markUnsaved marks the refusal of a command that was to save its result. A BAD
 // leaves alone what was saved before (RFC 5182 §2.1).
-func (o *SearchOptions) refused(err error) error {
+func (o *SearchOptions) markUnsaved(err error) error {
 	if e, ok := err.(*Error); ok && e.Status == No && o.Return&ReturnSave != 0 {
 		unsaving := *e
-		unsaving.Unsaves = true
+		unsaving.ClearsSaved = true
 		return &unsaving
 	}
 	return err
@@ -123,10 +123,10 @@ func (r *Reader) charset() error {
 	if err != nil {
 		return err
 	}
-	if sameFold(name, "UTF-8") || sameFold(name, "US-ASCII") {
+	if equalFoldASCII(name, "UTF-8") || equalFoldASCII(name, "US-ASCII") {
 		return nil
 	}
-	return refuse(No, BadCharset("US-ASCII", "UTF-8"), "Search in UTF-8.")
+	return newError(No, BadCharset("US-ASCII", "UTF-8"), "Search in UTF-8.")
 }
 
 // Sort is SORT (RFC 5256, ESORT RFC 5267).
@@ -160,7 +160,7 @@ func (r *Reader) sort(uid bool) (Command, error) {
 		return nil, bad("SORT needs a criterion.")
 	}
 	cmd.Key, err = r.charsetAndProgram()
-	return &cmd, cmd.refused(err)
+	return &cmd, cmd.markUnsaved(err)
 }
 
 func (r *Reader) sortBy(cmd *Sort) error {

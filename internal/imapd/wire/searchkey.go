@@ -57,26 +57,26 @@ type SearchKey struct {
 	Num     uint64
 }
 
-// program counts the keys of a search program.
-type program struct {
-	r    *Reader
-	keys int
+// searchParser counts the keys of a search program.
+type searchParser struct {
+	r        *Reader
+	keyCount int
 }
 
 func (r *Reader) searchProgram() (SearchKey, error) {
-	p := program{r: r}
-	return p.and(0)
+	p := searchParser{r: r}
+	return p.parseAnd(0)
 }
 
-// and takes keys with a space between them, all of which must hold.
-func (p *program) and(depth int) (SearchKey, error) {
-	first, err := p.key(depth)
+// parseAnd takes keys with a space between them, all of which must hold.
+func (p *searchParser) parseAnd(depth int) (SearchKey, error) {
+	first, err := p.parseKey(depth)
 	if err != nil || p.r.peek() != ' ' {
 		return first, err
 	}
 	all := SearchKey{Op: SearchAnd, Keys: []SearchKey{first}}
 	for p.r.accept(' ') {
-		k, err := p.key(depth)
+		k, err := p.parseKey(depth)
 		if err != nil {
 			return all, err
 		}
@@ -85,9 +85,9 @@ func (p *program) and(depth int) (SearchKey, error) {
 	return all, nil
 }
 
-func (p *program) key(depth int) (SearchKey, error) {
+func (p *searchParser) parseKey(depth int) (SearchKey, error) {
 	r := p.r
-	if p.keys++; p.keys > MaxSearchKeys {
+	if p.keyCount++; p.keyCount > MaxSearchKeys {
 		return SearchKey{}, overLimit("The search has too many keys.")
 	}
 	if depth > MaxSearchDepth {
@@ -96,7 +96,7 @@ func (p *program) key(depth int) (SearchKey, error) {
 	switch c := r.peek(); {
 	case c == '(':
 		r.pos++
-		k, err := p.and(depth + 1)
+		k, err := p.parseAnd(depth + 1)
 		if err != nil {
 			return k, err
 		}
@@ -109,7 +109,7 @@ func (p *program) key(depth int) (SearchKey, error) {
 	if k, ok := flagKey(w); ok {
 		return k, nil
 	}
-	parse := p.argument(w, depth)
+	parse := p.argumentParser(w, depth)
 	if parse == nil {
 		return SearchKey{}, bad("There is no such search key.")
 	}
@@ -160,8 +160,8 @@ func flagKey(w []byte) (SearchKey, bool) {
 	return SearchKey{}, false
 }
 
-// argument returns what reads the argument of a key that has one.
-func (p *program) argument(w []byte, depth int) func() (SearchKey, error) {
+// argumentParser returns what reads the argument of a key that has one.
+func (p *searchParser) argumentParser(w []byte, depth int) func() (SearchKey, error) {
 	if op := dateOp(w); op != 0 {
 		return func() (SearchKey, error) {
 			t, err := p.r.date()
@@ -179,28 +179,28 @@ func (p *program) argument(w []byte, depth int) func() (SearchKey, error) {
 	}
 	if op, header := textOp(w); op != 0 {
 		return func() (SearchKey, error) {
-			s, err := p.text()
+			s, err := p.parseText()
 			return SearchKey{Op: op, Header: header, Text: s}, err
 		}
 	}
 	switch string(w) {
 	case "NOT":
 		return func() (SearchKey, error) {
-			k, err := p.key(depth + 1)
+			k, err := p.parseKey(depth + 1)
 			k.Not = !k.Not
 			return k, err
 		}
 	case "OR":
-		return func() (SearchKey, error) { return p.or(depth) }
+		return func() (SearchKey, error) { return p.parseOr(depth) }
 	case "UID":
 		return func() (SearchKey, error) {
 			set, err := p.r.numSet(true)
 			return SearchKey{Op: SearchNumbers, Numbers: set}, err
 		}
 	case "HEADER":
-		return p.header
+		return p.parseHeader
 	case "MODSEQ":
-		return p.modSeq
+		return p.parseModSeq
 	case "KEYWORD", "UNKEYWORD":
 		not := w[0] == 'U'
 		return func() (SearchKey, error) {
@@ -208,9 +208,9 @@ func (p *program) argument(w []byte, depth int) func() (SearchKey, error) {
 			return SearchKey{Op: SearchKeyword, Text: s, Not: not}, err
 		}
 	case "EMAILID":
-		return func() (SearchKey, error) { return p.objectID(SearchEmailID) }
+		return func() (SearchKey, error) { return p.parseObjectID(SearchEmailID) }
 	case "THREADID":
-		return func() (SearchKey, error) { return p.objectID(SearchThreadID) }
+		return func() (SearchKey, error) { return p.parseObjectID(SearchThreadID) }
 	}
 	return nil
 }
@@ -273,8 +273,8 @@ func textOp(w []byte) (op SearchOp, header string) {
 	return 0, ""
 }
 
-// text takes a text to search for.
-func (p *program) text() (string, error) {
+// parseText takes a text to search for.
+func (p *searchParser) parseText() (string, error) {
 	s, err := p.r.astring()
 	if err == nil && !utf8.ValidString(s) {
 		err = bad("A text to search for must be UTF-8.")
@@ -282,19 +282,19 @@ func (p *program) text() (string, error) {
 	return s, err
 }
 
-func (p *program) or(depth int) (SearchKey, error) {
-	either, err := p.key(depth + 1)
+func (p *searchParser) parseOr(depth int) (SearchKey, error) {
+	either, err := p.parseKey(depth + 1)
 	if err != nil {
 		return either, err
 	}
 	if err = p.r.sp(); err != nil {
 		return either, err
 	}
-	other, err := p.key(depth + 1)
+	other, err := p.parseKey(depth + 1)
 	return SearchKey{Op: SearchOr, Keys: []SearchKey{either, other}}, err
 }
 
-func (p *program) header() (SearchKey, error) {
+func (p *searchParser) parseHeader() (SearchKey, error) {
 	k := SearchKey{Op: SearchHeader}
 	var err error
 	if k.Header, err = p.r.astring(); err != nil {
@@ -303,13 +303,13 @@ func (p *program) header() (SearchKey, error) {
 	if err = p.r.sp(); err != nil {
 		return k, err
 	}
-	k.Text, err = p.text()
+	k.Text, err = p.parseText()
 	return k, err
 }
 
-// modSeq takes [entry-name SP entry-type SP] mod-sequence. We keep one
+// parseModSeq takes [entry-name SP entry-type SP] mod-sequence. We keep one
 // mod-sequence per message, so the entry does not matter (RFC 7162 §3.1.5).
-func (p *program) modSeq() (SearchKey, error) {
+func (p *searchParser) parseModSeq() (SearchKey, error) {
 	r := p.r
 	k := SearchKey{Op: SearchModSeq}
 	if r.peek() == '"' {
@@ -333,7 +333,7 @@ func (p *program) modSeq() (SearchKey, error) {
 	return k, err
 }
 
-func (p *program) objectID(op SearchOp) (SearchKey, error) {
+func (p *searchParser) parseObjectID(op SearchOp) (SearchKey, error) {
 	s, err := p.r.astring()
 	return SearchKey{Op: op, Text: s}, err
 }

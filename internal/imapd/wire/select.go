@@ -2,7 +2,7 @@
 
 package wire
 
-// Select is SELECT or, with ReadOnly, EXAMINE.
+// Select is SELECT or, with WithReadOnly, EXAMINE.
 type Select struct {
 	Mailbox   string
 	ReadOnly  bool
@@ -69,7 +69,7 @@ func (r *Reader) qresync() (*QResync, error) {
 	}
 	more := r.accept(' ')
 	if more && r.peek() != '(' {
-		if q.Known, err = r.plainSet(); err != nil {
+		if q.Known, err = r.setWithoutStar(); err != nil {
 			return nil, err
 		}
 		more = r.accept(' ')
@@ -86,13 +86,13 @@ func (r *Reader) seqMatch(q *QResync) (err error) {
 	if err = r.expect('('); err != nil {
 		return err
 	}
-	if q.MatchSeqs, err = r.plainSet(); err != nil {
+	if q.MatchSeqs, err = r.setWithoutStar(); err != nil {
 		return err
 	}
 	if err = r.sp(); err != nil {
 		return err
 	}
-	if q.MatchUIDs, err = r.plainSet(); err != nil {
+	if q.MatchUIDs, err = r.setWithoutStar(); err != nil {
 		return err
 	}
 	if q.MatchSeqs.Count() != q.MatchUIDs.Count() {
@@ -101,8 +101,8 @@ func (r *Reader) seqMatch(q *QResync) (err error) {
 	return r.expect(')')
 }
 
-// plainSet takes a set without "*" and makes it normal.
-func (r *Reader) plainSet() (Set, error) {
+// setWithoutStar takes a set without "*" and makes it normal.
+func (r *Reader) setWithoutStar() (Set, error) {
 	s, err := r.set()
 	if err == nil && s.HasStar() {
 		return nil, bad("A set cannot hold * here.")

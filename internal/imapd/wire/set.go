@@ -23,21 +23,21 @@ type Range struct{ Lo, Hi uint32 }
 // them.
 type Set []Range
 
-// ErrSet says that a text is not a sequence set.
-var ErrSet = errors.New("not a sequence set")
+// ErrInvalidSet says that a text is not a sequence set.
+var ErrInvalidSet = errors.New("not a sequence set")
 
 // parseSet reads the set at the start of b and returns how long it is.
 func parseSet(b []byte) (set Set, n int, err error) {
 	for {
 		lo, size := parseSeqNumber(b[n:])
 		if size == 0 {
-			return nil, n, ErrSet
+			return nil, n, ErrInvalidSet
 		}
 		n += size
 		hi := lo
 		if n < len(b) && b[n] == ':' {
 			if hi, size = parseSeqNumber(b[n+1:]); size == 0 {
-				return nil, n, ErrSet
+				return nil, n, ErrInvalidSet
 			}
 			n += 1 + size
 		}
@@ -295,7 +295,7 @@ func (r *Reader) numSet(uid bool) (NumSet, error) {
 
 func (r *Reader) set() (Set, error) {
 	set, n, err := parseSet(r.line[r.pos:])
-	if err == ErrSet {
+	if err == ErrInvalidSet {
 		return nil, bad("A sequence set is missing or wrong.")
 	}
 	r.pos += n

@@ -14,7 +14,7 @@ import (
 func wholeSet(s string) (Set, error) {
 	set, n, err := parseSet([]byte(s))
 	if err == nil && n != len(s) {
-		err = ErrSet
+		err = ErrInvalidSet
 	}
 	return set, err
 }
@@ -116,7 +116,7 @@ func TestPageOf(t *testing.T) {
 		{Page{7, 9, true}, ""},
 	}
 	for _, tt := range tests {
-		if got := tt.page.Of(found).String(); got != tt.want {
+		if got := tt.page.Slice(found).String(); got != tt.want {
 			t.Errorf("%+v of %s is %s, want %s", tt.page, found, got, tt.want)
 		}
 	}

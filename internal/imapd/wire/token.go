@@ -21,7 +21,7 @@ const (
 	classWord                      // what our keywords are made of
 )
 
-var class = func() (t [256]uint8) {
+var charClasses = func() (t [256]uint8) {
 	for c := 0x21; c < 0x7f; c++ {
 		switch c {
 		case '(', ')', '{', '"', '\\':
@@ -80,17 +80,17 @@ func (r *Reader) expect(c byte) error {
 
 func (r *Reader) sp() error { return r.expect(' ') }
 
-func (r *Reader) end() error {
+func (r *Reader) expectEnd() error {
 	if r.pos < len(r.line) {
 		return bad("The command has more arguments than it takes.")
 	}
 	return nil
 }
 
-// run takes the longest run of bytes of a class; it may be empty.
-func (r *Reader) run(of uint8) []byte {
+// takeClass takes the longest run of bytes of a class; it may be empty.
+func (r *Reader) takeClass(of uint8) []byte {
 	start := r.pos
-	for r.pos < len(r.line) && class[r.line[r.pos]]&of != 0 {
+	for r.pos < len(r.line) && charClasses[r.line[r.pos]]&of != 0 {
 		r.pos++
 	}
 	return r.line[start:r.pos]
@@ -99,7 +99,7 @@ func (r *Reader) run(of uint8) []byte {
 // word takes a keyword and makes it upper case, in place: it is for names
 // whose case means nothing. It may be empty.
 func (r *Reader) word() []byte {
-	b := r.run(classWord)
+	b := r.takeClass(classWord)
 	for i, c := range b {
 		if c >= 'a' && c <= 'z' {
 			b[i] = c - ('a' - 'A')
@@ -119,7 +119,7 @@ func (r *Reader) acceptWord(want string) bool {
 }
 
 func (r *Reader) tag() (string, error) {
-	b := r.run(classTag)
+	b := r.takeClass(classTag)
 	next := r.peek()
 	if len(b) == 0 || len(b) > maxTagBytes || (next != ' ' && r.pos < len(r.line)) {
 		return "", bad("A command begins with a tag.")
@@ -128,7 +128,7 @@ func (r *Reader) tag() (string, error) {
 }
 
 func (r *Reader) atom() (string, error) {
-	b := r.run(classAtom)
+	b := r.takeClass(classAtom)
 	if len(b) == 0 {
 		return "", errSyntax
 	}
@@ -167,7 +167,7 @@ func (r *Reader) nzNumber32() (uint32, error) {
 	return n, err
 }
 
-// modSeq takes a mod-sequence, which has 63 bits (RFC 7162 §7).
+// hasModSeq takes a mod-sequence, which has 63 bits (RFC 7162 §7).
 func (r *Reader) modSeq() (uint64, error) { return r.number(math.MaxInt64) }
 
 // astring takes an atom-like word, a quoted string or a literal.
@@ -176,7 +176,7 @@ func (r *Reader) astring() (string, error) {
 	case '"', '{':
 		return r.str()
 	}
-	b := r.run(classAString)
+	b := r.takeClass(classAString)
 	if len(b) == 0 {
 		if r.pos >= len(r.line) {
 			return "", bad("The command ends too early.")
@@ -245,22 +245,22 @@ func (r *Reader) quoted() (string, error) {
 // literal takes an argument's literal and makes the line after it the current
 // one. It asks for a synchronising one, unless it is too large to be taken.
 func (r *Reader) literal() (string, error) {
-	n, sync, ok := r.announcement()
+	n, sync, ok := r.literalAhead()
 	if !ok {
 		return "", bad("A literal is announced as {size} at the end of a line.")
 	}
 	if n > int64(r.literalLeft) {
-		return "", refuse(Bad, CodeTooBig, "The literals of this command are too long.")
+		return "", newError(Bad, CodeTooBig, "The literals of this command are too long.")
 	}
 	r.literalLeft -= int(n)
 	if sync {
-		if err := r.ask("Go on."); err != nil {
+		if err := r.continueRequest("Go on."); err != nil {
 			return "", err
 		}
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r.br, b); err != nil {
-		return "", midCommand(err)
+		return "", unexpectedEOF(err)
 	}
 	if err := r.nextLine(); err != nil {
 		return "", err
@@ -271,12 +271,12 @@ func (r *Reader) literal() (string, error) {
 	return string(b), nil
 }
 
-// announcement reports the literal announced by all that is left of the line.
-func (r *Reader) announcement() (n int64, sync, ok bool) {
+// literalAhead reports the literal announced by all that is left of the line.
+func (r *Reader) literalAhead() (n int64, sync, ok bool) {
 	if bytes.LastIndexByte(r.line, '{') != r.pos {
 		return 0, false, false
 	}
-	return announced(r.line)
+	return parseLiteral(r.line)
 }
 
 // list takes a parenthesised list with item called at each entry. It may be
@@ -317,7 +317,7 @@ func (r *Reader) mailbox() (string, error) {
 		}
 		return r.mailboxName(s)
 	}
-	b := r.run(classList)
+	b := r.takeClass(classList)
 	if len(b) == 0 {
 		if r.pos >= len(r.line) {
 			return "", bad("The command ends too early.")
@@ -333,13 +333,13 @@ func (r *Reader) mailboxName(s string) (string, error) {
 	}
 	if r.UTF8 || !isASCII(s) { // which modified UTF-7 is (RFC 9755 §3)
 		if !utf8.ValidString(s) {
-			return "", refuse(No, CodeCannot, "A mailbox name must be UTF-8.")
+			return "", newError(No, CodeCannot, "A mailbox name must be UTF-8.")
 		}
 		return s, nil
 	}
 	name, err := message.DecodeUTF7(s)
 	if err != nil {
-		return "", refuse(No, CodeCannot, "A mailbox name must be modified UTF-7 (RFC 3501 section 5.1.3).")
+		return "", newError(No, CodeCannot, "A mailbox name must be modified UTF-7 (RFC 3501 section 5.1.3).")
 	}
 	return name, nil
 }
@@ -359,13 +359,13 @@ func (r *Reader) pattern() (string, error) {
 	name, err := r.mailbox()
 	var refused *Error
 	if !r.UTF8 && errors.As(err, &refused) && refused.Code == CodeCannot {
-		return noName, nil
+		return unmatchedPattern, nil
 	}
 	return name, err
 }
 
-// noName is no name in UTF-8.
-const noName = "\xff"
+// unmatchedPattern is no name in UTF-8.
+const unmatchedPattern = "\xff"
 
 // equalFold compares with upper, which is ASCII in upper case.
 func equalFold(s, upper string) bool {

@@ -47,9 +47,9 @@ type Error struct {
 	Status Status
 	Code   Code // may be empty
 	Text   string
-	// Unsaves says that the command was to save its result: nothing is saved
+	// ClearsSaved says that the command was to save its result: nothing is saved
 	// after the refusal (RFC 9051 §6.4.4.1).
-	Unsaves bool
+	ClearsSaved bool
 }
 
 // Error returns the refusal as a status line without its tag.
@@ -62,7 +62,7 @@ func (e *Error) Error() string {
 
 func bad(text string) *Error { return &Error{Status: Bad, Text: text} }
 
-func refuse(status Status, code Code, text string) *Error {
+func newError(status Status, code Code, text string) *Error {
 	return &Error{Status: status, Code: code, Text: text}
 }
 
@@ -101,4 +101,4 @@ const (
 	maxTagBytes      = 128
 )
 
-func overLimit(text string) *Error { return refuse(No, CodeLimit, text) }
+func overLimit(text string) *Error { return newError(No, CodeLimit, text) }

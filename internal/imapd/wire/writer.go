@@ -15,22 +15,22 @@ import (
 // full TLS records, and enough that 20,000 short rows take a dozen writes.
 const bufferSize = 64 << 10
 
-// ErrShort says that a literal's source ended before the size announced for
+// ErrShortLiteral says that a literal's source ended before the size announced for
 // it. What the client would read next is undefined: close the connection.
-var ErrShort = errors.New("literal is shorter than announced")
+var ErrShortLiteral = errors.New("literal is shorter than announced")
 
-// Buffers lends write buffers to the Writers of a server, so that an idle
+// BufferPool lends write buffers to the Writers of a server, so that an idle
 // connection holds none. The zero value is ready; share one among all.
-type Buffers struct{ pool sync.Pool }
+type BufferPool struct{ pool sync.Pool }
 
-func (p *Buffers) get() []byte {
+func (p *BufferPool) get() []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return *b
 	}
 	return make([]byte, 0, bufferSize)
 }
 
-func (p *Buffers) put(b []byte) {
+func (p *BufferPool) put(b []byte) {
 	if cap(b) == bufferSize {
 		b = b[:0]
 		p.pool.Put(&b)
@@ -45,16 +45,16 @@ type Writer struct {
 	// modified UTF-7 and literals (ENABLE UTF8=ACCEPT, IMAP4rev2).
 	UTF8 bool
 
-	w       io.Writer
-	flush   func() error // what w holds back; nil if it doesn't
-	buffers *Buffers
-	buf     []byte // nil between commands
-	err     error
+	w     io.Writer
+	flush func() error // what w holds back; nil if it doesn't
+	pool  *BufferPool
+	buf   []byte // nil between commands
+	err   error
 }
 
 // NewWriter returns a Writer to w, with its buffer from buffers.
-func NewWriter(w io.Writer, buffers *Buffers) *Writer {
-	return &Writer{w: w, buffers: buffers}
+func NewWriter(w io.Writer, buffers *BufferPool) *Writer {
+	return &Writer{w: w, pool: buffers}
 }
 
 // Reset goes on with another stream (COMPRESS), and with flush for what that
@@ -69,7 +69,7 @@ func (w *Writer) Flush() error {
 		w.fail(w.flush())
 	}
 	if w.buf != nil {
-		w.buffers.put(w.buf)
+		w.pool.put(w.buf)
 		w.buf = nil
 	}
 	return w.err
@@ -96,8 +96,8 @@ func (w *Writer) write() {
 	w.buf = w.buf[:0]
 }
 
-// room returns the buffer to append to, with some space left.
-func (w *Writer) room() []byte {
+// reserve returns the buffer to append to, with some space left.
+func (w *Writer) reserve() []byte {
 	if len(w.buf) > bufferSize-1024 {
 		w.write()
 	}
@@ -106,14 +106,14 @@ func (w *Writer) room() []byte {
 
 func (w *Writer) buffer() []byte {
 	if w.buf == nil {
-		w.buf = w.buffers.get()
+		w.buf = w.pool.get()
 	}
 	return w.buf
 }
 
 // Raw writes s as it is.
 func (w *Writer) Raw(s string) *Writer {
-	w.buf = append(w.room(), s...)
+	w.buf = append(w.reserve(), s...)
 	return w
 }
 
@@ -136,25 +136,25 @@ func (w *Writer) RawBytes(b []byte) *Writer {
 
 // SP writes a space.
 func (w *Writer) SP() *Writer {
-	w.buf = append(w.room(), ' ')
+	w.buf = append(w.reserve(), ' ')
 	return w
 }
 
 // CRLF ends a line. It does not flush.
 func (w *Writer) CRLF() *Writer {
-	w.buf = append(w.room(), '\r', '\n')
+	w.buf = append(w.reserve(), '\r', '\n')
 	return w
 }
 
 // Number writes n in decimal.
 func (w *Writer) Number(n uint64) *Writer {
-	w.buf = strconv.AppendUint(w.room(), n, 10)
+	w.buf = strconv.AppendUint(w.reserve(), n, 10)
 	return w
 }
 
 // String writes a string, quoted or as a literal.
 func (w *Writer) String(s string) *Writer {
-	w.buf = appendString(w.room(), s, w.UTF8)
+	w.buf = appendString(w.reserve(), s, w.UTF8)
 	return w
 }
 
@@ -176,39 +176,39 @@ func (w *Writer) AString(s string) *Writer {
 
 // Mailbox writes a mailbox name, given in UTF-8.
 func (w *Writer) Mailbox(name string) *Writer {
-	w.buf = appendMailbox(w.room(), name, w.UTF8)
+	w.buf = appendMailbox(w.reserve(), name, w.UTF8)
 	return w
 }
 
 // Flags writes a flag list.
 func (w *Writer) Flags(f Flags) *Writer {
-	w.buf = appendFlags(w.room(), f)
+	w.buf = appendFlags(w.reserve(), f)
 	return w
 }
 
 // DateTime writes a date-time in t's own zone.
 func (w *Writer) DateTime(t time.Time) *Writer {
-	w.buf = appendDateTime(w.room(), t)
+	w.buf = appendDateTime(w.reserve(), t)
 	return w
 }
 
-// setPiece is how many ranges of a set go into the buffer at once.
-const setPiece = 40
+// maxBufferedRanges is how many ranges of a set go into the buffer at once.
+const maxBufferedRanges = 40
 
 // Set writes a sequence set, which must not be empty.
 func (w *Writer) Set(s Set) *Writer {
-	for len(s) > setPiece {
-		w.buf = append(appendSet(w.room(), s[:setPiece]), ',')
-		s = s[setPiece:]
+	for len(s) > maxBufferedRanges {
+		w.buf = append(appendSet(w.reserve(), s[:maxBufferedRanges]), ',')
+		s = s[maxBufferedRanges:]
 	}
-	w.buf = appendSet(w.room(), s)
+	w.buf = appendSet(w.reserve(), s)
 	return w
 }
 
 // Literal writes a literal of size bytes from src. A source that ends early is
-// ErrShort, what it has beyond size is left alone.
+// ErrShortLiteral, what it has beyond size is left alone.
 func (w *Writer) Literal(size int64, src io.Reader) *Writer {
-	w.literalHead(size)
+	w.literalHeader(size)
 	for size > 0 && w.err == nil {
 		if len(w.buf) >= bufferSize {
 			w.write()
@@ -219,7 +219,7 @@ func (w *Writer) Literal(size int64, src io.Reader) *Writer {
 		size -= int64(n)
 		if size > 0 && err != nil {
 			if errors.Is(err, io.EOF) {
-				err = ErrShort
+				err = ErrShortLiteral
 			}
 			w.fail(fmt.Errorf("writing a literal: %w", err))
 		}
@@ -229,12 +229,12 @@ func (w *Writer) Literal(size int64, src io.Reader) *Writer {
 
 // LiteralBytes writes b as a literal.
 func (w *Writer) LiteralBytes(b []byte) *Writer {
-	w.literalHead(int64(len(b)))
+	w.literalHeader(int64(len(b)))
 	return w.RawBytes(b)
 }
 
-func (w *Writer) literalHead(size int64) {
-	b := append(w.room(), '{')
+func (w *Writer) literalHeader(size int64) {
+	b := append(w.reserve(), '{')
 	b = strconv.AppendInt(b, size, 10)
 	w.buf = append(b, "}\r\n"...)
 }

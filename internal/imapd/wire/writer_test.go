@@ -17,7 +17,7 @@ import (
 func written(t *testing.T, utf8 bool, write func(w *Writer)) string {
 	t.Helper()
 	var out bytes.Buffer
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(&out, &buffers)
 	w.UTF8 = utf8
 	write(w)
@@ -52,9 +52,9 @@ func TestResponses(t *testing.T) {
 		{"a OK [MODIFIED 7,9] .\r\n", func(w *Writer) { w.Tagged("a", OK, Modified(SetOf(7, 9)), "") }},
 		{"* OK [CAPABILITY IMAP4rev1 IDLE] .\r\n", func(w *Writer) { w.Untagged(OK, Capabilities("IMAP4rev1", "IDLE"), "") }},
 		{"a OK [MAILBOXID (F2)] .\r\n", func(w *Writer) { w.Tagged("a", OK, MailboxID("F2"), "") }},
-		{"a NO [BADCHARSET (UTF-8)] .\r\n", func(w *Writer) { w.Refuse("a", refuse(No, BadCharset("UTF-8"), "")) }},
+		{"a NO [BADCHARSET (UTF-8)] .\r\n", func(w *Writer) { w.Refuse("a", newError(No, BadCharset("UTF-8"), "")) }},
 		{"* BAD x\r\n", func(w *Writer) { w.Refuse("", bad("x")) }},
-		{"* BYE [TOOBIG] x\r\n", func(w *Writer) { w.Refuse("a1", refuse(Bye, CodeTooBig, "x")) }},
+		{"* BYE [TOOBIG] x\r\n", func(w *Writer) { w.Refuse("a1", newError(Bye, CodeTooBig, "x")) }},
 		{"+ idling\r\n", func(w *Writer) { _ = w.Continue("idling") }},
 		{"+ \r\n+ AGE=\r\n", func(w *Writer) { _ = w.Challenge(nil); _ = w.Challenge([]byte("\x00a")) }},
 		{"* 23 EXISTS\r\n* 1 RECENT\r\n* 44 EXPUNGE\r\n", func(w *Writer) { w.Exists(23); w.Recent(1); w.Expunge(44) }},
@@ -63,11 +63,11 @@ func TestResponses(t *testing.T) {
 			w.Vanished(true, SetOf(3, 2, 1))
 			w.Vanished(true, nil)
 		}},
-		{`* FLAGS (\Seen \Deleted $Forwarded)` + "\r\n", func(w *Writer) { w.FlagsAre(flags) }},
+		{`* FLAGS (\Seen \Deleted $Forwarded)` + "\r\n", func(w *Writer) { w.FolderFlags(flags) }},
 		{"* CAPABILITY IMAP4rev1\r\n* ENABLED CONDSTORE\r\n* ENABLED\r\n", func(w *Writer) { w.Capability("IMAP4rev1"); w.Enabled("CONDSTORE"); w.Enabled() }},
 		{`* NAMESPACE (("" "/")) NIL NIL` + "\r\n", func(w *Writer) { w.PersonalNamespace('/') }},
 		{`* ID ("name" "mailstead" "os" NIL)` + "\r\n* ID NIL\r\n", func(w *Writer) { w.ID(IDParam{"name", "mailstead", false}, IDParam{"os", "", true}); w.ID() }},
-		{"* QUOTA \"\" (STORAGE 10 512)\r\n* QUOTAROOT INBOX \"\"\r\n", func(w *Writer) { w.Quota("", QuotaUse{"STORAGE", 10, 512}); w.QuotaRoot("INBOX", "") }},
+		{"* QUOTA \"\" (STORAGE 10 512)\r\n* QUOTAROOT INBOX \"\"\r\n", func(w *Writer) { w.Quota("", QuotaUsage{"STORAGE", 10, 512}); w.QuotaRoot("INBOX", "") }},
 		{`* LIST (\HasNoChildren \Sent) "/" Gesendet/&AOk-` + "\r\n", func(w *Writer) { w.List(sent) }},
 		{`* LSUB () NIL "a b"` + "\r\n", func(w *Writer) { w.Lsub(&ListRow{Mailbox: "a b"}) }},
 		{`* LIST () "/" foo ("CHILDINFO" ("SUBSCRIBED") "OLDNAME" (bar))` + "\r\n", func(w *Writer) {
@@ -109,7 +109,7 @@ func TestFetchRow(t *testing.T) {
 		row.SaveDate(time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC))
 		row.Preview("Hi", true)
 		row.Preview("", false)
-		row.Encoded("ENVELOPE", []byte("(NIL)"))
+		row.Raw("ENVELOPE", []byte("(NIL)"))
 		row.SectionBytes(&Section{Peek: true, Part: PartHeader}, []byte("A: b\r\n\r\n"))
 		row.Section(&Section{Path: []uint32{1, 2}, HasPartial: true, Offset: 2, Count: 9}, 3, strings.NewReader("abcdef"))
 		row.SectionBytes(&Section{Part: PartHeaderFieldsNot, Path: []uint32{3}, Fields: []string{"Date", "a b"}}, nil)
@@ -181,10 +181,10 @@ func TestShortLiteral(t *testing.T) {
 		write func(w *Writer)
 		want  error
 	}{
-		"reader": {func(w *Writer) { w.Literal(5, strings.NewReader("abc")) }, ErrShort},
+		"reader": {func(w *Writer) { w.Literal(5, strings.NewReader("abc")) }, ErrShortLiteral},
 		"broken": {func(w *Writer) { w.Literal(5, iotest.ErrReader(broken)) }, broken},
 	} {
-		var buffers Buffers
+		var buffers BufferPool
 		w := NewWriter(io.Discard, &buffers)
 		tt.write(w)
 		w.Tagged("a1", OK, "", "done")
@@ -212,7 +212,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 func TestWritesFewTimes(t *testing.T) {
 	var c counter
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(&c, &buffers)
 	for n := uint32(1); n <= 20_000; n++ {
 		row := w.Fetch(n)
@@ -230,7 +230,7 @@ func TestWritesFewTimes(t *testing.T) {
 
 func TestBytesFillTheBuffer(t *testing.T) {
 	var c counter
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(&c, &buffers)
 	for _, size := range []int{8_000, bufferSize, 10 * bufferSize} {
 		before := c
@@ -248,7 +248,7 @@ func TestBytesFillTheBuffer(t *testing.T) {
 
 func TestFailedWriteStays(t *testing.T) {
 	c := counter{failAt: 2}
-	var buffers Buffers
+	var buffers BufferPool
 	w := NewWriter(&c, &buffers)
 	for range 20_000 {
 		w.Exists(5)

@@ -13,19 +13,19 @@ import (
 )
 
 //go:embed from.tsv
-var table string
+var fromTable string
 
 // From is the value of a From field, and the doubt that it leaves.
 type From struct {
-	Value string
-	Doubt message.Doubt
+	Value   string
+	Problem message.AuthorProblem
 }
 
 // Froms lists some hundred From fields, ordinary and hostile. Authors of those that
 // leave no doubt are at own.test.
 func Froms(t testing.TB) (all []From) {
 	t.Helper()
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(fromTable) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -37,7 +37,7 @@ func Froms(t testing.TB) (all []From) {
 		if doubt == "ok" {
 			doubt = ""
 		}
-		all = append(all, From{value, message.Doubt(doubt)})
+		all = append(all, From{value, message.AuthorProblem(doubt)})
 	}
 	return all
 }

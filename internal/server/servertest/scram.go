@@ -10,18 +10,18 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// Scram sets what the service does with SCRAM-SHA-256: on, learn or off.
-func Scram(how string) Option { return func(c *server.Config) { c.Scram = how } }
+// SCRAM sets what the service does with SCRAM-SHA-256: on, learn or off.
+func SCRAM(how string) Option { return func(c *server.Config) { c.SCRAM = how } }
 
-// ScramClient signs in by SCRAM-SHA-256, as the client libraries of go-sasl's
+// SCRAMClient signs in by SCRAM-SHA-256, as the client libraries of go-sasl's
 // author want it.
-type ScramClient struct {
+type SCRAMClient struct {
 	User, Password string
 	conversation   *scram.ClientConversation
 }
 
 // Start returns the mechanism and the first message.
-func (c *ScramClient) Start() (mechanism string, first []byte, err error) {
+func (c *SCRAMClient) Start() (mechanism string, first []byte, err error) {
 	client, err := scram.SHA256.NewClient(c.User, c.Password, "")
 	if err != nil {
 		return "", nil, err
@@ -33,7 +33,7 @@ func (c *ScramClient) Start() (mechanism string, first []byte, err error) {
 
 // Next answers a challenge. What says that the server knows the password must
 // prove it.
-func (c *ScramClient) Next(challenge []byte) ([]byte, error) {
+func (c *SCRAMClient) Next(challenge []byte) ([]byte, error) {
 	said, err := c.conversation.Step(string(challenge))
 	if err == nil && c.conversation.Done() && !c.conversation.Valid() {
 		err = errors.New("the server has not proved that it knows the password")

@@ -58,38 +58,38 @@ func Database(url string) Option {
 // Data makes the service use a data folder that outlives it.
 func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
 
-// Balanced makes every connection from a network begin with the PROXY protocol:
+// ProxyFrom makes every connection from a network begin with the PROXY protocol:
 // for tests of what strangers may do.
-func Balanced(network string) Option {
+func ProxyFrom(network string) Option {
 	return func(c *server.Config) { c.ProxyFrom = []string{network} }
 }
 
 // Clock makes the service count limits by a clock of the test's.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
-// Operator is the operator's address of a service that Serve makes, which is
+// OperatorAddress is the operator's address of a service that ServeMode makes, which is
 // elsewhere.
-const Operator = "operator@operators.example"
+const OperatorAddress = "operator@operators.example"
 
-// Serve makes the service that of a host, as `mailstead serve` is, instead of the
+// ServeMode makes the service that of a host, as `mailstead serve` is, instead of the
 // sandbox: there is no Dev. It asks a DNS server, shows a certificate
 // (CERTIFICATE.pem,KEY.pem) of an authority (a PEM file), and reaches loopback.
-func Serve(host, resolver, pair, authority string) Option {
+func ServeMode(host, resolver, pair, authority string) Option {
 	return func(c *server.Config) {
-		c.Dev, c.Host, c.Postmaster = false, host, Operator
+		c.Dev, c.Host, c.Postmaster = false, host, OperatorAddress
 		c.Resolver, c.ResolverFor, c.TLS, c.TrustRoots = resolver, []string{"test=" + resolver}, pair, authority
 		c.WebhookAllow, c.AllowPrivate = []string{"127.0.0.0/8"}, []string{"127.0.0.0/8"}
 	}
 }
 
-// Named gives the sandbox a host name outside of its zone, and the DNS server that it
+// Hostname gives the sandbox a host name outside of its zone, and the DNS server that it
 // asks about that.
-func Named(host, resolver string) Option {
+func Hostname(host, resolver string) Option {
 	return func(c *server.Config) { c.Host, c.Resolver = host, resolver }
 }
 
-// Relayed makes a smart host send all mail, which is never reached.
-func Relayed() Option {
+// SmartHost makes a smart host send all mail, which is never reached.
+func SmartHost() Option {
 	return func(c *server.Config) { c.Relay = "smtp://relay.invalid:587" }
 }
 
@@ -101,7 +101,7 @@ func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.M
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
-	c.PortBase, c.FirstCheck = server.AnyPort, 0 // a domain stays pending until a test has it checked
+	c.PortBase, c.FirstDomainCheck = server.AnyPort, 0 // a domain stays pending until a test has it checked
 	for _, o := range options {
 		o(&c)
 	}
@@ -121,13 +121,13 @@ func Start(t testing.TB, options ...Option) *Server {
 
 // Log returns a log whose warnings show with the test.
 func Log(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// writer logs to the test.
-type writer struct{ t testing.TB }
+// testWriter logs to the test.
+type testWriter struct{ t testing.TB }
 
-func (w writer) Write(p []byte) (int, error) {
+func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Logf("%s", bytes.TrimSpace(p))
 	return len(p), nil
 }
@@ -138,10 +138,10 @@ func (s *Server) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", s
 // TLS is the configuration of a client that trusts the service's authority.
 func (s *Server) TLS() *tls.Config {
 	s.t.Helper()
-	return trusting(s.t, s.Dev.CACert)
+	return tlsConfig(s.t, s.Dev.CACert)
 }
 
-func trusting(t testing.TB, authority string) *tls.Config {
+func tlsConfig(t testing.TB, authority string) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(authority)
 	if err != nil {
@@ -152,24 +152,24 @@ func trusting(t testing.TB, authority string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
 
-// Soak is how much a test does: ordinary, or long when MAILSTEAD_SOAK is set,
+// SoakSize is how much a test does: ordinary, or long when MAILSTEAD_SOAK is set,
 // as by `make soak`, where it may take hours.
-func Soak(ordinary, long int) int {
+func SoakSize(ordinary, long int) int {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
 		return long
 	}
 	return ordinary
 }
 
-// Answer is what the API said.
-type Answer struct {
+// Response is what the API said.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Into decodes the answer's JSON.
-func (a Answer) Into(t testing.TB, v any) {
+// Decode decodes the answer's JSON.
+func (a Response) Decode(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.Body, v); err != nil {
 		t.Fatalf("%v in %s", err, a.Body)
@@ -178,13 +178,13 @@ func (a Answer) Into(t testing.TB, v any) {
 
 // API calls the API as the demonstration account. body is sent as JSON unless
 // it is nil or a string.
-func (s *Server) API(method, path string, body any) Answer {
+func (s *Server) API(method, path string, body any) Response {
 	s.t.Helper()
-	return s.As(s.Dev.APIKey, method, path, body)
+	return s.APIWithKey(s.Dev.APIKey, method, path, body)
 }
 
-// As calls the API with another key; with "" without one.
-func (s *Server) As(key, method, path string, body any) Answer {
+// APIWithKey calls the API with another key; with "" without one.
+func (s *Server) APIWithKey(key, method, path string, body any) Response {
 	s.t.Helper()
 	var in io.Reader
 	switch b := body.(type) {
@@ -217,5 +217,5 @@ func (s *Server) As(key, method, path string, body any) Answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return Answer{resp.StatusCode, resp.Header, text}
+	return Response{resp.StatusCode, resp.Header, text}
 }

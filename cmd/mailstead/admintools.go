@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/term"
+
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// serviceFlags says which service a command for operators works on.
+type serviceFlags struct {
+	Data     string `help:"The service's data folder." default:"/var/lib/mailstead" placeholder:"DIR"`
+	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
+}
+
+// withAdminTools opens the service's database for a command, until it ends or is
+// interrupted.
+func (w serviceFlags) withAdminTools(do func(ctx context.Context, d *server.AdminTools) error) error {
+	ctx, stop := signalContext()
+	defer stop()
+	d, err := server.OpenAdminTools(ctx, w.Data, w.Database)
+	if err != nil {
+		return err
+	}
+	err = do(ctx, d)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted; what was done until then stays done")
+	}
+	return errors.Join(err, d.Close())
+}
+
+// printJSON writes a value as one line.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printable keeps what others made up, such as a host's reply, from doing
+// things to a terminal, and in one line of so many characters.
+func printable(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// formatTime shows a time; "-" for none.
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateTime) + "Z"
+}
+
+// formatAge shows for how long something has been, coarsely.
+func formatAge(since time.Time) string {
+	switch d := time.Since(since); {
+	case since.IsZero():
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// nilIfZero shows an empty text, or time, as null.
+func nilIfZero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// isTerminal reports whether a person sits at a file. There are other devices, such as
+// /dev/null, that are none.
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package account
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// exposureInterval bounds how often it is noted that a key was sent without TLS.
+const exposureInterval = 24 * time.Hour
+
+var setExposedQuery = db.SQL(`UPDATE api_key SET exposed_at = $2 WHERE hash = $1 AND exposed_at <= $3 RETURNING id, account, name`)
+
+// RecordExposure notes with a key, and in the audit log, that its token was sent without
+// TLS. noted is false for a token that is no key's, and where the same was noted
+// within a day, by any node. Of k only ID, Account and Name are set.
+func (a *Accounts) RecordExposure(ctx context.Context, token string, from netip.Addr) (k Key, noted bool, err error) {
+	if !secret.IsWellFormedToken(secret.APIKeyPrefix, token) {
+		return Key{}, false, nil
+	}
+	now := a.now()
+	err = a.db.Tx(ctx, func(tx *db.Tx) error {
+		err := tx.One(ctx, setExposedQuery.With(secret.HashToken(token), db.Micros(now), db.Micros(now.Add(-exposureInterval))), &k.ID, &k.Account, &k.Name)
+		if err != nil {
+			return err
+		}
+		log := audit.Log{DB: a.db, Now: a.now}
+		return log.WriteTx(ctx, tx, audit.Entry{Account: k.Account, Action: "exposed", Object: k.ID.String(),
+			Actor:       audit.Actor{Kind: audit.ActorAPIKey, ID: k.ID, Name: k.Name, IP: from},
+			Description: "Sent the API key without TLS. Others may have read it: replace it."})
+	})
+	if errors.Is(err, db.ErrNoRow) {
+		return Key{}, false, nil
+	}
+	return k, err == nil, err
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package account
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+// The states of an account. A suspended one sends and receives nothing, and
+// nobody signs in to it; nothing of it is lost.
+const (
+	StatusActive    = "active"
+	StatusSuspended = "suspended"
+)
+
+var (
+	listAccountsQuery = db.PagedSQL(`SELECT id, email, name, status, created_at FROM account WHERE id > $1 AND {page}`)
+	setStatusQuery    = db.SQL(`UPDATE account SET status = $2 WHERE id = $1 AND id <> $3`)
+)
+
+// List lists the customers, the newest first.
+func (a *Accounts) List(ctx context.Context, page db.Page) ([]Account, bool, error) {
+	return db.ReadPage(ctx, a.db, listAccountsQuery, page, func(r db.Row) (acc Account, err error) {
+		var created int64
+		err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, &created)
+		acc.CreatedAt = db.Time(created)
+		return acc, err
+	}, OperatorAccount)
+}
+
+// SetStatus suspends an account or ends that, on all nodes within seconds. One
+// that is not there, and that of the operators, is fault.NotFound.
+func (a *Accounts) SetStatus(ctx context.Context, id db.ID, status string) error {
+	if status != StatusActive && status != StatusSuspended {
+		var bad fault.FieldErrors
+		bad.Add("status", "invalid", "The status is active or suspended.")
+		return bad.Err()
+	}
+	n, err := a.db.Exec(ctx, setStatusQuery.With(id, status, OperatorAccount))
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "not_found", "There is no such account.")
+	}
+	if err == nil {
+		a.invalidate(id)
+		a.hub.Wake(notify.Key{Kind: notify.Account, ID: int64(id)})
+		if status == StatusSuspended {
+			a.hub.Wake(notify.Key{Kind: notify.Suspension})
+		}
+	}
+	return err
+}

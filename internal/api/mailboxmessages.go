@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/summary"
+)
+
+// MailboxMessageFields are what is told of every message in a mailbox. It is exported
+// for the OpenAPI document.
+type MailboxMessageFields struct {
+	ID           db.ID                   `json:"id" doc:"The message's id: the same in whichever folder it is, until it is in none. It is the id in the data of its inbound_email event."`
+	MailboxID    db.ID                   `json:"mailbox_id" doc:"The mailbox."`
+	ThreadID     *string                 `json:"thread_id" nullable:"true" doc:"The thread it belongs to; null for what a mail program stored."`
+	OutboundID   *db.ID                  `json:"outbound_id" nullable:"true" doc:"The sent message that this is a copy of, if it came from a mailbox or an application here."`
+	Size         int64                   `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
+	Folders      []messageFolderResponse `json:"folders" nullable:"false" doc:"The folders that show it, at most 20."`
+	CheckResults summary.CheckResults    `json:"verdicts" doc:"How it was judged when it arrived."`
+	ReceivedAt   time.Time               `json:"received_at" doc:"When it came, as mail programs see it."`
+	RawURL       string                  `json:"raw_url" doc:"Where the whole message can be had, with your API key."`
+}
+
+type mailboxMessageSummaryResponse struct {
+	MailboxMessageFields
+	summary.Summary
+}
+
+type mailboxMessageResponse struct {
+	MailboxMessageFields
+	summary.Summary
+	summary.Content
+}
+
+type messageFolderResponse struct {
+	Folder string   `json:"folder" doc:"The folder's name, with / between levels." example:"INBOX"`
+	UID    uint32   `json:"uid" doc:"The message's UID there." example:"7"`
+	Flags  []string `json:"flags" nullable:"false" doc:"Its flags and keywords there." example:"\\Seen"`
+}
+
+type mailboxMessageInput struct {
+	ID        string `path:"id" format:"uuid" doc:"The mailbox's id."`
+	MessageID string `path:"message" format:"uuid" doc:"The message's id."`
+}
+
+type mailboxAttachmentInput struct {
+	mailboxMessageInput
+	N string `path:"n" doc:"The file's number, n in the message's attachments."`
+}
+
+type listMailboxMessagesInput struct {
+	idParams
+	pageParams
+	Folder  string `query:"folder" doc:"Only what this folder shows. A name below another has a / between them." example:"INBOX"`
+	Since   string `query:"since" format:"date-time" doc:"Only what came to the mailbox at this time or later." example:"2026-01-31T00:00:00Z"`
+	From    string `query:"from" doc:"Only messages by this author, in any case, or by any author of this domain." example:"bob@example.org"`
+	Subject string `query:"subject" doc:"Only messages whose subject contains this, in any case." example:"order"`
+}
+
+// mailReadScope is the scope for what mail says. An answer under another scope leaves that
+// out for a key without this one.
+const mailReadScope = "mail.read"
+
+func (a *API) mailRoutes(r *router) {
+	const scope = mailReadScope
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages", id: "listMailboxMessages", scope: scope,
+		summary: "List the messages in a mailbox", description: "In all folders, the last to come first. All that is asked for must hold. " +
+			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor."}, a.listMailboxMessages)
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}", id: "getMailboxMessage", scope: scope,
+		summary: "Show a message in a mailbox", description: "Its header, its texts and a list of its files, as in the `inbound_email` event. " +
+			"Reading it here doesn't mark it as read. What the service itself wrote to whoever reads the mailbox is a 403 with the code `service_message`."}, a.getMailboxMessage)
+	handleFile(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}/raw", id: "getMailboxMessageRaw", scope: scope, responseMedia: "message/rfc822",
+		summary: "The whole message as it is stored", description: "All of its bytes, with the trace fields that were put on top (RFC 5322)."}, a.getMailboxMessageRaw)
+	handleFile(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}/attachments/{n}", id: "getMailboxMessageAttachment", scope: scope, responseMedia: "*/*",
+		summary: "A file of a message", description: "Decoded. It is always offered for download, and where a browser could run what is in it the type is " +
+			"application/octet-stream; `content_type` tells what the sender claims."}, a.getMailboxMessageAttachment)
+}
+
+// existingMailboxID finds a mailbox whose mail the principal may see.
+func (a *API) existingMailboxID(ctx context.Context, p account.Principal, id string) (db.ID, error) {
+	box, err := a.mailboxID(ctx, p, &idParams{id})
+	if err == nil {
+		_, err = a.Mailboxes.Get(ctx, p.Account, box)
+	}
+	return box, err
+}
+
+// mailboxMessage finds a message.
+func (a *API) mailboxMessage(ctx context.Context, p account.Principal, in *mailboxMessageInput) (folder.StoredMessage, error) {
+	box, err := a.existingMailboxID(ctx, p, in.ID)
+	if err != nil {
+		return folder.StoredMessage{}, err
+	}
+	id, err := db.ParseID(in.MessageID)
+	if err != nil {
+		return folder.StoredMessage{}, err
+	}
+	return a.Folders.Message(ctx, box, id)
+}
+
+func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *listMailboxMessagesInput) (listResponse[mailboxMessageSummaryResponse], error) {
+	none := listResponse[mailboxMessageSummaryResponse]{Data: []mailboxMessageSummaryResponse{}}
+	box, err := a.existingMailboxID(ctx, p, in.ID)
+	if err != nil {
+		return none, err
+	}
+	var bad fault.FieldErrors
+	at, err := in.dbPage()
+	if err := mergeFaults(&bad, err); err != nil {
+		return none, err
+	}
+	f := folder.MessageFilter{Folder: in.Folder, From: in.From, Subject: in.Subject}
+	if in.Since != "" {
+		if f.Since, err = time.Parse(time.RFC3339, in.Since); err != nil {
+			bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+		}
+	}
+	if err := mergeFaults(&bad, f.Check()); err != nil {
+		return none, err
+	}
+	if err := bad.Err(); err != nil {
+		return none, err
+	}
+	found, more, next, err := a.Folders.ListMessages(ctx, box, f, at)
+	if err != nil {
+		return none, notFoundAsFieldFault(err, "folder", "There is no such folder in this mailbox.")
+	}
+	show := func(k folder.StoredMessage) mailboxMessageSummaryResponse {
+		return mailboxMessageSummaryResponse{a.newMailboxMessageFields(k), k.Summary}
+	}
+	out := newListResponse(in.pageParams, found, more, show, func(folder.StoredMessage) string { return "" })
+	if more {
+		cursor := next.String()
+		out.NextCursor = &cursor
+	}
+	return out, nil
+}
+
+func (a *API) getMailboxMessage(ctx context.Context, p account.Principal, in *mailboxMessageInput) (mailboxMessageResponse, error) {
+	k, err := a.mailboxMessage(ctx, p, in)
+	if err != nil {
+		return mailboxMessageResponse{}, err
+	}
+	index, r, err := a.Folders.OpenParts(ctx, k.ID)
+	if err != nil {
+		return mailboxMessageResponse{}, hideExpunged(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	out := mailboxMessageResponse{MailboxMessageFields: a.newMailboxMessageFields(k)}
+	if out.Summary, out.Content, err = summary.Read(r, index); err != nil {
+		return mailboxMessageResponse{}, err
+	}
+	out.SetURLs(a.mailboxMessageURL(k))
+	return out, nil
+}
+
+// hideExpunged makes what was expunged meanwhile look like what was never there.
+func hideExpunged(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return errNotFound
+	}
+	return err
+}
+
+func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in *mailboxMessageInput) (*fileResponse, error) {
+	k, err := a.mailboxMessage(ctx, p, in)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.Folders.OpenMessage(ctx, k.ID)
+	if err != nil {
+		return nil, hideExpunged(err)
+	}
+	return &fileResponse{name: k.ID.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
+}
+
+func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Principal, in *mailboxAttachmentInput) (*fileResponse, error) {
+	k, err := a.mailboxMessage(ctx, p, &in.mailboxMessageInput)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(in.N)
+	if err != nil || strconv.Itoa(n) != in.N {
+		return nil, errNotFound
+	}
+	index, r, err := a.Folders.OpenParts(ctx, k.ID)
+	if err != nil {
+		return nil, hideExpunged(err)
+	}
+	f, body, ok, err := summary.OpenAttachment(r, index, n)
+	if err == nil && !ok {
+		err = errNotFound
+	}
+	if err != nil {
+		_ = r.Close() // only read
+		return nil, err
+	}
+	name := f.Filename
+	if name == "" {
+		name = fmt.Sprintf("attachment-%d", n)
+	}
+	return &fileResponse{name: name, media: safeContentType(f.ContentType), size: -1, body: body, Closer: r}, nil
+}
+
+func (a *API) mailboxMessageURL(k folder.StoredMessage) string {
+	return a.BaseURL + "/api/v1/mailboxes/" + k.Mailbox.String() + "/messages/" + k.ID.String()
+}
+
+func (a *API) newMailboxMessageFields(k folder.StoredMessage) MailboxMessageFields {
+	out := MailboxMessageFields{
+		ID: k.ID, MailboxID: k.Mailbox, ThreadID: optionalString(k.Thread), Size: k.Size, Folders: []messageFolderResponse{},
+		CheckResults: summary.ParseCheckResults(k.CheckResults), RawURL: a.mailboxMessageURL(k) + "/raw",
+	}
+	if k.Outbound != 0 {
+		out.OutboundID = &k.Outbound
+	}
+	for i, at := range k.Locations {
+		out.Folders = append(out.Folders, messageFolderResponse{at.Folder, at.UID, flagNames(at)})
+		if i == 0 || at.Date.Before(out.ReceivedAt) {
+			out.ReceivedAt = utcTime(at.Date)
+		}
+	}
+	return out
+}
+
+// flagNames names flags as IMAP does.
+func flagNames(at folder.Location) []string {
+	names := []string{}
+	for _, f := range []struct {
+		flag folder.Flags
+		name string
+	}{{folder.Seen, `\Seen`}, {folder.Answered, `\Answered`}, {folder.Flagged, `\Flagged`}, {folder.Deleted, `\Deleted`}, {folder.Draft, `\Draft`}} {
+		if at.Flags&f.flag != 0 {
+			names = append(names, f.name)
+		}
+	}
+	return append(names, at.Keywords...)
+}

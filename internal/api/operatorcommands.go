@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+const (
+	// maxCommandRows is how many rows a request looks at, about, so that it is
+	// answered in time however much an order chooses.
+	maxCommandRows = 10_000
+	// maxDropWaitSeconds bounds the wait of a drop, in seconds.
+	maxDropWaitSeconds = 30
+)
+
+const pagingNote = " A request looks at about 10,000 deliveries; while `more` is true, make it again with `after` set to `next_cursor`."
+
+func (a *API) queueCommandRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/operator/queue/retry", id: "retryQueue", validatesFirst: true, scope: account.ScopeOperator,
+		summary: "Try deliveries now", description: "What waits is due at once, and nodes begin again with destinations that they have put off. Of a single `message` what has failed is tried again too. " +
+			"What is scheduled, held or in hand is left as it is." + pagingNote}, a.retryQueue)
+	handle(r, operation{method: "POST", path: "/operator/queue/hold", id: "holdQueue", validatesFirst: true, scope: account.ScopeOperator, mayConflict: true,
+		summary: "Hold deliveries", description: "Nothing that is held is tried, and its time does not run out. By `destination` or `account` alone the hold stands: what is accepted later is held as well; " +
+			"`once` holds only what is there. What a node has in hand is held when that lets go of it, unless it reaches an end by then." + pagingNote}, a.holdQueue)
+	handle(r, operation{method: "POST", path: "/operator/queue/release", id: "releaseQueue", validatesFirst: true, scope: account.ScopeOperator,
+		summary: "Release held deliveries", description: "By `destination` or `account` alone, and for `all`, the standing hold ends too, unless `once` is set. " +
+			"What another standing hold is on stays held. The time that it was held is added to a delivery's expiry." + pagingNote}, a.releaseQueue)
+	handle(r, operation{method: "POST", path: "/operator/queue/drop", id: "dropQueue", validatesFirst: true, scope: account.ScopeOperator,
+		summary: "Drop deliveries", description: "They end as failed, with the reason in their reply and an event; senders of submissions get a report, unless `silent` is set. " +
+			"An attempt that is under way keeps its outcome: what a node has in hand is held, and dropped if it comes back within `wait` seconds; drop what `in_hand` still counts again." + pagingNote}, a.dropQueue)
+}
+
+// QueueSelection says which deliveries an order is for: all of what is given must fit.
+type QueueSelection struct {
+	Message     string `json:"message,omitempty" format:"uuid" doc:"Those of this message."`
+	Destination string `json:"destination,omitempty" doc:"Those to this domain." example:"example.net"`
+	Account     string `json:"account,omitempty" doc:"Those of this account: its id, or its e-mail address." example:"you@example.com"`
+	State       string `json:"state,omitempty" enum:"scheduled,queued,deferred,sending" doc:"Those in this state."`
+	Sender      string `json:"sender,omitempty" doc:"Those from this address, or from any of this domain; in From or MAIL FROM." example:"you@example.com"`
+	OlderThan   int    `json:"older_than,omitempty" minimum:"0" maximum:"315360000" doc:"Those that were accepted so many seconds ago at least." example:"14400"`
+	Held        *bool  `json:"held,omitempty" nullable:"false" doc:"Those that are held, or those that are not."`
+	All         bool   `json:"all,omitempty" doc:"Everything; required when nothing is chosen, and not together with a choice."`
+	DryRun      bool   `json:"dry_run,omitempty" doc:"Only count."`
+	After       string `json:"after,omitempty" doc:"The next_cursor of the answer to the same order, to go on."`
+}
+
+type retryQueueRequest struct{ QueueSelection }
+
+type holdQueueRequest struct {
+	QueueSelection
+	Reason string `json:"reason,omitempty" doc:"Why, for those who look at the queue; at most 500 bytes." example:"they asked us to wait"`
+	Once   bool   `json:"once,omitempty" doc:"Hold only what is there."`
+}
+
+type releaseQueueRequest struct {
+	QueueSelection
+	Once bool `json:"once,omitempty" doc:"Release what is there, and let the standing hold be."`
+}
+
+type dropQueueRequest struct {
+	QueueSelection
+	Reason string `json:"reason,omitempty" doc:"Why, for the accounts and senders; at most 500 bytes." example:"the domain has ceased to exist"`
+	Silent bool   `json:"silent,omitempty" doc:"Send the senders of submissions no report."`
+	Wait   int    `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"For how many seconds to wait for what nodes have in hand." example:"10"`
+}
+
+type queueCommandResponse struct {
+	Matched    int     `json:"matched" doc:"Deliveries that were chosen." example:"1200"`
+	Changed    int     `json:"changed" doc:"Deliveries with which it was done; none in a dry run." example:"1195"`
+	Leased     int     `json:"in_hand" doc:"Deliveries that nodes have in hand: what is ordered happens when they let go, unless they reach an end by then. A later part may count them again." example:"5"`
+	StillHeld  int     `json:"kept" doc:"Deliveries that were not released, since another standing hold is on them." example:"0"`
+	More       bool    `json:"more" doc:"Whether the order goes on."`
+	NextCursor *string `json:"next_cursor" doc:"Give it as after, with the same order, to go on; null at the end."`
+}
+
+func (a *API) retryQueue(ctx context.Context, p account.Principal, in *struct{ Body retryQueueRequest }) (queueCommandResponse, error) {
+	return a.runQueueCommand(ctx, p, "retry", in.Body.QueueSelection, queue.Command{}, a.QueueAdmin.Retry)
+}
+
+func (a *API) holdQueue(ctx context.Context, p account.Principal, in *struct{ Body holdQueueRequest }) (queueCommandResponse, error) {
+	return a.runQueueCommand(ctx, p, "hold", in.Body.QueueSelection, queue.Command{Reason: in.Body.Reason, ExistingOnly: in.Body.Once}, a.QueueAdmin.Hold)
+}
+
+func (a *API) releaseQueue(ctx context.Context, p account.Principal, in *struct{ Body releaseQueueRequest }) (queueCommandResponse, error) {
+	return a.runQueueCommand(ctx, p, "release", in.Body.QueueSelection, queue.Command{ExistingOnly: in.Body.Once}, a.QueueAdmin.Release)
+}
+
+func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Body dropQueueRequest }) (queueCommandResponse, error) {
+	or := queue.Command{Reason: in.Body.Reason, Silent: in.Body.Silent, Wait: time.Duration(in.Body.Wait) * time.Second}
+	if in.Body.Wait < 0 || in.Body.Wait > maxDropWaitSeconds {
+		or.Wait = -1
+	}
+	return a.runQueueCommand(ctx, p, "drop", in.Body.QueueSelection, or, a.QueueAdmin.Drop)
+}
+
+// runQueueCommand does a part of an order, and notes in the log who gave it.
+func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb string, c QueueSelection, or queue.Command,
+	do func(context.Context, queue.Command) (queue.Result, error)) (queueCommandResponse, error) {
+	var bad fault.FieldErrors
+	if or.Wait < 0 {
+		bad.Add("wait", "out_of_range", "Give 0 to %d seconds.", maxDropWaitSeconds)
+	}
+	var err error
+	if or.Filter, err = a.queueFilter(ctx, &bad, c); err != nil {
+		return queueCommandResponse{}, err
+	}
+	or.All, or.DryRun, or.After, or.Limit = c.All || len(bad) > 0 && or.Filter == (queue.Filter{}), c.DryRun, c.After, maxCommandRows
+	if err := mergeFaults(&bad, or.Check()); err != nil {
+		return queueCommandResponse{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return queueCommandResponse{}, err
+	}
+	if db.IsReadOnly(ctx) {
+		return queueCommandResponse{}, nil
+	}
+	res, err := do(ctx, or)
+	if !or.DryRun {
+		a.Log.InfoContext(ctx, "an operator's order", "verb", verb, "key", p.Key, "request", requestID(ctx), "message", c.Message, "destination", or.Destination,
+			"account", or.Account, "all", or.All, "matched", res.Matched, "changed", res.Changed, "in_hand", res.Leased, "error", err)
+	}
+	return queueCommandResponse{
+		Matched: res.Matched, Changed: res.Changed, Leased: res.Leased, StillHeld: res.StillHeld, More: res.Next != "", NextCursor: optionalString(res.Next),
+	}, err
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"reflect"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/outbound"
+)
+
+// idempotencyKeyHeader is the header by which a request may be repeated.
+const idempotencyKeyHeader = "Idempotency-Key"
+
+// sendInput is what an operation that sends takes. It is never filled in.
+type sendInput[I any] struct {
+	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"Your own id for this request, 1 to 256 printable characters. Repeated by the same API key with the same id and body within 24 hours, the request does nothing and gets the first answer again, with the header Idempotency-Replayed: true. Another API key's ids are its own." example:"order-42"`
+	Body I
+}
+
+// submission is what a request asks to be sent.
+type submission struct {
+	sends []outbound.SendRequest
+	outbound.SendOptions
+}
+
+// decodedBody are the attachments of a request, and what was found wrong with the
+// types of its fields.
+type decodedBody struct {
+	spool   *spool
+	faults  fault.FieldErrors
+	reserve func(n int) error // is asked before more than freeBodyBytes is made of it
+}
+
+// handleSend registers an operation that sends. Its body, of type I, is read
+// as a stream, with the attachments going to a spool; build makes of it what
+// is sent, and show makes the answer before it is committed, so that it can be
+// stored in the same commit for a request that is repeated.
+func handleSend[I, O any](r *router, o operation, b bodyLimits,
+	build func(ctx context.Context, p account.Principal, in *I, with decodedBody) (submission, error), show func([]outbound.Result) O,
+) {
+	describe[sendInput[I], O](r.doc, o)
+	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		if err := rejectQuery(req); err != nil {
+			return err
+		}
+		post := &sendOperation{api: r.api, path: o.path, bodyLimits: b, principal: p}
+		defer post.close()
+		var in I
+		answer, err := post.run(w, req, &in,
+			func(with decodedBody) (submission, error) { return build(req.Context(), p, &in, with) },
+			func(results []outbound.Result) any { return show(results) })
+		r.api.addSendLimitHeaders(w, req, p)
+		if err != nil {
+			return err
+		}
+		if post.replayed {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+		writeBody(w, o.successStatus(), "application/json", answer)
+		return nil
+	})
+}
+
+// sendOperation is a request that sends, in hand.
+type sendOperation struct {
+	bodyLimits
+	api         *API
+	path        string
+	principal   account.Principal
+	spool       spool
+	reservation memoryReservation
+	claim       *idempotency.Claim // nil without a key
+	bodyHash    hash.Hash          // of the body, if there is a key
+	faults      fault.FieldErrors
+	replayed    bool
+}
+
+func (p *sendOperation) close() {
+	p.spool.close()
+	p.claim.Release()
+	p.reservation.release()
+}
+
+// discardBody takes what is left of a body within reason: a client that is still
+// sending would not see the answer. Nothing of the body is kept any more.
+func (p *sendOperation) discardBody(r *http.Request) {
+	p.reservation.release()
+	_, _ = io.CopyN(io.Discard, r.Body, p.maxBytes)
+}
+
+func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, in any,
+	build func(decodedBody) (submission, error), show func([]outbound.Result) any,
+) ([]byte, error) {
+	err := p.claimKey(r)
+	var types fault.FieldErrors
+	if err == nil {
+		types, err = p.readBody(w, r, in)
+	}
+	if err != nil {
+		p.discardBody(r)
+		return nil, err
+	}
+	if answer, err := p.storedResponse(r.Context()); answer != nil || err != nil {
+		return answer, err
+	}
+	order, err := build(decodedBody{&p.spool, types, p.reservation.reserve})
+	if err != nil {
+		return nil, err
+	}
+	order.RequestFaults = append(order.RequestFaults, p.faults...)
+	return p.send(r.Context(), order, show)
+}
+
+// claimKey claims the request's Idempotency-Key, if it has one.
+func (p *sendOperation) claimKey(r *http.Request) (err error) {
+	keys := r.Header.Values(idempotencyKeyHeader)
+	switch len(keys) {
+	case 0:
+		return nil
+	case 1:
+		p.claim, err = p.api.IdempotencyKeys.Claim(p.principal.Account, idempotency.APIKeyPrincipal(p.principal.Key), p.path, keys[0])
+		p.bodyHash = sha256.New()
+		return mergeFaults(&p.faults, asFieldFault(err, idempotencyKeyHeader))
+	}
+	p.faults.Add(idempotencyKeyHeader, "given_twice", "Give this header once.")
+	return nil
+}
+
+// readBody decodes the body, whose attachments go to the spool as they come. It
+// returns what is wrong with its types.
+func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any) (fault.FieldErrors, error) {
+	if err := requireJSON(r); err != nil {
+		return nil, err
+	}
+	body, arrived := limitBody(w, r, p.maxBytes, sendTimeout)
+	if p.bodyHash != nil {
+		body = io.TeeReader(body, p.bodyHash)
+	}
+	p.reservation = memoryReservation{budget: p.api.memory, account: p.principal.Account}
+	p.reserve, p.spool.dir = p.reservation.reserve, p.api.SpoolDir
+	rest, bad, err := extract(body, r.ContentLength, p.spool.addFile, p.bodyLimits)
+	if err != nil {
+		return nil, err
+	}
+	if err := mergeFaults(&bad, decodeLimited(rest, reflect.ValueOf(in).Elem(), p.maxValues, p.maxFaults)); err != nil {
+		return nil, err
+	}
+	if len(bad) == 1 && bad[0].Path == "body" && bad[0].Code == "wrong_type" {
+		return nil, bad.Err() // there is nothing that a rule could be told of
+	}
+	arrived()
+	return bad, nil
+}
+
+// storedResponse returns the answer that the request got before, or nil.
+func (p *sendOperation) storedResponse(ctx context.Context) ([]byte, error) {
+	if p.claim == nil {
+		return nil, nil
+	}
+	answer, err := p.claim.LoadResponse(ctx, [sha256.Size]byte(p.bodyHash.Sum(nil)))
+	p.replayed = answer != nil
+	return answer, err
+}
+
+func (p *sendOperation) send(ctx context.Context, o submission, show func([]outbound.Result) any) (answer []byte, err error) {
+	if p.claim != nil {
+		o.Guard = func(results []outbound.Result) (func(*db.Batch), error) {
+			answer, err = encodeJSON(show(results))
+			return func(b *db.Batch) { p.claim.StoreResponse(b, [sha256.Size]byte(p.bodyHash.Sum(nil)), answer) }, err
+		}
+	}
+	results, err := p.api.Outbox.Send(ctx, p.principal, o.sends, o.SendOptions)
+	switch {
+	case errors.Is(err, idempotency.ErrKeyUsed): // on another node
+		return p.storedResponse(ctx)
+	case err != nil:
+		return nil, err
+	case answer == nil:
+		return encodeJSON(show(results))
+	}
+	return answer, nil
+}

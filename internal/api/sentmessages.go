@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+type messageResponse struct {
+	ID              db.ID               `json:"id" doc:"The message's id."`
+	MailboxID       *db.ID              `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted it; null for the API."`
+	Status          queue.State         `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From            string              `json:"from" doc:"The sender." example:"you@example.com"`
+	Subject         string              `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID       string              `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ThreadID        *string             `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
+	Metadata        jsonObject          `json:"metadata" doc:"As it was given with the send."`
+	Size            int64               `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients      []recipientResponse `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	TemplateID      *db.ID              `json:"template_id,omitempty" doc:"The template that it was made of."`
+	TemplateVersion int                 `json:"template_version,omitempty" doc:"The version of that template." example:"3"`
+	SendAt          *time.Time          `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
+	ContentOmitted  bool                `json:"content_omitted,omitempty" doc:"There, and true, if the message was forwarded and the key lacks the scope mail.read: from, subject and transcripts are left out then."`
+	CreatedAt       time.Time           `json:"created_at" doc:"When it was accepted."`
+}
+
+type recipientResponse struct {
+	Email         string            `json:"email" doc:"The address." example:"bob@example.org"`
+	Type          string            `json:"type" enum:"to,cc,bcc,envelope" doc:"to, cc or bcc; envelope for mail submitted over SMTP."`
+	Status        queue.State       `json:"status" doc:"Where the delivery stands."`
+	Held          bool              `json:"held,omitempty" doc:"Whether an operator of the service holds it back; it is tried when it is released."`
+	SMTPCode      int               `json:"smtp_code,omitempty" doc:"Of the last reply." example:"250"`
+	EnhancedCode  string            `json:"enhanced_code,omitempty" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
+	Reply         string            `json:"reply,omitempty" doc:"The last reply." example:"OK queued"`
+	Remote        string            `json:"remote,omitempty" doc:"Who gave the reply: a host, local, or sandbox."`
+	Attempts      int               `json:"attempts" doc:"How often delivery was tried."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When it is tried next, if it waits."`
+	UpdatedAt     time.Time         `json:"updated_at" doc:"When the status last changed."`
+	Timeline      []attemptResponse `json:"timeline,omitempty" nullable:"false" doc:"The attempts, of more than 100 the last, and what was told of the delivery later, oldest first; in the answer for a single message."`
+}
+
+type attemptResponse struct {
+	Number       int         `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
+	At           time.Time   `json:"at" doc:"When it began."`
+	DurationMS   float64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
+	Outcome      queue.State `json:"outcome" doc:"What it came to."`
+	Host         string      `json:"host,omitempty" doc:"The host that was talked to." example:"mx.example.org"`
+	IP           string      `json:"ip,omitempty" doc:"Its address." example:"192.0.2.25"`
+	TLS          string      `json:"tls,omitempty" doc:"The version and cipher of the encryption, if any, and how the host's certificate was verified, if it was." example:"TLS 1.3, TLS_AES_128_GCM_SHA256, verified: DANE"`
+	Stage        string      `json:"stage,omitempty" doc:"Where in the conversation it was decided." example:"data"`
+	SMTPCode     int         `json:"smtp_code,omitempty" doc:"Of the reply." example:"250"`
+	EnhancedCode string      `json:"enhanced_code,omitempty" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
+	Reply        string      `json:"reply,omitempty" doc:"The reply that decided." example:"OK queued"`
+	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation; of a message with more than 6 MB of them not those of the older attempts."`
+}
+
+func (a *API) messageRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
+		summary: "List and find sent messages", description: "Those of the API and those that mailboxes submitted. All that is asked for must hold. " +
+			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor. A message is kept for some days after its last delivery has ended: 30, unless the service says otherwise."}, a.listMessages)
+	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
+		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/raw", id: "getMessageRaw", scope: "mail.read", responseMedia: "message/rfc822",
+		summary: "The whole text of a sent message", description: "Its bytes as they were accepted (RFC 5322), with all parts and files: subject, html and text as a template gave them, too. " +
+			"Signatures are put on top when it leaves. Blind copies are not in it."}, a.getMessageRaw)
+	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", validatesFirst: true, scope: "messages.write", mayConflict: true,
+		summary: "Reschedule a message", description: "Moves the recipients to whom it is still scheduled. It is a conflict when there are none."}, a.rescheduleMessage)
+	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/cancel", id: "cancelMessage", scope: "messages.write", mayConflict: true,
+		summary: "Cancel a message", description: "For the recipients to whom it is scheduled, queued or deferred. What is being sent at this moment is left to its outcome, " +
+			"as `recipients` in the answer says; when nothing is left to cancel it is a conflict."}, a.cancelMessage)
+	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/retry", id: "retryMessage", scope: "messages.write", mayConflict: true,
+		summary: "Retry a message", description: "At once, for the recipients for whom it is deferred or has failed on our side. It is a conflict when there are none."}, a.retryMessage)
+}
+
+// redactMessage is a message as a key may see it.
+func redactMessage(p account.Principal, m outbound.Message) outbound.Message {
+	if !p.HasScope(mailReadScope) {
+		return m.Redact()
+	}
+	return m
+}
+
+func newMessageResponse(m outbound.Message) messageResponse {
+	out := messageResponse{
+		ID: m.ID, ContentOmitted: m.Redacted, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optionalString(m.ThreadID),
+		Metadata: jsonObject(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(m.CreatedAt),
+	}
+	if m.Mailbox != 0 {
+		out.MailboxID = &m.Mailbox
+	}
+	if m.Template != 0 {
+		out.TemplateID, out.TemplateVersion = &m.Template, m.TemplateVersion
+	}
+	return out
+}
+
+func newRecipientResponses(deliveries []queue.DeliveryStatus) []recipientResponse {
+	all := []recipientResponse{}
+	for _, d := range deliveries {
+		r := recipientResponse{
+			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply,
+			Remote: d.Remote, Attempts: d.Attempts, UpdatedAt: utcTime(d.UpdatedAt),
+		}
+		if !d.Held && (d.State == queue.Deferred || d.State == queue.Scheduled) {
+			r.NextAttemptAt = optionalTime(d.DueAt)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// addAttempts adds the attempts to their recipients.
+func addAttempts(recipients []recipientResponse, attempts []queue.Attempt) {
+	for _, t := range attempts {
+		if t.N >= len(recipients) {
+			continue
+		}
+		r := &recipients[t.N]
+		r.Timeline = append(r.Timeline, attemptResponse{
+			Number: t.Number, At: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome,
+			Host: t.Host, IP: t.IP, TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced,
+			Reply: t.Reply, Transcript: t.Transcript,
+		})
+	}
+}
+
+func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams) (messageResponse, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return messageResponse{}, err
+	}
+	m, err := a.sentMessage(ctx, p, id)
+	if err != nil {
+		return messageResponse{}, err
+	}
+	attempts, err := a.Outbox.Attempts(ctx, p.Account, id)
+	if err != nil {
+		return messageResponse{}, err
+	}
+	m = redactMessage(p, m)
+	if m.Redacted {
+		for i := range attempts {
+			attempts[i].Transcript = "" // it names who sent it
+		}
+	}
+	out := newMessageResponse(m)
+	addAttempts(out.Recipients, attempts)
+	return out, nil
+}
+
+func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*fileResponse, error) {
+	id, err := db.ParseID(in.ID)
+	if err == nil {
+		_, err = a.sentMessage(ctx, p, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.Outbox.Open(ctx, p.Account, id)
+	if err != nil {
+		return nil, hideExpunged(err)
+	}
+	return &fileResponse{name: id.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
+}
+
+type rescheduleInput struct {
+	idParams
+	Body rescheduleRequest
+}
+
+type rescheduleRequest struct {
+	SendAt time.Time `json:"send_at" doc:"When to send, up to 30 days ahead; at once if it is up to five minutes past."`
+}
+
+func (a *API) rescheduleMessage(ctx context.Context, p account.Principal, in *rescheduleInput) (messageResponse, error) {
+	return a.changeMessage(ctx, p, in.idParams, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Reschedule(ctx, account, id, in.Body.SendAt)
+	})
+}
+
+func (a *API) cancelMessage(ctx context.Context, p account.Principal, in *idParams) (messageResponse, error) {
+	return a.changeMessage(ctx, p, *in, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Cancel(ctx, account, id)
+	})
+}
+
+func (a *API) retryMessage(ctx context.Context, p account.Principal, in *idParams) (messageResponse, error) {
+	return a.changeMessage(ctx, p, *in, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Retry(ctx, account, id)
+	})
+}
+
+func (a *API) changeMessage(ctx context.Context, p account.Principal, in idParams, verb func(account, id db.ID) (outbound.Message, error)) (messageResponse, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return messageResponse{}, err
+	}
+	if _, err := a.sentMessage(ctx, p, id); err != nil {
+		return messageResponse{}, err
+	}
+	m, err := verb(p.Account, id)
+	return newMessageResponse(redactMessage(p, m)), err
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// maxImportBytes bounds the file of an import.
+const maxImportBytes = 16 << 20
+
+// suppressionFileRoutes bring the list in and out as CSV, both in a stream.
+func (a *API) suppressionFileRoutes(r *router) {
+	in := operation{method: "POST", path: "/suppressions/import", id: "importSuppressions", scope: "suppressions.write", requestMedia: "text/csv",
+		summary: "Import suppressed addresses", description: "Takes a CSV file of at most 100,000 rows and 16 MB, such as the exports of this and other services: " +
+			"columns named email, address or recipient, reason, created, and error; without a first line of names, address, reason and time in this order. " +
+			"Lines that can't be read are told and left out, the others added; an address that is on the list stays there as it is. " +
+			"A file can be sent again."}
+	describe[importSuppressionsInput, suppressionImportResponse](r.doc, in)
+	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		out, err := a.importSuppressions(w, req, p)
+		if err != nil {
+			return err
+		}
+		return in.respond(w, out)
+	})
+	out := operation{method: "GET", path: "/suppressions/export", id: "exportSuppressions", scope: "suppressions.read", responseMedia: "text/csv; charset=utf-8",
+		summary: "Export suppressed addresses", description: "The whole list as CSV, oldest first. Cells that a spreadsheet would take for a formula begin with an apostrophe, which the import removes."}
+	describe[struct{}, []byte](r.doc, out)
+	r.serve(out, a.exportSuppressions(out))
+}
+
+type importSuppressionsInput struct {
+	Reason string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"The reason of rows that tell none."`
+}
+
+type suppressionImportResponse struct {
+	Added    int                 `json:"added" doc:"Rows that are new on the list." example:"120"`
+	Existing int                 `json:"existing" doc:"Rows that were on the list already." example:"3"`
+	Rejected int                 `json:"rejected" doc:"Rows that could not be taken." example:"1"`
+	Errors   []lineErrorResponse `json:"errors" nullable:"false" doc:"What is wrong with those, at most 100 of them."`
+}
+
+type lineErrorResponse struct {
+	Line    int    `json:"line" doc:"The line of the file, 1 for the first." example:"17"`
+	Code    string `json:"code" doc:"Stable name of the rule." example:"invalid_address"`
+	Message string `json:"message" doc:"What is wrong, in words." example:"This line has no address such as you@example.com."`
+}
+
+func (a *API) importSuppressions(w http.ResponseWriter, r *http.Request, p account.Principal) (suppressionImportResponse, error) {
+	if p.Domain != "" {
+		return suppressionImportResponse{}, errDomainRestricted
+	}
+	var in importSuppressionsInput
+	if err := bind(r, &in); err != nil {
+		return suppressionImportResponse{}, err
+	}
+	var bad fault.FieldErrors
+	fallback := parseReason(&bad, in.Reason, suppression.ReasonManual)
+	if err := bad.Err(); err != nil {
+		return suppressionImportResponse{}, err
+	}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := strings.ToLower(params["charset"])
+	if err != nil || kind != "text/csv" || charset != "" && charset != "utf-8" && charset != "us-ascii" || r.Header.Get("Content-Encoding") != "" {
+		return suppressionImportResponse{}, newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the file as text/csv in UTF-8, not compressed.")
+	}
+	body, arrived := limitBody(w, r, maxImportBytes, sendTimeout)
+	done, err := a.Suppressions.Import(r.Context(), p.Account, body, fallback)
+	if err != nil {
+		return suppressionImportResponse{}, err
+	}
+	arrived()
+	out := suppressionImportResponse{Added: done.Added, Existing: done.Existing, Rejected: done.Rejected, Errors: []lineErrorResponse{}}
+	for _, f := range done.Faults {
+		out.Errors = append(out.Errors, lineErrorResponse(f))
+	}
+	return out, nil
+}
+
+// exportWriteTimeout is how long a page of an export may take to be read.
+const exportWriteTimeout = time.Minute
+
+func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *http.Request, p account.Principal) error {
+	return func(w http.ResponseWriter, r *http.Request, p account.Principal) error {
+		if p.Domain != "" {
+			return errDomainRestricted
+		}
+		if err := rejectQuery(r); err != nil {
+			return err
+		}
+		file := &csvWriter{w: w, media: o.responseMedia}
+		err := a.Suppressions.Export(r.Context(), p.Account, &revalidatingWriter{Writer: file, api: a, r: r})
+		if errors.Is(err, http.ErrBodyNotAllowed) {
+			return nil
+		}
+		if err != nil && file.started { // half of the list must not look whole
+			if r.Context().Err() == nil && !isAuthError(err) {
+				a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		return err
+	}
+}
+
+// csvWriter begins the answer with the first bytes, so that a failure before
+// them is told as a problem, and lets a client that reads go on reading.
+type csvWriter struct {
+	w       http.ResponseWriter
+	media   string
+	started bool
+}
+
+func (c *csvWriter) Write(p []byte) (int, error) {
+	if !c.started {
+		c.started = true
+		c.w.Header().Set("Content-Type", c.media)
+		c.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
+	}
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has a bound of its own, too
+	return c.w.Write(p)
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounce
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// originalMarkers are the lines after which a report returns the original, as normal
+// text without dashes and the like around it.
+var originalMarkers = []string{
+	"below this line is a copy of the message", "this is a copy of", "original message", "original message follows", "returned message", "message header follows",
+	"message headers follow", "unsent message below", "undelivered message follows", "returned text follows", "the original message was", "your original message",
+	"original message text", "message text follows", "unsent message follows", "begin returned message", "message contents", "header of the original message",
+	"original header follows", "returned message follows", "the following is a copy", "received header of original", "the header of the original message is following", "enclosed is a copy", "included is a copy", "original mail info",
+	"here is a copy of the first part of the message", "mail text follows", "original mail header", "text of original message", "original message header", "headers of the original message",
+	"--- original", "copy of the message, including all the headers", "below is a copy of the original message", "the following message", "attached is your message", "original message headers",
+	"transcript of message follows", "message follows",
+}
+
+// splitOriginal divides a text into what it says and what it returns of the
+// original message.
+func splitOriginal(text string) (human, returned string) {
+	at := 0
+	for at < len(text) {
+		end := strings.IndexByte(text[at:], '\n')
+		if end < 0 {
+			end = len(text)
+		} else {
+			end += at + 1
+		}
+		line := text[at:end]
+		if at > 0 && (isOriginalMarker(line) && headerFollows(text[end:]) || startsReturnedHeader(line, text[end:])) {
+			kept := keepLine(line)
+			return text[:end-kept], text[end-kept:] // the line may give the reason
+		}
+		at = end
+	}
+	return text, ""
+}
+
+// isOriginalMarker reports whether a line announces the original.
+func isOriginalMarker(line string) bool {
+	if len(line) > 200 {
+		return false
+	}
+	line = strings.ToLower(strings.Trim(line, " \t\r\n-=_*+.:#|>"))
+	for _, m := range originalMarkers {
+		if strings.Contains(line, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// headerFollows reports whether a header follows soon.
+func headerFollows(rest string) bool {
+	lines := 0
+	for line := range strings.SplitSeq(rest[:min(len(rest), 4096)], "\n") {
+		line = strings.TrimLeft(line, " \t>|")
+		if line == "" {
+			continue
+		}
+		if isHeaderLine(line) {
+			return true
+		}
+		if lines++; lines > 3 {
+			return false
+		}
+	}
+	return false
+}
+
+// originalFields are fields of a returned header that no status has.
+var originalFields = []string{"received:", "return-path:", "message-id:", "from:", "subject:", "mime-version:", "dkim-signature:", "x-mailer:", "delivered-to:", "x-originating-ip:", "date:", "to:", "x-yahoo"}
+
+func isHeaderLine(line string) bool {
+	for _, f := range originalFields {
+		if len(line) > len(f) && strings.EqualFold(line[:len(f)], f) {
+			return true
+		}
+	}
+	return false
+}
+
+// startsReturnedHeader reports whether a line begins a returned header without any
+// announcement: "Received: from" or "Return-Path:", with more fields after it.
+func startsReturnedHeader(line, rest string) bool {
+	line = strings.TrimLeft(line, " \t>|")
+	starts := len(line) > 10 && (strings.EqualFold(line[:9], "received:") && (strings.Contains(line, "from") || strings.Contains(line, "by")) || len(line) > 12 && strings.EqualFold(line[:12], "return-path:"))
+	return starts && headerFollows(rest)
+}
+
+// keepLine is how much of a line belongs to what is returned.
+func keepLine(line string) int {
+	if isHeaderLine(strings.TrimLeft(line, " \t>|")) {
+		return len(line)
+	}
+	return 0
+}
+
+// prose is what a report says to people, without what it returns.
+func (p *reportParts) prose() string {
+	words := strings.Join(p.texts, "\n")
+	return strings.ToValidUTF8(words[:min(len(words), maxProse)], "")
+}
+
+// readProse reads a message without a delivery status.
+func (p *reportParts) readProse(r *Report, words string) {
+	text := normalize(words)
+	subject := normalize(p.header.Decoded("Subject"))
+	daemon := fromDaemon(p.header)
+	named := p.header.Text("X-Failed-Recipients") != ""
+	// An answer has the subject of what it answers, which may be "Delivery status".
+	titled := named || isBounceSubject(subject) && (daemon || !isReplySubject(subject))
+	code, enhanced := findReply(words)
+	said := isFailureText(text) || titled && code >= 400 && enhanced != ""
+	failed := titled || said
+	switch auto := p.isAutoReply(subject); {
+	case auto && !failed, auto && !daemon && !named && !(titled && said): // somebody who is away may well speak of delivery
+		r.Kind = AutoReply
+		return
+	case !daemon && !failed:
+		return
+	case !daemon && !titled && enhanced == "" && isReplySubject(subject): // somebody asks why the parcel was not delivered
+		return
+	}
+	switch {
+	case isDelayText(text, subject):
+		r.Kind = Delay
+	case isSuccessText(text, subject):
+		r.Kind = Success
+		return
+	default:
+		r.Kind = Failure
+	}
+	r.Recipients = p.proseRecipients(words)
+	if to := &r.Recipients[0]; !failed && to.Subtype == General && to.Code == 0 {
+		r.Kind, r.Recipients = Unknown, nil // a letter from a postmaster
+	}
+}
+
+// proseRecipients finds the recipients that a text tells of, at least one.
+func (p *reportParts) proseRecipients(words string) []Recipient {
+	var all []Recipient
+	var named []string
+	for a := range strings.SplitSeq(p.header.Text("X-Failed-Recipients"), ",") {
+		if a := findAddress(a); a != "" && len(named) < maxRecipients {
+			named = append(named, a)
+		}
+	}
+	sections := splitByRecipient(words)
+	if len(sections) == 0 {
+		sections = []section{{text: words}}
+	}
+	common := words
+	if len(sections) > 1 { // what is said of one is not said of the others
+		at := strings.Index(words, sections[0].address)
+		common, _, _ = strings.Cut(words[:max(at, 0)], transcriptMarker)
+	}
+	plain := normalize(common)
+	for _, s := range sections {
+		all = append(all, s.recipient(common, plain))
+	}
+	if len(all) == 1 && len(named) == 1 {
+		all[0].Address = named[0]
+	} else if len(all) == 1 && all[0].Address == "" {
+		all[0].Address = p.guessAddress(words)
+	}
+	return all
+}
+
+// guessAddress is the first address in a text that is not the one which the
+// report is for.
+func (p *reportParts) guessAddress(words string) string {
+	to := findAddress(p.header.Text("To"))
+	for range 10 {
+		a := findAddress(words)
+		if a == "" {
+			return ""
+		}
+		if !strings.EqualFold(a, to) && !strings.EqualFold(a, findAddress(p.original.Text("From"))) {
+			return a
+		}
+		words = words[strings.Index(words, a)+len(a):]
+	}
+	return ""
+}
+
+// section is what a text says of one recipient.
+type section struct {
+	address string
+	text    string
+}
+
+func (s *section) recipient(words, plain string) Recipient {
+	r := Recipient{Address: s.address, Diagnostic: cleanDiagnostic(s.text)}
+	r.Code, r.Enhanced = findReply(s.text)
+	own := normalize(s.text)
+	a := Reply{Stage: findStage(own), Code: r.Code, Enhanced: r.Enhanced, Text: own}
+	if a.Stage == "" {
+		a.Stage = findStage(plain)
+	}
+	if r.Classification = a.classify(); r.Subtype != General && !r.uncertain {
+		return r
+	}
+	if r.Code == 0 && r.Enhanced == "" {
+		r.Code, r.Enhanced = findReply(words)
+	}
+	b := Reply{Stage: a.Stage, Code: r.Code, Enhanced: r.Enhanced, Text: own + " " + plain}
+	if v := b.classify(); v.Subtype != General {
+		r.Classification = v
+	}
+	return r
+}
+
+func (s *section) add(line string) {
+	if len(s.text) < maxDiagnostic {
+		s.text += "\n" + line
+	}
+}
+
+// splitByRecipient cuts a text at the lines that begin with an address, and sendmail's
+// transcript at those that tell of one.
+func splitByRecipient(words string) []section {
+	listed, session, transcript := strings.Cut(words, transcriptMarker)
+	all := splitList(listed)
+	for i := len(all) - 2; i >= 0; i-- { // one reason for several
+		if bare := strings.Trim(all[i].text, " \t\r\n<>*-|"); bare == all[i].address && !transcript {
+			all[i].add(all[i+1].text)
+		}
+	}
+	if transcript {
+		all = splitTranscript(all, session)
+	}
+	return all
+}
+
+func splitList(words string) []section {
+	var all []section
+	sender := false // "A message sent by", before the address in the next line
+	for line := range strings.SplitSeq(words, "\n") {
+		if sender && strings.TrimSpace(line) != "" {
+			sender = false
+			continue
+		}
+		sender = sender || strings.HasSuffix(strings.ToLower(strings.TrimRight(line, " :\r")), " sent by")
+		a, n := leadingAddress(line), len(all)
+		switch {
+		case a != "" && n < maxRecipients && (n == 0 || all[n-1].address != a):
+			all = append(all, section{address: a, text: line})
+		case n > 0:
+			all[n-1].add(line)
+		}
+	}
+	return all
+}
+
+// transcriptMarker is the line before sendmail's transcript of a session, for all
+// recipients: the list before it may give no reasons, and is missing in old ones.
+const transcriptMarker = "----- Transcript of session follows -----"
+
+// givenUpPattern is a line of the transcript that gives up a recipient.
+var givenUpPattern = regexp.MustCompile(`^\s*5\d\d[ -](?:5\.\d+\.\d+ )?<?([^\s<>()]+@[^\s<>()]+?)>?\.\.\. `)
+
+// splitTranscript gives each recipient what the transcript tells of it: the
+// line that gives it up, and the conversation before that.
+func splitTranscript(all []section, session string) []section {
+	known := len(all)
+	before := ""
+	for line := range strings.SplitSeq(session, "\n") {
+		if talks := strings.TrimLeft(line, " ."); len(talks) > 13 && strings.EqualFold(talks[:13], "while talking") {
+			before = "" // with another host
+		}
+		m := givenUpPattern.FindStringSubmatch(line)
+		if m == nil {
+			if len(before) < maxDiagnostic {
+				before += line + "\n"
+			}
+			continue
+		}
+		i := slices.IndexFunc(all, func(s section) bool { return strings.EqualFold(s.address, m[1]) })
+		if i < 0 && known == 0 && len(all) < maxRecipients { // a list that is there is complete
+			i = len(all)
+			all = append(all, section{address: m[1]})
+		}
+		if i >= 0 {
+			all[i].add(before + line)
+		}
+		before = ""
+	}
+	if len(all) == 1 {
+		all[0].add(before)
+	}
+	return all
+}
+
+// leadingAddress is the address that a line begins with, "" if it begins otherwise.
+func leadingAddress(line string) string {
+	line = strings.TrimLeft(line, " \t<>*-|")
+	word := line
+	if i := strings.IndexAny(line, " \t>:;,("); i >= 0 {
+		word = line[:i]
+	}
+	if !strings.Contains(word, "@") {
+		return ""
+	}
+	return findAddress(word)
+}
+
+// sectionFor is what a text says of a recipient, normal; all of it if it does
+// not tell recipients apart.
+func sectionFor(words, final, original string) string {
+	sections := splitByRecipient(words)
+	for _, s := range sections {
+		if strings.EqualFold(s.address, final) || strings.EqualFold(s.address, original) {
+			return normalize(s.text)
+		}
+	}
+	return normalize(words)
+}

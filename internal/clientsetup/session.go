@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clientsetup
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"strings"
+)
+
+// session speaks the first lines of IMAP and SMTP, as a mail client does.
+type session struct {
+	r          *bufio.Reader
+	w          io.Writer
+	clientName string // of us, for EHLO
+}
+
+// Bounds of what a door may say.
+const (
+	maxLine  = 8 << 10 // bytes; the buffer of the reader
+	maxLines = 100     // of one answer
+)
+
+// userError is what went wrong, in words for people.
+type userError string
+
+func (a userError) Error() string { return string(a) }
+
+func newSession(conn io.ReadWriter, name string) *session {
+	return &session{r: bufio.NewReaderSize(conn, maxLine), w: conn, clientName: name}
+}
+
+func (d *session) readLine() (string, error) {
+	text, err := d.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		err = userError("The server says what no mail server says.")
+	}
+	return strings.TrimRight(string(text), "\r\n"), err
+}
+
+func (d *session) writeLine(line string) error {
+	_, err := io.WriteString(d.w, line+"\r\n")
+	return err
+}
+
+// imapGreeting reads what comes first (RFC 9051 §7.1).
+func (d *session) imapGreeting() error {
+	text, err := d.readLine()
+	if err == nil && !strings.HasPrefix(strings.ToUpper(text), "* OK") {
+		err = userError("The server declines connections at the moment.")
+	}
+	return err
+}
+
+// imapCommand sends a command and returns the untagged lines before its OK.
+func (d *session) imapCommand(command string) (untagged []string, err error) {
+	if err := d.writeLine("a " + command); err != nil {
+		return nil, err
+	}
+	for range maxLines {
+		text, err := d.readLine()
+		if err != nil {
+			return nil, err
+		}
+		upper := strings.ToUpper(text)
+		switch {
+		case strings.HasPrefix(upper, "A OK"):
+			return untagged, nil
+		case strings.HasPrefix(upper, "A "), strings.HasPrefix(upper, "* BYE"):
+			return nil, userError("The server refuses " + command + ".")
+		}
+		untagged = append(untagged, upper)
+	}
+	return nil, userError("The server says what no mail server says.")
+}
+
+// imapStartTLS goes as far as TLS begins (RFC 9051 §6.2.1).
+func (d *session) imapStartTLS() error {
+	if err := d.imapGreeting(); err != nil {
+		return err
+	}
+	_, err := d.imapCommand("STARTTLS")
+	return err
+}
+
+// imapCheckAuth finds out whether one can sign in; greeting says whether the
+// greeting is still to come.
+func (d *session) imapCheckAuth(greeting bool) error {
+	if greeting {
+		if err := d.imapGreeting(); err != nil {
+			return err
+		}
+	}
+	lines, err := d.imapCommand("CAPABILITY")
+	if err != nil {
+		return err
+	}
+	offers := false
+	for _, l := range lines {
+		for word := range strings.FieldsSeq(l) {
+			offers = offers || word == "AUTH=PLAIN"
+		}
+	}
+	_ = d.writeLine("a LOGOUT") // it is closed anyway
+	if !offers {
+		return userError("The server does not offer signing in with a password.")
+	}
+	return nil
+}
+
+// smtpReply reads a reply and returns its lines without their codes (RFC 5321
+// §4.2).
+func (d *session) smtpReply(code string) (lines []string, err error) {
+	for range maxLines {
+		text, err := d.readLine()
+		if err != nil {
+			return nil, err
+		}
+		if len(text) < 3 || text[:3] != code {
+			return nil, userError("The server declines connections at the moment.")
+		}
+		if len(text) == 3 || text[3] != '-' {
+			return append(lines, strings.ToUpper(strings.TrimSpace(text[3:]))), nil
+		}
+		lines = append(lines, strings.ToUpper(text[4:]))
+	}
+	return nil, userError("The server says what no mail server says.")
+}
+
+func (d *session) smtpCommand(command, code string) ([]string, error) {
+	if err := d.writeLine(command); err != nil {
+		return nil, err
+	}
+	return d.smtpReply(code)
+}
+
+// smtpStartTLS goes as far as TLS begins (RFC 3207).
+func (d *session) smtpStartTLS() error {
+	if _, err := d.smtpReply("220"); err != nil {
+		return err
+	}
+	if _, err := d.smtpCommand("EHLO "+d.clientName, "250"); err != nil {
+		return err
+	}
+	_, err := d.smtpCommand("STARTTLS", "220")
+	return err
+}
+
+func (d *session) smtpCheckAuth(greeting bool) error {
+	if greeting {
+		if _, err := d.smtpReply("220"); err != nil {
+			return err
+		}
+	}
+	lines, err := d.smtpCommand("EHLO "+d.clientName, "250")
+	if err != nil {
+		return err
+	}
+	offers := false
+	for _, l := range lines {
+		if words := strings.Fields(l); len(words) > 1 && words[0] == "AUTH" {
+			for _, w := range words[1:] {
+				offers = offers || w == "PLAIN"
+			}
+		}
+	}
+	_ = d.writeLine("QUIT") // it is closed anyway
+	if !offers {
+		return userError("The server does not offer signing in with a password.")
+	}
+	return nil
+}

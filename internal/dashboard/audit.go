@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// unauditedForms are the forms that the router writes no entry of the audit log for, with
+// the reason. A new form is audited unless it is added here.
+var unauditedForms = map[string]string{
+	"POST /sign-in":                    "it writes its entry itself, of a success and of a failure",
+	"POST /sign-in/code":               "it writes its entry itself, of a success and of a failure",
+	"POST /sign-out":                   "it ends the visitor's own session",
+	"POST /forgotten":                  "it changes nothing; the new password has an entry",
+	"POST /reset/{token}":              "it writes an entry into each account of the user",
+	"POST /join/{token}":               "nobody is known before; the sign-in has an entry",
+	"POST /join/{token}/accept":        "the entry belongs into the account that is joined",
+	"POST /theme":                      "it sets a cookie",
+	"POST /profile/accounts/{id}":      "it chooses which account is shown",
+	"POST /mailbox/sign-in":            "a mailbox has a list of sign-ins of its own",
+	"POST /mailbox/sign-out":           "it ends the visitor's own session",
+	"POST /mailbox/check":              "it changes nothing",
+	"POST /mailboxes/{id}/setup/check": "it changes nothing",
+	"POST /templates/preview":          "it changes nothing",
+	"POST /phone/once/{token}":         "nobody is known before the link is spent; the entry follows",
+}
+
+// partialForms are the forms that may have done some of their work when they fail.
+var partialForms = map[string]bool{
+	"POST /suppressions/import": true, "POST /migrations/many": true, "POST /webhooks/{id}/replay": true,
+	"POST /operator/queue/retry": true, "POST /operator/queue/hold": true, "POST /operator/queue/release": true,
+}
+
+// auditActor is who visits, for the audit log.
+func (v *requestContext) auditActor() audit.Actor {
+	if v.ownerMailbox != 0 {
+		return audit.Actor{Kind: audit.ActorMailbox, ID: v.ownerMailbox, Name: v.session.User.Email, IP: clientAddr(v.r)}
+	}
+	return v.session.Actor(clientAddr(v.r))
+}
+
+// auditEntry is an entry of the audit log about this visit.
+func (v *requestContext) auditEntry(what string) audit.Entry {
+	e := audit.Entry{Account: v.session.Account, Actor: v.auditActor(), Action: v.r.Pattern, Description: what}
+	for _, name := range []string{"id", "app", "delivery"} { // never a token
+		if value := v.r.PathValue(name); value != "" {
+			if e.Object != "" {
+				e.Object += "/"
+			}
+			e.Object += value
+		}
+	}
+	return e
+}
+
+// beginAudit writes the entry of what a form does, before it is done: without one it is not.
+func (v *requestContext) beginAudit() (err error) {
+	if v.auditBegun || v.r.Method != http.MethodPost || unauditedForms[v.r.Pattern] != "" {
+		return nil
+	}
+	v.pendingEntry, err = v.d.Audit.Begin(v.ctx, v.auditEntry(v.r.Pattern))
+	v.auditBegun = err == nil
+	return err
+}
+
+// abortAudit takes the entry back after an error that says that nothing was done. After
+// others it stays, as failed.
+func (v *requestContext) abortAudit(err error) {
+	end := v.pendingEntry.Discard
+	if partialForms[v.r.Pattern] || fault.KindOf(err) == fault.Internal {
+		end = v.pendingEntry.Fail
+	}
+	if err := end(v.ctx); err != nil {
+		v.d.Log.ErrorContext(v.ctx, "completing an audit log entry failed", "request", v.requestID(), "error", err)
+	}
+}
+
+// auditForCustomer writes what an operator did with an account into that account, too.
+func (v *requestContext) auditForCustomer(did actionResult) error {
+	return v.d.Audit.Write(context.WithoutCancel(v.ctx), audit.Entry{
+		Account: did.Customer, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"},
+		Action: v.r.Pattern, Object: did.Customer.String(), Description: did.Summary,
+	})
+}
+
+// What the audit log says of mail that is read.
+const (
+	auditReadMessage       = "Read a message"
+	auditDownloadedMessage = "Downloaded a message"
+	auditDownloadedFile    = "Downloaded a file of a message"
+)
+
+// auditMailRead writes that the visitor reads mail, before it is shown. box is the mailbox
+// that the mail is in; the zero one for mail of the account.
+func (v *requestContext) auditMailRead(what string, box mailbox.Mailbox) error {
+	if box.ID != 0 {
+		what += " in " + box.Address
+	}
+	e := v.auditEntry(what + ".")
+	e.Action = "mail.read"
+	return v.d.Audit.RecordRead(context.WithoutCancel(v.ctx), e)
+}

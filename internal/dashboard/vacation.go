@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// vacationForms is what a page shows of where a mailbox's mail goes as well, and of
+// what it answers: the customer's and the mailbox owner's.
+type vacationForms struct {
+	Mailbox  mailbox.Mailbox
+	Vacation mailbox.Vacation
+	Path     string // of the page
+	now      time.Time
+}
+
+// The choices of the two forms.
+const yes, no = "yes", "no"
+
+// Answering and Keeping are the choices of the forms.
+func (vacationForms) Answering() [][2]string { return [][2]string{{no, "No"}, {yes, "Yes"}} }
+
+// Keeping are those of what is forwarded.
+func (vacationForms) Keeping() [][2]string {
+	return [][2]string{{yes, "Yes, it is here too"}, {no, "No, it is only forwarded"}}
+}
+
+// Answers and Keeps are what is chosen.
+func (s vacationForms) Answers() string { return yesNo(s.Vacation.Enabled) }
+
+// Keeps says whether what is forwarded is filed too.
+func (s vacationForms) Keeps() string { return yesNo(s.Mailbox.KeepCopy) }
+
+func yesNo(is bool) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// Lines are the addresses that it forwards to, one to a line.
+func (s vacationForms) Lines() string { return strings.Join(s.Mailbox.ForwardTo(), "\n") }
+
+// State says in a word whether it answers.
+func (s vacationForms) State() string {
+	v := s.Vacation
+	switch {
+	case !v.Enabled:
+		return "off"
+	case s.now.Before(v.StartsAt):
+		return "scheduled"
+	case v.Active(s.now):
+		return "active"
+	}
+	return "over"
+}
+
+// formTimeLayout is how a form has a time, in UTC.
+const formTimeLayout = "2006-01-02T15:04"
+
+// From and Until are the times of the answer as the form has them.
+func (s vacationForms) From() string { return formatFormTime(s.Vacation.StartsAt) }
+
+// Until is when it ends.
+func (s vacationForms) Until() string { return formatFormTime(s.Vacation.EndsAt) }
+
+func formatFormTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(formTimeLayout)
+}
+
+func (d *Dashboard) loadVacationForms(v *requestContext, m mailbox.Mailbox, path string) (vacationForms, error) {
+	vacation, err := d.Mailboxes.Vacation(v.ctx, m.Account, m.ID)
+	return vacationForms{Mailbox: m, Vacation: vacation, Path: path, now: d.Now()}, err
+}
+
+// formTime reads a time of a form, in UTC; zero for none.
+func (v *requestContext) formTime(bad *fault.FieldErrors, field string) time.Time {
+	text := v.formText(field)
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(formTimeLayout, text)
+	if err != nil {
+		bad.Add(field, "invalid_time", "Give a day and a time.")
+	}
+	return t
+}
+
+func (d *Dashboard) saveVacation(v *requestContext, m mailbox.Mailbox, path string) (actionResult, error) {
+	var bad fault.FieldErrors
+	n := mailbox.Vacation{Enabled: v.formText("enabled") == yes, Subject: v.formText("subject"), Text: v.form.Get("text")}
+	n.StartsAt, n.EndsAt = v.formTime(&bad, "starts_at"), v.formTime(&bad, "ends_at")
+	var err error
+	if n.Days, err = v.formInt("interval_days"); bad.Merge(err) != nil {
+		return actionResult{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return actionResult{}, err
+	}
+	if _, err := d.Mailboxes.SetVacation(v.ctx, m.Account, m.ID, n); err != nil {
+		return actionResult{}, err
+	}
+	told := "Turned the vacation reply of " + m.Address + " off."
+	if n.Enabled {
+		told = "Set the vacation reply of " + m.Address + "."
+	}
+	return actionResult{RedirectTo: path, Summary: told}, nil
+}
+
+func (d *Dashboard) saveForwarding(v *requestContext, m mailbox.Mailbox, path string) (actionResult, error) {
+	to := strings.FieldsFunc(v.formText("forward_to"), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	keep := v.formText("keep_copy") != no
+	if _, err := d.Mailboxes.Update(v.ctx, m.Account, m.ID, mailbox.Change{ForwardTo: &to, KeepCopy: &keep}); err != nil {
+		return actionResult{}, err
+	}
+	told := m.Address + " forwards no mail any more."
+	if len(to) > 0 {
+		told = "Mail of " + m.Address + " is forwarded."
+	}
+	return actionResult{RedirectTo: path, Summary: told}, nil
+}
+
+func (d *Dashboard) setVacation(v *requestContext) (actionResult, error) {
+	m, err := d.findMailbox(v)
+	if err != nil {
+		return actionResult{}, err
+	}
+	return d.saveVacation(v, m, "/mailboxes/"+m.ID.String())
+}
+
+func (d *Dashboard) setForwarding(v *requestContext) (actionResult, error) {
+	m, err := d.findMailbox(v)
+	if err != nil {
+		return actionResult{}, err
+	}
+	return d.saveForwarding(v, m, "/mailboxes/"+m.ID.String())
+}
+
+func (d *Dashboard) setOwnerVacation(v *requestContext) (actionResult, error) {
+	m, err := d.requireOwner(v)
+	if err != nil {
+		return actionResult{}, err
+	}
+	return d.saveVacation(v, m, "/mailbox")
+}
+
+func (d *Dashboard) setOwnerForwarding(v *requestContext) (actionResult, error) {
+	m, err := d.requireOwner(v)
+	if err != nil {
+		return actionResult{}, err
+	}
+	return d.saveForwarding(v, m, "/mailbox")
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// maxBatch bounds how many jobs share a commit, and so how long one waits.
+const maxBatch = 256
+
+// Write runs job in the lane of key (a mailbox, an account) and returns after
+// its commit: nil, the error that its guard or statement gave, or a database
+// error; with an error nothing of it was written, save ErrCommitUnknown. ctx only
+// bounds the wait for a place in the lane: a job that began is carried through.
+// One that has not begun after Options.DefaultMaxWait is taken back while the database
+// does not answer.
+func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
+	if err := checkWritable(ctx); err != nil {
+		return err
+	}
+	p := &pendingWrite{key: key, mutation: job, queuedAt: time.Now(), done: make(chan error, 1)}
+	l := d.batchers[mix64(uint64(key))%uint64(len(d.batchers))]
+	waited := time.NewTicker(d.maxWait)
+	defer waited.Stop()
+	for placed := false; !placed; {
+		select {
+		case l.writes <- p:
+			placed = true
+		case <-l.stopping:
+			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-waited.C:
+			if d.isDown() {
+				return asUnavailable(errUnavailable)
+			}
+			waited.Reset(d.maxWait / 10)
+		}
+	}
+	for {
+		select {
+		case err := <-p.done:
+			return callerError(p, err)
+		case <-l.stopped:
+			// The lane answered everything it took; what it left in the
+			// channel it never began.
+			select {
+			case err := <-p.done:
+				return callerError(p, err)
+			default:
+				return ErrClosed
+			}
+		case <-waited.C:
+			if d.isDown() && p.claim() {
+				return asUnavailable(errUnavailable)
+			}
+			waited.Reset(d.maxWait / 10)
+		}
+	}
+}
+
+// errUnavailable is what a job is told that was taken back.
+var errUnavailable = &connLostError{cause: errors.New("the database did not answer, and others waited before")}
+
+// callerError is what a job's caller learns.
+func callerError(p *pendingWrite, err error) error {
+	if p.panicked != nil {
+		panic(p.panicked)
+	}
+	return asUnavailable(err)
+}
+
+// Errors of Write and Tx.
+var (
+	// ErrClosed says that the database is being closed.
+	ErrClosed = errors.New("the database is closed")
+	// ErrCommitUnknown says that the connection was lost while PostgreSQL
+	// committed, and that it could not be asked afterwards what became of
+	// it: the write may be there or not.
+	ErrCommitUnknown = errors.New("it is not known whether the write was committed")
+)
+
+// batcher is a queue of jobs with one goroutine that commits them together.
+type batcher struct {
+	writes   chan *pendingWrite
+	stopping chan struct{}
+	stopped  chan struct{}
+	now      func() time.Time
+	after    func(time.Duration) <-chan time.Time
+}
+
+func startBatcher(e engine) *batcher {
+	l := &batcher{
+		writes:   make(chan *pendingWrite, 4*maxBatch),
+		stopping: make(chan struct{}),
+		stopped:  make(chan struct{}),
+		now:      time.Now,
+		after:    time.After,
+	}
+	go l.run(e)
+	return l
+}
+
+func (l *batcher) stop() {
+	close(l.stopping)
+	<-l.stopped
+}
+
+func (l *batcher) run(e engine) {
+	defer close(l.stopped)
+	var batch []*pendingWrite
+	var callers commitDelay
+	for {
+		batch = batch[:0]
+		select {
+		case p := <-l.writes:
+			batch = append(batch, p)
+		case <-l.stopping:
+			// Jobs already in the channel are still carried through.
+			select {
+			case p := <-l.writes:
+				batch = append(batch, p)
+			default:
+				return
+			}
+		}
+	fill:
+		for len(batch) < maxBatch {
+			select {
+			case p := <-l.writes:
+				batch = append(batch, p)
+			default:
+				break fill
+			}
+		}
+		if callers.shouldWait(len(batch), l.now()) {
+			batch = l.awaitWriters(batch, &callers)
+		}
+		batch = slices.DeleteFunc(batch, func(p *pendingWrite) bool { return !p.claim() })
+		if len(batch) == 0 {
+			continue
+		}
+		waiting := 0
+		batch[0].beforeDone = func() { waiting = len(l.writes) } // who has his answer may be back at once
+		began := l.now()
+		e.commitBatch(batch)
+		callers.observe(len(batch), waiting, began, l.now())
+	}
+}
+
+// awaitWriters adds to a batch the jobs of callers who should come in a moment.
+func (l *batcher) awaitWriters(batch []*pendingWrite, c *commitDelay) []*pendingWrite {
+	enough := l.after(c.timeout())
+	for len(batch) < c.expected {
+		select {
+		case p := <-l.writes:
+			batch = append(batch, p)
+		case <-enough:
+			c.miss()
+			return batch
+		case <-l.stopping:
+			return batch
+		}
+	}
+	c.hit()
+	return batch
+}
+
+// commitWithBisection is how both engines carry a batch out: all jobs in one
+// transaction. After a failure the transaction is given up as a whole and each
+// half of the jobs tried again by itself, in their order, until the one at
+// fault is alone: no job suffers from another and none is told a result that
+// is not its own. together runs the given jobs in one transaction: it sets err
+// of the jobs that declined cleanly, and returns an error when nothing was
+// committed.
+func commitWithBisection(jobs []*pendingWrite, together func([]*pendingWrite) error) {
+	err := together(jobs)
+	var fate *batchError
+	switch {
+	case err == nil:
+		for _, p := range jobs {
+			p.complete(p.err)
+		}
+	case errors.As(err, &fate):
+		for _, p := range jobs {
+			p.complete(err)
+		}
+	case len(jobs) == 1:
+		jobs[0].complete(firstError(jobs[0].err, err))
+	default:
+		commitWithBisection(jobs[:len(jobs)/2], together)
+		commitWithBisection(jobs[len(jobs)/2:], together)
+	}
+}
+
+// batchError is a failure that no job of a batch caused: the database can't be
+// reached, or never told whether it committed. Repeating the jobs apart would
+// not help, or do something twice.
+type batchError struct{ error }
+
+func (s *batchError) Unwrap() error { return s.error }
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// Mutation is one caller's part of a commit that it shares with others. The lane
+// runs the guards of all waiting jobs, then the applies of those that were
+// not declined, and commits once. A job may run more than once, so its
+// functions only queue statements and overwrite their own results.
+type Mutation struct {
+	// Guard queues the statements that decide: conditional updates and
+	// selects whose rows are read. May be nil.
+	Guard func(b *Batch)
+	// Apply queues what follows from the guards; it runs after their
+	// results were read. May be nil.
+	Apply func(b *Batch)
+	// AfterCommit runs once, when the commit is on disk, before Write
+	// returns. Those of one lane run one after another, in the order of
+	// their commits, so it must be short. A panic in it is passed on to the
+	// caller of Write; one in Guard or Apply declines the job.
+	AfterCommit func()
+}
+
+// Combine makes one job of several, to be committed together: their guards run in
+// order, then their applies. What one of them declines declines all.
+func Combine(jobs ...*Mutation) *Mutation {
+	each := func(f func(*Mutation)) {
+		for _, j := range jobs {
+			f(j)
+		}
+	}
+	queue := func(b *Batch, of func(*Mutation) func(*Batch)) {
+		each(func(j *Mutation) {
+			if f := of(j); f != nil {
+				f(b)
+			}
+		})
+	}
+	return &Mutation{
+		Guard: func(b *Batch) { queue(b, func(j *Mutation) func(*Batch) { return j.Guard }) },
+		Apply: func(b *Batch) { queue(b, func(j *Mutation) func(*Batch) { return j.Apply }) },
+		AfterCommit: func() {
+			each(func(j *Mutation) {
+				if j.AfterCommit != nil {
+					j.AfterCommit()
+				}
+			})
+		},
+	}
+}
+
+// Batch collects the statements of one step of a job. Those that take rows which
+// many jobs want go in one order everywhere: see Of.
+type Batch struct{ statements []*QueuedStatement }
+
+// QueuedStatement is a statement in a batch.
+type QueuedStatement struct {
+	Statement
+	key      ID
+	read     func(Row) error
+	noRowErr error
+}
+
+// Queue adds a statement.
+func (b *Batch) Queue(s Statement) *QueuedStatement {
+	q := &QueuedStatement{Statement: s}
+	b.statements = append(b.statements, q)
+	return q
+}
+
+// LockKey says that the statement, and those after it, take rows of a key that comes
+// after the job's own. PostgreSQL runs the statements of a step of all jobs in the
+// order of their keys, so that lanes and nodes take the same rows in the same order.
+func (q *QueuedStatement) LockKey(key ID) *QueuedStatement {
+	q.key = key
+	return q
+}
+
+// One scans the row into dst.
+func (q *QueuedStatement) One(dst ...any) *QueuedStatement {
+	q.read = func(r Row) error { return r.Scan(dst...) }
+	return q
+}
+
+// Each calls f for every row. An error of f declines the job with it.
+func (q *QueuedStatement) Each(f func(Row) error) *QueuedStatement {
+	q.read = f
+	return q
+}
+
+// OrFail declines the job with err when no row was read or changed.
+func (q *QueuedStatement) OrFail(err error) *QueuedStatement {
+	q.noRowErr = err
+	return q
+}
+
+// pendingWrite is a job on its way through a lane.
+type pendingWrite struct {
+	key        ID
+	mutation   *Mutation
+	queuedAt   time.Time
+	claimed    atomic.Bool // by the lane, or back by its caller
+	done       chan error
+	err        error  // why it was declined
+	changed    bool   // a statement of it changed something
+	panicked   any    // by AfterCommit
+	beforeDone func() // is called before the answer; may be nil
+}
+
+// claim gives the job to the lane, or back to its caller, whoever takes it first.
+func (p *pendingWrite) claim() bool { return p.claimed.CompareAndSwap(false, true) }
+
+// collect has one of the job's functions queue its statements in b.
+func (p *pendingWrite) collect(queue func(*Batch), b *Batch) {
+	p.err = catchPanic(func() error { queue(b); return nil })
+	if p.err != nil {
+		b.statements = b.statements[:0]
+	}
+}
+
+// reader returns what reads the rows of q, and the error that declined them.
+// All rows are read in any case, as the connection must be left clean.
+func (q *QueuedStatement) reader() (read func(Row) error, declined *error) {
+	if q.read == nil {
+		return nil, new(error)
+	}
+	var err error
+	return func(r Row) error {
+		if err == nil {
+			err = catchPanic(func() error { return q.read(r) })
+		}
+		return nil
+	}, &err
+}
+
+// recordResult notes what became of a statement of the job that ran without error.
+// It returns errTainted when the job declines although it changed something.
+func (p *pendingWrite) recordResult(q *QueuedStatement, rows int64, declined error) error {
+	if rows > 0 && !q.query.readOnly {
+		p.changed = true
+	}
+	if declined == nil && rows == 0 {
+		declined = q.noRowErr
+	}
+	if p.err == nil {
+		p.err = declined
+	}
+	return p.checkTaint()
+}
+
+func (p *pendingWrite) checkTaint() error {
+	if p.err != nil && p.changed {
+		return errTainted
+	}
+	return nil
+}
+
+func (p *pendingWrite) complete(err error) {
+	if err == nil && p.mutation.AfterCommit != nil {
+		func() {
+			defer func() { p.panicked = recover() }()
+			p.mutation.AfterCommit()
+		}()
+	}
+	if p.beforeDone != nil {
+		p.beforeDone()
+	}
+	p.done <- err
+}
+
+// catchPanic turns a panic in a caller's function into an error, so that the lane
+// lives on for the others.
+func catchPanic(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("a job panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// errTainted says that a job was declined after it had changed something: the
+// whole transaction must be given up.
+var errTainted = errors.New("declined after a change")

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func openAt(t *testing.T, url string, wait time.Duration) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Options{URL: url, MaxWait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// unbounded is earlier than what else would end a wait, which is a minute.
+const unbounded = 40 * time.Second
+
+func tries(d *db.DB) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"a read":        func(ctx context.Context) error { return d.One(ctx, anything.With(), new(int64)) },
+		"a write":       func(ctx context.Context) error { return d.Write(ctx, d.NewID(), &db.Mutation{Apply: add(d.NewID())}) },
+		"a transaction": func(ctx context.Context) error { return d.Tx(ctx, func(*db.Tx) error { return nil }) },
+	}
+}
+
+// Who reads or writes does not wait for long for a server that says nothing, neither
+// over the connections that there are nor over new ones, also where many wait.
+func TestSilentForLong(t *testing.T) {
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d := openAt(t, proxy.URL, time.Second)
+	for _, begin := range []func(){func() {}, proxy.Cut} { // with connections, and without
+		proxy.Silent.Store(true)
+		begin()
+		ctx, cancel := context.WithTimeout(t.Context(), unbounded)
+		var all sync.WaitGroup
+		for what, try := range tries(d) {
+			for range 700 {
+				all.Go(func() {
+					err := try(ctx)
+					var f *fault.Error
+					if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.RetryAfter <= 0 {
+						t.Errorf("%s: %v", what, err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if ctx.Err() != nil {
+			t.Error("some waited for longer")
+		}
+		cancel()
+		proxy.Cut() // what waits in silence
+		proxy.Silent.Store(false)
+		for what, try := range tries(d) {
+			if err := try(t.Context()); err != nil {
+				t.Errorf("%s when it is back: %v", what, err)
+			}
+		}
+	}
+}
+
+// A failover passes without an error, though the server refuses connections for
+// longer than a few tries.
+func TestFailover(t *testing.T) {
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d := openAt(t, proxy.URL, time.Minute)
+	for what, try := range tries(d) {
+		before := proxy.Refused.Load()
+		proxy.Down.Store(true)
+		proxy.Cut()
+		ended := make(chan error)
+		go func() { ended <- try(t.Context()) }()
+		for proxy.Refused.Load() < before+12 {
+			select {
+			case err := <-ended:
+				t.Fatalf("%s ended early: %v", what, err)
+			default:
+				runtime.Gosched()
+			}
+		}
+		proxy.Down.Store(false)
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+var slow = db.SQL(`SELECT 1 FROM pg_sleep(1.5)`)
+
+// A statement that takes long is not taken for a server that is away.
+func TestSlowStatement(t *testing.T) {
+	d := openAt(t, dbtest.Postgres(t), 200*time.Millisecond)
+	if err := d.One(t.Context(), slow.With(), new(int)); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	err := d.Tx(t.Context(), func(tx *db.Tx) error { return tx.One(t.Context(), slow.With(), new(int)) })
+	if err != nil {
+		t.Errorf("a transaction: %v", err)
+	}
+	id := d.NewID()
+	err = d.Write(t.Context(), id, &db.Mutation{Guard: func(b *db.Batch) { b.Queue(slow.With()).One(new(int)) }, Apply: add(id)})
+	if err != nil || !stored(t, d, id) {
+		t.Errorf("a write: %v", err)
+	}
+}
+
+// When another server has taken over, connections to the former one, of which
+// nothing is heard any more, are given up.
+func TestTakenOver(t *testing.T) {
+	u := dbtest.Postgres(t)
+	proxy := dbtest.StartProxy(t, u)
+	d := openAt(t, proxy.URL, time.Second)
+	for what, try := range tries(d) {
+		if err := try(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		proxy.SilenceOpen()
+		exec(t, connect(t, u), "TRUNCATE server_life")
+		ctx, cancel := context.WithTimeout(t.Context(), unbounded)
+		if err := try(ctx); !fault.Is(err, fault.Unavailable) && err != nil || ctx.Err() != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		cancel()
+		if err := try(t.Context()); err != nil {
+			t.Errorf("%s, the second time: %v", what, err)
+		}
+	}
+}
+
+// A caller who goes away is no outage.
+func TestCallerGone(t *testing.T) {
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d := openAt(t, proxy.URL, time.Minute)
+	proxy.Down.Store(true)
+	proxy.Cut()
+	for what, try := range tries(d) {
+		if what == "a write" { // waits with others, and does not end with its caller
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		before, ended := proxy.Refused.Load(), make(chan error)
+		go func() { ended <- try(ctx) }()
+		for proxy.Refused.Load() == before {
+			runtime.Gosched()
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Once the server has been away for long, callers wait for less; not before, since
+// then it may be back in a moment.
+func TestAwayForLong(t *testing.T) {
+	const wait = 10 * time.Second
+	now := time.Now()
+	for _, c := range []struct {
+		away, want time.Duration
+	}{{-1, wait}, {0, wait}, {wait - time.Second, wait}, {wait + time.Second, wait / 5}} {
+		if got := db.Until(wait, c.away, now).Sub(now); got != c.want {
+			t.Errorf("away for %s: waits for %s, not %s", c.away, got, c.want)
+		}
+	}
+	if got := db.Until(wait, -1, now.Add(-time.Hour)); got.Before(now.Add(wait / 10)) {
+		t.Error("what waited for its turn gets no try")
+	}
+}
+
+// Of a read that is cut off midway nothing is concluded.
+func TestCutMidway(t *testing.T) {
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d := openAt(t, proxy.URL, time.Minute)
+	err := d.Each(t.Context(), manyRows.With(), func(db.Row) error { proxy.Cut(); return nil })
+	if !fault.Is(err, fault.Unavailable) || d.Away() {
+		t.Errorf("%v; away: %v", err, d.Away())
+	}
+}
+
+// A job that waits behind others is taken back when its time is over, and not
+// carried out afterwards.
+func TestTakenBack(t *testing.T) {
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d := openAt(t, proxy.URL, time.Second)
+	id := d.NewID()
+	proxy.Silent.Store(true)
+	proxy.Cut()
+	var all sync.WaitGroup
+	ids := make([]db.ID, 600)
+	for i := range ids {
+		ids[i] = d.NewID()
+		all.Go(func() {
+			if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(ids[i])}); !fault.Is(err, fault.Unavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	proxy.Cut()
+	proxy.Silent.Store(false)
+	if err := d.Write(t.Context(), id, &db.Mutation{Apply: add(id)}); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(ids, func(id db.ID) bool { return stored(t, d, id) }) {
+		t.Error("a write that failed was carried out")
+	}
+}

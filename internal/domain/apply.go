@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// degradeAfter is for how long a verified domain may be wrong before it degrades.
+const degradeAfter = 24 * time.Hour
+
+var (
+	// The rows are locked (lockClaimsQuery).
+	updateDomainQuery = db.SQL(`UPDATE domain SET status = $2, held = $3, receives = $4, sends = $5, aligned = $6, records = $7,
+			checked_at = $8, next_check_at = $9, checks = $10, mismatch_since = $11, contested_since = $12, verified_at = $13
+		WHERE id = $1`)
+)
+
+// VerifiedEvent is the data of a domain_verified event.
+type VerifiedEvent struct {
+	Domain     db.ID     `json:"domain_id" doc:"The domain's id."`
+	Name       string    `json:"name" doc:"Its name." example:"example.com"`
+	Status     string    `json:"status" enum:"verified" doc:"Its state now."`
+	VerifiedAt time.Time `json:"verified_at" doc:"Since when."`
+}
+
+// applySnapshot draws the consequences of a look, in one transaction that has all
+// claims on the name locked: looks at the same time, also of several accounts
+// or nodes, follow one another, and each transition happens once. manual says
+// that a person asked for it.
+func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dnsSnapshot, manual bool) (Domain, error) {
+	var after Domain
+	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
+		claims, err := db.All(ctx, tx, lockClaimsQuery.With(name), scanClaim)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(claims, func(c *claim) bool { return c.id == id })
+		if at < 0 {
+			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
+		}
+		me := claims[at]
+		keys, err := db.All(ctx, tx, domainKeysQuery.With(id), scanKey)
+		if err != nil {
+			return err
+		}
+		before, keysBefore := claimStates(claims), slices.Clone(keys)
+		if d.evaluateClaims(claims, me, keys, l) || manual {
+			me.checks = 0
+		} else {
+			me.checks++
+		}
+		if l.at.After(me.checkedAt) {
+			me.checkedAt = l.at
+		}
+		me.nextCheckAt = me.nextCheck(l.at, keys, d.withObservations(d.expectedRecords(me, keys), me.observations))
+		// The former holder first: only one may hold the name at any moment.
+		slices.SortStableFunc(claims, func(a, b *claim) int { return cmp.Compare(claimRank(a), claimRank(b)) })
+		for _, c := range claims {
+			if c == me || c.claimState != before[c.id] {
+				if err := d.saveClaim(ctx, tx, c, before[c.id]); err != nil {
+					return err
+				}
+			}
+		}
+		after = d.toDomain(me, keys)
+		return d.saveKeys(ctx, tx, keysBefore, keys)
+	})
+	return after, err
+}
+
+// claimStates keeps what the claims were before.
+func claimStates(claims []*claim) map[db.ID]claimState {
+	all := make(map[db.ID]claimState, len(claims))
+	for _, c := range claims {
+		all[c.id] = c.claimState
+	}
+	return all
+}
+
+func claimRank(c *claim) int {
+	if c.owned {
+		return 1
+	}
+	return 0
+}
+
+// saveClaim writes a claim, with the event if it has become verified.
+func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before claimState) error {
+	text, err := json.Marshal(c.observations)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, updateDomainQuery.With(c.id, c.status, c.owned, c.receives, c.sends, c.aligned, string(text),
+		db.Micros(c.checkedAt), db.Micros(c.nextCheckAt), c.checks, db.Micros(c.mismatchSince),
+		db.Micros(c.contestedSince), db.Micros(c.verifiedAt)))
+	if err != nil {
+		return err
+	}
+	if c.claimState != before {
+		tx.AfterCommit(func() { d.notifyChanged(c.id) })
+	}
+	if c.status != StatusVerified || before.status == StatusVerified {
+		return nil
+	}
+	return d.Events.Record(ctx, tx, event.Input{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: VerifiedEvent{
+		Domain: c.id, Name: c.name, Status: c.status, VerifiedAt: c.verifiedAt,
+	}})
+}
+
+// evaluateClaims changes the claims as the look demands, and reports whether it brought
+// anything new about me.
+func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSnapshot) bool {
+	was := *me
+	seen := observations{}
+	place := "TXT _mailstead." + me.name
+	for _, r := range d.expectedRecords(me, keys) {
+		if s, ok := me.observations[r.key()]; ok {
+			seen[r.key()] = s // records that are no longer asked for are dropped
+		}
+		if s, ok := l.observations[r.key()]; ok && !s.At.Before(seen[r.key()].At) {
+			if s.Status == RecordTemporaryFailure {
+				s.Observed = seen[r.key()].Observed
+			}
+			seen[r.key()] = s
+		}
+	}
+	if _, looked := l.observations[place]; looked && l.tokens != nil && seen[place].At.Equal(l.at) {
+		transferOwnership(claims, me, l.tokens, l.at)
+		seen[place] = explainOwnership(claims, me, seen[place], l.tokens)
+	}
+	fresh := me.observations.differFrom(seen)
+	me.observations = seen
+	me.markSeenKeys(keys, d.withObservations(d.expectedRecords(me, keys), seen))
+	advanceKeys(keys, l.at)
+	records := d.withObservations(d.expectedRecords(me, keys), seen)
+	me.updateStatus(records, l.at)
+	me.updateCapabilities(records, keys)
+	return fresh || was.status != me.status || was.owned != me.owned
+}
+
+// differFrom reports whether anything but times is different.
+func (s observations) differFrom(than observations) bool {
+	for place, now := range than {
+		if was := s[place]; was.Status != now.Status || was.Expected != now.Expected {
+			return true
+		}
+	}
+	return false
+}
+
+// updateStatus moves the status on. Records without an answer are neither good
+// nor bad, so they change nothing.
+func (c *claim) updateStatus(records []Record, at time.Time) {
+	good, bad := c.owned, false
+	for _, r := range records {
+		if !r.Required {
+			continue
+		}
+		if r.Status == RecordFailed {
+			bad = true
+		}
+		if r.Status != RecordVerified && r.Kind != KindOwnership {
+			good = false
+		}
+	}
+	good = good && !bad
+	switch {
+	case c.suspended() || !c.owned:
+	case good:
+		c.mismatchSince = time.Time{}
+		if c.status != StatusVerified {
+			c.status, c.verifiedAt = StatusVerified, at
+		}
+	case c.status != StatusVerified || !bad:
+	case c.mismatchSince.IsZero():
+		c.mismatchSince = at
+	case at.Sub(c.mismatchSince) >= degradeAfter:
+		c.status = StatusDegraded
+	}
+}
+
+// updateCapabilities sets what follows for sending and receiving, each from the last
+// answer that there was.
+func (c *claim) updateCapabilities(records []Record, keys []key) {
+	mx, spf := RecordPending, RecordPending
+	for _, r := range records {
+		switch r.Kind {
+		case KindMX:
+			mx = r.Status
+		case KindSPF:
+			spf = r.Status
+		}
+	}
+	switch mx {
+	case RecordVerified:
+		c.receives = true
+	case RecordFailed:
+		c.receives = false
+	}
+	switch {
+	case mx == RecordVerified && spf == RecordVerified:
+		c.aligned = true
+	case mx == RecordFailed || spf == RecordFailed:
+		c.aligned = false
+	}
+	anySeen := false
+	for _, k := range keys {
+		anySeen = anySeen || k.seen && k.state != KeyPending
+	}
+	// A day's grace for a verified domain: its DNS may just be in the making.
+	c.sends = anySeen || c.status == StatusVerified && c.sends
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+// SendingDomain is what a message from a domain needs.
+type SendingDomain struct {
+	Domain db.ID
+	Name   string
+	Signer *mailauth.Signer
+	// Aligned says that the domain's KindMX and KindSPF name us, so that it can be
+	// its own return path.
+	Aligned bool
+}
+
+// HostedDomain is a domain that someone here holds.
+type HostedDomain struct {
+	Domain, Account db.ID
+	Name            string
+	Receives        bool // its KindMX was seen to be ours
+	Suspended       bool // by an operator
+}
+
+type senderKey struct {
+	account db.ID
+	name    string
+}
+
+var (
+	senderByNameQuery = db.SQL(`SELECT id, name, aligned FROM domain
+		WHERE account = $1 AND name = $2 AND held AND sends AND suspended_at = 0`)
+	senderByIDQuery   = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
+	hostedByNameQuery = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE name = $1 AND held`)
+	claimantsQuery    = db.SQL(`SELECT id, account FROM domain WHERE name = $1 ORDER BY held DESC, id LIMIT 100`)
+	signingKeysQuery  = db.SQL(`SELECT id, selector, private, seen, state FROM dkim_key
+		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
+)
+
+// SendingDomain finds the domain that an account sends from, by its name in
+// A-labels. It is fault.Denied with the code sender_not_allowed unless the
+// account holds it, a KindDKIM key of it was seen, and it is not suspended.
+func (d *Domains) SendingDomain(ctx context.Context, account db.ID, name string) (SendingDomain, error) {
+	k := senderKey{account, name}
+	e, mark, ok := d.sendersByName.get(k)
+	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
+		s, err := d.loadSendingDomain(ctx, senderByNameQuery.With(account, name))
+		if errors.Is(err, db.ErrNoRow) {
+			err = fault.New(fault.Denied, "sender_not_allowed",
+				"The sender is not on a domain of yours whose OWNERSHIP record and a DKIM record are verified.")
+		} else if err != nil {
+			return SendingDomain{}, err
+		}
+		e = cacheEntry[SendingDomain]{s, err, now.Add(cacheTTL)}
+		d.sendersByName.put(k, e, mark)
+	}
+	return e.value, e.err
+}
+
+// SendingDomainByID finds what a queued message is signed with, as long as its domain
+// exists; after that it is fault.NotFound.
+func (d *Domains) SendingDomainByID(ctx context.Context, domain db.ID) (SendingDomain, error) {
+	e, mark, ok := d.sendersByID.get(domain)
+	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
+		s, err := d.loadSendingDomain(ctx, senderByIDQuery.With(domain))
+		if errors.Is(err, db.ErrNoRow) {
+			err = fault.New(fault.NotFound, "not_found", "The domain of this message was deleted.")
+		} else if err != nil {
+			return SendingDomain{}, err
+		}
+		e = cacheEntry[SendingDomain]{s, err, now.Add(cacheTTL)}
+		d.sendersByID.put(domain, e, mark)
+	}
+	return e.value, e.err
+}
+
+func (d *Domains) loadSendingDomain(ctx context.Context, q db.Statement) (SendingDomain, error) {
+	var s SendingDomain
+	if err := d.DB.One(ctx, q, &s.Domain, &s.Name, &s.Aligned); err != nil {
+		return SendingDomain{}, err
+	}
+	var err error
+	s.Signer, err = d.signer(ctx, s.Domain, s.Name)
+	return s, err
+}
+
+// FindHosted finds the domain that someone here holds under a name in A-labels.
+func (d *Domains) FindHosted(ctx context.Context, name string) (HostedDomain, bool, error) {
+	e, mark, ok := d.hostedByName.get(name)
+	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
+		h, _, err := FindHosted(ctx, d.DB, name)
+		if err != nil {
+			return HostedDomain{}, false, err
+		}
+		e = cacheEntry[HostedDomain]{h, nil, now.Add(cacheTTL)}
+		d.hostedByName.put(name, e, mark)
+	}
+	return e.value, e.value.Domain != 0, nil
+}
+
+// Claims lists who claims a name in A-labels, or has held it and still has it in his
+// account; whoever holds it first.
+func (d *Domains) Claims(ctx context.Context, name string) ([]HostedDomain, error) {
+	return db.All(ctx, d.DB, claimantsQuery.With(name), func(r db.Row) (h HostedDomain, err error) {
+		h.Name = name
+		return h, r.Scan(&h.Domain, &h.Account)
+	})
+}
+
+// Invalidate drops what is remembered of a domain. It happens by itself on this
+// node, and on others when Run gets the signal.
+func (d *Domains) Invalidate(db.ID) {
+	// A change of hands or a new holder shows under several keys, also as
+	// the absence of one. Changes are rare, so everything goes.
+	d.sendersByName.clear()
+	d.sendersByID.clear()
+	d.hostedByName.clear()
+	d.enforcements.clear()
+}
+
+// notifyChanged is called after a commit.
+func (d *Domains) notifyChanged(id db.ID) {
+	d.Invalidate(id)
+	d.Hub.Wake(notify.Key{Kind: notify.Domain, ID: int64(id)})
+	d.Hub.Wake(anyDomainKey)
+}
+
+// anyDomainKey is woken with every change of a domain.
+var anyDomainKey = notify.Key{Kind: notify.Domain}
+
+// sealedKey is a KindDKIM key with its sealed private half.
+type sealedKey struct {
+	id            db.ID
+	selector      string
+	sealedPrivate []byte
+	seen          bool
+	state         string
+}
+
+// cachedSigner is a signer with the keys that it was made of.
+type cachedSigner struct {
+	keys   []db.ID
+	signer *mailauth.Signer
+}
+
+// signer makes the signer of a domain, of the keys that signingKeys picks. It is kept
+// until other keys are to be used, since reading an RSA key costs more than a
+// signature.
+func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*mailauth.Signer, error) {
+	rows, err := db.All(ctx, d.DB, signingKeysQuery.With(domain), func(r db.Row) (sealedKey, error) {
+		var k sealedKey
+		err := r.Scan(&k.id, &k.selector, &k.sealedPrivate, &k.seen, &k.state)
+		return k, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows = signingKeys(rows)
+	var ids []db.ID
+	for _, k := range rows {
+		ids = append(ids, k.id)
+	}
+	old, mark, ok := d.signers.get(domain)
+	if ok && slices.Equal(old.keys, ids) {
+		return old.signer, nil
+	}
+	s, err := d.openSigner(name, rows)
+	if err != nil {
+		return nil, err
+	}
+	d.signers.put(domain, cachedSigner{ids, s}, mark)
+	return s, nil
+}
+
+// signingKeys picks the keys to sign with: the active ones that were seen in the DNS.
+// Should none be, as when somebody put an old zone file back, then those that
+// are seen though they are retiring; and all active ones if there is nothing
+// to be seen at all.
+func signingKeys(keys []sealedKey) []sealedKey {
+	for _, fit := range []func(sealedKey) bool{
+		func(k sealedKey) bool { return k.seen && k.state == KeyActive },
+		func(k sealedKey) bool { return k.seen },
+		func(k sealedKey) bool { return k.state == KeyActive },
+	} {
+		var all []sealedKey
+		for _, k := range keys {
+			if fit(k) {
+				all = append(all, k)
+			}
+		}
+		if len(all) > 0 {
+			return all
+		}
+	}
+	return nil
+}

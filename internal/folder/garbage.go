@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+// A message's bytes are deleted once no folder shows it. That no copy can be
+// made of what is being deleted follows from how rows come to be:
+//
+//   - The first row of a message is inserted together with the message.
+//   - Every further row is inserted by a copy or move, which reads a row that
+//     is there, and holds the lock of that row's folder from before reading it
+//     until its own commit (transfer.guard: the conditional update or SELECT …
+//     FOR UPDATE of the source; a folder that is gone declines it).
+//   - A row is deleted only under the lock of its folder too (updateFolderIfCurrentQuery), or
+//     after the folder itself was, which waits for that lock.
+//
+// So between two commits there is no moment at which a message has no
+// committed row and yet one in the making: while a copy is uncommitted, its
+// source row is committed and can't go. Therefore one statement that deletes
+// the message where no row names it, on READ COMMITTED as well, never deletes
+// what a copy then shows. On SQLite writers follow each other anyway.
+//
+// Grace is for readers: a FETCH that has read the row may still be reading the
+// bytes.
+
+var (
+	dueExpungedQuery = db.SQL(`SELECT message, at FROM expunged WHERE at < $1 ORDER BY at LIMIT $2`)
+	// deleteUnreferencedMessageQuery deletes a message unless a folder shows it.
+	deleteUnreferencedMessageQuery = db.SQL(`DELETE FROM message WHERE id = $1
+		AND NOT EXISTS (SELECT 1 FROM folder_message WHERE message = $1) RETURNING blob`)
+	// If it was expunged once more meanwhile, its time begins anew.
+	deleteExpungedQuery = db.SQL(`DELETE FROM expunged WHERE message = $1 AND at = $2`)
+
+	// nextDroppedFolderQuery finds one of which something is left, or that can be forgotten.
+	nextDroppedFolderQuery = db.SQL(`SELECT folder, mailbox FROM dropped d WHERE folder > $1 AND (uidvalidity < $2
+		OR COALESCE((SELECT 1 FROM dropped later WHERE later.mailbox = d.mailbox AND later.uidvalidity > d.uidvalidity LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_message m WHERE m.folder = d.folder LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_change c WHERE c.folder = d.folder LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_view v WHERE v.folder = d.folder), 0) = 1) ORDER BY folder LIMIT 1`)
+	deleteChangesQuery = db.SQL(`DELETE FROM folder_change WHERE folder = $1`)
+	// As long as some node's clock has not passed the highest UIDVALIDITY that a mailbox
+	// has had, a new folder could get it again. It may be years ahead (RenewUIDValidity).
+	deleteDroppedQuery = db.SQL(`DELETE FROM dropped WHERE folder = $1 AND (uidvalidity < $2
+		OR EXISTS (SELECT 1 FROM dropped later WHERE later.mailbox = $3 AND later.uidvalidity > dropped.uidvalidity))`)
+	modSeqQuery = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
+
+	deleteSubscriptionsQuery = db.SQL(`DELETE FROM subscription WHERE mailbox = $1`)
+)
+
+// Sizes of what is deleted in one commit, so that no one waits long for it.
+const (
+	collectBatchSize = 100   // messages with their bytes
+	purgeBatchSize   = 1_000 // rows of a deleted folder
+)
+
+// How often Run collects, and how long an idle view is kept.
+const (
+	collectInterval     = time.Minute
+	idleViewTTL         = 10 * time.Minute
+	shutdownSaveTimeout = 5 * time.Second
+)
+
+// Run deletes what nothing shows any more, stores the views of large folders,
+// forgets idle ones and looks whether signals of other nodes got lost, until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	collect := time.NewTicker(collectInterval)
+	defer collect.Stop()
+	poll := time.NewTicker(max(s.PollInterval, time.Second))
+	defer poll.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			// What comes next begins with what this node knew.
+			last, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownSaveTimeout)
+			defer end()
+			if err := s.saveViews(last, shutdownStaleDivisor); err != nil && !errors.Is(err, db.ErrClosed) {
+				s.Log.Warn("storing the views of large folders at the end failed", "error", err)
+			}
+			return nil
+		case <-collect.C:
+			err = s.saveViews(ctx, 1)
+			s.evictExpired(s.Now().Add(-idleViewTTL))
+			_, collected := s.CollectGarbage(ctx)
+			err = errors.Join(err, collected)
+		case <-poll.C:
+			if s.DB.Engine() == db.Postgres {
+				err = s.pollOpenFolders(ctx)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			s.Log.Error("tending the folders failed", "error", err)
+		}
+	}
+}
+
+// pollOpenFolders wakes the sessions of open folders that changed unnoticed.
+func (s *Store) pollOpenFolders(ctx context.Context) error {
+	s.mu.Lock()
+	open := make([]*sharedView, 0, len(s.open))
+	for _, sh := range s.open {
+		if sh.refs > 0 {
+			open = append(open, sh)
+		}
+	}
+	s.mu.Unlock()
+	for _, sh := range open {
+		var modseq uint64
+		row, err := queryOne(ctx, s.DB, modSeqQuery.With(sh.id), func(r db.Row) (uint64, error) {
+			err := r.Scan(&modseq)
+			return modseq, err
+		})
+		sh.mu.Lock()
+		known := sh.row.ModSeq
+		sh.mu.Unlock()
+		if err == nil && row == known {
+			continue
+		}
+		s.Hub.Receive([]notify.Key{{Kind: notify.Folder, ID: int64(sh.id)}})
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CollectGarbage deletes messages that left their last folder longer than Grace ago,
+// and returns how many; and what is left of deleted folders.
+func (s *Store) CollectGarbage(ctx context.Context) (deleted int, err error) {
+	if err := s.purgeDropped(ctx); err != nil {
+		return 0, err
+	}
+	for {
+		due, n, err := s.collectBatch(ctx)
+		deleted += n
+		if err != nil || due < collectBatchSize {
+			return deleted, err
+		}
+		if err := ctx.Err(); err != nil {
+			return deleted, err
+		}
+	}
+}
+
+type expungedRow struct {
+	message db.ID
+	at      int64
+	blob    db.ID // found when the message was deleted
+}
+
+func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) {
+	before := db.Micros(s.Now().Add(-s.ExpungeGrace))
+	found, err := db.All(ctx, s.DB, dueExpungedQuery.With(before, collectBatchSize), func(r db.Row) (e expungedRow, err error) {
+		err = r.Scan(&e.message, &e.at)
+		return e, err
+	})
+	if err != nil || len(found) == 0 {
+		return 0, 0, err
+	}
+	err = s.DB.Write(ctx, 0, &db.Mutation{
+		Guard: func(b *db.Batch) {
+			for i := range found {
+				e := &found[i]
+				e.blob = 0
+				b.Queue(deleteUnreferencedMessageQuery.With(e.message)).Each(func(r db.Row) error { return r.Scan(&e.blob) })
+			}
+		},
+		Apply: func(b *db.Batch) {
+			for _, e := range found {
+				if e.blob != 0 {
+					b.Queue(blob.DeleteStatement(e.blob))
+				}
+				b.Queue(deleteExpungedQuery.With(e.message, e.at))
+			}
+		},
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, e := range found {
+		if e.blob != 0 {
+			deleted++
+		}
+	}
+	return len(found), deleted, nil
+}
+
+// purgeDropped takes the messages out of deleted folders, which nobody can
+// change or copy from any more.
+func (s *Store) purgeDropped(ctx context.Context) error {
+	type dropped struct{ folder, mailbox db.ID }
+	passed := s.Now().Add(-2 * db.MaxClockSkew).Unix() // by all clocks
+	for last := db.ID(0); ; {
+		found, err := db.All(ctx, s.DB, nextDroppedFolderQuery.With(last, passed), func(r db.Row) (d dropped, err error) {
+			err = r.Scan(&d.folder, &d.mailbox)
+			return d, err
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		d := found[0]
+		last = d.folder
+		if err := s.purgeFolder(ctx, d.folder, d.mailbox); err != nil {
+			return err
+		}
+		err = s.DB.Write(ctx, d.mailbox, &db.Mutation{Guard: func(b *db.Batch) {
+			b.Queue(mailbox.LockUsage(d.mailbox))
+			b.Queue(deleteChangesQuery.With(d.folder))
+			b.Queue(deleteViewQuery.With(d.folder))
+			b.Queue(deletePartsQuery.With(d.folder))
+			b.Queue(deleteDroppedQuery.With(d.folder, passed, d.mailbox))
+		}})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) purgeFolder(ctx context.Context, folder, box db.ID) error {
+	for from := int64(1); ; {
+		n, hi := 0, int64(0)
+		err := s.DB.Each(ctx, messagesFromQuery.With(folder, from, purgeBatchSize), func(r db.Row) error {
+			n++
+			return r.Scan(&hi, new(int64), new(string), new(int64), new(int64))
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+		err = s.DB.Write(ctx, box, &db.Mutation{Guard: func(b *db.Batch) {
+			b.Queue(mailbox.LockUsage(box))
+			b.Queue(recordExpungedQuery.With(from, hi, folder, db.Micros(s.Now())))
+			b.Queue(deleteRowsQuery.With(from, hi, folder))
+		}})
+		if err != nil {
+			return err
+		}
+		from = hi + 1
+	}
+}
+
+// PurgeMailbox deletes all folders, subscriptions and mail of a mailbox, for good; the
+// bytes go with the next Collect after Grace. It may be called again after it
+// failed.
+func (s *Store) PurgeMailbox(ctx context.Context, mailbox db.ID) error {
+	err := s.updateTree(ctx, mailbox, func(t *folderTree) error {
+		for _, f := range t.folders {
+			if err := t.drop(ctx, f.ID); err != nil {
+				return err
+			}
+		}
+		_, err := t.tx.Exec(ctx, deleteSubscriptionsQuery.With(mailbox))
+		return err
+	})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return s.purgeDropped(ctx)
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Clause is what an index is asked for: messages that may have a text, or all
+// of several clauses, or one of them.
+type Clause struct {
+	Term     *IndexTerm
+	Children []Clause
+	MatchAny bool
+}
+
+// IndexQuery is what a search in a folder asks an index, or in a whole mailbox.
+type IndexQuery struct {
+	Folder  db.ID  // 0 for all of the mailbox
+	LastUID uint32 // the highest UID in it
+	Clause  Clause
+	Limit   int // of messages; more are too many
+}
+
+// IndexResult is what an index tells of a folder: messages of its mailbox that may
+// meet a Clause, and of which others it knows nothing: those of the folder with
+// UIDs above IndexedThroughUID, and all that were made after another.
+type IndexResult struct {
+	Messages           []db.ID
+	IndexedThroughUID  uint32
+	IndexedThroughUIDs map[db.ID]uint32 // IndexedThroughUID of each folder that it knows, if the IndexQuery is in all of them
+	IndexedThroughID   db.ID
+}
+
+// clause returns what every message for which the criterion holds must meet, or
+// nil if nothing is known of that.
+func (c *compiledCriterion) clause() *Clause {
+	if c.Not {
+		return nil
+	}
+	var all Clause
+	switch c.Test {
+	case Or, And:
+		all.MatchAny = c.Test == Or
+		for i := range c.children {
+			if one := c.children[i].clause(); one != nil {
+				all.Children = append(all.Children, *one)
+			} else if all.MatchAny {
+				return nil
+			}
+		}
+		if len(all.Children) == 0 {
+			return nil
+		}
+	default:
+		if all.Term = c.term(); all.Term == nil {
+			return nil
+		}
+	}
+	return &all
+}
+
+// Bounds of what is asked for beside the index, and of what it may name: with
+// more, the whole folder is looked at.
+const (
+	maxUnindexed    = 2_000
+	maxIndexResults = 20_000
+)
+
+// candidatesFromIndex returns the UIDs of the messages for which the criterion may hold,
+// rising, as far as an index tells; known is false if it doesn't. It takes time
+// for what is found, not for what is there.
+func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (uids []uint32, known bool, err error) {
+	clause := c.clause()
+	if v.store.QueryIndex == nil || v.snap.count < minPrefilter || clause == nil {
+		return nil, false, nil
+	}
+	found, err := v.store.QueryIndex(ctx, v.row.Mailbox, IndexQuery{v.shared.id, v.snap.lastUID(), *clause, min(maxIndexResults, v.snap.count/2)})
+	if err != nil {
+		return nil, false, v.store.logIndexError(ctx, v.row.Mailbox, err)
+	}
+	if found == nil {
+		return nil, false, nil
+	}
+	from, there := v.snap.index(found.IndexedThroughUID)
+	if there {
+		from++
+	}
+	if v.snap.count-from > maxUnindexed {
+		return nil, false, nil
+	}
+	for _, e := range v.snap.between(from, v.snap.count) {
+		uids = append(uids, e.uid)
+	}
+	uids, late, err := v.appendNewer(ctx, uids, found.IndexedThroughID)
+	if err != nil || late > maxUnindexed {
+		return nil, false, err
+	}
+	for some := range slices.Chunk(found.Messages, uidListSize) {
+		args := make([]any, uidListSize, uidListSize+1)
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)]
+		}
+		err := v.store.DB.Each(ctx, uidsByMessageQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
+			var uid uint32
+			err := r.Scan(&uid)
+			uids = append(uids, uid)
+			return err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids), true, nil
+}
+
+var (
+	// With + 0 PostgreSQL looks for the messages one by one, though it take the
+	// folder for a small one, or all of them for few.
+	uidsByMessageQuery = db.SQL(`SELECT uid FROM folder_message
+		WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND folder + 0 = $17`)
+	newerUIDsQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
+		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
+)
+
+// appendNewer adds the UIDs of messages that were made after one.
+func (v *View) appendNewer(ctx context.Context, uids []uint32, after db.ID) (_ []uint32, n int, err error) {
+	err = v.store.DB.Each(ctx, newerUIDsQuery.With(v.row.Mailbox, after, v.shared.id, maxUnindexed+1), func(r db.Row) error {
+		n++
+		var uid uint32
+		err := r.Scan(&uid)
+		uids = append(uids, uid)
+		return err
+	})
+	return uids, n, err
+}
+
+// logIndexError logs that the index failed; the search goes on without it.
+func (s *Store) logIndexError(ctx context.Context, mailbox db.ID, err error) error {
+	if ctx.Err() == nil {
+		s.Log.Error("the search index could not be read", "mailbox", mailbox, "error", err)
+	}
+	return ctx.Err()
+}
+
+// MessagesAfter returns which messages stand in a folder from a UID, not
+// included, on: at most limit, in the order of their UIDs, which rise with the
+// order of their commits.
+func (s *Store) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, limit int) (uids []uint32, ids []db.ID, err error) {
+	err = s.DB.Each(ctx, messageIDsQuery.With(folder, uid, limit), func(r db.Row) error {
+		var uid uint32
+		var id db.ID
+		err := r.Scan(&uid, &id)
+		uids, ids = append(uids, uid), append(ids, id)
+		return err
+	})
+	return uids, ids, err
+}
+
+// matchChunk says whether the criterion holds for all messages of a chunk, for
+// none, or whether each has to be looked at.
+func (c *compiledCriterion) matchChunk(s slot) matchResult {
+	t := c.matchChunkTest(s)
+	if c.Not && t != matchUnknown {
+		return matchYes - t
+	}
+	return t
+}
+
+func (c *compiledCriterion) matchChunkTest(s slot) matchResult {
+	switch c.Test {
+	case MatchAll:
+		return matchYes
+	case And:
+		all := matchYes
+		for i := range c.children {
+			all = min(all, c.children[i].matchChunk(s))
+		}
+		return all
+	case Or:
+		any := matchNo
+		for i := range c.children {
+			any = max(any, c.children[i].matchChunk(s))
+		}
+		return any
+	case HasUID:
+		at, found := slices.BinarySearch(c.UIDs, s.uid(0))
+		if !found && (at == len(c.UIDs) || c.UIDs[at] > s.uid(s.len()-1)) {
+			return matchNo
+		}
+	case HasFlags:
+		switch {
+		case c.Flags&Recent != 0: // that is for each session to know
+		case s.allFlags&c.Flags == c.Flags:
+			return matchYes
+		case s.anyFlags&c.Flags != c.Flags:
+			return matchNo
+		}
+	case HasKeyword:
+		if s.keywords.width == 0 && s.keywords.step == 0 && s.keywords.base != overflowKeywords {
+			return matchOf(c.keywordSets[uint32(s.keywords.base)])
+		}
+	case ModSeqAtLeast:
+		if s.maxModSeq < c.Num {
+			return matchNo
+		}
+	}
+	return matchUnknown
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// The view of a large folder is stored now and then, so that the first session
+// after a start, or on another node, reads a few bytes for each message instead
+// of its row. It is brought up to date from there like a view that nobody has
+// looked at for a while: by the change log and the new UIDs.
+
+var (
+	savedViewQuery        = db.SQL(`SELECT version, format, changed, next, words FROM folder_view WHERE folder = $1`)
+	savedViewVersionQuery = db.SQL(`SELECT version FROM folder_view WHERE folder = $1`)
+	savedViewPartsQuery   = db.SQL(`SELECT part, data FROM folder_view_part WHERE folder = $1 ORDER BY part`)
+
+	lockFolderQuery = db.SQL(`SELECT id FROM folder WHERE id = $1 {for_update}`)
+	insertViewQuery = db.SQL(`INSERT INTO folder_view (folder, version, format, changed, next, words) VALUES ($1, 1, $2, $3, $4, $5)
+		ON CONFLICT (folder) DO NOTHING`)
+	updateViewQuery = db.SQL(`UPDATE folder_view SET version = version + 1, format = $3, changed = $4, next = $5, words = $6
+		WHERE folder = $1 AND version = $2`)
+	insertPartQuery = db.SQL(`INSERT INTO folder_view_part (folder, part, data) VALUES ($1, $2, $3)
+		ON CONFLICT (folder, part) DO UPDATE SET data = excluded.data`)
+	deletePartQuery  = db.SQL(`DELETE FROM folder_view_part WHERE folder = $1 AND part = $2`)
+	deletePartsQuery = db.SQL(`DELETE FROM folder_view_part WHERE folder = $1`)
+	deleteViewQuery  = db.SQL(`DELETE FROM folder_view WHERE folder = $1`)
+)
+
+const (
+	// savedViewFormat is that of the parts; what has another is not read.
+	savedViewFormat = 1
+	// savedPartBits is how many bits of a chunk's key are within its part.
+	savedPartBits = 14 - chunkBits
+	// minSavedMessages is from how many messages on a view is stored.
+	minSavedMessages = 5_000
+	// A stored view is renewed once so many changes, or arrivals, came since: it
+	// takes about as long to read them as the view.
+	maxUnsavedChanges  = 200
+	maxUnsavedArrivals = 2_000
+	// shutdownStaleDivisor is how many times sooner that is when the node ends, since the first
+	// session after that will have to read them.
+	shutdownStaleDivisor = 20
+)
+
+// savedView is what a node knows of the stored view of a folder.
+type savedView struct {
+	version      uint64 // 0 if there is none
+	snap         *snapshot
+	changeModSeq uint64
+	nextUID      uint32
+}
+
+// isStale reports whether the view should be stored again, sooner times sooner than
+// at other times.
+func (k *savedView) isStale(snap *snapshot, changed uint64, next uint32, sooner int) bool {
+	if k.version == 0 || changed < k.changeModSeq || next < k.nextUID {
+		return snap.count >= minSavedMessages
+	}
+	return changed-k.changeModSeq >= maxUnsavedChanges/uint64(sooner) || next-k.nextUID >= maxUnsavedArrivals/uint32(sooner)
+}
+
+// needsSave reports whether the view should be stored before it is forgotten.
+func (sh *sharedView) needsSave() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.isSavable() && sh.saved.isStale(sh.snap, sh.changeModSeq, sh.nextUID, 1)
+}
+
+// isSavable reports whether the view is all that there is; sh.mu is held.
+func (sh *sharedView) isSavable() bool { return sh.loaded && !sh.keywords.isFull() }
+
+// loadSaved begins with the stored view, if there is one that the log can
+// bring up to date.
+func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, err error) {
+	d := sh.store.DB
+	var k savedView
+	var format uint64
+	var words string
+	err = d.One(ctx, savedViewQuery.With(sh.id), &k.version, &format, &k.changeModSeq, &k.nextUID, &words)
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sh.mu.Lock()
+	sh.saved = k // without a snapshot: all of it will be written
+	sh.mu.Unlock()
+	if format != savedViewFormat || k.changeModSeq > row.changeModSeq || k.nextUID > row.UIDNext || k.changeModSeq < row.logFloor ||
+		row.ModSeq-k.changeModSeq > logRetention-logReloadMargin || !sh.keywords.decode(words) {
+		return false, nil
+	}
+	k.snap = &snapshot{}
+	err = d.Each(ctx, savedViewPartsQuery.With(sh.id), func(r db.Row) error {
+		var part uint64
+		var data []byte
+		if err := r.Scan(&part, &data); err != nil {
+			return err
+		}
+		return k.snap.addPart(part, data)
+	})
+	if err != nil {
+		return false, err
+	}
+	// Another node may have written between the two readings.
+	var version uint64
+	if err := d.One(ctx, savedViewVersionQuery.With(sh.id), &version); err != nil || version != k.version {
+		return false, err
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.saved = k
+	sh.snap, sh.nextUID, sh.changeModSeq, sh.loaded = k.snap, k.nextUID, k.changeModSeq, true
+	return true, nil
+}
+
+// addPart adds the chunks of a part, which come after those that are there. The
+// snapshot keeps data.
+func (s *snapshot) addPart(part uint64, data []byte) error {
+	for len(data) > 0 {
+		key, n := binary.Uvarint(data)
+		last := len(s.slots) - 1
+		if n <= 0 || key>>savedPartBits != part || last >= 0 && key <= uint64(s.slots[last].key) || key > 1<<(32-chunkBits)-1 {
+			return errBadChunk
+		}
+		c, rest, err := decodeChunk(data[n:])
+		if err != nil {
+			return err
+		}
+		s.addChunk(uint32(key), c)
+		data = rest
+	}
+	return nil
+}
+
+// parts groups the slots of a snapshot by part.
+func (s *snapshot) parts() map[uint32][]slot {
+	parts := map[uint32][]slot{}
+	for i := 0; i < len(s.slots); {
+		part, from := s.slots[i].key>>savedPartBits, i
+		for i < len(s.slots) && s.slots[i].key>>savedPartBits == part {
+			i++
+		}
+		parts[part] = s.slots[from:i]
+	}
+	return parts
+}
+
+func sameChunks(a, b []slot) bool {
+	return slices.EqualFunc(a, b, func(a, b slot) bool { return a.chunk == b.chunk })
+}
+
+// save stores the view if it is stale, and returns whether it did.
+func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
+	sh.saveMu.Lock()
+	defer sh.saveMu.Unlock()
+	sh.mu.Lock()
+	old, now := sh.saved, savedView{sh.saved.version + 1, sh.snap, sh.changeModSeq, sh.nextUID}
+	box, due := sh.row.Mailbox, sh.isSavable() && old.isStale(sh.snap, sh.changeModSeq, sh.nextUID, sooner)
+	sh.mu.Unlock()
+	if !due {
+		return false, nil
+	}
+	words := sh.keywords.encode(now.snap)
+	before := map[uint32][]slot{}
+	if old.snap != nil {
+		before = old.snap.parts()
+	}
+	err := sh.store.DB.Write(ctx, box, &db.Mutation{
+		Guard: func(b *db.Batch) {
+			b.Queue(mailbox.LockUsage(box))
+			b.Queue(lockFolderQuery.With(sh.id)).One(new(int64)).OrFail(noFolderError())
+			if old.version == 0 {
+				b.Queue(insertViewQuery.With(sh.id, savedViewFormat, int64(now.changeModSeq), now.nextUID, words)).OrFail(errStale)
+			} else {
+				b.Queue(updateViewQuery.With(sh.id, int64(old.version), savedViewFormat, int64(now.changeModSeq), now.nextUID, words)).OrFail(errStale)
+			}
+		},
+		Apply: func(b *db.Batch) {
+			if old.snap == nil {
+				b.Queue(deletePartsQuery.With(sh.id))
+			}
+			parts := now.snap.parts()
+			for part, slots := range parts {
+				if !sameChunks(before[part], slots) {
+					b.Queue(insertPartQuery.With(sh.id, part, encodePart(slots)))
+				}
+			}
+			for part := range before {
+				if _, there := parts[part]; !there {
+					b.Queue(deletePartQuery.With(sh.id, part))
+				}
+			}
+		},
+	})
+	if errors.Is(err, errStale) { // another node has stored it
+		now = savedView{}
+		err = sh.store.DB.One(ctx, savedViewQuery.With(sh.id), &now.version, new(int64), &now.changeModSeq, &now.nextUID, new(string))
+		if errors.Is(err, db.ErrNoRow) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("storing the view of folder %s: %w", sh.id, err)
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.saved = now
+	return true, nil
+}
+
+func encodePart(slots []slot) []byte {
+	var data []byte
+	for _, s := range slots {
+		data = s.appendBinary(binary.AppendUvarint(data, uint64(s.key)))
+	}
+	return data
+}
+
+// encode returns the sets of keywords that a snapshot uses, in the places of
+// their numbers.
+func (t *keywordTable) encode(snap *snapshot) string {
+	used := map[uint32]bool{}
+	for _, s := range snap.slots {
+		if s.keywords.width == 0 && s.keywords.step == 0 {
+			used[uint32(s.keywords.base)] = true
+			continue
+		}
+		for i := range s.len() {
+			used[uint32(s.keywords.at(i))] = true
+		}
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	lines := make([]string, 0, len(used))
+	for id, text := range t.texts {
+		if !used[uint32(id)] {
+			text = ""
+		}
+		lines = append(lines, text)
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// decode makes the sets of keywords have the numbers that give gave them, and
+// reports whether it could: a table in use has numbers of its own.
+func (t *keywordTable) decode(lines string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.sets) > 1 || len(lines) > maxKeywordTableBytes+maxNewKeywordBytes {
+		return false
+	}
+	for i, text := range strings.Split(lines, "\n") {
+		switch {
+		case i == 0: // the empty set
+		case text == "": // a set that is not used any more
+			t.sets, t.texts = append(t.sets, nil), append(t.texts, "")
+		default:
+			t.idLocked(text)
+		}
+	}
+	return true
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/summary"
+)
+
+// A message keeps its id wherever it is moved or copied to within its mailbox,
+// until no folder shows it any more.
+
+// StoredMessage is a message of a mailbox, with the folders that show it.
+type StoredMessage struct {
+	ID           db.ID
+	Mailbox      db.ID
+	Outbound     db.ID  // the outbound_message that it is a delivery of; 0 for none
+	Thread       string // "" for none, as of what a client appended
+	CheckResults string // as summary.CheckResults has them
+	Size         int64
+	Received     bool            // false for what a client, or a migration, has put there
+	Summary      summary.Summary // only in lists
+	Locations    []Location      // at least one, at most MaxLocations
+}
+
+// Location is where a folder shows a message.
+type Location struct {
+	Folder   string // its name
+	UID      uint32
+	Flags    Flags
+	Keywords []string
+	Date     time.Time // internal date
+}
+
+// MaxLocations is how many places of a message are told.
+const MaxLocations = 20
+
+// MessageFilter chooses messages; what is not set does not bound them.
+type MessageFilter struct {
+	Folder       string    // a folder that shows them
+	Since        time.Time // they came at this time or later
+	Until        time.Time // they came before
+	From         string    // an author's address, or the domain of one; whatever the case
+	To           string    // likewise of one whom its header names as a recipient
+	Subject      string    // a part of the subject, whatever the case
+	Words        []string  // each a part of the subject, likewise
+	Thread       string    // the thread that they are in; only what arrived is in one
+	ReceivedOnly bool      // only what arrived
+}
+
+// Bounds of the work for one page of messages.
+const (
+	listScanFirst = 200 // messages that are looked at before an index is asked
+	listChunk     = 100
+)
+
+// maxFilterText bounds the texts of a filter, in bytes.
+const maxFilterText = 1000
+
+var (
+	// Of what anybody may have written into a header as much is read as an
+	// honest one needs. For an EXISTS PostgreSQL may look at all folders at once,
+	// where it takes them for few.
+	listCandidatesQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
+		FROM message m WHERE mailbox = $1 AND {page}`)
+	listThreadCandidatesQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
+		FROM message m WHERE account = $5 AND thread = $6 AND thread <> '' AND mailbox + 0 = $1 AND {page}`)
+	storedMessageQuery = db.SQL(`SELECT id, outbound, thread, verdicts, size FROM message WHERE id = $1 AND mailbox = $2`)
+	locationsQuery     = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
+		FROM folder_message f JOIN folder d ON d.id = f.folder
+		WHERE f.message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+	messagePartsQuery = db.SQL(`SELECT blob, structure, private FROM message WHERE id = $1`)
+)
+
+// ListMessages lists messages of a mailbox, the last to come first. next is the last
+// one that was looked at: when more is true the list goes on behind it, also
+// if little was found. A folder that is not there is a fault.NotFound; f is
+// right as Check has it.
+func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
+	var in Folder
+	if f.Folder != "" {
+		if in, err = s.folderByName(ctx, box, f.Folder); err != nil || in.Messages == 0 {
+			return nil, false, 0, err
+		}
+	}
+	var account db.ID
+	if f.Thread != "" {
+		if account, err = mailbox.AccountOf(ctx, s.DB, box); err != nil {
+			return nil, false, 0, err
+		}
+	}
+	read := func(at db.Page) ([]messageCandidate, bool, error) {
+		if f.Thread != "" {
+			return db.ReadPage(ctx, s.DB, listThreadCandidatesQuery, at, scanCandidate, box, in.ID, account, f.Thread)
+		}
+		return db.ReadPage(ctx, s.DB, listCandidatesQuery, at, scanCandidate, box, in.ID)
+	}
+	return s.listStored(ctx, f, page, read, func(at db.Page) (*candidateIDs, error) {
+		ids, err := s.candidatesByIndex(ctx, []db.ID{box}, f)
+		if err == nil && ids == nil && in.ID != 0 && f.Thread == "" {
+			ids, err = s.candidatesByFolder(ctx, in.ID, at)
+		}
+		if ids != nil {
+			ids.statement = func(some [candidateBatch]any) db.Statement {
+				return candidatesByIDQuery.With(append(some[:], box, in.ID)...)
+			}
+		}
+		return ids, err
+	})
+}
+
+// listStored lists what few candidates of read tell. If they don't fill the page, it
+// asks for those that may be meant, and looks at these alone; without them it
+// looks at more.
+func (s *Store) listStored(ctx context.Context, f MessageFilter, page db.Page, read candidateReader, narrow func(db.Page) (*candidateIDs, error)) (found []StoredMessage, more bool, next db.ID, err error) {
+	l, err := newMessageLister(f, page)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	found, more, next, err = l.list(min(listScanFirst, s.MaxScan), read)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	if more && len(found) < l.limit {
+		ids, err := narrow(l.first)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		if ids != nil {
+			read = func(at db.Page) ([]messageCandidate, bool, error) { return ids.readPage(ctx, s.DB, at) }
+		}
+		if found, more, next, err = l.list(s.MaxScan, read); err != nil {
+			return nil, false, 0, err
+		}
+	}
+	found, err = s.addLocations(ctx, found, l.backward)
+	return found, more, next, err
+}
+
+// candidateReader reads a chunk of candidates, newest first, as db.ReadPage does.
+type candidateReader func(db.Page) (chunk []messageCandidate, more bool, err error)
+
+// messageLister is a page of messages that is to be found.
+type messageLister struct {
+	minID, maxID db.ID // ids that are meant: from least on, below most
+	limit        int
+	backward     bool    // the list is walked towards the newest
+	first        db.Page // the first chunk
+	matches      func(*messageCandidate) bool
+}
+
+func newMessageLister(f MessageFilter, page db.Page) (*messageLister, error) {
+	l := &messageLister{maxID: math.MaxInt64, limit: cmp.Or(page.Limit, db.DefaultPageSize), backward: page.After == 0 && page.Before != 0}
+	if !f.Since.IsZero() {
+		l.minID = db.MinIDAt(f.Since)
+	}
+	if !f.Until.IsZero() {
+		l.maxID = db.MinIDAt(f.Until)
+	}
+	l.first = db.Page{After: page.After, Before: page.Before, Limit: listChunk}
+	switch {
+	case l.backward:
+		l.first.Before = max(page.Before, l.minID-1)
+	case page.After == 0 || page.After > l.maxID:
+		l.first.After = l.maxID
+	}
+	var err error
+	l.matches, err = f.matcher()
+	return l, err
+}
+
+// list goes through what read gives until the page is full or so many messages
+// were looked at. In what it returns they stand in the order in which they were found.
+func (l *messageLister) list(looks int, read candidateReader) (found []StoredMessage, more bool, next db.ID, err error) {
+	at := l.first
+	for looked := 0; ; {
+		chunk, rest, err := read(at)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		if l.backward { // they come newest first, whichever way the list is walked
+			slices.Reverse(chunk)
+		}
+		for i := range chunk {
+			c := &chunk[i]
+			if c.ID < l.minID && !l.backward || c.ID >= l.maxID && l.backward {
+				return found, false, next, nil
+			}
+			fits := c.ID >= l.minID && c.ID < l.maxID && l.matches(c)
+			if fits && len(found) == l.limit || looked == looks {
+				return found, true, next, nil
+			}
+			looked++
+			next = c.ID
+			if fits {
+				found = append(found, c.StoredMessage)
+			}
+		}
+		if !rest {
+			return found, false, next, nil
+		}
+		if l.backward {
+			at.Before = next
+		} else {
+			at.After = next
+		}
+	}
+}
+
+type messageCandidate struct {
+	StoredMessage
+	inFolder bool
+	envelope []byte
+}
+
+func scanCandidate(r db.Row) (c messageCandidate, err error) {
+	var messageID string
+	var there int
+	var account db.ID
+	if err := r.Scan(&c.ID, &c.Mailbox, &account, &c.Outbound, &c.Thread, &c.CheckResults, &c.Size, &messageID, &c.envelope, &there); err != nil {
+		return c, err
+	}
+	c.Received = account != 0
+	if c.inFolder = there == 1; c.inFolder {
+		envelope := c.envelope
+		date, _ := message.ParseDate(envelopeText(envelope, 0))
+		c.Summary = summary.New(messageID, envelopeAddresses(envelope, 2), envelopeAddresses(envelope, 5), envelopeAddresses(envelope, 6),
+			envelopeText(envelope, 1), date)
+	}
+	return c, nil
+}
+
+// Check returns all that is wrong with a filter at once.
+func (f MessageFilter) Check() error {
+	var bad fault.FieldErrors
+	for _, text := range []struct{ field, text string }{{"from", f.From}, {"to", f.To}, {"subject", f.Subject}} {
+		if len(text.text) > maxFilterText {
+			bad.Add(text.field, "too_long", "This may have %d bytes.", maxFilterText)
+		}
+	}
+	for _, text := range []struct{ field, text string }{{"from", f.From}, {"to", f.To}} {
+		if _, err := addressMatcher(text.text); err != nil && len(text.text) <= maxFilterText {
+			bad.Add(text.field, "invalid_address", "Give an address such as you@example.com, or a domain.")
+		}
+	}
+	return bad.Err()
+}
+
+// addressMatcher returns what tells whether somebody is meant by an address or a
+// domain; everybody is by "".
+func addressMatcher(text string) (func(summary.Address) bool, error) {
+	if text == "" {
+		return func(summary.Address) bool { return true }, nil
+	}
+	if !strings.Contains(text, "@") {
+		name, err := address.ParseMailDomain(text)
+		return func(p summary.Address) bool {
+			a, err := address.Parse(p.Email)
+			return err == nil && a.Domain == name
+		}, err
+	}
+	want, err := address.Parse(text)
+	return func(p summary.Address) bool {
+		a, err := address.Parse(p.Email)
+		return err == nil && a.Key() == want.Key()
+	}, err
+}
+
+// matcher returns what tells whether a message is wanted.
+func (f MessageFilter) matcher() (func(*messageCandidate) bool, error) {
+	author, err := addressMatcher(f.From)
+	if err != nil {
+		return nil, err
+	}
+	recipient, err := addressMatcher(f.To)
+	texts := f.texts()
+	return func(c *messageCandidate) bool {
+		return c.inFolder && (c.Received || !f.ReceivedOnly) && (f.Thread == "" || c.Thread == f.Thread) &&
+			!slices.ContainsFunc(texts, func(t filterText) bool { return !t.matches(c.envelope) }) &&
+			(f.From == "" || slices.ContainsFunc(c.Summary.From, author)) &&
+			(f.To == "" || slices.ContainsFunc(c.Summary.To, recipient) || slices.ContainsFunc(c.Summary.Cc, recipient))
+	}, err
+}
+
+// addLocations tells where messages are, and puts them newest first.
+func (s *Store) addLocations(ctx context.Context, found []StoredMessage, back bool) ([]StoredMessage, error) {
+	all := make([]*StoredMessage, len(found))
+	for i := range found {
+		all[i] = &found[i]
+	}
+	err := s.loadLocations(ctx, all)
+	found = slices.DeleteFunc(found, func(k StoredMessage) bool { return len(k.Locations) == 0 }) // expunged just now
+	if back {
+		slices.Reverse(found)
+	}
+	return found, err
+}
+
+// Message returns a message of a mailbox, without its Summary. One that no folder
+// shows is a fault.NotFound.
+func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, error) {
+	k := StoredMessage{Mailbox: mailbox}
+	err := s.DB.One(ctx, storedMessageQuery.With(id, mailbox), &k.ID, &k.Outbound, &k.Thread, &k.CheckResults, &k.Size)
+	if err == nil {
+		err = s.loadLocations(ctx, []*StoredMessage{&k})
+	}
+	if errors.Is(err, db.ErrNoRow) || err == nil && len(k.Locations) == 0 {
+		err = fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	}
+	return k, err
+}
+
+func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
+	const group = 16
+	for some := range slices.Chunk(all, group) {
+		var args [group]any
+		byID := map[db.ID]*StoredMessage{}
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)].ID
+		}
+		for _, k := range some {
+			byID[k.ID] = k
+		}
+		err := s.DB.Each(ctx, locationsQuery.With(args[:]...), func(r db.Row) error {
+			var id db.ID
+			var p Location
+			var flags, date int64
+			var keywords string
+			if err := r.Scan(&id, &p.Folder, &p.UID, &flags, &keywords, &date); err != nil {
+				return err
+			}
+			p.Flags, p.Keywords, p.Date = Flags(flags), strings.Fields(keywords), db.Time(date)
+			if k := byID[id]; len(k.Locations) < MaxLocations {
+				k.Locations = append(k.Locations, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, k := range some {
+			slices.SortFunc(k.Locations, func(a, b Location) int { return cmp.Or(cmp.Compare(a.Folder, b.Folder), cmp.Compare(a.UID, b.UID)) })
+		}
+	}
+	return nil
+}
+
+// OpenParts opens the bytes of a message with the index of its parts, or
+// returns a fault.NotFound when they are gone, or a fault.Denied if it is
+// private. The caller must Close the reader.
+func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
+	var at db.ID
+	var structure []byte
+	var private bool
+	err := s.DB.One(ctx, messagePartsQuery.With(id), &at, &structure, &private)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil, nil, messageExpungedError()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if private {
+		return nil, nil, privateMessageError()
+	}
+	r, err := s.openBlob(ctx, id, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	index, err := decodeIndex(r, structure)
+	if err != nil {
+		_ = r.Close() // nothing was written
+		return nil, nil, fmt.Errorf("scanning message %s: %w", id, err)
+	}
+	return index, r, nil
+}
+
+// decodeIndex decodes what is stored as the index of a message. One that can't be
+// decoded, or is of other bytes, is made anew.
+func decodeIndex(r *blob.Reader, structure []byte) (*message.Index, error) {
+	if index := message.DecodeIndex(structure, r.Size()); index != nil {
+		return index, nil
+	}
+	index, _, err := message.ScanReader(r.All())
+	return index, err
+}
+
+// CodeMessageGone is that of a message that was expunged meanwhile.
+const CodeMessageGone = "message_gone"
+
+func messageExpungedError() error {
+	return fault.New(fault.NotFound, CodeMessageGone, "The message was expunged.")
+}
+
+// privateMessageError is for who reads a message by other right than the mailbox's.
+func privateMessageError() error {
+	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone: a mail program shows it.")
+}
+
+// openBlob opens the bytes of a message that was there a moment ago.
+func (s *Store) openBlob(ctx context.Context, message, id db.ID) (r *blob.Reader, err error) {
+	b, err := s.Blobs.Load(ctx, id)
+	if errors.Is(err, blob.ErrNotExist) {
+		there, failed := s.ExistingMessages(ctx, []db.ID{message})
+		if failed != nil {
+			return nil, failed
+		}
+		if !there[message] {
+			return nil, messageExpungedError()
+		}
+	}
+	if err == nil {
+		r, err = b.Open(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("message %s: %w", message, err)
+	}
+	return r, nil
+}

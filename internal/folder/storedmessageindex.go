@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// A list of messages looks at few of them first. Where these don't fill the page, it
+// reads only what the search index, or the folder, names.
+
+// filterText is a text that one of some fields of a message's ENVELOPE must have.
+type filterText struct {
+	kinds []TextKind
+	text  needle
+}
+
+func (t *filterText) matches(envelope []byte) bool {
+	return slices.ContainsFunc(t.kinds, func(k TextKind) bool { return t.text.isIn(envelopeText(envelope, int(k))) })
+}
+
+// texts returns the texts that a message must have for the filter to hold.
+func (f *MessageFilter) texts() (all []filterText) {
+	for _, text := range append([]string{f.Subject}, f.Words...) {
+		if text != "" {
+			all = append(all, filterText{[]TextKind{1}, newNeedle(text)})
+		}
+	}
+	if text := literalAddress(f.From); text != "" {
+		all = append(all, filterText{[]TextKind{2}, newNeedle(text)})
+	}
+	if text := literalAddress(f.To); text != "" {
+		all = append(all, filterText{[]TextKind{5, 6}, newNeedle(text)})
+	}
+	return all
+}
+
+// literalAddress returns how an ENVELOPE has whoever is meant by an address or a
+// domain; "" if it may have that in several ways.
+func literalAddress(text string) string {
+	var a address.Address
+	if strings.Contains(text, "@") {
+		a, _ = address.Parse(text)
+	} else {
+		a.Domain, _ = address.ParseMailDomain(text)
+	}
+	if a.Domain == "" || strings.Contains("."+a.Domain, ".xn--") || a.NeedsSMTPUTF8() || strings.Contains(a.Local, `"`) {
+		return ""
+	}
+	return a.Local + "@" + a.Domain
+}
+
+// maxFilterTerms is how many texts of a filter an index is asked for.
+const maxFilterTerms = 16
+
+// clause returns what a message must meet for the filter to hold, or nil if an
+// index can't tell.
+func (f *MessageFilter) clause() *Clause {
+	var all Clause
+	for _, t := range f.texts() {
+		if len(t.text) >= minTermBytes && len(all.Children) < maxFilterTerms {
+			all.Children = append(all.Children, Clause{Term: &IndexTerm{t.kinds, t.text}})
+		}
+	}
+	if len(all.Children) == 0 {
+		return nil
+	}
+	return &all
+}
+
+// candidateIDs are the messages that a list goes through.
+type candidateIDs struct {
+	ids       []db.ID // rising
+	truncated bool    // there are more in the direction that the list is walked in
+	statement func(some [candidateBatch]any) db.Statement
+}
+
+// candidateBatch is how many messages are read by one query.
+const candidateBatch = 16
+
+// candidatesByIDQuery looks for the folder of each message: PostgreSQL might look at all of the folder's otherwise.
+var candidatesByIDQuery = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+		COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+			WHERE f.message = m.id AND (CAST($18 AS BIGINT) = 0 OR f.folder = $18) LIMIT 1), 0)
+	FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND mailbox + 0 = $17`)
+
+// docsPage is a candidateReader.
+func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []messageCandidate, more bool, err error) {
+	left := k.ids
+	if back := at.After == 0; back {
+		from, found := slices.BinarySearch(left, at.Before)
+		if found {
+			from++
+		}
+		left = left[from:]
+	} else {
+		to, _ := slices.BinarySearch(left, at.After)
+		left = left[:to]
+		left = slices.Clone(left)
+		slices.Reverse(left)
+	}
+	for len(left) > 0 && len(chunk) < at.Limit { // some may be gone meanwhile
+		some := left[:min(candidateBatch, len(left))]
+		left = left[len(some):]
+		var args [candidateBatch]any
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)]
+		}
+		group, err := db.All(ctx, d, k.statement(args), scanCandidate)
+		if err != nil {
+			return nil, false, err
+		}
+		chunk = append(chunk, group...)
+	}
+	slices.SortFunc(chunk, func(a, b messageCandidate) int { return cmp.Compare(b.ID, a.ID) })
+	return chunk, len(chunk) > 0 && (len(left) > 0 || k.truncated), nil
+}
+
+// candidatesByFolder returns the next messages of a folder, as many as a page looks at.
+func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page) (*candidateIDs, error) {
+	var k candidateIDs
+	back := at.After == 0
+	cut := func() {
+		slices.Sort(k.ids)
+		k.ids = slices.Compact(k.ids)
+		if k.truncated = k.truncated || len(k.ids) > s.MaxScan; !k.truncated {
+			return
+		}
+		if back {
+			k.ids = k.ids[:min(s.MaxScan, len(k.ids))]
+		} else {
+			k.ids = k.ids[max(0, len(k.ids)-s.MaxScan):]
+		}
+	}
+	for last := uint32(0); ; {
+		n := 0
+		err := s.DB.Each(ctx, messageIDsQuery.With(folder, last, messageIDsPage), func(r db.Row) error {
+			var id db.ID
+			if err := r.Scan(&last, &id); err != nil {
+				return err
+			}
+			n++
+			if back && id > at.Before || !back && id < at.After {
+				k.ids = append(k.ids, id)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(k.ids) > 2*s.MaxScan || n < messageIDsPage {
+			cut()
+		}
+		if n < messageIDsPage {
+			return &k, nil
+		}
+	}
+}
+
+// candidatesByIndex returns the messages of mailboxes for which the filter may hold, or
+// nil if an index doesn't tell.
+func (s *Store) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
+	clause := f.clause()
+	if s.QueryIndex == nil || clause == nil {
+		return nil, nil
+	}
+	var k candidateIDs
+	unknown := 0
+	for _, box := range mailboxes {
+		found, err := s.QueryIndex(ctx, box, IndexQuery{Clause: *clause, Limit: maxIndexResults - len(k.ids)})
+		if err != nil {
+			return nil, s.logIndexError(ctx, box, err)
+		}
+		if found == nil {
+			return nil, nil
+		}
+		k.ids = append(k.ids, found.Messages...)
+		if err := s.addUnindexed(ctx, box, found, &k, &unknown); err != nil || unknown > maxUnindexed {
+			return nil, err
+		}
+	}
+	slices.Sort(k.ids)
+	k.ids = slices.Compact(k.ids)
+	return &k, nil
+}
+
+var newerMessagesQuery = db.SQL(`SELECT id FROM message WHERE
+		{sqlite}mailbox = $1 AND id > $2 ORDER BY id LIMIT $3
+		{postgres}(mailbox, id) > ($1, $2) AND mailbox <= $1 ORDER BY mailbox, id LIMIT $3`)
+
+// addUnindexed adds the messages of a mailbox of which the index knows nothing, and
+// counts them, until they are more than maxUnindexed.
+func (s *Store) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
+	folders, err := s.Folders(ctx, mailbox)
+	if err != nil {
+		return err
+	}
+	add := func(ids []db.ID) {
+		k.ids = append(k.ids, ids...)
+		*unknown += len(ids)
+	}
+	for _, f := range folders {
+		if upto := found.IndexedThroughUIDs[f.ID]; f.Messages > 0 && upto+1 < f.UIDNext {
+			_, ids, err := s.MessagesAfter(ctx, f.ID, upto, maxUnindexed+1-*unknown)
+			if err != nil {
+				return err
+			}
+			if add(ids); *unknown > maxUnindexed {
+				return nil
+			}
+		}
+	}
+	ids, err := db.All(ctx, s.DB, newerMessagesQuery.With(mailbox, found.IndexedThroughID, maxUnindexed+1-*unknown), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	add(ids)
+	return err
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+
+	"github.com/mailstead/mailstead/internal/folder/threading"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// errReferencesUnknown says that it is not stored what some message answers.
+var errReferencesUnknown = errors.New("what a message answers is not known yet")
+
+// ThreadByOrderedSubject makes threads of messages, whose UIDs rise, by their subjects
+// alone (RFC 5256 §3).
+func (v *View) ThreadByOrderedSubject(ctx context.Context, uids []uint32) (*threading.Threads, error) {
+	messages := make([]threading.Message, 0, len(uids))
+	err := v.eachThreadMessage(ctx, uids, FetchEnvelope, func(m threading.Message, _ *MessageRow) error {
+		messages = append(messages, m)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return threading.ByOrderedSubject(messages), nil
+}
+
+// ThreadByReferences makes threads of messages, whose UIDs rise, by what they answer
+// (RFC 5256 §3). Far too many Message-IDs are a fault.RateLimited.
+func (v *View) ThreadByReferences(ctx context.Context, uids []uint32) (*threading.Threads, error) {
+	t, err := v.threadByReferences(ctx, uids, true)
+	if errors.Is(err, errReferencesUnknown) {
+		if err = v.backfillReferences(ctx, uids); err != nil {
+			return nil, err
+		}
+		return v.threadByReferences(ctx, uids, false)
+	}
+	return t, err
+}
+
+func (v *View) threadByReferences(ctx context.Context, uids []uint32, all bool) (*threading.Threads, error) {
+	refs := threading.NewReferencesBuilder()
+	err := v.eachThreadMessage(ctx, uids, FetchReferences, func(m threading.Message, r *MessageRow) error {
+		if r != nil {
+			var known bool
+			if m.References, known = decodeReferences(r.ReferenceKeys); !known && all {
+				return errReferencesUnknown
+			}
+			if ids := message.ParseMessageIDs(envelopeMessageID(r.Envelope)); len(ids) > 0 {
+				m.ID = messageKey(ids[0])
+			}
+		}
+		if !refs.Add(m) {
+			return sortLimitError()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return refs.Threads(), nil
+}
+
+// eachThreadMessage calls add for each message in order; one that is gone, so that
+// nothing is known of it, has no row.
+func (v *View) eachThreadMessage(ctx context.Context, uids []uint32, want FetchFields, add func(m threading.Message, r *MessageRow) error) error {
+	seed := maphash.MakeSeed()
+	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {
+		for ; uids[0] != r.UID; uids = uids[1:] {
+			if err := add(threading.Message{}, nil); err != nil {
+				return err
+			}
+		}
+		uids = uids[1:]
+		m := threading.Message{Sent: sentMicros(r)}
+		var subject string
+		if subject, m.IsReply = message.BaseSubject(envelopeText(r.Envelope, 1)); subject != "" {
+			m.Subject = max(1, maphash.String(seed, message.CollationKey(subject)))
+		}
+		if err := add(m, r); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+	for ; err == nil && len(uids) > 0; uids = uids[1:] {
+		err = add(threading.Message{}, nil)
+	}
+	return err
+}
+
+// envelopeMessageID returns the Message-ID field.
+func envelopeMessageID(envelope []byte) string {
+	r := envelopeReader{envelope}
+	r.accept('(')
+	for range envelopePosition("message-id") {
+		r.skip()
+	}
+	return string(r.text())
+}

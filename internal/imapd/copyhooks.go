@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// reportCopy tells where a person put messages. What they did is done, so trouble
+// here is none of theirs.
+func (s *session) reportCopy(c *folder.CopyResult) {
+	if s.OnCopy != nil {
+		if err := s.OnCopy(s.ctx(), s.mailboxID, c); err != nil {
+			s.Log.Error("where messages were put could not be learned from", "mailbox", s.mailboxID, "error", err)
+		}
+	}
+	s.reportJunk(c)
+}
+
+// reportJunk tells that a person calls messages junk by putting them into the
+// folder for it.
+func (s *session) reportJunk(c *folder.CopyResult) {
+	if s.OnJunk == nil || c.To.SpecialUse != folder.Junk || c.From.SpecialUse == folder.Junk || len(c.DstUIDs) == 0 {
+		return
+	}
+	sent, err := s.Folders.OutboundIDs(s.ctx(), c.To.ID, c.DstRanges())
+	if len(sent) > 0 {
+		err = errors.Join(err, s.OnJunk(s.ctx(), s.mailboxID, sent))
+	}
+	if err != nil {
+		s.Log.Error("junk could not be complained of", "mailbox", s.mailboxID, "error", err)
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"io"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+const nulTraits = message.HasNUL | message.HeaderNUL
+
+// encodeNUL makes a message that came as a literal8 one that BODY[…] can
+// show: parts with NUL are kept in base64, and BINARY[…] gives them back as they
+// came (RFC 3516 §4.4, §6). Where that cannot be done, as in a header or under
+// a signature, nothing is stored. It takes b over.
+func (s *session) encodeNUL(b *blob.Blob, scan *message.Scanner) (*blob.Blob, *message.Scanner, error) {
+	index := scan.Finish()
+	if !index.Has(nulTraits) {
+		return b, scan, nil
+	}
+	defer b.Discard(s.ctx())
+	src, err := b.Open(s.ctx())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer src.Close() //nolint:errcheck // nothing was written
+	to := s.Blobs.Create(s.ctx())
+	defer to.Abort()
+	scan = &message.Scanner{}
+	if err := message.EncodeNUL(io.MultiWriter(to, scan), src, index); err != nil {
+		return nil, nil, err
+	}
+	switch index = scan.Finish(); {
+	case index.Has(nulTraits):
+		return nil, nil, no(wire.CodeUnknownCTE, "The message holds NUL where it cannot be encoded.")
+	case to.Size() > MaxMessageBytes:
+		return nil, nil, no(wire.CodeTooBig, "The message is larger than this server takes, once its NULs are encoded.")
+	}
+	b, err = to.Finish()
+	return b, scan, err
+}

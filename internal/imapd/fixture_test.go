@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/cert"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/ratelimit"
+)
+
+const (
+	alice    = "alice@demo.test"
+	password = "Correct-horse-7"
+)
+
+// house is an IMAP server on real sockets with a mailbox behind it.
+type house struct {
+	testing.TB
+	db        *db.DB
+	server    *imapd.Server
+	mailboxes *mailbox.Mailboxes
+	folders   *folder.Store
+	blobs     *blob.Store
+	files     string // the folder of the large messages
+	box       mailbox.Mailbox
+	plain     string // address of the STARTTLS port
+	secure    string // address of the TLS port
+	roots     *x509.CertPool
+	log       *logs
+	serving   sync.WaitGroup
+}
+
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	VALUES ($1, $2, 'demo.test', 'verified', $3, '', $3, $3, $3, '', 0, 0, 0, 0, 0, 0, 0)`)
+
+// each runs f with a server over each engine.
+func each(t *testing.T, f func(h *house)) {
+	t.Helper()
+	eachWith(t, func(*imapd.Options) {}, f)
+}
+
+func eachWith(t *testing.T, change func(o *imapd.Options), f func(h *house)) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, url string) { f(open(t, url, change)) })
+}
+
+func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
+	t.Helper()
+	d, node := dbtest.Open(t, url)
+	h := &house{TB: t, db: d, log: &logs{}, files: t.TempDir()}
+	files, err := blob.NewDir(h.files)
+	h.must(err)
+	hub := &notify.Hub{}
+	events := &event.Log{DB: d, Node: node, Hub: hub, Now: time.Now}
+	h.blobs = &blob.Store{DB: d, Files: files, Now: time.Now}
+	h.openMailboxes(hub, events, node)
+	h.folders = newFolders(h, hub, events)
+	h.mailboxes.CreateFolders = h.folders.Provision
+	h.box = h.newMailbox("alice")
+
+	dir := t.TempDir()
+	source, err := cert.NewSelfSigned(cert.SelfSignedOptions{Dir: dir, Host: "mail.host.test"})
+	h.must(err)
+	pem, err := os.ReadFile(cert.CAFile(dir))
+	h.must(err)
+	h.roots = x509.NewCertPool()
+	h.roots.AppendCertsFromPEM(pem)
+
+	o := imapd.Options{Host: "mail.host.test", TLS: source.TLSConfig(), Mailboxes: h.mailboxes, Folders: h.folders,
+		Blobs: h.blobs, ConnLimiter: &ratelimit.ConnLimiter{}, Log: slog.New(h.log), Now: time.Now}
+	change(&o)
+	h.server = imapd.New(o)
+	h.mailboxes.OnRevoked = h.server.RecheckLogins
+	h.plain = h.serve(h.server.Serve)
+	h.secure = h.serve(h.server.ServeTLS)
+	t.Cleanup(func() {
+		// A session that a test has left open is broken off.
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = h.server.Shutdown(ctx)
+		h.serving.Wait()
+	})
+	return h
+}
+
+func (h *house) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node) {
+	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"))
+	logins.Exempt = func(a netip.Addr) bool { return a.IsLoopback() }
+	h.mailboxes = mailbox.Open(mailbox.Options{
+		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
+		Logins: logins, Now: time.Now, Host: "mail.host.test",
+		VerifiedName: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+	})
+}
+
+// newMailbox makes a mailbox under demo.test, which belongs to an account that
+// is made with the first.
+func (h *house) newMailbox(local string) mailbox.Mailbox {
+	h.Helper()
+	if h.box.ID == 0 {
+		owner, err := h.mailboxes.Accounts.Create(h.Context(), "owner@example.com", "")
+		h.must(err)
+		h.box.Account, h.box.Domain = owner.ID, h.db.NewID()
+		dbtest.Exec(h, h.db, insertDomain.With(h.box.Domain, owner.ID, true))
+	}
+	pw := password
+	box, _, err := h.mailboxes.Create(h.Context(), h.box.Account, mailbox.CreateParams{Domain: h.box.Domain, LocalPart: local, Password: &pw})
+	h.must(err)
+	return box
+}
+
+// serve runs one of the server's doors on a free port.
+func (h *house) serve(door func(net.Listener) error) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	h.must(err)
+	h.serving.Go(func() {
+		if err := door(l); err != nil {
+			h.Errorf("serving: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func (h *house) tlsConfig() *tls.Config {
+	return &tls.Config{ServerName: "mail.host.test", RootCAs: h.roots}
+}
+
+// logs collects what the server logs as errors.
+type logs struct {
+	mu     sync.Mutex
+	errors []string
+}
+
+func (l *logs) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+func (l *logs) WithAttrs([]slog.Attr) slog.Handler               { return l }
+func (l *logs) WithGroup(string) slog.Handler                    { return l }
+func (l *logs) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	l.errors = append(l.errors, text)
+	return nil
+}
+
+func (l *logs) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.errors
+}
+
+func newFolders(h *house, hub *notify.Hub, events *event.Log) *folder.Store {
+	return folder.New(folder.Options{DB: h.db, Blobs: h.blobs, Events: events, Hub: hub, Now: time.Now, Log: slog.New(h.log)})
+}

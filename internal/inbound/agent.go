@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/spam"
+)
+
+// Courier runs for a domain here, so that the commits of many consignments
+// come together.
+const (
+	transactionsPerSession = 4
+	maxSessions            = 32
+)
+
+// IsServiceDomain reports whether a domain is one of the service's own names: its postmaster is
+// there, and return paths, and nobody else.
+func (i *Service) IsServiceDomain(domain string) bool {
+	return domain == i.Host || domain == "bounces."+i.Host
+}
+
+// Concurrency is that of queue.Agent.
+func (i *Service) Concurrency(waiting int) int {
+	return min(1+waiting/transactionsPerSession, maxSessions)
+}
+
+// Deliver files consignments into the mailboxes here. It is that of queue.Agent,
+// for domains whose MX is ours.
+func (i *Service) Deliver(ctx context.Context, r *queue.Session) {
+	for c := r.Next(); c != nil; c = r.Next() {
+		r.Finish(c, i.deliverTransaction(ctx, c)...)
+	}
+}
+
+var (
+	addFilingQuery    = db.SQL(`INSERT INTO filing (message, n, at) VALUES ($1, $2, $3)`)
+	filingQuery       = db.SQL(`SELECT n FROM filing WHERE message = $1 AND n = $2`)
+	pruneFilingsQuery = db.SQL(`DELETE FROM filing WHERE (message, n) IN (SELECT message, n FROM filing AS f WHERE at < $1
+		AND COALESCE((SELECT state FROM delivery AS d WHERE d.message = f.message AND d.n = f.n), '') NOT IN ('scheduled', 'queued', 'deferred', 'failed')
+		ORDER BY at LIMIT $2)`)
+)
+
+// deliverTransaction delivers one consignment: one outcome per recipient.
+func (i *Service) deliverTransaction(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+	outcomes := make([]queue.Outcome, len(c.Deliveries))
+	ends, onward := make([]deliverFunc, len(c.Deliveries)), make([]bool, len(c.Deliveries))
+	open := 0
+	for n, d := range c.Deliveries {
+		var err error
+		if ends[n], onward[n], err = i.resolveRecipient(ctx, d.Recipient, c.Mail.Size); err != nil {
+			outcomes[n] = i.outcome(ctx, d, err)
+			continue
+		}
+		open++
+	}
+	if open == 0 {
+		return outcomes
+	}
+	s, err := i.spoolQueued(ctx, c.Mail)
+	for n, d := range c.Deliveries {
+		if outcomes[n].State != "" {
+			continue
+		}
+		why := err
+		if why == nil {
+			why = ends[n](ctx, s, c, d)
+		}
+		outcomes[n] = i.outcome(ctx, d, why)
+		outcomes[n].Forwarded = onward[n]
+	}
+	return outcomes
+}
+
+// deliverFunc does with a message what its recipient is for.
+type deliverFunc func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error
+
+// resolveRecipient finds out what a recipient is for: a mailbox, or a report or complaint
+// about what was sent from here. onward says that it has no mailbox, and leads elsewhere.
+func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (do deliverFunc, onward bool, err error) {
+	a, err := address.Parse(to)
+	if err != nil {
+		return nil, false, err
+	}
+	if secret.IsReturnPath(a.Local) {
+		r, err := i.resolveReturnPath(ctx, a)
+		return func(ctx context.Context, s *spooledMessage, _ *queue.Transaction, _ *queue.Delivery) error {
+			return i.handleReport(ctx, r, s)
+		}, false, err
+	}
+	if secret.IsSRS(a.Local) {
+		back, err := i.returnRoute(ctx, a)
+		return func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error {
+			if c.From != "" {
+				return notReportError()
+			}
+			return i.deliverRecipient(ctx, s, c, d, back)
+		}, false, err
+	}
+	if i.isFeedbackAddress(a) {
+		return func(ctx context.Context, s *spooledMessage, _ *queue.Transaction, _ *queue.Delivery) error {
+			return i.handleFeedback(ctx, s)
+		}, false, nil
+	}
+	route, err := i.resolveRoute(ctx, a)
+	if err == nil {
+		route, err = i.withinQuota(ctx, route, size)
+	}
+	onward = len(route.Mailboxes) == 0 && len(route.Forwards) > 0
+	return func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error {
+		if strings.EqualFold(a.Local, abuseLocalPart) {
+			if err := i.handleFeedback(ctx, s); err != nil {
+				return err
+			}
+		}
+		return i.deliverRecipient(ctx, s, c, d, route)
+	}, onward, err
+}
+
+// spoolQueued spools the message as it would go out: with its signatures.
+func (i *Service) spoolQueued(ctx context.Context, m *queue.OutboundMessage) (*spooledMessage, error) {
+	body, err := m.Body(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // only read
+	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
+	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body, nil)
+	if err != nil {
+		return nil, err
+	}
+	if m.ThreadID != "" {
+		s.threads[m.Account] = m.ThreadID // whoever writes to himself finds it where he sent it
+	}
+	s.private = m.Private
+	return s, nil
+}
+
+// deliverRecipient does all for one recipient in one commit. The row in filing makes sure
+// that it is done once: a second one of the same delivery has lost only its
+// outcome.
+func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery, route mailbox.Route) error {
+	e := i.newPlan(s, c.From, true)
+	e.requireTLS, e.smtpUTF8 = c.Mail.RequireTLS, c.Mail.UTF8
+	e.dsnOptions = outbound.DSNOptions{Notify: cmp.Or(c.Mail.Notify, d.Notify), OriginalRecipient: d.Original, Ret: c.Mail.Ret, EnvID: c.Mail.EnvID}
+	defer e.release()
+	l, err := i.filterLocal(ctx, s, c, d, route)
+	if err != nil {
+		return err
+	}
+	boxes := l.localDeliveries(nil)
+	for n := range boxes {
+		boxes[n].outboundID = d.Message
+	}
+	if _, err := e.addAllLocal(ctx, boxes, len(route.Forwards) > 0); err != nil {
+		return err
+	}
+	for _, o := range l.forwards {
+		if why := s.checkForward(o); why != nil && len(boxes) > 0 { // as Transaction.keep has it
+			i.Log.Info("a message is not forwarded but kept", "alias", o.Forwarder, "message", d.Message, "n", d.N, "reason", why)
+		} else if err := e.addForward(ctx, o); err != nil {
+			return err
+		}
+	}
+	e.statements = append(e.statements, addFilingQuery.With(d.Message, d.N, db.Micros(i.Now())))
+	_, err = e.commit(ctx)
+	return err
+}
+
+// filterLocal has the spam filter judge mail of one account to another, as it judges
+// mail from outside: its fault is one that bounces or puts off the delivery. What
+// stays within an account is not judged, nor what the service itself writes.
+func (i *Service) filterLocal(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery, route mailbox.Route) (*Transaction, error) {
+	l := &Transaction{service: i, from: c.From}
+	to, err := address.Parse(d.Recipient)
+	if err != nil {
+		return nil, err
+	}
+	other := len(route.Forwards) > 0 && route.Account != c.Mail.Account
+	for _, box := range route.Mailboxes {
+		l.recipients = append(l.recipients, recipient{Recipient: box, addresses: []string{d.Recipient}, acceptsAll: acceptsAllMail(to)})
+		other = other || box.Account != c.Mail.Account
+	}
+	if len(route.Forwards) > 0 {
+		l.forwards = []forward{{Route: route, address: d.Recipient, sender: c.From, fromLocal: true, isReturn: secret.IsSRS(to.Local)}}
+	}
+	if !other || s.private && c.Mail.Account == account.OperatorAccount {
+		return l, nil
+	}
+	judged := *s
+	if !c.Mail.Forwarded { // then MAIL FROM was checked when it was accepted
+		judged.checkResults.SPF = string(mailauth.Pass)
+	}
+	return l, l.filterSpam(ctx, &judged, message.Received{ID: c.Mail.ID.String()}, "")
+}
+
+// isFiled reports whether a delivery was filed here; if it has no outcome yet, that
+// was lost.
+func (i *Service) isFiled(ctx context.Context, message db.ID, n int) (bool, error) {
+	err := i.db.One(ctx, filingQuery.With(message, n), new(int))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// localRemote is the remote host of what was delivered here.
+const localRemote = "local"
+
+// outcome translates what became of a delivery into what a host would say. What was
+// filed once is delivered, though the mailbox is full or deleted by now; while nobody
+// can say whether it was, it is put off.
+func (i *Service) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
+	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: localRemote}
+	if err == nil {
+		return o
+	}
+	switch done, unknown := i.isFiled(ctx, d.Message, d.N); {
+	case unknown != nil:
+		err = unknown
+	case done:
+		return o
+	}
+	set := func(state queue.State, code int, enhanced, reply string) queue.Outcome {
+		o.State, o.Code, o.Enhanced, o.Reply = state, code, enhanced, reply
+		return o
+	}
+	var f *fault.Error
+	errors.As(err, &f)
+	switch kind := fault.KindOf(err); {
+	case kind == fault.NotFound && f.Code == mailbox.CodeDomainNotHosted && !i.IsServiceDomain(d.Destination):
+		// It moved out a moment ago: the next attempt goes by its MX.
+		return set(queue.Deferred, 451, "4.3.0", f.Message)
+	case kind == fault.NotFound:
+		return set(queue.Bounced, 550, "5.1.1", f.Message)
+	case kind == fault.Denied:
+		// Only 5.2.1 says something against the address, which suppresses it.
+		r, _ := ReplyFor(err)
+		return set(queue.Bounced, r.Code, r.Enhanced, f.Message)
+	case kind == fault.Unavailable && (f.Code == mailbox.CodeNoPostmaster || f.Code == CodeRecipientSuspended):
+		return set(queue.Deferred, 450, "4.2.1", f.Message)
+	case kind == fault.RateLimited:
+		return set(queue.Deferred, 450, "4.7.1", f.Message)
+	case kind == fault.Unavailable && (f.Code == CodeSpamDeferred || f.Code == spam.CodeUnavailable):
+		return set(queue.Deferred, 451, "4.7.1", f.Message)
+	case kind == fault.OverQuota && f.Code == mailbox.CodeMailboxFullLong:
+		return set(queue.Bounced, 552, "5.2.2", f.Message)
+	case kind == fault.OverQuota:
+		return set(queue.Deferred, 452, "4.2.2", f.Message)
+	case kind == fault.TooLarge:
+		return set(queue.Bounced, 552, "5.3.4", f.Message)
+	case kind == fault.Invalid:
+		return set(queue.Bounced, 550, "5.1.3", f.Message)
+	}
+	i.Log.Error("a message could not be filed", "message", d.Message, "n", d.N, "error", err)
+	return set(queue.Deferred, 451, "4.3.0", "The message could not be filed")
+}
+
+// FilingRetention is how long it is to be remembered that a delivery was filed. An
+// outcome that was lost is asked for again within minutes.
+const FilingRetention = 7 * 24 * time.Hour
+
+// PruneFilings forgets, in one commit, at most limit deliveries that were filed before a
+// time, and returns how many; 0: there are no more. It keeps what has no outcome
+// yet, or may be tried again: an operator can hold it for any time.
+func (i *Service) PruneFilings(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	deleted, err := i.db.Exec(ctx, pruneFilingsQuery.With(db.Micros(before), limit))
+	return int(deleted), err
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/summary"
+)
+
+// EmailEvent is the data of an inbound_email event. Its Content is read from the
+// message when the event first is (event.Input.ContentMessage): few events are read, and
+// the way of a message into its mailbox must not wait for that.
+type EmailEvent struct {
+	ID           db.ID                `json:"id" doc:"The message's id, for GET /mailboxes/{mailbox.id}/messages/{id}."`
+	ThreadID     string               `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
+	Metadata     EmptyMetadata        `json:"metadata" doc:"Always empty: what arrives has none."`
+	Domain       db.ID                `json:"domain_id" doc:"The domain of the mailbox."`
+	Mailbox      EventMailbox         `json:"mailbox" doc:"Where it arrived."`
+	Envelope     Envelope             `json:"envelope" doc:"What the sending host said, whatever the header says."`
+	Tag          string               `json:"tag" doc:"What stood after the plus in the recipient's address; empty for nothing." example:"news"`
+	Size         int64                `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
+	CheckResults summary.CheckResults `json:"verdicts" doc:"How it was judged."`
+	RawURL       string               `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
+	summary.Summary
+	*summary.Content
+	Gone    bool `json:"gone" doc:"Whether the message was deleted, or lost, before the event was first read: then text, html, headers and attachments are empty." example:"false"`
+	Omitted bool `json:"content_omitted,omitempty" doc:"There if the reader may not read mail: then from, to, cc, subject, date, gone and all that follows from the text are left out." example:"false"`
+	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
+}
+
+// redactedEvent is what an EmailEvent says to a reader who may not read mail: which message
+// came where, and nothing that its header or its text says but its Message-ID.
+// A field that EmailEvent gets is left out until it is added here.
+type redactedEvent struct {
+	ID           db.ID                `json:"id"`
+	ThreadID     string               `json:"thread_id"`
+	Metadata     EmptyMetadata        `json:"metadata"`
+	Domain       db.ID                `json:"domain_id"`
+	Mailbox      EventMailbox         `json:"mailbox"`
+	Envelope     Envelope             `json:"envelope"`
+	Tag          string               `json:"tag"`
+	Size         int64                `json:"size"`
+	CheckResults summary.CheckResults `json:"verdicts"`
+	RawURL       string               `json:"raw_url"`
+	MessageID    string               `json:"message_id"`
+	Private      bool                 `json:"private,omitempty"`
+	Omitted      bool                 `json:"content_omitted"`
+	Test         bool                 `json:"test,omitempty"` // of a webhook's test
+}
+
+// RedactEvent leaves out of an event's data what the message says. It is
+// event.Log's.
+func RedactEvent(kind string, data json.RawMessage) (any, error) {
+	if kind != event.InboundEmail {
+		return nil, nil
+	}
+	var n redactedEvent
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, fmt.Errorf("reading the data of an %s event: %w", kind, err)
+	}
+	n.Omitted = true
+	return n, nil
+}
+
+// EmptyMetadata is an empty object: what is sent from here has metadata, what
+// arrives has none.
+type EmptyMetadata struct{}
+
+// EventMailbox names a mailbox.
+type EventMailbox struct {
+	ID      db.ID  `json:"id" doc:"The mailbox's id."`
+	Address string `json:"address" doc:"Its address." example:"you@example.com"`
+}
+
+// Envelope is that of SMTP.
+type Envelope struct {
+	MailFrom string   `json:"mail_from" doc:"The sender; empty for the null sender, of reports and automatic replies." example:"bob@example.org"`
+	RcptTo   []string `json:"rcpt_to" nullable:"false" doc:"The addresses by which it came to this mailbox, plus-tags included." example:"you+news@example.com"`
+}
+
+// newEvent tells of a recipient's copy; in which message it is filed is yet to
+// be said.
+func (s *spooledMessage) newEvent(to mailbox.Recipient, in folder.Delivery, verdicts summary.CheckResults, from string, rcpts []string) EmailEvent {
+	return EmailEvent{
+		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
+		Size: in.Blob.Size, CheckResults: verdicts.WithDefaults(), Private: in.Private, Summary: summary.FromHeader(s.header),
+	}
+}
+
+// RawURL is where the bytes of a message in a mailbox can be had.
+func (i *Service) RawURL(box, message db.ID) string {
+	return i.BaseURL + "/api/v1/mailboxes/" + box.String() + "/messages/" + message.String() + "/raw"
+}
+
+// MessageURL is the URL that RawURL goes on from.
+func messageURL(raw string) string { return strings.TrimSuffix(raw, "/raw") }
+
+// CompleteEvent completes the data of an inbound_email event with the content of its
+// message: it is event.Log's. What is gone, damaged or can't be read is told as
+// such: the events behind it wait for it.
+func (i *Service) CompleteEvent(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
+	var a EmailEvent
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, fmt.Errorf("reading the data of an %s event: %w", event.InboundEmail, err)
+	}
+	content, err := i.readContent(ctx, message)
+	switch {
+	case fault.Is(err, fault.NotFound), blob.IsLost(err):
+		if !fault.Is(err, fault.NotFound) {
+			i.Log.Error("a message is damaged", "message", message, "error", err)
+		}
+		content, a.Gone = summary.EmptyContent(), true
+	case fault.Is(err, fault.Denied):
+		content = summary.EmptyContent()
+	case err != nil:
+		return nil, err
+	}
+	content.SetURLs(messageURL(a.RawURL))
+	a.Content = &content
+	return a, nil
+}
+
+func (i *Service) readContent(ctx context.Context, message db.ID) (summary.Content, error) {
+	index, r, err := i.Folders.OpenParts(ctx, message)
+	if err != nil {
+		return summary.Content{}, err
+	}
+	defer r.Close() //nolint:errcheck // only read
+	_, content, err := summary.Read(r, index)
+	return content, err
+}

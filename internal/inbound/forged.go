@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// isForgedResult reports whether a field of an arriving message claims to be this
+// host's own judgement: whoever reads such a field trusts it (RFC 8601 §5).
+// Those of spam filters say of no host whose they are.
+func (i *Service) isForgedResult(f message.Field) bool {
+	if len(f.Name) >= len(spamFieldPrefix) && strings.EqualFold(string(f.Name[:len(spamFieldPrefix)]), spamFieldPrefix) {
+		return true
+	}
+	return f.Is("Authentication-Results") && claimsHost(f.Text(), i.Host)
+}
+
+// spamFieldPrefix is how the fields begin that spam filters add.
+const spamFieldPrefix = "X-Spam-"
+
+// claimsHost reports whether the authserv-id that the value of an
+// Authentication-Results field begins with is a host's, in whatever way it can be
+// read: behind comments or within quotes, whether or not a comment or a closing
+// quote ends it (RFC 8601 §2.2), and in Unicode where ours is in A-labels (§2.5).
+func claimsHost(value, host string) bool {
+	var id strings.Builder
+	comments, quoted := 0, false
+	shown := address.DisplayDomain(host)
+	its := func() bool {
+		name := strings.TrimSuffix(id.String(), ".")
+		return strings.EqualFold(name, host) || strings.EqualFold(name, shown)
+	}
+	for k := 0; k < len(value); k++ {
+		c := value[k]
+		switch {
+		case c == '\\' && (quoted || comments > 0) && k+1 < len(value):
+			if k++; quoted {
+				id.WriteByte(value[k])
+			}
+		case c == '"' && comments == 0:
+			if its() {
+				return true
+			}
+			quoted = !quoted
+		case quoted:
+			id.WriteByte(c)
+		case c == '(':
+			if its() {
+				return true
+			}
+			comments++
+		case c == ')' && comments > 0:
+			comments--
+		case comments > 0:
+		case c == ';', c == '=', c == ')', c <= ' ' && id.Len() > 0:
+			return its()
+		case c > ' ':
+			id.WriteByte(c)
+		}
+	}
+	return its()
+}

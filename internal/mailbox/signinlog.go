@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/ratelimit"
+)
+
+// SignIn is one attempt to sign in to a mailbox, or several alike.
+type SignIn struct {
+	ID          db.ID
+	Protocol    Protocol
+	Address     string // of the client; of failures by IPv6 the network (/64)
+	Result      string
+	AppPassword string // its name; "" for the mailbox's own
+	Times       int64
+	FirstAt     time.Time
+	LastAt      time.Time
+}
+
+// Results of a SignIn.
+const (
+	ResultOK            = "ok"
+	ResultWrongPassword = "wrong_password"
+	ResultNoVerifier    = "no_verifier"    // by SCRAM, which is not possible before a log-in without it, or a new password
+	ResultSuspended     = "suspended"      // with the right password
+	ResultWrongProtocol = "wrong_protocol" // with an app password for another one
+)
+
+const (
+	// MaxSignIns is how many rows of those that succeeded a mailbox keeps, and
+	// how many of the others: who guesses does not push the owner's out.
+	MaxSignIns = 200
+	// SignInRetention is how long they are kept at most.
+	SignInRetention = 90 * 24 * time.Hour
+
+	signInMergeWindow = time.Hour       // within which what is alike is one row
+	flushInterval     = 5 * time.Second // how often they are written
+	maxPendingSignIns = 10_000          // rows in memory; what is more is lost
+	flushBatchSize    = 200             // rows in one commit
+)
+
+var (
+	upsertSignInQuery = db.SQL(`INSERT INTO sign_in (id, mailbox, protocol, address, result, failed, app_password, times, first_at, last_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (id) DO UPDATE SET times = excluded.times, last_at = excluded.last_at`)
+	trimSignInsQuery = db.SQL(`DELETE FROM sign_in WHERE mailbox = $1 AND failed = $2
+		AND id <= (SELECT id FROM sign_in WHERE mailbox = $1 AND failed = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)`)
+	listSignInsQuery = db.PagedSQL(`SELECT id, protocol, address, result, app_password, times, first_at, last_at
+		FROM sign_in WHERE {page mailbox = $1}`)
+	pruneSignInsQuery  = db.SQL(`DELETE FROM sign_in WHERE id IN (SELECT id FROM sign_in WHERE last_at < $1 ORDER BY last_at LIMIT $2)`)
+	deleteSignInsQuery = db.SQL(`DELETE FROM sign_in WHERE mailbox = $1`)
+)
+
+// signInLog are what is yet to be written about sign-ins. Writing them is no part
+// of signing in, and what a crash loses is no loss.
+type signInLog struct {
+	mu               sync.Mutex
+	rows             map[signInKey]*signInRow
+	closed           []pendingSignIn     // no longer in rows, and to be written once more
+	usedAppPasswords map[db.ID]time.Time // app passwords
+	flushMu          sync.Mutex
+}
+
+type signInKey struct {
+	mailbox     db.ID
+	protocol    Protocol
+	address     string
+	result      string
+	appPassword string
+}
+
+// signInRow is a row, as it is to stand in the database.
+type signInRow struct {
+	id          db.ID
+	times       int64
+	first, last time.Time
+	dirty       bool
+}
+
+// recordSignIn notes an attempt at a mailbox that is there.
+func (m *Mailboxes) recordSignIn(box Mailbox, p Protocol, from netip.Addr, result string) {
+	key := signInKey{box.ID, p, from.Unmap().String(), result, box.appPasswordName}
+	if result == ResultWrongPassword && from.Unmap().Is6() {
+		key.address = ratelimit.Network(from).String()
+	}
+	now := m.now().UTC()
+	m.signInLog.mu.Lock()
+	defer m.signInLog.mu.Unlock()
+	if result == ResultOK && box.appPassword != 0 {
+		m.signInLog.usedAppPasswords[box.appPassword] = now
+	}
+	n := m.signInLog.rows[key]
+	if n == nil || now.Sub(n.first) >= signInMergeWindow {
+		if len(m.signInLog.rows)+len(m.signInLog.closed) >= maxPendingSignIns {
+			return
+		}
+		if n != nil && n.dirty {
+			m.signInLog.closed = append(m.signInLog.closed, pendingSignIn{key, *n})
+		}
+		n = &signInRow{id: m.db.NewID(), first: now}
+		m.signInLog.rows[key] = n
+	}
+	n.times, n.last, n.dirty = n.times+1, now, true
+}
+
+// pendingSignIn is a row that is being written.
+type pendingSignIn struct {
+	key signInKey
+	signInRow
+}
+
+// takePending returns what is to be written, and forgets what has become old.
+func (n *signInLog) takePending(now time.Time) (rows []pendingSignIn, used map[db.ID]time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	rows, n.closed = n.closed, nil
+	for key, one := range n.rows {
+		if one.dirty {
+			rows = append(rows, pendingSignIn{key, *one})
+			one.dirty = false
+		}
+		if now.Sub(one.first) >= signInMergeWindow {
+			delete(n.rows, key)
+		}
+	}
+	used, n.usedAppPasswords = n.usedAppPasswords, map[db.ID]time.Time{}
+	return rows, used
+}
+
+// Flush writes what is not written yet about sign-ins and sessions on this node.
+func (m *Mailboxes) Flush(ctx context.Context) error {
+	m.signInLog.flushMu.Lock()
+	defer m.signInLog.flushMu.Unlock()
+	rows, used := m.signInLog.takePending(m.now())
+	for len(rows) > 0 || len(used) > 0 {
+		some := rows[:min(len(rows), flushBatchSize)]
+		rows = rows[len(some):]
+		err := m.db.Tx(ctx, func(tx *db.Tx) error { return writeSignIns(ctx, tx, some, used) })
+		if err != nil {
+			return err
+		}
+		used = nil
+	}
+	return m.flushSessions(ctx)
+}
+
+func writeSignIns(ctx context.Context, tx *db.Tx, rows []pendingSignIn, used map[db.ID]time.Time) error {
+	trim := map[[2]int64]bool{}
+	for _, r := range rows {
+		failed := int64(0)
+		if r.key.result != ResultOK {
+			failed = 1
+		}
+		if _, err := tx.Exec(ctx, upsertSignInQuery.With(r.id, r.key.mailbox, string(r.key.protocol), r.key.address, r.key.result, failed, r.key.appPassword,
+			r.times, db.Micros(r.first), db.Micros(r.last))); err != nil {
+			return err
+		}
+		trim[[2]int64{int64(r.key.mailbox), failed}] = true
+	}
+	for of := range trim {
+		if _, err := tx.Exec(ctx, trimSignInsQuery.With(of[0], of[1], MaxSignIns)); err != nil {
+			return err
+		}
+	}
+	for app, at := range used {
+		if _, err := tx.Exec(ctx, touchAppPasswordQuery.With(app, db.Micros(at.Truncate(time.Hour)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunFlush writes what is noted about sign-ins and sessions every few seconds until ctx ends,
+// and once more then; report is told what went wrong.
+func (m *Mailboxes) RunFlush(ctx context.Context, report func(error)) error {
+	tick := time.NewTicker(flushInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if err := m.Flush(context.WithoutCancel(ctx)); err != nil {
+				report(err)
+			}
+			return nil
+		}
+		if err := m.Flush(ctx); err != nil && ctx.Err() == nil {
+			report(err)
+		}
+	}
+}
+
+// SignIns lists who signed in to a mailbox of the account, or tried to, newest
+// first. What other nodes saw in the last seconds may be missing.
+func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db.Page) ([]SignIn, bool, error) {
+	if _, err := m.Get(ctx, account, mailbox); err != nil {
+		return nil, false, err
+	}
+	if err := m.Flush(ctx); err != nil {
+		return nil, false, err
+	}
+	return db.ReadPage(ctx, m.db, listSignInsQuery, page, func(r db.Row) (s SignIn, err error) {
+		var protocol string
+		var first, last int64
+		err = r.Scan(&s.ID, &protocol, &s.Address, &s.Result, &s.AppPassword, &s.Times, &first, &last)
+		s.Protocol, s.FirstAt, s.LastAt = Protocol(protocol), db.Time(first), db.Time(last)
+		return s, err
+	}, mailbox)
+}
+
+// PruneSignIns deletes, in one commit, at most limit rows of sign-ins that were
+// last seen before a time, and returns how many; 0: there are no more.
+func (m *Mailboxes) PruneSignIns(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	deleted, err := m.db.Exec(ctx, pruneSignInsQuery.With(db.Micros(before), limit))
+	return int(deleted), err
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailfile
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Files that stand beside messages in a Maildir.
+const (
+	keywordsFile      = "dovecot-keywords"   // the letters a to z and what they mean, as Dovecot has it
+	extraKeywordsFile = "mailstead-keywords" // keywords beyond those, by message
+	// keywordsRecord has, in a tar, those of a message for which extraKeywordsFile had no
+	// room.
+	keywordsRecord = "MAILSTEAD.keywords"
+	// recordsFile has, in a folder of files, what keywordsRecord says of those
+	// beside it. Programs pass over what begins with a dot.
+	recordsFile     = ".mailstead-keywords"
+	folderListFile  = "mailstead-folders.json" // names and special uses of folders
+	maxKeywordFlags = 26
+	maildirRoot     = "Maildir" // what the folder of all folders is called, usually
+)
+
+// folderEntry is an entry of folderListFile.
+type folderEntry struct {
+	Path       string `json:"path"` // of the folder's Maildir, below the file; "" for where the file is
+	Name       string `json:"name"`
+	Special    string `json:"special_use,omitempty"`
+	Subscribed bool   `json:"subscribed"`
+}
+
+// maildirs is what is known of the Maildirs of an archive.
+type maildirs struct {
+	keywordFlags map[string][]string       // keywords of a Maildir, by letter
+	extra        map[string]*extraKeywords // further ones, by Maildir
+	entries      map[string]folderEntry    // by Maildir
+	keywordBytes int                       // read of the files that tell of keywords
+	nameBytes    int                       // bytes of names in notes
+	pending      map[string]bool           // Maildirs of which messages came before what names their keywords
+}
+
+func newMaildirs() *maildirs {
+	return &maildirs{keywordFlags: map[string][]string{}, extra: map[string]*extraKeywords{}, entries: map[string]folderEntry{}, pending: map[string]bool{}}
+}
+
+// readMetadata reads a file that tells of a Maildir, in dir. known is false if it is
+// none.
+func (d *maildirs) readMetadata(dir, base string, r io.Reader, to Sink) (known bool, err error) {
+	switch base {
+	case keywordsFile, extraKeywordsFile:
+	case folderListFile:
+		return true, d.readFolders(dir, r, to)
+	default:
+		return false, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxKeywordsFile))
+	if err != nil {
+		return true, err
+	}
+	if d.keywordBytes += len(text); d.keywordBytes > maxKeywordsFiles || len(d.keywordFlags)+len(d.extra) > maxMaildirs {
+		return true, brokenError("The files of the archive that tell of keywords are too large.")
+	}
+	letters, more := []string(nil), (*extraKeywords)(nil)
+	if base == keywordsFile {
+		letters = parseKeywordFlags(text)
+		d.keywordFlags[dir] = letters
+	} else {
+		more = parseExtraKeywords(text)
+		d.extra[dir] = more
+	}
+	if !d.pending[dir] || to.KeywordNames == nil {
+		return true, nil
+	}
+	return true, to.KeywordNames(dir, func(u *PendingKeywords) (words []string) {
+		for i, word := range letters {
+			if u.Flags&(1<<i) != 0 && word != "" {
+				words = append(words, word)
+			}
+		}
+		return append(words, more.lookup(u.Key)...)
+	})
+}
+
+// pendingKeywords returns the keywords of a message that are not named yet; nil for none.
+func (d *maildirs) pendingKeywords(dir, info, key string) *PendingKeywords {
+	u := &PendingKeywords{Maildir: dir}
+	if d.keywordFlags[dir] == nil {
+		for _, c := range info {
+			if c >= 'a' && c <= 'z' {
+				u.Flags |= 1 << (c - 'a')
+			}
+		}
+	}
+	if d.extra[dir] == nil && messageKeyPattern.MatchString(key) {
+		u.Key = key
+	}
+	if u.Flags == 0 && u.Key == "" {
+		return nil
+	}
+	if !d.pending[dir] {
+		if d.nameBytes += len(dir); d.nameBytes > maxFolderNames || len(d.pending) == maxMaildirs {
+			d.nameBytes -= len(dir)
+			return nil
+		}
+		d.pending[dir] = true
+	}
+	return u
+}
+
+// messageKeyPattern is what a message is called in extraKeywordsFile.
+var messageKeyPattern = regexp.MustCompile(`^U[0-9]{1,10}V[0-9]{1,10}$`)
+
+// readFolders reads folderListFile, one folder after the other: all at once would take many
+// times the memory of the file.
+func (d *maildirs) readFolders(dir string, r io.Reader, to Sink) error {
+	in := &limitedReader{r: io.LimitReader(r, maxFolderList), left: maxFolderEntry}
+	list := json.NewDecoder(in)
+	failed := func() error {
+		if in.err != nil {
+			return in.err
+		}
+		return to.Failed(printableName(path.Join(dir, folderListFile)), "This list of folders can't be read.")
+	}
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
+		return failed()
+	}
+	for list.More() {
+		in.left = maxFolderEntry
+		var n folderEntry
+		if list.Decode(&n) != nil {
+			return failed()
+		}
+		if len(n.Name) > maxPath { // it is fitted again for each message
+			n.Name = strings.ToValidUTF8(n.Name[:maxPath], "")
+		}
+		at := cleanPath(path.Join(dir, n.Path))
+		d.nameBytes += len(n.Name) + len(n.Special) + len(at)
+		if len(d.entries) >= maxMaildirs || d.nameBytes > maxFolderNames {
+			return brokenError("The archive tells of too many folders.")
+		}
+		d.entries[at] = n
+		if err := to.Folder(Folder{Name: n.Name, SpecialUse: parseSpecialUse(n.Special), Subscribed: n.Subscribed}); err != nil {
+			return err
+		}
+	}
+	if _, err := list.Token(); err != nil {
+		return failed()
+	}
+	return nil
+}
+
+// errEntryTooLong says that a folder has too much to tell.
+var errEntryTooLong = errors.New("too long")
+
+// limitedReader bounds how much is read until left is set again.
+type limitedReader struct {
+	r    io.Reader
+	left int
+	err  error // of r, but for its end
+}
+
+// Read is that of io.Reader.
+func (m *limitedReader) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, errEntryTooLong
+	}
+	n, err := m.r.Read(p[:min(len(p), m.left)])
+	m.left -= n
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		m.err = err
+	}
+	return n, err
+}
+
+// parseKeywordFlags reads lines such as "0 $Forwarded".
+func parseKeywordFlags(text []byte) []string {
+	letters := make([]string, maxKeywordFlags)
+	for line := range bytes.Lines(text) {
+		number, word, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < maxKeywordFlags {
+			letters[n] = word
+		}
+	}
+	return letters
+}
+
+// extraKeywords are the lines of a extraKeywordsFile, such as "U17V1700000000 $Forwarded". They are
+// taken apart when their message comes: all at once would take many times the memory
+// of the file.
+type extraKeywords struct {
+	text    string
+	offsets []uint32 // where they begin in text, in the order of their keys
+}
+
+func parseExtraKeywords(text []byte) *extraKeywords {
+	f := &extraKeywords{text: string(text)}
+	count := bytes.Count(text, []byte("\n")) + 1
+	f.offsets = make([]uint32, 0, min(count, len(text)/len("U1V1 a")+1))
+	at := 0
+	for line := range strings.Lines(f.text) {
+		if key, words := cutExtraLine(line); words != "" {
+			if number, rest, ok := strings.Cut(key, "V"); ok && rest != "" && len(number) > 1 && key[0] == 'U' {
+				f.offsets = append(f.offsets, uint32(at))
+			}
+		}
+		at += len(line)
+	}
+	slices.SortStableFunc(f.offsets, func(a, b uint32) int { return cmp.Compare(f.keyAt(a), f.keyAt(b)) })
+	return f
+}
+
+func cutExtraLine(line string) (key, words string) {
+	key, words, _ = strings.Cut(strings.TrimSpace(line), " ")
+	return key, words
+}
+
+// keyAt is that of the line there.
+func (f *extraKeywords) keyAt(line uint32) string {
+	text, _, _ := strings.Cut(f.text[line:], "\n")
+	key, _ := cutExtraLine(text)
+	return key
+}
+
+// lookup are the further keywords of a message; of several lines the last counts.
+func (f *extraKeywords) lookup(key string) []string {
+	if f == nil {
+		return nil
+	}
+	after := sort.Search(len(f.offsets), func(i int) bool { return f.keyAt(f.offsets[i]) > key })
+	if after == 0 || f.keyAt(f.offsets[after-1]) != key {
+		return nil
+	}
+	line, _, _ := strings.Cut(f.text[f.offsets[after-1]:], "\n")
+	_, words := cutExtraLine(line)
+	if len(words) > maxMessageKeywords { // of another's making, and taken apart for each message of that name
+		words = words[:max(0, strings.LastIndexByte(words[:maxMessageKeywords], ' '))]
+	}
+	return strings.Fields(words)
+}
+
+// message describes the message in a file of a Maildir by its name. verbatim
+// says that the line ends of the file are those of the message.
+func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
+	m = &Message{Date: changed}
+	m.Folder, m.SpecialUse = d.folder(dir)
+	name, info := cutInfo(base)
+	for _, c := range info {
+		switch c {
+		case 'S':
+			m.Flags |= Seen
+		case 'R':
+			m.Flags |= Answered
+		case 'F':
+			m.Flags |= Flagged
+		case 'T':
+			m.Flags |= Deleted
+		case 'D':
+			m.Flags |= Draft
+		case 'P':
+			m.Keywords = append(m.Keywords, "$Forwarded")
+		}
+		if letters := d.keywordFlags[dir]; c >= 'a' && int(c-'a') < len(letters) && letters[c-'a'] != "" {
+			m.Keywords = append(m.Keywords, letters[c-'a'])
+		}
+	}
+	name, sizes, _ := strings.Cut(name, ",")
+	parts := strings.Split(name, ".")
+	key := ""
+	if len(parts) > 1 {
+		if at := strings.IndexByte(parts[1], 'U'); at >= 0 {
+			key = parts[1][at:]
+			m.Keywords = append(m.Keywords, d.extra[dir].lookup(key)...)
+		}
+	}
+	m.PendingKeywords = d.pendingKeywords(dir, info, key)
+	if !isPlausible(m.Date) {
+		m.Date = time.Time{}
+		if n, err := strconv.ParseInt(parts[0], 10, 64); err == nil && isPlausible(time.Unix(n, 0)) {
+			m.Date = time.Unix(n, 0).UTC()
+		}
+	}
+	stored, wire := "", ""
+	for part := range strings.SplitSeq(sizes, ",") {
+		if s, ok := strings.CutPrefix(part, "S="); ok {
+			stored = s
+		}
+		if w, ok := strings.CutPrefix(part, "W="); ok {
+			wire = w
+		}
+	}
+	return m, stored != "" && stored == wire && stored == strconv.FormatInt(size, 10)
+}
+
+// cutInfo cuts the name of a file before the letters of its flags.
+func cutInfo(base string) (name, info string) {
+	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon
+		if at := strings.LastIndex(base, mark); at >= 0 {
+			return base[:at], base[at+len(mark):]
+		}
+	}
+	return base, ""
+}
+
+// folder returns the folder that a Maildir is. Its path is as Maildir++ has it,
+// with the levels of a name after dots, or one folder in another.
+func (d *maildirs) folder(dir string) (name, special string) {
+	if n, ok := d.entries[dir]; ok {
+		return n.Name, parseSpecialUse(n.Special)
+	}
+	if dir == "" {
+		return "", ""
+	}
+	var levels []string
+	for i, part := range strings.Split(dir, "/") {
+		if i == 0 && (strings.EqualFold(part, maildirRoot) || strings.EqualFold(part, "."+maildirRoot)) {
+			continue
+		}
+		dotted, isDotted := strings.CutPrefix(part, ".")
+		if !isDotted {
+			levels = append(levels, decodeLevel(part))
+			continue
+		}
+		for level := range strings.SplitSeq(dotted, ".") {
+			levels = append(levels, decodeLevel(level))
+		}
+	}
+	return strings.Join(levels, "/"), ""
+}
+
+// decodeLevel reads a level of a name: in modified UTF-7, as servers write it,
+// or as it stands.
+func decodeLevel(level string) string {
+	level = strings.ReplaceAll(level, encodedDot, ".")
+	if name, err := message.DecodeUTF7(level); err == nil {
+		level = name
+	}
+	return strings.ReplaceAll(level, "/", "_")
+}
+
+// encodedDot is how a dot within a level is written, which would begin another.
+const encodedDot = "&AC4-"
+
+func encodeLevel(level string) string {
+	return strings.ReplaceAll(message.EncodeUTF7(level), ".", encodedDot)
+}
+
+// cleanPath makes a path within the archive of whatever name a file has: no name
+// leads out of it.
+func cleanPath(name string) string {
+	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "_"), "_")
+	return strings.TrimPrefix(path.Clean("/"+name), "/")
+}

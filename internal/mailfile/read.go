@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailfile
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Kind says what a stream is.
+type Kind int
+
+// The kinds of stream.
+const (
+	Detect Kind = iota // by how it begins
+	Mbox
+	EML  // a single message
+	Tar  // of any of the others, and of Maildirs
+	Gzip // of any of the others
+)
+
+// Codes of streams that are not taken.
+const (
+	CodeNotMail = "not_mail"
+	CodeBomb    = "archive_bomb"
+)
+
+// A stream that grows beyond all that mail does when it is unpacked is not
+// unpacked to its end.
+const (
+	minBombSize = 64 << 20 // bytes; no less is judged
+	bombRatio   = 300
+)
+
+// sniffSize is how much of a file is looked at to see what it is, in bytes.
+const sniffSize = 1024
+
+// Options say how a stream is read.
+type Options struct {
+	Kind    Kind
+	Quoting Quoting // of mboxes
+}
+
+// Read gives all that a stream holds to a sink. What is wrong with the archive
+// as a whole, or from a place on, is a fault.Invalid, after all that stood
+// before it; errors of r and of the sink are returned as they are.
+func Read(r io.Reader, o Options, to Sink) error {
+	src := &inputReader{Reader: r}
+	x := &reader{options: o, sink: to, src: src, maildirs: newMaildirs(), labelTable: sync.OnceValue(newLabelTable)}
+	err := x.readStream(src, o.Kind, true)
+	if err != nil && src.err != nil {
+		return src.err
+	}
+	return err
+}
+
+// reader is a stream while it is read.
+type reader struct {
+	options  Options
+	sink     Sink
+	src      *inputReader
+	maildirs *maildirs
+
+	labelTable func() labelTable
+}
+
+// readStream reads the stream as a whole, or what was packed in it.
+func (x *reader) readStream(r io.Reader, kind Kind, packed bool) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, err := in.Peek(sniffSize)
+	if err != nil && err != io.EOF { //nolint:errorlint // what bufio promises
+		return err
+	}
+	if kind == Detect {
+		kind = detectKind(begin)
+	}
+	switch {
+	case kind == Mbox:
+		return (&mboxReader{in: &lineReader{src: in}, sink: x.sink, quoting: x.options.Quoting, labelTable: x.labelTable}).readAll()
+	case kind == Tar:
+		return x.readTar(in)
+	case kind == Gzip && packed:
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return x.src.errorOrBroken("This is not what gzip writes.")
+		}
+		return x.readStream(&bombGuard{r: z, src: x.src}, Detect, false)
+	case kind == EML && len(begin) > 0:
+		skipByteOrderMark(in)
+		return x.sink.Message(&Message{Location: "message 1", Body: newCRLFReader(in)})
+	case len(begin) == 0: // an mbox without messages looks like that
+		return nil
+	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
+		return fault.New(fault.Invalid, CodeNotMail, "Zip files are not taken, since they can't be read as a stream: unpack it, and send the mail in it as a tar.")
+	}
+	return fault.New(fault.Invalid, CodeNotMail, "This is no mail: an mbox, a message, or a tar of these or of Maildirs is wanted, packed by gzip or not.")
+}
+
+// detectKind finds out what a stream is by how it begins.
+func detectKind(begin []byte) Kind {
+	begin = bytes.TrimPrefix(begin, []byte(byteOrderMark))
+	switch {
+	case bytes.HasPrefix(begin, []byte("\x1f\x8b")):
+		return Gzip
+	case isTar(begin):
+		return Tar
+	case bytes.HasPrefix(bytes.TrimLeft(begin, "\r\n"), []byte("From ")):
+		return Mbox
+	case isMail(begin):
+		return EML
+	}
+	return Detect
+}
+
+// byteOrderMark is what some programs of Windows put before UTF-8. It belongs to the
+// file, and not to the message in it.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// skipByteOrderMark takes a byte order mark before a message.
+func skipByteOrderMark(in *bufio.Reader) {
+	begin, _ := in.Peek(len(byteOrderMark) + maxFieldName)
+	if rest, ok := bytes.CutPrefix(begin, []byte(byteOrderMark)); ok && fieldName(rest) != "" {
+		_, _ = in.Discard(len(byteOrderMark)) // they are there
+	}
+}
+
+// maxFieldName is how long the name of a header field may be to be recognised, in bytes.
+const maxFieldName = 200
+
+// isTar reports whether a stream begins with the header of a file in a tar, by
+// its checksum; tars before POSIX have no other mark.
+func isTar(begin []byte) bool {
+	const block, from, to = 512, 148, 156
+	if len(begin) < block {
+		return false
+	}
+	sum := int64(0)
+	for i, c := range begin[:block] {
+		if i >= from && i < to {
+			c = ' '
+		}
+		sum += int64(c)
+	}
+	var given int64
+	_, err := fmt.Sscanf(strings.Trim(string(begin[from:to]), " \x00"), "%o", &given)
+	return err == nil && given == sum && sum > 8*' '
+}
+
+// isMail reports whether a file begins with the header of a message.
+func isMail(begin []byte) bool {
+	line, _, _ := bytes.Cut(begin, []byte("\n"))
+	return fieldName(line) != "" && !bytes.Contains(begin, []byte{0})
+}
+
+// bombGuard bounds how much larger than itself a packed stream may get.
+type bombGuard struct {
+	r    io.Reader
+	src  *inputReader
+	size int64
+}
+
+// Read is that of io.Reader.
+func (u *bombGuard) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if u.size += int64(n); u.size > minBombSize && u.size/bombRatio > u.src.bytesRead {
+		return 0, fault.New(fault.Invalid, CodeBomb, "What is packed in this file is larger than any mail would be.")
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		err = u.src.errorOrBroken("The packed file is damaged, or its end is missing.")
+	}
+	return n, err
+}
+
+// readTar reads the files of a tar.
+func (x *reader) readTar(r io.Reader) error {
+	in := &zeroCounter{Reader: r}
+	t := tar.NewReader(in)
+	for {
+		h, err := t.Next()
+		if err == io.EOF && in.zeros >= tarBlock { //nolint:errorlint // what tar promises
+			return nil
+		}
+		if err != nil {
+			if fault.KindOf(err) == fault.Invalid {
+				return err
+			}
+			return x.src.errorOrBroken("The tar is damaged, or its end is missing.")
+		}
+		name := cleanPath(h.Name)
+		switch {
+		case len(name) > maxPath:
+			err = x.sink.Failed(printableName(name), "Its name is too long.")
+		case h.Typeflag == tar.TypeDir:
+			err = x.addFolder(name)
+		case h.Typeflag == tar.TypeXGlobalHeader:
+		case h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink:
+			err = x.failLink(name)
+		case h.Typeflag != tar.TypeReg || isSparse(h):
+			err = x.sink.Failed(printableName(name), "It is no ordinary file.")
+		default:
+			err = x.readFile(name, h, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tarBlock is the size of a tar's blocks. It ends with two of zeros, which some
+// programs make one; what fills up the last block of a file is less. The tar package
+// takes one that ends after any file for whole.
+const tarBlock = 512
+
+// zeroCounter counts the zeros that a stream has ended with so far.
+type zeroCounter struct {
+	io.Reader
+	zeros int
+}
+
+// Read is that of io.Reader.
+func (t *zeroCounter) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	rest := len(bytes.TrimRight(p[:n], "\x00"))
+	if rest > 0 {
+		t.zeros = 0
+	}
+	t.zeros += n - rest
+	return n, err
+}
+
+// isSparse files would be as large as they claim to be.
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}
+
+// addFolder tells of a Maildir, which may be empty.
+func (x *reader) addFolder(name string) error {
+	if path.Base(name) != "cur" {
+		return nil
+	}
+	folder, special := x.maildirs.folder(dirKey(path.Dir(name)))
+	return x.sink.Folder(Folder{Name: folder, SpecialUse: special, Subscribed: true})
+}
+
+// dirKey is a directory as a key: "" for the top.
+func dirKey(dir string) string {
+	if dir == "." {
+		return ""
+	}
+	return dir
+}
+
+func (x *reader) failLink(name string) error {
+	switch path.Base(path.Dir(name)) {
+	case "cur", "new":
+		return x.sink.Failed(printableName(name), "It is a link to another file; pack the files themselves (tar --hard-dereference).")
+	}
+	return nil
+}
+
+// readFile reads a file of a tar.
+func (x *reader) readFile(name string, h *tar.Header, r io.Reader) error {
+	dir, base := dirKey(path.Dir(name)), path.Base(name)
+	r = &entryReader{r, x.src}
+	parent := path.Base(dir)
+	if parent == "cur" || parent == "new" {
+		if base == "" || base[0] == '.' {
+			return nil
+		}
+		m, verbatim := x.maildirs.message(dirKey(path.Dir(dir)), base, h.ModTime, h.Size)
+		m.Keywords = append(m.Keywords, strings.Fields(h.PAXRecords[keywordsRecord])...)
+		m.Location = printableName(name)
+		if m.Body = r; !verbatim {
+			in := bufio.NewReader(r)
+			skipByteOrderMark(in)
+			m.Body = newCRLFReader(in)
+		}
+		return x.sink.Message(m)
+	}
+	aside := parent == "tmp" || isMetadataFile(base)
+	if !aside {
+		if known, err := x.maildirs.readMetadata(dir, base, r, x.sink); known {
+			return err
+		}
+	}
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, err := in.Peek(sniffSize)
+	if err != nil && err != io.EOF { //nolint:errorlint // what bufio promises
+		return err
+	}
+	switch kind := detectKind(begin); {
+	case aside && kind != Mbox && !(kind == EML && strings.EqualFold(path.Ext(base), emlExt)):
+		return nil
+	case kind == Mbox, len(begin) == 0 && strings.HasSuffix(base, mboxExt):
+		folder := mboxFolderName(name)
+		if err := x.sink.Folder(Folder{Name: folder, Subscribed: true}); err != nil {
+			return err
+		}
+		return (&mboxReader{in: &lineReader{src: in}, sink: x.sink, name: printableName(name), folder: folder, quoting: x.options.Quoting, labelTable: x.labelTable}).readAll()
+	case kind == EML:
+		skipByteOrderMark(in)
+		return x.sink.Message(&Message{Location: printableName(name), Folder: dir, FileDate: h.ModTime, Body: newCRLFReader(in)})
+	}
+	return x.sink.Failed(printableName(name), "It is no mail.")
+}
+
+const mboxExt, emlExt = ".mbox", ".eml"
+
+// mboxFolderName is the folder that an mbox holds, by its name. Apple Mail keeps
+// each in a folder of its own, Thunderbird what is below one in another.
+func mboxFolderName(name string) string {
+	levels := strings.Split(name, "/")
+	if last := len(levels) - 1; last > 0 && levels[last] == "mbox" && strings.HasSuffix(levels[last-1], mboxExt) {
+		levels = levels[:last]
+	}
+	for i := range levels {
+		level := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(levels[i], ".sbd"), mboxExt), ".mbx")
+		if level != "" {
+			levels[i] = level
+		}
+	}
+	return strings.Join(levels, "/")
+}
+
+// isMetadataFile reports whether a file has a name as mail programs and systems give to
+// what they keep beside the mail. A folder may be called so, too.
+func isMetadataFile(base string) bool {
+	switch base {
+	case "subscriptions", "maildirfolder", "maildirsize", ".DS_Store", "Thumbs.db", ".uidvalidity", ".mh_sequences", "msgFilterRules.dat", ".mbsyncstate":
+		return true
+	case keywordsFile:
+		return false
+	}
+	for _, begin := range []string{"dovecot", "courier", "._", ".lock", "popstate"} {
+		if strings.HasPrefix(base, begin) {
+			return true
+		}
+	}
+	for _, end := range []string{".msf", ".lock", ".tmp", ".plist"} {
+		if strings.HasSuffix(base, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// entryReader tells a file that ends early from one that is whole.
+type entryReader struct {
+	io.Reader
+	src *inputReader
+}
+
+// Read is that of io.Reader.
+func (p *entryReader) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if err != nil && err != io.EOF && fault.KindOf(err) != fault.Invalid { //nolint:errorlint // what io.Reader promises
+		err = p.src.errorOrBroken("The tar is damaged, or its end is missing.")
+	}
+	return n, err
+}

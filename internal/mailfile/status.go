@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailfile
+
+import (
+	"strconv"
+	"strings"
+)
+
+// isMetadataField reports whether a field, whose name is in lower case, is one that programs
+// write into messages of an mbox for themselves. It is no part of the message.
+func isMetadataField(name string) bool {
+	switch name {
+	case "status", "x-status", "x-keywords", "x-uid", "x-imap", "x-imapbase", "content-length",
+		"x-mozilla-status", "x-mozilla-status2", "x-mozilla-keys":
+		return true
+	}
+	return false
+}
+
+// applyStatusField takes what a field of a message in an mbox tells of it. name is in
+// lower case.
+func (m *Message) applyStatusField(name, value string) {
+	value = strings.TrimSpace(value)
+	switch name {
+	case "status", "x-status":
+		for _, c := range value {
+			switch c {
+			case 'R':
+				m.Flags |= Seen
+			case 'A':
+				m.Flags |= Answered
+			case 'F':
+				m.Flags |= Flagged
+			case 'D':
+				m.Flags |= Deleted
+			case 'T':
+				m.Flags |= Draft
+			}
+		}
+	case "x-keywords", "x-mozilla-keys":
+		m.Keywords = append(m.Keywords, strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })...)
+		m.Keywords = m.Keywords[:min(len(m.Keywords), maxMessageKeywords/2)]
+	case "x-mozilla-status":
+		bits, err := strconv.ParseUint(value, 16, 32)
+		if err != nil {
+			return
+		}
+		for _, b := range []struct {
+			bit  uint64
+			flag Flags
+		}{{0x1, Seen}, {0x2, Answered}, {0x4, Flagged}} {
+			if bits&b.bit != 0 {
+				m.Flags |= b.flag
+			}
+		}
+		if bits&0x1000 != 0 {
+			m.Keywords = append(m.Keywords, "$Forwarded")
+		}
+		m.Expunged = bits&0x8 != 0
+	}
+}

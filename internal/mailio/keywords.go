@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailio
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailfile"
+)
+
+const (
+	// maxPending is how many messages may come before what names their keywords.
+	maxPending = 100_000
+	// keywordBatch is how many of them get a keyword at once.
+	keywordBatch = 5000
+)
+
+// pendingMessage is a message that was filed before its keywords had names.
+type pendingMessage struct {
+	target   *target
+	validity uint32
+	uid      uint32
+	keywords *mailfile.PendingKeywords
+}
+
+// addPendingKeys remembers those of some messages that were filed.
+func (f *appender) addPending(b *batch, validity uint32, uids []uint32) {
+	for i, uid := range uids {
+		u := b.items[i].pendingKeywords
+		switch {
+		case u == nil:
+		case len(f.pendingMessages) == maxPending:
+			f.droppedPending++
+		default:
+			f.pendingMessages = append(f.pendingMessages, pendingMessage{b.target, validity, uid, u})
+		}
+	}
+}
+
+// addKeywordNames takes what names keywords of messages that came before. A tar has its
+// files in any order.
+func (x *importer) addKeywordNames(maildir string, words func(u *mailfile.PendingKeywords) []string) error {
+	if x.keywordNames == nil {
+		x.keywordNames = map[string][]func(u *mailfile.PendingKeywords) []string{}
+	}
+	x.keywordNames[maildir] = append(x.keywordNames[maildir], words)
+	return nil
+}
+
+// storeKeywords gives messages that are filed the keywords that were named after them.
+func (x *importer) storeKeywords() error {
+	if len(x.keywordNames) == 0 {
+		return nil
+	}
+	if n := x.appender.droppedPending; n > 0 {
+		_ = x.addFailure("keywords", fmt.Sprintf("%d messages lack keywords, which the archive names only after more than %d messages. Put dovecot-keywords before them.", n, maxPending))
+	}
+	// Whoever gives up wants what came.
+	ctx := context.WithoutCancel(x.ctx)
+	for from := 0; from < len(x.appender.pendingMessages); {
+		first, to := x.appender.pendingMessages[from], from
+		byWord := map[string][]uint32{}
+		for ; to < len(x.appender.pendingMessages) && x.appender.pendingMessages[to].target == first.target && x.appender.pendingMessages[to].validity == first.validity && to-from < keywordBatch; to++ {
+			e := x.appender.pendingMessages[to]
+			var words []string
+			for _, named := range x.keywordNames[e.keywords.Maildir] {
+				words = append(words, named(e.keywords)...)
+			}
+			for _, word := range folder.SanitizeKeywords(words) {
+				byWord[word] = append(byWord[word], e.uid)
+			}
+		}
+		if err := x.storeInFolder(ctx, &first, byWord); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// storeInFolder adds keywords to messages of a folder, if it is still the same.
+func (x *importer) storeInFolder(ctx context.Context, in *pendingMessage, byWord map[string][]uint32) error {
+	v, err := x.Folders.Open(ctx, x.Mailbox, in.target.name, true)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if v.Folder().UIDValidity != in.validity {
+		return nil
+	}
+	for word, uids := range byWord {
+		slices.Sort(uids)
+		_, _, err := v.UpdateFlags(ctx, uids, folder.FlagUpdate{Op: folder.AddFlags, Keywords: []string{word}})
+		switch {
+		case fault.Is(err, fault.Invalid), fault.Is(err, fault.RateLimited): // too many keywords
+			_ = x.addFailure("keywords", fmt.Sprintf("Messages of the folder %s lack the keyword %s: there are too many of them.", in.target.name, word))
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}

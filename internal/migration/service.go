@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+const (
+	// pollInterval is how often a node looks for what waits.
+	pollInterval = 3 * time.Second
+	// maxPerAccount is how many migrations of an account are carried out at once.
+	maxPerAccount = 2
+)
+
+var (
+	// The index migration_source lets no two from the same source be in hand.
+	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT m.id FROM migration AS m
+			WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
+				AND EXISTS (SELECT 1 FROM tenure AS t WHERE t.id = $1 AND t.expires_at > {now})
+				AND NOT EXISTS (SELECT 1 FROM migration AS o WHERE o.source = m.source AND o.tenure IS NOT NULL)
+				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
+				AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
+				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0)
+			ORDER BY m.due_at LIMIT 1 {skip_locked})
+		UPDATE migration SET tenure = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
+			started_at = CASE WHEN started_at = 0 THEN $2 ELSE started_at END
+		WHERE id IN (SELECT id FROM due)
+		RETURNING id, planned, password`)
+	nextDueQuery       = db.SQL(`SELECT due_at FROM migration WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
+	leasedQuery        = db.SQL(`SELECT id FROM migration WHERE tenure IS NOT NULL AND tenure = $1`)
+	releaseOrphanQuery = db.SQL(`UPDATE migration SET tenure = NULL, due_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+)
+
+// Run carries migrations out until ctx ends: those that wait, and those that
+// ended nodes had in hand. Then it stops between two commits, and another node,
+// or the next start, goes on. The node's lease must be kept (db.Node.MaintainLease)
+// until Run has returned.
+func (m *Service) Run(ctx context.Context) error {
+	defer m.workers.Wait()
+	sub := m.options.Hub.Subscribe(notify.Key{Kind: notify.Migration})
+	defer sub.Close()
+	notify.Repeat(ctx, sub.C, m.poll, func(err error) { m.options.Log.Error("looking for migrations failed", "error", err) })
+	return nil
+}
+
+// poll takes over, takes migrations in hand, and says when to look again.
+func (m *Service) poll(ctx context.Context) (time.Duration, error) {
+	if time.Since(m.lastTakeOver) >= pollInterval {
+		m.lastTakeOver = time.Now()
+		if err := m.takeOver(ctx); err != nil {
+			return pollInterval, err
+		}
+	}
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		full := len(m.jobs) >= m.options.Concurrency
+		m.mu.Unlock()
+		tenure, able := m.options.Node.Lease()
+		if full || !able {
+			return pollInterval, nil
+		}
+		j, err := m.claim(ctx, tenure)
+		if err != nil || j == nil {
+			return m.nextPoll(ctx), err
+		}
+		m.start(ctx, j)
+	}
+	return pollInterval, nil
+}
+
+// nextPoll is when the next one is due, or to look again anyway.
+func (m *Service) nextPoll(ctx context.Context) time.Duration {
+	now := m.options.Now()
+	var due int64
+	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), &due); err != nil {
+		return pollInterval
+	}
+	return min(pollInterval, db.Time(due).Sub(now)+time.Millisecond)
+}
+
+// claim takes one migration in hand; nil if none waits that may run.
+func (m *Service) claim(ctx context.Context, tenure db.ID) (j *job, err error) {
+	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
+		j = nil
+		var id db.ID
+		var planned int
+		var sealed []byte
+		if err := tx.Lock(ctx, "migrations taken", 0); err != nil {
+			return err
+		}
+		err := tx.One(ctx, claimQuery.With(tenure, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
+		if errors.Is(err, db.ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		g, err := m.read(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		password, err := m.options.Key.Open(sealPurpose, sealed)
+		g.Source.Password = string(password)
+		j = &job{Service: m, Migration: g, leaseID: tenure, planned: planned != 0, passwordUnreadable: err != nil}
+		return nil
+	})
+	if m.options.DB.IsConflict(err) {
+		return nil, nil // another node took one from the same source
+	}
+	return j, err
+}
+
+func (m *Service) start(ctx context.Context, j *job) {
+	m.mu.Lock()
+	m.jobs[j.ID] = j
+	m.mu.Unlock()
+	m.workers.Go(func() {
+		j.run(ctx)
+		m.mu.Lock()
+		if m.jobs[j.ID] == j {
+			delete(m.jobs, j.ID)
+		}
+		m.mu.Unlock()
+		m.options.Hub.Receive([]notify.Key{{Kind: notify.Migration}}) // another one may come
+	})
+}
+
+// adoptFlags releases what ended nodes had in hand, and what this one does not
+// know of, after a commit whose outcome was unknown.
+func (m *Service) takeOver(ctx context.Context) error {
+	ended, err := m.options.DB.ExpiredLeases(ctx)
+	if err != nil {
+		return err
+	}
+	mine, _ := m.options.Node.Lease()
+	for _, tenure := range append(ended, mine) {
+		held, err := db.All(ctx, m.options.DB, leasedQuery.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+		if err != nil {
+			return err
+		}
+		for _, id := range held {
+			m.mu.Lock()
+			j := m.jobs[id]
+			m.mu.Unlock()
+			if j != nil && j.leaseID == tenure {
+				continue
+			}
+			if _, err := m.options.DB.Exec(ctx, releaseOrphanQuery.With(id, tenure, db.Micros(m.options.Now()))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+const (
+	// One FETCH asks for the texts of so many messages, or of so many bytes.
+	chunkMessages, chunkBytes = 100, 16 << 20
+	// One commit files so many messages, or so many bytes.
+	batchMessages, batchBytes = 20, 2 << 20
+)
+
+// counters is what a commit adds to the counts.
+type counters struct{ done, copied, skipped, failed, bytes int64 }
+
+var (
+	addProgressQuery = db.SQL(`UPDATE migration SET messages_done = messages_done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6,
+			bytes_copied = bytes_copied + $7, retries = 0, trouble = '', updated_at = $8
+		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	addFolderProgressQuery = db.SQL(`UPDATE migration_folder SET done = done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6
+		WHERE migration = $1 AND n = $2`)
+	setFolderCursorQuery = db.SQL(`UPDATE migration_folder SET uidvalidity = $3, last_uid = $4 WHERE migration = $1 AND n = $2`)
+	insertCopiedQuery    = db.SQL(`INSERT INTO migration_copied (mailbox, source, uidvalidity, uid, digest, migration) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (mailbox, source, uidvalidity, uid) DO NOTHING`)
+	// One line for all messages of a folder of which the same is to be said.
+	insertNoteQuery = db.SQL(`INSERT INTO migration_note (migration, k, folder, uid, note, messages)
+		SELECT $1, $2, $3, $4, $5, 1 WHERE (SELECT COUNT(*) FROM migration_note WHERE migration = $1) < $6
+			OR EXISTS (SELECT 1 FROM migration_note WHERE migration = $1 AND k = $2)
+		ON CONFLICT (migration, k) DO UPDATE SET messages = migration_note.messages + 1`)
+	addBytesQuery = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	// The bytes are written once only.
+	setFolderBytesQuery = db.SQL(`UPDATE migration_folder SET bytes = $3 WHERE migration = $1 AND n = $2 AND bytes < 0`)
+	countFolderQuery    = db.SQL(`UPDATE migration SET folders_done = folders_done + 1, updated_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	finishFolderQuery   = db.SQL(`UPDATE migration_folder SET state = $3, trouble = $4 WHERE migration = $1 AND n = $2 AND state = 'waiting'`)
+	copiedUIDsQuery     = db.SQL(`SELECT uid, migration FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity = $3 AND uid BETWEEN $4 AND $5`)
+	// Some UIDVALIDITY before or after this one is enough.
+	copiedBeforeQuery   = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity < $3 LIMIT 1`)
+	copiedAfterQuery    = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity > $3 LIMIT 1`)
+	copiedByDigestQuery = db.SQL(`SELECT COALESCE(MAX(migration), 0) FROM migration_copied WHERE mailbox = $1 AND source = $2 AND digest = $3 AND uidvalidity <> $4`)
+)
+
+// errAlreadyCopied says that another job has filed a message.
+var errAlreadyCopied = errors.New("a message was copied already")
+
+// digest tells a message that has got another UID.
+func digest(id string, l *sourceMessage) int64 {
+	return hash64(id, fmt.Sprint(l.size), fmt.Sprint(l.date.Unix()))
+}
+
+// copiedUIDsQuery returns the messages of a window that were copied, and by which
+// migration.
+func (m *Service) copiedUIDs(ctx context.Context, source int64, validity, first, last uint32, mailbox db.ID) (map[uint32]db.ID, error) {
+	known := map[uint32]db.ID{}
+	err := m.options.DB.Each(ctx, copiedUIDsQuery.With(mailbox, source, validity, first, last), func(r db.Row) error {
+		var uid uint32
+		var by db.ID
+		err := r.Scan(&uid, &by)
+		known[uid] = by
+		return err
+	})
+	return known, err
+}
+
+// hasOtherValidity reports whether something of a folder was copied under another
+// UIDVALIDITY.
+func (m *Service) hasOtherValidity(ctx context.Context, source int64, validity uint32, mailbox db.ID) (bool, error) {
+	for _, q := range []*db.Query{copiedBeforeQuery, copiedAfterQuery} {
+		err := m.options.DB.One(ctx, q.With(mailbox, source, validity), new(uint32))
+		if err == nil || !errors.Is(err, db.ErrNoRow) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// copiedByDigest returns the last migration that copied a message under another
+// UIDVALIDITY, or found it there; 0 for none.
+func (m *Service) copiedByDigest(ctx context.Context, source, digest int64, validity uint32, mailbox db.ID) (by db.ID, err error) {
+	err = m.options.DB.One(ctx, copiedByDigestQuery.With(mailbox, source, digest, validity), &by)
+	return by, err
+}
+
+// fetchedMessage is a message that is in the blob store, and not yet filed.
+type fetchedMessage struct {
+	sourceMessage
+	folder.Upload
+	dateField time.Time // its Date field; zero if that can't be read
+	notes     []string  // what is otherwise than at the source
+}
+
+// copyBodies copies messages. It returns those that could not be, and how many were
+// deleted there meanwhile.
+func (f *folderCopy) copyBodies(ctx context.Context, letters []sourceMessage) (lost []Failure, gone int64, err error) {
+	for len(letters) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(letters) && n < chunkMessages && (n == 0 || bytes+letters[n].size <= chunkBytes) {
+			bytes += letters[n].size
+			n++
+		}
+		bad, away, err := f.copyChunk(ctx, letters[:n])
+		if err != nil {
+			return nil, 0, err
+		}
+		lost, gone, letters = append(lost, bad...), gone+away, letters[n:]
+	}
+	return lost, gone, nil
+}
+
+// copyChunk copies the messages of one FETCH.
+func (f *folderCopy) copyChunk(ctx context.Context, letters []sourceMessage) (lost []Failure, gone int64, err error) {
+	b := &batch{folderCopy: f}
+	defer func() { b.discard(ctx, err) }()
+	missing := map[uint32]sourceMessage{}
+	for _, l := range letters {
+		missing[l.uid] = l
+	}
+	// Asked again, a source gives what it mixed up with news of flags.
+	for range 2 {
+		if err = b.fetch(ctx, missing); err != nil || len(missing) == 0 {
+			break
+		}
+	}
+	// What came whole before the source broke off is filed: it may always do so after
+	// fewer than are filed together, and would then never get on.
+	if err == nil || isSourceError(err) && ctx.Err() == nil {
+		if failed := b.flush(ctx); failed != nil {
+			err = failed
+		}
+	}
+	if err != nil || len(missing) == 0 {
+		return b.failures, 0, err
+	}
+	return f.checkAbsent(b.failures, missing)
+}
+
+// fetch reads the texts of messages, and takes those out of missing that came.
+func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) error {
+	f := b.folderCopy
+	var came *fetchedMessage // whose message has not ended, and may not be known
+	over := false
+	keep := func(uid uint32, text imap.LiteralReader) error {
+		if _, ok := missing[uid]; !ok && uid != 0 {
+			return protocolError{errors.New("a message that was not asked for")}
+		}
+		k, err := f.storeBody(ctx, text)
+		if over = errors.Is(err, errTooLarge); over && text.Size() <= 2*MaxMessageSize {
+			_, err = io.Copy(io.Discard, text)
+			return err
+		}
+		if over { // too much even to pass over
+			if uid != 0 {
+				f.skip(uid, tooLargeReason)
+			}
+			return protocolError{err}
+		}
+		if err == nil {
+			came = &k
+		}
+		return err
+	}
+	err := f.src.fetchBodies(slices.Sorted(maps.Keys(missing)), func(uid uint32) { f.currentUID = uid }, keep, func(uid uint32) error {
+		k := came
+		came, f.currentUID = nil, 0
+		l, ok := missing[uid]
+		switch {
+		case !ok && k != nil: // places have moved
+			k.Blob.Discard(ctx)
+		case ok && over:
+			b.failures = append(b.failures, Failure{f.name, uid, tooLargeReason})
+			delete(missing, uid)
+		case ok:
+			delete(missing, uid)
+			delete(f.failureCount, uid)
+			k.complete(l)
+			return b.add(ctx, *k)
+		}
+		return nil
+	})
+	if came != nil {
+		came.Blob.Discard(ctx)
+	}
+	return err
+}
+
+// checkAbsent finds out what became of messages that the source gave no text of.
+func (f *folderCopy) checkAbsent(lost []Failure, missing map[uint32]sourceMessage) ([]Failure, int64, error) {
+	still, err := f.src.existing(slices.Sorted(maps.Keys(missing)))
+	for _, uid := range still {
+		lost = append(lost, Failure{f.name, uid, "The source gives no text of it."})
+	}
+	return lost, int64(len(missing) - len(still)), err
+}
+
+// storeBody puts a message into the blob store while it comes.
+func (f *folderCopy) storeBody(ctx context.Context, text imap.LiteralReader) (k fetchedMessage, err error) {
+	if text.Size() > MaxMessageSize {
+		return k, errTooLarge
+	}
+	to := f.options.Blobs.Create(ctx)
+	defer to.Abort()
+	scan := &message.Scanner{}
+	w := &storeWriter{w: io.MultiWriter(to, scan)}
+	if _, err := io.Copy(w, text); err != nil {
+		if w.err != nil {
+			return k, internalError{w.err}
+		}
+		return k, f.src.wrapError(err)
+	}
+	if to.Size() != text.Size() {
+		return k, f.src.wrapError(io.ErrUnexpectedEOF)
+	}
+	described, err := folder.NewMetadata(scan.Header(), scan.Finish())
+	if err != nil {
+		return k, internalError{err}
+	}
+	b, err := to.Finish()
+	if err != nil {
+		return k, internalError{err}
+	}
+	k.identity = messageIdentity(scan.Header())
+	k.dateField, _ = message.ParseDate(scan.Header().Text("Date"))
+	k.Upload = folder.Upload{Blob: b, Metadata: described}
+	return k, nil
+}
+
+// complete says which message it is.
+func (k *fetchedMessage) complete(l sourceMessage) {
+	l.identity = k.identity
+	l.digest = digest(l.identity, &l)
+	k.sourceMessage, k.Date = l, l.date
+	k.Flags, k.Keywords, k.notes = parseFlags(l.flags)
+	switch {
+	case !l.date.IsZero() && l.dateValid:
+	case !l.date.IsZero():
+		k.notes = append(k.notes, "The source writes its date in another form than IMAP has. It was read as well as possible.")
+	case !k.dateField.IsZero():
+		k.Date = k.dateField
+		k.notes = append(k.notes, "The source tells no date that can be read. The message got the one in its Date field.")
+	default: // it gets that of its filing
+		k.notes = append(k.notes, "The source tells no date that can be read, and neither does the message. It got the date of its copying.")
+	}
+}
+
+// storeWriter tells errors of the store from those of the source. A NUL, which no
+// message may have (RFC 9051 §4.3), becomes what Dovecot makes of it.
+type storeWriter struct {
+	w   io.Writer
+	err error
+}
+
+// Write writes a piece.
+func (w *storeWriter) Write(p []byte) (int, error) {
+	if slices.Contains(p, 0) {
+		p = slices.Clone(p)
+		for i := range p {
+			if p[i] == 0 {
+				p[i] = 0x80
+			}
+		}
+	}
+	n, err := w.w.Write(p)
+	w.err = err
+	return n, err
+}
+
+// batch are messages that are filed together.
+type batch struct {
+	*folderCopy
+	fetched  []fetchedMessage
+	bytes    int64
+	failures []Failure
+}
+
+func (b *batch) add(ctx context.Context, k fetchedMessage) error {
+	b.fetched = append(b.fetched, k)
+	if b.bytes += k.Blob.Size; len(b.fetched) < batchMessages && b.bytes < batchBytes {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+// flush files what is there: all at once, or each alone if one of them is to
+// blame that it did not go.
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.fetched) == 0 {
+		return nil
+	}
+	if b.targetFull {
+		b.failAll(ctx)
+		return nil
+	}
+	err := b.commit(ctx, b.fetched)
+	if fault.Is(err, fault.NotFound) { // the folder here was deleted or renamed
+		if err := b.createTarget(ctx, b.task); err != nil {
+			return wrapInternal(err)
+		}
+		err = b.commit(ctx, b.fetched)
+	}
+	if err == nil {
+		b.fetched, b.bytes = nil, 0
+		return nil
+	}
+	if !fault.Is(err, fault.Invalid) && !errors.Is(err, errAlreadyCopied) && !isFolderFull(err) {
+		return wrapInternal(err)
+	}
+	for len(b.fetched) > 0 {
+		k := b.fetched[0]
+		err := b.commit(ctx, []fetchedMessage{k})
+		if isFolderFull(err) {
+			b.targetFull = true
+			b.failAll(ctx)
+			break
+		}
+		b.fetched = b.fetched[1:] // what was filed is not to be discarded
+		if err == nil {
+			continue
+		}
+		k.discard(ctx, err)
+		switch {
+		case errors.Is(err, errAlreadyCopied):
+		case fault.Is(err, fault.Invalid):
+			b.failures = append(b.failures, Failure{b.name, k.uid, "It can't be filed here."})
+		default:
+			return wrapInternal(err)
+		}
+	}
+	b.bytes = 0
+	return nil
+}
+
+// isFolderFull reports whether a folder can take no more messages.
+func isFolderFull(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
+}
+
+// failAll throws away messages for a folder that is full.
+func (b *batch) failAll(ctx context.Context) {
+	for i := range b.fetched {
+		b.fetched[i].Blob.Discard(ctx)
+		b.failures = append(b.failures, Failure{b.name, b.fetched[i].uid, folderFullReason})
+	}
+	b.fetched, b.bytes = nil, 0
+}
+
+const folderFullReason = "The folder here holds as many messages as it may."
+
+// discard throws a message away that was not filed, because of an error. Of the
+// database's it may have been filed all the same: then the sweep finds out.
+func (k *fetchedMessage) discard(ctx context.Context, err error) {
+	if fault.KindOf(err) != fault.Internal || errors.Is(err, errAlreadyCopied) || errors.Is(err, errLeaseLost) {
+		k.Blob.Discard(ctx)
+	}
+}
+
+// discard throws away what was not filed, because of an error.
+func (b *batch) discard(ctx context.Context, err error) {
+	for i := range b.fetched {
+		b.fetched[i].discard(ctx, err)
+	}
+}
+
+// commit files messages in one commit with the note that they were copied.
+func (b *batch) commit(ctx context.Context, all []fetchedMessage) error {
+	sum := counters{done: int64(len(all)), copied: int64(len(all))}
+	uploads := make([]folder.Upload, len(all))
+	for i, k := range all {
+		uploads[i] = k.Upload
+		sum.bytes += k.Blob.Size
+	}
+	_, _, err := b.options.Folders.Import(ctx, b.Mailbox, b.target, func(q *db.Batch) {
+		b.queueProgress(q, sum)
+		for _, k := range all {
+			q.Queue(insertCopiedQuery.With(b.Mailbox, b.sourceFolder, b.uidValidity, k.uid, k.digest, b.ID)).OrFail(errAlreadyCopied)
+			for _, text := range k.notes {
+				q.Queue(insertNoteQuery.With(b.ID, hash64(b.name, text), b.name, k.uid, text, MaxFailures))
+			}
+		}
+	}, uploads...)
+	if err == nil {
+		b.skippedInRow, b.sourceDoubted, b.readableUID = 0, false, all[0].uid
+		b.recordProgress()
+	}
+	return err
+}
+
+// queueProgress queues what a commit adds to the counts. It declines the commit unless
+// the migration is still in this node's hand, and runs.
+func (f *folderCopy) queueProgress(q *db.Batch, n counters) {
+	q.Queue(addProgressQuery.With(f.ID, f.leaseID, n.done, n.copied, n.skipped, n.failed, n.bytes, db.Micros(f.options.Now()))).OrFail(errLeaseLost)
+	q.Queue(addFolderProgressQuery.With(f.ID, f.number, n.done, n.copied, n.skipped, n.failed))
+}
+
+// finishWindow notes that a folder is done up to a message.
+func (f *folderCopy) finishWindow(ctx context.Context, n counters, last uint32, again []sourceMessage, lost []Failure) error {
+	err := f.options.DB.Write(ctx, f.Mailbox, &db.Mutation{
+		Guard: func(q *db.Batch) { f.queueProgress(q, n) },
+		Apply: func(q *db.Batch) {
+			q.Queue(setFolderCursorQuery.With(f.ID, f.number, f.uidValidity, last))
+			for _, l := range again {
+				q.Queue(insertCopiedQuery.With(f.Mailbox, f.sourceFolder, f.uidValidity, l.uid, l.digest, f.ID))
+			}
+			for _, x := range lost {
+				q.Queue(insertFailureQuery.With(f.ID, x.Folder, x.UID, x.Reason))
+			}
+		},
+	})
+	if err != nil {
+		return wrapInternal(err)
+	}
+	for _, x := range lost {
+		delete(f.unreadable, x.UID)
+	}
+	f.lastUID = last
+	// Else it may be the source that can't be read, or whose UIDVALIDITY never stays.
+	if n.done > n.failed || f.Retries < stuckRetries && len(again) == 0 {
+		f.recordProgress()
+	}
+	f.changed.Store(true)
+	return nil
+}
+
+// finishFolder notes that a folder is done, or can't be.
+func (j *job) finishFolder(ctx context.Context, t *task, state, why string) error {
+	err := j.options.DB.Write(ctx, j.Mailbox, &db.Mutation{
+		Guard: func(q *db.Batch) {
+			q.Queue(countFolderQuery.With(j.ID, j.leaseID, db.Micros(j.options.Now()))).OrFail(errLeaseLost)
+		},
+		Apply: func(q *db.Batch) {
+			q.Queue(finishFolderQuery.With(j.ID, t.number, state, why))
+			if why != "" {
+				q.Queue(insertFailureQuery.With(j.ID, t.name, 0, why))
+			}
+		},
+	})
+	if err == nil {
+		j.recordProgress()
+	}
+	return wrapInternal(err)
+}

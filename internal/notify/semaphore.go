@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"context"
+	"sync"
+)
+
+// KeyedSemaphore let each of many, such as the accounts, do only so much at a time; the
+// others of theirs wait. Zero KeyedSemaphore are ready; they are safe for use by many
+// goroutines.
+type KeyedSemaphore[K comparable] struct {
+	mu    sync.Mutex
+	byKey map[K]*semaphore
+}
+
+type semaphore struct {
+	tokens chan struct{} // holds a token of each who has a turn
+	refs   int           // who have one or wait for one
+}
+
+// Acquire waits for one of the turns of key, of which there are each, until ctx ends.
+// Whoever got it passes it on.
+func (t *KeyedSemaphore[K]) Acquire(ctx context.Context, key K, each int) (pass func(), err error) {
+	t.mu.Lock()
+	if t.byKey == nil {
+		t.byKey = map[K]*semaphore{}
+	}
+	one := t.byKey[key]
+	if one == nil {
+		one = &semaphore{tokens: make(chan struct{}, each)}
+		t.byKey[key] = one
+	}
+	one.refs++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if one.refs--; one.refs == 0 {
+			delete(t.byKey, key)
+		}
+	}
+	select {
+	case one.tokens <- struct{}{}:
+		return func() { <-one.tokens; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
+
+// Count returns how many have a turn of key's or wait for one.
+func (t *KeyedSemaphore[K]) Count(key K) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.byKey[key]; one != nil {
+		return one.refs
+	}
+	return 0
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// Filter chooses sent messages. What is not set does not bound them.
+type Filter struct {
+	Domain       db.ID             // that they were sent from
+	Mailbox      db.ID             // that submitted them
+	Recipient    string            // an address, or a domain
+	From         string            // likewise
+	Subject      string            // words that the subject has, all of them, in any order
+	Status       queue.State       // of the message as a whole
+	Metadata     map[string]string // members of the metadata
+	MetadataKeys []string          // members of it with any value
+	Thread       string
+	Since        time.Time // created then or later
+	Until        time.Time // created before
+	// Redacted is for who may not read mail: what was forwarded isn't found by
+	// its author or subject.
+	Redacted bool
+}
+
+// Bounds of a filter.
+const (
+	maxFilterText = 1000 // bytes of each text
+	maxFilters    = 10   // members of metadata
+)
+
+// Bounds of the work that is done for one page. Beyond them the page is shorter
+// and tells where to go on.
+const (
+	maxIndexReads   = 50_000 // entries of indexes
+	maxMessageReads = 5_000  // messages
+	matchBatchSize  = queue.MaxDeliveriesOf
+)
+
+// compiledFilter is a filter that was read.
+type compiledFilter struct {
+	Filter
+	terms []string // that a message must have
+}
+
+// compile returns all that is wrong with a filter at once.
+func (f Filter) compile() (*compiledFilter, error) {
+	w := &compiledFilter{Filter: f}
+	var bad fault.FieldErrors
+	long := func(field, text string) bool {
+		if len(text) > maxFilterText {
+			bad.Add(field, "too_long", "This may have %d bytes.", maxFilterText)
+		}
+		return len(text) > maxFilterText
+	}
+	w.addAddressTerm(&bad, "recipient", f.Recipient, termRecipient, termRecipientDomain)
+	w.addAddressTerm(&bad, "from", f.From, termSender, termSenderDomain)
+	if f.Subject != "" && !long("subject", f.Subject) {
+		found := splitWords(f.Subject)
+		if len(found) == 0 {
+			bad.Add("subject", "no_words", "Give at least one word: letters or digits.")
+		}
+		for _, word := range found {
+			w.terms = append(w.terms, termSubjectWord+word)
+		}
+	}
+	if f.Mailbox != 0 {
+		w.terms = append(w.terms, termMailbox+f.Mailbox.String())
+	}
+	if len(f.Metadata)+len(f.MetadataKeys) > maxFilters {
+		bad.Add("metadata", "too_many", "Give %d members of the metadata at most.", maxFilters)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+		if !long("metadata", key+f.Metadata[key]) {
+			w.terms = append(w.terms, termMetadataValue+key+"\x00"+f.Metadata[key])
+		}
+	}
+	for _, key := range f.MetadataKeys {
+		if !long("metadata_key", key) {
+			w.terms = append(w.terms, termMetadataKey+key)
+		}
+	}
+	if f.Thread != "" && !isPrintable(f.Thread, maxThreadID) {
+		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
+	}
+	return w, bad.Err()
+}
+
+// Check returns all that is wrong with a filter at once, as a fault.Invalid.
+func (f Filter) Check() error {
+	_, err := f.compile()
+	return err
+}
+
+// addAddressTerm adds the term for an address, or for a domain with or without an @
+// before it.
+func (w *compiledFilter) addAddressTerm(bad *fault.FieldErrors, field, text, kind, domainKind string) {
+	if text == "" {
+		return
+	}
+	if at := strings.LastIndexByte(text, '@'); at <= 0 {
+		if name, err := address.ParseMailDomain(text[at+1:]); err == nil {
+			w.terms = append(w.terms, domainKind+name)
+			return
+		}
+	} else if a, err := address.Parse(text); err == nil {
+		w.terms = append(w.terms, kind+a.Key())
+		return
+	}
+	bad.Add(field, "invalid_address", "This must be an address such as you@example.com, or a domain such as example.com.")
+}
+
+// matchesRow judges a message before its deliveries are known.
+func (w *compiledFilter) matchesRow(r *row) bool {
+	if w.Redacted && r.forwarder != 0 && w.From+w.Subject != "" {
+		return false
+	}
+	return (w.Domain == 0 || r.domain == w.Domain) && (w.Mailbox == 0 || r.mailbox == w.Mailbox) && (w.Thread == "" || r.thread == w.Thread) &&
+		(w.Since.IsZero() || !r.created.Before(w.Since)) && (w.Until.IsZero() || r.created.Before(w.Until))
+}
+
+// matchesMessage judges a message as it is shown.
+func (w *compiledFilter) matchesMessage(r *row, m Message) bool {
+	if w.Status != "" && m.Status != w.Status {
+		return false
+	}
+	if len(w.terms) == 0 {
+		return true
+	}
+	has := messageTerms(r, m.Deliveries)
+	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] })
+}
+
+// SearchResult is a page of what was found, newest first.
+type SearchResult struct {
+	Messages []Message
+	// More says that there may be more, in the direction that was asked for,
+	// and Next where to go on: a page may be short, or empty, because there was
+	// enough to do for one request.
+	More bool
+	Next db.ID
+}
+
+// idTimeTolerance is how much the time in an id and the time of acceptance may differ.
+const idTimeTolerance = time.Minute
+
+// Find returns an account's messages that a filter chooses, with their
+// deliveries, or a fault.Invalid that names every field at fault. It finds what
+// was accepted a moment ago, too.
+func (o *Outbox) Find(ctx context.Context, account db.ID, f Filter, page db.Page) (SearchResult, error) {
+	w, err := f.compile()
+	if err != nil {
+		return SearchResult{}, err
+	}
+	limit := page.Limit
+	if limit <= 0 {
+		limit = db.DefaultPageSize
+	}
+	x := &search{outbox: o, account: account, compiledFilter: w, lo: 0, hi: math.MaxInt64, limit: min(limit, db.MaxPageSize), indexReadsLeft: maxIndexReads, messageReadsLeft: maxMessageReads}
+	switch {
+	case page.After > 0:
+		x.hi = page.After
+	case page.Before > 0:
+		x.lo, x.ascending = page.Before, true
+	}
+	if !f.Since.IsZero() {
+		x.lo = max(x.lo, db.MinIDAt(f.Since.Add(-idTimeTolerance))-1)
+	}
+	if !f.Until.IsZero() {
+		x.hi = min(x.hi, db.MinIDAt(f.Until.Add(idTimeTolerance)))
+	}
+	return x.run(ctx)
+}

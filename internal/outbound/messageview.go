@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// MessageViews loads the heads of messages of any account, for operators of the
+// queue; those that are gone are missing.
+func (o *Outbox) MessageViews(ctx context.Context, messages []db.ID) (map[db.ID]queue.MessageView, error) {
+	all := make(map[db.ID]queue.MessageView, len(messages))
+	for some := range slices.Chunk(messages, matchBatchSize) {
+		rows, err := o.loadRows(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			l := queue.MessageView{From: r.from, Sender: r.sender, Subject: r.subject, MessageID: r.messageID, Size: r.size}
+			if from, err := address.ParseNameAddr(r.from); err == nil {
+				l.FromAddress = from.Address.String()
+			}
+			all[r.id] = l
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+var (
+	olderByTermQuery = db.SQL(`SELECT message FROM outbound_term WHERE account = $1 AND term = $5 AND message > $2 AND message < $3
+		ORDER BY message DESC LIMIT $4`)
+	newerByTermQuery = db.SQL(`SELECT message FROM outbound_term WHERE account = $1 AND term = $5 AND message > $2 AND message < $3
+		ORDER BY message LIMIT $4`)
+	olderInThreadQuery = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND thread_id = $5 AND thread_id <> '' AND id > $2 AND id < $3
+		ORDER BY id DESC LIMIT $4`)
+	newerInThreadQuery = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND thread_id = $5 AND thread_id <> '' AND id > $2 AND id < $3
+		ORDER BY id LIMIT $4`)
+	olderQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id DESC LIMIT $4`)
+	newerQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`)
+	rowsByIDQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message
+		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
+)
+
+// search is one look for a page of messages. It goes through ids between lo and
+// hi, neither included: newest first, or with up oldest first.
+type search struct {
+	outbox  *Outbox
+	account db.ID
+	*compiledFilter
+	lo, hi                           db.ID
+	ascending                        bool
+	limit                            int
+	indexReadsLeft, messageReadsLeft int // what may still be done
+
+	found  []Message
+	lastID db.ID // the last id that was judged
+}
+
+// idGenerator lists ids between two others, in the direction of the search.
+type idSource func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error)
+
+func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
+	query := older
+	if x.ascending {
+		query = newer
+	}
+	return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+		args := append([]any{x.account, lo, hi, limit}, args...)
+		return db.All(ctx, x.outbox.DB, query.With(args...), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	}
+}
+
+// listSource is a source of known ids.
+func (x *search) listSource(ids []db.ID) idSource {
+	slices.SortFunc(ids, x.compare)
+	return func(_ context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+		var some []db.ID
+		for _, id := range ids {
+			if id > lo && id < hi && len(some) < limit {
+				some = append(some, id)
+			}
+		}
+		return some, nil
+	}
+}
+
+// currentSources are the sources that know every message, and derived those that know
+// what the first pass has seen.
+func (x *search) currentSources(ctx context.Context) (sources []idSource, err error) {
+	if x.Thread != "" {
+		sources = append(sources, x.querySource(olderInThreadQuery, newerInThreadQuery, x.Thread))
+	}
+	if x.Status.Indexed() {
+		sources = append(sources, func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+			return x.outbox.Queue.MessagesInState(ctx, x.account, x.Status, lo, hi, x.ascending, limit)
+		})
+	}
+	if x.Status == queue.Queued || x.Status == queue.Sending {
+		open, few, err := x.outbox.Queue.OpenMessages(ctx, x.account, x.Status)
+		if err != nil {
+			return nil, err
+		}
+		if few {
+			sources = append(sources, x.listSource(open))
+		}
+	}
+	return sources, nil
+}
+
+func (x *search) termSources() (sources []idSource) {
+	for _, t := range x.terms {
+		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, hashTerm(t)))
+	}
+	if x.Domain != 0 {
+		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, int64(x.Domain)))
+	}
+	return sources
+}
+
+// run finds a page. The terms of the newest messages may not be there yet, so
+// those are looked at one by one.
+func (x *search) run(ctx context.Context) (SearchResult, error) {
+	upTo, err := x.outbox.passPosition(ctx, 0)
+	if err != nil {
+		return SearchResult{}, err
+	}
+	all, derived := x.querySource(olderQuery, newerQuery), x.termSources()
+	current, err := x.currentSources(ctx)
+	if err != nil {
+		return SearchResult{}, err
+	}
+	type region struct {
+		sources []idSource
+		lo, hi  db.ID
+	}
+	regions := []region{{current, max(x.lo, upTo), x.hi}, {append(derived, current...), x.lo, min(x.hi, upTo+1)}}
+	if len(derived) == 0 {
+		regions = []region{{current, x.lo, x.hi}}
+	}
+	if x.ascending {
+		slices.Reverse(regions)
+	}
+	for _, r := range regions {
+		if r.hi-r.lo < 2 { // nothing is between them
+			continue
+		}
+		if len(r.sources) == 0 {
+			r.sources = []idSource{all}
+		}
+		if more, err := x.matchRange(ctx, r.sources, r.lo, r.hi); err != nil || more {
+			return x.result(more), err
+		}
+	}
+	return x.result(false), nil
+}
+
+// result is what was found, newest first.
+func (x *search) result(more bool) SearchResult {
+	f := SearchResult{Messages: x.found, More: more, Next: x.lastID}
+	if len(f.Messages) > x.limit {
+		f.Messages = f.Messages[:x.limit]
+		f.Next = f.Messages[x.limit-1].ID
+	}
+	if x.ascending {
+		slices.Reverse(f.Messages)
+	}
+	return f
+}
+
+// matchRange judges what all sources have in common between two ids. more says
+// that the page is full, or that there was too much to do.
+func (x *search) matchRange(ctx context.Context, sources []idSource, lo, hi db.ID) (more bool, err error) {
+	common := x.newIntersection(sources, lo, hi)
+	for {
+		ids, whole, err := common.next(ctx, matchBatchSize)
+		if err != nil {
+			return false, err
+		}
+		if err := x.match(ctx, ids); err != nil {
+			return false, err
+		}
+		switch {
+		case len(x.found) > x.limit:
+			return true, nil
+		case whole:
+			return false, nil
+		case x.messageReadsLeft <= 0:
+			return true, nil
+		case x.indexReadsLeft <= 0:
+			x.lastID = common.position()
+			return true, nil
+		}
+	}
+}
+
+// match adds those messages that the filter chooses.
+func (x *search) match(ctx context.Context, ids []db.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	x.messageReadsLeft -= len(ids)
+	x.lastID = ids[len(ids)-1]
+	rows, err := x.outbox.loadRows(ctx, ids)
+	if err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.account != x.account || !x.matchesRow(r) })
+	slices.SortFunc(rows, func(a, b *row) int { return x.compare(a.id, b.id) })
+	messages, err := x.outbox.toMessages(ctx, rows)
+	for i, m := range messages {
+		if x.matchesMessage(rows[i], m) {
+			x.found = append(x.found, m)
+		}
+	}
+	return err
+}
+
+// compare puts ids in the direction of the search.
+func (x *search) compare(a, b db.ID) int {
+	switch {
+	case a == b:
+		return 0
+	case a < b == x.ascending:
+		return -1
+	}
+	return 1
+}
+
+// loadRows reads at most matchBatchSize messages, in no order.
+func (o *Outbox) loadRows(ctx context.Context, ids []db.ID) ([]*row, error) {
+	args := make([]any, matchBatchSize)
+	for i := range args {
+		args[i] = 0
+		if i < len(ids) {
+			args[i] = ids[i]
+		}
+	}
+	return db.All(ctx, o.DB, rowsByIDQuery.With(args...), scanMessage)
+}

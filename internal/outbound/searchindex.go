@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/stat"
+)
+
+// The passes. On PostgreSQL, and with several nodes, a message may be committed
+// when a pass has seen later ones already; so a second pass looks again for
+// what the first has missed, and a third long after anything can be committed.
+// Messages that the first has not come to are looked at one by one. The commit
+// that makes the terms of a message also counts it.
+var indexPasses = [...]struct {
+	lag   time.Duration // only messages that are older are looked at
+	every time.Duration
+}{{10 * time.Second, 2 * time.Second}, {2 * time.Minute, 30 * time.Second}, {time.Hour, 10 * time.Minute}}
+
+const (
+	// indexBatchSize is how many messages get their terms in one commit, so that no
+	// one waits long for it.
+	indexBatchSize = 200
+	// checkBatchSize is how many messages a later pass looks at.
+	checkBatchSize = 1000
+	// indexRestFactor is how many times longer a pass rests while mail is being
+	// accepted all the time.
+	indexRestFactor = 5
+	// rowsPerInsert is how many rows an insert has.
+	rowsPerInsert = 40
+)
+
+var (
+	passPositionQuery = db.SQL(`SELECT upto FROM outbound_pass WHERE pass = $1`)
+	advancePassQuery  = db.SQL(`UPDATE outbound_pass SET upto = $3 WHERE pass = $1 AND upto = $2`)
+	indexNextQuery    = db.SQL(`SELECT id, TRUE FROM outbound_message WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
+	indexCheckQuery   = db.SQL(`SELECT id, NOT EXISTS (SELECT 1 FROM outbound_term
+			WHERE account = m.account AND term = m.domain AND message = m.id)
+		FROM outbound_message m WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
+	insertTermsQuery = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
+			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
+			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
+			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
+			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
+			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
+		ON CONFLICT DO NOTHING`)
+	// insertDomainTermsQuery is that of the domains, which say that a message is indexed:
+	// it returns those that were not.
+	insertDomainTermsQuery = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
+			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
+			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
+			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
+			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
+			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
+		ON CONFLICT DO NOTHING RETURNING message`)
+)
+
+// RunIndexer keeps what messages are found by up to date until ctx ends. Every
+// node runs it; the duty "finding" lets one at a time work. It leaves most of
+// the time to others, the more while mail is being accepted.
+func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(indexPasses[0].every)
+	defer tick.Stop()
+	var next [len(indexPasses)]time.Time
+	for {
+		for pass := range indexPasses {
+			now := o.Now()
+			if now.Before(next[pass]) {
+				continue
+			}
+			next[pass] = now.Add(indexPasses[pass].every)
+			for more := true; more && ctx.Err() == nil; {
+				begin := o.Now()
+				var err error
+				more, err = o.indexBatch(ctx, pass)
+				if errors.Is(err, errNotLeader) {
+					next[pass] = now.Add(max(indexPasses[pass].every, db.DefaultLease)) // nor is it soon
+					break
+				}
+				if err != nil && ctx.Err() == nil {
+					log.Error("sent messages could not be made findable", "pass", pass, "error", err)
+					break
+				}
+				now := o.Now()
+				_ = notify.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRestFactor*o.loadGauge.Load(now))))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+var errNotLeader = errors.New("another node does it")
+
+// IndexBatch lets a pass (0, 1 or 2) do a piece of its work, in one commit that
+// only the holder of the duty can make. It returns whether there is more to do.
+func (o *Outbox) IndexBatch(ctx context.Context, pass int) (more bool, err error) {
+	if more, err = o.indexBatch(ctx, pass); errors.Is(err, errNotLeader) {
+		err = nil
+	}
+	return more, err
+}
+
+func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error) {
+	from, err := o.passPosition(ctx, pass)
+	if err != nil {
+		return false, err
+	}
+	to, query, chunk := db.MinIDAt(o.Now().Add(-indexPasses[pass].lag)), indexNextQuery, indexBatchSize
+	if pass > 0 { // never beyond the first
+		first, err := o.passPosition(ctx, 0)
+		if err != nil {
+			return false, err
+		}
+		to, query, chunk = min(to, first+1), indexCheckQuery, checkBatchSize
+	}
+	var seen, missing []db.ID
+	err = o.DB.Each(ctx, query.With(from, to, chunk), func(r db.Row) error {
+		var id db.ID
+		var lacks bool
+		err := r.Scan(&id, &lacks)
+		seen = append(seen, id)
+		if lacks {
+			missing = append(missing, id)
+		}
+		return err
+	})
+	if err != nil || len(seen) == 0 {
+		return false, err
+	}
+	if len(missing) > indexBatchSize { // the others are seen again
+		missing = missing[:indexBatchSize]
+		seen = seen[:slices.Index(seen, missing[indexBatchSize-1])+1]
+	}
+	first, postings, accepted, err := o.buildPostings(ctx, missing)
+	if err != nil {
+		return false, err
+	}
+	var counted []stat.AcceptedMessage
+	err = o.DB.Write(ctx, 0, &db.Mutation{
+		Guard: func(b *db.Batch) {
+			o.Node.GuardLeaderJob(b, "finding", errNotLeader)
+			b.Queue(advancePassQuery.With(pass, from, seen[len(seen)-1])).OrFail(errNotLeader)
+			counted = counted[:0]
+			for some := range slices.Chunk(first, rowsPerInsert) {
+				b.Queue(insertDomainTermsQuery.With(insertArgs(some)...)).Each(func(r db.Row) error {
+					var id db.ID
+					err := r.Scan(&id)
+					counted = append(counted, accepted[id])
+					return err
+				})
+			}
+		},
+		Apply: func(b *db.Batch) {
+			for some := range slices.Chunk(postings, rowsPerInsert) {
+				b.Queue(insertTermsQuery.With(insertArgs(some)...))
+			}
+			o.Stats.CountAccepted(b, counted)
+		},
+	})
+	return err == nil && (len(seen) == chunk || len(missing) == indexBatchSize), err
+}
+
+func (o *Outbox) passPosition(ctx context.Context, pass int) (id db.ID, err error) {
+	return id, o.DB.One(ctx, passPositionQuery.With(pass), &id)
+}
+
+// insertArgs are the arguments for at most rowsPerInsert rows; the last one is repeated.
+func insertArgs(some []posting) []any {
+	args := make([]any, 0, 3*rowsPerInsert)
+	for i := range rowsPerInsert {
+		p := some[min(i, len(some)-1)]
+		args = append(args, p.account, p.term, p.message)
+	}
+	return args
+}
+
+// buildPostings makes the rows by which messages are found, in the order of their
+// keys: first those of their domains. accepted is what is counted of each.
+func (o *Outbox) buildPostings(ctx context.Context, ids []db.ID) (first, others []posting, accepted map[db.ID]stat.AcceptedMessage, err error) {
+	accepted = map[db.ID]stat.AcceptedMessage{}
+	for some := range slices.Chunk(ids, matchBatchSize) {
+		found, err := o.loadRows(ctx, some)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		deliveries, err := o.Queue.DeliveriesOf(ctx, some)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		for _, r := range found {
+			accepted[r.id] = stat.AcceptedMessage{Account: r.account, Domain: r.domain, At: r.created, Recipients: len(deliveries[r.id])}
+			first = append(first, posting{r.account, int64(r.domain), r.id})
+			for t := range messageTerms(r, deliveries[r.id]) {
+				others = append(others, posting{r.account, hashTerm(t), r.id})
+			}
+		}
+	}
+	for _, list := range [][]posting{first, others} {
+		slices.SortFunc(list, func(a, b posting) int {
+			return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.term, b.term), cmp.Compare(a.message, b.message))
+		})
+	}
+	return first, others, accepted, nil
+}

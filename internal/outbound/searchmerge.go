@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Sizes of what is read of a source at once: it grows while one id after the
+// other is wanted, and is small again after a leap.
+const (
+	minReadSize = 64
+	maxReadSize = 1000 // a bound of db.Reader
+)
+
+// intersection goes through the ids that several sources have in common, in the
+// direction of the search. A source that has few leads; the others leap to
+// what it has.
+type intersection struct {
+	search    *search
+	streams   []*sourceCursor
+	exhausted bool // a source has no more
+}
+
+// sourceCursor is a source that is being read.
+type sourceCursor struct {
+	source   idSource
+	lo, hi   db.ID // what was not read yet lies between them
+	readSize int
+	buffer   []db.ID // what was read and is not passed yet
+}
+
+func (x *search) newIntersection(sources []idSource, lo, hi db.ID) *intersection {
+	n := &intersection{search: x}
+	for _, s := range sources {
+		n.streams = append(n.streams, &sourceCursor{source: s, lo: lo, hi: hi, readSize: minReadSize})
+	}
+	return n
+}
+
+// next returns up to limit common ids. whole says that there are no more; with
+// fewer than limit, and not whole, no more may be read.
+func (n *intersection) next(ctx context.Context, limit int) (ids []db.ID, whole bool, err error) {
+	for len(ids) < limit {
+		head, ok, err := n.nextCommon(ctx)
+		if err != nil || !ok {
+			return ids, n.exhausted, err
+		}
+		ids = append(ids, head)
+		n.streams[0].buffer = n.streams[0].buffer[1:]
+	}
+	return ids, false, nil
+}
+
+// nextCommon brings all streams to the same id. ok is false when there is none left,
+// or no more may be read.
+func (n *intersection) nextCommon(ctx context.Context) (head db.ID, ok bool, err error) {
+	for agreed := 0; agreed < len(n.streams); {
+		agreed = 0
+		for _, s := range n.streams {
+			if ok, err = n.seek(ctx, s, head); err != nil || !ok {
+				return 0, false, err
+			}
+			if s.buffer[0] == head {
+				agreed++
+			}
+			head = s.buffer[0]
+		}
+	}
+	return head, true, nil
+}
+
+// seek passes what comes before an id, 0 for nothing.
+func (n *intersection) seek(ctx context.Context, s *sourceCursor, to db.ID) (ok bool, err error) {
+	x := n.search
+	if to != 0 {
+		for len(s.buffer) > 0 && x.compare(s.buffer[0], to) < 0 {
+			s.buffer = s.buffer[1:]
+		}
+	}
+	if len(s.buffer) > 0 {
+		return true, nil
+	}
+	if to != 0 {
+		leap := false
+		if x.ascending && to-1 > s.lo {
+			s.lo, leap = to-1, true
+		}
+		if !x.ascending && to+1 < s.hi {
+			s.hi, leap = to+1, true
+		}
+		if leap {
+			s.readSize = minReadSize
+		}
+	}
+	if x.indexReadsLeft <= 0 {
+		return false, nil
+	}
+	if s.buffer, err = s.source(ctx, s.lo, s.hi, s.readSize); err != nil {
+		return false, err
+	}
+	x.indexReadsLeft -= max(len(s.buffer), minReadSize/4)
+	if len(s.buffer) == 0 {
+		n.exhausted = true
+		return false, nil
+	}
+	last := s.buffer[len(s.buffer)-1]
+	if x.ascending {
+		s.lo = last
+	} else {
+		s.hi = last
+	}
+	s.readSize = min(2*s.readSize, maxReadSize)
+	return true, nil
+}
+
+// position is the last id that all streams have passed.
+func (n *intersection) position() db.ID {
+	first := n.streams[0]
+	if len(first.buffer) > 0 { // not passed: it may still be wanted
+		if n.search.ascending {
+			return first.buffer[0] - 1
+		}
+		return first.buffer[0] + 1
+	}
+	if n.search.ascending {
+		return first.lo
+	}
+	return first.hi
+}

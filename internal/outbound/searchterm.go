@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// Bounds of what a message is found by.
+const (
+	maxSubjectWords = 32 // different ones of a subject, the first
+	maxMetadataKeys = 32 // of metadata, the first in the order of the alphabet
+	maxSenderTerms  = 5
+)
+
+// A term is something that a message is found by: its kind, then the text. What
+// has the hash of a term may be something else, so the terms of what is found
+// are compared.
+const (
+	termRecipient       = "recipient " // an address, folded
+	termRecipientDomain = "to-domain "
+	termSender          = "sender "
+	termSenderDomain    = "from-domain "
+	termSubjectWord     = "word "
+	termMetadataKey     = "key "
+	termMetadataValue   = "value " // key, NUL, value
+	termMailbox         = "mailbox "
+)
+
+// hashTerm is how a term stands in the database.
+func hashTerm(term string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(term)) // a hash takes everything
+	return int64(h.Sum64())
+}
+
+// messageTerms returns what a message is found by, each once. The domain, which it is
+// also found by, stands for itself.
+func messageTerms(r *row, deliveries []queue.DeliveryStatus) map[string]bool {
+	all := map[string]bool{}
+	add := func(kind, domainKind, text string) {
+		if a, err := address.Parse(text); err == nil {
+			all[kind+a.Key()], all[domainKind+a.Domain] = true, true
+		}
+	}
+	for _, d := range deliveries {
+		add(termRecipient, termRecipientDomain, d.Recipient)
+	}
+	authors := message.Header("From: " + r.from + "\r\n").Addresses("From")
+	for _, a := range authors[:min(len(authors), maxSenderTerms)] {
+		add(termSender, termSenderDomain, a.Local+"@"+a.Domain)
+	}
+	for _, w := range splitWords(r.subject) {
+		all[termSubjectWord+w] = true
+	}
+	if r.mailbox != 0 {
+		all[termMailbox+r.mailbox.String()] = true
+	}
+	addMetadataTerms(all, r.metadata)
+	return all
+}
+
+func addMetadataTerms(all map[string]bool, metadata string) {
+	var object map[string]json.RawMessage
+	if metadata == "{}" || json.Unmarshal([]byte(metadata), &object) != nil {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(object))
+	for _, key := range keys[:min(len(keys), maxMetadataKeys)] {
+		all[termMetadataKey+key] = true
+		value := string(object[key])
+		switch value[0] {
+		case '{', '[':
+			continue
+		case '"':
+			if json.Unmarshal(object[key], &value) != nil {
+				continue
+			}
+		}
+		all[termMetadataValue+key+"\x00"+value] = true
+	}
+}
+
+// splitWords returns the different words of a text, folded: what is made of letters
+// and digits. Scripts that are written without spaces have a word in each
+// character.
+func splitWords(text string) []string {
+	var list []string
+	var word strings.Builder
+	end := func() {
+		if w := word.String(); w != "" && !slices.Contains(list, w) {
+			list = append(list, w)
+		}
+		word.Reset()
+	}
+	for _, c := range cases.Fold().String(norm.NFKC.String(text)) {
+		switch {
+		case len(list) == maxSubjectWords:
+			return list
+		case unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar):
+			end()
+			word.WriteRune(c)
+			end()
+		case unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c):
+			word.WriteRune(c)
+		default:
+			end()
+		}
+	}
+	if len(list) < maxSubjectWords {
+		end()
+	}
+	return list
+}
+
+// termHashes returns the terms of a message as they stand in the database.
+func termHashes(r *row, deliveries []queue.DeliveryStatus) []int64 {
+	list := []int64{int64(r.domain)}
+	for t := range messageTerms(r, deliveries) {
+		list = append(list, hashTerm(t))
+	}
+	return list
+}
+
+// posting is a row of outbound_term.
+type posting struct {
+	account db.ID
+	term    int64
+	message db.ID
+}

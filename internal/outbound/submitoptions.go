@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/thread"
+)
+
+// The fields by which a submission says what a send by API says in its body.
+// They are for us: none of this prefix is ever sent. Only an API key may use them.
+// A mailbox's password doesn't reach the account's templates, threads and metadata,
+// and a mail program may redirect a message whose fields a third party wrote.
+const (
+	optionPrefix         = "X-Mailstead-"
+	optionMetadata       = optionPrefix + "Metadata"
+	optionThread         = optionPrefix + "Thread"
+	optionSchedule       = optionPrefix + "Schedule"
+	optionIdempotencyKey = optionPrefix + "Idempotency-Key"
+	optionTemplate       = optionPrefix + "Template"
+	optionVariables      = optionPrefix + "Variables"
+)
+
+// submitOptions are what a submission asks for by header fields.
+type submitOptions struct {
+	metadata       string    // a JSON object
+	thread         string    // "" for none given
+	sendAt         time.Time // zero for at once
+	idempotencyKey string    // an idempotency key; "" for none
+	template       string    // the id or alias of one; "" for none
+	variables      string    // for the template: a JSON object, or ""
+}
+
+// isOptionField reports whether a field is of our prefix, in any case.
+func isOptionField(f message.Field) bool {
+	return len(f.Name) >= len(optionPrefix) && strings.EqualFold(string(f.Name[:len(optionPrefix)]), optionPrefix)
+}
+
+// readSubmitOptions reads the fields of our prefix. All that is wrong with them is told
+// in one fault.Invalid that names the fields. Those that mean nothing here are
+// passed over, as programs of another release may know more.
+func readSubmitOptions(h message.Header, now time.Time) (submitOptions, error) {
+	w := submitOptions{metadata: "{}"}
+	var bad []string
+	wrong := func(name, why string) { bad = append(bad, "The header "+name+" is not valid: "+why) }
+	for _, name := range []string{optionMetadata, optionThread, optionSchedule, optionIdempotencyKey, optionTemplate, optionVariables} {
+		all := h.All(name)
+		if len(all) == 0 {
+			continue
+		}
+		if len(all) > 1 {
+			wrong(name, "It is given more than once.")
+			continue
+		}
+		if why := w.readField(name, all[0].Decoded(), now); why != "" {
+			wrong(name, why)
+		}
+	}
+	if w.variables != "" && w.template == "" {
+		wrong(optionVariables, "There is no "+optionTemplate+" that they are for.")
+	}
+	if len(bad) > 0 {
+		return w, fault.New(fault.Invalid, "invalid_header", "%s", strings.Join(bad, " "))
+	}
+	return w, nil
+}
+
+// invalidOption says what is wrong with a field that could be read.
+func invalidOption(name, why string) error {
+	return fault.New(fault.Invalid, "invalid_header", "The header %s is not valid: %s", name, why)
+}
+
+// readField takes the value of one field; it returns what is wrong with it, or "".
+func (w *submitOptions) readField(name, value string, now time.Time) (why string) {
+	switch name {
+	case optionMetadata:
+		var bad fault.FieldErrors
+		l := validSend{metadata: "{}"}
+		if value == "" {
+			return "Metadata is an object."
+		}
+		if l.readMetadata(&SendRequest{Metadata: []byte(value)}, &bad); len(bad) > 0 {
+			return bad[0].Message
+		}
+		w.metadata = l.metadata
+	case optionThread:
+		if value == "" || !isPrintable(value, maxThreadID) {
+			return "A thread id is 1 to 255 printable characters."
+		}
+		w.thread = value
+	case optionSchedule:
+		at, err := time.Parse(time.RFC3339, value)
+		if err != nil {
+			return "Give a time such as 2027-01-31T09:00:00Z (RFC 3339)."
+		}
+		due, bad := normalizeSendAt(at, now)
+		if bad != nil {
+			return bad.Message
+		}
+		w.sendAt = due
+	case optionIdempotencyKey:
+		if value == "" {
+			return "An idempotency key is 1 to 256 printable characters."
+		}
+		w.idempotencyKey = value
+	case optionTemplate:
+		if value == "" || !isPrintable(value, maxThreadID) {
+			return "Give the id or the alias of a template."
+		}
+		w.template = value
+	case optionVariables:
+		if value == "" {
+			return "This must be an object."
+		}
+		w.variables = value
+	}
+	return ""
+}
+
+// joinThread gives a submission its thread: the one that it asks for, else that of
+// what it answers. A message of a named thread that does not say what it answers
+// is made to, so that the programs of its recipients show it there.
+func (o *Outbox) joinThread(ctx context.Context, r *row, name string, h message.Header) (err error) {
+	answers := thread.RepliedIDs(h)
+	if name == "" {
+		r.thread, err = o.Threads.Find(ctx, r.account, r.onlyDomain, answers)
+		return err
+	}
+	r.thread = name
+	if h.Count("In-Reply-To")+h.Count("References") > 0 {
+		return nil
+	}
+	at, err := o.Threads.NewAssigner(r.account, r.onlyDomain).Assign(ctx, thread.Message{ID: r.id, MessageID: h.MessageID()}, name, "")
+	if err != nil || at.InReplyTo == "" {
+		return err
+	}
+	r.addedFields = append(r.addedFields, "In-Reply-To: "+at.InReplyTo+"\r\nReferences: "+strings.Join(at.References, "\r\n ")+"\r\n"...)
+	return nil
+}
+
+// fingerprint is what an idempotency key stands for: the envelope and the message, but
+// for the fields that a program makes anew when it tries again.
+func (s *Submission) fingerprint(r *blob.Reader, h message.Header, body, size int64) (sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	from := ""
+	if s.From != nil {
+		from = s.From.Key()
+	}
+	_, _ = io.WriteString(hash, from+"\x00") // a hash takes everything
+	for _, to := range s.To {
+		_, _ = io.WriteString(hash, to.Key()+"\x00")
+	}
+	_, _ = hash.Write(h.WithoutFields("Date", "Message-ID"))
+	_, err = io.Copy(hash, io.NewSectionReader(r, body, size-body))
+	hash.Sum(sum[:0])
+	return sum, err
+}
+
+// idempotencyError says what is wrong with an idempotency key in the words of SMTP: a
+// message in hand may be given again in a moment.
+func idempotencyError(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	kind := f.Kind
+	if kind == fault.Conflict {
+		kind = fault.RateLimited
+	}
+	return fault.New(kind, f.Code, "The header %s: %s", optionIdempotencyKey, f.Message)
+}

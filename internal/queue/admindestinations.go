@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// DestinationStatus is what waits for a destination.
+type DestinationStatus struct {
+	Destination   string
+	Waiting       int  // in rows, due or not
+	MoreWaiting   bool // more than was counted
+	Held          int
+	MoreHeld      bool
+	Leased        int       // of nodes, at this moment
+	OldestAt      time.Time // when the oldest was accepted, of those that were counted
+	NextAttemptAt time.Time // of what waits; zero if nothing does, in the past if it is due
+	// Deferred says that all that waits was tried, or put off, and waits for a
+	// later time.
+	Deferred bool
+	// The last answer that made something wait; zero for none.
+	Code      int
+	Enhanced  string
+	Reply     string
+	Remote    string
+	RepliedAt time.Time
+	Hold      *Hold // that the destination is under; nil for none
+}
+
+const (
+	// maxCount is how far the deliveries of a destination are counted: it
+	// keeps each statement short, however much waits.
+	maxCount = 10_000
+	// lastReplyRows is how many of the latest deliveries are looked at for the last
+	// answer.
+	lastReplyRows = 20
+	// maxLeasedRows bounds what is read of what nodes have in hand.
+	maxLeasedRows = 200_000
+)
+
+// Equality is written as a range, and the order begins with its column: only the index
+// that leads with it has that order. Of what is held SQLite would take the index of a
+// tenure, which has all of it.
+var (
+	nextHeldDestinationQuery = db.SQL(`SELECT destination FROM delivery
+		{sqlite}INDEXED BY delivery_held
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
+		ORDER BY destination, message, n LIMIT 1`)
+	countWaitingQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0), COALESCE(MIN(due_at), 0) FROM (SELECT message, due_at FROM delivery
+		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
+		ORDER BY destination, due_at LIMIT $2) AS counted`)
+	countHeldQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0) FROM (SELECT message FROM delivery
+		{sqlite}INDEXED BY delivery_held
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY message LIMIT $2) AS counted`)
+	lastRepliesQuery = db.SQL(`SELECT attempts, code, enhanced, reply, remote, updated_at FROM delivery
+		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
+		ORDER BY destination DESC, due_at DESC, message DESC, n DESC LIMIT $2`)
+)
+
+// Destinations returns what waits for the destinations after one, in the order
+// of their names, at most limit; next goes on from there, "" at the end. only,
+// if not "", is the one destination that is wanted. Each statement reads a
+// bounded number of rows by an index and locks nothing.
+func (o *Admin) Destinations(ctx context.Context, only, after string, limit int) (list []DestinationStatus, next string, err error) {
+	hand, err := o.countLeased(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	holds, err := readHolds(ctx, o.DB)
+	if err != nil {
+		return nil, "", err
+	}
+	names := []string{only}
+	if only == "" {
+		if names, next, err = o.nextDestinations(ctx, after, limit, hand, holds); err != nil {
+			return nil, "", err
+		}
+	}
+	for _, name := range names {
+		out, err := o.destinationStatus(ctx, name)
+		if err != nil {
+			return nil, "", err
+		}
+		if h := hand[name]; h != nil {
+			out.Leased = h.count
+			if out.OldestAt.IsZero() || h.oldest.Before(out.OldestAt) {
+				out.OldestAt = h.oldest
+			}
+		}
+		for i := range holds {
+			if holds[i].Kind == HoldDestination && holds[i].Target == name {
+				out.Hold = &holds[i]
+			}
+		}
+		if out.Waiting+out.Held+out.Leased > 0 || out.Hold != nil {
+			list = append(list, out)
+		}
+	}
+	return list, next, nil
+}
+
+type leasedCount struct {
+	count  int
+	oldest time.Time
+}
+
+// countLeased counts what nodes have in hand, by destination.
+func (o *Admin) countLeased(ctx context.Context) (map[string]*leasedCount, error) {
+	all := map[string]*leasedCount{}
+	at := listCursor{Index: indexLeased}
+	for rows := 0; at.Index == indexLeased && rows < maxLeasedRows; rows += pageRows {
+		some, next, err := o.readPage(ctx, &Filter{}, at, pageRows)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range some {
+			h := all[e.Destination]
+			if h == nil {
+				h = &leasedCount{oldest: e.AcceptedAt}
+				all[e.Destination] = h
+			}
+			h.count++
+			if e.AcceptedAt.Before(h.oldest) {
+				h.oldest = e.AcceptedAt
+			}
+		}
+		at = next
+	}
+	return all, nil
+}
+
+// nextDestinations finds the next destinations for which there is something.
+func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, hand map[string]*leasedCount, holds []Hold) (names []string, next string, err error) {
+	waiting, held := after, after
+	ask := true
+	for {
+		if ask || waiting == after {
+			err := o.DB.One(ctx, nextDestinationQuery.With(after), &waiting, new(int64))
+			if errors.Is(err, db.ErrNoRow) {
+				waiting = ""
+			} else if err != nil {
+				return nil, "", err
+			}
+		}
+		if ask || held == after {
+			err := o.DB.One(ctx, nextHeldDestinationQuery.With(after), &held)
+			if errors.Is(err, db.ErrNoRow) {
+				held = ""
+			} else if err != nil {
+				return nil, "", err
+			}
+		}
+		ask = false
+		name := ""
+		take := func(candidate string) {
+			if candidate > after && (name == "" || candidate < name) {
+				name = candidate
+			}
+		}
+		take(waiting)
+		take(held)
+		for candidate := range hand {
+			take(candidate)
+		}
+		for _, h := range holds {
+			if h.Kind == HoldDestination {
+				take(h.Target)
+			}
+		}
+		switch {
+		case name == "":
+			return names, "", nil
+		case len(names) == limit:
+			return names, after, nil
+		}
+		names = append(names, name)
+		after = name
+	}
+}
+
+// destinationStatus counts what waits for a destination.
+func (o *Admin) destinationStatus(ctx context.Context, name string) (DestinationStatus, error) {
+	out := DestinationStatus{Destination: name}
+	var waiting, held db.ID
+	var due int64
+	if err := o.DB.One(ctx, countWaitingQuery.With(name, maxCount+1), &out.Waiting, &waiting, &due); err != nil {
+		return out, err
+	}
+	if err := o.DB.One(ctx, countHeldQuery.With(name, maxCount+1), &out.Held, &held); err != nil {
+		return out, err
+	}
+	out.Waiting, out.MoreWaiting = min(out.Waiting, maxCount), out.Waiting > maxCount
+	out.Held, out.MoreHeld = min(out.Held, maxCount), out.Held > maxCount
+	for _, id := range []db.ID{waiting, held} {
+		if id != 0 && (out.OldestAt.IsZero() || id.Time().Before(out.OldestAt)) {
+			out.OldestAt = id.Time()
+		}
+	}
+	if out.Waiting == 0 {
+		return out, nil
+	}
+	out.NextAttemptAt = db.Time(due)
+	tried := false
+	err := o.DB.Each(ctx, lastRepliesQuery.With(name, lastReplyRows), func(r db.Row) error {
+		var code, attempts int
+		var enhanced, reply, remote string
+		var updated int64
+		if err := r.Scan(&attempts, &code, &enhanced, &reply, &remote, &updated); err != nil {
+			return err
+		}
+		if at := db.Time(updated); reply != "" && at.After(out.RepliedAt) {
+			out.Code, out.Enhanced, out.Reply, out.Remote, out.RepliedAt = code, enhanced, reply, remote, at
+		}
+		tried = tried || attempts > 0 || reply != ""
+		return nil
+	})
+	out.Deferred = tried && out.NextAttemptAt.After(o.Now())
+	return out, err
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+var (
+	dropQuery = db.SQL(`UPDATE delivery SET state = 'failed', tenure = NULL, hold = 0, sequence = sequence + 1,
+			code = 0, enhanced = '5.3.0', reply = $3, remote = '', updated_at = $4
+		WHERE message = $1 AND n = $2 AND (tenure IS NULL OR tenure = 0) AND state IN ('scheduled', 'queued', 'deferred')
+		RETURNING attempts, sequence, notify, orcpt`)
+	markHeldQuery = db.SQL(`UPDATE delivery SET hold = $3, held_at = $4
+		WHERE message = $1 AND n = $2 AND tenure > 0 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')`)
+)
+
+// dropOperation is a drop at work.
+type dropOperation struct {
+	*Admin
+	cmd   *Command
+	reply string
+	now   time.Time
+	res   *Result
+	info  map[db.ID]MessageInfo
+}
+
+// Drop ends what the order chooses as failed, for the order's reason. What a
+// node has in hand it must let go first: what a courier has keeps its outcome,
+// and is dropped if that is a deferral, should it come within the order's Wait;
+// otherwise it stays held. So nothing that was dropped is on its way.
+func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
+	if err := or.Check(); err != nil {
+		return res, err
+	}
+	d := &dropOperation{Admin: o, cmd: &or, now: o.Now(), res: &res, info: map[db.ID]MessageInfo{}, reply: "Dropped by the operator of the service."}
+	if or.Reason != "" {
+		d.reply = "Dropped by the operator of the service: " + or.Reason
+	}
+	var open []Entry
+	err = o.forEachChunk(ctx, &or, allIndexes, &res, func(list []Entry) error {
+		res.Matched += len(list)
+		if or.DryRun {
+			return nil
+		}
+		left, err := d.dropChunk(ctx, list)
+		open = append(open, left...)
+		return err
+	})
+	if len(open) > 0 {
+		o.wake(notify.Hold)
+	}
+	pause := 100 * time.Millisecond
+	for end := time.Now().Add(or.Wait); err == nil && len(open) > 0; pause = min(2*pause, 2*time.Second) {
+		var left []Entry
+		if left, err = d.stillOpen(ctx, open); err != nil {
+			break
+		}
+		if open = left; len(open) == 0 || time.Now().After(end) {
+			break
+		}
+		res.Leased = len(open)
+		if or.Progress != nil {
+			or.Progress(res)
+		}
+		if err = notify.Sleep(ctx, pause); err != nil {
+			break
+		}
+		left = nil
+		for some := range slices.Chunk(open, maxChangedRows) {
+			var still []Entry
+			if still, err = d.dropChunk(ctx, slices.Clone(some)); err != nil {
+				break
+			}
+			left = append(left, still...)
+		}
+		if err == nil {
+			open = left
+		}
+	}
+	res.Leased = len(open)
+	if res.Changed > 0 {
+		o.Events.Wake()
+		o.wake(notify.SenderNotice)
+	}
+	return res, err
+}
+
+// stillOpen leaves out what has reached an end meanwhile.
+func (d *dropOperation) stillOpen(ctx context.Context, open []Entry) (left []Entry, err error) {
+	for _, e := range open {
+		found := false
+		err := d.DB.Each(ctx, openByMessageQuery.With(e.Message, e.N-1, 1), func(r db.Row) error {
+			now, err := scanEntry(r)
+			found = now.N == e.N
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// droppedRow is what the update of a dropped delivery returns.
+type droppedRow struct {
+	attempts, sequence, notify int
+	original                   string
+}
+
+// purgeBatchSize drops deliveries in one commit, with their events and notices; those
+// that a node has in hand are marked instead, and returned.
+func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Entry, err error) {
+	clear(d.info)
+	for _, e := range list {
+		if _, known := d.info[e.Message]; known {
+			continue
+		}
+		if d.info[e.Message], err = d.Admin.messageInfo(ctx, e.Message, e.Account); err != nil {
+			return nil, err
+		}
+	}
+	done := map[int]droppedRow{}
+	now := db.Micros(d.now)
+	job := &db.Mutation{
+		Guard: func(b *db.Batch) {
+			clear(done)
+			for i, e := range list {
+				b.Queue(dropQuery.With(e.Message, e.N, d.reply, now)).Each(func(r db.Row) error {
+					var x droppedRow
+					err := r.Scan(&x.attempts, &x.sequence, &x.notify, &x.original)
+					done[i] = x
+					return err
+				})
+				b.Queue(markHeldQuery.With(e.Message, e.N, individualHold, now))
+			}
+		},
+		Apply: func(b *db.Batch) {
+			for i, x := range done {
+				d.addEvents(b, &list[i], x)
+			}
+		},
+	}
+	err = d.retryOnConflict(func() error { return d.DB.Write(ctx, list[0].Message, job) })
+	if err != nil {
+		return nil, err
+	}
+	d.res.Changed += len(done)
+	for i, e := range list {
+		if _, ok := done[i]; !ok {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// addEvents adds the events of a dropped delivery, and the notice for its sender.
+func (d *dropOperation) addEvents(b *db.Batch, e *Entry, x droppedRow) {
+	s := statusData{
+		MessageInfo: d.info[e.Message], ID: e.Message, Recipient: e.Recipient, Status: Failed, Sequence: x.sequence - 1,
+		Attempts: x.attempts, Enhanced: "5.3.0", Reply: d.reply,
+	}
+	for _, event := range s.events(nil) {
+		if statement, err := d.Events.RecordStatement(event); err == nil { // its data is plain text
+			b.Queue(statement)
+		}
+	}
+	if d.cmd.Silent || smtpclient.Notify(x.notify>>senderNotifyShift&notifyBits)&smtpclient.NotifyFailure == 0 {
+		return
+	}
+	n := Notice{
+		ID: d.DB.NewID(), Message: e.Message, N: e.N, Action: ActionFailed, Recipient: e.Recipient, Original: x.original,
+		Enhanced: "5.3.0", Reply: d.reply, At: d.now,
+	}
+	b.Queue(n.insertStatement())
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// An order that is done in parts does as much as one that is done at once, each
+// part looks at few rows, and a hold that was ended in between stays ended.
+func TestOrdersInParts(t *testing.T) {
+	const messages = 900
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		n, err := d.Join(t.Context(), "parts", "parts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = 40 }) // it does not run
+		ctx := t.Context()
+		for i := range messages {
+			h.send(fmt.Sprintf("x@d%d.test", i%2))
+		}
+		o := h.operator(false)
+		parts := func(do func(context.Context, queue.Command) (queue.Result, error), or queue.Command) (sum queue.Result, parts int) {
+			t.Helper()
+			or.Limit = 200
+			for {
+				res, err := do(ctx, or)
+				if err != nil || res.Changed > 400 {
+					t.Fatal(res, err)
+				}
+				parts++
+				sum.Matched, sum.Changed, sum.Leased, sum.StillHeld = sum.Matched+res.Matched, sum.Changed+res.Changed, sum.Leased+res.Leased, sum.StillHeld+res.StillHeld
+				if or.After = res.Next; or.After == "" {
+					return sum, parts
+				}
+			}
+		}
+		want := func(what string, res queue.Result, n, matched, changed, inHand int) {
+			t.Helper()
+			h.did(what, res, nil, matched, changed, inHand)
+			if n < 2 {
+				t.Errorf("%s: in %d parts", what, n)
+			}
+		}
+		res, err := o.Hold(ctx, queue.Command{All: true, DryRun: true})
+		h.did("counting", res, err, messages, 0, 0)
+		hand := h.owned()
+		res, n1 := parts(o.Retry, queue.Command{All: true})
+		want("retrying", res, n1, messages-hand, messages-hand, 0)
+		res, n1 = parts(o.Hold, queue.Command{Filter: queue.Filter{Destination: "d0.test"}})
+		want("holding", res, n1, messages/2, messages/2-40, 40)
+
+		first, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "d1.test"}, Limit: 200})
+		if err != nil || first.Next == "" {
+			t.Fatal(first, err)
+		}
+		released, n1 := parts(o.Release, queue.Command{Filter: queue.Filter{Destination: "d1.test"}})
+		want("releasing", released, n1, first.Changed+first.Leased, first.Changed+first.Leased, 0)
+		if _, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "d1.test"}, Limit: 200, After: first.Next}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("going on with a hold that has ended: %v", err)
+		}
+		if holds, err := o.Holds(ctx); err != nil || len(holds) != 1 || holds[0].Target != "d0.test" {
+			t.Errorf("holds %+v, %v", holds, err)
+		}
+		res, n1 = parts(o.Drop, queue.Command{Filter: queue.Filter{Sender: "list.test"}})
+		if n1 < 3 || res.Changed != messages-hand || res.Matched < messages {
+			t.Errorf("dropping: %+v in %d parts", res, n1)
+		}
+	})
+}
+
+// What is held does not expire, and is delivered after it was released.
+func TestHeldDoesNotExpire(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.run()
+		o := h.operator(true)
+		first, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Account: h.account}})
+		h.did("a standing hold", first, err, 0, 0, 0)
+		var m db.ID
+		h.attended(func() bool {
+			m = h.send("ok@a.test")
+			all, err := h.queue.Deliveries(ctx, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[0].Held
+		})
+		h.later(1000 * time.Hour)
+		h.attended(func() bool { return true })
+		h.wantStates(m, "queued")
+		if _, err := o.Release(ctx, queue.Command{Filter: queue.Filter{Account: h.account}}); err != nil {
+			t.Fatal(err)
+		}
+		h.attended(func() bool { return h.states(m) == "delivered" })
+	})
+}
+
+// Where the nodes hear an operator, a dead destination is tried at once: the
+// clock stands.
+func TestRetryIsHeard(t *testing.T) {
+	for _, destinations := range []int{1, 201} { // more than are named
+		var dead atomic.Bool
+		c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+			if dead.Load() {
+				return nil
+			}
+			return slices.Repeat([]queue.Outcome{delivered}, len(c.Deliveries))
+		}}
+		eachHouse(t, c, func(t *testing.T, h *house) {
+			dead.Store(true)
+			h.run()
+			var all []db.ID
+			for i := range destinations {
+				all = append(all, h.send(fmt.Sprintf("x@d%d.test", i)))
+			}
+			h.await(destinations)
+			dead.Store(false)
+			res, err := h.operator(true).Retry(t.Context(), queue.Command{All: true})
+			h.did("retrying", res, err, destinations, destinations, 0)
+			h.awaitDelivered(destinations)
+			for _, m := range all {
+				h.wantStates(m, "delivered")
+			}
+		})
+	}
+}

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// A process that is killed leaves rows in its name; the next one takes them
+// over at once.
+func TestTakeOver(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		const waiting = 2500 // more than a chunk
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = waiting })
+		var ids []db.ID
+		for i := range waiting / 10 {
+			ids = append(ids, first.send(strings.Fields(strings.Repeat(fmt.Sprintf("ok@d%d.test ", i%7), 10))...))
+		}
+		if n := first.owned(); n != waiting {
+			t.Fatalf("%d rows are in the first one's name", n)
+		}
+		second := newHouse(t, d, first.next(), script())
+		second.account = first.account
+		second.run()
+		second.awaitDelivered(waiting)
+		for _, id := range ids {
+			second.wantStates(id, strings.TrimSpace(strings.Repeat("delivered ", 10)))
+		}
+	})
+}
+
+// What runs out of time while no node is there is tried all the same, for some hours.
+func TestOutage(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, script())
+		m := first.send("ok@a.test", "later-ok@b.test", "later-later-later-ok@c.test")
+		first.clock.add(100 * time.Hour)
+		second := newHouse(t, d, first.next(), script(), func(o *queue.Options) { o.Now = first.clock.Now })
+		second.account, second.clock = first.account, first.clock
+		second.run()
+		second.await(3)
+		second.wantStates(m, "delivered deferred deferred")
+		second.later(2 * time.Minute)
+		second.await(2)
+		second.wantStates(m, "delivered delivered deferred")
+		second.later(5 * time.Hour)
+		second.await(1)
+		second.wantStates(m, "delivered delivered bounced")
+	})
+}
+
+// What a process had sent when it was killed may be reported before another has it in
+// hand: then it is not sent again.
+func TestReportBetweenHands(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, script())
+		m := first.send("ok@a.test", "ok@a.test")
+		second := newHouse(t, d, first.next(), script())
+		second.account = first.account
+		if err := second.queue.Look(t.Context()); err != nil { // which takes over, and claims nothing before Session
+			t.Fatal(err)
+		}
+		if n := second.owned(); n != 0 {
+			t.Fatalf("%d rows are in a name", n)
+		}
+		dsn := queue.Report{Code: 550, Enhanced: "5.1.1", Text: "no such user", Remote: "mx2.test"}
+		for _, want := range []bool{true, false} {
+			if got, err := second.queue.RecordBounce(t.Context(), m, 0, dsn); got != want || err != nil {
+				t.Errorf("%v, %v", got, err)
+			}
+		}
+		second.run()
+		second.awaitDelivered(1)
+		second.wantStates(m, "bounced delivered")
+		second.wantEvents(m, "delivery_status 1 bounced, bounce 2 Permanent, delivery_status 1 delivered")
+	})
+}
+
+// What a process that has lost its lease still brings to an end changes nothing.
+func TestLateOutcome(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		began, finish := make(chan bool), make(chan bool)
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
+			began <- true
+			<-finish
+			return []queue.Outcome{bounced}
+		}})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- first.queue.Run(ctx) }()
+		m := first.send("ok@a.test")
+		<-began
+		second := newHouse(t, d, first.next(), script())
+		second.account = first.account
+		second.run()
+		second.awaitDelivered(1)
+		finish <- true
+		first.await(1)
+		first.log.await(t, "too late")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		second.wantStates(m, "delivered")
+		second.wantEvents(m, "delivery_status 1 delivered")
+	})
+}
+
+// A destination that can't be reached costs one attempt at a time, however
+// much waits for it, and others nothing.
+func TestDeadDestination(t *testing.T) {
+	var tried atomic.Int32
+	alive := atomic.Bool{}
+	c := &courier{parallel: 8, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if c.Deliveries[0].Destination == "dead.test" && !alive.Load() {
+			tried.Add(1)
+			return nil
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		const waiting = 1000
+		tried.Store(0)
+		alive.Store(false)
+		ids := make([]db.ID, waiting/50)
+		for i := range ids {
+			ids[i] = h.send(strings.Fields(strings.Repeat("someone@dead.test ", 50))...)
+		}
+		h.settledOf() // those that found no place
+		h.run()
+		h.await(200) // the window: one attempt, and the rest put off
+		if n := tried.Load(); n != 1 {
+			t.Errorf("%d attempts for the first window", n)
+		}
+		for i := range 300 {
+			h.send(fmt.Sprintf("ok@live%d.test", i))
+		}
+		h.await(300)
+		more := h.send("late@dead.test") // waits in its row, untried
+		h.wantStates(more, "queued")
+		h.later(2 * time.Minute)
+		h.await(5) // one attempt, and what was taken in hand beside it
+		if n := tried.Load(); n != 2 {
+			t.Errorf("%d attempts after the second try", n)
+		}
+		alive.Store(true)
+		h.settledOf()
+		h.later(20 * time.Minute)
+		h.awaitDelivered(waiting + 1)
+		for _, id := range append(ids, more) {
+			if s := h.states(id); strings.ReplaceAll(strings.ReplaceAll(s, "delivered", ""), " ", "") != "" {
+				t.Fatalf("states %s", s)
+			}
+		}
+	})
+}
+
+// What is due is found also when the head of all that is due belongs to
+// destinations that can take no more.
+func TestDueBehindTheDead(t *testing.T) {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		if strings.HasPrefix(c.Deliveries[0].Destination, "dead") {
+			return nil
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		// Nobody has these in hand: a queue that ended left them.
+		ended := newHouse(t, h.db, h.node, c, func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
+		ended.account = h.account
+		for range 20 {
+			ended.send(strings.Fields(strings.Repeat("someone@dead.test ", 30))...)
+		}
+		ended.clock.add(time.Second)
+		m := ended.send("ok@live.test")
+		h.clock.add(2 * time.Second)
+		h.run()
+		h.awaitDelivered(1)
+		h.wantStates(m, "delivered")
+	})
+}
+
+// While outcomes can't be written no attempt begins, and none is forgotten.
+func TestDatabaseTrouble(t *testing.T) {
+	began, finish := make(chan string, 100), make(chan bool, 100)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- c.Deliveries[0].Recipient
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		dbtest.Exec(h.t, h.db, hideEvents.With())
+		finish <- true
+		h.log.await(t, "the database does not take")
+		two := h.send("two@a.test")
+		three := h.send("three@b.test")
+		h.later(time.Minute)
+		h.log.await(t, "the database does not take")
+		h.drained(began)
+		h.wantStates(one, "sending")
+		dbtest.Exec(h.t, h.db, showEvents.With())
+		finish <- true
+		finish <- true
+		h.awaitDelivered(3)
+		<-began
+		<-began
+		for _, m := range []db.ID{one, two, three} {
+			h.wantStates(m, "delivered")
+			h.wantEvents(m, "delivery_status 1 delivered")
+		}
+	})
+}
+
+var (
+	hideEvents = db.SQL(`ALTER TABLE event RENAME TO event_hidden`)
+	showEvents = db.SQL(`ALTER TABLE event_hidden RENAME TO event`)
+)
+
+// An outcome that was written without anybody knowing is not written once more when
+// the delivery is in hand again: its attempt is there, so that would never succeed,
+// and no attempt begin any more.
+func TestOutcomeUnknown(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		began, finish := make(chan bool), make(chan bool)
+		var tries, runs atomic.Int32
+		d, n := dbtest.Open(t, url)
+		c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
+			if tries.Add(1) > 1 {
+				return []queue.Outcome{delivered}
+			}
+			began <- true
+			<-finish
+			return []queue.Outcome{deferred}
+		}}
+		var h *house
+		h = newHouse(t, d, n, c, func(o *queue.Options) {
+			o.ChooseAgent = func(context.Context, string) (queue.Agent, error) {
+				if runs.Add(1) > 1 { // the way is not found out at once
+					h.log.await(t, "too late", "unique constraint")
+				}
+				return c, nil
+			}
+		})
+		h.run()
+		m := h.send("ok@a.test")
+		<-began
+		dbtest.Exec(t, d, hideEvents.With())
+		finish <- true
+		h.log.await(t, "the database does not take")
+		// As if a first try had done it, and Write had not known.
+		tenure, _ := n.Lease()
+		dbtest.Exec(t, d, wasTried.With(m), wasDeferred.With(m))
+		h.queue.ClaimAs(tenure, "a.test")
+		dbtest.Exec(t, d, showEvents.With())
+		h.awaitDelivered(1)
+		h.wantStates(m, "delivered")
+	})
+}
+
+var (
+	wasDeferred = db.SQL(`UPDATE delivery SET state = 'deferred', attempts = 1, sequence = sequence + 1, tenure = NULL WHERE message = $1`)
+	wasTried    = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+		SELECT message, n, 1, 1, 1, 'deferred', '', '', '', '', 0, '', '', '' FROM delivery WHERE message = $1`)
+)
+
+// The end lets couriers finish, writes what they brought, and releases the rest.
+func TestDrain(t *testing.T) {
+	began, finish := make(chan bool), make(chan bool)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- true
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		two := h.send("two@a.test")
+		h.stop()
+		h.log.await(t, "the queue ends")
+		finish <- true
+		h.end()
+		h.wantStates(one, "delivered")
+		h.wantStates(two, "queued")
+		if n := h.owned(); n != 0 {
+			t.Errorf("%d rows are still in the node's name", n)
+		}
+		three := h.send("three@a.test") // accepted all the same, for the next to carry
+		h.wantStates(three, "queued")
+	})
+}
+
+// However many outcomes hang, the main loop goes on, to hear of the end.
+func TestLookWhileOutcomesHang(t *testing.T) {
+	c := &tarpits{}
+	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+		theirs, _ := c.standStill(h)
+		close(c.live)
+		free, looked := h.queue.TakeSlots(), make(chan bool)
+		go func() {
+			h.look()
+			close(looked)
+		}()
+		limit := time.NewTimer(time.Minute)
+		defer limit.Stop()
+		select {
+		case <-looked:
+		case <-limit.C:
+			t.Error("it waits for a slot")
+		}
+		h.wantReady(4 * 9) // two gave way
+		free()
+		h.awaitDelivered(1)
+		h.wantStates(theirs, "delivered")
+		close(c.slow)
+		h.run()
+		h.later(2 * time.Minute)
+		h.awaitDelivered(6 * 10)
+	}, func(o *queue.Options) { o.Capacity, o.Window = 80, 10 })
+}
+
+// When outcomes are given up nobody waits for a slot any more.
+func TestNoSlotAtTheEnd(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		defer h.queue.TakeSlots()()
+		h.queue.GiveUp()
+		done := make(chan bool)
+		h.queue.Background(func() { close(done) })
+		<-done
+	})
+}
+
+// A courier that gives up when it is told to leaves its consignment deferred.
+func TestDrainGivesUp(t *testing.T) {
+	began := make(chan bool)
+	c := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+		began <- true
+		<-ctx.Done()
+		return []queue.Outcome{}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		h.end()
+		h.wantStates(one, "deferred")
+	}, func(o *queue.Options) { o.DrainTimeout = time.Millisecond })
+}
+
+// A commit whose outcome was unknown may leave rows that nobody knows of.
+func TestReconcile(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.message()
+		p := h.queue.Reserve(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Mutation{Apply: p.AddStatements}); err != nil {
+			t.Fatal(err)
+		}
+		p.Abandon() // as if Write had said that it failed
+		h.await(1)
+		h.later(2 * time.Minute)
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}
+
+// Commits that fail one after the other don't keep what one of them left from
+// being found.
+func TestReconcileUnderTrouble(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.message()
+		p := h.queue.Reserve(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Mutation{Apply: p.AddStatements}); err != nil {
+			t.Fatal(err)
+		}
+		p.Abandon() // as if Write had said that it failed
+		h.await(1)
+		for range 3 {
+			h.clock.add(50 * time.Second)
+			h.queue.Reserve(h.message(), nil).Abandon()
+			h.hub.Wake(notify.Key{Kind: notify.Queue})
+		}
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}
+
+// Of a scheduled delivery that becomes queued in a commit of unknown outcome
+// nothing is forgotten.
+func TestPromotedUnknown(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		var once atomic.Bool
+		h := newHouse(t, d, n, script(), func(o *queue.Options) {
+			describe := o.Describe
+			o.Describe = func(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
+				if once.CompareAndSwap(false, true) { // as if a first try had done it, and Write had not known
+					dbtest.Exec(t, d, promoted.With(id))
+				}
+				return describe(ctx, id)
+			}
+		})
+		h.run()
+		m := h.message()
+		m.DueAt = h.clock.Now().Add(time.Hour)
+		h.accept(m, to("ok@a.test"))
+		h.later(2 * time.Hour)
+		h.await(1)
+		h.later(2 * time.Minute)
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}
+
+var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence + 1 WHERE message = $1`)
+
+// What a node still claims in the name of a tenure that has ended, and that
+// others have buried, nobody would ever find again.
+func TestClaimAfterTheTenure(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		wall := &clock{now: time.Now()}
+		d, err := db.Open(t.Context(), db.Options{URL: url, Now: wall.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close() //nolint:errcheck // nothing to lose
+		n, err := d.Join(t.Context(), "test", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
+		m := h.send("ok@a.test", "ok@a.test")
+		tenure, _ := n.Lease()
+		wall.add(time.Hour)
+		dbtest.Exec(t, d, endTenure.With(tenure), releaseRows.With())
+		if err := d.DeleteLease(t.Context(), tenure); err != nil {
+			t.Fatal(err)
+		}
+		h.queue.ClaimAs(tenure, "a.test")
+		if n := h.owned(); n != 0 {
+			t.Errorf("%d rows are in the name of a tenure that is forgotten", n)
+		}
+		h.wantStates(m, "queued queued")
+	})
+}
+
+var (
+	endTenure   = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	releaseRows = db.SQL(`UPDATE delivery SET tenure = NULL`)
+)

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// ReasonNotReported is the reason in the delivery_status of a delivery whose sender could
+// not be told by mail what became of it.
+const ReasonNotReported = "not_reported"
+
+// An outcome that meets it is numbered anew, as with unsubscribed.
+var notReportedQuery = db.SQL(`UPDATE delivery SET sequence = sequence + 1 WHERE message = $1 AND n = $2
+	RETURNING recipient, state, attempts, sequence, code, enhanced, reply, remote`)
+
+// FailNotices deletes notices that nobody can be told, and fires delivery_status for each of
+// their deliveries, in the state that it has, with ReasonNotReported.
+func (q *Queue) FailNotices(ctx context.Context, message db.ID, list []Notice) error {
+	about, err := q.o.Describe(ctx, message)
+	gone := fault.Is(err, fault.NotFound)
+	if err != nil && !gone {
+		return err
+	}
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		told := map[int]bool{}
+		for i := range list {
+			deleted, err := tx.Exec(ctx, deleteNoticeQuery.With(list[i].ID))
+			if err != nil {
+				return err
+			}
+			if n := list[i].N; deleted > 0 && !gone && !told[n] {
+				told[n] = true
+				if err := q.recordNotReported(ctx, tx, about, message, n); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		q.o.Events.Wake()
+	}
+	return err
+}
+
+func (q *Queue) recordNotReported(ctx context.Context, tx *db.Tx, about MessageInfo, message db.ID, n int) error {
+	s := statusData{MessageInfo: about, ID: message, Reason: ReasonNotReported}
+	err := tx.One(ctx, notReportedQuery.With(message, n), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence,
+		&s.Code, &s.Enhanced, &s.Reply, &s.Remote)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Sequence--
+	events := s.events(nil)
+	for i := range events { // no delivery came into a state
+		events[i].Status = ""
+	}
+	return q.recordEvents(ctx, tx, events)
+}

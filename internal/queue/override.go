@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// retryLifetime is how long a failed delivery is tried again whose time was over.
+const retryLifetime = 72 * time.Hour
+
+// A customer may retry a delivery at any time until it was tried freeRetries times, then
+// retryCooldown after the last attempt: a host that asks us to wait is not to be hammered,
+// nor each attempt's conversation to be kept without limit.
+const (
+	freeRetries   = 5
+	retryCooldown = 5 * time.Minute
+)
+
+var (
+	recipientNumbersQuery = db.SQL(`SELECT n FROM delivery WHERE message = $1 ORDER BY n`)
+	finishQuery           = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, hold = 0, sequence = sequence + 1,
+			reply = CASE WHEN $4 = '' THEN reply ELSE $4 END, updated_at = $5
+		WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	requeueFailedQuery = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3, late_at = 0,
+			expires_at = CASE WHEN expires_at <= $3 THEN $4 ELSE expires_at END
+		WHERE message = $1 AND n = $2 AND state = 'failed' AND (attempts < $5 OR updated_at <= $6)
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	retryNowQuery = db.SQL(`UPDATE delivery SET due_at = $3
+		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (tenure IS NULL OR tenure = 0) AND (attempts < $4 OR updated_at <= $5)
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	retryableQuery = db.SQL(`SELECT updated_at FROM delivery WHERE message = $1 AND (state = 'failed' OR state = 'deferred' AND (tenure IS NULL OR tenure = 0))
+		ORDER BY updated_at LIMIT 1`)
+	rescheduleQuery = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4,
+			late_at = CASE WHEN late_at > 0 THEN $2 + (late_at - due_at) ELSE 0 END
+		WHERE message = $1 AND state = 'scheduled' AND (tenure IS NULL OR tenure = 0)`)
+)
+
+// Cancel ends the deliveries of a message that are scheduled, queued or
+// deferred, and returns how many it ended. One that a courier has at this
+// moment is left to its outcome. A fault.Conflict says that there was nothing
+// left to cancel. On another node an attempt may have begun a moment before:
+// then the state is cancelled, and the recipient may have the mail all the same.
+func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
+	n, err := q.finish(ctx, message, Cancelled, "")
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "not_cancellable", "Nothing of this message is left that can be cancelled.")
+	}
+	return n, err
+}
+
+// Fail ends the deliveries of a message that are not final yet as failed: an
+// operator drops them, or their account is suspended. It returns how many; one
+// that a courier has at this moment is left to its outcome.
+func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, error) {
+	return q.finish(ctx, message, Failed, sanitize(reason, maxReply))
+}
+
+// finish ends what is open and not carried.
+func (q *Queue) finish(ctx context.Context, message db.ID, state State, reason string) (int, error) {
+	return q.override(ctx, message, func(tx *db.Tx, about MessageInfo, n int) (bool, error) {
+		s, err := q.changeState(ctx, tx, about, finishQuery.With(message, n, string(state), reason, db.Micros(q.o.Now())), message, state)
+		return s != nil, err
+	})
+}
+
+// Retry makes failed and deferred deliveries due now, and returns how many. A
+// fault.Conflict says that there are none, a fault.RateLimited that they were tried just
+// now, and often before.
+func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
+	var to []string
+	now := q.o.Now()
+	n, err := q.override(ctx, message, func(tx *db.Tx, about MessageInfo, n int) (bool, error) {
+		s, err := q.changeState(ctx, tx, about, requeueFailedQuery.With(message, n, db.Micros(now), db.Micros(now.Add(retryLifetime)), freeRetries, db.Micros(now.Add(-retryCooldown))), message, Queued)
+		if s == nil && err == nil {
+			s, err = updateDelivery(ctx, tx, retryNowQuery.With(message, n, db.Micros(now), freeRetries, db.Micros(now.Add(-retryCooldown))))
+		}
+		if s != nil {
+			to = append(to, s.destination)
+		}
+		return s != nil, err
+	})
+	if err == nil && n == 0 {
+		err = q.retryError(ctx, message, now)
+	}
+	if err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range to {
+		d := q.dest(name)
+		d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
+		q.announceBacklog(d)
+	}
+	return n, nil
+}
+
+// retryError says why nothing of a message was retried.
+func (q *Queue) retryError(ctx context.Context, message db.ID, now time.Time) error {
+	var last int64
+	err := q.o.DB.One(ctx, retryableQuery.With(message), &last)
+	if errors.Is(err, db.ErrNoRow) {
+		return fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred.")
+	}
+	if err != nil {
+		return err
+	}
+	f := fault.New(fault.RateLimited, "retried_just_now", "Delivery was tried just now, and %d times or more in all. Retry it %d minutes after the last attempt.", freeRetries, retryCooldown/time.Minute)
+	f.RetryAfter = max(time.Second, db.Time(last).Add(retryCooldown).Sub(now))
+	return f
+}
+
+// Reschedule moves the deliveries of a message that are still scheduled; also,
+// if not nil, is part of the same transaction. A fault.Conflict says that there
+// are none.
+func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time.Time, also func(*db.Tx) error) error {
+	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, rescheduleQuery.With(message, db.Micros(due), db.Micros(expires), db.Micros(q.o.Now())))
+		if err == nil && n == 0 {
+			err = fault.New(fault.Conflict, "not_scheduled", "Nothing of this message is still scheduled.")
+		}
+		if err == nil && also != nil {
+			err = also(tx)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wakeAt(due)
+	return nil
+}
+
+// override changes the deliveries of a message that no courier has. While it
+// does so none of them is given to one, and what is in hand looks at its row
+// before it is: so exactly one of the change and the attempt wins.
+func (q *Queue) override(ctx context.Context, message db.ID, each func(tx *db.Tx, about MessageInfo, n int) (bool, error)) (int, error) {
+	all, err := db.All(ctx, q.o.DB, recipientNumbersQuery.With(message), func(r db.Row) (n int, err error) { return n, r.Scan(&n) })
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	about, err := q.o.Describe(ctx, message)
+	if err != nil {
+		return 0, err
+	}
+	carried := map[int]bool{}
+	q.mu.Lock()
+	q.overriding[message]++
+	for _, n := range all {
+		d := q.leased[deliveryKey{message, n}]
+		carried[n] = d != nil && (d.inFlight || d.lease == 0)
+	}
+	q.mu.Unlock()
+	defer q.endOverride(message, all)
+	count := 0
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		count = 0
+		for _, n := range all {
+			if carried[n] {
+				continue
+			}
+			changed, err := each(tx, about, n)
+			if err != nil {
+				return err
+			}
+			if changed {
+				count++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
+}
+
+func (q *Queue) endOverride(message db.ID, all []int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.overriding[message]--; q.overriding[message] == 0 {
+		delete(q.overriding, message)
+	}
+	q.recheckDeliveries(message, all)
+}
+
+// recheckDeliveries makes what is in hand look at its row. q.mu is held.
+func (q *Queue) recheckDeliveries(message db.ID, all []int) {
+	q.overrides++
+	for _, n := range all {
+		if d := q.leased[deliveryKey{message, n}]; d != nil && !d.inFlight {
+			d.checkedAt = time.Time{}
+			q.startSessions(d.dest)
+		}
+	}
+}
+
+// updatedDelivery is a delivery as a conditional update left it.
+type updatedDelivery struct {
+	statusData
+	destination string
+}
+
+// updateDelivery runs a conditional update; nil says that it changed nothing.
+func updateDelivery(ctx context.Context, tx *db.Tx, s db.Statement) (*updatedDelivery, error) {
+	var c updatedDelivery
+	err := tx.One(ctx, s, &c.Account, &c.Recipient, &c.destination, &c.Attempts, &c.Sequence,
+		&c.Code, &c.Enhanced, &c.Reply, &c.Remote)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// changeState runs a conditional update that fires one delivery_status.
+func (q *Queue) changeState(ctx context.Context, tx *db.Tx, about MessageInfo, s db.Statement, message db.ID, state State) (*updatedDelivery, error) {
+	c, err := updateDelivery(ctx, tx, s)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	c.MessageInfo, c.ID, c.Status = about, message, state
+	c.Sequence--
+	return c, q.recordEvents(ctx, tx, c.events(nil))
+}
+
+func (q *Queue) recordEvents(ctx context.Context, tx *db.Tx, events []event.Input) error {
+	for _, e := range events {
+		if err := q.o.Events.Record(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+const (
+	// recheckAfter is how long a delivery may wait in memory before its row is
+	// looked at once more: on another node it may have been cancelled.
+	recheckAfter = time.Second
+	// errorDelay is for how long our own trouble with a message puts it off.
+	errorDelay = time.Minute
+)
+
+// prepareTransaction completes a consignment for its courier. It returns false when nothing
+// of it is to be carried.
+func (q *Queue) prepareTransaction(ctx context.Context, c *Transaction) bool {
+	now := q.o.Now()
+	c.Deliveries = slices.DeleteFunc(c.Deliveries, func(d *Delivery) bool { return !q.checkDelivery(ctx, d, now) })
+	if len(c.Deliveries) == 0 {
+		return false
+	}
+	first := c.Deliveries[0]
+	mail, err := q.messages.acquire(ctx, first.Message)
+	if err != nil {
+		q.failUnprepared(c.Deliveries, err)
+		return false
+	}
+	c.Mail = mail
+	c.From = mail.Sender
+	if mail.ReturnDomain != "" {
+		c.From = q.o.Key.ReturnPath(int64(first.Message), first.N) + "@" + mail.ReturnDomain
+	}
+	return true
+}
+
+// checkDelivery reports whether a delivery may still be tried, and otherwise ends or
+// forgets it.
+func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) bool {
+	if now.Sub(d.checkedAt) >= recheckAfter {
+		there, held, err := q.leasedRow(ctx, d)
+		if err != nil {
+			q.o.Log.Error("a delivery could not be looked at", "message", d.Message, "n", d.N, "error", err)
+			q.release([]*Delivery{d}, now.Add(jitter(errorDelay)), nil)
+			return false
+		}
+		if held {
+			q.release([]*Delivery{d}, time.Time{}, nil)
+			return false
+		}
+		if !there {
+			q.mu.Lock()
+			q.forget(d)
+			q.mu.Unlock()
+			return false
+		}
+		d.checkedAt = now
+	}
+	if !now.Before(d.ExpiresAt) {
+		q.settle(d, outcomeRecord{Outcome: d.expiredOutcome(), expired: true})
+		return false
+	}
+	return true
+}
+
+var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+	AND state IN ('scheduled', 'queued', 'deferred')`)
+
+// leasedRow reports whether a delivery's row is still ours and open, and
+// whether it is to be held.
+func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, err error) {
+	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.lease), &d.state, &held)
+	if errors.Is(err, db.ErrNoRow) {
+		return false, false, nil
+	}
+	return err == nil, held, err
+}
+
+// failUnprepared ends or puts off the deliveries of a message that can't be loaded.
+func (q *Queue) failUnprepared(ds []*Delivery, err error) {
+	var f *fault.Error
+	if errors.As(err, &f) && (f.Kind == fault.NotFound || f.Kind == fault.Denied) {
+		if f.Kind == fault.NotFound && f.Cause != nil { // it is our fault
+			q.o.Log.Error("a message can't be sent any more", "message", ds[0].Message, "error", err)
+		}
+		for _, d := range ds {
+			q.settle(d, outcomeRecord{Outcome: Outcome{State: Failed, Enhanced: "5.3.0", Stage: "local", Reply: f.Message}})
+		}
+		return
+	}
+	q.o.Log.Error("a message could not be prepared for sending", "message", ds[0].Message, "error", err)
+	q.release(ds, q.o.Now().Add(jitter(errorDelay)), nil)
+}

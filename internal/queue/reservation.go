@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// Message is what the queue must know of a message to accept it.
+type Message struct {
+	MessageInfo
+	ID                db.ID
+	DueAt             time.Time // scheduled until then; zero or past: at once
+	ExpiresAt         time.Time // bounced when not delivered by then
+	OffersUnsubscribe bool      // to unsubscribe: it does not go to those who did so before it is due
+	// NotifySender says that its sender is told what becomes of it by a mail into a
+	// mailbox here (RFC 3461), as the NOTIFY of each recipient asks.
+	NotifySender bool
+}
+
+// Recipient is one of a message's recipients.
+type Recipient struct {
+	Address     string // as for RCPT TO
+	Kind        string // to, cc, bcc; envelope: may share a transaction with others
+	Destination string // the address's domain: A-labels, lower case
+	// Suppressed, if set, is why the recipient gets nothing: the delivery
+	// begins, and ends, as suppressed.
+	Suppressed suppression.Reason
+	// Notify and Original are NOTIFY (0: not given) and ORCPT (as
+	// "rfc822;a@b", decoded; "" for none), for the hosts that it goes to.
+	Notify   smtpclient.Notify
+	Original string
+}
+
+// Reservation is the acceptance of a message: its deliveries, with places reserved in
+// the windows of their destinations as far as there is room. Exactly one of
+// Committed, Abandon and Drop must be called.
+type Reservation struct {
+	q     *Queue
+	m     Message
+	at    time.Time
+	rows  []reservedDelivery
+	lease db.ID // under which the rows were inserted last; 0: nobody's
+}
+
+type reservedDelivery struct {
+	Recipient
+	state    State
+	due      time.Time
+	delivery *Delivery // nil if it found no place
+	hold     db.ID     // that it waits under; 0 for none
+}
+
+var insertDeliveryQuery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
+		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers, hold, held_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17, $18, $12)`)
+
+// Reserve reserves places for a message's deliveries. It does no I/O.
+func (q *Queue) Reserve(m Message, rcpts []Recipient) *Reservation {
+	now := q.o.Now()
+	p := &Reservation{q: q, m: m, at: now, rows: make([]reservedDelivery, len(rcpts))}
+	scheduled := m.DueAt.After(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, able := q.usableLease()
+	for n, r := range rcpts {
+		row := &p.rows[n]
+		row.Recipient, row.state, row.due = r, Queued, now
+		switch {
+		case r.Suppressed != "":
+			continue
+		case scheduled:
+			row.state, row.due = Scheduled, m.DueAt
+		}
+		if row.hold = q.holds.deliveryHold(r.Destination, m.Account); row.hold != 0 || scheduled {
+			continue
+		}
+		d := q.dest(r.Destination)
+		if now.Before(d.backoffUntil) {
+			row.due = d.backoffUntil
+		} else if able && q.admits(d) && q.admitsAccount(m.Account) {
+			row.delivery = &Delivery{
+				Message: m.ID, N: n, Account: m.Account, Recipient: r.Address, Kind: r.Kind, Destination: r.Destination,
+				ExpiresAt: m.ExpiresAt, Notify: r.Notify, Original: r.Original, senderNotify: p.senderNotify(r),
+				state: Queued, due: now, dest: d, checkedAt: now,
+			}
+			q.admit(row.delivery)
+		}
+		q.removeIdleDestination(d)
+	}
+	return p
+}
+
+// admits reports whether new mail finds a place. While older mail waits in
+// rows, half of the window is kept for that.
+func (q *Queue) admits(d *destination) bool {
+	room := q.freeSlots(d)
+	if d.hasBacklog {
+		room -= q.o.Window / 2
+	}
+	return room > 0
+}
+
+// admit gives a delivery a place.
+func (q *Queue) admit(d *Delivery) {
+	q.reserveSlots(d.dest, 1)
+	q.account(d.Account).slotsUsed++
+	q.leased[d.key()] = d
+	q.messages.retain(d.Message)
+}
+
+// Suppress says why a recipient gets nothing, as far as only the accept's job
+// finds that out: call it in its Apply, before Queue. "" is for one who gets it.
+func (p *Reservation) Suppress(n int, why suppression.Reason) { p.rows[n].Suppressed = why }
+
+// AddStatements adds the statements that insert the deliveries, and the events of
+// suppressed ones, to the accept's job. It may run more than once.
+func (p *Reservation) AddStatements(b *db.Batch) {
+	q := p.q
+	q.mu.Lock()
+	tenure, able := q.usableLease()
+	q.mu.Unlock()
+	if p.lease = tenure; !able {
+		p.lease = 0
+	}
+	for n := range p.rows {
+		row := &p.rows[n]
+		if row.Suppressed != "" {
+			p.addSuppressed(b, n)
+			continue
+		}
+		var owner any
+		switch {
+		case row.hold != 0:
+			owner = 0
+		case row.delivery != nil && p.lease != 0:
+			owner = p.lease
+		}
+		b.Queue(p.insertStatement(n, row.state, row.due, owner, 0, "", row.hold))
+	}
+}
+
+// addSuppressed inserts a delivery that ends as it begins.
+func (p *Reservation) addSuppressed(b *db.Batch, n int) {
+	row := &p.rows[n]
+	reply := suppressedReply(row.Suppressed)
+	data := statusData{MessageInfo: p.m.MessageInfo, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: row.Suppressed.EventReason()}
+	if also, err := p.q.eventStatements(data.events(nil)); err == nil { // its data is plain text
+		b.Queue(also[0])
+	}
+	b.Queue(p.insertStatement(n, Suppressed, p.at, nil, 1, reply, 0))
+}
+
+func (p *Reservation) insertStatement(n int, state State, due time.Time, owner any, sequence int, reply string, hold db.ID) db.Statement {
+	row := &p.rows[n]
+	return insertDeliveryQuery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(state),
+		db.Micros(due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
+		int(row.Notify)|int(p.senderNotify(row.Recipient))<<senderNotifyShift, row.Original, db.Micros(p.delayNoticeAt(row.Recipient)), p.m.OffersUnsubscribe, hold)
+}
+
+// Dispatch hands the deliveries that have a place to their couriers. Call it
+// after the job's commit; it may be the job's AfterCommit.
+func (p *Reservation) Dispatch() {
+	q := p.q
+	tell := false
+	q.mu.Lock()
+	for n := range p.rows {
+		row := &p.rows[n]
+		switch {
+		case row.Suppressed != "":
+			tell = true
+			if row.delivery != nil {
+				q.forget(row.delivery)
+			}
+		case row.hold != 0:
+		case row.state == Scheduled:
+			q.wakeAt(row.due)
+		case row.delivery != nil && p.lease != 0:
+			row.delivery.lease = p.lease
+			q.enqueue(row.delivery)
+			q.startSessions(row.delivery.dest)
+		default:
+			if row.delivery != nil {
+				q.forget(row.delivery)
+			}
+			q.announceBacklog(q.dest(row.Destination))
+		}
+	}
+	q.mu.Unlock()
+	if tell {
+		q.o.Events.Wake()
+	}
+}
+
+// announceBacklog notes that rows wait for a destination, and tells other nodes, which
+// may have room.
+func (q *Queue) announceBacklog(d *destination) {
+	waited := d.hasBacklog
+	q.markWaiting(d)
+	if !waited {
+		q.o.Hub.Wake(notify.Key{Kind: notify.Queue})
+	}
+	q.refill(d)
+}
+
+// Abandon gives the places back. Call it when the job failed.
+func (p *Reservation) Abandon() {
+	p.Cancel()
+	q := p.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.markUncertain() // the commit's outcome may be unknown
+}
+
+// Cancel is Abandon for a plan whose statements were surely not committed.
+func (p *Reservation) Cancel() {
+	q := p.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n := range p.rows {
+		if d := p.rows[n].delivery; d != nil {
+			q.forget(d)
+		}
+	}
+}

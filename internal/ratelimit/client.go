@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ratelimit
+
+import (
+	"net/netip"
+	"time"
+)
+
+// ClientLimiter limits what networks that nobody knows may do at the MX door. It is
+// made by NewClientLimiter; nil limits nothing.
+type ClientLimiter struct {
+	Exempt     func(netip.Addr) bool // whom nothing applies to; may be nil
+	TarpitBase time.Duration         // the first wait of Tarpit, of which the longest is 40; set by NewClientLimiter
+
+	messages, unknownRecipients *Limiter[netip.Prefix]
+}
+
+// maxTracked is how many networks a limit remembers.
+const maxTracked = 100_000
+
+// NewClientLimiter returns limits per network and hour: of messages, and of
+// recipients that don't exist; 0 for no limit.
+func NewClientLimiter(messages, unknown int) *ClientLimiter {
+	s := &ClientLimiter{TarpitBase: 250 * time.Millisecond}
+	if messages > 0 {
+		s.messages = NewLimiter[netip.Prefix](messages, time.Hour, maxTracked)
+	}
+	if unknown > 0 {
+		s.unknownRecipients = NewLimiter[netip.Prefix](unknown, time.Hour, maxTracked)
+	}
+	return s
+}
+
+// AllowMessage counts a message, and reports whether it is within the limit.
+func (s *ClientLimiter) AllowMessage(ip netip.Addr) bool {
+	return s.exempt(ip) || s.messages == nil || allowNetwork(s.messages, ip)
+}
+
+// AllowUnknownRecipient counts a recipient that does not exist, and reports whether it is
+// within the limit.
+func (s *ClientLimiter) AllowUnknownRecipient(ip netip.Addr) bool {
+	return s.exempt(ip) || s.unknownRecipients == nil || allowNetwork(s.unknownRecipients, ip)
+}
+
+// TarpitDelay is how long the answer waits that tells a session of the nth recipient
+// that does not exist: nothing for the first few, as anybody has an old
+// address book, then ever longer, 10 s at most.
+func (s *ClientLimiter) TarpitDelay(ip netip.Addr, n int) time.Duration {
+	const patience = 3
+	if s.exempt(ip) || n <= patience {
+		return 0
+	}
+	return min(s.TarpitBase<<min(n-patience-1, 10), 40*s.TarpitBase)
+}
+
+func (s *ClientLimiter) exempt(ip netip.Addr) bool {
+	return s == nil || s.Exempt != nil && s.Exempt(ip.Unmap())
+}
+
+func allowNetwork(l *Limiter[netip.Prefix], ip netip.Addr) bool {
+	_, ok := l.Allow(Network(ip), 1)
+	return ok
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ratelimit
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+)
+
+// pendingAttempts is what is under way at a counter on this node.
+type pendingAttempts struct {
+	count   int64
+	waiting []chan struct{} // the first of which is closed when a try ends
+}
+
+// shard is where counted notes the failures of a counter.
+func (l *LoginLimiter) shard(c counterKey) int {
+	return int(maphash.Comparable(l.seed, c) % uint64(len(l.failureCounts)))
+}
+
+// failuresCounted returns what this node has counted so far at the counters of a try.
+func (l *LoginLimiter) failuresCounted(t *attempt) (sum uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failuresCountedLocked(t)
+}
+
+func (l *LoginLimiter) failuresCountedLocked(t *attempt) (sum uint64) {
+	for _, g := range t.allCounters() {
+		sum += l.failureCounts[l.shard(g.counterKey)]
+	}
+	return sum
+}
+
+// reserve takes places for a try, all or none. It returns false when the rows are
+// to be read again: after it has waited, or when this node has counted a failure
+// since the rows were read. So a failure is either in the rows, or its try still
+// has its place. The same wrong password again needs no place.
+func (l *LoginLimiter) reserve(ctx context.Context, t *attempt, before uint64, places []reservation) (placed bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failuresCountedLocked(t) != before {
+		return false, nil
+	}
+	if l.wrongPasswords.lookup(t.passwordHash) != nil {
+		places = nil
+	}
+	for _, p := range places {
+		if at := l.pending[p.counterKey]; at != nil && at.count >= p.capacity {
+			if t.turn != p.counterKey {
+				l.passTurn(t)
+			}
+			return false, l.waitForSlot(ctx, t, p.counterKey)
+		}
+	}
+	for _, p := range places {
+		at := l.pending[p.counterKey]
+		if at == nil {
+			at = &pendingAttempts{}
+			l.pending[p.counterKey] = at
+		}
+		at.count++
+		if t.turn == p.counterKey {
+			t.turn = counterKey{}
+		}
+	}
+	t.reserved = places
+	l.passTurn(t)
+	return true, nil
+}
+
+// waitForSlot waits until a try at a counter ends. If too many wait already, or ctx ends,
+// it returns fault.RateLimited. l.mu is held, but not meanwhile.
+func (l *LoginLimiter) waitForSlot(ctx context.Context, t *attempt, c counterKey) error {
+	at := l.pending[c]
+	if len(at.waiting) >= maxWaiting {
+		return limitedError(0)
+	}
+	turn := make(chan struct{})
+	at.waiting = append(at.waiting, turn)
+	t.turn = counterKey{}
+	l.mu.Unlock()
+	var err error
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		err = limitedError(0)
+	}
+	l.mu.Lock()
+	if at = l.pending[c]; at != nil && slices.Contains(at.waiting, turn) {
+		at.waiting = slices.DeleteFunc(at.waiting, func(one chan struct{}) bool { return one == turn })
+		return err
+	}
+	t.turn = c
+	return err
+}
+
+// release gives up the places of a try.
+func (l *LoginLimiter) release(t *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range t.reserved {
+		l.pending[p.counterKey].count--
+		l.wakeNext(p.counterKey)
+	}
+	t.reserved = nil
+	l.passTurn(t)
+}
+
+// unlockWriter lets the next try have a turn that this one did not use; l.mu is held.
+func (l *LoginLimiter) passTurn(t *attempt) {
+	if t.turn != (counterKey{}) {
+		l.wakeNext(t.turn)
+		t.turn = counterKey{}
+	}
+}
+
+// wakeNext wakes the first try that waits at a counter; l.mu is held.
+func (l *LoginLimiter) wakeNext(c counterKey) {
+	at := l.pending[c]
+	switch {
+	case at == nil:
+	case len(at.waiting) > 0:
+		close(at.waiting[0])
+		at.waiting = at.waiting[1:]
+	case at.count == 0:
+		delete(l.pending, c)
+	}
+}
+
+// isRepeated reports whether a wrong password was counted before.
+func (l *LoginLimiter) isRepeated(guess uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wrongPasswords.lookup(guess) != nil
+}

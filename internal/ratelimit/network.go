@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ratelimit holds the limits per client network that all listeners share:
+// how often, how many connections, and how many wrong passwords. The first two
+// are in memory and bounded: when it is full, the network that was not seen for
+// the longest time is forgotten. Failed logins are in the database, for all nodes.
+package ratelimit
+
+import (
+	"container/list"
+	"net/netip"
+)
+
+// Network returns what counts as one client: an IPv4 address, or the /64 that
+// an IPv6 host may pick its addresses from. An IPv4 address in IPv6 form is
+// the IPv4 address; zones are ignored.
+func Network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // fails only for the zero Addr, whose zero Prefix is one client too
+	return p
+}
+
+// Networks returns Network, and the wider one that a customer of an access
+// provider may have: an IPv6 /48, whose /64s cost nothing, or an IPv4 /24.
+func Networks(ip netip.Addr) []netip.Prefix {
+	narrow := Network(ip)
+	bits := 24
+	if narrow.Addr().Is6() {
+		bits = 48
+	}
+	wide, _ := narrow.Addr().Prefix(bits)
+	return []netip.Prefix{narrow, wide}
+}
+
+// Networks is the function of that name, but returns none for a friend.
+func (l *LoginLimiter) Networks(ip netip.Addr) []netip.Prefix {
+	if l.Exempt != nil && l.Exempt(ip.Unmap()) {
+		return nil
+	}
+	return Networks(ip)
+}
+
+// lruMap is a map of at most max entries that drops the longest unused.
+type lruMap[K comparable, V any] struct {
+	max   int
+	index map[K]*list.Element
+	order list.List // of *entry[K, V], most recently used first
+}
+
+type lruEntry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// lookup returns the value of a key, nil if it has none.
+func (r *lruMap[K, V]) lookup(key K) *V {
+	e := r.index[key]
+	if e == nil {
+		return nil
+	}
+	r.order.MoveToFront(e)
+	return &e.Value.(*lruEntry[K, V]).value
+}
+
+// getOrCreate returns the value of a key, a zero one if it had none.
+func (r *lruMap[K, V]) getOrCreate(key K) (value *V, fresh bool) {
+	if v := r.lookup(key); v != nil {
+		return v, false
+	}
+	if r.index == nil {
+		r.index = make(map[K]*list.Element)
+	}
+	if r.order.Len() >= r.max {
+		if oldest := r.order.Back(); oldest != nil {
+			r.order.Remove(oldest)
+			delete(r.index, oldest.Value.(*lruEntry[K, V]).key)
+		}
+	}
+	e := &lruEntry[K, V]{key: key}
+	r.index[key] = r.order.PushFront(e)
+	return &e.value, true
+}

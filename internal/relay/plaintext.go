@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import "github.com/mailstead/mailstead/internal/smtpclient"
+
+// recordTLSFailure notes that STARTTLS failed with a host where nobody demands
+// TLS, so that mail goes there in clear for a while (RFC 7435). Of hosts beyond
+// maxRememberedHosts it notes nothing: each message then tries TLS first.
+func (h *hostTable) recordTLSFailure(t hostKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	if len(h.tlsFailures) >= maxRememberedHosts {
+		for k, at := range h.tlsFailures {
+			if now.Sub(at) >= plaintextTTL {
+				delete(h.tlsFailures, k)
+			}
+		}
+	}
+	if len(h.tlsFailures) < maxRememberedHosts {
+		h.tlsFailures[t] = now
+	}
+}
+
+// usesPlaintext reports whether STARTTLS failed with a host a short time ago.
+func (h *hostTable) usesPlaintext(t hostKey) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, ok := h.tlsFailures[t]
+	if ok && h.now().Sub(at) >= plaintextTTL {
+		delete(h.tlsFailures, t)
+		return false
+	}
+	return ok
+}
+
+// clearTLSFailure has the next connection try STARTTLS again.
+func (h *hostTable) clearTLSFailure(t hostKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.tlsFailures, t)
+}
+
+// choosePlaintext decides whether the next connection is in clear: never where TLS is
+// demanded.
+func (s *deliverySession) choosePlaintext(w *target) {
+	if w.host.TLS == smtpclient.Opportunistic && !w.plaintext {
+		w.plaintext = s.agent.hosts.usesPlaintext(w.key())
+	}
+}

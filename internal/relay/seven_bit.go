@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// codeNo8BitMIME is the code with which a message is refused here as its host lacks 8BITMIME.
+const codeNo8BitMIME = "5.6.3"
+
+// lacks8BitMIME reports whether that is why a host did not get a message, which may go there
+// in another form.
+func (j *job) lacks8BitMIME(r *smtpclient.Result) bool {
+	return j.message.SevenBit != nil && !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
+		return !o.Local || o.Reply.Enhanced != codeNo8BitMIME
+	})
+}
+
+// reencode makes a job go to the host in seven bits. It is false if the message can't be
+// encoded.
+func (s *deliverySession) reencode(j *job, r *smtpclient.Result) bool {
+	seven, err := j.message.SevenBit(s.ctx)
+	if fault.Is(err, fault.Denied) {
+		return false
+	}
+	j.transcript.WriteString(r.Transcript)
+	if err == nil {
+		j.transcript.WriteString("* re-encoded for a host without 8BITMIME\n")
+		j.message = seven
+		s.pending = slices.Insert(s.pending, 0, j)
+		return true
+	}
+	s.agent.opts.Log.Error("a message could not be re-encoded", "message", j.tx.Mail.ID, "error", err)
+	j.setRemaining(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the message could not be re-encoded", Via: s.via})
+	s.queueSession.Finish(j.tx, j.outcomes...)
+	return true
+}

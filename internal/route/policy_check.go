@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"crypto/tls"
+
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// policyCheck are what a domain's policies want of its hosts, and what came of
+// that.
+type policyCheck struct {
+	domain    string
+	sts       *STSPolicy // nil: none
+	notes     []string
+	rejection *Error // why the last host that may not be used may not
+}
+
+// apply sets what a host must prove. It reports false if the host must not
+// be used. Where DANE has a say it alone decides (RFC 8461 §2).
+func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
+	if c.daneErr != nil {
+		d.reject("4.7.5", "DANE: the TLSA records of "+h.Name+" could not be looked up", c.daneErr)
+		return false
+	}
+	if c.dane != nil {
+		h.TLS, h.TLSRequiredBy = smtpclient.Required, "DANE"
+		if len(c.dane.records) > 0 {
+			// Our own check takes the place of the library's.
+			h.TLSConfig = &tls.Config{InsecureSkipVerify: true, ServerName: c.dane.baseDomain, VerifyConnection: c.dane.verify}
+			h.PolicyKey = c.dane.policyKey()
+			return true
+		}
+		h.TLSRequiredBy = "DANE, with no TLSA record that can be used"
+	}
+	if d.sts == nil {
+		return true
+	}
+	named := d.sts.Allows(h.Name)
+	switch d.sts.Mode {
+	case STSEnforce:
+		if !named {
+			d.reject("4.7.0", "MTA-STS policy of "+d.domain+": it does not name the host "+h.Name, nil)
+			return false
+		}
+		h.TLS, h.Verify, h.TLSRequiredBy = smtpclient.Required, true, "MTA-STS policy of "+d.domain
+		r.setRoots(h)
+	case STSTesting:
+		h.TestingPolicy = "MTA-STS policy of " + d.domain + " (testing)"
+		if !named {
+			d.notes = append(d.notes, h.TestingPolicy+": it does not name the host "+h.Name)
+		}
+		r.setRoots(h)
+		h.PolicyKey += " " + h.TestingPolicy
+	}
+	return true
+}
+
+// RequireVerifiedTLS is the host with a certificate that must be good, whatever the
+// domain's policies say, because who demands it (RFC 8689 §4.2.1).
+func (r *Router) RequireVerifiedTLS(h Host, who string) Host {
+	if h.TLS != smtpclient.Implicit {
+		h.TLS = smtpclient.Required
+	}
+	if h.Verify || h.TLSConfig != nil && h.TLSConfig.VerifyConnection != nil {
+		return h
+	}
+	h.Verify, h.TLSRequiredBy, h.TestingPolicy = true, who, ""
+	r.setRoots(&h)
+	return h
+}
+
+// setRoots gives a host the authorities that its certificate may be from.
+func (r *Router) setRoots(h *Host) {
+	if r.Roots == nil {
+		return
+	}
+	h.TLSConfig = &tls.Config{RootCAs: r.Roots}
+	h.PolicyKey = "roots"
+}
+
+func (d *policyCheck) reject(enhanced, reason string, cause error) {
+	d.notes = append(d.notes, reason)
+	d.rejection = &Error{Code: 451, Enhanced: enhanced, Stage: "policy", Reason: reason, Cause: cause, Notes: d.notes}
+}

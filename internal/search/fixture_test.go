@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+var (
+	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
+	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+		next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+		VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
+	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota,
+		status, created_at, deleted_at) VALUES ($1, $2, $3, $4, $4, '', '', 1, $5, 'active', 0, 0)`)
+	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
+)
+
+// house is a store with one mailbox, and an index of it.
+type house struct {
+	testing.TB
+	*folder.Store
+	plain *folder.Store // the same, without an index
+	index *Index
+	db    *db.DB
+	box   db.ID
+	ahead time.Duration // of the clock
+}
+
+func newHouse(t testing.TB, url string) *house {
+	d, node := dbtest.Open(t, url)
+	h := &house{TB: t, db: d}
+	files, err := blob.NewDir(t.TempDir())
+	h.must(err)
+	now := func() time.Time { return time.Now().Add(h.ahead) }
+	o := folder.Options{DB: d, Hub: &notify.Hub{}, Now: now, ExpungeGrace: time.Minute, Log: slog.New(slog.DiscardHandler)}
+	o.Blobs = &blob.Store{DB: d, Files: files, Now: now}
+	o.Events = &event.Log{DB: d, Node: node, Hub: o.Hub, Now: now}
+	h.plain, h.Store = folder.New(o), folder.New(o)
+	h.open(filepath.Join(t.TempDir(), "search.db"))
+	t.Cleanup(func() { h.must(h.index.Close()) })
+	h.box = h.newMailbox()
+	return h
+}
+
+// open opens the index, for the first time or again.
+func (h *house) open(path string) {
+	h.Helper()
+	var err error
+	h.index, err = Open(h.ctx(), Options{Path: path, Folders: h.Store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	h.must(err)
+	h.Prefilter, h.QueryIndex = h.index.Prefilter, h.index.Query
+}
+
+func (h *house) newMailbox() db.ID {
+	account, domain, box := h.db.NewID(), h.db.NewID(), h.db.NewID()
+	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
+		for _, s := range []db.Statement{
+			insertAccount.With(account, account.String()), insertDomain.With(domain, account, domain.String(), true),
+			insertMailbox.With(box, account, domain, box.String(), int64(1)<<40), insertUsage.With(box),
+		} {
+			if _, err := tx.Exec(h.ctx(), s); err != nil {
+				return err
+			}
+		}
+		return h.Provision(h.ctx(), tx, box)
+	}))
+	return box
+}
+
+func (h *house) ctx() context.Context { return h.Context() }
+
+func (h *house) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) append(box db.ID, name string, texts ...string) {
+	h.Helper()
+	var all []folder.Upload
+	for _, text := range texts {
+		b, err := h.Blobs.FromBytes(h.ctx(), []byte(text))
+		h.must(err)
+		ix, header, err := message.ScanReader(strings.NewReader(text))
+		h.must(err)
+		d, err := folder.NewMetadata(header, ix)
+		h.must(err)
+		all = append(all, folder.Upload{Blob: b, Metadata: d})
+	}
+	_, _, err := h.Append(h.ctx(), box, name, all...)
+	h.must(err)
+}
+
+// fill lets the index take in all that is there.
+func (h *house) fill() {
+	h.Helper()
+	for pass := range passes {
+		for more := true; more; {
+			var err error
+			more, err = h.index.indexBatch(h.ctx(), pass, time.Now().Add(time.Hour))
+			h.must(err)
+		}
+	}
+	h.must(h.index.updateAllIndexedThrough(h.ctx()))
+}
+
+// sweep goes through the whole index once, wherever it was.
+func (h *house) sweep() {
+	h.Helper()
+	for range 2 {
+		for more := true; more; {
+			var err error
+			more, err = h.index.sweep(h.ctx())
+			h.must(err)
+		}
+	}
+}
+
+func (h *house) view(s *folder.Store, box db.ID, name string) *folder.View {
+	h.Helper()
+	v, err := s.Open(h.ctx(), box, name, false)
+	h.must(err)
+	h.Cleanup(v.Close)
+	return v
+}
+
+func (h *house) search(v *folder.View, c folder.Criterion) []uint32 {
+	h.Helper()
+	uids, err := v.Search(h.ctx(), c, nil)
+	h.must(err)
+	return uids
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+const (
+	blocksOverlappingQuery       = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
+	bufferSignaturesBetweenQuery = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
+)
+
+// blockMatches is one that was read: its messages, and for each text that is sought
+// those that may have it.
+type blockMatches struct {
+	id      int64
+	ids     []db.ID
+	matches []bitset
+}
+
+// Prefilter tells which of some messages of a mailbox, whose ids must be rising,
+// may have which of the texts; see folder.Options. It tells of others too.
+func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sought []folder.IndexTerm) (*folder.PrefilterResult, error) {
+	x.fileMu.RLock()
+	defer x.fileMu.RUnlock()
+	if x.unavailable || len(among) == 0 {
+		return nil, nil
+	}
+	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	if err != nil {
+		return nil, fmt.Errorf("reading the search index: %w", err)
+	}
+	defer begun.Rollback() //nolint:errcheck // nothing was written
+	f := searcher{ctx: context.WithoutCancel(ctx), ctxErr: ctx.Err, tx: &readTx{begun, x.statements}}
+	clauses := make([]compiledClause, len(sought))
+	for i := range sought {
+		clauses[i], _ = compileClause(&folder.Clause{Term: &sought[i]})
+	}
+	var known prefilterState
+	if err = known.addBlocks(&f, mailbox, among, clauses); err == nil {
+		err = known.addBuffer(&f, mailbox, among, clauses)
+	}
+	if err != nil {
+		return nil, x.reportError(err)
+	}
+	return known.result(sought), nil
+}
+
+// reportError has Run mend what a search found damaged.
+func (x *Index) reportError(err error) error {
+	if isDamageError(err) {
+		select {
+		case x.damage <- err:
+		default:
+		}
+	}
+	return fmt.Errorf("reading the search index: %w", err)
+}
+
+// prefilterState is what is known of messages.
+type prefilterState struct {
+	ids     []db.ID
+	matches [][]bool        // by message, for each text that is sought
+	blocks  []*blockMatches // the blocks, in whose order the messages are first
+}
+
+// addBlocks adds the messages of the blocks that have some of among.
+func (r *prefilterState) addBlocks(f *searcher, mailbox db.ID, among []db.ID, clauses []compiledClause) error {
+	rows, err := f.tx.QueryContext(f.ctx, blocksOverlappingQuery, mailbox, among[len(among)-1], among[0])
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		var b blockMatches
+		var raw sql.RawBytes
+		if err := rows.Scan(&b.id, &raw); err != nil {
+			return err
+		}
+		if b.ids, err = decodeIDs[db.ID](raw); err != nil {
+			return err
+		}
+		if intersects(b.ids, among) {
+			r.blocks = append(r.blocks, &b)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(r.blocks, blocksPerRead) {
+		var from []pageSource
+		for _, b := range some {
+			from = append(from, blockSource(blockPagesByIDQuery, b.id))
+		}
+		for i := range clauses {
+			may, err := f.evaluate(&clauses[i], from, nil)
+			if err != nil {
+				return err
+			}
+			for n, b := range some {
+				b.matches = append(b.matches, may[n*blockWords:][:blockWords])
+			}
+		}
+	}
+	return nil
+}
+
+// intersects reports whether two rising lists have an id in common.
+func intersects(ids, among []db.ID) bool {
+	from, _ := slices.BinarySearch(among, ids[0])
+	for _, id := range among[from:] {
+		at, found := slices.BinarySearch(ids, id)
+		if found || at == len(ids) {
+			return found
+		}
+	}
+	return false
+}
+
+// addBuffer adds the messages that are in no block yet.
+func (r *prefilterState) addBuffer(f *searcher, mailbox db.ID, among []db.ID, clauses []compiledClause) error {
+	sig := make(bitset, buckets/64)
+	return eachBuffered(f.ctx, f.tx, bufferSignaturesBetweenQuery, sig, func(id db.ID) {
+		may := make([]bool, len(clauses))
+		for i := range clauses {
+			may[i] = clauses[i].matches(sig)
+		}
+		r.ids, r.matches = append(r.ids, id), append(r.matches, may)
+	}, mailbox, among[0], among[len(among)-1])
+}
+
+// result puts what is known in the order of the ids.
+func (r *prefilterState) result(sought []folder.IndexTerm) *folder.PrefilterResult {
+	type place struct {
+		id    db.ID
+		block int // -1 for the tail
+		n     int
+	}
+	all := make([]place, 0, len(r.blocks)*blockDocs+len(r.ids))
+	for at, b := range r.blocks {
+		for n, id := range b.ids {
+			all = append(all, place{id, at, n})
+		}
+	}
+	for n, id := range r.ids {
+		all = append(all, place{id, -1, n})
+	}
+	byID := func(a, b place) int { return cmp.Compare(a.id, b.id) }
+	if !slices.IsSortedFunc(all, byID) {
+		slices.SortFunc(all, byID)
+	}
+	result := &folder.PrefilterResult{Messages: make([]db.ID, len(all)), MayContain: make([][]uint64, len(sought))}
+	for i := range result.MayContain {
+		result.MayContain[i] = make([]uint64, (len(all)+63)/64)
+	}
+	for at, p := range all {
+		result.Messages[at] = p.id
+		for i := range sought {
+			var may bool
+			if p.block < 0 {
+				may = r.matches[p.n][i]
+			} else {
+				may = r.blocks[p.block].matches[i].has(p.n)
+			}
+			if may {
+				bitset(result.MayContain[i]).add(at)
+			}
+		}
+	}
+	return result
+}

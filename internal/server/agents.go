@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// openAgents makes who carries mail outside: to the hosts that MX records
+// name, to the smart host, or, in dev without one, into the sandbox's outbox.
+func (s *Server) openAgents() error {
+	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
+	if s.Config.Dev {
+		s.capture = &relay.Sandbox{DB: s.DB, Blobs: s.Blobs, LocalName: s.Config.Host, Log: s.Log}
+		if !s.Config.usesSmartHost() {
+			s.remoteAgent = s.capture
+			return nil
+		}
+	}
+	allow, err := s.Config.privateNetworks()
+	if err != nil {
+		return err
+	}
+	roots, err := s.Config.trustedRoots()
+	if err != nil {
+		return err
+	}
+	s.sts = route.NewSTSResolver(route.STSOptions{
+		DB: s.DB, DNS: s.resolver, Roots: roots, AllowNets: allow, Port: uint16(s.Config.STSPolicyPort), Now: time.Now, Log: s.Log,
+	})
+	s.router = &route.Router{
+		DNS: s.resolver, HostName: s.Config.Host, OwnAddrs: s.ownAddrs(), AllowNets: allow, Port: uint16(s.Config.SMTPPort), IsClaimed: s.isHosted,
+		STS: s.sts, Roots: roots,
+	}
+	if smart, err := s.Config.smartHost(); err != nil {
+		return err
+	} else if smart != nil {
+		if s.router.SmartHost, err = route.ParseSmartHost(smart); err != nil {
+			return err
+		}
+	}
+	s.smtpPool = smtpclient.NewPool(smtpclient.PoolLimits{MaxPerHost: s.Config.MaxConnections, MaxMessages: s.Config.MaxMessages})
+	s.remoteAgent = relay.New(relay.Options{
+		Router: s.router, Pool: s.smtpPool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
+		MaxConnsPerDestination: s.Config.MaxConnections, MaxConnsPerHost: s.Config.MaxConnections, MaxRatePerHost: s.Config.MaxRate,
+	})
+	return nil
+}
+
+// chooseAgent says who carries mail for a destination: into the mailboxes here
+// while its MX is seen to be ours, else out by SMTP; a domain that is moving in
+// loses nothing that way. Addresses of the simulator are for that. What is for the
+// service's own names, such as its postmaster, stays here unless their MX lead on.
+func (s *Server) chooseAgent(ctx context.Context, destination string) (queue.Agent, error) {
+	if destination == suppression.SimulatorDomain {
+		return s.simulator, nil
+	}
+	h, ok, err := s.Domains.FindHosted(ctx, destination)
+	if err != nil {
+		return nil, err
+	}
+	if ok && h.Receives || !ok && s.router != nil && s.Inbound.IsServiceDomain(destination) && s.router.LoopsBack(ctx, destination) {
+		return s.Inbound, nil
+	}
+	return s.remoteAgent, nil
+}
+
+func (s *Server) isHosted(ctx context.Context, name string) (bool, error) {
+	_, ok, err := s.Domains.FindHosted(ctx, name)
+	return ok, err
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/api"
+	"github.com/mailstead/mailstead/internal/clientsetup"
+	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/ratelimit"
+	"github.com/mailstead/mailstead/internal/smtpd"
+)
+
+// listeners are the listening sockets, opened before anything else is started so
+// that a port in use is told at once.
+type listeners struct {
+	byName  map[string]net.Listener
+	serving sync.WaitGroup
+}
+
+func (c *Config) listen() (*listeners, error) {
+	d := &listeners{byName: map[string]net.Listener{}}
+	for name := range standardPorts {
+		if name == "dns" {
+			continue // the sandbox zone opens it, over UDP too
+		}
+		l, err := net.Listen("tcp", c.listenAddr(name))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the %s port: %w", name, err), d.close())
+		}
+		d.byName[name] = l
+	}
+	return d, nil
+}
+
+func (d *listeners) close() error {
+	var errs []error
+	for _, l := range d.byName {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// port is where a door really listens.
+func (s *Server) port(name string) uint16 {
+	if name == "dns" {
+		if s.dnsServer == nil {
+			return 0
+		}
+		return netip.MustParseAddrPort(s.dnsServer.Addr()).Port()
+	}
+	return s.listeners.byName[name].Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// getClientSetup is where mail clients reach the service: in dev those of this
+// machine, which don't know its name.
+func (s *Server) clientSetup() *clientsetup.Service {
+	host := s.Config.Host
+	if s.Config.Dev {
+		host = "localhost"
+	}
+	return &clientsetup.Service{
+		Host: host, IMAPS: s.port("imaps"), IMAP: s.port("imap"), Submissions: s.port("submissions"), Submission: s.port("submission"), BaseURL: s.baseURL(),
+	}
+}
+
+// baseURL is where people and programs reach the service by HTTP: in dev in
+// clear on loopback, else at its own name.
+func (s *Server) baseURL() string {
+	if s.Config.Dev {
+		return fmt.Sprintf("http://127.0.0.1:%d", s.port("http"))
+	}
+	if port := s.port("https"); port != 443 {
+		return fmt.Sprintf("https://%s:%d", s.Config.Host, port)
+	}
+	return "https://" + s.Config.Host
+}
+
+// connLimiter limits the connections of a door.
+func (s *Server) connLimiter(perNetwork int) *ratelimit.ConnLimiter {
+	return &ratelimit.ConnLimiter{Total: 20_000, PerNetwork: perNetwork, Exempt: s.isExempt}
+}
+
+// openServers makes the doors; serve opens them.
+func (s *Server) openServers(context.Context) error {
+	if err := s.openCerts(); err != nil {
+		return err
+	}
+	mx := smtpd.Server{Mode: smtpd.MX, Backend: &smtpd.InboundBackend{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, SkipGreetDelay: s.isExempt}
+	mx.ClientLimiter = ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown)
+	mx.ClientLimiter.Exempt = s.isExempt
+	submission := smtpd.Server{Mode: smtpd.Submission, Backend: &smtpd.SubmissionBackend{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
+	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
+	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
+	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
+		door.Host, door.TLS, door.ConnLimiter, door.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
+		s.smtpServers = append(s.smtpServers, door)
+	}
+	s.imapServer = imapd.New(imapd.Options{ // mail programs keep several connections each, and a whole office may have one address
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
+		Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
+	})
+	s.Mailboxes.OnRevoked = s.imapServer.RecheckLogins
+	door := &api.API{
+		Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, IdempotencyKeys: s.Keys,
+		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator, Exempt: s.isExempt,
+		ClientSetup: s.clientSetup(), SuspendDomain: s.suspendDomain,
+		ProfileSigner: func(ctx context.Context) (*tls.Certificate, error) {
+			return s.certs.SigningCertificate(ctx, s.Config.Host)
+		},
+		Inbound: s.Inbound, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log, SpoolDir: s.Config.Data,
+	}
+	handler, err := s.httpHandler(door)
+	if err != nil {
+		return err
+	}
+	proxies, err := parsePrefixes("--http-proxy-from", s.Config.HTTPProxyFrom)
+	if err != nil {
+		return err
+	}
+	s.httpProxies = proxies
+	handler = s.httpProxies.handler(limitRequests(s.connLimiter(1000), handler))
+	for range 2 { // in clear, and with TLS
+		s.httpServers = append(s.httpServers, &http.Server{
+			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
+			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: connContext,
+		})
+		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(door.CloseStreams)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/mailio"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/quota"
+	"github.com/mailstead/mailstead/internal/ratelimit"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/search"
+	"github.com/mailstead/mailstead/internal/stat"
+	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/thread"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// openServices makes the rooms from the ground floor up, and sets what a room
+// needs of one above it.
+func (s *Server) openServices(ctx context.Context) (err error) {
+	s.Keys = idempotency.New(s.DB, time.Now)
+	s.Accounts = account.New(s.DB, s.Hub, time.Now)
+	s.Limits = &quota.Limiter{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.defaultLimits(), Now: s.Config.clock()}
+	s.Domains = domain.New(domain.Options{
+		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
+		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
+		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, Now: time.Now, Log: s.Log,
+	})
+	s.zoneDomains.Store(s.Domains)
+	hasher := credential.NewHasher()
+	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"))
+	s.Logins.Exempt = s.isExempt
+	s.Mailboxes = mailbox.Open(mailbox.Options{
+		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, SCRAM: s.newSCRAM(hasher), Logins: s.Logins, Now: time.Now,
+		MaxQuotaMB: int(s.Config.MaxQuotaMB), StorageLimit: s.Limits.StorageLimit, Host: s.Config.Host, Postmaster: s.Config.Postmaster, OwnerAddresses: s.ownerAddresses, VerifiedName: s.Domains.VerifiedName, FindHosted: s.Domains.FindHosted,
+	})
+	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
+	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, BaseURL: s.baseURL(), OperatorAccount: account.OperatorAccount, Now: time.Now}
+	s.Domains.HasMailboxes = s.Mailboxes.HasAddresses
+	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
+		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
+	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
+	s.Mailboxes.CreateFolders, s.Mailboxes.DeleteMail, s.Mailboxes.RemainingMessages = s.Folders.Provision, s.Folders.PurgeMailbox, s.Folders.RemainingMessages
+	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
+		return err
+	}
+	s.Folders.Prefilter, s.Folders.QueryIndex = s.Search.Prefilter, s.Search.Query
+	s.openOutbound()
+	if err := s.openInbound(); err != nil {
+		return err
+	}
+	if err := s.openWebhooks(); err != nil {
+		return err
+	}
+	if err := s.openMigrations(); err != nil {
+		return err
+	}
+	s.Retention = s.newRetention()
+	return s.openAgents()
+}
+
+// newSCRAM is how SCRAM-SHA-256 is done, or nil.
+func (s *Server) newSCRAM(hasher *credential.Hasher) *credential.SCRAM {
+	if s.Config.SCRAM != "on" && s.Config.SCRAM != "learn" {
+		return nil
+	}
+	return &credential.SCRAM{Hasher: hasher, Key: s.key.Subkey("scram-salt"), Offered: s.Config.SCRAM == "on"}
+}
+
+// openOutbound makes what mail goes out by.
+func (s *Server) openOutbound() {
+	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
+	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, BaseURL: s.baseURL(), Now: time.Now}
+	s.Threads = &thread.Threads{NewID: s.DB.NewID}
+	s.Stats = stat.New(s.DB, s.Log)
+	s.Events.AfterNumbering = append(s.Events.AfterNumbering, s.Stats.Wake)
+	s.Outbox = &outbound.Outbox{
+		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
+		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		SignSlots: make(chan struct{}, max(1, notify.Processors/2)), ExtraSignSlots: make(chan struct{}, notify.Processors/2),
+	}
+	s.Users.SendMail = s.Outbox.SendServiceMail
+	s.Queue = queue.New(queue.Options{
+		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
+		DrainTimeout: s.Config.Drain,
+		Prepare:      s.Outbox.Prepare, Describe: s.Outbox.MessageInfo, ChooseAgent: s.chooseAgent,
+		ResetBackoff: func() {
+			if c, ok := s.remoteAgent.(*relay.Agent); ok {
+				c.ForgetFailures()
+			}
+		},
+	})
+	s.Outbox.Queue = s.Queue
+	s.Operator = &queue.Admin{
+		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: s.Outbox.MessageInfo, LoadViews: s.Outbox.MessageViews,
+	}
+	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
+}
+
+// openInbound makes what mail comes in by.
+func (s *Server) openInbound() error {
+	judge, err := s.newVerifier()
+	if err != nil {
+		return err
+	}
+	if s.Filter, err = s.newSpamFilter(); err != nil {
+		return err
+	}
+	s.Inbound = inbound.New(inbound.Options{
+		Host: s.Config.Host, BaseURL: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Folders: s.Folders, Queue: s.Queue,
+		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
+		Domains: s.Domains, Verifier: judge, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
+	})
+	s.Events.LoadContent, s.Events.RemoveContent = s.Inbound.CompleteEvent, inbound.RedactEvent
+	return nil
+}
+
+// ownerAddresses tells the mailboxes who owns an account.
+func (s *Server) ownerAddresses(ctx context.Context, account db.ID) ([]address.Address, error) {
+	return user.OwnerAddresses(ctx, s.DB, account)
+}
+
+// isExempt reports whether limits per client network don't apply: dev treats
+// loopback so.
+func (s *Server) isExempt(from netip.Addr) bool { return s.Config.Dev && from.Unmap().IsLoopback() }
+
+// ownAddrs are where the service is reached, as far as it knows.
+func (s *Server) ownAddrs() []netip.Addr {
+	bind, err := netip.ParseAddr(s.Config.Bind)
+	if err != nil || bind.IsUnspecified() {
+		return nil
+	}
+	return []netip.Addr{bind}
+}

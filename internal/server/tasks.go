@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+// taskGroup are goroutines that run until they are told to end.
+type taskGroup struct {
+	server  *Server
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func (d *taskGroup) init(s *Server) {
+	d.server = s
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+}
+
+// run starts a duty. One that ends by itself with an error ends the service.
+func (d *taskGroup) run(f func(ctx context.Context) error) {
+	d.running.Go(func() {
+		if err := f(d.ctx); err != nil && d.ctx.Err() == nil {
+			d.server.fail(err)
+		}
+	})
+}
+
+func (d *taskGroup) stop() {
+	d.cancel()
+	d.running.Wait()
+}
+
+// sweepBlobs deletes files that no message names. It must meet each twice.
+func (s *Server) sweepBlobs(ctx context.Context) error {
+	tick := time.NewTicker(blob.SweepDelay)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := s.Blobs.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.logFailure("sweeping files")(err)
+		}
+	}
+}
+
+// notifyInterval is how long what else is to be told other nodes gathers: each telling is
+// a transaction, and to tell every message by itself costs a tenth of its filing.
+const notifyInterval = 20 * time.Millisecond
+
+// listenToNodes passes signals on to the other nodes, and theirs to here.
+// What is remembered of a thing that changed elsewhere is forgotten.
+func (s *Server) listenToNodes() {
+	if s.DB.Engine() == db.SQLite {
+		return
+	}
+	s.Hub.Forward = func(keys []notify.Key) {
+		if err := s.DB.Notify(s.tasks.ctx, notify.Encode(keys)...); err != nil && s.tasks.ctx.Err() == nil {
+			s.logFailure("telling the other nodes")(err)
+		}
+		_ = notify.Sleep(s.tasks.ctx, notifyInterval)
+	}
+	s.tasks.run(func(ctx context.Context) error {
+		return s.DB.Listen(ctx, func(payload string) {
+			keys, err := notify.Decode(payload)
+			if err != nil {
+				s.logFailure("reading what another node told")(err)
+				return
+			}
+			for _, k := range keys {
+				s.invalidate(k)
+			}
+			s.Hub.Receive(keys)
+		}, func() {
+			s.Mailboxes.InvalidateAll()
+			s.Hub.WakeAll()
+		})
+	})
+}
+
+func (s *Server) invalidate(k notify.Key) {
+	switch id := db.ID(k.ID); k.Kind {
+	case notify.Account:
+		s.Accounts.Invalidate(id)
+		s.Limits.Invalidate(id)
+	case notify.Domain:
+		s.Domains.Invalidate(id)
+	case notify.Mailbox, notify.Credential:
+		s.Mailboxes.Invalidate(id)
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/mailauth"
+)
+
+// newVerifier makes the judge of mail from outside.
+func (s *Server) newVerifier() (*mailauth.Verifier, error) {
+	trusted, err := s.Config.trustedForwarders()
+	j := &mailauth.Verifier{DNS: s.resolver, TrustedSealers: trusted, Now: time.Now}
+	if s.offline() {
+		j.Timeout = 2 * time.Second
+	}
+	return j, err
+}
+
+// offline reports whether there may be no DNS but our own, as where somebody
+// tries the sandbox on a train: then nobody waits for it long, or is refused
+// for want of it.
+func (s *Server) offline() bool { return s.Config.Dev && s.Config.Resolver == "" }
+
+// trustedForwarders returns the trusted forwarders in the form of names that are
+// compared.
+func (c *Config) trustedForwarders() ([]string, error) {
+	var names []string
+	for _, text := range c.TrustedForwarder {
+		name, err := address.ParseDomain(text)
+		if err != nil {
+			return nil, errors.New("--trusted-forwarder must be domains such as lists.example.com")
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

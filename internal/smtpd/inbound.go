@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/inbound"
+)
+
+// InboundBackend is the Backend of the MX door.
+type InboundBackend struct{ Inbound *inbound.Service }
+
+// Begin takes any sender: what it sends is judged once it is here.
+func (r *InboundBackend) Begin(_ context.Context, e Envelope) (Transaction, error) {
+	return inboundTransaction{r.Inbound.Begin(e.From, e.Size)}, nil
+}
+
+type inboundTransaction struct{ *inbound.Transaction }
+
+// Recipient is that of Transaction.
+func (a inboundTransaction) Recipient(ctx context.Context, to address.Address, _ RcptOptions) error {
+	return a.Transaction.Recipient(ctx, to)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
+)
+
+// rendersPerAccount is how many templates an account fills in at a time. What makes the
+// text of a hostile html of 1 MB takes seconds of a processor and much memory: a
+// hundred of one account at once would be felt by all others. So it gets half of
+// the processors at most.
+func rendersPerAccount() int { return max(1, notify.Processors/2) }
+
+// RenderResult is a template filled in for a send.
+type RenderResult struct {
+	Template db.ID
+	Version  int
+	Output
+}
+
+// Render fills in the published version of an account's template. variables is
+// a JSON object; empty is none. Faults: fault.NotFound, and fault.Invalid with a
+// field for each variable that is missing or wrong.
+func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (RenderResult, error) {
+	pass, err := t.semaphores.Acquire(ctx, account, rendersPerAccount())
+	if err != nil {
+		return RenderResult{}, err
+	}
+	defer pass()
+	found, err := db.All(ctx, t.DB, templateByIDQuery.With(id, account), scanTemplate)
+	if err != nil {
+		return RenderResult{}, err
+	}
+	if len(found) == 0 {
+		return RenderResult{}, notFound()
+	}
+	values, err := ParseValues(variables)
+	if err != nil {
+		return RenderResult{}, err
+	}
+	c, err := t.loadCompiled(ctx, id, found[0].Published)
+	if err != nil {
+		return RenderResult{}, err
+	}
+	out, err := c.Render(values)
+	return RenderResult{id, found[0].Published, out}, err
+}
+
+// Preview fills in a version (0: the newest) and tells what is missing and
+// what was not used, in place of refusing it.
+func (t *Templates) Preview(ctx context.Context, account, id db.ID, number int, variables json.RawMessage) (Output, error) {
+	values, err := ParseValues(variables)
+	if err != nil {
+		return Output{}, err
+	}
+	found, err := t.GetVersion(ctx, account, id, number)
+	if err != nil {
+		return Output{}, err
+	}
+	return t.previewContent(ctx, account, found.Content, values)
+}
+
+// PreviewContent is Preview for what is not saved yet.
+func (t *Templates) PreviewContent(ctx context.Context, account db.ID, c Content, variables json.RawMessage) (Output, error) {
+	values, err := ParseValues(variables)
+	if err != nil {
+		return Output{}, err
+	}
+	return t.previewContent(ctx, account, c, values)
+}
+
+func (t *Templates) previewContent(ctx context.Context, account db.ID, content Content, values map[string]any) (Output, error) {
+	pass, err := t.semaphores.Acquire(ctx, account, rendersPerAccount())
+	if err != nil {
+		return Output{}, err
+	}
+	defer pass()
+	c, err := Compile(content)
+	if err != nil {
+		return Output{}, err
+	}
+	return c.Preview(values)
+}
+
+// ParseValues reads variables: a JSON object of at most MaxValues bytes; empty is
+// none.
+func ParseValues(text json.RawMessage) (map[string]any, error) {
+	var bad fault.FieldErrors
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	if len(text) > MaxValues {
+		bad.Add("variables", "too_long", "The variables may have %d bytes.", MaxValues)
+		return nil, bad.Err()
+	}
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	var values map[string]any
+	if err := d.Decode(&values); err != nil {
+		bad.Add("variables", "wrong_type", "This must be an object.")
+	}
+	return values, bad.Err()
+}
+
+// cache keeps compiled versions, which never change. It is bounded by the bytes
+// that they take, and forgets at random.
+type cache struct {
+	mu      sync.Mutex
+	entries map[cacheKey]*CompiledTemplate
+	bytes   int
+}
+
+type cacheKey struct {
+	template db.ID
+	version  int
+}
+
+const maxCacheBytes = 16 << 20
+
+func (t *Templates) loadCompiled(ctx context.Context, id db.ID, number int) (*CompiledTemplate, error) {
+	key := cacheKey{id, number}
+	t.cache.mu.Lock()
+	c := t.cache.entries[key]
+	t.cache.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	v, err := t.loadVersion(ctx, id, number)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = Compile(v.Content); err != nil {
+		return nil, err
+	}
+	t.cache.add(key, c)
+	return c, nil
+}
+
+func (c *cache) add(key cacheKey, compiled *CompiledTemplate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[cacheKey]*CompiledTemplate{}
+	}
+	size := compiled.size()
+	if c.entries[key] != nil || size > maxCacheBytes {
+		return
+	}
+	c.entries[key] = compiled
+	c.bytes += size
+	for other, one := range c.entries {
+		if c.bytes <= maxCacheBytes {
+			return
+		}
+		if other != key {
+			delete(c.entries, other)
+			c.bytes -= one.size()
+		}
+	}
+}
+
+// nodeBytes is about what a node takes; a source of five bytes may be one.
+const nodeBytes = 200
+
+func (c *CompiledTemplate) size() int {
+	return 4<<10 + 4*(len(c.content.Subject)+len(c.content.HTML)+len(c.content.Text)) +
+		nodeBytes*(c.subject.nodeCount+c.html.nodeCount+c.text.nodeCount)
+}

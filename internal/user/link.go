@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// LinkKind is what a link is for.
+type LinkKind string
+
+// The kinds.
+const (
+	LinkSetup        LinkKind = "setup"   // the service has no user yet
+	LinkInvite       LinkKind = "invite"  // to an account
+	LinkReset        LinkKind = "reset"   // to choose a new password
+	LinkConfirmation LinkKind = "confirm" // that somebody reads the mail of an address
+)
+
+// Link is what a link lets its holder do, once.
+type Link struct {
+	ID      db.ID
+	Kind    LinkKind
+	Account db.ID
+	User    db.ID
+	Email   string // of whom it is for, as it is compared; "" for whoever has the link
+	Address string // the same, as it was given
+	Role    Role
+	// ProvesAddress says that the link went nowhere but to the address by mail, so that
+	// whoever has it reads that address's mail.
+	ProvesAddress  bool
+	Inviter        db.ID // who invites; 0: an operator at the command line
+	InviterAccount db.ID // the account in which the inviter may do so
+	CreatedAt      time.Time
+	ExpiresAt      time.Time
+}
+
+const (
+	linkTokenPrefix     = "mst_"
+	inviteLinkTTL       = 7 * 24 * time.Hour
+	resetLinkTTL        = time.Hour
+	confirmationLinkTTL = 24 * time.Hour
+	setupLinkTTL        = 24 * time.Hour
+)
+
+var (
+	insertLinkQuery = db.SQL(`INSERT INTO dashboard_ticket (id, hash, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
+	linkByHashQuery = db.SQL(`SELECT id, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at
+		FROM dashboard_ticket WHERE hash = $1 AND expires_at > $2`)
+	deleteLinkQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1`)
+	pruneLinksQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
+)
+
+// newLink makes the token of a ticket, and the statement that stores the ticket.
+func (u *Users) newLink(t Link, life time.Duration) (token string, insert db.Statement) {
+	token = secret.NewToken(linkTokenPrefix, 20)
+	now := u.Now()
+	kind := t.Kind
+	if kind == LinkConfirmation { // which the table's CHECK does not know
+		kind = LinkReset
+	}
+	return token, insertLinkQuery.With(u.DB.NewID(), secret.HashToken(token), string(kind), t.Account, t.User, t.Email, t.Address, string(t.Role),
+		boolToInt(t.ProvesAddress), boolToInt(t.Kind == LinkConfirmation), t.Inviter, t.InviterAccount, db.Micros(now), db.Micros(now.Add(life)))
+}
+
+func (u *Users) issueLink(ctx context.Context, t Link, life time.Duration) (token string, err error) {
+	token, insert := u.newLink(t, life)
+	return token, u.exec(ctx, insert)
+}
+
+// FindLink finds what a link is for. One that was used or is too old is
+// fault.NotFound.
+func (u *Users) FindLink(ctx context.Context, token string) (Link, error) {
+	gone := fault.New(fault.NotFound, "link_over", "This link was used already, or is too old. Ask for a new one.")
+	if !secret.IsWellFormedToken(linkTokenPrefix, token) {
+		return Link{}, gone
+	}
+	found, err := db.All(ctx, u.DB, linkByHashQuery.With(secret.HashToken(token), db.Micros(u.Now())), scanLink)
+	if err != nil {
+		return Link{}, err
+	}
+	if len(found) == 0 {
+		return Link{}, gone
+	}
+	return found[0], nil
+}
+
+// redeemLink takes a ticket out of use: of two who come at once, one.
+func redeemLink(ctx context.Context, tx *db.Tx, t Link) error {
+	n, err := tx.Exec(ctx, deleteLinkQuery.With(t.ID))
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "link_over", "This link was used already. Ask for a new one.")
+	}
+	return err
+}
+
+func scanLink(r db.Row) (t Link, err error) {
+	var created, expires int64
+	var proves, confirms int
+	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, &created, &expires)
+	t.ProvesAddress, t.CreatedAt, t.ExpiresAt = proves != 0, db.Time(created), db.Time(expires)
+	if confirms != 0 {
+		t.Kind = LinkConfirmation
+	}
+	if t.Address == "" { // of an older release
+		t.Address = t.Email
+	}
+	return t, err
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var webhookStatusesQuery = db.SQL(`SELECT id, status, reason FROM webhook WHERE id > $1 ORDER BY id LIMIT $2`)
+
+// CountDisabled counts the webhooks, and those of them that were disabled because they
+// failed; some of the latter are named.
+func CountDisabled(ctx context.Context, r db.Reader, few int) (all, failed int, some []db.ID, err error) {
+	const atOnce = 500
+	for last := db.ID(0); ; {
+		n := 0
+		err := r.Each(ctx, webhookStatusesQuery.With(last, atOnce), func(r db.Row) error {
+			var status, reason string
+			if err := r.Scan(&last, &status, &reason); err != nil {
+				return err
+			}
+			n++
+			if status == StatusEnabled || status == StatusDisabled {
+				all++
+			}
+			if status == StatusDisabled && reason != ReasonManual {
+				failed++
+				if len(some) < few {
+					some = append(some, last)
+				}
+			}
+			return nil
+		})
+		if err != nil || n < atOnce {
+			return all, failed, some, err
+		}
+	}
+}
