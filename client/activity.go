@@ -13,27 +13,26 @@ type Activity struct {
 	ID        string        `json:"id"`
 	Actor     ActivityActor `json:"actor"`
 	Action    string        `json:"action"`  // a stable name; "" for an entry of an earlier release
-	Object    string        `json:"object"`  // the id of what was changed or read; "" for none
+	Object    string        `json:"object"`  // id of the changed or read object; "" for none
 	Summary   string        `json:"summary"` // a sentence
-	State     string        `json:"state"`   // begun, done or failed
+	State     string        `json:"state"`   // started, done or failed
 	CreatedAt time.Time     `json:"created_at"`
 }
 
-// ActivityActor is who did something.
+// ActivityActor is the actor of an action.
 type ActivityActor struct {
 	Type string `json:"type"` // user, api_key, mailbox, operator or nobody
-	ID   string `json:"id"`   // of the user, key or mailbox; "" for others
-	Name string `json:"name"` // at that time
-	IP   string `json:"ip"`   // the client's address; "" for the command line
+	ID   string `json:"id"`   // id of the user, key or mailbox; "" for others
+	Name string `json:"name"` // name at that time
+	IP   string `json:"ip"`   // client address; "" for the command line
 }
 
-// ListActivity returns a page of the audit log, newest first. It needs the scope
-// activity.read.
+// ListActivity returns a page of the audit log, newest first. It needs the scope activity.read.
 func (c *Client) ListActivity(ctx context.Context, p Paging) (*Page[Activity], error) {
 	return list[Activity](ctx, c, "/activity", nil, p)
 }
 
-// AllActivity walks through the whole audit log, newest first. After an error it ends.
+// AllActivity iterates over the whole audit log, newest first. It stops after an error.
 func (c *Client) AllActivity(ctx context.Context) iter.Seq2[Activity, error] {
 	return walk(func(p Paging) (*Page[Activity], error) { return c.ListActivity(ctx, p) })
 }

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// AppPassword is a password of a mailbox for one application or device.
+// AppPassword is a mailbox password for one application or device.
 type AppPassword struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
 	Protocols  []string   `json:"protocols"` // imap, smtp
-	Password   string     `json:"password"`  // in the answer that made it
+	Password   string     `json:"password"`  // only in the response that created it
 	CreatedAt  time.Time  `json:"created_at"`
-	LastUsedAt *time.Time `json:"last_used_at"` // to the hour; nil for never
+	LastUsedAt *time.Time `json:"last_used_at"` // to the hour; nil: never
 }
 
-// SignIn is an attempt to sign in to a mailbox, or several alike within an hour.
+// SignIn is an attempt to sign in to a mailbox, or several similar ones within an hour.
 type SignIn struct {
 	ID          string    `json:"id"`
 	Protocol    string    `json:"protocol"` // imap, smtp or web
-	IP          string    `json:"ip"`       // of the client, or its network
+	IP          string    `json:"ip"`       // client address, or its network
 	Result      string    `json:"result"`   // ok, wrong_password, no_verifier, suspended or wrong_protocol
 	AppPassword string    `json:"app_password"`
 	Times       int64     `json:"times"`
@@ -31,19 +31,18 @@ type SignIn struct {
 	LastAt      time.Time `json:"last_at"`
 }
 
-// MailboxSession is a connection of a mail program that is signed in to a
-// mailbox.
+// MailboxSession is an authenticated connection of a mail program to a mailbox.
 type MailboxSession struct {
 	ID          string    `json:"id"`
 	Protocol    string    `json:"protocol"` // imap
 	IP          string    `json:"ip"`
-	AppPassword string    `json:"app_password"` // its name; "" for the mailbox's own
-	Program     string    `json:"program"`      // what the client calls itself; "" if it doesn't say
+	AppPassword string    `json:"app_password"` // its name; "" for the mailbox's own password
+	Program     string    `json:"program"`      // client's own name; "" if it gives none
 	Since       time.Time `json:"since"`
 }
 
-// CreateAppPassword makes a password for an application of a mailbox's user. It
-// is good for the protocols given, imap and smtp, or for both if there are none.
+// CreateAppPassword creates a password for an application of a mailbox's user. It is valid for the
+// given protocols, imap and smtp, or for both if there are none.
 func (c *Client) CreateAppPassword(ctx context.Context, mailbox, name string, protocols ...string) (*AppPassword, error) {
 	return post[AppPassword](ctx, c, "/mailboxes/{id}/app-passwords", mailbox, struct {
 		Name      string   `json:"name"`
@@ -56,19 +55,17 @@ func (c *Client) ListAppPasswords(ctx context.Context, mailbox string, p Paging)
 	return do[Page[AppPassword]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/app-passwords", id: mailbox, query: p.into(nil)})
 }
 
-// RevokeAppPassword ends an app password and the sessions that stand on it.
+// RevokeAppPassword revokes an app password and ends its sessions.
 func (c *Client) RevokeAppPassword(ctx context.Context, mailbox, id string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/mailboxes/{id}/app-passwords/" + url.PathEscape(id), id: mailbox})
 }
 
-// ListMailboxSessions returns a page of the IMAP sessions of a mailbox on all
-// nodes, newest first.
+// ListMailboxSessions returns a page of a mailbox's IMAP sessions on all nodes, newest first.
 func (c *Client) ListMailboxSessions(ctx context.Context, mailbox string, p Paging) (*Page[MailboxSession], error) {
 	return do[Page[MailboxSession]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/sessions", id: mailbox, query: p.into(nil)})
 }
 
-// ListSignIns returns a page of who signed in to a mailbox, or tried to, newest
-// first.
+// ListSignIns returns a page of attempts to sign in to a mailbox, newest first.
 func (c *Client) ListSignIns(ctx context.Context, mailbox string, p Paging) (*Page[SignIn], error) {
 	return do[Page[SignIn]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/sign-ins", id: mailbox, query: p.into(nil)})
 }

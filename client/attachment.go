@@ -11,38 +11,37 @@ import (
 	"path/filepath"
 )
 
-// Attachment is a file that goes with a message. Its content is encoded and
-// sent as it is read: however large, it doesn't stand in memory.
+// Attachment is a file attached to a message. Its content is encoded while it is sent: large files
+// need no memory.
 type Attachment struct {
 	Filename    string
-	ContentType string // by the name's extension if empty
-	ContentID   string // for images that the HTML shows as cid:…
-	Disposition string // attachment or inline; inline with a ContentID, else attachment, if empty
+	ContentType string // if empty: by the file name's extension
+	ContentID   string // for images that the HTML refers to as cid:…
+	Disposition string // attachment or inline; if empty: inline with a ContentID, else attachment
 
-	// Content is read from where it stands. If it is an io.Seeker it is put
-	// back there afterwards, and the request can be repeated; otherwise it is
-	// made once, unless it failed before anything was read. It is not closed. One that may block for long should
-	// end with the context of the call, which waits for it.
+	// Content is read from its current position. If it is an io.Seeker, it is reset to that
+	// position afterwards, and the request can be repeated. Otherwise the request is sent once,
+	// unless it failed before anything was read. Content is not closed. A reader that may block
+	// should stop when the context of the call ends, because the call waits for it.
 	Content io.Reader
-	// Open is asked for the content instead, if it is set, for each attempt;
-	// what it returns is closed.
+	// Open, if set, opens the content for each attempt instead; the result is closed.
 	Open func() (io.ReadCloser, error)
 }
 
-// File is an attachment that is read from a file when it is sent.
+// File returns an attachment that is read from a file when it is sent.
 func File(path string) Attachment {
 	return Attachment{Filename: filepath.Base(path), Open: func() (io.ReadCloser, error) { return os.Open(path) }}
 }
 
-// Bytes is an attachment with a content in memory.
+// Bytes returns an attachment with its content in memory.
 func Bytes(filename string, content []byte) Attachment {
 	return Attachment{Filename: filename, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
 }
 
-// source is where an attachment's content comes from.
+// source opens an attachment's content.
 type source struct {
 	open func() (io.ReadCloser, error)
-	once bool // it can be opened a single time
+	once bool // it can be opened only once
 }
 
 func (a *Attachment) source() (*source, error) {
@@ -53,7 +52,7 @@ func (a *Attachment) source() (*source, error) {
 		return nil, errors.New("it has neither Content nor Open")
 	}
 	if s, ok := a.Content.(io.Seeker); ok {
-		if start, err := s.Seek(0, io.SeekCurrent); err == nil { // else it is a pipe, or the like
+		if start, err := s.Seek(0, io.SeekCurrent); err == nil { // else it is a pipe or similar
 			r := rewinder{a.Content, s, start}
 			return &source{open: func() (io.ReadCloser, error) { return r, r.Close() }}, nil
 		}
@@ -61,7 +60,7 @@ func (a *Attachment) source() (*source, error) {
 	return &source{open: func() (io.ReadCloser, error) { return io.NopCloser(a.Content), nil }, once: true}, nil
 }
 
-// rewinder is a reader that is put back to where it stood, not closed.
+// rewinder is a reader whose Close resets its position.
 type rewinder struct {
 	io.Reader
 	s     io.Seeker
@@ -90,15 +89,14 @@ func (w *writer) value(v any) {
 	w.text.Write(text)
 }
 
-// reopen takes the last bracket back, so that members can follow.
+// reopen removes the last bracket, so that members can follow.
 func (w *writer) reopen() {
 	if n := w.text.Len(); n > 0 {
 		w.text.Truncate(n - 1)
 	}
 }
 
-// message writes a struct with at least one member that is always there, and
-// its attachments.
+// message writes a struct with at least one required member, and its attachments.
 func (w *writer) message(v any, files []Attachment) {
 	w.value(v)
 	if len(files) == 0 || w.err != nil {

@@ -11,31 +11,31 @@ import (
 
 // Batch is up to 100 messages to be accepted together.
 type Batch struct {
-	// Messages are sends with all their fields, but the idempotency key, which
-	// is the batch's.
+	// Messages are sends with all their fields except the idempotency key, which belongs to the
+	// batch.
 	Messages []Send
-	// Partial accepts what can be accepted and tells the problem of each that
-	// can't. Without it all are accepted, or none.
+	// Partial accepts all valid messages and returns a problem for each of the others. Without it,
+	// all or none are accepted.
 	Partial bool
-	// IdempotencyKey is as for a send.
+	// IdempotencyKey works as in Send.
 	IdempotencyKey string
 }
 
-// BatchAccepted is the answer to a batch.
+// BatchAccepted is the response to a batch.
 type BatchAccepted struct {
 	Data []BatchItem `json:"data"` // in the order of the request
 
-	// Replayed tells that the batch had been accepted before.
+	// Replayed reports whether the batch had been accepted before.
 	Replayed bool `json:"-"`
 }
 
-// BatchItem is what became of one message of a batch: one of the two is nil.
+// BatchItem is the result for one message of a batch: one of the two is nil.
 type BatchItem struct {
 	Accepted *Accepted
-	Problem  *Problem // why it was refused; its fields are those within the message
+	Problem  *Problem // why it was rejected; field names are relative to the message
 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON parses either form.
 func (i *BatchItem) UnmarshalJSON(text []byte) error {
 	var refused struct {
 		Error *Problem `json:"error"`
@@ -51,8 +51,7 @@ func (i *BatchItem) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &i.Accepted)
 }
 
-// SendBatch sends several messages by one request. Attachments are read as by
-// Send.
+// SendBatch sends several messages in one request. It reads attachments like Send.
 func (c *Client) SendBatch(ctx context.Context, b *Batch) (*BatchAccepted, error) {
 	var w writer
 	w.raw(`{"messages":[`)

@@ -15,20 +15,20 @@ import (
 	"sync"
 )
 
-// body is what a call sends: text, with files between that are encoded in
-// base64 while they are read. It serves one attempt at a time.
+// body is a request body: text, with files between that are base64-encoded while they are read. It
+// serves one attempt at a time.
 type body struct {
 	media string
-	size  int64 // -1 if it is not known
+	size  int64 // -1: unknown
 	parts []part
-	spent bool // a file was read that can be read once only
+	spent bool // a file was read that can be read only once
 }
 
 // part is a piece of text or a file.
 type part struct {
 	text  []byte
 	file  *source
-	plain bool // the file goes as it is
+	plain bool // the file is not encoded
 }
 
 // jsonBody encodes a value.
@@ -54,10 +54,10 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSpace(text.Bytes()), nil
 }
 
-// repeatable reports whether the body can be sent once more.
+// repeatable reports whether the body can be sent again.
 func (b *body) repeatable() bool { return b == nil || !b.spent }
 
-// open begins to read the body, from its start.
+// open returns the body's content from its start.
 func (b *body) open() (*content, error) {
 	if b == nil {
 		return &content{}, nil
@@ -68,28 +68,29 @@ func (b *body) open() (*content, error) {
 	return &content{body: b, rest: b.parts}, nil
 }
 
-// content is a body being read by net/http, which may still be at it when it
-// has told of an error already. After end it reads nothing more.
+// content is a body that net/http reads, possibly even after it has returned an error. It reads
+// nothing more after end.
 type content struct {
 	*body
 	rest  []part
-	now   io.Reader // the first of rest, begun
+	now   io.Reader // first part of rest, if opened
 	close func() error
 
 	mu      sync.Mutex
-	err     error // of a file
+	err     error // error of a file
 	reading bool
 	ended   bool
-	idle    chan struct{} // closed when the last Read is over; nil unless somebody waits
+	idle    chan struct{} // closed when the last Read returns; nil unless end waits
 }
 
-// reader is what http.NewRequest takes; its Close leaves the content to end.
+// reader returns the body for http.NewRequest; its Close does nothing, because end closes the
+// content.
 func (c *content) reader() io.Reader {
 	switch {
 	case c.body == nil:
 		return http.NoBody
 	case len(c.parts) == 1 && c.parts[0].file == nil:
-		return bytes.NewReader(c.parts[0].text) // which net/http itself can repeat
+		return bytes.NewReader(c.parts[0].text) // which net/http can repeat by itself
 	}
 	return io.NopCloser(c)
 }
@@ -111,7 +112,7 @@ func (c *content) Read(p []byte) (int, error) {
 		c.err = err
 	}
 	if c.ended {
-		_ = c.leave() // it was only read
+		_ = c.leave() // opened only for reading
 		if c.idle != nil {
 			close(c.idle)
 		}
@@ -160,7 +161,7 @@ func (c *content) begin(p part) error {
 	return nil
 }
 
-// leave closes what is being read.
+// leave closes the current part.
 func (c *content) leave() error {
 	closeIt := c.close
 	c.now, c.close = nil, nil
@@ -170,13 +171,13 @@ func (c *content) leave() error {
 	return closeIt()
 }
 
-// end makes sure that nothing is read any more. It waits for a Read under way,
-// unless ctx is over: then the caller wants to go on at once.
+// end makes sure that nothing is read any more. It waits for a running Read, unless ctx has ended:
+// then the caller wants to return at once.
 func (c *content) end(ctx context.Context) {
 	c.mu.Lock()
 	c.ended = true
 	if !c.reading {
-		_ = c.leave() // it was only read
+		_ = c.leave() // opened only for reading
 		c.mu.Unlock()
 		return
 	}
@@ -188,19 +189,19 @@ func (c *content) end(ctx context.Context) {
 	}
 }
 
-// failed is the error of a file; nil if all were read well so far.
+// failed returns the error of a file; nil if there was none so far.
 func (c *content) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// encoder encodes what it reads in base64.
+// encoder encodes its input in base64.
 type encoder struct {
 	in   io.Reader
 	raw  [12 << 10]byte
 	text [16 << 10]byte
-	have []byte // of text, not yet read
+	have []byte // encoded text, not yet read
 	err  error
 }
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// maxRspamdReply bounds what is read of an answer, in bytes.
+// maxAnswer is the limit for a response, in bytes.
 const maxAnswer = 64 << 20
 
-// call is a request to be made, perhaps several times.
+// call is a request to make, possibly several times.
 type call struct {
 	method string
 	path   string // below /api/v1; {id} stands for id
@@ -24,27 +24,26 @@ type call struct {
 	query  url.Values
 	body   *body     // nil for none
 	key    string    // Idempotency-Key; "" for none
-	again  bool      // repeating it does no harm, though its method doesn't say so
-	into   io.Writer // takes the answer as it is; nil for JSON
-	long   bool      // an attempt may take as long as it wants to
+	again  bool      // safe to repeat, although its method is not
+	into   io.Writer // receives the raw response; nil for JSON
+	long   bool      // an attempt has no time limit
 }
 
-// answer is a success.
+// answer is a successful response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// do makes a call and decodes the answer. It returns a *Problem for what the
-// service refused.
+// do makes a call and decodes the response. It returns a *Problem if the service rejects the
+// request.
 func do[T any](ctx context.Context, c *Client, in call) (*T, error) {
 	out, _, err := exchange[T](ctx, c, in)
 	return out, err
 }
 
-// post makes a call with a JSON body; again says that it may be repeated
-// without harm.
+// post makes a call with a JSON body; again means that it is safe to repeat.
 func post[T any](ctx context.Context, c *Client, path, id string, body any, again bool) (*T, error) {
 	b, err := jsonBody(body)
 	if err != nil {
@@ -53,7 +52,7 @@ func post[T any](ctx context.Context, c *Client, path, id string, body any, agai
 	return do[T](ctx, c, call{method: http.MethodPost, path: path, id: id, body: b, again: again})
 }
 
-// exchange is do with the header of the answer.
+// exchange is do with the response header.
 func exchange[T any](ctx context.Context, c *Client, in call) (*T, http.Header, error) {
 	a, err := c.repeat(ctx, in)
 	if err != nil {
@@ -66,13 +65,13 @@ func exchange[T any](ctx context.Context, c *Client, in call) (*T, http.Header, 
 	return out, a.header, nil
 }
 
-// run makes a call whose answer is empty.
+// run makes a call whose response is empty.
 func (c *Client) run(ctx context.Context, in call) error {
 	_, err := c.repeat(ctx, in)
 	return err
 }
 
-// url is where a call goes. An id that is none would make another call of it.
+// url returns the URL of a call. It rejects an invalid id, which could address another operation.
 func (c *Client) url(in call) (string, error) {
 	path := in.path
 	if strings.Contains(path, "{id}") {
@@ -114,7 +113,7 @@ func (c *Client) once(whole context.Context, in call) (*answer, error) {
 	if in.body != nil {
 		r.Header.Set("Content-Type", in.body.media)
 		if r.ContentLength = in.body.size; in.body.size < 0 {
-			r.Header.Set("Expect", "100-continue") // the answer may be known without the files
+			r.Header.Set("Expect", "100-continue") // the service may respond without the files
 		}
 	}
 	if in.key != "" {
@@ -141,7 +140,7 @@ func (c *Client) once(whole context.Context, in call) (*answer, error) {
 	return a, nil
 }
 
-// plain is an error of net/http without the URL, which says nothing new.
+// plain returns an error of net/http without the URL, which is redundant.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -155,7 +154,7 @@ func (c *Client) read(resp *http.Response, in call) (*answer, error) {
 	if in.into != nil && resp.StatusCode == http.StatusOK {
 		n, err := io.Copy(in.into, resp.Body)
 		if err != nil && n > 0 {
-			err = final{err} // what was written can't be taken back
+			err = final{err} // written data can't be taken back
 		}
 		return a, err
 	}

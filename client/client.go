@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client speaks to a Mailstead service: domains, mailboxes, sending,
-// templates, suppressions, events, and the queue of an operator. It needs
-// nothing but the standard library.
+// Package client is a client for the API of Mailstead: domains, mailboxes, sending, templates,
+// suppressions, events, and the operator's queue. It needs only the standard library.
 //
 //	c, err := client.New("https://mail.example.com", os.Getenv("MAILSTEAD_API_KEY"))
 //	…
@@ -10,25 +9,23 @@
 //		FromEmail: "you@example.com", To: []string{"bob@example.org"}, Subject: "Your order", Text: "Thank you!",
 //	})
 //
-// There is a method for each operation of the API, of the same name: the
-// service's /api/v1/openapi.json and this package describe the same thing.
-// Lists have a second method, without the List, that walks through all pages.
+// Each operation of the API has a method of the same name: the service's /api/v1/openapi.json and
+// this package describe the same API. Lists have a second method, without the List, that iterates
+// over all pages.
 //
 // # Errors
 //
-// What the service refuses is a *[Problem], found by errors.As, with a stable
-// code, every field at fault, and the request's id. errors.Is tells the kinds:
-// [ErrInvalid], [ErrNotFound], [ErrConflict] and so on. Any other error means
-// that no answer came.
+// If the service rejects a request, the error is a *[Problem]: use errors.As. It has a stable code,
+// all invalid fields, and the request's id. errors.Is distinguishes the kinds: [ErrInvalid],
+// [ErrNotFound], [ErrConflict] and so on. Any other error means that there was no response.
 //
-// # Trying again
+// # Retries
 //
-// A request that met trouble on the way, a 5xx or a 429 is made again after a
-// growing wait, up to [WithAttempts] times, or when the service says so
-// (Retry-After), but only where a repetition does no harm: GET, PUT and
-// DELETE, requests that were certainly not carried out, and sends. Each send
-// carries an Idempotency-Key, so that it is accepted once however often it is
-// repeated. All waits and requests end with the context.
+// The client repeats a request after a network error, a 5xx or a 429, up to [WithAttempts]
+// attempts. It waits for a growing time, or as long as the service says (Retry-After). It does so
+// only where that is safe: for GET, PUT and DELETE, for requests that were certainly not carried
+// out, and for sends. Each send has an Idempotency-Key, so that it is accepted once however often
+// it is repeated. The context ends all waits and requests.
 package client
 
 import (
@@ -41,10 +38,10 @@ import (
 	"time"
 )
 
-// Client calls the API of one service with one key. It is safe for use by many
-// goroutines; make one and keep it.
+// Client calls the API of one service with one key. It is safe for concurrent use; create one and
+// reuse it.
 type Client struct {
-	base     string // with /api/v1
+	base     string // includes /api/v1
 	key      string
 	agent    string
 	http     *http.Client
@@ -53,37 +50,36 @@ type Client struct {
 	wait     func(ctx context.Context, d time.Duration) error
 }
 
-// Option changes how a [Client] works.
+// Option configures a [Client].
 type Option func(*Client)
 
-// WithHTTPClient makes the requests through h, for a proxy, certificates of
-// your own or a transport that observes. h itself is not changed; redirects
-// are not followed, whatever it says.
+// WithHTTPClient makes requests with h, for a proxy, your own certificates or an instrumented
+// transport. It doesn't change h, and never follows redirects.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) { c.http = h }
 }
 
-// WithUserAgent names your application, as in "shop/1.2", in front of this
-// package's own name.
+// WithUserAgent puts the name of your application, such as "shop/1.2", before this package's own
+// name.
 func WithUserAgent(name string) Option {
 	return func(c *Client) { c.agent = name + " " + agent }
 }
 
-// WithAttempts says how often a request is made at most, the first time
-// included; 1 turns repetition off. It is 4 otherwise.
+// WithAttempts sets the maximum number of attempts per request, including the first; 1 turns
+// retries off. The default is 4.
 func WithAttempts(n int) Option {
 	return func(c *Client) { c.attempts = max(1, n) }
 }
 
-// WithTimeout bounds a single attempt, from the connection to the end of the
-// answer; the context bounds the whole. It is 5 minutes otherwise, enough for
-// 25 MB over a slow line; 0 is no bound.
+// WithTimeout limits a single attempt, from the connection to the end of the response; the context
+// limits the whole call. The default is 5 minutes, enough for 25 MB over a slow connection; 0 means
+// no limit.
 func WithTimeout(d time.Duration) Option {
 	return func(c *Client) { c.timeout = d }
 }
 
-// WithWait replaces the wait between two attempts, for tests. wait returns an
-// error if no further attempt shall be made.
+// WithWait replaces the wait between two attempts, for tests. If wait returns an error, there is no
+// further attempt.
 func WithWait(wait func(ctx context.Context, d time.Duration) error) Option {
 	return func(c *Client) { c.wait = wait }
 }
@@ -95,8 +91,8 @@ const (
 	defaultTimeout  = 5 * time.Minute
 )
 
-// New returns a client of the service at baseURL, such as
-// https://mail.example.com. It makes no request.
+// New returns a client of the service at baseURL, such as https://mail.example.com. It makes no
+// request.
 func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 	u, err := url.Parse(strings.TrimSuffix(baseURL, "/"))
 	if err != nil {
@@ -119,16 +115,16 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 		c.http = &http.Client{Transport: transport()}
 	}
 	own := *c.http
-	// A redirect would make a GET of a POST, or carry the key elsewhere.
+	// A redirect would turn a POST into a GET, or send the key elsewhere.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &own
 	return c, nil
 }
 
-// transport keeps enough connections for an application that sends a lot.
+// transport returns a transport with enough idle connections for an application that sends a lot.
 func transport() http.RoundTripper {
 	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok { // the application has replaced it, and knows why
+	if !ok { // the application has replaced it for a reason
 		return http.DefaultTransport
 	}
 	t = t.Clone()
@@ -136,11 +132,10 @@ func transport() http.RoundTripper {
 	return t
 }
 
-// CloseIdleConnections closes the connections that are kept for later
-// requests. The client can be used further.
+// CloseIdleConnections closes idle connections. The client stays usable.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// sleep waits for a while or until ctx ends.
+// sleep waits for a duration or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// DKIMKey is a key that signs a domain's mail. Its private half is never shown.
+// DKIMKey is a DKIM key of a domain. The private key is never returned.
 type DKIMKey struct {
 	ID        string     `json:"id"`
 	Selector  string     `json:"selector"`
 	Algorithm string     `json:"algorithm"` // rsa or ed25519
-	State     string     `json:"state"`     // pending until its record was seen, then active; retiring after another took its place, then retired
+	State     string     `json:"state"`     // pending until its record is found, then active; retiring after another replaces it, then retired
 	Origin    string     `json:"origin"`    // service or own
-	Record    Record     `json:"record"`    // to publish; to remove when it is retired
+	Record    Record     `json:"record"`    // publish it; remove it once the key is retired
 	CreatedAt time.Time  `json:"created_at"`
-	ActiveAt  *time.Time `json:"active_at"`  // since when it is used
-	KeepUntil *time.Time `json:"keep_until"` // until when the record of a retiring key must stay
+	ActiveAt  *time.Time `json:"active_at"`  // since when it signs
+	KeepUntil *time.Time `json:"keep_until"` // until when to keep the record of a retiring key
 	RetiredAt *time.Time `json:"retired_at"`
 }
 
@@ -31,16 +31,15 @@ type NewDKIMKey struct {
 	PrivateKey string `json:"private_key"` // PEM: PKCS #8, or PKCS #1 for RSA
 }
 
-// DomainChange says what to change of a domain; nil leaves a thing as it is.
+// DomainChange are changes to a domain; nil leaves a field unchanged.
 type DomainChange struct {
-	// DKIMRotationDays is after how many days DKIM keys are replaced, 7 at
-	// least; 0 for never.
+	// DKIMRotationDays is the time between rotations of DKIM keys, at least 7 days; 0: never.
 	DKIMRotationDays *int `json:"dkim_rotation_days,omitempty"`
-	// Enforcement is what is done with mail to the domain that fails the DMARC
-	// policy of its author's domain: enforce, junk or off.
+	// Enforcement is the action for mail to the domain that fails the DMARC policy of its author's
+	// domain: enforce, junk or off.
 	Enforcement *string `json:"dmarc_enforcement,omitempty"`
-	// Filtering is what is done with mail to the domain that the spam filter
-	// objects to: enforce, junk or off.
+	// Filtering is the action for mail to the domain that the spam filter rejects: enforce, junk or
+	// off.
 	Filtering *string `json:"spam_filtering,omitempty"`
 	// STS is the mode of the domain's MTA-STS policy: none, testing or enforce.
 	STS *string `json:"mta_sts,omitempty"`
@@ -60,21 +59,20 @@ func (c *Client) ListDKIMKeys(ctx context.Context, domain string, p Paging) (*Pa
 	return do[Page[DKIMKey]](ctx, c, call{method: http.MethodGet, path: "/domains/{id}/dkim", id: domain, query: p.into(nil)})
 }
 
-// DKIMKeys walks through all DKIM keys of a domain, newest first. After an
-// error it ends.
+// DKIMKeys iterates over all DKIM keys of a domain, newest first. It stops after an error.
 func (c *Client) DKIMKeys(ctx context.Context, domain string) iter.Seq2[DKIMKey, error] {
 	return walk(func(p Paging) (*Page[DKIMKey], error) { return c.ListDKIMKeys(ctx, domain, p) })
 }
 
-// AddDKIMKey brings a key of your own. It is used once its record was seen in
-// the DNS. A selector that the domain had before is ErrConflict.
+// AddDKIMKey adds a key of your own. It signs once its record is found in the DNS. If the domain
+// has used the selector before, it returns ErrConflict.
 func (c *Client) AddDKIMKey(ctx context.Context, domain string, k NewDKIMKey) (*DKIMKey, error) {
 	return post[DKIMKey](ctx, c, "/domains/{id}/dkim", domain, k, false)
 }
 
-// RotateDKIM makes new keys for those in use, or for one algorithm (rsa or
-// ed25519). They are used once their records were seen in the DNS. While one
-// waits for that another rotation is ErrConflict.
+// RotateDKIM creates new keys for those in use, or for one algorithm (rsa or ed25519). They sign
+// once their records are found in the DNS. While one is pending, another rotation returns
+// ErrConflict.
 func (c *Client) RotateDKIM(ctx context.Context, domain, algorithm string) ([]DKIMKey, error) {
 	in := call{method: http.MethodPost, path: "/domains/{id}/dkim/rotate", id: domain}
 	if algorithm != "" {
@@ -90,8 +88,8 @@ func (c *Client) RotateDKIM(ctx context.Context, domain, algorithm string) ([]DK
 	return page.Data, nil
 }
 
-// DeleteDKIMKey destroys a key at once. The last one that the domain can sign
-// with can't be deleted (ErrConflict).
+// DeleteDKIMKey deletes a key at once. It returns ErrConflict for the last key that the domain can
+// sign with.
 func (c *Client) DeleteDKIMKey(ctx context.Context, domain, key string) error {
 	if key == "" || key == "." || key == ".." {
 		return errors.New("mailstead: the id of the DKIM key is missing")

@@ -11,28 +11,27 @@ import (
 	"time"
 )
 
-// Event is something that happened. It comes to webhooks with the same id and
-// data.
+// Event is an event. Webhooks receive it with the same id and data.
 type Event struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"` // delivery_status, bounce, inbound_email, …
 	Timestamp time.Time       `json:"timestamp"`
-	Version   int             `json:"version"` // of the form of Data
+	Version   int             `json:"version"` // version of Data's schema
 	AccountID string          `json:"account_id"`
-	Data      json.RawMessage `json:"data"` // an object, whose members depend on the type
+	Data      json.RawMessage `json:"data"` // object; its members depend on the type
 }
 
-// EventFilter says which events are wanted; the zero value is all.
+// EventFilter selects events; the zero value selects all.
 type EventFilter struct {
-	Types     []string // only these kinds
-	MessageID string   // only those of the sent message with this id
-	Recipient string   // only those about this address
-	DomainID  string   // only those of this domain
-	MailboxID string   // only those of this mailbox
+	Types     []string // only these types
+	MessageID string   // only for the sent message with this id
+	Recipient string   // only for this address
+	DomainID  string   // only for this domain
+	MailboxID string   // only for this mailbox
 
-	// When it happened; not for streams.
-	CreatedAfter  time.Time // then or later
-	CreatedBefore time.Time // earlier
+	// Time of the event; not for streams.
+	CreatedAfter  time.Time // inclusive
+	CreatedBefore time.Time // exclusive
 }
 
 func (f EventFilter) query() url.Values {
@@ -55,25 +54,23 @@ func (c *Client) ListEvents(ctx context.Context, f EventFilter, p Paging) (*Page
 	return list[Event](ctx, c, "/events", f.query(), p)
 }
 
-// Events walks through all events that fit, newest first. After an error it
-// ends.
+// Events iterates over all matching events, newest first. It stops after an error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return walk(func(p Paging) (*Page[Event], error) { return c.ListEvents(ctx, f, p) })
 }
 
-// Decode reads the event's data into v: a pointer to [StatusData],
-// [BounceData], [ComplaintData], [DomainVerifiedData], [MailboxCreatedData],
-// [MigrationData], or a type of your own.
+// Decode decodes the event's data into v: a pointer to [StatusData], [BounceData], [ComplaintData],
+// [DomainVerifiedData], [MailboxCreatedData], [MigrationData], or a type of your own.
 func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
 
-// MessageData is what every event about a sent message says.
+// MessageData is the common data of all events about a sent message.
 type MessageData struct {
-	ID        string          `json:"id"`         // of the message
-	MessageID string          `json:"message_id"` // the header field, with angle brackets
+	ID        string          `json:"id"`         // message id
+	MessageID string          `json:"message_id"` // header field, with angle brackets
 	ThreadID  string          `json:"thread_id"`
-	Metadata  json.RawMessage `json:"metadata"` // as it was given with the send
+	Metadata  json.RawMessage `json:"metadata"` // as given in the send
 	Recipient string          `json:"recipient"`
-	Sequence  int             `json:"sequence"` // rises by one with each event of a delivery
+	Sequence  int             `json:"sequence"` // increases by one with each event of a delivery
 }
 
 // StatusData is the data of an event delivery_status.
@@ -83,10 +80,10 @@ type StatusData struct {
 	Attempts      int        `json:"attempts"`
 	SMTPCode      int        `json:"smtp_code"`
 	EnhancedCode  string     `json:"enhanced_code"`
-	Diagnostic    string     `json:"diagnostic"` // the last reply
+	Diagnostic    string     `json:"diagnostic"` // last reply
 	RemoteMTA     string     `json:"remote_mta"`
-	Via           string     `json:"via"`    // relay: a smart host took it
-	Reason        string     `json:"reason"` // why it was not tried
+	Via           string     `json:"via"`    // relay: accepted by a smart host
+	Reason        string     `json:"reason"` // why it was not attempted
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 }
 
@@ -132,7 +129,7 @@ type LimitData struct {
 	Limit    int64     `json:"limit"`
 	Used     int64     `json:"used"`
 	ResetsAt time.Time `json:"resets_at"`
-	APIKeyID *string   `json:"api_key_id"` // whose own limit it is; nil for the account's
+	APIKeyID *string   `json:"api_key_id"` // key whose limit it is; nil: the account's
 }
 
 // MigrationData is the data of an event migration_complete.
@@ -141,9 +138,9 @@ type MigrationData struct {
 	MailboxID  string    `json:"mailbox_id"`
 	DomainID   string    `json:"domain_id"`
 	Status     string    `json:"status"`  // completed, failed or cancelled
-	Folders    int       `json:"folders"` // that were read
-	Copied     int64     `json:"copied"`  // messages
-	Skipped    int64     `json:"skipped"` // messages that were there already
+	Folders    int       `json:"folders"` // number of folders read
+	Copied     int64     `json:"copied"`  // number of messages
+	Skipped    int64     `json:"skipped"` // messages that had been copied before
 	Failed     int64     `json:"failed"`  // messages that could not be copied
 	Bytes      int64     `json:"bytes"`
 	FinishedAt time.Time `json:"finished_at"`

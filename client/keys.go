@@ -9,34 +9,33 @@ import (
 	"time"
 )
 
-// APIKey is what an application signs in with.
+// APIKey is a key that an application authenticates with.
 type APIKey struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
-	Hint       string     `json:"hint"`        // how the key begins
-	Key        string     `json:"key"`         // the key itself, in the answer that made it
-	Scopes     []string   `json:"scopes"`      // what it may do; * is everything
-	Domain     string     `json:"domain"`      // the only domain it may act for; "" for all
-	AllowedIPs []string   `json:"allowed_ips"` // where it may be used from; none for everywhere
-	Limits     *KeyLimits `json:"limits"`      // of its own; nil for none
-	ExpiresAt  *time.Time `json:"expires_at"`  // nil for never
+	Hint       string     `json:"hint"`        // first characters of the key
+	Key        string     `json:"key"`         // the key itself; only in the response that created it
+	Scopes     []string   `json:"scopes"`      // permissions; * is everything
+	Domain     string     `json:"domain"`      // only this domain; "" for all
+	AllowedIPs []string   `json:"allowed_ips"` // permitted client addresses; none: all
+	Limits     *KeyLimits `json:"limits"`      // the key's own; nil for none
+	ExpiresAt  *time.Time `json:"expires_at"`  // nil: never
 	LastUsedAt *time.Time `json:"last_used_at"`
-	ExposedAt  *time.Time `json:"exposed_at"` // when it was last sent without TLS; nil for never
+	ExposedAt  *time.Time `json:"exposed_at"` // last time it was sent without TLS; nil: never
 	CreatedAt  time.Time  `json:"created_at"`
 }
 
-// NewAPIKey describes a key to be made. It can't be allowed more than the key
-// that makes it.
+// NewAPIKey is an API key to create. It can't have more permissions than the key that creates it.
 type NewAPIKey struct {
-	Name       string     `json:"name"`                  // what it is for
-	Scopes     []string   `json:"scopes,omitempty"`      // RESOURCE.read, RESOURCE.write, outbound.send; as much as the maker if empty
-	Domain     string     `json:"domain,omitempty"`      // the only domain it may act for
-	AllowedIPs []string   `json:"allowed_ips,omitempty"` // addresses and networks it may be used from
-	Limits     *KeyLimits `json:"limits,omitempty"`      // of its own, no higher than the account's
+	Name       string     `json:"name"`                  // purpose
+	Scopes     []string   `json:"scopes,omitempty"`      // RESOURCE.read, RESOURCE.write, outbound.send; empty: those of the creating key
+	Domain     string     `json:"domain,omitempty"`      // only this domain
+	AllowedIPs []string   `json:"allowed_ips,omitempty"` // permitted client addresses and networks
+	Limits     *KeyLimits `json:"limits,omitempty"`      // the key's own, no higher than the account's
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 }
 
-// CreateAPIKey makes a key, which this answer alone shows.
+// CreateAPIKey creates a key. The key itself is only in this response.
 func (c *Client) CreateAPIKey(ctx context.Context, k NewAPIKey) (*APIKey, error) {
 	return post[APIKey](ctx, c, "/api-keys", "", k, false)
 }
@@ -46,12 +45,12 @@ func (c *Client) ListAPIKeys(ctx context.Context, p Paging) (*Page[APIKey], erro
 	return list[APIKey](ctx, c, "/api-keys", nil, p)
 }
 
-// APIKeys walks through all keys, newest first. After an error it ends.
+// APIKeys iterates over all keys, newest first. It stops after an error.
 func (c *Client) APIKeys(ctx context.Context) iter.Seq2[APIKey, error] {
 	return walk(func(p Paging) (*Page[APIKey], error) { return c.ListAPIKeys(ctx, p) })
 }
 
-// DeleteAPIKey deletes a key, which stops working at once.
+// DeleteAPIKey deletes a key; it stops working at once.
 func (c *Client) DeleteAPIKey(ctx context.Context, id string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/api-keys/{id}", id: id})
 }

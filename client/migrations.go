@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Migration is a mailbox that is being copied from another server, or was.
+// Migration is the copy of a mailbox from another server, unfinished or finished.
 type Migration struct {
 	ID         string            `json:"id"`
 	MailboxID  string            `json:"mailbox_id"`
 	Source     MigrationSource   `json:"source"`
 	Status     string            `json:"status"`   // queued, running, completed, failed or cancelled
-	Error      string            `json:"error"`    // why it failed, or waits, in words
-	Retries    int               `json:"retries"`  // tries in a row that brought nothing
-	RetryAt    *time.Time        `json:"retry_at"` // while it waits to try again
+	Error      string            `json:"error"`    // why it failed or waits, for people
+	Retries    int               `json:"retries"`  // consecutive tries without progress
+	RetryAt    *time.Time        `json:"retry_at"` // next try, while it waits
 	Progress   MigrationProgress `json:"progress"`
 	CreatedAt  time.Time         `json:"created_at"`
 	StartedAt  *time.Time        `json:"started_at"`
@@ -25,36 +25,36 @@ type Migration struct {
 	UpdatedAt  time.Time         `json:"updated_at"`
 }
 
-// Ended reports whether nothing more will happen.
+// Ended reports whether the migration has finished.
 func (m *Migration) Ended() bool { return m.Status != "queued" && m.Status != "running" }
 
-// MigrationSource is where a mailbox is copied from.
+// MigrationSource is the mailbox to copy from.
 type MigrationSource struct {
 	Host               string   `json:"host"`
 	Port               int      `json:"port"`
 	TLS                string   `json:"tls"` // implicit, starttls or none
 	Username           string   `json:"username"`
 	InsecureSkipVerify bool     `json:"insecure_skip_verify"`
-	Folders            []string `json:"folders"` // the only ones to copy; empty for all
+	Folders            []string `json:"folders"` // only these; empty: all
 }
 
-// MigrationProgress is how far a migration is.
+// MigrationProgress is the progress of a migration.
 type MigrationProgress struct {
-	Folders           int64   `json:"folders"` // 0 until it is known
+	Folders           int64   `json:"folders"` // 0 until known
 	FoldersDone       int64   `json:"folders_done"`
 	Messages          int64   `json:"messages"`
-	MessagesDone      int64   `json:"messages_done"` // that were looked at
+	MessagesDone      int64   `json:"messages_done"` // messages examined
 	Copied            int64   `json:"copied"`
-	Skipped           int64   `json:"skipped"` // there already
+	Skipped           int64   `json:"skipped"` // copied by an earlier migration
 	Failed            int64   `json:"failed"`
 	Bytes             int64   `json:"bytes"`
 	BytesCopied       int64   `json:"bytes_copied"`
-	MessagesPerSecond float64 `json:"messages_per_second"` // 0 while it does not run
+	MessagesPerSecond float64 `json:"messages_per_second"` // 0 while it doesn't run
 	BytesPerSecond    float64 `json:"bytes_per_second"`
-	SecondsLeft       *int64  `json:"seconds_left"` // nil if it is not known
+	SecondsLeft       *int64  `json:"seconds_left"` // nil: unknown
 }
 
-// MigrationDetailResponse is a migration with all that is known of it.
+// MigrationDetail is a migration with all its details.
 type MigrationDetail struct {
 	Migration
 	Folders  []MigrationFolder  `json:"folders"`
@@ -62,10 +62,10 @@ type MigrationDetail struct {
 	Notes    []MigrationNote    `json:"notes"`    // the first 100
 }
 
-// MigrationFolder is how far a folder of the source is.
+// MigrationFolder is the progress of a source folder.
 type MigrationFolder struct {
-	Name         string `json:"name"`   // there
-	Target       string `json:"target"` // here
+	Name         string `json:"name"`   // at the source
+	Target       string `json:"target"` // local name
 	Status       string `json:"status"` // waiting, done or failed
 	Error        string `json:"error"`  // why it failed
 	Messages     int64  `json:"messages"`
@@ -75,28 +75,28 @@ type MigrationFolder struct {
 	Failed       int64  `json:"failed"`
 }
 
-// MigrationFailure is something that could not be copied.
+// MigrationFailure is a message or folder that could not be copied.
 type MigrationFailure struct {
-	Folder string `json:"folder"` // there
-	UID    uint32 `json:"uid"`    // there; 0 for the folder as a whole
+	Folder string `json:"folder"` // at the source
+	UID    uint32 `json:"uid"`    // at the source; 0 for the whole folder
 	Reason string `json:"reason"`
 }
 
-// MigrationNote tells how messages were copied otherwise than they were there.
+// MigrationNote says how messages were changed when they were copied.
 type MigrationNote struct {
-	Folder   string `json:"folder"`   // there
-	UID      uint32 `json:"uid"`      // of the first of them, there
-	Messages int64  `json:"messages"` // how many they are
+	Folder   string `json:"folder"`   // at the source
+	UID      uint32 `json:"uid"`      // first of the messages, at the source
+	Messages int64  `json:"messages"` // number of messages
 	Note     string `json:"note"`
 }
 
-// NewMigration is a mailbox to be copied.
+// NewMigration is a migration to create.
 type NewMigration struct {
 	MailboxID string             `json:"mailbox_id"`
 	Source    NewMigrationSource `json:"source"`
 }
 
-// NewMigrationSource says where from, and how to sign in there.
+// NewMigrationSource is a source with its credentials.
 type NewMigrationSource struct {
 	Host               string   `json:"host"`
 	Port               int      `json:"port,omitempty"` // 0: 993, or 143 unless TLS is implicit
@@ -104,30 +104,29 @@ type NewMigrationSource struct {
 	Username           string   `json:"username"`
 	Password           string   `json:"password"`
 	InsecureSkipVerify bool     `json:"insecure_skip_verify,omitempty"` // accept any certificate
-	Folders            []string `json:"folders,omitempty"`              // the only ones to copy
+	Folders            []string `json:"folders,omitempty"`              // only these
 }
 
-// CreateMigration has a mailbox copied from another server. It returns before
-// that has begun.
+// CreateMigration starts copying a mailbox from another server. It returns before the copy begins.
 func (c *Client) CreateMigration(ctx context.Context, m NewMigration) (*Migration, error) {
 	return post[Migration](ctx, c, "/migrations", "", m, false)
 }
 
-// MigrationSourceTestResponse is what a source has.
+// MigrationSourceTest is the result of testing a source.
 type MigrationSourceTest struct {
 	Folders []MigrationSourceFolder `json:"folders"` // INBOX first, at most 1,000
 }
 
-// MigrationSourceFolder is a folder that a source has.
+// MigrationSourceFolder is a folder at a source.
 type MigrationSourceFolder struct {
-	Name     string `json:"name"` // there
+	Name     string `json:"name"` // at the source
 	Messages int64  `json:"messages"`
-	Bytes    *int64 `json:"bytes"`  // nil if the source does not tell
-	Copied   bool   `json:"copied"` // when no folders are named
+	Bytes    *int64 `json:"bytes"`  // nil: the source doesn't say
+	Copied   bool   `json:"copied"` // when no folders are chosen
 }
 
-// TestMigrationSource connects to a source, signs in and lists its folders.
-// Nothing is copied or kept.
+// TestMigrationSource connects to a source, signs in and lists its folders. It copies and stores
+// nothing.
 func (c *Client) TestMigrationSource(ctx context.Context, s NewMigrationSource) (*MigrationSourceTest, error) {
 	body := struct {
 		Source NewMigrationSource `json:"source"`
@@ -140,24 +139,23 @@ func (c *Client) ListMigrations(ctx context.Context, p Paging) (*Page[Migration]
 	return list[Migration](ctx, c, "/migrations", nil, p)
 }
 
-// Migrations walks through all migrations, newest first. After an error it ends.
+// Migrations iterates over all migrations, newest first. It stops after an error.
 func (c *Client) Migrations(ctx context.Context) iter.Seq2[Migration, error] {
 	return walk(func(p Paging) (*Page[Migration], error) { return c.ListMigrations(ctx, p) })
 }
 
-// GetMigration shows a migration with its folders, failures and notes.
+// GetMigration returns a migration with its folders, failures and notes.
 func (c *Client) GetMigration(ctx context.Context, id string) (*MigrationDetail, error) {
 	return do[MigrationDetail](ctx, c, call{method: http.MethodGet, path: "/migrations/{id}", id: id})
 }
 
-// CancelMigration ends a migration, unless it has ended. What was copied stays.
+// CancelMigration ends a migration, unless it has finished. Copied messages stay.
 func (c *Client) CancelMigration(ctx context.Context, id string) (*Migration, error) {
 	return post[Migration](ctx, c, "/migrations/{id}/cancel", id, nil, true)
 }
 
-// FollowMigration tells how far a migration is, once a second while it changes,
-// until it has ended; that is told last. A connection that breaks is made
-// again.
+// FollowMigration yields a migration's state, once a second while it changes, until it has
+// finished; the final state comes last. It reconnects after a broken connection.
 func (c *Client) FollowMigration(ctx context.Context, id string) iter.Seq2[Migration, error] {
 	return func(yield func(Migration, error) bool) {
 		s := &stream{client: c, call: call{method: http.MethodGet, path: "/migrations/{id}/events", id: id}}

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// What follows is for those who run the service. It needs a key with the scope
-// operator, which `mailstead key create --scope operator` makes on the server,
-// and reaches the queued mail of all accounts.
+// The rest of this file is for operators. It needs a key with the scope operator, which gives
+// access to the queued mail of all accounts. `mailstead key create --scope operator` creates one on
+// the server.
 
-// QueueHold is a standing hold: mail to a destination or of an account is not
-// tried, also what is still to come.
+// QueueHold is an active hold: it holds all mail to a destination or of an account, including
+// future mail.
 type QueueHold struct {
 	ID          string    `json:"id"`
 	Kind        string    `json:"kind"`        // destination or account
@@ -26,43 +26,43 @@ type QueueHold struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// QueueDestination is what waits for a destination.
+// QueueDestination is the queue for a destination.
 type QueueDestination struct {
 	Destination string     `json:"destination"`
-	Waiting     int        `json:"waiting"`      // at most 10,000 are counted
-	MoreWaiting bool       `json:"more_waiting"` // than were counted
+	Waiting     int        `json:"waiting"`      // counted up to 10,000
+	MoreWaiting bool       `json:"more_waiting"` // there are more
 	Held        int        `json:"held"`
 	MoreHeld    bool       `json:"more_held"`
-	InHand      int        `json:"in_hand"`     // of nodes, at this moment
-	OldestAt    *time.Time `json:"oldest_at"`   // nil if there is nothing
+	InHand      int        `json:"in_hand"`     // attempts in progress on nodes
+	OldestAt    *time.Time `json:"oldest_at"`   // nil if the queue is empty
 	NextTryAt   *time.Time `json:"next_try_at"` // nil if nothing waits
-	Slowed      bool       `json:"slowed"`      // all that waits was tried or put off
-	// The last answer that made something wait.
+	Slowed      bool       `json:"slowed"`      // all waiting deliveries were attempted or postponed
+	// The last reply that deferred a delivery.
 	SMTPCode     int        `json:"smtp_code"`
 	EnhancedCode string     `json:"enhanced_code"`
 	Reply        string     `json:"reply"`
 	Remote       string     `json:"remote"`
 	AnsweredAt   *time.Time `json:"answered_at"` // nil if there was none
-	Hold         *QueueHold `json:"hold"`        // that it is under; nil for none
+	Hold         *QueueHold `json:"hold"`        // active hold; nil for none
 }
 
-// QueueDelivery is a delivery that has not reached an end.
+// QueueDelivery is a delivery that is not final.
 type QueueDelivery struct {
-	Message       string     `json:"message"` // the message's id
+	Message       string     `json:"message"` // message id
 	AccountID     string     `json:"account_id"`
 	Recipient     string     `json:"recipient"`
 	Destination   string     `json:"destination"`
 	Status        State      `json:"status"`
 	Held          bool       `json:"held"`
 	Attempts      int        `json:"attempts"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"` // nil while it is held or in hand
+	NextAttemptAt *time.Time `json:"next_attempt_at"` // nil while it is held or in progress
 	ExpiresAt     time.Time  `json:"expires_at"`
-	SMTPCode      int        `json:"smtp_code"` // of the last answer
+	SMTPCode      int        `json:"smtp_code"` // of the last reply
 	EnhancedCode  string     `json:"enhanced_code"`
 	Reply         string     `json:"reply"`
 	Remote        string     `json:"remote"`
-	From          string     `json:"from"`   // "" if the message is gone
-	Sender        string     `json:"sender"` // MAIL FROM of a submission; "" for API mail
+	From          string     `json:"from"`   // "" if the message is deleted
+	Sender        string     `json:"sender"` // MAIL FROM of a submission; "" for the API
 	Subject       string     `json:"subject"`
 	MessageID     string     `json:"message_id"`
 	Size          int        `json:"size"`
@@ -74,8 +74,8 @@ type QueueMessage struct {
 	ID         string      `json:"id"`
 	AccountID  string      `json:"account_id"`
 	Status     State       `json:"status"`
-	From       string      `json:"from"`   // "" if the message is gone
-	Sender     string      `json:"sender"` // MAIL FROM of a submission; "" for API mail
+	From       string      `json:"from"`   // "" if the message is deleted
+	Sender     string      `json:"sender"` // MAIL FROM of a submission; "" for the API
 	Subject    string      `json:"subject"`
 	MessageID  string      `json:"message_id"`
 	Size       int         `json:"size"`
@@ -83,16 +83,15 @@ type QueueMessage struct {
 	CreatedAt  time.Time   `json:"created_at"`
 }
 
-// QueueFilter chooses deliveries that have not reached an end; all of what is
-// set must fit.
+// QueueFilter selects deliveries that are not final; all fields that are set must match.
 type QueueFilter struct {
 	Message     string        `json:"message,omitempty"`
 	Destination string        `json:"destination,omitempty"`
-	Account     string        `json:"account,omitempty"` // an id or an e-mail address
+	Account     string        `json:"account,omitempty"` // id or e-mail address
 	State       State         `json:"state,omitempty"`   // scheduled, queued, deferred or sending
-	Sender      string        `json:"sender,omitempty"`  // an address or a domain
-	OlderThan   time.Duration `json:"-"`                 // since they were accepted; to the second
-	Held        *bool         `json:"held,omitempty"`    // those that are held, or those that are not; nil for both
+	Sender      string        `json:"sender,omitempty"`  // address or domain
+	OlderThan   time.Duration `json:"-"`                 // time since they were accepted, in seconds
+	Held        *bool         `json:"held,omitempty"`    // only held, or only others; nil for both
 }
 
 func (f QueueFilter) query() url.Values {
@@ -113,61 +112,61 @@ func (f QueueFilter) query() url.Values {
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// QueueOrder is something to be done with deliveries.
+// QueueOrder is a command for deliveries.
 type QueueOrder struct {
 	QueueFilter
-	All    bool   // everything; required when the filter is empty
+	All    bool   // all deliveries; required if the filter is empty
 	DryRun bool   // only count
-	Reason string // of a hold or a drop
-	// Once holds or releases only what is there; else a hold by destination or
-	// account alone stands, and holds what is to come too.
+	Reason string // for a hold or a drop
+	// Once holds or releases only existing deliveries; otherwise a hold by destination or account
+	// alone also applies to future ones.
 	Once   bool
-	Silent bool          // a drop sends the senders of submissions no report
-	Wait   time.Duration // of a drop, for what nodes have in hand; up to 30 s
-	After  string        // goes on: the NextCursor of the result of the same order
+	Silent bool          // a drop sends no reports to the senders of submissions
+	Wait   time.Duration // for a drop: time to wait for attempts in progress, up to 30 s
+	After  string        // continue: NextCursor of the previous result
 }
 
 // QueueResult counts deliveries.
 type QueueResult struct {
 	Matched    int    `json:"matched"`
-	Changed    int    `json:"changed"` // none in a dry run
-	InHand     int    `json:"in_hand"` // of nodes: it happens when they let go, unless they reach an end
-	Kept       int    `json:"kept"`    // not released, since another standing hold is on them
-	More       bool   `json:"more"`    // the order goes on with NextCursor
+	Changed    int    `json:"changed"` // 0 in a dry run
+	InHand     int    `json:"in_hand"` // in progress: changed after the attempt, unless that is final
+	Kept       int    `json:"kept"`    // not released because of another hold
+	More       bool   `json:"more"`    // continue with NextCursor
 	NextCursor string `json:"next_cursor"`
 }
 
-// ListQueueDestinations returns a page of destinations that mail waits for, by
-// name; destination, unless "", is the only one wanted.
+// ListQueueDestinations returns a page of destinations with queued mail, by name. destination,
+// unless "", selects only that one.
 func (c *Client) ListQueueDestinations(ctx context.Context, destination string, p Paging) (*Page[QueueDestination], error) {
 	q := url.Values{}
 	set(q, "destination", destination)
 	return list[QueueDestination](ctx, c, "/operator/queue/destinations", q, p)
 }
 
-// QueueDestinations walks through all destinations that mail waits for, by
-// name. After an error it ends.
+// QueueDestinations iterates over all destinations with queued mail, by name. It stops after an
+// error.
 func (c *Client) QueueDestinations(ctx context.Context) iter.Seq2[QueueDestination, error] {
 	return walk(func(p Paging) (*Page[QueueDestination], error) { return c.ListQueueDestinations(ctx, "", p) })
 }
 
-// ListQueueDeliveries returns a page of deliveries that have not reached an
-// end. It may be short although the list goes on.
+// ListQueueDeliveries returns a page of deliveries that are not final. A page may be short although
+// the list continues.
 func (c *Client) ListQueueDeliveries(ctx context.Context, f QueueFilter, p Paging) (*Page[QueueDelivery], error) {
 	return list[QueueDelivery](ctx, c, "/operator/queue/deliveries", f.query(), p)
 }
 
-// QueueDeliveries walks through all deliveries that fit. After an error it ends.
+// QueueDeliveries iterates over all matching deliveries. It stops after an error.
 func (c *Client) QueueDeliveries(ctx context.Context, f QueueFilter) iter.Seq2[QueueDelivery, error] {
 	return walk(func(p Paging) (*Page[QueueDelivery], error) { return c.ListQueueDeliveries(ctx, f, p) })
 }
 
-// GetQueueMessage shows a message of any account with its attempts.
+// GetQueueMessage returns a message of any account with its attempts.
 func (c *Client) GetQueueMessage(ctx context.Context, id string) (*QueueMessage, error) {
 	return do[QueueMessage](ctx, c, call{method: http.MethodGet, path: "/operator/queue/messages/{id}", id: id})
 }
 
-// ListQueueHolds returns all standing holds, the oldest first.
+// ListQueueHolds returns all active holds, oldest first.
 func (c *Client) ListQueueHolds(ctx context.Context) ([]QueueHold, error) {
 	out, err := do[struct{ Data []QueueHold }](ctx, c, call{method: http.MethodGet, path: "/operator/queue/holds"})
 	if err != nil {
@@ -176,7 +175,7 @@ func (c *Client) ListQueueHolds(ctx context.Context) ([]QueueHold, error) {
 	return out.Data, nil
 }
 
-// chosenQueue is a filter as the requests have it.
+// chosenQueue is a filter in the form of the requests.
 type chosenQueue struct {
 	QueueFilter
 	OlderThan int64  `json:"older_than,omitempty"`
@@ -189,14 +188,14 @@ func (o QueueOrder) chosen() chosenQueue {
 	return chosenQueue{o.QueueFilter, seconds(o.OlderThan), o.All, o.DryRun, o.After}
 }
 
-// RetryQueue makes what waits due now. Each call does a part of the order: go
-// on while the result says More.
+// RetryQueue makes waiting deliveries due now. Each call processes a part: repeat it while the
+// result has More.
 func (c *Client) RetryQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/retry", "", o.chosen(), true)
 }
 
-// HoldQueue holds what is chosen until it is released. Each call does a part of
-// the order: go on while the result says More.
+// HoldQueue holds the selected deliveries until they are released. Each call processes a part:
+// repeat it while the result has More.
 func (c *Client) HoldQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/hold", "", struct {
 		chosenQueue
@@ -205,8 +204,7 @@ func (c *Client) HoldQueue(ctx context.Context, o QueueOrder) (*QueueResult, err
 	}{o.chosen(), o.Reason, o.Once}, true)
 }
 
-// ReleaseQueue ends holds. Each call does a part of the order: go on while the
-// result says More.
+// ReleaseQueue releases holds. Each call processes a part: repeat it while the result has More.
 func (c *Client) ReleaseQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/release", "", struct {
 		chosenQueue
@@ -214,8 +212,8 @@ func (c *Client) ReleaseQueue(ctx context.Context, o QueueOrder) (*QueueResult, 
 	}{o.chosen(), o.Once}, true)
 }
 
-// DropQueue ends what is chosen as failed. Each call does a part of the order:
-// go on while the result says More. What AnyLeased counts is held; drop it again.
+// DropQueue ends the selected deliveries as failed. Each call processes a part: repeat it while the
+// result has More. Deliveries counted in InHand are held; drop them again.
 func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/drop", "", struct {
 		chosenQueue
@@ -225,19 +223,19 @@ func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, err
 	}{o.chosen(), o.Reason, o.Silent, seconds(o.Wait)}, true)
 }
 
-// OperatorDomain is a domain as operators see it.
+// OperatorDomain is a domain, for operators.
 type OperatorDomain struct {
 	Name      string  `json:"name"`
-	AccountID *string `json:"account_id"` // that holds it; nil for none
+	AccountID *string `json:"account_id"` // account of the domain; nil for none
 	Suspended bool    `json:"suspended"`
 }
 
-// GetOperatorDomain shows a domain to operators.
+// GetOperatorDomain returns a domain, for operators.
 func (c *Client) GetOperatorDomain(ctx context.Context, name string) (*OperatorDomain, error) {
 	return do[OperatorDomain](ctx, c, call{method: http.MethodGet, path: "/operator/domains/{id}", id: name})
 }
 
-// SuspendDomain suspends a domain, or ends that.
+// SuspendDomain suspends a domain, or ends the suspension.
 func (c *Client) SuspendDomain(ctx context.Context, name string, suspended bool) (*OperatorDomain, error) {
 	b, err := jsonBody(struct {
 		Suspended bool `json:"suspended"`
@@ -257,18 +255,17 @@ type Account struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// ListAccounts returns a page of the accounts, the newest first.
+// ListAccounts returns a page of the accounts, newest first.
 func (c *Client) ListAccounts(ctx context.Context, p Paging) (*Page[Account], error) {
 	return list[Account](ctx, c, "/operator/accounts", nil, p)
 }
 
-// Accounts walks through all accounts, the newest first. After an error it
-// ends.
+// Accounts iterates over all accounts, newest first. It stops after an error.
 func (c *Client) Accounts(ctx context.Context) iter.Seq2[Account, error] {
 	return walk(func(p Paging) (*Page[Account], error) { return c.ListAccounts(ctx, p) })
 }
 
-// CreateAccount makes an account; name may be empty.
+// CreateAccount creates an account; name may be empty.
 func (c *Client) CreateAccount(ctx context.Context, email, name string) (*Account, error) {
 	b, err := jsonBody(struct {
 		Email string `json:"email"`
@@ -280,13 +277,12 @@ func (c *Client) CreateAccount(ctx context.Context, email, name string) (*Accoun
 	return do[Account](ctx, c, call{method: http.MethodPost, path: "/operator/accounts", body: b})
 }
 
-// GetAccount shows an account.
+// GetAccount returns an account.
 func (c *Client) GetAccount(ctx context.Context, id string) (*Account, error) {
 	return do[Account](ctx, c, call{method: http.MethodGet, path: "/operator/accounts/{id}", id: id})
 }
 
-// UpdateAccount suspends an account, or ends that: status is active or
-// suspended.
+// UpdateAccount sets an account's status: active or suspended.
 func (c *Client) UpdateAccount(ctx context.Context, id, status string) (*Account, error) {
 	b, err := jsonBody(struct {
 		Status string `json:"status"`
@@ -297,11 +293,11 @@ func (c *Client) UpdateAccount(ctx context.Context, id, status string) (*Account
 	return do[Account](ctx, c, call{method: http.MethodPatch, path: "/operator/accounts/{id}", id: id, body: b})
 }
 
-// HostDNS is the service's own DNS records, which customers' records lead to.
+// HostDNS has the service's own DNS records, which customers' records refer to.
 type HostDNS struct {
 	Host    string   `json:"host"`
 	Records []Record `json:"records"` // required ones first
-	Failed  int      `json:"failed"`  // required ones that are missing or wrong
+	Failed  int      `json:"failed"`  // required records that are missing or wrong
 }
 
 // GetHostDNS checks the DNS records of the service itself.

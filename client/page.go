@@ -11,20 +11,20 @@ import (
 	"strconv"
 )
 
-// Page is a part of a list, newest first.
+// Page is a page of a list, newest first.
 type Page[T any] struct {
 	Data    []T  `json:"data"`
-	HasMore bool `json:"has_more"` // whether the list goes on in the direction asked for
-	// NextCursor goes into Paging.After to go on, or into Paging.Before if
-	// the page was asked for with that; "" at the end.
+	HasMore bool `json:"has_more"` // whether the list continues in the requested direction
+	// NextCursor is the value of Paging.After for the next page, or of Paging.Before if the page
+	// was requested with that; "" at the end.
 	NextCursor string `json:"next_cursor"`
 }
 
-// Paging says which part of a list is wanted. The zero value is its beginning.
+// Paging selects a page of a list. The zero value selects the first.
 type Paging struct {
 	Limit  int    // 1 to 100; 50 if 0
-	After  string // what comes after this cursor, that is older
-	Before string // what comes just before this cursor, that is newer; not together with After
+	After  string // entries after this cursor, which are older
+	Before string // entries just before this cursor, which are newer; not together with After
 }
 
 func (p Paging) into(q url.Values) url.Values {
@@ -46,14 +46,14 @@ func set(q url.Values, name, value string) {
 	}
 }
 
-// list asks for one page.
+// list requests one page.
 func list[T any](ctx context.Context, c *Client, path string, filter url.Values, p Paging) (*Page[T], error) {
 	return do[Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: p.into(filter)})
 }
 
 const mostPerPage = 100
 
-// walk goes through all pages of a list. Each range over it begins anew.
+// walk iterates over all pages of a list. Each range over it starts again.
 func walk[T any](next func(p Paging) (*Page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T

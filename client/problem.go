@@ -13,31 +13,29 @@ import (
 	"time"
 )
 
-// Problem is what the service says when it refuses a request (RFC 9457).
+// Problem is the response to a rejected request (RFC 9457).
 type Problem struct {
-	Status    int          `json:"status"`     // of HTTP
-	Code      string       `json:"code"`       // stable name of the error, such as validation_failed; "" if the answer was not the service's own
-	Title     string       `json:"title"`      // the status in words
-	Detail    string       `json:"detail"`     // what is wrong and what to do, for people
-	Errors    []FieldError `json:"errors"`     // with status 422: every field at fault
-	RequestID string       `json:"request_id"` // to quote when asking for help
+	Status    int          `json:"status"`     // HTTP status
+	Code      string       `json:"code"`       // stable error code, such as validation_failed; "" if the response doesn't come from the service
+	Title     string       `json:"title"`      // text of the status
+	Detail    string       `json:"detail"`     // what is wrong and how to fix it, for people
+	Errors    []FieldError `json:"errors"`     // with status 422: all invalid fields
+	RequestID string       `json:"request_id"` // quote it in support requests
 
-	Import *ImportedMail `json:"import"` // of an import of mail: how far it came
+	Import *ImportedMail `json:"import"` // for mail imports: what was imported
 
-	// RetryAfter is how long to wait before the next attempt, if the service
-	// said so.
+	// RetryAfter is how long to wait before the next attempt, if the service says so.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// FieldError is a part of a request that breaks a rule.
+// FieldError is the error of a field in a request.
 type FieldError struct {
-	Field   string `json:"field"`   // where it stands, such as to[2]
-	Code    string `json:"code"`    // stable name of the rule, such as invalid_address
+	Field   string `json:"field"`   // path, such as to[2]
+	Code    string `json:"code"`    // stable code of the rule, such as invalid_address
 	Message string `json:"message"` // what is wrong, for people
 }
 
-// Kinds of problem, for errors.Is. Each stands for a status; a problem's Code
-// tells more.
+// Kinds of problem, for errors.Is. Each stands for a status; the problem's Code is more specific.
 var (
 	ErrMalformed   = errors.New("mailstead: the request could not be read (400)")
 	ErrUnknownKey  = errors.New("mailstead: the API key is not valid (401)")
@@ -50,7 +48,7 @@ var (
 	ErrUnavailable = errors.New("mailstead: the service has trouble (5xx)")
 )
 
-// Error tells the problem in one line.
+// Error describes the problem in one line.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mailstead: %d", p.Status)
@@ -99,7 +97,7 @@ func (p *Problem) Is(kind error) bool {
 	return p.Status >= 500 && kind == ErrUnavailable
 }
 
-// Field returns the fault of a field, such as to[2]; false if it has none.
+// Field returns the error of a field, such as to[2]; false if it has none.
 func (p *Problem) Field(name string) (FieldError, bool) {
 	for _, f := range p.Errors {
 		if f.Field == name {
@@ -123,11 +121,11 @@ func HasCode(err error, codes ...string) bool {
 	return false
 }
 
-// problem reads an answer other than a success. One that is no problem
-// document comes from elsewhere: a proxy, or a wrong address.
+// problem parses an unsuccessful response. If it is not a problem document, it comes from
+// elsewhere: a proxy, or a wrong address.
 func problem(a *answer) *Problem {
 	p := &Problem{}
-	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")) // what can't be read is none of ours
+	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")) // an invalid type is not the service's
 	if kind != "application/problem+json" || json.Unmarshal(a.body, p) != nil {
 		*p = Problem{Detail: "The answer is not one of the service's own; is the base URL right, and is there a proxy on the way?"}
 		if to := a.header.Get("Location"); to != "" && a.status < 400 {
@@ -145,8 +143,7 @@ func problem(a *answer) *Problem {
 	return p
 }
 
-// retryDelay reads the header of that name (RFC 9110 section 10.2.3); 0 if
-// there is none.
+// retryAfter parses the Retry-After header (RFC 9110 section 10.2.3); 0 if there is none.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -158,7 +155,7 @@ func retryAfter(h http.Header) time.Duration {
 	}
 	now := time.Now()
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date // the same clock
+		now = date // by the same clock
 	}
 	return max(0, at.Sub(now))
 }

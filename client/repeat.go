@@ -14,29 +14,28 @@ import (
 )
 
 const (
-	firstWait = 500 * time.Millisecond // doubled from one to the next
+	firstWait = 500 * time.Millisecond // doubled after each attempt
 	mostWait  = 30 * time.Second
-	// patience is the longest wait that the service may ask for; beyond it the
-	// caller has to decide, who finds it in Problem.RetryAfter.
+	// patience is the longest wait that the client accepts from the service. For a longer one, the
+	// call fails, and the caller finds it in Problem.RetryAfter.
 	patience = time.Minute
 )
 
-// final is an error after which no further attempt is made.
+// final is an error that ends the attempts.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// repeat makes a call until it succeeds, or until another attempt could do
-// harm or is of no use.
+// repeat makes a call until it succeeds, or until another attempt would be unsafe or useless.
 func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
-	unsure := false // an attempt may have been carried out although no answer came
+	unsure := false // an attempt without a response may have been carried out
 	for attempt := 1; ; attempt++ {
 		a, err := c.once(ctx, in)
 		if err == nil {
 			return a, nil
 		}
 		if unsure && in.method == http.MethodDelete && errors.Is(err, ErrNotFound) {
-			return &answer{status: http.StatusNoContent}, nil // gone since the attempt whose answer was lost
+			return &answer{status: http.StatusNoContent}, nil // deleted by the attempt whose response was lost
 		}
 		if attempt >= c.attempts || ctx.Err() != nil || !repeatable(in, err) || !in.body.repeatable() {
 			return nil, err
@@ -52,7 +51,7 @@ func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
 	}
 }
 
-// repeatable reports whether a call may be made again after an error.
+// repeatable reports whether a call may be repeated after an error.
 func repeatable(in call, err error) bool {
 	var f final
 	var cert *tls.CertificateVerificationError
@@ -69,28 +68,27 @@ func repeatable(in call, err error) bool {
 	}
 	var p *Problem
 	if !errors.As(err, &p) {
-		return harmless // no answer came
+		return harmless // no response
 	}
 	switch p.Status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return harmless
 	case http.StatusConflict:
-		return in.key != "" && p.Code == "idempotency_in_flight" // an attempt of ours is still at it
+		return in.key != "" && p.Code == "idempotency_in_flight" // one of our attempts is still in progress
 	}
 	return false
 }
 
-// refused reports whether a call was certainly not carried out, and may be
-// some time later.
+// refused reports whether a call was certainly not carried out, but may succeed later.
 func refused(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, ErrRateLimited) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// pause is the wait before the next attempt; false if it is too long.
+// pause returns the wait before the next attempt; false if it is too long.
 func pause(attempt int, err error) (time.Duration, bool) {
 	most := min(firstWait<<min(attempt-1, 10), mostWait)
-	// Clients that were cut off together shall not come back together.
+	// Clients disconnected at the same time must not all return at the same time.
 	wait := most/2 + rand.N(most/2)
 	var p *Problem
 	if errors.As(err, &p) && p.RetryAfter > 0 {

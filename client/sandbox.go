@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Simulation is an email as from outside, for the sandbox of mailstead dev:
-// either Raw, or the fields after it.
+// Simulation is a simulated message from outside, for the sandbox of mailstead dev: either Raw, or
+// the fields after it.
 type Simulation struct {
 	MailFrom *string  `json:"mail_from,omitempty"` // the author if nil; "" is the null sender
-	RcptTo   []string `json:"rcpt_to,omitempty"`   // those of the header if empty
+	RcptTo   []string `json:"rcpt_to,omitempty"`   // recipients of the header if empty
 	Raw      []byte   `json:"raw,omitempty"`       // the whole message
 
 	From        string            `json:"from,omitempty"` // a@b.example or Name <a@b.example>
@@ -24,35 +24,35 @@ type Simulation struct {
 	Subject     string            `json:"subject,omitempty"`
 	Text        string            `json:"text,omitempty"`
 	HTML        string            `json:"html,omitempty"`
-	MessageID   string            `json:"message_id,omitempty"` // made if it is empty
+	MessageID   string            `json:"message_id,omitempty"` // generated if empty
 	InReplyTo   string            `json:"in_reply_to,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Attachments []Attachment      `json:"-"`
 
-	Verdicts *Verdicts `json:"verdicts,omitempty"` // what it is found to be
+	Verdicts *Verdicts `json:"verdicts,omitempty"` // simulated verification results
 }
 
-// Simulated is what SMTP would have answered.
+// Simulated is the result of the simulated SMTP transaction.
 type Simulated struct {
-	Accepted     bool                 `json:"accepted"` // for any recipient
+	Accepted     bool                 `json:"accepted"` // for at least one recipient
 	SMTPCode     int                  `json:"smtp_code"`
 	EnhancedCode string               `json:"enhanced_code"`
 	Reply        string               `json:"reply"`
 	Recipients   []SimulatedRecipient `json:"recipients"`
 }
 
-// SimulatedRecipient is the answer to one recipient.
+// SimulatedRecipient is the reply to one recipient.
 type SimulatedRecipient struct {
 	Email        string `json:"email"`
 	SMTPCode     int    `json:"smtp_code"`
 	EnhancedCode string `json:"enhanced_code"`
 	Reply        string `json:"reply"`
-	MailboxID    string `json:"mailbox_id"` // where it was filed; "" for nowhere
-	ID           string `json:"id"`         // of the message there
+	MailboxID    string `json:"mailbox_id"` // where it was filed; "" if nowhere
+	ID           string `json:"id"`         // id of the message there
 }
 
-// SimulateInbound has the sandbox take an email in as if it came by SMTP. That
-// it was refused is no error, but in the answer.
+// SimulateInbound makes the sandbox receive a message as if over SMTP. A rejection is not an error
+// but in the response.
 func (c *Client) SimulateInbound(ctx context.Context, s *Simulation) (*Simulated, error) {
 	var w writer
 	w.message(s, s.Attachments)
@@ -63,41 +63,40 @@ func (c *Client) SimulateInbound(ctx context.Context, s *Simulation) (*Simulated
 	return do[Simulated](ctx, c, call{method: http.MethodPost, path: "/sandbox/inbound", body: b})
 }
 
-// Captured is a message that the sandbox kept back.
+// Captured is an outgoing message captured by the sandbox.
 type Captured struct {
 	ID         string    `json:"id"`
-	OutboundID string    `json:"outbound_id"` // the sent message
+	OutboundID string    `json:"outbound_id"` // sent message
 	Envelope   Envelope  `json:"envelope"`
-	Size       int64     `json:"size"` // of the whole message, in bytes
+	Size       int64     `json:"size"` // bytes of the whole message
 	RawURL     string    `json:"raw_url"`
 	CapturedAt time.Time `json:"captured_at"`
 	MessageSummary
-	MessageContent // of GetOutbox alone
+	MessageContent // only from GetOutbox
 }
 
-// ListOutbox returns a page of what the sandbox kept back of mail to the
-// outside, newest first, without its content.
+// ListOutbox returns a page of the outgoing messages captured by the sandbox, newest first, without
+// content.
 func (c *Client) ListOutbox(ctx context.Context, p Paging) (*Page[Captured], error) {
 	return list[Captured](ctx, c, "/sandbox/outbox", nil, p)
 }
 
-// Outbox walks through all of that, newest first. After an error it ends.
+// Outbox iterates over all captured messages, newest first. It stops after an error.
 func (c *Client) Outbox(ctx context.Context) iter.Seq2[Captured, error] {
 	return walk(func(p Paging) (*Page[Captured], error) { return c.ListOutbox(ctx, p) })
 }
 
-// GetOutbox shows a captured message.
+// GetOutbox returns a captured message.
 func (c *Client) GetOutbox(ctx context.Context, id string) (*Captured, error) {
 	return do[Captured](ctx, c, call{method: http.MethodGet, path: "/sandbox/outbox/{id}", id: id})
 }
 
-// GetOutboxRaw writes the bytes of a captured message. After an error they are
-// not whole.
+// GetOutboxRaw writes the bytes of a captured message. After an error they are incomplete.
 func (c *Client) GetOutboxRaw(ctx context.Context, id string, to io.Writer) error {
 	return c.run(ctx, call{method: http.MethodGet, path: "/sandbox/outbox/{id}/raw", id: id, into: to})
 }
 
-// ClearOutbox deletes what was captured up to now.
+// ClearOutbox deletes all messages captured so far.
 func (c *Client) ClearOutbox(ctx context.Context) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/sandbox/outbox"})
 }

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// State is where a delivery stands: one message on its way to one recipient.
+// State is the state of a delivery: one message to one recipient.
 type State string
 
-// The states. All from Delivered on are final, but a late report may still
-// turn Delivered into Bounced or Complained, and a retry Failed into Queued.
+// Values of State. All from Delivered on are final, but a late report may turn Delivered into
+// Bounced or Complained, and a retry Failed into Queued.
 const (
-	Scheduled  State = "scheduled" // waits for its time
+	Scheduled  State = "scheduled" // waits for its scheduled time
 	Queued     State = "queued"
 	Sending    State = "sending"
-	Deferred   State = "deferred" // is tried again later
+	Deferred   State = "deferred" // will be retried
 	Delivered  State = "delivered"
 	Bounced    State = "bounced"
-	Complained State = "complained" // the recipient calls it spam
-	Suppressed State = "suppressed" // not tried: the recipient is on your list
-	Failed     State = "failed"     // our own fault, or the operator's decision
+	Complained State = "complained" // the recipient marked it as spam
+	Suppressed State = "suppressed" // not attempted: the recipient is on your suppression list
+	Failed     State = "failed"     // an error of the service, or the operator's decision
 	Cancelled  State = "cancelled"
 )
 
-// Final reports whether nothing more will be tried.
+// Final reports whether there are no further attempts.
 func (s State) Final() bool {
 	switch s {
 	case Scheduled, Queued, Sending, Deferred:
@@ -37,42 +37,40 @@ func (s State) Final() bool {
 	return true
 }
 
-// Send is a message to be sent. Addresses are written a@b.example, or
-// Name <a@b.example> where a recipient or ReplyTo has a name.
+// Send is a message to send. Addresses have the form a@b.example; recipients and ReplyTo may also
+// have the form Name <a@b.example>.
 type Send struct {
-	FromEmail string   `json:"from_email"` // a bare address on a verified domain of yours
+	FromEmail string   `json:"from_email"` // bare address on a verified domain of yours
 	FromName  string   `json:"from_name,omitempty"`
 	To        []string `json:"to"` // at most 50 in To, Cc and Bcc together
 	Cc        []string `json:"cc,omitempty"`
 	Bcc       []string `json:"bcc,omitempty"`
 	ReplyTo   string   `json:"reply_to,omitempty"`
 	Subject   string   `json:"subject"`
-	Text      string   `json:"text,omitempty"` // Text, HTML or both; made of the HTML if empty
+	Text      string   `json:"text,omitempty"` // Text, HTML or both; generated from the HTML if empty
 	HTML      string   `json:"html,omitempty"`
 
-	HTMLOnly bool `json:"-"` // send no text beside the HTML
+	HTMLOnly bool `json:"-"` // send no text alternative
 
-	Attachments []Attachment `json:"-"` // at most 10, and 25 MiB together
+	Attachments []Attachment `json:"-"` // at most 10, and 25 MiB in total
 
 	Headers   map[string]string `json:"headers,omitempty"`     // X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence, References
-	Metadata  any               `json:"metadata,omitempty"`    // what encodes to a JSON object, at most 16 KiB; comes back in answers and events
-	ThreadID  string            `json:"thread_id,omitempty"`   // one is made if empty
-	InReplyTo string            `json:"in_reply_to,omitempty"` // the Message-ID of the message that this answers
-	SendAt    time.Time         `json:"send_at,omitzero"`      // up to 30 days ahead; zero: at once
+	Metadata  any               `json:"metadata,omitempty"`    // encodes to a JSON object, at most 16 KiB; returned in responses and events
+	ThreadID  string            `json:"thread_id,omitempty"`   // generated if empty
+	InReplyTo string            `json:"in_reply_to,omitempty"` // Message-ID of the message that it replies to
+	SendAt    time.Time         `json:"send_at,omitzero"`      // up to 30 days ahead; zero: now
 
-	// Unsubscribe, if it is not nil, offers the recipient to unsubscribe
-	// (RFC 8058).
+	// Unsubscribe, if not nil, lets the recipient unsubscribe (RFC 8058).
 	Unsubscribe *Unsubscribe `json:"unsubscribe,omitempty"`
 
-	// IdempotencyKey makes the service accept the message once, however often
-	// it is sent with this key within 24 hours. Give one that belongs to what
-	// the message is about, such as "order-42-confirmed", if your own program
-	// may come here twice. If it is empty a random one covers the attempts of
-	// one call.
+	// IdempotencyKey makes the service accept the message once, however often it is sent with this
+	// key within 24 hours. Derive it from the message's purpose, such as "order-42-confirmed", if
+	// your program may send the same message twice. If it is empty, a random key covers the
+	// attempts of one call.
 	IdempotencyKey string `json:"-"`
 }
 
-// MarshalJSON says that no text is to be made of the HTML by an empty one.
+// MarshalJSON encodes HTMLOnly as an empty text.
 func (s Send) MarshalJSON() ([]byte, error) {
 	type fields Send
 	if !s.HTMLOnly || s.Text != "" {
@@ -84,39 +82,39 @@ func (s Send) MarshalJSON() ([]byte, error) {
 	}{fields: fields(s)})
 }
 
-// Unsubscribe says how to unsubscribe. The zero value leaves it to the service,
-// which hosts a link; the message then has exactly one recipient.
+// Unsubscribe says how to unsubscribe. With the zero value, the service hosts a link; the message
+// must then have exactly one recipient.
 type Unsubscribe struct {
-	URL    string `json:"url,omitempty"`    // an https URL of yours that takes the one-click POST
-	Mailto string `json:"mailto,omitempty"` // an address, or a mailto URI, offered beside; by default the service's own beside a hosted link
+	URL    string `json:"url,omitempty"`    // https URL of yours that accepts the one-click POST
+	Mailto string `json:"mailto,omitempty"` // additional address or mailto URI; by default the service's own with a hosted link
 }
 
-// Accepted is the answer to a send: the message is stored safely.
+// Accepted is the response to a send: the message is stored safely.
 type Accepted struct {
 	ID         string              `json:"id"`
 	Status     State               `json:"status"`
-	MessageID  string              `json:"message_id"` // the header field, with angle brackets
+	MessageID  string              `json:"message_id"` // header field, with angle brackets
 	ThreadID   string              `json:"thread_id"`
 	Recipients []AcceptedRecipient `json:"recipients"` // each address once
 	Metadata   json.RawMessage     `json:"metadata"`
 	SendAt     *time.Time          `json:"send_at"` // nil unless it is scheduled
 	CreatedAt  time.Time           `json:"created_at"`
 
-	// Replayed tells that the message had been accepted before, under the same
-	// idempotency key, and that this is the answer of then.
+	// Replayed reports whether the message had been accepted before, with the same idempotency key.
+	// This is the response of that time.
 	Replayed bool `json:"-"`
 }
 
-// AcceptedRecipient is one recipient of an accepted message.
+// AcceptedRecipient is a recipient of an accepted message.
 type AcceptedRecipient struct {
 	Email  string `json:"email"`
 	Type   string `json:"type"` // to, cc or bcc
 	Status State  `json:"status"`
-	Reason string `json:"reason"` // with the status Suppressed: why the address is on your list
+	Reason string `json:"reason"` // with status Suppressed: why the address is on your suppression list
 }
 
-// Send sends a message. Readers of attachments are read within the call, and
-// again from where they stood if it has to be repeated.
+// Send sends a message. It reads attachments during the call. A repeated request reads them again
+// from their initial position.
 func (c *Client) Send(ctx context.Context, s *Send) (*Accepted, error) {
 	var w writer
 	w.message(s, s.Attachments)
@@ -139,7 +137,7 @@ func (c *Client) accept(ctx context.Context, path, key string, b *body) (*Accept
 
 func replayed(h http.Header) bool { return h.Get("Idempotency-Replayed") == "true" }
 
-// keyOr makes an idempotency key up if none is given.
+// keyOr returns key, or a random idempotency key if it is empty.
 func keyOr(key string) string {
 	if key == "" {
 		return rand.Text()

@@ -9,40 +9,38 @@ import (
 	"time"
 )
 
-// The lengths of a period of Stats.
+// Periods of Stats.
 const (
 	ByDay  = "day"
 	ByHour = "hour"
 )
 
-// StatsQuery says which figures are wanted; the zero value is those of all
-// domains for the last 30 days.
+// StatsQuery selects statistics; the zero value selects all domains and the last 30 days.
 type StatsQuery struct {
-	By       string    // ByDay, also if it is ""; or ByHour
-	From     time.Time // zero: 30 days, or 24 hours, up to the last period
+	By       string    // ByDay, the default, or ByHour
+	From     time.Time // zero: 30 days or 24 hours, including the current period
 	To       time.Time // zero: now
 	DomainID string    // "" for all domains
 }
 
-// Stats are figures of an account, or of one of its domains.
+// Stats are the statistics of an account, or of one of its domains.
 type Stats struct {
 	By     string        `json:"by"`
-	From   time.Time     `json:"from"` // when the first period begins
-	To     time.Time     `json:"to"`   // when the last one ends
+	From   time.Time     `json:"from"` // start of the first period
+	To     time.Time     `json:"to"`   // end of the last period
 	Totals Figures       `json:"totals"`
-	Data   []StatsPeriod `json:"data"` // oldest first, none left out
+	Data   []StatsPeriod `json:"data"` // oldest first, without gaps
 }
 
-// StatsPeriod is an hour or a day, in UTC.
+// StatsPeriod is an hour or a day (UTC).
 type StatsPeriod struct {
-	Period time.Time `json:"period"` // when it begins
+	Period time.Time `json:"period"` // start of the period
 	Figures
 }
 
-// Figures say how often what happened. All but Messages and Inbound count
-// recipients.
+// Figures are counts of events. All except Messages and Inbound count recipients.
 type Figures struct {
-	Messages      int64    `json:"messages"` // that were accepted
+	Messages      int64    `json:"messages"` // accepted messages
 	Accepted      int64    `json:"accepted"` // their recipients
 	Delivered     int64    `json:"delivered"`
 	Deferred      int64    `json:"deferred"`
@@ -52,13 +50,12 @@ type Figures struct {
 	Failed        int64    `json:"failed"`
 	Cancelled     int64    `json:"cancelled"`
 	Unsubscribed  int64    `json:"unsubscribed"`
-	Inbound       int64    `json:"inbound"`        // messages that arrived in mailboxes
+	Inbound       int64    `json:"inbound"`        // messages received in mailboxes
 	BounceRate    *float64 `json:"bounce_rate"`    // 0 to 1; nil if nothing was delivered or bounced
 	ComplaintRate *float64 `json:"complaint_rate"` // nil if nothing was delivered
 }
 
-// GetStats returns figures by day or hour. It costs the same however much was
-// sent.
+// GetStats returns statistics by day or hour. Its cost doesn't depend on the volume sent.
 func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	params := url.Values{}
 	set(params, "by", q.By)

@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// silence is how long a stream may say nothing until it is taken for dead:
-	// the service says something every 15 seconds.
+	// silence is how long a stream may be silent before the client reconnects: the service sends
+	// something every 15 seconds.
 	silence = time.Minute
-	// maxGroupQueue bounds a line of a stream, in bytes.
+	// maxLine is the limit for a line of a stream, in bytes.
 	maxLine = 16 << 20
 )
 
-// StreamedEvent is an event as it comes by a stream.
+// StreamedEvent is an event in a stream.
 type StreamedEvent struct {
 	Event
-	Cursor string // where to go on: give it to StreamEvents
-	Body   []byte // the JSON as it came, the same bytes that webhooks get
+	Cursor string // continue here: pass it to StreamEvents
+	Body   []byte // original JSON, the same bytes that webhooks receive
 }
 
-// StreamEvents tells of events as they happen, in order, each once, until ctx
-// ends or the loop is left. A connection that breaks is made again, where it
-// broke off; a refusal ends the stream with a *[Problem]. after is the cursor of
-// the last event that was seen: "" begins with what happens next, "0" with the
-// oldest that is kept. It takes no times.
+// StreamEvents yields events as they happen, in order, each once, until ctx ends or the loop is
+// left. It reconnects after a broken connection, and continues there; a rejection ends the stream
+// with a *[Problem]. after is the cursor of the last event received: "" starts with the next event,
+// "0" with the oldest stored. f must have no times.
 func (c *Client) StreamEvents(ctx context.Context, f EventFilter, after string) iter.Seq2[StreamedEvent, error] {
 	return func(yield func(StreamedEvent, error) bool) {
 		s := &stream{client: c, call: call{method: http.MethodGet, path: "/events/stream", query: f.query()}, cursor: after}
@@ -51,7 +50,7 @@ func (c *Client) StreamEvents(ctx context.Context, f EventFilter, after string) 
 	}
 }
 
-// stream is where a stream of events is.
+// stream is the state of a stream of events.
 type stream struct {
 	client *Client
 	call   call
@@ -60,8 +59,8 @@ type stream struct {
 
 var errBroken = errors.New("mailstead: the stream of events broke off")
 
-// follow tells of what comes until tell wants no more, and makes a connection
-// that breaks again; an error says why that is in vain.
+// follow calls tell for each event until it returns false, and reconnects after a broken
+// connection. It returns an error if that is useless.
 func (s *stream) follow(ctx context.Context, tell func(data []byte) (more bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		err := s.read(ctx, func(data []byte) (bool, error) {
@@ -84,7 +83,7 @@ func (s *stream) follow(ctx context.Context, tell func(data []byte) (more bool, 
 	}
 }
 
-// read reads one connection until it breaks; nil if tell wants no more.
+// read reads one connection until it breaks; it returns nil once tell returns false.
 func (s *stream) read(ctx context.Context, tell func(data []byte) (more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,9 +108,9 @@ func (s *stream) read(ctx context.Context, tell func(data []byte) (more bool, er
 			data = []byte(value)
 		case "":
 			if lines.Text() != "" {
-				continue // a comment
+				continue // comment line
 			}
-			s.cursor = id // not before: the rest might not have come
+			s.cursor = id // only now: the event was incomplete before
 			if data == nil {
 				continue
 			}
@@ -142,7 +141,7 @@ func (s *stream) open(ctx context.Context) (*http.Response, error) {
 	return s.client.open(ctx, s.call, header)
 }
 
-// open makes one attempt at a call whose answer is read as it comes.
+// open makes one attempt at a call whose response is read as it arrives.
 func (c *Client) open(ctx context.Context, in call, header http.Header) (*http.Response, error) {
 	to, err := c.url(in)
 	if err != nil {

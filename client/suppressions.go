@@ -14,8 +14,8 @@ import (
 // Reason is why an address is on the suppression list.
 type Reason string
 
-// The reasons. Unsubscribed stops only messages that offer to unsubscribe, the
-// others all mail of the API.
+// Values of Reason. Unsubscribed stops only messages that offer to unsubscribe, the others stop all
+// API mail.
 const (
 	Bounce       Reason = "bounce"
 	Complaint    Reason = "complaint"
@@ -23,18 +23,18 @@ const (
 	Manual       Reason = "manual"
 )
 
-// Suppression is an address that your API mail does not go to.
+// Suppression is an address that the service doesn't send your API mail to.
 type Suppression struct {
 	ID              string    `json:"id"`
-	Address         string    `json:"address"` // in lower case
+	Address         string    `json:"address"` // lower case
 	Reason          Reason    `json:"reason"`
-	SourceMessageID string    `json:"source_message_id"` // the id of the sent message that led to it; "" if none did
-	Diagnostic      string    `json:"diagnostic"`        // what the other side said
-	Simulated       bool      `json:"simulated"`         // of a simulator address: shown here, and stops nothing
+	SourceMessageID string    `json:"source_message_id"` // id of the sent message that caused it; "" for none
+	Diagnostic      string    `json:"diagnostic"`        // reply or report of the remote side
+	Simulated       bool      `json:"simulated"`         // for a simulator address: listed here, but stops nothing
 	CreatedAt       time.Time `json:"created_at"`
 }
 
-// SuppressionFilter says which entries are wanted; the zero value is all.
+// SuppressionFilter selects entries; the zero value selects all.
 type SuppressionFilter struct {
 	Reason  Reason
 	Address string
@@ -52,14 +52,13 @@ func (c *Client) ListSuppressions(ctx context.Context, f SuppressionFilter, p Pa
 	return list[Suppression](ctx, c, "/suppressions", f.query(), p)
 }
 
-// Suppressions walks through all suppressed addresses that fit, newest first.
-// After an error it ends.
+// Suppressions iterates over all matching addresses, newest first. It stops after an error.
 func (c *Client) Suppressions(ctx context.Context, f SuppressionFilter) iter.Seq2[Suppression, error] {
 	return walk(func(p Paging) (*Page[Suppression], error) { return c.ListSuppressions(ctx, f, p) })
 }
 
-// AddSuppression puts an address on the list; one that is there already stays
-// as it is. An empty reason is Manual.
+// AddSuppression adds an address to the list; an existing entry is not changed. An empty reason
+// means Manual.
 func (c *Client) AddSuppression(ctx context.Context, address string, reason Reason) (*Suppression, error) {
 	return post[Suppression](ctx, c, "/suppressions", "", struct {
 		Address string `json:"address"`
@@ -67,8 +66,8 @@ func (c *Client) AddSuppression(ctx context.Context, address string, reason Reas
 	}{address, reason}, true)
 }
 
-// AddSuppressions puts up to 1,000 addresses on the list and returns their
-// entries as they now stand, in the same order.
+// AddSuppressions adds up to 1,000 addresses to the list and returns their current entries, in the
+// same order.
 func (c *Client) AddSuppressions(ctx context.Context, addresses []string, reason Reason) ([]Suppression, error) {
 	b, err := jsonBody(struct {
 		Addresses []string `json:"addresses"`
@@ -84,36 +83,35 @@ func (c *Client) AddSuppressions(ctx context.Context, addresses []string, reason
 	return out.Data, nil
 }
 
-// GetSuppression shows an entry, by its id or by the address.
+// GetSuppression returns an entry, by its id or by the address.
 func (c *Client) GetSuppression(ctx context.Context, idOrAddress string) (*Suppression, error) {
 	return do[Suppression](ctx, c, call{method: http.MethodGet, path: "/suppressions/{id}", id: idOrAddress})
 }
 
-// DeleteSuppression allows an address again. By the address it deletes all its
-// entries, by an id that one.
+// DeleteSuppression allows an address again. With an address it deletes all its entries, with an id
+// only that one.
 func (c *Client) DeleteSuppression(ctx context.Context, idOrAddress string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/suppressions/{id}", id: idOrAddress})
 }
 
-// Imported is what became of the rows of an import.
+// Imported is the result of an import.
 type Imported struct {
-	Added    int         `json:"added"`    // new on the list
-	Existing int         `json:"existing"` // there already
+	Added    int         `json:"added"`    // new entries
+	Existing int         `json:"existing"` // existing entries
 	Rejected int         `json:"rejected"`
-	Errors   []LineError `json:"errors"` // what is wrong with the rejected, at most 100 of them
+	Errors   []LineError `json:"errors"` // errors of rejected lines, at most 100
 }
 
-// LineError is what is wrong with a line of a file.
+// LineError is the error of a line in a file.
 type LineError struct {
-	Line    int    `json:"line"` // 1 for the first
-	Code    string `json:"code"` // stable name of the rule
+	Line    int    `json:"line"` // from 1
+	Code    string `json:"code"` // stable code of the rule
 	Message string `json:"message"`
 }
 
-// ImportSuppressions adds the addresses of a CSV file of at most 16 MiB, such
-// as the exports of this and other services. Rows that tell no reason get the
-// one given; "" is Manual. A file that can seek is read again if the request
-// has to be repeated.
+// ImportSuppressions adds the addresses in a CSV file of at most 16 MiB, such as an export from
+// this or another service. Rows without a reason get the given one; "" means Manual. A file that
+// can seek is read again if the request must be repeated.
 func (c *Client) ImportSuppressions(ctx context.Context, file io.Reader, reason Reason) (*Imported, error) {
 	from, err := (&Attachment{Content: file}).source()
 	if err != nil {
@@ -127,8 +125,8 @@ func (c *Client) ImportSuppressions(ctx context.Context, file io.Reader, reason 
 	})
 }
 
-// ExportSuppressions writes the whole list as CSV, oldest first. After an
-// error the file is not whole.
+// ExportSuppressions writes the whole list as CSV, oldest first. After an error the file is
+// incomplete.
 func (c *Client) ExportSuppressions(ctx context.Context, to io.Writer) error {
 	return c.run(ctx, call{method: http.MethodGet, path: "/suppressions/export", into: to})
 }

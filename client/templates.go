@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// TemplateContent is what a version of a template says.
+// TemplateContent is the content of a template version.
 type TemplateContent struct {
 	Subject   string             `json:"subject"`
 	HTML      string             `json:"html,omitempty"` // HTML, Text or both
-	Text      string             `json:"text,omitempty"` // made of the HTML if empty
+	Text      string             `json:"text,omitempty"` // generated from the HTML if empty
 	InlineCSS bool               `json:"inline_css,omitempty"`
 	Variables []TemplateVariable `json:"variables,omitempty"`
 }
 
-// TemplateVariable is a declared variable; others may be used, too.
+// TemplateVariable is a declared variable; undeclared ones may be used, too.
 type TemplateVariable struct {
 	Key      string `json:"key"`                // such as order or user.name
-	Type     string `json:"type,omitempty"`     // string, number, boolean, array or object; "" is any
-	Required bool   `json:"required,omitempty"` // a send without it is refused
-	Fallback any    `json:"fallback,omitempty"` // used when it is not given
+	Type     string `json:"type,omitempty"`     // string, number, boolean, array or object; "" for any
+	Required bool   `json:"required,omitempty"` // a send without it is rejected
+	Fallback any    `json:"fallback,omitempty"` // used if it is missing
 }
 
 // Template is a stored template, with its newest version.
@@ -32,28 +32,28 @@ type Template struct {
 	ID               string    `json:"id"`
 	Name             string    `json:"name"`
 	Alias            string    `json:"alias"`             // "" for none
-	Version          int       `json:"version"`           // the newest
-	PublishedVersion int       `json:"published_version"` // the one that is sent
+	Version          int       `json:"version"`           // newest version
+	PublishedVersion int       `json:"published_version"` // version used for sending
 	CreatedAt        time.Time `json:"created_at"`
 	UpdatedAt        time.Time `json:"updated_at"`
-	TemplateContent            // not in a list
+	TemplateContent            // not in lists
 }
 
-// TemplateVersion is one version of a template. It never changes.
+// TemplateVersion is a version of a template. It never changes.
 type TemplateVersion struct {
 	Version   int       `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
 	TemplateContent
 }
 
-// NewTemplate is a template to be made.
+// NewTemplate is a template to create.
 type NewTemplate struct {
 	Name  string `json:"name"`
 	Alias string `json:"alias,omitempty"`
 	TemplateContent
 }
 
-// TemplateChange says what becomes different; nil leaves a field as it is.
+// TemplateChange are changes to a template; nil leaves a field unchanged.
 type TemplateChange struct {
 	Name      *string             `json:"name,omitempty"`
 	Alias     *string             `json:"alias,omitempty"` // "" removes it
@@ -65,16 +65,16 @@ type TemplateChange struct {
 	Publish   *bool               `json:"publish,omitempty"` // false keeps a new version a draft
 }
 
-// Rendered is a template that was filled in.
+// Rendered is the result of rendering a template.
 type Rendered struct {
 	Subject string   `json:"subject"`
 	HTML    string   `json:"html"`
 	Text    string   `json:"text"`
-	Missing []string `json:"missing"` // asked for or required, and not given
-	Unused  []string `json:"unused"`  // given, and not asked for
+	Missing []string `json:"missing"` // used or required, but not given
+	Unused  []string `json:"unused"`  // given, but not used
 }
 
-// CreateTemplate makes a template, whose first version is published.
+// CreateTemplate creates a template and publishes its first version.
 func (c *Client) CreateTemplate(ctx context.Context, t NewTemplate) (*Template, error) {
 	return post[Template](ctx, c, "/templates", "", t, false)
 }
@@ -84,18 +84,17 @@ func (c *Client) ListTemplates(ctx context.Context, p Paging) (*Page[Template], 
 	return list[Template](ctx, c, "/templates", nil, p)
 }
 
-// Templates walks through all templates, newest first. After an error it ends.
+// Templates iterates over all templates, newest first. It stops after an error.
 func (c *Client) Templates(ctx context.Context) iter.Seq2[Template, error] {
 	return walk(func(p Paging) (*Page[Template], error) { return c.ListTemplates(ctx, p) })
 }
 
-// GetTemplate finds a template by its id or its alias.
+// GetTemplate returns a template by its id or its alias.
 func (c *Client) GetTemplate(ctx context.Context, id string) (*Template, error) {
 	return do[Template](ctx, c, call{method: http.MethodGet, path: "/templates/{id}", id: id})
 }
 
-// UpdateTemplate changes a template. A change of the content makes a new
-// version.
+// UpdateTemplate changes a template. A change of the content creates a new version.
 func (c *Client) UpdateTemplate(ctx context.Context, id string, change TemplateChange) (*Template, error) {
 	b, err := jsonBody(change)
 	if err != nil {
@@ -109,22 +108,21 @@ func (c *Client) DeleteTemplate(ctx context.Context, id string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/templates/{id}", id: id})
 }
 
-// DuplicateTemplate makes a new template of another's newest version; an empty
-// name is made up.
+// DuplicateTemplate creates a new template from another's newest version; an empty name is
+// generated.
 func (c *Client) DuplicateTemplate(ctx context.Context, id, name string) (*Template, error) {
 	return post[Template](ctx, c, "/templates/{id}/duplicate", id, struct {
 		Name string `json:"name,omitempty"`
 	}{name}, false)
 }
 
-// ListTemplateVersions returns a page of a template's versions, newest first.
-// It can be gone through forwards only, with Paging.After.
+// ListTemplateVersions returns a page of a template's versions, newest first. It supports only
+// Paging.After.
 func (c *Client) ListTemplateVersions(ctx context.Context, id string, p Paging) (*Page[TemplateVersion], error) {
 	return do[Page[TemplateVersion]](ctx, c, call{method: http.MethodGet, path: "/templates/{id}/versions", id: id, query: p.into(nil)})
 }
 
-// TemplateVersions walks through all versions of a template, newest first.
-// After an error it ends.
+// TemplateVersions iterates over all versions of a template, newest first. It stops after an error.
 func (c *Client) TemplateVersions(ctx context.Context, id string) iter.Seq2[TemplateVersion, error] {
 	return walk(func(p Paging) (*Page[TemplateVersion], error) { return c.ListTemplateVersions(ctx, id, p) })
 }
@@ -134,15 +132,15 @@ func (c *Client) GetTemplateVersion(ctx context.Context, id string, version int)
 	return do[TemplateVersion](ctx, c, call{method: http.MethodGet, path: "/templates/{id}/versions/" + strconv.Itoa(version), id: id})
 }
 
-// PublishTemplate makes a version the one that is sent.
+// PublishTemplate makes a version the one used for sending.
 func (c *Client) PublishTemplate(ctx context.Context, id string, version int) (*Template, error) {
 	return post[Template](ctx, c, "/templates/{id}/publish", id, struct {
 		Version int `json:"version"`
 	}{version}, true)
 }
 
-// RenderTemplate fills in a version (0: the newest) with variables, which
-// encode to a JSON object. Nothing is sent.
+// RenderTemplate renders a version (0: the newest) with variables, which must encode to a JSON
+// object. It sends nothing.
 func (c *Client) RenderTemplate(ctx context.Context, id string, version int, variables any) (*Rendered, error) {
 	return post[Rendered](ctx, c, "/templates/{id}/render", id, struct {
 		Variables any `json:"variables,omitempty"`
@@ -150,8 +148,7 @@ func (c *Client) RenderTemplate(ctx context.Context, id string, version int, var
 	}{variables, version}, true)
 }
 
-// TemplateSend is a message to be sent that a template gives the text of. The
-// other fields are those of Send.
+// TemplateSend is a message to send with a template's text. The other fields are those of Send.
 type TemplateSend struct {
 	FromEmail  string   `json:"from_email"`
 	FromName   string   `json:"from_name,omitempty"`
@@ -173,8 +170,8 @@ type TemplateSend struct {
 	IdempotencyKey string            `json:"-"`
 }
 
-// SendTemplate sends a message made of a template. Attachments and the
-// idempotency key are as for Send.
+// SendTemplate sends a message with a template's text. Attachments and the idempotency key work as
+// in Send.
 func (c *Client) SendTemplate(ctx context.Context, s *TemplateSend) (*Accepted, error) {
 	var w writer
 	w.message(s, s.Attachments)

@@ -11,35 +11,34 @@ import (
 	"net/url"
 )
 
-// MailImport says what a file with mail is, and where it goes; the zero value
-// finds out, and puts everything where it belongs.
+// MailImport are the options of a mail import; the zero value detects the type, and uses the file's
+// own folders.
 type MailImport struct {
-	Type    string // application/mbox, message/rfc822, application/x-tar or application/gzip; "" to find out
-	Folder  string // for what is in the inbox, or in no folder; other folders of the file go below it
-	All     bool   // import also what is there already
-	Quoting string // of an mbox: mboxrd, mboxo or mboxcl2; "" to find out
+	Type    string // application/mbox, message/rfc822, application/x-tar or application/gzip; "" to detect it
+	Folder  string // target for messages in the inbox or without a folder; other folders become its subfolders
+	All     bool   // also import messages that already exist
+	Quoting string // for an mbox: mboxrd, mboxo or mboxcl2; "" to detect it
 }
 
-// ImportedMail is what became of a file with mail.
+// ImportedMail is the result of a mail import.
 type ImportedMail struct {
 	Imported int64           `json:"imported"`
-	Skipped  int64           `json:"skipped"` // there already, or marked as deleted
+	Skipped  int64           `json:"skipped"` // already there, or marked as deleted
 	Failed   int64           `json:"failed"`
-	Bytes    int64           `json:"bytes"`    // of the imported messages
-	Failures []ImportFailure `json:"failures"` // at most 100 of them
+	Bytes    int64           `json:"bytes"`    // bytes of imported messages
+	Failures []ImportFailure `json:"failures"` // at most 100
 }
 
-// ImportFailure is something of a file that could not be imported.
+// ImportFailure is a message or folder that could not be imported.
 type ImportFailure struct {
-	Place  string `json:"place"`  // where it stands in the file
-	Reason string `json:"reason"` // in words
+	Place  string `json:"place"`  // position in the file
+	Reason string `json:"reason"` // for people
 }
 
-// ImportMailbox imports an mbox, a message, or a tar of these and of Maildirs,
-// packed by gzip or not. The file may have any length: it is sent as it is
-// read, and [WithTimeout] does not bound it. When the import breaks off, a
-// *[Problem] tells in Import how far it came; sent again, what was imported is
-// left out. A file that can seek is sent again by itself.
+// ImportMailbox imports an mbox, a message, or a tar of these and of Maildirs, optionally
+// compressed with gzip. The file may have any length: it is sent as it is read, without the limit
+// of [WithTimeout]. If the import breaks off, a *[Problem] has the result so far in Import; a
+// repeated import skips the imported messages. A file that can seek is resent automatically.
 func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o MailImport) (*ImportedMail, error) {
 	from, err := (&Attachment{Content: file}).source()
 	if err != nil {
@@ -61,24 +60,23 @@ func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o
 	})
 }
 
-// MailExport says how a mailbox is exported; the zero value is all of it, as an
-// mbox.
+// MailExport are the options of a mail export; the zero value exports the whole mailbox as an mbox.
 type MailExport struct {
 	Format string // mbox, or maildir for a tar of Maildirs; "" is mbox
-	Folder string // only this one
+	Folder string // only this folder
 }
 
-// MissingError ends an export that is complete but for some messages, which the
-// service can't read.
+// MissingError ends an export that is complete except for some messages that the service can't
+// read.
 type MissingError struct{ Text string }
 
-// Error says how many, and names the first by their ids.
+// Error returns their number, and the ids of the first.
 func (e *MissingError) Error() string { return "mailstead: " + e.Text }
 
-// exported is an export as it comes.
+// exported is the stream of an export.
 type exported struct{ *http.Response }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (e exported) Read(p []byte) (int, error) {
 	n, err := e.Body.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -89,12 +87,12 @@ func (e exported) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is that of io.Closer.
+// Close implements io.Closer.
 func (e exported) Close() error { return e.Body.Close() }
 
-// ExportMailbox exports a mailbox as a stream, which the caller closes. Only if
-// it ends with io.EOF it was whole; with a [*MissingError] it is complete but for
-// some messages. [WithTimeout] does not bound it.
+// ExportMailbox exports a mailbox as a stream, which the caller must close. It is complete only if
+// it ends with io.EOF; with a [*MissingError], it is complete except for some messages. The limit
+// of [WithTimeout] doesn't apply.
 func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExport) (io.ReadCloser, error) {
 	q := url.Values{}
 	set(q, "format", o.Format)

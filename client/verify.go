@@ -19,22 +19,21 @@ import (
 )
 
 const (
-	// WebhookTolerance is how far the time in a webhook request may be from
-	// now: older ones may be repetitions by somebody else.
+	// WebhookTolerance is the maximum difference between the time in a webhook request and now:
+	// older requests may be replayed by somebody else.
 	WebhookTolerance = 5 * time.Minute
-	// maxEvent bounds the body of a webhook request, in bytes.
+	// maxEvent is the limit for the body of a webhook request, in bytes.
 	maxEvent = 4 << 20
 )
 
-// ErrNotAuthentic says that a webhook request does not come from the service,
-// was changed on the way, or is too old.
+// ErrNotAuthentic reports that a webhook request doesn't come from the service, was modified, or is
+// too old.
 var ErrNotAuthentic = errors.New("mailstead: this webhook request is not authentic")
 
-// VerifyWebhook checks a webhook request by its header and its body, as it
-// came, and returns the event. It goes by the Standard Webhooks signature,
-// which covers the time as well, and takes the old secret as well as the new
-// one for 24 hours after a rotation. Anything that can't be trusted is an
-// [ErrNotAuthentic]. An event may come more than once: go by its ID.
+// VerifyWebhook verifies a webhook request by its header and its unmodified body, and returns the
+// event. It checks the Standard Webhooks signature, which includes the time. It accepts both the
+// old and the new secret for 24 hours after a rotation. For an untrusted request, it returns
+// [ErrNotAuthentic]. An event may arrive more than once: check its ID.
 func VerifyWebhook(h http.Header, body []byte, secret string) (*Event, error) {
 	return verifyWebhook(h, body, secret, time.Now())
 }
@@ -71,20 +70,19 @@ func verifyWebhook(h http.Header, body []byte, secret string, now time.Time) (*E
 	return e, nil
 }
 
-// WebhookSigned reports whether the header X-Service-Signature fits the body
-// and the secret. That signature does not cover the time: see [VerifyWebhook].
+// WebhookSigned reports whether the header X-Service-Signature matches the body and the secret.
+// That signature doesn't include the time: see [VerifyWebhook].
 func WebhookSigned(h http.Header, body []byte, secret string) bool {
 	if secret == "" {
 		return false
 	}
-	mac := hmac.New(sha256.New, []byte(secret)) // the whole of it, whsec_ included
+	mac := hmac.New(sha256.New, []byte(secret)) // all of it, including whsec_
 	_, _ = mac.Write(body)
 	return hmac.Equal([]byte("sha256="+hex.EncodeToString(mac.Sum(nil))), []byte(h.Get("X-Service-Signature")))
 }
 
-// WebhookHandler receives webhook requests: it reads and verifies each, and
-// calls handle with the event. It answers 204 when handle returns nil, and 500
-// otherwise, so that the event comes again.
+// WebhookHandler receives webhook requests: it reads and verifies each, and calls handle with the
+// event. It responds 204 if handle returns nil, and otherwise 500, so that the service retries.
 func WebhookHandler(secret string, handle func(ctx context.Context, e *Event) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {

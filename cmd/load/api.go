@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// apiSends measures what POST /outbound/send accepts while the couriers carry
-// it away: over several connections, for one account and for many.
+// apiSends measures how many messages POST /outbound/send accepts while the service delivers them:
+// over several connections, for one account and for many.
 func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 	for _, accounts := range []int{1, 100} {
 		for _, conns := range apiConns {
@@ -32,8 +32,8 @@ func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 	return nil
 }
 
-// send sends one recipient's 4 KiB texts by the API, accounts and recipients'
-// domains taking turns.
+// send sends 4 KiB texts to one recipient each by the API, with accounts and recipient domains in
+// turn.
 func (s *system) send(conns int, b runLimit, from []sender, domains []string) (runResult, error) {
 	text, err := json.Marshal(randomText(newRand(1), 4<<10))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/names"
 )
 
-// What every system has.
+// Data of every system.
 const (
 	mailboxCount        = 100 // for MX and submission; the IMAP work has one more per round
 	externalDomainCount = 100 // domains that the sink answers for
@@ -29,7 +29,7 @@ var (
 	sessionCounts = []int{1, 10, 50}
 )
 
-// bench is one run of the program.
+// bench is a run of the program.
 type bench struct {
 	options           *options
 	dir               string
@@ -73,7 +73,7 @@ func openBench(o *options) (b *bench, err error) {
 	return b, errors.Join(
 		b.names.Add(serviceHost, "A", "127.0.0.1"),
 		b.names.Add("spf."+serviceHost, "TXT", "v=spf1 ip4:127.0.0.0/8 -all"),
-		// Whose mail comes in by MX: a correspondent that does everything right.
+		// The sender of mail to the MX: a correspondent with valid SPF, DKIM and DMARC.
 		b.names.Add("bench-sink.net", "MX", "10 mx.bench-sink.net."),
 		b.names.Add("bench-sink.net", "TXT", "v=spf1 ip4:127.0.0.0/8 -all"),
 		b.names.Add("_dmarc.bench-sink.net", "TXT", "v=DMARC1; p=reject"),
@@ -81,7 +81,7 @@ func openBench(o *options) (b *bench, err error) {
 	)
 }
 
-// benchmark is a part of the bench, done on each system in turn.
+// benchmark is a part of the run, done on each system in turn.
 type benchmark struct {
 	name     string
 	supports func(*system) bool
@@ -102,8 +102,7 @@ func benchmarks(o *options) []benchmark {
 	}
 }
 
-// finalBenchmarks is the work that is done once, after all rounds: it starts the systems
-// anew.
+// finalBenchmarks returns the benchmarks that run once, after all rounds: they restart the systems.
 func finalBenchmarks() []benchmark {
 	return []benchmark{
 		{"footprint", func(*system) bool { return true }, (*bench).footprint},
@@ -111,8 +110,8 @@ func finalBenchmarks() []benchmark {
 	}
 }
 
-// run starts the systems, does the rounds and prints the table. Systems take
-// turns in every round, so that a slow minute of the machine hits all alike.
+// run starts the systems, runs the rounds and prints the table. Systems take turns in every round,
+// so that a slow minute of the machine affects all of them.
 func (b *bench) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.start(ctx); err != nil {
@@ -153,8 +152,7 @@ func (b *bench) runRound(ctx context.Context, n int) {
 	}
 }
 
-// runBenchmark does a piece of work; what fails is told and noted, and the rest goes
-// on.
+// runBenchmark runs a benchmark; it reports and notes a failure, and the run goes on.
 func (b *bench) runBenchmark(ctx context.Context, w benchmark, s *system, round int) {
 	if ctx.Err() != nil {
 		return
@@ -187,8 +185,7 @@ func errorNote(err error) string {
 	return "failed: " + err.Error()
 }
 
-// start starts every system that is there. A peer that is not there is noted
-// in the table; Mailstead must start.
+// start starts every available system. It notes a missing peer in the table; Mailstead must start.
 func (b *bench) start(ctx context.Context) error {
 	o := b.options
 	if o.mailstead != "" && !o.skip.MatchString("Mailstead, SQLite") {
@@ -241,7 +238,7 @@ func (b *bench) notePeer(name, words string, err error) {
 	b.report.note("setup", name, words)
 }
 
-// newDatabase makes an empty database beside the one that the URL names.
+// newDatabase creates an empty database beside the one in the URL.
 func newDatabase(ctx context.Context, at, label string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// dovecotConfig is for one store format. mail_fsync is Dovecot's default:
-// messages are flushed before their OK, flags and indexes are not.
+// dovecotConfig is the configuration for one store format. mail_fsync is Dovecot's default: it
+// flushes messages before their OK, but not flags and indexes.
 const dovecotConfig = `
 base_dir = %[1]s/run
 state_dir = %[1]s/run
@@ -64,8 +64,7 @@ namespace inbox {
 }
 `
 
-// startDovecot starts a Dovecot of our own with one store format: "maildir"
-// or "mdbox".
+// startDovecot starts a Dovecot with one store format: "maildir" or "mdbox".
 func startDovecot(ctx context.Context, b *bench, format string) (*system, error) {
 	program, err := peerProgram("dovecot")
 	if err != nil {

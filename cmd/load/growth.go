@@ -15,28 +15,28 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// growthRun does the same work on a service that has little and on one that
-// has a hundred times as much of everything, in turns.
+// growthRun runs the same work in turn on a service with little data and on one with a hundred
+// times as much.
 type growthRun struct {
 	b        *bench
-	s        *system // whose column it is
+	s        *system // system whose column it is
 	services [2]*grownService
 }
 
-// grownService is a service whose rows were made by SQL.
+// grownService is a service whose rows were multiplied by SQL.
 type grownService struct {
 	*mailstead
-	mailboxCount  int // mailboxes, over all accounts
+	mailboxCount  int // mailboxes of all accounts
 	label         string
-	token         string  // of the account that holds a third of everything
-	domainName    string  // the domain that the others were copied from
+	token         string  // of the account with a third of the data
+	domainName    string  // domain that was copied
 	domainID      string  // its id
-	emptyDomainID string  // the id of a domain without mailboxes
-	mailboxID     string  // the id of the mailbox that the others were copied from
-	sentID        string  // the id of a message
-	archiveID     string  // the id of the mailbox with a large folder
-	reader        mailbox // the same
-	webhookID     string  // the id of a webhook
+	emptyDomainID string  // id of a domain without mailboxes
+	mailboxID     string  // id of the mailbox that was copied
+	sentID        string  // id of a message
+	archiveID     string  // id of the mailbox with a large folder
+	reader        mailbox // the same mailbox
+	webhookID     string  // id of a webhook
 	conn          *httpConn
 	session       *imap.Client
 }
@@ -44,17 +44,17 @@ type grownService struct {
 const (
 	growthMailboxes = 1000 // mailboxes of the smaller service
 	growthFactor    = 100
-	growthMessages  = 4 // sent to each mailbox
-	// growthPending are the deliveries that the webhook, whose place does not
-	// answer, still waits for: of the domain, two mailboxes, and two for each mail.
+	growthMessages  = 4 // per mailbox
+	// growthPending is the number of pending deliveries of the webhook, whose host doesn't exist:
+	// for the domain, two mailboxes, and two per message.
 	growthPending        = 1 + 2 + 2*(1+growthMessages)
-	growthFolderMessages = 3 // in the large folder, for each mailbox of the service
+	growthFolderMessages = 3 // in the large folder, per mailbox of the service
 )
 
 // growth compares a service with one that has a hundred times its data.
 func (b *bench) growth(ctx context.Context, s *system, round int) error {
 	if round > 0 {
-		return nil // once is long enough
+		return nil // one round takes long enough
 	}
 	few := growthMailboxes
 	if b.options.quick {
@@ -77,7 +77,7 @@ func (b *bench) growth(ctx context.Context, s *system, round int) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err = errors.Join(err, part()) // the other parts have their figures all the same
+		err = errors.Join(err, part()) // the other parts still have results
 	}
 	return err
 }
@@ -93,12 +93,11 @@ func (r *growthRun) close() {
 		if g.session != nil {
 			_ = g.session.Close()
 		}
-		_ = g.system.process.stop() // what counts has been measured
+		_ = g.system.process.stop() // the measurement is done
 	}
 }
 
-// grow makes a service with a bit of everything, stops it and multiplies its
-// rows.
+// grow creates a service with some data of each kind, stops it and multiplies its rows.
 func (r *growthRun) grow(ctx context.Context, boxes int) (*grownService, error) {
 	sqlite := strings.HasSuffix(r.s.name, "SQLite")
 	label := fmt.Sprintf("growth-%s-%d", strings.ToLower(strings.TrimPrefix(r.s.name, "Mailstead, ")), boxes)
@@ -125,7 +124,7 @@ func (r *growthRun) grow(ctx context.Context, boxes int) (*grownService, error) 
 	return g, err
 }
 
-// launch starts the service on ports that are free now.
+// launch starts the service on free ports.
 func (g *grownService) launch(ctx context.Context) (err error) {
 	if err := g.choosePorts(); err != nil {
 		return err
@@ -134,7 +133,7 @@ func (g *grownService) launch(ctx context.Context) (err error) {
 	return err
 }
 
-// seed makes by the API what is multiplied.
+// seed creates, by the API, the data to multiply.
 func (g *grownService) seed(ctx context.Context) (err error) {
 	if g.conn, err = dialHTTP(g.system.http); err != nil {
 		return err
@@ -146,7 +145,7 @@ func (g *grownService) seed(ctx context.Context) (err error) {
 	if g.domainID, err = g.mailstead.createDomain(g.conn, g.token, g.domainName); err != nil {
 		return err
 	}
-	// There is no such host.
+	// The host doesn't exist.
 	if g.webhookID, err = g.create("/webhooks", map[string]any{"url": "https://nowhere.bench-sink.net/", "events": []string{"all"}}); err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (g *grownService) seed(ctx context.Context) (err error) {
 	for _, m := range []struct {
 		name  string
 		mails int
-		quota int // MB; all together are within the account's limit
+		quota int // MB; together within the account's limit
 		id    *string
 	}{{"archive", 1, 20480, &g.archiveID}, {"seed", growthMessages, 1, &g.mailboxID}} {
 		*m.id, err = g.create("/mailboxes", map[string]any{"domain_id": g.domainID, "local_part": m.name, "password": g.reader.password, "quota_mb": m.quota})
@@ -183,8 +182,8 @@ func (g *grownService) create(path string, in map[string]any) (id string, err er
 	return made.ID, err
 }
 
-// waitInbound waits until the events of n arrivals can be read, and the sent
-// messages can be found.
+// waitInbound waits until the events of n received messages can be read, and the sent messages can
+// be found.
 func (g *grownService) waitInbound(ctx context.Context, n int) error {
 	for _, path := range []string{"/events?type=inbound_email", "/events?type=delivery_status", "/outbound/messages?recipient=" + g.domainName} {
 		for {
@@ -205,7 +204,7 @@ func (g *grownService) waitInbound(ctx context.Context, n int) error {
 	return nil
 }
 
-// pageSize is a page of a list.
+// listPage is a page of a list.
 type listPage struct {
 	Data    []json.RawMessage `json:"data"`
 	HasMore bool              `json:"has_more"`
@@ -216,12 +215,12 @@ func (g *grownService) getPage(path string) (got listPage, err error) {
 	return got, callAPI(g.conn, "GET", path, g.token, nil, &got)
 }
 
-// startBoth starts both services on what they have, and waits until their search
-// indexes are at rest, so that these don't disturb what is measured.
+// startBoth starts both services with their data, and waits until their search indexes are idle, so
+// that indexing doesn't affect the results.
 func (r *growthRun) startBoth(ctx context.Context) error {
 	var took [2]time.Duration
 	for i, g := range r.services {
-		// The first start after so many rows were made cleans up after that.
+		// The first start after the fill cleans up.
 		if err := errors.Join(g.launch(ctx), g.system.process.stop()); err != nil {
 			return err
 		}
@@ -238,7 +237,7 @@ func (r *growthRun) startBoth(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, g := range r.services { // by now, since a server ends a connection that rests
+	for _, g := range r.services { // only now, because servers close idle connections
 		if err := g.connect(); err != nil {
 			return err
 		}
@@ -262,8 +261,8 @@ func (g *grownService) connect() (err error) {
 	return g.session.Login(g.reader.address, g.reader.password)
 }
 
-// measureBoth measures the same on the two services in turn. The first time is not counted: it
-// reads what was never read.
+// measureBoth measures the same on both services in turn. It discards the first result, which reads
+// uncached data.
 func (r *growthRun) measureBoth(row string, times int, do func(g *grownService, i int) error) error {
 	took, err := alternate(r.services, times+1, func(g *grownService, i int) (time.Duration, error) {
 		d, err := measure(func() error { return do(g, i) })
@@ -282,8 +281,8 @@ func (r *growthRun) compare(row string, few, many time.Duration) {
 	r.b.report.add("growth/"+row, r.s.name, durationMetric(r.services[0].label+":", few), durationMetric(r.services[1].label+":", many), metric{"×", float64(many) / float64(max(few, 1)), ratio})
 }
 
-// backups copies each service once. That takes time for all that there is, so
-// what counts is the time for each megabyte.
+// backups backs up each service once. The duration depends on the data, so the result is the time
+// per megabyte.
 func (r *growthRun) backups(ctx context.Context) error {
 	for _, g := range r.services {
 		to := g.dir + "-backup"

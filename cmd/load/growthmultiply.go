@@ -11,13 +11,12 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// idStride is how far the ids of one copy are from those of the next: ten seconds,
-// which is longer than it took to make what is copied (db.ID).
+// idStride is the distance between the ids of consecutive copies: ten seconds, which is longer than
+// creating the originals took (db.ID).
 const idStride = 10_000 << 22
 
-// multiplyRows makes the rows of the mailbox, of its mail, of its domain and of its
-// account many: a third of all belongs to the account that there is, and the rest
-// to ten others for every thousand mailboxes.
+// multiplyRows multiplies the rows of the mailbox, its mail, its domain and its account: a third
+// belongs to the existing account, and the rest to ten others per thousand mailboxes.
 func (g *grownService) multiplyRows(ctx context.Context) (err error) {
 	d, err := fill.Open(ctx, g.database, g.dir)
 	if err != nil {
@@ -39,9 +38,9 @@ func (g *grownService) multiplyRows(ctx context.Context) (err error) {
 type multiplier struct {
 	*fill.DB
 	*grownService
-	otherAccounts, ownDomains         int // accounts beside the first, each with a domain; domains of the first
+	otherAccounts, ownDomains         int // additional accounts, each with a domain; domains of the first account
 	accountKey, domainKey, mailboxKey int64
-	folderID                          int64 // that gets many messages
+	folderID                          int64 // folder that gets many messages
 }
 
 func (m *multiplier) readIDs(ctx context.Context) (err error) {
@@ -63,13 +62,12 @@ func (m *multiplier) readIDs(ctx context.Context) (err error) {
 	return err
 }
 
-// copiedID is the column's value in the copy k.
+// copiedID returns the column's value in copy k.
 func copiedID(column string) string {
 	return fmt.Sprintf("r.%s - k * CAST(%d AS BIGINT)", column, idStride)
 }
 
-// copiedAccount and groupDomain are what the mailbox k belongs to. The last domain has
-// no mailboxes.
+// domainIndex returns the number of mailbox k's domain. The last domain has no mailboxes.
 func (m *multiplier) domainIndex() string {
 	return fmt.Sprintf("(CASE WHEN k %% 3 = 0 THEN %d + (k / 3) %% %d ELSE 1 + k %% %d END)", m.otherAccounts+1, m.ownDomains-1, m.otherAccounts)
 }
@@ -82,7 +80,7 @@ func (m *multiplier) copiedDomain() string {
 	return fmt.Sprintf("%d - %s * CAST(%d AS BIGINT)", m.domainKey, m.domainIndex(), idStride)
 }
 
-// copiedAddress is a column in which the address of the mailbox is the copy's.
+// copiedAddress returns a column in which the copy's address replaces the mailbox's.
 func (m *multiplier) copiedAddress(column string) string {
 	return fmt.Sprintf("REPLACE(r.%s, 'seed@%s', 'box' || k || '@d' || %s || '.%s')", column, m.domainName, m.domainIndex(), m.domainName)
 }
@@ -113,7 +111,7 @@ func (m *multiplier) mailboxes(ctx context.Context) error {
 		}),
 		m.Exec(ctx, "DELETE FROM mailbox_storage"),
 		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(counted) FROM mailbox GROUP BY account"),
-		// As many as there would be; searches find only that they are of others.
+		// The right number of rows; searches only find that they belong to other accounts.
 		m.Copy(ctx, "mailbox_piece", at, m.mailboxCount, fill.Values{"account": m.copiedAccount(), "mailbox": copiedID("mailbox")}),
 		m.Copy(ctx, "mailbox_usage", at, m.mailboxCount, fill.Values{"mailbox": copiedID("mailbox")}),
 		m.Copy(ctx, "folder", at, m.mailboxCount, fill.Values{"id": copiedID("id"), "mailbox": copiedID("mailbox")}),
@@ -135,8 +133,8 @@ func (m *multiplier) mail(ctx context.Context) error {
 		m.Copy(ctx, "outbound_trace", "id "+sent, m.mailboxCount, threads.Merge(fill.Values{
 			"id": copiedID("id"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "reference": "r.reference + k",
 		})),
-		// Of the terms by which sent messages are found those of the domain are
-		// right, and the others are those of nothing.
+		// Of the search terms for sent messages, only those of the domain are real; the others
+		// match nothing.
 		m.Copy(ctx, "outbound_term", "message "+sent, m.mailboxCount, fill.Values{
 			"message": copiedID("message"), "account": m.copiedAccount(), "term": fmt.Sprintf("CASE WHEN r.term = %d THEN %s ELSE r.term + k END", m.domainKey, m.copiedDomain()),
 		}),
@@ -150,7 +148,7 @@ func (m *multiplier) mail(ctx context.Context) error {
 	)
 }
 
-// events come before those that there are, which get later positions.
+// events inserts copies before the existing events, which get later positions.
 func (m *multiplier) events(ctx context.Context) error {
 	where := fmt.Sprintf("(mailbox = %d OR message IN (SELECT outbound FROM message WHERE mailbox = %d))", m.mailboxKey, m.mailboxKey)
 	copied, err := m.QueryInts(ctx, "SELECT id FROM event WHERE "+where+" ORDER BY position")
@@ -181,7 +179,7 @@ func (m *multiplier) events(ctx context.Context) error {
 	)
 }
 
-// folderMessages fill the large folder.
+// folderMessages fills the large folder.
 func (m *multiplier) folderMessages(ctx context.Context) error {
 	n := growthFolderMessages * m.mailboxCount
 	where := fmt.Sprintf("id IN (SELECT message FROM folder_message WHERE folder = %d)", m.folderID)

@@ -12,14 +12,14 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 )
 
-// lists reads the lists of the API with their filters: a first page, or, where few
-// or none fit, all pages there are.
+// lists reads the API's lists with their filters: the first page, or all pages if few or no entries
+// match.
 func (r *growthRun) lists() error {
 	var err error
 	for _, l := range []struct {
 		row  string
 		path func(g *grownService) string
-		n    int // entries in all pages; -1: only the first page is read, which is full
+		n    int // entries in all pages; -1: read only the first page, which must be full
 	}{
 		{"events", func(*grownService) string { return "/events?limit=50" }, -1},
 		{"events-recipient", func(g *grownService) string { return "/events?recipient=seed@" + g.domainName }, 2 * growthMessages},
@@ -54,7 +54,7 @@ func (r *growthRun) lists() error {
 	return err
 }
 
-// getPages reads a page, or all pages when there are n entries in them.
+// getPages reads a page, or all pages, which must have n entries.
 func (g *grownService) getPages(path string, n int) error {
 	got, err := g.getPage(path)
 	for all := len(got.Data); err == nil && n >= 0; all += len(got.Data) {
@@ -69,7 +69,7 @@ func (g *grownService) getPages(path string, n int) error {
 	return err
 }
 
-// changes makes, changes and deletes a mailbox, and sends a message.
+// changes creates, changes and deletes a mailbox, and sends a message.
 func (r *growthRun) changes() error {
 	made := map[*grownService][]string{}
 	err := r.measureBoth("mailbox-make", 15, func(g *grownService, i int) error {
@@ -113,29 +113,29 @@ func (r *growthRun) folders() error {
 	return err
 }
 
-// receive takes in mail from outside.
+// receive sends mail to the MX.
 func (r *growthRun) receive() error {
 	const from = "writer@bench-sink.net"
-	sessions, letter := map[*grownService]*smtp.Client{}, map[*grownService][]byte{}
+	sessions, mail := map[*grownService]*smtp.Client{}, map[*grownService][]byte{}
 	defer func() {
 		for _, c := range sessions {
-			_ = c.Close() // what counts has been answered
+			_ = c.Close() // the measurement is done
 		}
 	}()
 	return r.measureBoth("arrive", 30, func(g *grownService, _ int) (err error) {
 		if sessions[g] == nil { // the first is not counted
-			if letter[g], err = r.b.signer.sign(plainMessage(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
+			if mail[g], err = r.b.signer.sign(plainMessage(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
 				return err
 			}
 			if sessions[g], err = smtp.Dial(g.system.mx); err != nil {
 				return err
 			}
 		}
-		return sessions[g].Send(from, g.reader.address, letter[g])
+		return sessions[g].Send(from, g.reader.address, mail[g])
 	})
 }
 
-// folderSize is how many bytes the files in a folder have.
+// folderSize returns the total size of the files in a directory, in bytes.
 func folderSize(dir string) (bytes float64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {

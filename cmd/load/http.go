@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// httpConn is one kept-open HTTP/1.1 connection, by hand: net/http's client
-// costs more than the work that is measured.
+// httpConn is a minimal persistent HTTP/1.1 connection: net/http's client costs more than the
+// measured work.
 type httpConn struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -29,12 +29,12 @@ func dialHTTP(addr string) (*httpConn, error) {
 	return &httpConn{conn: conn, r: bufio.NewReader(conn)}, nil
 }
 
-// do sends a request and returns the status and the answer's body.
+// do sends a request and returns the status and the response body.
 func (c *httpConn) do(method, path, token string, body []byte) (status int, answer []byte, err error) {
 	c.out = fmt.Appendf(c.out[:0], "%s /api/v1%s HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: https\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", method, path, token, len(body))
 	rest := body
-	if len(body) < 1<<20 { // in one packet, where it fits
+	if len(body) < 1<<20 { // in one packet if it fits
 		c.out, rest = append(c.out, body...), nil
 	}
 	c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
@@ -42,7 +42,7 @@ func (c *httpConn) do(method, path, token string, body []byte) (status int, answ
 		return 0, nil, err
 	}
 	if _, err := c.conn.Write(rest); err != nil {
-		// What is refused is answered before all of it was read.
+		// A rejected request is answered before it is read completely.
 		if status, answer, readErr := c.readResponse(); readErr == nil {
 			return status, answer, nil
 		}
@@ -51,7 +51,7 @@ func (c *httpConn) do(method, path, token string, body []byte) (status int, answ
 	return c.readResponse()
 }
 
-// readResponse reads the answer to what was sent.
+// readResponse reads the response.
 func (c *httpConn) readResponse() (status int, answer []byte, err error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *httpConn) readResponse() (status int, answer []byte, err error) {
 	return status, answer, err
 }
 
-// readHeaders reads up to the empty line; -1 is a body in chunks.
+// readHeaders reads up to the empty line; -1 means a chunked body.
 func (c *httpConn) readHeaders() (length int, err error) {
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -107,7 +107,7 @@ func (c *httpConn) readChunks() (body []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		chunk := make([]byte, n+2) // with its line end
+		chunk := make([]byte, n+2) // with its line ending
 		if _, err := io.ReadFull(c.r, chunk); err != nil {
 			return nil, err
 		}

@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// When the machine counts as idle: processors were busy for less than a tenth of
-// one during idleInterval. A system that never comes to rest is not waited for longer
-// than idleTimeout.
+// When the machine counts as idle: processors were busy for less than a tenth of one during
+// idleInterval. waitIdle gives up after idleTimeout.
 const (
 	idleInterval  = 500 * time.Millisecond
 	idleThreshold = 0.1
 	idleTimeout   = 90 * time.Second
 )
 
-// waitIdle waits until the systems have done what the work before has left them, such
-// as to index its messages: else it would count against whose turn is next.
+// waitIdle waits until the systems have finished background work, such as indexing: otherwise it
+// would affect the next system's result.
 func waitIdle(ctx context.Context) error {
 	tick := time.NewTicker(idleInterval)
 	defer tick.Stop()
@@ -40,8 +39,8 @@ func waitIdle(ctx context.Context) error {
 	return nil
 }
 
-// busyTime is for how long all processors together have worked since the machine
-// began, and whether that is known.
+// busyTime returns how long all processors together have worked since the boot, and whether that is
+// known.
 func busyTime() (time.Duration, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")

@@ -14,17 +14,16 @@ import (
 
 const overview = "(UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE)"
 
-// imapRun is the IMAP work on one system in one round, in a mailbox that
-// nothing else uses.
+// imapRun is the IMAP work on one system in one round, in a mailbox of its own.
 type imapRun struct {
 	b            *bench
 	s            *system
 	mailbox      mailbox
-	c            *imap.Client // one session that does most of it
+	c            *imap.Client // the session for most of the work
 	messageCount int          // messages in the folder
 }
 
-// imapWork fills a folder and does to it what mail programs do.
+// imapWork fills a folder and runs typical commands of mail clients on it.
 func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 	r := &imapRun{b: b, s: s, mailbox: s.privateMailboxes[round], messageCount: len(b.messages)}
 	var err error
@@ -42,7 +41,7 @@ func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err = errors.Join(err, part()) // the other parts have their figures all the same
+		err = errors.Join(err, part()) // the other parts still have results
 	}
 	return err
 }
@@ -63,8 +62,8 @@ func (r *imapRun) session() (*imap.Client, error) {
 	return c, nil
 }
 
-// do runs a command and checks how many untagged responses came: a fast wrong
-// answer is no figure. Servers may add a few of their own.
+// do runs a command and checks the number of untagged responses: a fast wrong response must not
+// count. Servers may add a few of their own.
 func (r *imapRun) do(command string, lines int) (imap.Response, error) {
 	a, err := r.c.Command(command)
 	if err == nil && (a.Lines < lines || a.Lines > lines+lines/100+20) {
@@ -80,7 +79,7 @@ func (r *imapRun) measure(command string, lines int) (time.Duration, error) {
 	})
 }
 
-// fill appends a fifth of the letters over one connection, the rest over four.
+// fill appends a fifth of the messages over one connection, the rest over four.
 func (r *imapRun) fill() error {
 	var next atomic.Int64
 	for _, step := range []struct {
@@ -123,7 +122,7 @@ func (r *imapRun) login() error {
 	return nil
 }
 
-// open leaves the folder selected.
+// open selects the folder.
 func (r *imapRun) open() error {
 	var took []time.Duration
 	for range 30 {
@@ -140,7 +139,7 @@ func (r *imapRun) open() error {
 	return nil
 }
 
-// bigFolder copies the folder several times into one and reads that.
+// bigFolder copies the folder several times into another one and reads that.
 func (r *imapRun) bigFolder() error {
 	for range r.b.options.big {
 		if _, err := r.c.Command("COPY 1:* Big"); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// read fetches all and one. The first fetch of the overview is told apart: some
-// servers parse then what they keep for later.
+// read fetches all messages and single ones. The first overview is measured separately: some
+// servers then parse data that they cache.
 func (r *imapRun) read() error {
 	first, err := r.measure("FETCH 1:* "+overview, r.messageCount)
 	if err != nil {
@@ -62,8 +62,7 @@ func (r *imapRun) bodies() error {
 	return err
 }
 
-// search looks for words that 1 % of the messages have: before they are indexed,
-// and once they are.
+// search searches for words in 1 % of the messages: before they are indexed, and after.
 func (r *imapRun) search(ctx context.Context) error {
 	searches := []struct {
 		row, keys string
@@ -96,14 +95,14 @@ func (r *imapRun) search(ctx context.Context) error {
 	return wrong
 }
 
-// checkSearch searches and checks how many were found.
+// checkSearch runs a search and checks the number of results.
 func (r *imapRun) checkSearch(keys string, want int) error {
 	found := -1
 	r.c.Untagged = func(line []byte) {
 		if bytes.HasPrefix(line, []byte("* ESEARCH")) {
 			if _, rest, ok := bytes.Cut(line, []byte("COUNT ")); ok {
 				digits, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-				found, _ = strconv.Atoi(string(digits)) // a wrong number is seen below
+				found, _ = strconv.Atoi(string(digits)) // a wrong number is noticed below
 			}
 		} else if bytes.HasPrefix(line, []byte("* SEARCH")) {
 			found = len(bytes.Fields(line)) - 2

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// flags changes the flags of all and of one.
+// flags changes the flags of all messages and of one.
 func (r *imapRun) flags() error {
 	var took []time.Duration
 	for range 3 {
@@ -70,7 +70,7 @@ func (r *imapRun) copyMove() error {
 	return nil
 }
 
-// notify measures how long after its OK another session hears of an APPEND.
+// notify measures how long after the OK another session is notified of an APPEND.
 func (r *imapRun) notify() error {
 	listener, err := r.session()
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *imapRun) notify() error {
 		answered := time.Now()
 		select {
 		case at := <-heard:
-			// It may come before the OK does.
+			// The notification may come before the OK.
 			took = append(took, max(0, at.Sub(answered)))
 		case err := <-failed:
 			return err
@@ -106,7 +106,7 @@ func (r *imapRun) notify() error {
 	return nil
 }
 
-// recordExists tells when each EXISTS came, until the session ends.
+// recordExists sends the time of each EXISTS until the session ends.
 func recordExists(c *imap.Client, heard chan<- time.Time) error {
 	for {
 		line, err := c.NextLine()

@@ -13,9 +13,9 @@ import (
 
 const largeSends = 16
 
-// largeAttachments measures the most memory that the process holds while the largest
-// sends come in side by side and go out to the sink. It is started anew before,
-// as the peak is one since the start.
+// largeAttachments measures the peak memory of the process while it receives the largest messages
+// concurrently and sends them to the sink. The service is restarted first, because the peak counts
+// from the start.
 func (b *bench) largeAttachments(ctx context.Context, s *system, _ int) error {
 	if s.process != nil {
 		if err := s.process.stop(); err != nil {
@@ -39,8 +39,8 @@ func (b *bench) largeAttachments(ctx context.Context, s *system, _ int) error {
 	return err
 }
 
-// sendLarge sends as many messages at once, each over a connection of its own
-// and with one attachment of so many bytes, and returns how long all took.
+// sendLarge sends several messages at once, each over its own connection and with one attachment of
+// attached bytes. It returns the total duration.
 func (s *system) sendLarge(attached int) (time.Duration, error) {
 	file := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("attached"), attached/8))
 	out, err := runSessions(largeSends, runLimit{largeSends, time.Hour}, func(i int) (func() error, func() error, error) {
@@ -49,7 +49,7 @@ func (s *system) sendLarge(attached int) (time.Duration, error) {
 			who.from, i, s.externalDomains[i%len(s.externalDomains)], file)
 		var c *httpConn
 		return func() (err error) {
-			if c, err = dialHTTP(s.http); err != nil { // not before: all the bodies may take longer than a server waits for a request
+			if c, err = dialHTTP(s.http); err != nil { // not earlier: all the bodies may take longer than a server waits for a request
 				return err
 			}
 			status, answer, err := c.do("POST", "/outbound/send", who.token, body)

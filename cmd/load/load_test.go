@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// TestAgainstTheService does a little of each work against the real service:
-// what the load program says and expects is what the service says.
+// TestAgainstTheService runs a little of each benchmark against the real service, to check that the
+// load program matches it.
 func TestAgainstTheService(t *testing.T) {
 	sink, err := smtp.Listen([]string{"127.0.0.1"}, nil)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAgainstTheService(t *testing.T) {
 		report:  newReport(), names: dns, messages: folderMessages(400, 8<<10), signer: signer,
 	}
 	for _, w := range append(benchmarks(b.options), finalBenchmarks()[1]) { // not the footprint, which needs a process
-		if w.name == "growth" || w.name == "mx-silent" { // one starts services of its own, the other takes the time-outs of DNS
+		if w.name == "growth" || w.name == "mx-silent" { // the former starts its own services, the latter waits for DNS timeouts
 			continue
 		}
 		t.Run(w.name, func(t *testing.T) {

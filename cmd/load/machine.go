@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// describeMachine says in one line where the figures are from, and how busy the
-// machine was with other things when the run began.
+// describeMachine describes in one line the machine, and its load when the run began.
 func describeMachine(dir string) string {
 	parts := []string{time.Now().UTC().Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d CPUs", runtime.NumCPU())}
 	if model := readField("/proc/cpuinfo", "model name"); model != "" {
@@ -42,7 +41,7 @@ func describeMachine(dir string) string {
 }
 
 func readField(file, name string) string {
-	text, _ := os.ReadFile(file) // what is missing is left out
+	text, _ := os.ReadFile(file) // missing facts are omitted
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
@@ -59,7 +58,7 @@ func fileSystem(dir string) string {
 	return strings.Join(strings.Fields(string(out))[1:], " ")
 }
 
-// packageVersions are the versions of what the systems are, as Debian calls them.
+// packageVersions returns the versions of the peers' Debian packages.
 func packageVersions() string {
 	out, err := exec.Command("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "postfix", "dovecot-core", "postgresql-15", "postgresql").Output()
 	if err != nil && len(out) == 0 {

@@ -20,16 +20,16 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 )
 
-// sizeMailboxes are the mailboxes of the two folders whose sizes are compared; the
-// last of the private ones.
+// sizeMailboxes is the number of mailboxes with folders whose sizes are compared; they are the last
+// private ones.
 const sizeMailboxes = 2
 
 // serviceHost is the host name of every server under test.
 const serviceHost = "mail.bench-host.net"
 
-// mailstead starts and furnishes the service as an operator and its customers
-// would: serve with production settings, accounts by the command line, domains
-// and mailboxes by the API, DNS records in a zone that its resolver reads.
+// mailstead starts and sets up the service like an operator and its customers: serve with
+// production settings, accounts by the command line, domains and mailboxes by the API, DNS records
+// in a zone that its resolver reads.
 type mailstead struct {
 	binary, dir, database string
 	base                  int
@@ -59,14 +59,14 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if m.system.process, err = m.start(ctx); err != nil {
 		return nil, errors.Join(err, sink.Close())
 	}
-	b.systems = append(b.systems, m.system) // from here on it is stopped with the rest
+	b.systems = append(b.systems, m.system) // from here on, it is stopped with the others
 	if err := b.idleMemory(ctx, m.system); err != nil {
 		return nil, err
 	}
 	return m.system, m.provision(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeMailboxes)
 }
 
-// choosePorts has the service listen on ports that are free now.
+// choosePorts selects free ports for the service.
 func (m *mailstead) choosePorts() (err error) {
 	if m.base, err = freePorts([]int{25, 80, 143, 443, 465, 587, 993}); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (m *mailstead) start(ctx context.Context) (*process, error) {
 	p, err := startProcess(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--postmaster", "operator@bench-sink.net", "--data", m.dir, "--bind", "127.0.0.1",
 		"--port-base", fmt.Sprint(m.base), "--database", m.database, "--tls", "self-signed", "--resolver", m.names.Addr,
 		"--mx-messages-per-hour", "0", // all of it comes from one network
-		"--http-proxy-from", "127.0.0.0/8", // what a TLS proxy in front does is not measured
+		"--http-proxy-from", "127.0.0.0/8", // the cost of a TLS proxy is not measured
 		"--smtp-port", fmt.Sprint(m.system.sink.Port), "--allow-private", "127.0.0.0/8", "--node", "bench", "--log-level", "warn",
 		"--limit-requests-per-second", "0", "--limit-sends-per-hour", "0", "--limit-sends-per-day", "0", "--limit-recipients-per-day", "0")
 	if err != nil {
@@ -93,9 +93,8 @@ func (m *mailstead) start(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// addExternalDomains publishes the hundred domains to send to, each with a mail
-// host and an address of its own. The first address is where the sink's port
-// is chosen.
+// addExternalDomains publishes the hundred target domains, each with its own mail host and address.
+// The sink's port is chosen on the first address.
 func addExternalDomains(n *names.Server, label string) (addrs, domains []string, err error) {
 	for i := 1; i <= externalDomainCount; i++ {
 		name, addr := fmt.Sprintf("%s-d%d.bench-sink.net", label, i), fmt.Sprintf("127.0.1.%d", i)
@@ -105,8 +104,7 @@ func addExternalDomains(n *names.Server, label string) (addrs, domains []string,
 	return addrs, domains, err
 }
 
-// provision makes the accounts with a verified domain each, and the mailboxes
-// under the first one.
+// provision creates the accounts with a verified domain each, and the mailboxes of the first one.
 func (m *mailstead) provision(ctx context.Context, suffix string, accounts, private int) error {
 	api, err := dialHTTP(m.system.http)
 	if err != nil {
@@ -159,8 +157,7 @@ func (m *mailstead) createAccount(ctx context.Context, email string) (token stri
 	return "", errors.New("account create printed no key")
 }
 
-// createDomain adds a domain, publishes the records that the service asks for, and
-// has them checked.
+// createDomain adds a domain, publishes its DNS records, and has them verified.
 func (m *mailstead) createDomain(api *httpConn, token, name string) (id string, err error) {
 	var made struct {
 		ID      string `json:"id"`
@@ -197,7 +194,7 @@ func (m *mailstead) createDomain(api *httpConn, token, name string) (id string, 
 	return made.ID, nil
 }
 
-// callAPI makes an API call that is set-up, not measured.
+// callAPI makes an API call for set-up, which is not measured.
 func callAPI(c *httpConn, method, path, token string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -212,7 +209,7 @@ func callAPI(c *httpConn, method, path, token string, in, out any) error {
 		case err != nil:
 			return err
 		case status == 429:
-			time.Sleep(500 * time.Millisecond) // a limit of the service; this is set-up and not measured
+			time.Sleep(500 * time.Millisecond) // a limit of the service; set-up is not measured
 			continue
 		case status >= 300:
 			return fmt.Errorf("%s %s: %d %s", method, path, status, answer)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command load measures Mailstead and, where they are installed, Postfix and
-// Dovecot on the same work in the same run, and prints one table. It starts
-// every server itself, on loopback, in a temporary folder; script/bench is how
-// to run it.
+// Command load measures Mailstead and, if installed, Postfix and Dovecot on the same work in the
+// same run, and prints one table. It starts every server itself, on loopback, in a temporary
+// directory; run it with script/bench.
 package main
 
 import (
@@ -30,11 +29,11 @@ type options struct {
 	imapMessages int
 	big          int
 	conns        int
-	large        int // bytes of each large attachment
+	large        int // bytes per large attachment
 	only         *regexp.Regexp
 	skip         *regexp.Regexp
 	largeFolder  int  // messages in the large folder; 0: not measured
-	growth       bool // its name was asked for
+	growth       bool // requested by name
 	quick        bool
 	sinkTLS      bool
 	keep         bool

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// settleTime is how long a server is left alone before its memory is read.
+// settleTime is the idle time before a server's memory is measured.
 const settleTime = 3 * time.Second
 
 func waitSettled(ctx context.Context) error {
@@ -25,7 +25,7 @@ func waitSettled(ctx context.Context) error {
 
 func memoryMetric(label string, bytes float64) metric { return metric{label, bytes / 1e6, megabytes} }
 
-// idleMemory reads the memory of a system that has just been started.
+// idleMemory measures the memory of a system that was just started.
 func (b *bench) idleMemory(ctx context.Context, s *system) error {
 	if err := waitSettled(ctx); err != nil {
 		return err
@@ -35,8 +35,7 @@ func (b *bench) idleMemory(ctx context.Context, s *system) error {
 	return err
 }
 
-// footprint is done last: memory after the work, connections that idle, and
-// starting again on all that the work has left.
+// footprint runs last: memory after the work, idle connections, and a restart with all the data.
 func (b *bench) footprint(ctx context.Context, s *system, _ int) error {
 	if s.binarySize > 0 {
 		b.report.add("binary", s.name, memoryMetric("", float64(s.binarySize)))
@@ -68,9 +67,9 @@ func (b *bench) footprint(ctx context.Context, s *system, _ int) error {
 	return b.idleSessions(ctx, s)
 }
 
-// idleSessions opens many sessions that wait in IDLE, on a server just started.
+// idleSessions opens many sessions in IDLE, on a server just started.
 func (b *bench) idleSessions(ctx context.Context, s *system) (err error) {
-	// What the first session costs is not a connection's.
+	// The first session's extra cost doesn't count.
 	warm, err := openIdle(s, 0)
 	if err != nil {
 		return err
@@ -103,8 +102,7 @@ func (b *bench) idleSessions(ctx context.Context, s *system) (err error) {
 	return err
 }
 
-// openIdle connects from an address that it shares with few: servers limit
-// connections per address.
+// openIdle connects from an address that few sessions share: servers limit connections per address.
 func openIdle(s *system, i int) (*imap.Client, error) {
 	c, err := imap.Dial(s.imap, fmt.Sprintf("127.0.2.%d", 1+i/40), clientTLS())
 	if err != nil {

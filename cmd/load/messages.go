@@ -16,14 +16,13 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// Words that 1 % of the messages have, for SEARCH.
+// Words in 1 % of the messages, for SEARCH.
 const (
 	rareSubject = "quarterly"
 	rareBody    = "zeitgeber"
 )
 
-// randomText makes words in lines until there are about size bytes. The same seed
-// makes the same text.
+// randomText returns lines of words with about size bytes. The same seed gives the same text.
 func randomText(r *mathrand.Rand, size int) string {
 	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu sa se si so su ta te ti to tu"
 	list := strings.Fields(syllables)
@@ -47,7 +46,7 @@ func randomText(r *mathrand.Rand, size int) string {
 
 func newRand(seed uint64) *mathrand.Rand { return mathrand.New(mathrand.NewPCG(seed, 1)) }
 
-// plainMessage makes a message of about size bytes.
+// plainMessage returns a message of about size bytes.
 func plainMessage(seed int, from, to string, size int) []byte {
 	r := newRand(uint64(seed))
 	return fmt.Appendf(nil, "From: Sender <%s>\r\nTo: <%s>\r\nSubject: %s\r\nDate: Mon, 02 Nov 2026 10:%02d:%02d +0000\r\n"+
@@ -55,8 +54,8 @@ func plainMessage(seed int, from, to string, size int) []byte {
 		from, to, randomText(r, 30)[:28], seed/60%60, seed%60, seed, r.Uint32(), randomText(r, size-330))
 }
 
-// folderMessages are the messages of the IMAP folder: every fourth has two parts,
-// and 1 % has a rare word in the subject, another 1 % in the body.
+// folderMessages returns the messages of the IMAP folder: every fourth has two parts, and 1 % have
+// a rare word in the subject, another 1 % in the body.
 func folderMessages(n, size int) [][]byte {
 	all := make([][]byte, n)
 	for i := range all {
@@ -84,16 +83,16 @@ func folderMessages(n, size int) [][]byte {
 	return all
 }
 
-// middleLineEnd is where the line in the middle of a text ends.
+// middleLineEnd returns the end of the line in the middle of a text.
 func middleLineEnd(s string) int {
 	half := len(s) / 2
 	return half + strings.Index(s[half:], "\r\n")
 }
 
-// signer signs as a correspondent outside whose mail comes to the MX.
+// signer signs as an external sender of mail to the MX.
 type signer struct {
 	key    crypto.Signer
-	Record string // of selector "s", to publish
+	Record string // for selector "s", to publish
 }
 
 func newSigner() (*signer, error) {

@@ -19,8 +19,7 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// peerProgram finds a peer's program. Both peers change users, so they need
-// root.
+// peerProgram returns the path of a peer's program. Both peers change users, so they need root.
 func peerProgram(name string) (string, error) {
 	if os.Getuid() != 0 {
 		return "", errors.New("not measured: it starts as root only")
@@ -33,7 +32,7 @@ func peerProgram(name string) (string, error) {
 	return "", errors.New("not measured: not installed")
 }
 
-// waitTLS waits until a server greets within TLS.
+// waitTLS waits until a server sends its greeting over TLS.
 func waitTLS(ctx context.Context, p *process, addr string) error {
 	for {
 		if c, err := imap.Dial(addr, "", clientTLS()); err == nil {
@@ -41,7 +40,7 @@ func waitTLS(ctx context.Context, p *process, addr string) error {
 		}
 		select {
 		case <-p.done:
-			text, _ := os.ReadFile(p.log) // for people only
+			text, _ := os.ReadFile(p.log) // only for the error message
 			return errors.New("it ended before it greeted: " + string(text[max(0, len(text)-2000):]))
 		case <-ctx.Done():
 			return ctx.Err()
@@ -50,7 +49,7 @@ func waitTLS(ctx context.Context, p *process, addr string) error {
 	}
 }
 
-// writePeerCertificate writes a certificate of our own for the peers.
+// writePeerCertificate writes a certificate for the peers.
 func writePeerCertificate(dir string) (certFile, keyFile string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -42,7 +42,7 @@ virtual_uid_maps = static:65534
 virtual_gid_maps = static:65534
 `
 
-// postfixMaster is Debian's, without chroot, on our ports.
+// postfixMaster is Debian's master.cf without chroot, on our ports.
 const postfixMaster = `
 127.0.0.1:%[1]d inet n - n - - smtpd
 127.0.0.1:%[2]d inet n - n - - smtpd
@@ -76,8 +76,8 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 `
 
-// startPostfix starts a Postfix of our own. With a Dovecot beside it,
-// submission asks for AUTH as Mailstead does.
+// startPostfix starts a Postfix. With a Dovecot beside it, submission requires AUTH as in
+// Mailstead.
 func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) {
 	program, err := peerProgram("postfix")
 	if err != nil {
@@ -102,7 +102,7 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 		queueLength: func() (int64, error) { return postfixQueue(dir) },
 	}
 	sys.greetingAddr = sys.mx
-	// Postfix has no resolver setting of its own: it is told the hosts.
+	// Postfix has no resolver setting of its own, so it gets the hosts as a table.
 	var transport strings.Builder
 	for i, name := range outside {
 		fmt.Fprintf(&transport, "%s smtp:[%s]:%d\n", name, addrs[i], sink.Port)
@@ -118,9 +118,8 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 	}); err != nil {
 		return nil, errors.Join(err, sink.Close())
 	}
-	// The check makes the queue's folders; the master alone is what starts
-	// again, and what SIGTERM ends.
-	_, _ = exec.CommandContext(ctx, program, "-c", dir, "check").CombinedOutput() // what is missing, master tells
+	// The check creates the queue's directories; only master starts again, and ends on SIGTERM.
+	_, _ = exec.CommandContext(ctx, program, "-c", dir, "check").CombinedOutput() // master reports missing files
 	where, err := exec.CommandContext(ctx, "postconf", "-c", dir, "-h", "daemon_directory").Output()
 	if err != nil {
 		return nil, errors.Join(err, sink.Close())
@@ -171,12 +170,12 @@ func writePostfix(dir string, sys, auth *system, files map[string]string) error 
 	return nil
 }
 
-// postfixQueue counts what Postfix has accepted and not got rid of.
+// postfixQueue counts the messages in Postfix's queue.
 func postfixQueue(dir string) (n int64, err error) {
 	for _, part := range []string{"incoming", "active", "deferred"} {
 		err := filepath.WalkDir(filepath.Join(dir, "queue", part), func(_ string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it left meanwhile
+				return nil // delivered meanwhile
 			}
 			if err == nil && !d.IsDir() {
 				n++

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// process is a server that we started; its output goes to a log file.
+// process is a server started by this program; its output goes to a log file.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -25,7 +25,7 @@ type process struct {
 	err  error
 }
 
-// startProcess runs a program in a process group of its own.
+// startProcess starts a program in its own process group.
 func startProcess(log string, env []string, name string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,7 +34,7 @@ func startProcess(log string, env []string, name string, args ...string) (*proce
 	defer func() { _ = out.Close() }() // the child has its own
 	p := &process{cmd: exec.Command(name, args...), log: log, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = out, out, append(os.Environ(), env...)
-	// Should the load program be killed, its servers end too.
+	// If the load program is killed, its servers end too.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func startProcess(log string, env []string, name string, args ...string) (*proce
 	return p, nil
 }
 
-// stop ends the process by SIGTERM, and by SIGKILL after a while.
+// stop stops the process with SIGTERM, and with SIGKILL after a while.
 func (p *process) stop() error {
 	if p == nil {
 		return nil
@@ -64,8 +64,8 @@ func (p *process) stop() error {
 	}
 }
 
-// waitGreeting waits until a server greets at addr, polling closely: this is what
-// the start-up time is taken from.
+// waitGreeting waits until a server greets at addr. It polls frequently, because the start-up time
+// depends on it.
 func (p *process) waitGreeting(ctx context.Context, addr string) error {
 	for {
 		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
@@ -78,7 +78,7 @@ func (p *process) waitGreeting(ctx context.Context, addr string) error {
 		}
 		select {
 		case <-p.done:
-			text, _ := os.ReadFile(p.log) // for people only
+			text, _ := os.ReadFile(p.log) // only for the error message
 			return fmt.Errorf("%s ended before it greeted: %w\n%s", filepath.Base(p.cmd.Path), p.err, text[max(0, len(text)-2000):])
 		case <-ctx.Done():
 			return ctx.Err()
@@ -87,8 +87,8 @@ func (p *process) waitGreeting(ctx context.Context, addr string) error {
 	}
 }
 
-// memory returns the bytes of the process and its descendants: of one process
-// what is resident, of several their proportional share.
+// memory returns the memory of the process and its descendants in bytes: resident memory of a
+// single process, proportional shares of several.
 func (p *process) memory() (float64, error) {
 	tree := descendants(p.cmd.Process.Pid)
 	if len(tree) == 1 {
@@ -110,7 +110,7 @@ func (p *process) memory() (float64, error) {
 
 func descendants(root int) []int {
 	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is fine
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -147,7 +147,7 @@ func readStatusField(file, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no %s", file, name)
 }
 
-// freePorts finds a port base at which all the ports are free on 127.0.0.1.
+// freePorts returns a port base with all ports free on 127.0.0.1.
 func freePorts(offsets []int) (int, error) {
 	for base := 20000; base < 60000; base += 1000 {
 		free := true

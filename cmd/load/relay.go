@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// relay measures the way out from the first message given to the last one
-// that the sink has, and how many connections it took.
+// relay measures outgoing mail from the first message submitted to the last one at the sink, and
+// the number of connections.
 func (b *bench) relay(ctx context.Context, s *system, _ int) error {
 	for _, domains := range []int{1, 100} {
 		if err := s.drain(ctx); err != nil {

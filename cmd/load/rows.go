@@ -4,10 +4,10 @@ package main
 
 import "fmt"
 
-// row is a line of the table: what is done, and what Mailstead is to reach.
+// row is a row of the table: the work, and Mailstead's target.
 type row struct{ id, work, target string }
 
-// rows is the shape of the table, in the order in which it is printed.
+// rows returns the rows of the table, in order.
 func rows() []row {
 	list := []row{{"setup", "**settings**", ""}}
 	api := map[int]string{1: "1,200/s", 16: "3,000/s", 64: "4,000/s"}
@@ -82,7 +82,7 @@ func imapRows() []row {
 	}
 }
 
-// sizeRows compare a folder of a thousand small messages with one of a million.
+// sizeRows compares a folder of a thousand small messages with one of a million.
 func sizeRows() []row {
 	const twice = "≤ × 2"
 	list := []row{{"size/fill", "folder of a million: filled by APPENDs of 500 messages of 0.5 KB, 1 connection", ""}}
@@ -106,7 +106,7 @@ func sizeRows() []row {
 		row{"size/index", "until the search index has taken in the million, after they were filled", ""})
 }
 
-// growthRows compare a service with one that has a hundred times its data.
+// growthRows compares a service with one that has a hundred times its data.
 func growthRows() []row {
 	const reach = "≤ × 1.5"
 	list := []row{

@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// runLimit ends a run: after so many units of work or so much time, whichever
-// comes first.
+// runLimit ends a run after a number of units of work or a time, whichever comes first.
 type runLimit struct {
 	count    int
 	duration time.Duration
 }
 
-// runResult is what a run did.
+// runResult is the result of a run.
 type runResult struct {
 	done      int
 	elapsed   time.Duration
-	durations []time.Duration // of each unit, sorted
+	durations []time.Duration // per unit, sorted
 }
 
 func (o runResult) rate() float64 { return float64(o.done) / o.elapsed.Seconds() }
@@ -35,8 +34,8 @@ func (o runResult) percentile(p int) time.Duration {
 	return o.durations[min(len(o.durations)-1, len(o.durations)*p/100)]
 }
 
-// runWorkers lets each worker do one unit after the other, all at the same time.
-// The first error ends the run: figures of a run with failures mean nothing.
+// runWorkers runs all workers concurrently; each does one unit after the other. The first error
+// ends the run: results of a run with failures mean nothing.
 func runWorkers(b runLimit, workers []func() error) (runResult, error) {
 	var (
 		given   atomic.Int64
@@ -78,11 +77,11 @@ func runWorkers(b runLimit, workers []func() error) (runResult, error) {
 	return out, nil
 }
 
-// openFunc opens one of the connections of a run: its work, and how it ends.
+// openFunc opens one of a run's connections and returns functions for its work and its end.
 type openFunc func(i int) (work func() error, end func() error, err error)
 
-// runSessions opens n sessions at the same time, drives them and closes them.
-// Opening is not in the figures.
+// runSessions opens n sessions concurrently, runs and closes them. The results don't include
+// opening them.
 func runSessions(n int, b runLimit, open openFunc) (runResult, error) {
 	workers, ends, failed := make([]func() error, n), make([]func() error, n), make([]error, n)
 	var opening sync.WaitGroup
@@ -93,7 +92,7 @@ func runSessions(n int, b runLimit, open openFunc) (runResult, error) {
 	defer func() {
 		for _, end := range ends {
 			if end != nil {
-				_ = end() // what counts has been answered
+				_ = end() // the measurement is done
 			}
 		}
 	}()

@@ -11,11 +11,10 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/imap"
 )
 
-// smallFolder is how many messages the lesser of the two folders has.
+// smallFolder is the number of messages in the smaller folder.
 const smallFolder = 1000
 
-// sizeRun does the same work in a small folder and in a large one, each in a
-// mailbox of its own.
+// sizeRun runs the same work in a small folder and in a large one, each in its own mailbox.
 type sizeRun struct {
 	b       *bench
 	s       *system
@@ -31,11 +30,11 @@ type sizedFolder struct {
 	writer       *imap.Client
 }
 
-// sizes compares the work in a folder of a thousand messages with the same
-// work in a folder of a million.
+// sizes compares the work in a folder of a thousand messages with the same work in a folder of a
+// million.
 func (b *bench) sizes(ctx context.Context, s *system, round int) error {
 	if round > 0 {
-		return nil // once is long enough
+		return nil // one round takes long enough
 	}
 	boxes := s.privateMailboxes[len(s.privateMailboxes)-2:]
 	r := &sizeRun{b: b, s: s, folders: [2]*sizedFolder{
@@ -67,7 +66,7 @@ func (r *sizeRun) close() {
 func (f *sizedFolder) close() {
 	for _, c := range []*imap.Client{f.reader, f.writer} {
 		if c != nil {
-			_ = c.Close() // what counts has been answered
+			_ = c.Close() // the measurement is done
 		}
 	}
 	f.reader, f.writer = nil, nil
@@ -85,7 +84,7 @@ func (r *sizeRun) connect(f *sizedFolder) (*imap.Client, error) {
 	return c, nil
 }
 
-// open begins the two sessions of a folder.
+// open opens a folder's two sessions.
 func (r *sizeRun) open(f *sizedFolder) (err error) {
 	if f.reader, err = r.connect(f); err == nil {
 		f.writer, err = r.connect(f)
@@ -93,7 +92,7 @@ func (r *sizeRun) open(f *sizedFolder) (err error) {
 	return err
 }
 
-// smallMessage is a small message. Ten of each folder, all over it, come from a rare
+// smallMessage returns a small message. Ten of each folder, evenly distributed, come from a rare
 // sender and have a rare word in the subject.
 func smallMessage(i, n int) []byte {
 	r := newRand(uint64(i))
@@ -106,11 +105,10 @@ func smallMessage(i, n int) []byte {
 		i%500, from, subject, i/60%60, i%60, i, randomText(r, 200))
 }
 
-// appendBatch is how many messages one APPEND stores (RFC 3502).
+// appendBatch is the number of messages in one APPEND (RFC 3502).
 const appendBatch = 500
 
-// fill appends the messages as a client that moves in would, all but ten of
-// them seen.
+// fill appends the messages like a client that imports mail, all but ten of them seen.
 func (r *sizeRun) fill(ctx context.Context) error {
 	for _, f := range r.folders {
 		if err := r.open(f); err != nil {
@@ -147,8 +145,7 @@ func (r *sizeRun) fill(ctx context.Context) error {
 	return nil
 }
 
-// measureBoth measures the same in the two folders in turn, and notes the medians and
-// how they compare.
+// measureBoth measures the same in both folders in turn, and adds the medians and their ratio.
 func (r *sizeRun) measureBoth(row string, times int, do func(f *sizedFolder, i int) (time.Duration, error)) error {
 	took, err := alternate(r.folders, times, func(f *sizedFolder, i int) (time.Duration, error) {
 		d, err := do(f, i)
@@ -163,8 +160,7 @@ func (r *sizeRun) measureBoth(row string, times int, do func(f *sizedFolder, i i
 	return err
 }
 
-// alternate measures something on two sides in turn, so that a slow moment of the machine
-// hits both.
+// alternate measures both sides in turn, so that a slow moment of the machine affects both.
 func alternate[T any](sides [2]T, times int, do func(side T, i int) (time.Duration, error)) (took [2][]time.Duration, err error) {
 	for i := range times {
 		for k, side := range sides {
@@ -183,7 +179,7 @@ func (r *sizeRun) compare(row string, few, many time.Duration) {
 		metric{"×", float64(many) / float64(max(few, 1)), ratio})
 }
 
-// measureCommand times a command and checks how many responses came.
+// measureCommand times a command and checks the number of responses.
 func measureCommand(c *imap.Client, command string, lines int) (time.Duration, error) {
 	begin := time.Now()
 	a, err := c.Command(command)
@@ -203,8 +199,8 @@ func (r *sizeRun) selectWarm() error {
 	})
 }
 
-// selectCold selects for the first time after a start, once the commands have been
-// used in another folder.
+// selectCold selects the folder for the first time after a start, once the commands were used in
+// another folder.
 func (r *sizeRun) selectCold(ctx context.Context) error {
 	if r.s.restart == nil {
 		return nil
@@ -227,7 +223,7 @@ func (r *sizeRun) selectCold(ctx context.Context) error {
 			if err := r.open(f); err != nil {
 				return err
 			}
-			_, _ = f.reader.Command("CREATE Warm") // it is there from the second time on
+			_, _ = f.reader.Command("CREATE Warm") // it exists from the second time on
 			if _, err := f.writer.AppendAll("Warm", `(\Seen)`, [][]byte{smallMessage(1, smallFolder), smallMessage(2, smallFolder)}); err != nil {
 				return err
 			}
@@ -252,8 +248,8 @@ func (r *sizeRun) selectCold(ctx context.Context) error {
 	return nil
 }
 
-// waitIndexed waits for the search index. That may take longer than a server keeps
-// a session that says nothing (RFC 9051 section 5.4), so new ones go on.
+// waitIndexed waits for the search index. That may take longer than a server keeps an idle session
+// (RFC 9051 section 5.4), so it opens new sessions.
 func (r *sizeRun) waitIndexed(ctx context.Context) error {
 	r.close()
 	took, err := r.s.waitIndexed(ctx)

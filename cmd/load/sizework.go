@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// syncState returns what a QRESYNC begins with: UIDVALIDITY and HIGHESTMODSEQ.
+// syncState returns the parameters of QRESYNC: UIDVALIDITY and HIGHESTMODSEQ.
 func (f *sizedFolder) syncState() (validity, modseq string, err error) {
 	f.reader.Untagged = func(line []byte) {
 		for _, want := range []struct {
@@ -29,8 +29,8 @@ func (f *sizedFolder) syncState() (validity, modseq string, err error) {
 	return validity, modseq, err
 }
 
-// resync changes the flags of 90 messages all over the folder and takes 10 out,
-// one by one, and comes back to that.
+// resync changes the flags of 90 messages across the folder and expunges 10, one by one, and then
+// resynchronizes.
 func (r *sizeRun) resync() error {
 	command := map[*sizedFolder]string{}
 	for _, f := range r.folders {
@@ -106,8 +106,7 @@ func (r *sizeRun) changeOne() error {
 	}))
 }
 
-// notify measures how long after its OK another session, in IDLE, hears of an
-// APPEND.
+// notify measures how long after the OK another session, in IDLE, is notified of an APPEND.
 func (r *sizeRun) notify() error {
 	for _, f := range r.folders {
 		if _, err := f.reader.Command("NOOP"); err != nil {
@@ -148,10 +147,10 @@ func (r *sizeRun) notify() error {
 	})
 }
 
-// extraSessions is how many more sessions open the folder.
+// extraSessions is the number of additional sessions on the folder.
 const extraSessions = 20
 
-// sessions tells what one more session on the same folder takes of memory.
+// sessions measures the memory of an additional session on the same folder.
 func (r *sizeRun) sessions() error {
 	if r.s.process == nil {
 		return nil
@@ -185,7 +184,7 @@ func (r *sizeRun) sessions() error {
 	return nil
 }
 
-// searches look for what ten messages have, or one.
+// searches searches for text in ten messages, or in one.
 func (r *sizeRun) searches(suffix string) error {
 	times := 60
 	if suffix != "" {
@@ -210,14 +209,14 @@ func (r *sizeRun) searches(suffix string) error {
 	return err
 }
 
-// timeSearch times a search and checks how many it found: the messages that were
-// appended or taken out since may make it a few more or fewer.
+// timeSearch times a search and checks the number of results, which later changes may make a little
+// larger or smaller.
 func (f *sizedFolder) timeSearch(keys string, want int) (time.Duration, error) {
 	found := -1
 	f.reader.Untagged = func(line []byte) {
 		if _, rest, ok := bytes.Cut(line, []byte("COUNT ")); ok {
 			digits, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-			found, _ = strconv.Atoi(string(digits)) // a wrong number is seen below
+			found, _ = strconv.Atoi(string(digits)) // a wrong number is noticed below
 		}
 	}
 	defer func() { f.reader.Untagged = nil }()

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 )
 
-// submissions measures what the submission door accepts, with TLS and AUTH
-// once per session, while the couriers carry it away.
+// submissions measures how many messages the submission server accepts, with TLS and AUTH once per
+// session, while the system delivers them.
 func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 	for _, n := range sessionCounts {
 		out, err := s.submit(n, runLimit{b.options.count, b.options.limit}, s.externalDomains)
@@ -33,7 +33,7 @@ func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 	return nil
 }
 
-// submit sends 4 KiB messages over so many sessions, each as another mailbox.
+// submit sends 4 KiB messages over n sessions, each as another mailbox.
 func (s *system) submit(n int, b runLimit, domains []string) (runResult, error) {
 	var next atomic.Int64
 	return runSessions(n, b, func(i int) (func() error, func() error, error) {
@@ -69,8 +69,8 @@ func (s *system) signIn(me mailbox) (*smtp.Client, error) {
 	return c, nil
 }
 
-// inbound measures what the MX takes from a correspondent outside who signs
-// and whose SPF and DMARC pass.
+// inbound measures how many messages the MX accepts from an external sender with DKIM signatures
+// and valid SPF and DMARC.
 func (b *bench) inbound(ctx context.Context, s *system, _ int) error {
 	for _, boxes := range []int{100, 1} {
 		for _, n := range sessionCounts {
@@ -95,8 +95,8 @@ func (b *bench) inbound(ctx context.Context, s *system, _ int) error {
 	return nil
 }
 
-// packetLoss measures what the MX takes while the DNS server loses packets, against
-// what it takes while it loses none, in turns.
+// packetLoss measures how many messages the MX accepts while the DNS server drops packets, compared
+// with none dropped, in turn.
 func (b *bench) packetLoss(ctx context.Context, s *system, _ int) error {
 	defer b.names.DropPackets(0, false)
 	var rates [2][]float64
@@ -118,11 +118,11 @@ func (b *bench) packetLoss(ctx context.Context, s *system, _ int) error {
 	return nil
 }
 
-// silentDomain is one whose DNS servers never answer.
+// silentDomain is a domain whose DNS servers never respond.
 const silentDomain = "silent-sink.net"
 
-// silentDNS measures how long the mail of ten sessions takes, alone and while a
-// hundred others bring mail from names of a domain whose servers never answer.
+// silentDNS measures how long ten sessions take, alone and while a hundred others send mail from
+// names of a domain whose DNS servers never respond.
 func (b *bench) silentDNS(ctx context.Context, s *system, _ int) error {
 	alone, err := b.receive(s, 10, min(100, len(s.mailboxes)))
 	if err != nil {
@@ -140,14 +140,14 @@ func (b *bench) silentDNS(ctx context.Context, s *system, _ int) error {
 		others.Go(func() {
 			for n := 0; !stop.Load(); n++ {
 				from := fmt.Sprintf("writer@n%d-%d.%s", i, n, silentDomain)
-				c, err := smtp.DialFrom("127.0.0.9", s.mx) // a network of their own
+				c, err := smtp.DialFrom("127.0.0.9", s.mx) // from another network
 				if n == 0 {
 					busy.Done()
 				}
 				if err != nil {
 					return
 				}
-				_ = errors.Join(c.Send(from, s.mailboxes[i%len(s.mailboxes)].address, plainMessage(i, from, s.mailboxes[0].address, 4<<10)), c.Close()) // whatever it says
+				_ = errors.Join(c.Send(from, s.mailboxes[i%len(s.mailboxes)].address, plainMessage(i, from, s.mailboxes[0].address, 4<<10)), c.Close()) // any response will do
 			}
 		})
 	}

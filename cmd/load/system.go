@@ -15,44 +15,44 @@ import (
 	"github.com/mailstead/mailstead/internal/search"
 )
 
-// system is a server under test: Mailstead on one engine, or a peer. What a
-// system does not have is empty, and its rows are left out.
+// system is a server under test: Mailstead on one engine, or a peer. Fields of missing features are
+// empty, and their rows are omitted.
 type system struct {
-	name string // the column
+	name string // column of the table
 
-	http       string // host:port of each door
+	http       string // host:port of each listener
 	mx         string
 	submission string
 	imap       string
 
-	senders          []sender  // one of each account, for the API
+	senders          []sender  // one per account, for the API
 	mailboxes        []mailbox // mailboxes, for submission and MX
-	privateMailboxes []mailbox // mailboxes for the IMAP work, one for each round
+	privateMailboxes []mailbox // mailboxes for the IMAP work, one per round
 	externalDomains  []string  // domains whose mail goes to the sink
 	sink             *smtp.Sink
-	submitted        atomic.Int64 // accepted for the sink, over all runs
+	submitted        atomic.Int64 // messages accepted for the sink, in all runs
 
 	process      *process
-	restart      func(ctx context.Context) (*process, error) // starts again on the same data
-	greetingAddr string                                      // which door tells that it is up
-	queueLength  func() (int64, error)                       // what waits in a peer's queue
-	binarySize   int64                                       // bytes of the binary; 0: many binaries
-	dataDir      string                                      // Mailstead's data folder
+	restart      func(ctx context.Context) (*process, error) // restarts with the same data
+	greetingAddr string                                      // listener whose greeting means that it is ready
+	queueLength  func() (int64, error)                       // messages in a peer's queue
+	binarySize   int64                                       // bytes of the binary; 0: several binaries
+	dataDir      string                                      // Mailstead's data directory
 	noAuth       bool                                        // submission without AUTH
 }
 
-// sender is an account that may send by API.
+// sender is an account that may send by the API.
 type sender struct{ token, from string }
 
 // mailbox is a mailbox's address and password.
 type mailbox struct{ address, password string }
 
-// clientTLS trusts whatever certificate the server under test shows.
+// clientTLS returns a configuration that trusts any certificate.
 func clientTLS() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, ServerName: serviceHost} //nolint:gosec // our own server, on loopback
 }
 
-// backlog is what was accepted but has not left yet.
+// backlog returns the number of accepted messages that are not delivered yet.
 func (s *system) backlog() (int64, error) {
 	if s.queueLength != nil {
 		return s.queueLength()
@@ -60,9 +60,8 @@ func (s *system) backlog() (int64, error) {
 	return max(0, s.submitted.Load()-s.sink.Counts().Messages), nil
 }
 
-// waitIndexed waits until the search index has come to rest, having taken in nothing
-// for a while, and returns when it did so, from the call on. Peers have none that
-// could be looked at: 0.
+// waitIndexed waits until the search index has been idle for a while, and returns the time from the
+// call to its last change. It returns 0 for peers, whose index can't be observed.
 func (s *system) waitIndexed(ctx context.Context) (took time.Duration, err error) {
 	if s.dataDir == "" {
 		return 0, nil
@@ -83,8 +82,7 @@ func (s *system) waitIndexed(ctx context.Context) (took time.Duration, err error
 	return took, nil
 }
 
-// drain waits until nothing waits any more, so that the next run begins
-// with idle couriers.
+// drain waits until the backlog is empty, so that the next run begins idle.
 func (s *system) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

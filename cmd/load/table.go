@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// unit says how a figure is written.
+// unit is the unit of a figure.
 type unit int
 
 const (
@@ -23,7 +23,7 @@ const (
 	ratio
 )
 
-// metric is one number of a cell, such as "p99".
+// metric is a number in a cell, such as "p99".
 type metric struct {
 	label string
 	value float64
@@ -58,7 +58,7 @@ func (f metric) String() string {
 	return strings.TrimSpace(f.label + " " + text)
 }
 
-// significant writes about three digits.
+// significant formats a number with about three digits.
 func significant(v float64) string {
 	switch {
 	case v >= 1000:
@@ -104,7 +104,7 @@ func (r *report) at(row, system string) *cell {
 	return r.cells[key]
 }
 
-// add notes the figures of one run.
+// add adds the figures of a run.
 func (r *report) add(row, system string, figures ...metric) {
 	c := r.at(row, system)
 	for _, f := range figures {
@@ -115,7 +115,7 @@ func (r *report) add(row, system string, figures ...metric) {
 	}
 }
 
-// note says in words why a cell has no figures.
+// note sets the reason why a cell has no figures.
 func (r *report) note(row, system, text string) { r.at(row, system).note = text }
 
 func (c *cell) String() string {
@@ -133,7 +133,7 @@ func (c *cell) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// print writes the rows that any system has something in, as Markdown.
+// print prints, as Markdown, the rows with a result from any system.
 func (r *report) print(w io.Writer, rows []row) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| work | %s | to reach |\n|---|%s---|\n", strings.Join(r.systems, " | "), strings.Repeat("---|", len(r.systems)))

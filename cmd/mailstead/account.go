@@ -49,7 +49,7 @@ func (c *accountCreate) Run() error {
 	})
 }
 
-// findAccount finds the account that a flag names, by its e-mail address or id.
+// findAccount finds the account in a flag's value: its e-mail address or id.
 func findAccount(ctx context.Context, d *server.AdminTools, flag, name string) (acc account.Account, err error) {
 	if strings.ContainsRune(name, '@') {
 		acc, err = d.Accounts.ByEmail(ctx, name)

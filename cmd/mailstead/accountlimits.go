@@ -53,13 +53,13 @@ func (c *accountLimits) Run() error {
 			case quota.Unlimited:
 				value = "none"
 			}
-			_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.ReplaceAll(name, "_", "-"), value) // Flush tells
+			_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.ReplaceAll(name, "_", "-"), value) // Flush returns the error
 		}
 		return t.Flush()
 	})
 }
 
-// set reads the limits that were given.
+// set parses the given limits.
 func (c *accountLimits) set() (quota.AccountLimits, error) {
 	set := quota.Uniform(quota.Unchanged)
 	given := []string{c.RequestsPerSecond, c.Burst, c.SendsPerHour, c.SendsPerDay, c.RecipientsPerDay, c.StorageMB}

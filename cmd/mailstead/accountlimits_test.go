@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The operator shows, sets and resets what an account may, beside the running
-// service; wrong words change nothing.
+// The operator shows, sets and resets an account's limits while the service runs; invalid input
+// changes nothing.
 func TestAccountLimits(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.NewProcess(t, binary, t.TempDir(), url)

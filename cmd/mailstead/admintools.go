@@ -18,14 +18,13 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// serviceFlags says which service a command for operators works on.
+// serviceFlags are the flags that name the service for operator commands.
 type serviceFlags struct {
 	Data     string `help:"The service's data folder." default:"/var/lib/mailstead" placeholder:"DIR"`
 	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
 }
 
-// withAdminTools opens the service's database for a command, until it ends or is
-// interrupted.
+// withAdminTools runs do with the service's database open. An interruption ends the context.
 func (w serviceFlags) withAdminTools(do func(ctx context.Context, d *server.AdminTools) error) error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -40,15 +39,15 @@ func (w serviceFlags) withAdminTools(do func(ctx context.Context, d *server.Admi
 	return errors.Join(err, d.Close())
 }
 
-// printJSON writes a value as one line.
+// printJSON prints a value as one line of JSON.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// printable keeps what others made up, such as a host's reply, from doing
-// things to a terminal, and in one line of so many characters.
+// printable makes foreign text, such as a host's reply, safe for a terminal: one line, truncated to
+// most characters.
 func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -65,7 +64,7 @@ func printable(s string, most int) string {
 	return s
 }
 
-// formatTime shows a time; "-" for none.
+// formatTime formats a time; "-" if it is zero.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -73,7 +72,7 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.DateTime) + "Z"
 }
 
-// formatAge shows for how long something has been, coarsely.
+// formatAge formats the time since a moment, rounded.
 func formatAge(since time.Time) string {
 	switch d := time.Since(since); {
 	case since.IsZero():
@@ -89,7 +88,7 @@ func formatAge(since time.Time) string {
 	}
 }
 
-// nilIfZero shows an empty text, or time, as null.
+// nilIfZero returns nil for a zero value, which JSON shows as null.
 func nilIfZero[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -98,6 +97,5 @@ func nilIfZero[T comparable](v T) *T {
 	return &v
 }
 
-// isTerminal reports whether a person sits at a file. There are other devices, such as
-// /dev/null, that are none.
+// isTerminal reports whether a file is a terminal. Other devices, such as /dev/null, are not.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Each command by which an operator changes something leaves an entry in the activity,
-// without a secret; what is refused, and what only shows or counts, leaves none.
+// Each operator command that changes something adds an audit log entry, without secrets; rejected,
+// read-only and counting commands add none.
 func TestOperatorsCommandsAreAudited(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.NewProcess(t, binary, t.TempDir(), url)

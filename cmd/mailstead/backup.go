@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// storageFlags says where a service keeps what it has.
+// storageFlags are the flags that name the service's data.
 type storageFlags struct {
 	serviceFlags
 	Blobs     string     `help:"The service's folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
@@ -26,8 +26,8 @@ type backupCommand struct {
 	Folder string `arg:"" help:"The backup's folder: a new one, or that of a former backup, which is brought up to date."`
 }
 
-// Run says what was copied. Messages whose files are lost are an error, though
-// all else is in the backup.
+// Run makes a backup and prints what it copied. Lost files of messages are an error, although
+// everything else is in the backup.
 func (c *backupCommand) Run() error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -48,7 +48,7 @@ func (c *backupCommand) Run() error {
 	return incompleteError("backed up", about.Missing, nil)
 }
 
-// incompleteError is the error for files that are lost, or are not what they were.
+// incompleteError returns the error for files that are missing or have been changed.
 func incompleteError(done string, missing, wrong []string) error {
 	switch {
 	case len(missing)+len(wrong) == 0:

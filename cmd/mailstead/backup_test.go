@@ -27,7 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// loginPassword opens bob's mailbox.
+// signIn signs in to bob's mailbox.
 func signIn(t *testing.T, s *servertest.Server) *imapclient.Client {
 	t.Helper()
 	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
@@ -41,7 +41,7 @@ func signIn(t *testing.T, s *servertest.Server) *imapclient.Client {
 	return c
 }
 
-// file appends a letter of some octets, and returns what lettersOf shows of it.
+// file appends a message of the given size, and returns its line in lettersOf.
 func file(c *imapclient.Client, name, subject string, size int, flags ...imap.Flag) (string, error) {
 	text := []byte("From: x@demo.test\r\nSubject: " + subject + "\r\n\r\n")
 	for len(text) < size {
@@ -56,8 +56,8 @@ func file(c *imapclient.Client, name, subject string, size int, flags ...imap.Fl
 	return fmt.Sprintf("%s %v %d %x", name, flags, 1_700_000_000, sha256.Sum256(text)), err
 }
 
-// lettersOf lists all messages of bob's, and the UIDVALIDITY of each folder.
-func lettersOf(t *testing.T, s *servertest.Server) (messages []string, validity map[string]uint32) {
+// mailsOf returns all of bob's messages, and the UIDVALIDITY of each folder.
+func mailsOf(t *testing.T, s *servertest.Server) (messages []string, validity map[string]uint32) {
 	t.Helper()
 	c := signIn(t, s)
 	folders, err := c.List("", "*", nil).Collect()
@@ -87,7 +87,7 @@ func lettersOf(t *testing.T, s *servertest.Server) (messages []string, validity 
 	return messages, validity
 }
 
-// names lists what is in a folder.
+// names returns the names in a directory.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -101,8 +101,8 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// A backup of either engine, taken twice beside a service that is at work, makes a
-// service on each engine that has all that was acknowledged before it.
+// A backup of either engine, made twice while the service works, restores a service on either
+// engine that has everything acknowledged before.
 func TestBackupAndRestore(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -139,7 +139,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Fatalf("status %d, %s%s", status, out, errs)
 		}
 
-		// The second one, while others file.
+		// The second backup, while messages are filed.
 		put("INBOX", "a day later", 100_000)
 		busy, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -169,7 +169,7 @@ func TestBackupAndRestore(t *testing.T) {
 		if left := regexp.MustCompile(`manifest-[0-9a-f]{32}`).ReplaceAllString(names(t, to), "manifest"); left != "backup.json blobs ca.key ca.pem mailstead.db manifest secret.key" {
 			t.Errorf("the backup holds %s", left)
 		}
-		now, validity := lettersOf(t, s)
+		now, validity := mailsOf(t, s)
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestBackupAndRestore(t *testing.T) {
 				t.Fatalf("status %d, %s", status, errs)
 			}
 			refused(t, "already", nil, restore...)
-			if strings.HasPrefix(target, "postgres") { // nor is anything else touched then
+			if strings.HasPrefix(target, "postgres") { // nothing else is touched either
 				node := t.TempDir()
 				if err := os.WriteFile(filepath.Join(node, "search.db"), nil, 0o600); err != nil {
 					t.Fatal(err)
@@ -209,7 +209,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if again.Dev.Mailboxes[1] != s.Dev.Mailboxes[1] || again.Dev.APIKey != s.Dev.APIKey {
 				t.Errorf("the password or the key is another one")
 			}
-			got, others := lettersOf(t, again)
+			got, others := mailsOf(t, again)
 			for _, line := range acknowledged {
 				if !slices.Contains(got, line) {
 					t.Errorf("%s is gone; there is %q", line, got)
@@ -232,7 +232,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if status != 0 || strings.Count(out, "someone@elsewhere.test") != 1 {
 				t.Errorf("what waited is not held: status %d, %s%s", status, out, errs)
 			}
-			// What was sealed can be opened: mail is signed and goes.
+			// Secrets can be decrypted: messages are signed and sent.
 			if a := again.API("POST", "/outbound/send", map[string]any{
 				"from_email": again.Dev.Mailboxes[0].Address, "to": []string{again.Dev.Mailboxes[1].Address}, "subject": "news", "text": "news",
 			}); a.Status != 202 {
@@ -248,7 +248,7 @@ func TestBackupAndRestore(t *testing.T) {
 	})
 }
 
-// What is lost is told, and all else is copied; what is not meant is refused.
+// Lost files are reported, and the rest is copied; unintended targets are rejected.
 func TestBackupRefuses(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	refused(t, "no service has run", nil, "backup", "--data", data, to)
@@ -299,7 +299,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	refused(t, "the secret key is not in the backup", nil, "restore", "--data", other, to)
 	refused(t, "another secret key", nil, "restore", "--data", other, "--secret-key", strings.Repeat("ab", 32), to)
-	// A wrong key that was put there is left nowhere, so that the right one is taken then.
+	// A wrong key in the backup is not installed, so that the right one is accepted afterwards.
 	if err := os.WriteFile(filepath.Join(to, "secret.key"), []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// A service made anew does not take the place of the former one in its backup.
+// A new service does not replace the previous one in its backup.
 func TestBackupOfAnother(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "backup")
 	s := servertest.Start(t)
@@ -343,7 +343,7 @@ func TestBackupOfAnother(t *testing.T) {
 	}
 	other := servertest.Start(t)
 	refused(t, "another service, with another secret key", nil, "backup", "--data", other.Config.Data, to)
-	// One that has got the key of the first is still another.
+	// A service with the key of the first one is still another service.
 	key, err := os.ReadFile(filepath.Join(s.Config.Data, "secret.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +358,7 @@ func TestBackupOfAnother(t *testing.T) {
 	}
 	refused(t, "not available", nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), "--blobs", "s3://bucket", to)
 	refused(t, "the backup itself", nil, "restore", "--data", to, to)
-	for _, left := range []string{".mailstead.db.partXYZ", ".mailstead.db.partXYZ-journal", ".part-123"} { // by one that was killed
+	for _, left := range []string{".mailstead.db.partXYZ", ".mailstead.db.partXYZ-journal", ".part-123"} { // left by a killed backup
 		if err := os.WriteFile(filepath.Join(to, left), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -375,8 +375,8 @@ func TestBackupOfAnother(t *testing.T) {
 	}
 }
 
-// A backup's folder is not the service's own, of which a running service has files
-// that no message has yet.
+// A backup must not use the service's own blob directory, in which a running service has files
+// without messages yet.
 func TestBackupBesideBlobs(t *testing.T) {
 	to := t.TempDir()
 	own := filepath.Join(to, "blobs")
@@ -397,8 +397,8 @@ func TestBackupBesideBlobs(t *testing.T) {
 	}
 }
 
-// restored makes a service of a backup, and returns its data folder, in which dev
-// finds what it knows of s.
+// restored restores a service from a backup, and returns its data directory with the dev settings
+// of s.
 func restored(t *testing.T, s *servertest.Server, backup string, args ...string) (data string) {
 	t.Helper()
 	data = t.TempDir()
@@ -415,8 +415,8 @@ func restored(t *testing.T, s *servertest.Server, backup string, args ...string)
 	return data
 }
 
-// What is made of a backup beside the service deletes none of its files, though it
-// was given their folder by mistake; what takes the service's place does.
+// A service restored beside the original deletes none of its files, even if it has the same blob
+// directory by mistake; a service that replaces the original does.
 func TestRestoreBesideBlobs(t *testing.T) {
 	to, own := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "blobs")
 	blobs := func(c *server.Config) { c.Blobs = own }
@@ -442,8 +442,8 @@ func TestRestoreBesideBlobs(t *testing.T) {
 	}
 }
 
-// An application that has been told of events since the backup goes on from there
-// with the restored service, and is told of all that happens on it.
+// An application that received events after the backup continues with the restored service, and
+// receives all of its events.
 func TestEventsAfterRestore(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "backup")
 	s := servertest.Start(t)
@@ -484,7 +484,7 @@ func TestEventsAfterRestore(t *testing.T) {
 	})
 }
 
-// A first backup that failed does not stand in the way of the next one.
+// A failed first backup does not prevent the next one.
 func TestBackupAgain(t *testing.T) {
 	s := servertest.Start(t)
 	to, certificate := filepath.Join(t.TempDir(), "backup"), filepath.Join(s.Config.Data, "ca.pem")
@@ -495,7 +495,7 @@ func TestBackupAgain(t *testing.T) {
 	if err := errors.Join(os.Remove(certificate), os.Rename(certificate+".away", certificate)); err != nil {
 		t.Fatal(err)
 	}
-	// What one that was killed leaves besides.
+	// Other leftovers of a killed backup.
 	if err := os.WriteFile(filepath.Join(to, ".part-1234"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +504,7 @@ func TestBackupAgain(t *testing.T) {
 	}
 }
 
-// A backup that is killed leaves a whole one, the former or the new.
+// A killed backup leaves a complete one, the previous or the new one.
 func TestBackupKilled(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	s := servertest.Start(t, servertest.Data(data))

@@ -13,11 +13,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// configFile names the file of settings. Empty, as a unit or Docker Compose makes a
-// variable that has no value, it is none.
+// configFile is the name of the settings file. An empty name means none: a unit or Docker Compose
+// passes a variable without a value that way.
 type configFile string
 
-// BeforeResolve has kong read it.
+// BeforeResolve makes kong read the file.
 func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, at *kong.Path) error {
 	name, _ := ctx.FlagValue(at.Flag).(configFile)
 	if name == "" {
@@ -30,8 +30,8 @@ func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, at *kong.Path) 
 	return err
 }
 
-// configValues is a TOML file whose keys are the names of flags, with - or _.
-// Flags and environment variables win over it.
+// configValues are the values of a TOML file whose keys are names of flags, with - or _. Flags and
+// environment variables take precedence.
 type configValues map[string]any
 
 func readConfig(r io.Reader) (kong.Resolver, error) {
@@ -46,8 +46,8 @@ func readConfig(r io.Reader) (kong.Resolver, error) {
 	return s, nil
 }
 
-// Validate refuses keys that are no setting of serve, so that a typing error is
-// not a setting silently left at its default.
+// Validate rejects keys that are not settings of serve, so that a typo doesn't silently leave a
+// setting at its default.
 func (s configValues) Validate(app *kong.Application) error {
 	var known []string
 	for _, command := range app.Children {
@@ -66,7 +66,7 @@ func (s configValues) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve gives kong a flag's value from the file.
+// Resolve returns a flag's value from the file.
 func (s configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, ok := s[flag.Name]
 	if !ok || flag.Name == "config" {
@@ -74,7 +74,7 @@ func (s configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	}
 	for _, name := range flag.Tag.Envs {
 		if _, set := os.LookupEnv(name); set {
-			return nil, nil // kong itself would let the file win
+			return nil, nil // kong itself would prefer the file
 		}
 	}
 	if list, ok := value.([]any); ok {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Nobody sits at a device that is no terminal: there a command asks nothing.
+// A device that is not a terminal has no user: commands ask nothing there.
 func TestIsTerminal(t *testing.T) {
 	for path, want := range map[string]bool{"/dev/null": false, "/dev/zero": false, "/dev/ptmx": true, t.TempDir(): false} {
 		f, err := os.Open(path) //nolint:gosec // these alone

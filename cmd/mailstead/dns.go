@@ -20,11 +20,11 @@ type dnsCommand struct {
 	Settings server.Config `embed:""`
 }
 
-// hostRecords is the result as JSON.
+// hostRecords is the JSON result.
 type hostRecords struct {
 	Host    string          `json:"host"`
 	Records []domain.Record `json:"records"`
-	Failed  int             `json:"failed"` // required ones that are missing or wrong
+	Failed  int             `json:"failed"` // required records that are missing or wrong
 }
 
 func (c *dnsCommand) Run() error {

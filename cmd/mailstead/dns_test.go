@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// TestDNS prints the records of the service, before and after they are published,
-// and doctor warns until they are.
+// TestDNS prints the records of the service before and after they are published, and doctor warns
+// until they are.
 func TestDNS(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		// The address is one that no machine of ours has, as behind NAT.
+		// The test machine doesn't have the address, as behind NAT.
 		resolver, zone := dnstest.Start(t, doctorHost+". A 9.9.9.9")
 		settings := []string{"--data", t.TempDir(), "--host", doctorHost, "--tls", "self-signed", "--resolver", resolver}
 		if strings.HasPrefix(url, "postgres") {

@@ -21,7 +21,7 @@ type doctorCommand struct {
 	Settings server.Config `embed:""`
 }
 
-// doctorReport is the result as JSON.
+// doctorReport is the JSON result.
 type doctorReport struct {
 	Checks   []doctor.Finding `json:"checks"`
 	Errors   int              `json:"errors"`

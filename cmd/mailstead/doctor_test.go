@@ -23,16 +23,16 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// doctorReport is what doctor prints as JSON.
-type doctorReport struct {
+// doctorRun is the JSON output of doctor.
+type doctorRun struct {
 	Checks []struct {
 		Status, Check, Says, Do string
 	}
 	Errors, Warnings int
 }
 
-// examine runs doctor, and wants its exit status to go with what it says.
-func examine(t *testing.T, env []string, args ...string) (e doctorReport) {
+// examine runs doctor, and checks that the exit status matches the report.
+func examine(t *testing.T, env []string, args ...string) (e doctorRun) {
 	t.Helper()
 	status, out, stderr := run(t, env, append([]string{"doctor", "--json"}, args...)...)
 	if strings.Contains(stderr, "hunter2") {
@@ -51,8 +51,8 @@ func examine(t *testing.T, env []string, args ...string) (e doctorReport) {
 	return e
 }
 
-// expect wants a check with a status that says something.
-func (e doctorReport) expect(t *testing.T, check, status, says string) {
+// expect requires a finding with this status and text.
+func (e doctorRun) expect(t *testing.T, check, status, says string) {
 	t.Helper()
 	for _, c := range e.Checks {
 		if c.Check == check && c.Status == status && strings.Contains(c.Says, says) {
@@ -62,8 +62,8 @@ func (e doctorReport) expect(t *testing.T, check, status, says string) {
 	t.Errorf("no %s of %s with %q in %+v", status, check, says, e.Checks)
 }
 
-// well wants no errors, and no warnings but of these checks.
-func (e doctorReport) well(t *testing.T, but ...string) {
+// well requires no errors, and no warnings except from these checks.
+func (e doctorRun) well(t *testing.T, but ...string) {
 	t.Helper()
 	for _, c := range e.Checks {
 		if c.Status == "error" || c.Status == "warning" && !slices.Contains(but, c.Check) {
@@ -74,8 +74,7 @@ func (e doctorReport) well(t *testing.T, but ...string) {
 
 const doctorHost = "mail.example.com"
 
-// A service that is well has no errors, running or stopped, and neither has one
-// that was killed; nothing of it changes by being looked at.
+// A healthy service has no errors, running, stopped or killed. The checks change nothing.
 func TestDoctor(t *testing.T) {
 	resolver, _ := dnstest.Start(t, doctorHost+". A 127.0.0.1")
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -87,7 +86,7 @@ func TestDoctor(t *testing.T) {
 		if err := os.Chmod(data, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// All this is for this machine alone, and the disk is whose it is.
+		// The test service has only local addresses, and the disk's state depends on the machine.
 		but := []string{"host name", "DNS records", "listening address", "certificate", "disk"}
 		base := servertest.FreePortBase(t)
 		fresh := append([]string{"--bind", "127.0.0.1", "--port-base", fmt.Sprint(base)}, settings...)
@@ -122,14 +121,14 @@ func TestDoctor(t *testing.T) {
 		_ = s.Wait() // it was killed
 		unchanged(t, data, url, func() {
 			e := examine(t, nil, here...)
-			e.well(t, append(but, "nodes")...) // once its lease has ended
+			e.well(t, append(but, "nodes")...) // once its lease has expired
 			e.expect(t, "service", "ok", "stopped")
 		})
 	})
 }
 
-// unchanged wants that something leaves the data folder byte for byte, and the
-// rows of a database of PostgreSQL, as they were.
+// unchanged checks that do leaves the data directory, and the rows of a PostgreSQL database,
+// unchanged.
 func unchanged(t *testing.T, data, url string, do func()) {
 	t.Helper()
 	before := state(t, data, url)
@@ -194,7 +193,7 @@ var newerRelease = db.SQL(`INSERT INTO schema_version (version_id, is_applied) V
 
 var olderRelease = db.SQL(`DELETE FROM schema_version WHERE version_id = (SELECT MAX(version_id) FROM schema_version)`)
 
-// What goes wrong where a service is run, and how doctor tells it.
+// Problems of a service, and how doctor reports them.
 func TestDoctorTrouble(t *testing.T) {
 	resolver, zone := dnstest.Start(t, doctorHost+". A 127.0.0.1")
 	data := t.TempDir()
@@ -206,7 +205,7 @@ func TestDoctorTrouble(t *testing.T) {
 	port := []string{"--bind", "127.0.0.1", "--port-base", fmt.Sprint(s.base)}
 	at := append(append(settings, "--data", data), port...)
 
-	// Beside the running service, with other settings than its own.
+	// With other settings than the running service.
 	examine(t, nil, append(at, "--port-base", fmt.Sprint(servertest.FreePortBase(t)))...).expect(t, "smtp", "error", "nothing answers")
 	examine(t, nil, append(at, "--host", "other.example.com")...).expect(t, "smtp", "warning", "greets by another name")
 	other := examine(t, nil, append(at, "--data", filepath.Join(t.TempDir(), "new"))...)
@@ -263,7 +262,7 @@ func TestDoctorTrouble(t *testing.T) {
 	examine(t, nil, at...).expect(t, "smtp", "error", "is taken by another program")
 	_ = l.Close()
 
-	t.Run("other releases", func(t *testing.T) { // whose program still has the database open
+	t.Run("other releases", func(t *testing.T) { // the program still has the database open
 		d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(data, "mailstead.db"))
 		examine(t, nil, at...).expect(t, "nodes", "ok", "no node is at work")
 		dbtest.Exec(t, d, newerRelease.With())
@@ -280,8 +279,7 @@ func TestDoctorTrouble(t *testing.T) {
 	examine(t, nil, at...).expect(t, "database", "error", "can't be looked at")
 }
 
-// The file that serve reads is good for doctor, too, and its own flags are not
-// settings.
+// doctor accepts serve's settings file, and its own flags are not settings.
 func TestDoctorSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mailstead.toml")
 	write := func(text string) {

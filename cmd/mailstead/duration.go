@@ -16,19 +16,19 @@ import (
 
 var errDuration = errors.New("give a length of time such as 30s, 12h, 30d or 2w")
 
-// daysPattern are the parts of a duration that time.ParseDuration lacks.
+// daysPattern matches the units that time.ParseDuration lacks.
 var daysPattern = regexp.MustCompile(`^([0-9]{1,6})([dw])`)
 
-// maxDays is how many a time.Duration holds.
+// maxDays is the maximum number of days in a time.Duration.
 const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
-// parseDuration reads what time.ParseDuration does, and before that weeks and
-// days, such as 2w or 1d12h. A day has 24 hours.
+// parseDuration parses the syntax of time.ParseDuration, optionally after weeks and days, such as
+// 2w or 1d12h. A day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
-	var sum int // of days
+	var sum int // in days
 	rest := text
 	for m := daysPattern.FindStringSubmatch(rest); m != nil; m = daysPattern.FindStringSubmatch(rest) {
-		n, _ := strconv.Atoi(m[1]) // digits, and few
+		n, _ := strconv.Atoi(m[1]) // a few digits
 		if m[2] == "w" {
 			n *= 7
 		}
@@ -48,7 +48,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// durationMapper has kong read flags and settings by parseDuration.
+// durationMapper makes kong parse flags and settings with parseDuration.
 func durationMapper() kong.Option {
 	return kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("duration")

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// explain says an error in one line for people at the command line: with the
-// flags of their command for the API's fields, and without its codes. The
-// field of a flag is its name, or what its tag "field" says.
+// explain returns an error in one line for the command line: it replaces the API's fields by the
+// command's flags, and omits codes. The field of a flag is its name, or the value of its tag
+// "field".
 func explain(err error, flags []*kong.Flag) string {
 	text := err.Error()
 	var f *fault.Error
@@ -34,7 +34,7 @@ func explain(err error, flags []*kong.Flag) string {
 			fields[i] = fault.FieldError{Path: e.Field, Message: e.Message}
 		}
 		said := joinErrors(p.Detail, fields, flags)
-		if p.Status >= 500 && p.RequestID != "" { // to be found in the service's log
+		if p.Status >= 500 && p.RequestID != "" { // for finding it in the service's log
 			said += " [request " + p.RequestID + "]"
 		}
 		text = strings.Replace(text, p.Error(), said, 1)
@@ -42,8 +42,7 @@ func explain(err error, flags []*kong.Flag) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, "mailstead: "), "\n", "; ")
 }
 
-// joinErrors says what is wrong with each field, a thing once; with none, the
-// message.
+// joinErrors returns the errors of all fields without duplicates; with none, the message.
 func joinErrors(message string, fields []fault.FieldError, flags []*kong.Flag) string {
 	if len(fields) == 0 {
 		return message
@@ -63,8 +62,7 @@ func joinErrors(message string, fields []fault.FieldError, flags []*kong.Flag) s
 
 var indexPattern = regexp.MustCompile(`\[\d+\]`)
 
-// findFlag finds the flag of a field, such as scopes[0] or limits.burst; "" if
-// there is none.
+// findFlag returns the flag of a field, such as scopes[0] or limits.burst; "" if there is none.
 func findFlag(field string, flags []*kong.Flag) string {
 	field = indexPattern.ReplaceAllString(field, "")
 	name := strings.NewReplacer("_", "-", ".", "-").Replace(strings.TrimPrefix(field, "limits."))

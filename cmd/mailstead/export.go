@@ -27,8 +27,8 @@ type exportCommand struct {
 	apiFlags
 }
 
-// Run writes a mailbox to a file. Nothing has the file's name before it is whole,
-// but for what the service can't read, and on disk.
+// Run exports a mailbox to a file. The file gets its name only once it is on disk and complete,
+// except for messages that the service can't read.
 func (c *exportCommand) Run() error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -40,7 +40,7 @@ func (c *exportCommand) Run() error {
 }
 
 func (c *exportCommand) export(ctx context.Context) error {
-	c.Path = filepath.Clean(c.Path) // of a/b/, b is to be made in a
+	c.Path = filepath.Clean(c.Path) // a/b/ means b in a
 	if err := c.checkTarget(); err != nil {
 		return err
 	}
@@ -74,14 +74,13 @@ func (c *exportCommand) export(ctx context.Context) error {
 	return nil
 }
 
-// exportReader is an export that may lack messages: that is said when what there is
-// has been written.
+// exportReader reads an export that may lack messages. It reports them after all data.
 type exportReader struct {
 	io.Reader
 	missing *client.MissingError
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (c *exportReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if errors.As(err, &c.missing) {
@@ -90,7 +89,7 @@ func (c *exportReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkTarget refuses a path that is taken, before anything is asked for.
+// checkTarget rejects an existing path before the export starts.
 func (c *exportCommand) checkTarget() error {
 	if c.Path == "-" {
 		return nil
@@ -117,8 +116,8 @@ func (c *exportCommand) write(in io.Reader) error {
 	return c.writeFile(in, packed)
 }
 
-// writeFile writes a file under another name and gives it its own when it is
-// whole. A link, unlike a rename, never takes the place of another file.
+// writeFile writes a file under a temporary name, and links it to its own name when it is complete.
+// A link, unlike a rename, never replaces another file.
 func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
 	f, err := os.CreateTemp(filepath.Dir(c.Path), "."+filepath.Base(c.Path)+".part-")
 	if err != nil {
@@ -141,7 +140,7 @@ func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
 	}
 	if err := os.Link(f.Name(), c.Path); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already", printable(c.Path, 300))
-	} else if err != nil { // there are no links
+	} else if err != nil { // no support for links
 		if err := c.checkTarget(); err != nil {
 			return err
 		}
@@ -152,8 +151,7 @@ func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
 	return durable.SyncDir(filepath.Dir(c.Path))
 }
 
-// writeFolder does the same with a folder: a rename takes the place only of one
-// that is empty.
+// writeFolder does the same with a directory: a rename replaces only an empty one.
 func (c *exportCommand) writeFolder(in io.Reader) error {
 	dir, err := os.MkdirTemp(filepath.Dir(c.Path), "."+filepath.Base(c.Path)+".part-")
 	if err != nil {
@@ -163,7 +161,7 @@ func (c *exportCommand) writeFolder(in io.Reader) error {
 	if err := mailfile.Unpack(in, dir); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, in); err != nil { // how it ends
+	if _, err := io.Copy(io.Discard, in); err != nil { // to see how it ends
 		return err
 	}
 	if err := c.checkTarget(); err != nil {

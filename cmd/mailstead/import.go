@@ -23,7 +23,7 @@ type importCommand struct {
 	apiFlags
 }
 
-// apiFlags says which service a command for customers works on.
+// apiFlags are the flags that name the service for customer commands.
 type apiFlags struct {
 	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
 	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes mailboxes.read, and mailboxes.write to import or mail.read to export; that of mailstead dev by default." placeholder:"KEY"`
@@ -43,7 +43,7 @@ func (a apiFlags) openMailbox(ctx context.Context, address string) (api *client.
 	return api, id, err
 }
 
-// Run imports one path after the other.
+// Run imports the paths one by one.
 func (c *importCommand) Run() error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -85,8 +85,7 @@ func (c *importCommand) importPath(ctx context.Context, api *client.Client, box,
 	return err
 }
 
-// open opens a file, or a folder as a tar. total is how many bytes there are, 0
-// if that is not known.
+// open opens a file, or a directory as a tar. total is the number of bytes, 0 if unknown.
 func (c *importCommand) open(path string, m *byteProgress) (in io.ReadCloser, total int64, err error) {
 	if path == "-" {
 		return progressReader{io.NopCloser(os.Stdin), m}, 0, nil
@@ -115,26 +114,26 @@ func (c *importCommand) open(path string, m *byteProgress) (in io.ReadCloser, to
 	return progressReader{r, m}, 0, nil
 }
 
-// progressReader shows how much of a stream was read.
+// progressReader shows the progress of reading a stream.
 type progressReader struct {
 	io.ReadCloser
 	progress *byteProgress
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (r progressReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.progress.add(n)
 	return n, err
 }
 
-// progressFile can be read again, when the service wants it once more.
+// progressFile can be read again if the request is repeated.
 type progressFile struct {
 	progressReader
 	f *os.File
 }
 
-// Seek is that of io.Seeker.
+// Seek implements io.Seeker.
 func (r progressFile) Seek(offset int64, whence int) (int64, error) {
 	at, err := r.f.Seek(offset, whence)
 	if err == nil {

@@ -26,7 +26,7 @@ var (
 	errOperatorEmail = errors.New("an operator's key belongs to no account: leave --email out")
 )
 
-// findKeyOwner finds whose keys are meant.
+// findKeyOwner returns the account that owns the keys.
 func findKeyOwner(ctx context.Context, d *server.AdminTools, email string, operator bool) (db.ID, error) {
 	switch {
 	case operator && email != "":
@@ -69,7 +69,7 @@ func (c *keyCreate) Run() error {
 		n := account.KeyParams{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network, Limits: account.Rates{
 			RequestsPerSecond: c.RequestsPerSecond, Burst: c.Burst, SendsPerHour: c.SendsPerHour, SendsPerDay: c.SendsPerDay, RecipientsPerDay: c.RecipientsPerDay,
 		}}
-		if c.Expires != 0 { // what has passed is refused
+		if c.Expires != 0 { // times in the past are rejected
 			n.ExpiresAt = time.Now().Add(c.Expires)
 		}
 		var token string

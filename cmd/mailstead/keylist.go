@@ -26,7 +26,7 @@ func (c *keyList) Run() error {
 			return err
 		}
 		t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "ID\tBEGINS\tNAME\tSCOPES\tLAST USED\tEXPIRES") // Flush tells
+		_, _ = fmt.Fprintln(t, "ID\tBEGINS\tNAME\tSCOPES\tLAST USED\tEXPIRES") // Flush returns the error
 		for at := (db.Page{Limit: db.MaxPageSize}); ; {
 			keys, more, err := d.Accounts.Keys(ctx, whose, at)
 			if err != nil {

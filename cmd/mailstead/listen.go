@@ -27,10 +27,9 @@ import (
 )
 
 const (
-	// responseTimeout is how long a receiver may take, as for a webhook.
+	// responseTimeout is the limit for a receiver's response, as for a webhook.
 	responseTimeout = 15 * time.Second
-	// maxRetryDelay is the longest wait before a receiver that is not there is
-	// looked for again.
+	// maxRetryDelay is the maximum delay between tries to reach a receiver.
 	maxRetryDelay = 2 * time.Second
 )
 
@@ -97,7 +96,7 @@ func (c *listenCommand) listen(ctx context.Context) error {
 	return nil
 }
 
-// loadDevSettings fills in what is not given from the dev.json of a sandbox.
+// loadDevSettings sets missing values from a sandbox's dev.json.
 func (c *listenCommand) loadDevSettings() error {
 	if c.URL != "" && c.Key != "" {
 		return nil
@@ -120,17 +119,16 @@ func (c *listenCommand) loadDevSettings() error {
 	return nil
 }
 
-// deriveSecret makes a secret of an API key, which tells nothing about the key: the
-// same each time, so that the application is set up once.
+// deriveSecret derives a secret from an API key that reveals nothing about the key. The result is
+// always the same, so that the application is configured once.
 func deriveSecret(key string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write([]byte("mailstead listen"))
 	return "whsec_" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// latestEvent finds where to begin, and the last event that is not to be forwarded:
-// nothing that happens after it returned is missed, however late the stream
-// begins.
+// latestEvent returns where to begin, and the last event not to forward: no later event is missed,
+// however late the stream begins.
 func latestEvent(ctx context.Context, c *client.Client, f client.EventFilter) (after, seen string, err error) {
 	defer c.CloseIdleConnections()
 	page, err := c.ListEvents(ctx, f, client.Paging{Limit: 1})
@@ -143,13 +141,13 @@ func latestEvent(ctx context.Context, c *client.Client, f client.EventFilter) (a
 	return cmp.Or(page.NextCursor, "0"), seen, nil
 }
 
-// streamTransport says when the stream breaks off, and when it goes on.
+// streamTransport reports when the stream breaks off, and when it continues.
 type streamTransport struct {
 	transport http.RoundTripper
 	broken    bool
 }
 
-// RoundTrip is what http.Client asks for.
+// RoundTrip implements http.RoundTripper.
 func (c *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK && c.broken {
@@ -178,7 +176,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// forwarder makes requests to a receiver as the service does.
+// forwarder sends events to a receiver as the service does.
 type forwarder struct {
 	url    *url.URL
 	secret string
@@ -188,14 +186,13 @@ type forwarder struct {
 func newForwarder(to *url.URL, secret string) *forwarder {
 	return &forwarder{url: to, secret: secret, http: &http.Client{
 		Timeout:       responseTimeout,
-		Transport:     &http.Transport{DisableCompression: true}, // with the headers of a webhook, and without a proxy
+		Transport:     &http.Transport{DisableCompression: true}, // with the headers of a webhook, without a proxy
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// forward hands an event over and prints what became of it. While nobody
-// listens there it waits: events come after another, and none is dropped
-// because the application is being restarted.
+// forward sends an event and prints the result. It waits while the receiver is down: events keep
+// their order, and a restart of the application drops none.
 func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRetryDelay) {
 		began := time.Now()
@@ -221,7 +218,7 @@ func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error 
 	}
 }
 
-// post makes one request, and returns the status of the answer.
+// post sends one request, and returns the response's status.
 func (f *forwarder) post(ctx context.Context, e *client.StreamedEvent) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url.String(), bytes.NewReader(e.Body))
 	if err != nil {
@@ -239,6 +236,6 @@ func (f *forwarder) post(ctx context.Context, e *client.StreamedEvent) (string, 
 		}
 		return "", err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is reused
 	return fmt.Sprint(resp.StatusCode), resp.Body.Close()
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// wire passes connections on to a service, until it is cut.
+// wire forwards connections to a service until it is cut.
 type wire struct {
 	net.Listener
 	to string
@@ -67,7 +67,7 @@ func (w *wire) pass(c net.Conn) {
 	_, _ = io.Copy(c, far)
 }
 
-// cut breaks every connection, and those to come until it is called with false.
+// cut breaks all connections, and new ones until it is called with false.
 func (w *wire) cut(is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,14 +78,14 @@ func (w *wire) cut(is bool) {
 	w.conns = nil
 }
 
-// hooked is a request that a receiver got.
+// hooked is a request to a receiver.
 type hooked struct {
 	path   string
 	header http.Header
 	body   string
 }
 
-// receive answers at an address ("127.0.0.1:0" for any) until it is closed.
+// receive runs a receiver at an address ("127.0.0.1:0" for any) until it is closed.
 func receive(t *testing.T, addr string, got chan<- hooked) (s *http.Server, at string) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -105,7 +105,7 @@ func receive(t *testing.T, addr string, got chan<- hooked) (s *http.Server, at s
 	return s, l.Addr().String()
 }
 
-// Events come as webhooks do, each once, whatever breaks meanwhile.
+// Events arrive like webhooks, each once, despite broken connections.
 func TestListen(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		got := make(chan hooked, 100)
@@ -147,7 +147,7 @@ func TestListen(t *testing.T) {
 		if !is || !strings.HasPrefix(secret, "whsec_") {
 			t.Errorf("the secret is %q", secret)
 		}
-		// Messages that are sent at the same time bounce in any order.
+		// Messages sent at the same time bounce in any order.
 		expect := func(messages ...string) (r hooked) {
 			t.Helper()
 			for len(messages) > 0 {
@@ -167,7 +167,7 @@ func TestListen(t *testing.T) {
 		first := expect(send())
 		alike(t, s, at, first, got)
 
-		// The service can't be reached for a while, then the application.
+		// First the service is unreachable, then the application.
 		w.cut(true)
 		lost := []string{send(), send()}
 		w.cut(false)
@@ -193,7 +193,7 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// alike compares what was forwarded with what a webhook of the same event gets.
+// alike compares a forwarded event with the webhook for the same event.
 func alike(t *testing.T, s *servertest.Server, at string, forwarded hooked, got <-chan hooked) {
 	t.Helper()
 	var hook struct{ ID string }
@@ -205,7 +205,7 @@ func alike(t *testing.T, s *servertest.Server, at string, forwarded hooked, got 
 			t.Fatalf("got %s", r.path)
 		}
 		if r.header.Get("X-Event-ID") != forwarded.header.Get("X-Event-ID") {
-			continue // what happened before
+			continue // an earlier event
 		}
 		if names, want := slices.Sorted(maps.Keys(forwarded.header)), slices.Sorted(maps.Keys(r.header)); !slices.Equal(names, want) {
 			t.Errorf("forwarded with %v, a webhook with %v", names, want)
@@ -225,7 +225,7 @@ func alike(t *testing.T, s *servertest.Server, at string, forwarded hooked, got 
 	}
 }
 
-// It finds the sandbox by itself, with the same secret each time.
+// listen finds the sandbox by itself, with the same secret each time.
 func TestListenBesideDev(t *testing.T) {
 	s := servertest.Start(t)
 	var secrets []string

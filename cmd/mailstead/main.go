@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mailstead hosts e-mail for people's own domains and sends e-mail
-// for their applications.
+// Command mailstead hosts e-mail for people's own domains and sends e-mail for their applications.
 package main
 
 import (
@@ -40,7 +39,7 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
-// devData is where `mailstead dev` keeps its things: a folder of the user's.
+// devData returns the data directory of `mailstead dev`: one of the user's.
 func devData() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		return filepath.Join(dir, "mailstead-dev")
@@ -57,7 +56,7 @@ func (versionCommand) Run() error {
 
 func main() {
 	notify.EnableLowPriority()
-	runtime.LockOSThread() // the priority of the first thread is shown as that of the process: it must not work behind
+	runtime.LockOSThread() // the first thread's priority is shown as the process's: it must not run low-priority work
 	server.Version = version
 	parser := kong.Must(&commands{},
 		kong.Name("mailstead"),
@@ -83,8 +82,7 @@ func main() {
 	}
 }
 
-// flagHelp is a flag's line of help: what it is, its default, and the
-// environment variable that is the same.
+// flagHelp returns a flag's line of help: description, default and environment variable.
 func flagHelp(v *kong.Value) string {
 	var more []string
 	if v.HasDefault && v.Default != "" {

@@ -38,17 +38,17 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// command is a call of the program with an environment of its own.
+// command returns a call of the program with its own environment.
 func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // should it not end
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // in case it doesn't end
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, binary, args...)
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "MAILSTEAD_POSTMASTER=" + servertest.OperatorAddress}, env...)
 	return c
 }
 
-// run runs the program to its end.
+// run runs the program until it ends.
 func run(t *testing.T, env []string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -61,7 +61,7 @@ func run(t *testing.T, env []string, args ...string) (status int, stdout, stderr
 	return c.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// refused wants exit status 1 and one line that says why.
+// refused requires exit status 1 and one line with the reason.
 func refused(t *testing.T, why string, env []string, args ...string) {
 	t.Helper()
 	status, _, stderr := run(t, env, args...)
@@ -75,7 +75,7 @@ type service struct {
 	*exec.Cmd
 	t     *testing.T
 	base  int
-	ready string // the line of the log
+	ready string // log line
 	errs  *bufio.Scanner
 }
 
@@ -104,7 +104,7 @@ func serve(t *testing.T, env []string, args ...string) *service {
 	return nil
 }
 
-// stop ends the service as an operator would; it must end in order.
+// stop stops the service like an operator, and checks its exit status.
 func (s *service) stop() {
 	s.t.Helper()
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
@@ -122,7 +122,7 @@ func (s *service) stop() {
 
 func (s *service) addr(port int) string { return fmt.Sprintf("127.0.0.1:%d", s.base+port) }
 
-// kebab is the name of a setting as a flag.
+// kebab returns a setting's name as a flag.
 func kebab(name string) string {
 	var b strings.Builder
 	for i, r := range name {

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// When memory is given back: after so many intervals in a row in which little
-// was allocated, if much was since the last time, and that was a while ago.
+// When to release memory: after idleIntervals consecutive intervals with few allocations, if much
+// was allocated since the last release, and that was at least releasePause ago.
 const (
 	memoryInterval = 500 * time.Millisecond
 	idleAllocation = 32 << 20 // bytes in an interval
@@ -23,20 +23,19 @@ const (
 	releasePause   = 20 // intervals
 )
 
-// gcHeadroom is how much may be allocated between two collections while there is
-// much work. What the service holds is small beside what each message needs for
-// a moment: to collect whenever that has doubled takes a quarter of the time.
+// gcHeadroom is how much may be allocated between two collections under load, in bytes. The
+// service's live data is small compared with the temporary data of messages: a collection at each
+// doubling costs a quarter of the time.
 const gcHeadroom = 64 << 20
 
-// releaseMemory gives memory back when work subsides: what only starting needed,
-// such as the migrations' buffers, and later what a crowd or an import did. By
-// itself the runtime would keep it for minutes, and SQLite for ever. While there
-// is much work it lets more gather.
+// releaseMemory releases memory when load drops: that of the start, such as the schema migrations'
+// buffers, and later that of a burst or an import. On its own, the runtime would keep it for
+// minutes, and SQLite forever. Under load it allows a larger heap.
 func releaseMemory(ctx context.Context, s *server.Server) {
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	last, collector := allocatedBytes(), gcTuner{percent: defaultGCPercent, fixed: os.Getenv("GOGC") != ""}
-	roomy := true // more may have gathered than usual since it was last tidied, as by starting
+	roomy := true // memory may have accumulated, for example at the start
 	begun := false
 	for tidied, calm, rest := last, 0, 0; ; {
 		select {
@@ -62,29 +61,28 @@ func releaseMemory(ctx context.Context, s *server.Server) {
 		}
 		freeMemory()
 		tidied, roomy = now, false
-		if begun { // who comes right after a start is not to wait for it
+		if begun { // no pause after the first release: load right after the start needs another soon
 			rest = releasePause
 		}
 		begun = true
 	}
 }
 
-// defaultGCPercent is the runtime's own (GOGC).
+// defaultGCPercent is the runtime's default for GOGC.
 const defaultGCPercent = 100
 
-// gcPercent returns by how much the heap may grow before it is collected, as
-// GOGC tells it, when so many bytes of it are in use.
+// gcPercent returns the GOGC value for a heap with live bytes in use.
 func gcPercent(live uint64) int {
 	return int(max(defaultGCPercent, gcHeadroom*100/max(live, gcHeadroom/16)))
 }
 
-// gcTuner is how the collector is set.
+// gcTuner sets the garbage collector's GOGC value.
 type gcTuner struct {
 	percent int
-	fixed   bool // by GOGC: who sets it knows why
+	fixed   bool // set by GOGC: the operator has a reason
 }
 
-// set changes it if that makes a difference: it stops the world for a moment.
+// set changes the value if the difference matters: the change stops the world for a moment.
 func (c *gcTuner) set(percent int) {
 	if c.fixed || percent*4 < c.percent*5 && percent*5 > c.percent*4 {
 		return
@@ -93,10 +91,10 @@ func (c *gcTuner) set(percent int) {
 	c.percent = percent
 }
 
-// allocatedBytes is how many bytes were allocated so far.
+// allocatedBytes returns the total number of bytes allocated so far.
 func allocatedBytes() uint64 { return readMetric("/gc/heap/allocs:bytes") }
 
-// liveBytes is how many bytes were in use after the last collection.
+// liveBytes returns the number of bytes in use after the last collection.
 func liveBytes() uint64 { return readMetric("/gc/heap/live:bytes") }
 
 func readMetric(name string) uint64 {
@@ -106,7 +104,7 @@ func readMetric(name string) uint64 {
 }
 
 func freeMemory() {
-	runtime.GC() // pools keep what they have for one collection more
+	runtime.GC() // pools keep their contents for one more collection
 	debug.FreeOSMemory()
 	releaseProgramPages()
 }

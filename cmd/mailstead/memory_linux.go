@@ -10,10 +10,9 @@ import (
 	"syscall"
 )
 
-// releaseProgramPages lets go of the program's own pages that only starting ran or
-// read, a third of what an idle process takes. What is wanted again comes back
-// from the page cache. It touches only mappings that nobody has written to, as
-// far as that can be read.
+// releaseProgramPages releases the program's own pages that only the start used, a third of an idle
+// process's memory. Pages needed again come back from the page cache. It touches only mappings
+// that, as far as can be seen, were never written to.
 func releaseProgramPages() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

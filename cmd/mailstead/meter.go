@@ -12,7 +12,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// byteProgress shows how many bytes went by: a bar on a terminal, and lines elsewhere.
+// byteProgress shows the number of bytes processed: a bar on a terminal, otherwise lines.
 type byteProgress struct {
 	mu        sync.Mutex
 	w         io.Writer
@@ -20,7 +20,7 @@ type byteProgress struct {
 	verb      string // with them
 	bar       *progressbar.ProgressBar
 	n         int64
-	total     int64 // 0 if that is not known
+	total     int64 // 0: unknown
 	startedAt time.Time
 	printedAt time.Time
 }
@@ -34,7 +34,7 @@ func newByteProgress(to *os.File, name, did string) *byteProgress {
 	return m
 }
 
-// expect says how many bytes there will be.
+// expect sets the expected number of bytes.
 func (m *byteProgress) expect(total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +79,7 @@ func (m *byteProgress) show(n int64) {
 	_ = m.bar.Set64(n)
 }
 
-// printLine writes a line of its own.
+// printLine prints a separate line.
 func (m *byteProgress) printLine(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,7 +34,7 @@ type migrateCommand struct {
 	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
 }
 
-// Run has a mailbox copied, and shows how far that is.
+// Run copies a mailbox, and shows the progress.
 func (c *migrateCommand) Run() error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -81,7 +81,7 @@ func findMailbox(ctx context.Context, api *client.Client, address string) (id st
 	return "", errors.New("--mailbox: there is no mailbox with this address")
 }
 
-// password takes the source's password from where it is.
+// password returns the source's password from a file, the environment or the terminal.
 func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	if c.SourcePasswordFile != "" {
 		text, err := os.ReadFile(c.SourcePasswordFile)
@@ -102,8 +102,8 @@ func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	return readSecret(ctx, int(os.Stdin.Fd()))
 }
 
-// readSecret reads a line from a terminal, which does not show it. Nothing but the
-// line ends the reading: who gives up leaves it, and puts the terminal in order.
+// readSecret reads a line from a terminal without showing it. Only a line ends the read: after a
+// cancellation, the caller stops waiting and restores the terminal.
 func readSecret(ctx context.Context, terminal int) (string, error) {
 	type line struct {
 		text []byte
@@ -126,8 +126,7 @@ func readSecret(ctx context.Context, terminal int) (string, error) {
 	}
 }
 
-// followMigration shows a migration until it has ended. An interruption leaves it
-// running.
+// followMigration shows a migration until it has finished. An interruption leaves it running.
 func followMigration(ctx context.Context, api *client.Client, id string) error {
 	var last client.Migration
 	show := newMigrationProgress(os.Stdout, isTerminal(os.Stdout))
@@ -165,12 +164,12 @@ func followMigration(ctx context.Context, api *client.Client, id string) error {
 	return nil
 }
 
-// migrationProgress is a bar on a terminal, and lines elsewhere.
+// migrationProgress is a bar on a terminal, otherwise lines.
 type migrationProgress struct {
 	w         io.Writer
 	bar       *progressbar.ProgressBar // nil for lines
 	printedAt time.Time
-	lastError string // the last trouble
+	lastError string // the last error shown
 }
 
 func newMigrationProgress(to io.Writer, terminal bool) *migrationProgress {
@@ -181,7 +180,7 @@ func newMigrationProgress(to io.Writer, terminal bool) *migrationProgress {
 	return d
 }
 
-// lineInterval is how often a line is written while nothing but numbers changes.
+// lineInterval is how often a line is printed while only numbers change.
 const lineInterval = 10 * time.Second
 
 func (d *migrationProgress) update(m *client.Migration) {
@@ -216,7 +215,7 @@ func (d *migrationProgress) end() {
 	}
 }
 
-// formatSize is a number of bytes for people.
+// formatSize formats a number of bytes.
 func formatSize(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -20,8 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The command copies a mailbox, tells how it went, and leaves nothing of the
-// password behind.
+// The command copies a mailbox, reports the result, and leaves no trace of the password.
 func TestMigrate(t *testing.T) {
 	s := servertest.Start(t)
 	from, to := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
@@ -54,7 +53,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// terminal makes one: what a program sees, and what stands behind it.
+// terminal creates a terminal and returns the program's end and the user's end.
 func terminal(t *testing.T) (seen, behind *os.File) {
 	t.Helper()
 	behind, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -79,8 +78,7 @@ func terminal(t *testing.T) (seen, behind *os.File) {
 	return seen, behind
 }
 
-// Who gives up at the question for the password is let go at once, and the terminal
-// shows again what is typed.
+// A user who cancels at the password prompt exits at once, and the terminal shows input again.
 func TestMigrateGivenUp(t *testing.T) {
 	s := servertest.Start(t)
 	seen, _ := terminal(t)
@@ -106,7 +104,7 @@ func TestMigrateGivenUp(t *testing.T) {
 	if _, err := io.ReadFull(said, asked); err != nil || string(asked) != asks {
 		t.Fatalf("%q, %v", asked, err)
 	}
-	for reflect.DeepEqual(state(), before) { // until what is typed is hidden
+	for reflect.DeepEqual(state(), before) { // until input is hidden
 		runtime.Gosched()
 	}
 	if err := c.Process.Signal(os.Interrupt); err != nil {

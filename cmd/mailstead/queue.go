@@ -25,7 +25,7 @@ type queueCommand struct {
 	Drop    queueDrop    `cmd:"" help:"End deliveries as failed. Senders of submissions get a report."`
 }
 
-// filterFlags says which deliveries are meant; all of what is given must fit.
+// filterFlags select deliveries; all of them must match.
 type filterFlags struct {
 	Message     string        `arg:"" optional:"" help:"The id of a message."`
 	Destination string        `help:"Those to a domain." placeholder:"DOMAIN" env:"-"`
@@ -65,7 +65,7 @@ func parseMessageID(text string) (db.ID, error) {
 	return id, err
 }
 
-// bulkFlags is what every command that changes deliveries takes.
+// bulkFlags are the flags of all commands that change deliveries.
 type bulkFlags struct {
 	serviceFlags
 	filterFlags
@@ -76,7 +76,7 @@ type bulkFlags struct {
 
 type operatorFunc func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error)
 
-// execute carries out an order and tells what came of it.
+// execute runs a command and prints the result.
 func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, before func(ctx context.Context, d *server.AdminTools, or queue.Command) error) error {
 	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		var err error
@@ -110,7 +110,7 @@ func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, b
 	})
 }
 
-// filterText says what was chosen, for the audit log.
+// filterText describes the selection for the audit log.
 func (c *bulkFlags) filterText() (text string) {
 	for _, given := range [][2]string{{"destination", c.Destination}, {"account", c.Account}, {"message", c.Message}, {"sender", c.Sender}, {"state", c.State}} {
 		if given[1] != "" {
@@ -120,7 +120,7 @@ func (c *bulkFlags) filterText() (text string) {
 	return text
 }
 
-// bulkResult is the result as JSON, in the API's words.
+// bulkResult is the JSON result, with the API's names.
 type bulkResult struct {
 	Matched   int  `json:"matched"`
 	Changed   int  `json:"changed"`
@@ -154,8 +154,8 @@ func formatDeliveries(n int) string {
 	return fmt.Sprintf("%d deliveries", n)
 }
 
-// queueProgress tells on stderr how far a long order is: now and then, and to a
-// person in place.
+// queueProgress shows the progress of a long command on stderr: now and then, and on a terminal in
+// place.
 type queueProgress struct {
 	verb      string
 	terminal  bool

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// maxUnconfirmedDrops is how many deliveries are dropped without a question at most.
+// maxUnconfirmedDrops is the maximum number of deliveries dropped without confirmation.
 const maxUnconfirmedDrops = 10
 
 type queueDrop struct {
@@ -41,7 +41,7 @@ func (c *queueDrop) Run() error {
 	}, c.confirm)
 }
 
-// confirm makes sure that a drop of much is meant.
+// confirm asks before many deliveries are dropped.
 func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or queue.Command) error {
 	if c.Yes {
 		return nil
@@ -57,7 +57,7 @@ func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or queue.
 		return fmt.Errorf("this would drop %s: repeat it with --yes if that is meant", formatDeliveries(res.Matched))
 	}
 	_, _ = fmt.Fprintf(os.Stderr, "Drop %s? [y/N] ", formatDeliveries(res.Matched))
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end is a no
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // EOF means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil

@@ -48,17 +48,17 @@ func (c *queueList) Run() error {
 	})
 }
 
-// table prints lines, each as JSON or in columns, up to a number of them.
+// table prints rows as JSON or in columns, up to a limit.
 type table struct {
 	w         *tabwriter.Writer
 	json      bool
 	all       bool
 	remaining int
-	more      bool // than were wanted
+	more      bool // there are more rows than the limit
 	rows      int
 }
 
-// row prints a line; it returns false when no more is wanted.
+// row prints a row; it returns false at the limit.
 func (t *table) row(head string, v any, format string, args ...any) (bool, error) {
 	if !t.all && t.remaining == 0 {
 		t.more = true
@@ -75,7 +75,7 @@ func (t *table) row(head string, v any, format string, args ...any) (bool, error
 		}
 	}
 	_, err := fmt.Fprintf(t.w, format+"\n", args...)
-	if err == nil && t.rows%200 == 0 { // columns are as wide as these need
+	if err == nil && t.rows%200 == 0 { // column widths fit these rows
 		err = t.w.Flush()
 	}
 	return true, err
@@ -92,7 +92,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// pageSize is how much is read at once.
+// pageSize is the number of rows per query.
 const pageSize = 100
 
 func listDestinations(ctx context.Context, d *server.AdminTools, t *table) error {
@@ -169,7 +169,7 @@ func listHolds(ctx context.Context, d *server.AdminTools, t *table) error {
 	return nil
 }
 
-// jsonHold is a hold in the API's words, as are the others below.
+// jsonHold is a hold with the API's names, like the types below.
 type jsonHold struct {
 	ID          db.ID          `json:"id"`
 	Kind        queue.HoldKind `json:"kind"`

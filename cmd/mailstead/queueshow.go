@@ -118,7 +118,7 @@ func formatReply(code int, enhanced, reply string) string {
 	return strings.TrimSpace(text)
 }
 
-// jsonMessage is a message in the API's words, as are those below it.
+// jsonMessage is a message with the API's names, like the types below it.
 type jsonMessage struct {
 	ID         db.ID           `json:"id"`
 	AccountID  db.ID           `json:"account_id"`

@@ -20,8 +20,8 @@ type restoreCommand struct {
 	Folder     string `arg:"" help:"The backup's folder."`
 }
 
-// Run makes a service of a backup; it must not run yet, and there must be none in
-// the data folder or in the database.
+// Run restores a service from a backup. The service must not run, and neither the data directory
+// nor the database may have one already.
 func (c *restoreCommand) Run() error {
 	ctx, stop := signalContext()
 	defer stop()
@@ -45,7 +45,7 @@ func (c *restoreCommand) Run() error {
 	return incompleteError("restored", done.Missing, done.Mismatched)
 }
 
-// printAccess says who can't get in any more, and who can again.
+// printAccess prints whose access ended with the restore, and whose is valid again.
 func (c *restoreCommand) printAccess(done *server.RestoreResult) {
 	fmt.Printf("ended: %d sessions of the dashboard and %d links (invitations, new passwords, setup, profiles)\n", done.Sessions, done.Links)
 	switch {

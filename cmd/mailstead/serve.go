@@ -30,14 +30,14 @@ func (c *serveCommand) Run() error {
 	return s.wait()
 }
 
-// runningServer is a server together with the signals that end it.
+// runningServer is a server and the signals that end it.
 type runningServer struct {
 	*server.Server
 	stop context.Context
 }
 
-// errStopped says that a signal came before the service was ready. It has
-// cleaned up, so that is an end like any other.
+// errStopped reports a signal before the service was ready. The service has cleaned up, so this
+// counts as a normal end.
 var errStopped = errors.New("stopped while starting")
 
 func startServer(c *server.Config) (*runningServer, error) {
@@ -59,14 +59,14 @@ func startServer(c *server.Config) (*runningServer, error) {
 	return &runningServer{Server: s, stop: stop}, nil
 }
 
-// signalContext is a context that SIGINT and SIGTERM end. A second one then ends the
-// process at once: what is under way may hang, such as on a disk that is away.
+// signalContext returns a context that SIGINT and SIGTERM end. A second signal ends the process at
+// once: the shutdown may hang, for example on an unavailable disk.
 func signalContext() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// wait waits for SIGTERM or SIGINT, or for a failure of the service, then
-// drains; a second signal ends the process at once.
+// wait waits for SIGTERM or SIGINT, or for a failure of the service, then drains it; a second
+// signal ends the process at once.
 func (r *runningServer) wait() error { return r.Run(r.stop) }

@@ -21,8 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// A setting is one and the same as a flag, a variable and a key of the file;
-// the first of these counts.
+// A setting can be a flag, a variable or a key in the file, in this order of precedence.
 func TestSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mailstead.toml")
 	text := "host = \"file.example.com\"\nnode = \"file\"\ntls = \"self-signed\"\ndrain = \"9s\"\nallow_private = [\"10.0.0.0/8\", \"192.168.0.0/16\"]\ntrust-resolver = true\nmax_quota_mb = 7\n"
@@ -48,8 +47,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// What an operator does: start, make accounts and keys beside the running
-// service, stop.
+// Operator tasks: start, create accounts and keys while the service runs, stop.
 func TestServe(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		data := t.TempDir()
@@ -58,9 +56,9 @@ func TestServe(t *testing.T) {
 			where = append(where, "--database", url)
 		}
 		with := func(args ...string) []string { return append(args, where...) }
-		refused(t, "no service has run", nil, with("account", "create", "--email", "you@example.com")...) // such as a name misspelt
+		refused(t, "no service has run", nil, with("account", "create", "--email", "you@example.com")...) // for example a misspelled name
 		s := serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed", "--postmaster", "root@example.com")...)
-		// Another process on the same folder, and one on the same ports.
+		// Another process with the same data directory, and one with the same ports.
 		refused(t, "another process uses the data folder", nil, append(s.Args[1:], "--port-base", "20000")...)
 		other := append(s.Args[1:], "--data", t.TempDir())
 		status, _, stderr := run(t, nil, other...)
@@ -95,14 +93,14 @@ func TestServe(t *testing.T) {
 		refused(t, "--host: this is not a host name", nil, with("user", "link", "--email", "you@example.com", "--host", "a b")...)
 		refused(t, "exclude each other", nil, with("user", "link", "--email", "you@example.com", "--host", "mail.example.com", "--account", "x", "--operator")...)
 		s.stop()
-		// And again, on what is there.
+		// Again with the existing data.
 		s = serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed")...)
 		s.ask(words[4], 200)
 		s.stop()
 	})
 }
 
-// A start that hangs, here at a file that says nothing, ends with the second signal.
+// A start that hangs, here on a file without data, ends with the second signal.
 func TestServeGivenUp(t *testing.T) {
 	silent := filepath.Join(t.TempDir(), "roots.pem")
 	if err := syscall.Mkfifo(silent, 0o600); err != nil {
@@ -112,7 +110,7 @@ func TestServeGivenUp(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	held, err := os.OpenFile(silent, os.O_WRONLY, 0) // once it reads
+	held, err := os.OpenFile(silent, os.O_WRONLY, 0) // once the service reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +155,7 @@ func (s *service) ask(key string, want int) {
 	}
 }
 
-// --tls takes certificate files, which every door then shows.
+// With --tls and certificate files, all listeners use that certificate.
 func TestServeCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,7 +16,7 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// The collector is set when that makes a difference, and never against GOGC.
+// GOGC is set only if the difference matters, and never if the operator set it.
 func TestCollecting(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)

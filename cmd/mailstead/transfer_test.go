@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// python runs the script that is the second opinion.
+// python runs the Python script that verifies the result.
 func python(t *testing.T, args ...string) []string {
 	t.Helper()
 	c := exec.Command("/usr/bin/python3", append([]string{"testdata/letters.py"}, args...)...)
@@ -30,7 +30,7 @@ func python(t *testing.T, args ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// held lists what a mailbox holds.
+// held returns the messages of a mailbox.
 func held(t *testing.T, s *servertest.Server, box int) (lines []string) {
 	t.Helper()
 	c, err := client.New(s.Dev.BaseURL, s.Dev.APIKey)
@@ -49,7 +49,7 @@ func held(t *testing.T, s *servertest.Server, box int) (lines []string) {
 	return lines
 }
 
-// The commands, with Python's mailbox module on the other side.
+// The commands, verified with Python's mailbox module.
 func TestImportAndExport(t *testing.T) {
 	s := servertest.Start(t)
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestImportAndExport(t *testing.T) {
 		`Dir/Work/2019 9 \Seen 1000000009`,
 		`Letters 0  1000000000`, `Letters 1 \Seen 1000000001`, `Letters 2 \Flagged,\Seen 1000000002`, `Letters 3 \Answered 1000000003`, `Letters 4 \Deleted 1000000004`,
 	}
-	for i := range got { // the order of flags says nothing
+	for i := range got { // flags have no order
 		words := strings.SplitN(got[i], " ", 4)
 		flags := strings.Split(words[2], ",")
 		slices.Sort(flags)
@@ -132,7 +132,7 @@ func TestImportAndExport(t *testing.T) {
 		}
 	}
 
-	// What was exported comes in at another mailbox as it was.
+	// The export is imported unchanged into another mailbox.
 	alice := s.Dev.Mailboxes[0].Address
 	do(0, "import", "--mailbox", alice, "--folder", "Back", tree)
 	do(0, "import", "--mailbox", alice, "--folder", "Packed", filepath.Join(dir, "dir.tar.gz"))
@@ -158,8 +158,7 @@ func TestImportAndExport(t *testing.T) {
 	}
 }
 
-// What the service can't read is missing in an export, which says so and keeps
-// all else.
+// An export omits and reports unreadable messages, and has all others.
 func TestExportOfLost(t *testing.T) {
 	s := servertest.Start(t)
 	dir := t.TempDir()
@@ -173,8 +172,8 @@ func TestExportOfLost(t *testing.T) {
 		return out + errs
 	}
 	file := filepath.Join(dir, "letters.mbox")
-	letter := "From x Sat Nov 21 17:00:00 2026\nSubject: "
-	if err := os.WriteFile(file, []byte(letter+"lost\n\n"+strings.Repeat("x\n", 50_000)+"\n"+letter+"kept\n\nx\n\n"), 0o600); err != nil {
+	mail := "From x Sat Nov 21 17:00:00 2026\nSubject: "
+	if err := os.WriteFile(file, []byte(mail+"lost\n\n"+strings.Repeat("x\n", 50_000)+"\n"+mail+"kept\n\nx\n\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	do(0, "import", "--mailbox", bob, "--folder", "Letters", file)

@@ -66,8 +66,7 @@ func (c *userLink) Run() error {
 	})
 }
 
-// reset makes a link to choose a new password, which the activity of the user's first
-// account shows.
+// reset creates a password reset link. The audit log of the user's first account records it.
 func (c *userLink) reset(ctx context.Context, d *server.AdminTools, who user.User) (token string, err error) {
 	of, err := d.Users.Memberships(ctx, who.ID)
 	if err != nil {

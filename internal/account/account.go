@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package account keeps the customers and the keys by which their
-// applications act for them.
+// Package account manages the customers' accounts, and the API keys with which applications act for
+// them.
 package account
 
 import (
@@ -26,16 +26,16 @@ type Account struct {
 	CreatedAt time.Time
 }
 
-// Accounts creates, finds and authenticates.
+// Accounts creates, finds and authenticates accounts and keys.
 type Accounts struct {
 	db  *db.DB
 	hub *notify.Hub
 	now func() time.Time
 
 	mu          sync.Mutex
-	keyCache    map[[32]byte]cachedKey // keys seen a moment ago, by hash
-	statusCache map[db.ID]cachedStatus // accounts asked for a moment ago
-	// changeCount counts deletions, so that what was read before one is not kept.
+	keyCache    map[[32]byte]cachedKey // recently used keys, by hash
+	statusCache map[db.ID]cachedStatus // recently used account statuses
+	// changeCount counts deletions, so that data read before a deletion isn't cached.
 	changeCount int
 }
 
@@ -50,8 +50,8 @@ var (
 	accountByEmailQuery = db.SQL(`SELECT id, email, name, status, created_at FROM account WHERE email = $1`)
 )
 
-// Create makes an account. The e-mail address identifies it to the operator;
-// a second account of one address is a fault.Conflict.
+// Create creates an account. The e-mail address identifies it to the operator; a second account
+// with the same address is a fault.Conflict.
 func (a *Accounts) Create(ctx context.Context, email, name string) (Account, error) {
 	var bad fault.FieldErrors
 	parsed, err := address.Parse(email)
@@ -72,7 +72,7 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 	return acc, err
 }
 
-// EnsureOperators makes the account of the operators unless it is there.
+// EnsureOperators creates the operators' account if it doesn't exist.
 func (a *Accounts) EnsureOperators(ctx context.Context) error {
 	_, err := a.db.Exec(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(a.now())))
 	return err
@@ -80,8 +80,8 @@ func (a *Accounts) EnsureOperators(ctx context.Context) error {
 
 var lockAccountQuery = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}`)
 
-// Lock makes others who hold the account wait until the transaction ends. An
-// account that is not there is fault.NotFound.
+// Lock locks the account until the transaction ends. If the account doesn't exist, it returns
+// fault.NotFound.
 func (a *Accounts) Lock(ctx context.Context, tx *db.Tx, id db.ID) error {
 	err := tx.One(ctx, lockAccountQuery.With(id), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {

@@ -149,8 +149,8 @@ func TestKeyPages(t *testing.T) {
 	})
 }
 
-// The keys of operators are of an account that is nobody's, and neither they
-// nor the keys of customers do what the others do.
+// The operators' keys belong to an account of no customer; neither they nor customers' keys have
+// the scopes of the other.
 func TestOperatorKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, _, acc := open(t, d)

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// cachedStatus is an account's status as it was a moment ago.
+// cachedStatus is a recent status of an account.
 type cachedStatus struct {
 	active    bool
 	expiresAt time.Time
@@ -18,8 +18,8 @@ type cachedStatus struct {
 
 var statusByIDQuery = db.SQL(`SELECT status FROM account WHERE id = $1`)
 
-// IsActive reports whether an account is there and not suspended. It may be some
-// seconds behind what another node did.
+// IsActive reports whether an account exists and is not suspended. The result may be some seconds
+// older than a change on another node.
 func (a *Accounts) IsActive(ctx context.Context, id db.ID) (bool, error) {
 	now := a.now()
 	a.mu.Lock()
@@ -48,7 +48,7 @@ func (a *Accounts) IsActive(ctx context.Context, id db.ID) (bool, error) {
 
 var suspendedAccountsQuery = db.SQL(`SELECT id FROM account WHERE status = 'suspended'`)
 
-// SuspendedAccounts are the accounts that are suspended now.
+// SuspendedAccounts returns the accounts that are suspended now.
 func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error) {
 	all := map[db.ID]bool{}
 	err := r.Each(ctx, suspendedAccountsQuery.With(), func(r db.Row) error {
@@ -60,7 +60,7 @@ func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error)
 	return all, err
 }
 
-// IsActive reports whether an account is there and not suspended, now.
+// IsActive reports whether an account exists and is not suspended, without a cache.
 func IsActive(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
 	var status string
 	if err := r.One(ctx, statusByIDQuery.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {

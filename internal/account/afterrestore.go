@@ -14,10 +14,10 @@ var (
 	deleteAllKeysQuery = db.SQL(`DELETE FROM api_key WHERE id > 0`)
 )
 
-// KeyIdentity tells an API key from others.
+// KeyIdentity identifies an API key.
 type KeyIdentity struct {
 	ID                db.ID
-	Name, Hint, Email string // the last is that of its account
+	Name, Hint, Email string // Email is that of the account
 }
 
 // EachKey calls f for each API key of a database that has not expired.
@@ -37,7 +37,7 @@ func (a *Accounts) EachKey(ctx context.Context, f func(KeyIdentity)) error {
 	}
 }
 
-// DeleteAllKeys deletes all API keys of a restored database, and returns how many.
+// DeleteAllKeys deletes all API keys of a restored database, and returns how many there were.
 func DeleteAllKeys(ctx context.Context, d *db.DB) (int64, error) {
 	return d.Exec(ctx, deleteAllKeysQuery.With())
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// Principal is who makes a request: a key of an account.
+// Principal is the authenticated caller of a request: a key of an account.
 type Principal struct {
 	Account db.ID
 	Key     db.ID
 	Name    string // of the key
 	Scopes  []string
-	Domain  string // it acts for this domain only; "" for all
-	Limits  Rates  // of the key, beside those of the account
+	Domain  string // the only domain that it may use; "" for all
+	Limits  Rates  // of the key, in addition to those of the account
 }
 
-// HasScope reports whether the principal has a scope. Whoever may write may read;
-// an operator may do nothing that customers may, and they nothing of its own.
+// HasScope reports whether the principal has a scope. A write scope includes the read scope.
+// Operators have none of the customers' scopes, and customers none of the operators'.
 func (p Principal) HasScope(scope string) bool {
 	if scope == ScopeOperator || p.Account == OperatorAccount {
 		return scope == ScopeOperator && p.Account == OperatorAccount && slices.Contains(p.Scopes, ScopeOperator)
@@ -46,19 +46,19 @@ func (p Principal) RequireScope(scope string) error {
 	return fault.New(fault.Denied, "missing_scope", "This API key lacks the scope %s.", scope)
 }
 
-// cachedKey is a key that was looked up a moment ago.
+// cachedKey is a recently used key.
 type cachedKey struct {
 	key           Key
-	accountActive bool // the account is
+	accountActive bool // whether the account is active
 	expiresAt     time.Time
 }
 
 const (
-	// cacheTTL bounds how long a key that another node deleted still works
-	// here should that node's signal be lost.
+	// cacheTTL is how long a key that another node deleted may still work here if that node's
+	// notification is lost.
 	cacheTTL      = 5 * time.Second
 	maxCachedKeys = 10_000
-	// lastUsedInterval bounds how often the time of use is written.
+	// lastUsedInterval is how often the time of use is written at most.
 	lastUsedInterval = time.Minute
 )
 
@@ -69,9 +69,9 @@ var (
 	touchKeyQuery = db.SQL(`UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND last_used_at < $3`)
 )
 
-// Authenticate finds out who uses a token. A token that is unknown or has
-// expired is fault.Unauthenticated; one used from elsewhere than its networks, or of a
-// suspended account, is fault.Denied.
+// Authenticate returns the principal of a token. An unknown or expired token is
+// fault.Unauthenticated. A token used from outside its networks, or of a suspended account, is
+// fault.Denied.
 func (a *Accounts) Authenticate(ctx context.Context, token string, from netip.Addr) (Principal, error) {
 	unknown := fault.New(fault.Unauthenticated, "invalid_api_key", "This API key is not valid. Check that it was copied whole, and that it was not deleted.")
 	if !secret.IsWellFormedToken(secret.APIKeyPrefix, token) {
@@ -125,7 +125,7 @@ func (a *Accounts) lookUpKey(ctx context.Context, hash [32]byte) (cachedKey, err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changeCount != mark {
-		return entry, nil // a key was deleted meanwhile, perhaps this one: don't keep it
+		return entry, nil // a key was deleted meanwhile, perhaps this one: don't cache it
 	}
 	if len(a.keyCache) >= maxCachedKeys {
 		clear(a.keyCache)
@@ -134,7 +134,7 @@ func (a *Accounts) lookUpKey(ctx context.Context, hash [32]byte) (cachedKey, err
 	return entry, nil
 }
 
-// rowWithExtra scans one more column after those that the caller asks for.
+// rowWithExtra scans one additional column after those that the caller scans.
 type rowWithExtra struct {
 	db.Row
 	extra any
@@ -142,8 +142,8 @@ type rowWithExtra struct {
 
 func (s rowWithExtra) Scan(dst ...any) error { return s.Row.Scan(append(dst, s.extra)...) }
 
-// touchKeyQuery notes the time of use. That is a comfort: it must not slow or fail a
-// request, so it happens beside it, at most once a minute per key.
+// touchKey records the time of use. It must not delay or fail a request, so it runs in the
+// background, at most once a minute per key.
 func (a *Accounts) touchKey(ctx context.Context, key db.ID, now time.Time) {
 	a.mu.Lock()
 	for hash, entry := range a.keyCache {
@@ -160,8 +160,8 @@ func (a *Accounts) touchKey(ctx context.Context, key db.ID, now time.Time) {
 	}()
 }
 
-// Invalidate drops what is remembered of an account's keys; the server calls it
-// when another node changed them.
+// Invalidate drops the cached keys of an account. The server calls it when another node changed
+// them.
 func (a *Accounts) Invalidate(account db.ID) { a.invalidate(account) }
 
 func (a *Accounts) invalidate(account db.ID) {

@@ -13,14 +13,14 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// exposureInterval bounds how often it is noted that a key was sent without TLS.
+// exposureInterval is how often it is recorded at most that a key was sent without TLS.
 const exposureInterval = 24 * time.Hour
 
 var setExposedQuery = db.SQL(`UPDATE api_key SET exposed_at = $2 WHERE hash = $1 AND exposed_at <= $3 RETURNING id, account, name`)
 
-// RecordExposure notes with a key, and in the audit log, that its token was sent without
-// TLS. noted is false for a token that is no key's, and where the same was noted
-// within a day, by any node. Of k only ID, Account and Name are set.
+// RecordExposure records at the key, and in the audit log, that its token was sent without TLS.
+// noted is false if the token belongs to no key, or if any node recorded it within a day. Only ID,
+// Account and Name of k are set.
 func (a *Accounts) RecordExposure(ctx context.Context, token string, from netip.Addr) (k Key, noted bool, err error) {
 	if !secret.IsWellFormedToken(secret.APIKeyPrefix, token) {
 		return Key{}, false, nil

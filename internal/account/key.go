@@ -17,27 +17,27 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// Key lets an application act for an account. The token itself is shown once
-// and kept only as a hash.
+// Key lets an application act for an account. The token itself is shown once and stored only as a
+// hash.
 type Key struct {
 	ID         db.ID
 	Account    db.ID
 	Name       string
-	Hint       string // how the token begins
+	Hint       string // beginning of the token
 	Scopes     []string
-	Domain     string         // it acts for this domain only; "" for all
-	Networks   []netip.Prefix // it may be used from these only; none for all
-	Limits     Rates          // beside those of the account
+	Domain     string         // the only domain that it may use; "" for all
+	Networks   []netip.Prefix // networks it may be used from; none for all
+	Limits     Rates          // in addition to those of the account
 	ExpiresAt  time.Time      // zero for never
-	LastUsedAt time.Time      // to the minute; zero for never
-	ExposedAt  time.Time      // when it was last sent without TLS, to the day; zero for never
+	LastUsedAt time.Time      // accurate to a minute; zero for never
+	ExposedAt  time.Time      // when it was last sent without TLS, accurate to a day; zero for never
 	CreatedAt  time.Time
 }
 
-// KeyParams is what a key shall be allowed to do.
+// KeyParams are the parameters of a new key.
 type KeyParams struct {
 	Name      string
-	Scopes    []string // none is everything
+	Scopes    []string // none means all
 	Domain    string
 	Networks  []string // addresses or prefixes
 	Limits    Rates
@@ -47,20 +47,19 @@ type KeyParams struct {
 const (
 	// ScopeAll is the scope that allows everything that an account can do.
 	ScopeAll = "*"
-	// ScopeOperator is the scope of those who run the service: it reaches the queued
-	// mail of every account, and nothing else. All does not hold it, and no key
-	// can give it on: only the command line makes keys that have it, and they
-	// have no other scope.
+	// ScopeOperator is the scope of the people who run the service: it allows access to the queued
+	// mail of every account, and nothing else. ScopeAll doesn't include it, and no key can delegate
+	// it: only the command line creates keys with it, and they have no other scope.
 	ScopeOperator = "operator"
 )
 
-// OperatorAccount is the account that the keys of operators belong to. It is no
-// customer's, nobody can sign up for it, and it is there once it has a key; so
-// no customer lists, deletes or suspends these keys.
+// OperatorAccount is the account of the operators' keys. It belongs to no customer, nobody can sign
+// up for it, and it is created with its first key; so no customer can list, delete or suspend these
+// keys.
 const OperatorAccount db.ID = 1
 
-// scopeResources have a scope NAME.read and NAME.write each.
-// mail is what lies in mailboxes, messages what was sent.
+// scopeResources each have a scope NAME.read and NAME.write. mail is the mail in mailboxes,
+// messages is sent mail.
 var scopeResources = [...]string{"api_keys", "domains", "mailboxes", "mail", "messages", "events", "webhooks", "templates", "suppressions", "migrations", "sandbox"}
 
 // Scopes lists every scope that an account can give to a key.
@@ -72,7 +71,7 @@ func Scopes() []string {
 	return all
 }
 
-// MaxKeys is how many API keys an account may have.
+// MaxKeys is the maximum number of API keys of an account.
 const MaxKeys = 1_000
 
 const (
@@ -121,7 +120,7 @@ func (n KeyParams) validate(account db.ID, now time.Time) (Key, error) {
 	}
 	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
 		bad.Add("expires_at", "in_the_past", "This time has passed already.")
-	} else if k.ExpiresAt.UTC().Year() > 9999 { // no JSON could say it
+	} else if k.ExpiresAt.UTC().Year() > 9999 { // JSON can't represent it
 		bad.Add("expires_at", "invalid_time", "Give a time before the year 10000.")
 	}
 	k.Limits = n.Limits
@@ -147,13 +146,13 @@ var (
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
 		FROM api_key WHERE {page account = $1}`)
 	insertOperatorsQuery = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
-		ON CONFLICT (id) DO NOTHING`)  // the address is none, so that nobody has it
+		ON CONFLICT (id) DO NOTHING`)  // not a valid address, so that nobody can have it
 	deleteKeyQuery = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
 )
 
-// CreateKey makes a key and returns it with its token, which can't be had
-// again. It asks nobody for permission. Keys of the account OperatorAccount, and only
-// these, have the scope ScopeOperator. More than MaxKeys are a fault.Conflict.
+// CreateKey creates a key and returns it with its token, which can't be retrieved later. It checks
+// no permission. Keys of OperatorAccount, and only these, have the scope ScopeOperator. More than
+// MaxKeys is a fault.Conflict.
 func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (Key, string, error) {
 	k, err := n.validate(account, a.now())
 	if err != nil {
@@ -172,7 +171,7 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (K
 				return err
 			}
 		}
-		if err := a.Lock(ctx, tx, account); err != nil { // so that the count is still true when this is committed
+		if err := a.Lock(ctx, tx, account); err != nil { // the lock keeps the count valid until the commit
 			return err
 		}
 		var n int
@@ -190,8 +189,8 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (K
 	return k, token, err
 }
 
-// DelegateKey makes a key by the power of another, which can't give what it
-// doesn't have.
+// DelegateKey creates a key on behalf of another one, which can't give permissions that it doesn't
+// have.
 func (a *Accounts) DelegateKey(ctx context.Context, p Principal, n KeyParams) (Key, string, error) {
 	if len(n.Scopes) == 0 {
 		n.Scopes = slices.Clone(p.Scopes)
@@ -219,7 +218,7 @@ func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key
 	return db.ReadPage(ctx, a.db, listKeysQuery, page, scanKey, account)
 }
 
-// DeleteKey ends a key at once, on every node. A key of another account is
+// DeleteKey deletes a key, with immediate effect on every node. A key of another account is
 // fault.NotFound.
 func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
 	n, err := a.db.Exec(ctx, deleteKeyQuery.With(id, account))

@@ -16,7 +16,7 @@ var manyKeys = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 F
 	INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at)
 	SELECT i, $1, 'key', '', CAST(CAST(i AS TEXT) AS {blob}), '', '', '', 0, 0, 0 FROM n`)
 
-// An account gets no more API keys than it may have, however many are made at once.
+// An account can't exceed the maximum number of API keys, even with concurrent requests.
 func TestMostKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, _, acc := open(t, d)

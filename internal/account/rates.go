@@ -4,11 +4,11 @@ package account
 
 import "github.com/mailstead/mailstead/internal/fault"
 
-// Rates are limits of a key's use, beside those of its account, which hold too;
-// 0 is none. They are those of limit.Rates.
+// Rates are limits of a key's use, in addition to those of its account; 0 means no limit. They are
+// those of quota.Rates.
 type Rates struct {
-	RequestsPerSecond int64 // on each node
-	Burst             int64 // requests that may come at once; 0: as many as in a second
+	RequestsPerSecond int64 // per node
+	Burst             int64 // requests that may arrive at once; 0: as many as per second
 	SendsPerHour      int64
 	SendsPerDay       int64
 	RecipientsPerDay  int64
@@ -16,7 +16,7 @@ type Rates struct {
 
 const maxRate = 1_000_000_000_000
 
-// addFaults notes what can't be a limit.
+// addFaults adds a fault for each invalid limit.
 func (r *Rates) addFaults(bad *fault.FieldErrors) {
 	for _, f := range r.fields() {
 		if *f.value < 0 || *f.value > maxRate {
@@ -28,8 +28,8 @@ func (r *Rates) addFaults(bad *fault.FieldErrors) {
 	}
 }
 
-// restrictTo keeps the limits of a key within those of the one that makes it, which
-// it gets where it has none of its own.
+// restrictTo restricts the limits of a key to those of the key that creates it. Missing limits are
+// copied from that.
 func (r Rates) restrictTo(maker Rates) (Rates, error) {
 	if r.RequestsPerSecond == 0 && r.Burst == 0 {
 		r.RequestsPerSecond, r.Burst = maker.RequestsPerSecond, maker.Burst
@@ -47,7 +47,7 @@ func (r Rates) restrictTo(maker Rates) (Rates, error) {
 		}
 	}
 	if r.Burst == 0 && maker.Burst < r.RequestsPerSecond {
-		r.Burst = maker.Burst // not as many as in a second
+		r.Burst = maker.Burst // the default would exceed the creator's burst
 	}
 	return r, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// The states of an account. A suspended one sends and receives nothing, and
-// nobody signs in to it; nothing of it is lost.
+// The states of an account. A suspended account can neither send nor receive mail, and nobody can
+// sign in to it; none of its data is lost.
 const (
 	StatusActive    = "active"
 	StatusSuspended = "suspended"
@@ -22,7 +22,7 @@ var (
 	setStatusQuery    = db.SQL(`UPDATE account SET status = $2 WHERE id = $1 AND id <> $3`)
 )
 
-// List lists the customers, the newest first.
+// List lists the customers, newest first.
 func (a *Accounts) List(ctx context.Context, page db.Page) ([]Account, bool, error) {
 	return db.ReadPage(ctx, a.db, listAccountsQuery, page, func(r db.Row) (acc Account, err error) {
 		var created int64
@@ -32,8 +32,8 @@ func (a *Accounts) List(ctx context.Context, page db.Page) ([]Account, bool, err
 	}, OperatorAccount)
 }
 
-// SetStatus suspends an account or ends that, on all nodes within seconds. One
-// that is not there, and that of the operators, is fault.NotFound.
+// SetStatus suspends an account or ends its suspension, on all nodes within seconds. It returns
+// fault.NotFound if the account doesn't exist, and for the operators' account.
 func (a *Accounts) SetStatus(ctx context.Context, id db.ID, status string) error {
 	if status != StatusActive && status != StatusSuspended {
 		var bad fault.FieldErrors

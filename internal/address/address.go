@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package address parses, normalises and compares mail addresses and domain
-// names: RFC 5321 §4.1.2 with the UTF-8 local parts of RFC 6531 and
-// internationalised domains (IDNA2008).
+// Package address parses, normalizes and compares mail addresses and domain names: RFC 5321 §4.1.2
+// with the UTF-8 local parts of RFC 6531 and internationalized domains (IDNA2008).
 //
-// Every error is a fault.Invalid whose sentence never repeats the input.
+// Every error is a fault.Invalid whose message never repeats the input.
 package address
 
 import (
@@ -19,7 +18,7 @@ import (
 
 // Limits in octets (RFC 5321 §4.5.3.1, and RFC 3696 erratum 1690 for the total).
 const (
-	MaxLocalPart   = 64  // of our own mailboxes; forwarders and mailing lists make longer ones
+	MaxLocalPart   = 64  // for local mailboxes; forwarders and mailing lists use longer ones
 	MaxDomain      = 253 // as written; 255 on the wire
 	MaxAddress     = 254
 	MaxDisplayName = 512 // display name
@@ -31,20 +30,18 @@ const maxInput = 2048
 
 // Address is a mailbox address. The zero value is no address.
 //
-// Local is in wire form with its case kept, quoted only where it has to be.
-// Domain is lowercase ASCII (A-labels). So Local + "@" + Domain is always fit
-// for an SMTP command, and two Addresses that are equal as Go values differ
-// in nothing that a mail server can see.
+// Local is in wire form with its case preserved, quoted only where necessary. Domain is lowercase
+// ASCII (A-labels). So Local + "@" + Domain is always valid in an SMTP command. Two Addresses that
+// are equal as Go values are the same to every mail server.
 type Address struct {
 	Local, Domain string
 }
 
-// Parse reads local@domain. It takes what others have, beyond the RFCs: dots anywhere in
-// the local part, which is quoted then, as carriers in Japan give them out, and
-// underscores in the domain. Address literals (user@[192.0.2.1]), source routes
-// and domains of a single label are refused; so are control characters, line
-// separators and bidirectional overrides, quoted or not. The code of its
-// errors is invalid_address.
+// Parse parses local@domain. Beyond the RFCs it accepts addresses that exist elsewhere: dots
+// anywhere in the local part, which it then quotes (carriers in Japan issue them), and underscores
+// in the domain. It rejects address literals (user@[192.0.2.1]), source routes and domains of a
+// single label, and also control characters, line separators and bidirectional overrides, quoted or
+// not. The code of its errors is invalid_address.
 func Parse(s string) (Address, error) {
 	a, why := parse(s)
 	if why != "" {
@@ -74,8 +71,8 @@ func parse(s string) (Address, string) {
 	return Address{Local: local, Domain: domain}, ""
 }
 
-// String returns the address as it is sent: the local part's case kept, the
-// domain in ASCII. Parse(a.String()) gives a again.
+// String returns the address as it is sent: with the local part's case preserved, and the domain in
+// ASCII. Parse(a.String()) returns a again.
 func (a Address) String() string {
 	if a == (Address{}) {
 		return ""
@@ -83,13 +80,13 @@ func (a Address) String() string {
 	return a.Local + "@" + a.Domain
 }
 
-// LocalText returns what the local part means: without the quotation marks and
-// backslashes that it may have on the wire.
+// LocalText returns the local part without the quotation marks and backslashes that it may have on
+// the wire.
 func (a Address) LocalText() string { return unquote(a.Local) }
 
-// Key returns what two addresses of the same mailbox have in common: the
-// local part case-folded and in NFC, the domain as A-labels. The plus-tag is
-// kept. It is for comparing and for unique indexes, not for sending.
+// Key returns the form that is the same for all addresses of a mailbox: the local part case-folded
+// and in NFC, the domain as A-labels. It includes the plus-tag. It is for comparing and for unique
+// indexes, not for sending.
 func (a Address) Key() string {
 	if a == (Address{}) {
 		return ""
@@ -97,7 +94,7 @@ func (a Address) Key() string {
 	return LocalKey(a.Local) + "@" + a.Domain
 }
 
-// KeyOf is the Key of an address in text; what is none is returned as it is.
+// KeyOf returns the Key of the address in text, or text itself if that is not an address.
 func KeyOf(text string) string {
 	a, err := Parse(text)
 	if err != nil {
@@ -106,10 +103,9 @@ func KeyOf(text string) string {
 	return a.Key()
 }
 
-// PersonKey returns the form by which the person behind an address is told
-// from others: the domain as A-labels, the local part in lower case, letter by
-// letter and only where the capital is that letter's own. It folds less than
-// Key: Weißer@ is not weisser@, which may be somebody else's elsewhere.
+// PersonKey returns the form that identifies the person behind an address: the domain as A-labels,
+// the local part in lower case, letter by letter and only where the capital is that letter's own.
+// It folds less than Key: Weißer@ is not weisser@, which may be another person's at another host.
 func (a Address) PersonKey() string {
 	if a == (Address{}) {
 		return ""
@@ -122,12 +118,12 @@ func (a Address) PersonKey() string {
 	}, a.Local) + "@" + a.Domain
 }
 
-// LocalKey returns the local part's half of Key.
+// LocalKey returns the Key form of a local part.
 func LocalKey(local string) string {
 	if isASCII(local) {
 		return strings.ToLower(local)
 	}
-	// Folding is defined on decomposed text; composing again comes last.
+	// Folding is defined on decomposed text, so NFC comes last.
 	s := cases.Fold().String(norm.NFD.String(unquote(local)))
 	return quoteIfNeeded(norm.NFC.String(s))
 }

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 			"a@" + label + "." + label + "." + label + "." + label + ".abcd",
 			"a@" + label + "." + label + "." + label + "." + label + ".abcd"},
 		{"a@ab--cd.test", "a@ab--cd.test", "a@ab--cd.test"},
-		// What others have beyond the RFCs.
+		// Remote addresses beyond the RFCs.
 		{"A..b@demo.test", `"A..b"@demo.test`, `"a..b"@demo.test`},
 		{".a@demo.test", `".a"@demo.test`, `".a"@demo.test`},
 		{"a..@demo.test", `"a.."@demo.test`, `"a.."@demo.test`},
@@ -90,7 +90,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// checkFault demands the kind, the code, and silence about the input.
+// checkFault checks the kind and the code, and that the error does not repeat the input.
 func checkFault(t *testing.T, err error, code, in string) {
 	t.Helper()
 	var f *fault.Error
@@ -174,7 +174,7 @@ func must(t testing.TB, s string) Address {
 	return a
 }
 
-// What folds the same is not always one person's.
+// Addresses with the same Key may belong to different people.
 func TestPersonKey(t *testing.T) {
 	for in, want := range map[string]string{
 		"Ann@Example.com": "ann@example.com", "ANN+Tag@example.com": "ann+tag@example.com", "Weißer@example.com": "weißer@example.com", "WEISSER@example.com": "weisser@example.com",

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// DisplayDomain returns a name in Unicode for people to read. A name that may pass
-// for another one stays as it is, in A-labels, and so does one that has no valid
-// Unicode form. The rule is the single-script level of UTS 39 §5.2, and that of
-// browsers for whole names that look like Latin ones: letters of most scripts are
-// shown only below a top-level domain of their own.
+// DisplayDomain returns a name in Unicode for people to read. A name that may be confused with
+// another one stays in A-labels, and so does one without a valid Unicode form. The rule is the
+// single-script level of UTS 39 §5.2, and that of browsers for whole names that look like Latin
+// ones: letters of most scripts are shown only below a top-level domain that uses the script.
 func DisplayDomain(name string) string {
 	if !strings.Contains(name, "xn--") {
 		return name
@@ -33,9 +32,8 @@ func DisplayDomain(name string) string {
 	return s
 }
 
-// DisplayText returns a text that holds addresses, such as the value of From, for
-// people to read: with each domain as DisplayDomain shows it. A domain is what
-// follows @, and elsewhere what ends in a public suffix.
+// DisplayText returns a text with addresses (the value of From, for example) for people to read,
+// with each domain as DisplayDomain returns it. A domain follows an @, or ends in a public suffix.
 func DisplayText(text string) string {
 	if isASCII(text) {
 		return text
@@ -60,8 +58,7 @@ func DisplayText(text string) string {
 	return out.String()
 }
 
-// isDomainRune reports whether a character may stand in something that a reader takes
-// for a domain.
+// isDomainRune reports whether a character can be part of a text that looks like a domain.
 func isDomainRune(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Cf) || strings.ContainsRune("-._。．｡·・", r)
 }
@@ -74,7 +71,7 @@ func displayWord(word string, mailed bool) string {
 	if _, listed := publicsuffix.PublicSuffix(name); !mailed && (why != "" || !strings.Contains(name, ".") || !listed) {
 		return word
 	}
-	if why != "" { // it is no domain, whatever it looks like
+	if why != "" { // it is not a domain
 		quoted := strconv.QuoteToASCII(word)
 		return quoted[1 : len(quoted)-1]
 	}
@@ -87,20 +84,19 @@ func displayWord(word string, mailed bool) string {
 // scriptMixes are the writing systems that use several scripts (UTS 39 §5.1).
 var scriptMixes = [][]string{{"Han", "Hiragana", "Katakana"}, {"Han", "Bopomofo"}, {"Han", "Hangul"}}
 
-// distinctScripts are scripts that are not taken for Latin letters, so that they are shown
+// distinctScripts are scripts that can't be confused with Latin letters, so that they are shown
 // below any top-level domain.
 var distinctScripts = []string{"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Arabic", "Devanagari", "Sinhala", "Tibetan"}
 
-// scriptTLDs are the top-level domains in Latin letters below which a script is at
-// home.
+// scriptTLDs lists, for each script, the Latin top-level domains of countries that use it.
 var scriptTLDs = map[string][]string{
 	"Armenian": {"am"}, "Bengali": {"bd"}, "Cyrillic": {"bg", "by", "kg", "kz", "me", "mk", "mn", "rs", "ru", "su", "tj", "ua", "uz"},
 	"Ethiopic": {"et", "er"}, "Georgian": {"ge"}, "Greek": {"cy", "gr"}, "Hebrew": {"il"}, "Khmer": {"kh"}, "Lao": {"la"}, "Myanmar": {"mm"},
 	"Tamil": {"lk"}, "Thaana": {"mv"}, "Thai": {"th"},
 }
 
-// isDistinct reports whether a label below a top-level domain can be told from those
-// of other letters.
+// isDistinct reports whether a label below a top-level domain can't be confused with labels in
+// other letters.
 func isDistinct(label, top string) bool {
 	if isASCII(label) {
 		return true
@@ -128,7 +124,7 @@ func isDistinct(label, top string) bool {
 	})
 }
 
-// zeroDigit is the zero of the digits that a digit belongs to: they stand in a row.
+// zeroDigit returns the zero of a digit's set of digits, which are consecutive characters.
 func zeroDigit(r rune) rune {
 	for value := 0; value < 9 && unicode.Is(unicode.Nd, r-1); value++ {
 		r--
@@ -136,8 +132,8 @@ func zeroDigit(r rune) rune {
 	return r
 }
 
-// isCommonLatin reports whether all letters of a label are of alphabets in use, composed:
-// others, such as those of phonetics, look like the common ones.
+// isCommonLatin reports whether all letters of a label belong to common alphabets, in composed
+// form. Other letters (phonetic ones, for example) look like the common ones.
 func isCommonLatin(label, top string) bool {
 	for _, r := range label {
 		switch {
@@ -154,8 +150,8 @@ func isCommonLatin(label, top string) bool {
 	return true
 }
 
-// scriptsOf lists the scripts of a label's letters. What belongs to all of them counts
-// as one of its own, save digits, the hyphen, and the marks of Japanese.
+// scriptsOf lists the scripts of a label's letters. Characters of all scripts count as a separate
+// one, except for digits, the hyphen and the marks of Japanese.
 func scriptsOf(label string) (all []string) {
 	for _, r := range label {
 		s := "Common"

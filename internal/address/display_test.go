@@ -19,14 +19,14 @@ func TestDisplayDomain(t *testing.T) {
 		"उदाहरण.com":         "उदाहरण.com",
 		"ısparta.com.tr":     "ısparta.com.tr",
 		"xn--bcher-kva.com":  "bücher.com",
-		"xn--zzzzzz.example": "xn--zzzzzz.example", // nothing
+		"xn--zzzzzz.example": "xn--zzzzzz.example", // no valid Unicode form
 
 		"аррӏе.com":         "xn--80ak6aa92e.com", // all of it Cyrillic
 		"пример.com":        "xn--e1afmkfd.com",
 		"раypal.com":        "xn--ypal-43d9g.com", // Cyrillic and Latin
 		"раypal.ru":         "xn--ypal-43d9g.ru",
 		"gοοgle.com":        "xn--ggle-0nda.com", // Greek and Latin
-		"ɡoogle.com":        "xn--oogle-qmc.com", // phonetics
+		"ɡoogle.com":        "xn--oogle-qmc.com", // phonetic letter
 		"ısparta.com":       "xn--sparta-o9a.com",
 		"comノpath.example":  "xn--compath-v04f.example", // a slash
 		"аррӏе.пример.com":  "xn--80ak6aa92e.xn--e1afmkfd.com",

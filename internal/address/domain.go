@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// idnaProfile is IDNA2008 without the transitional mappings of UTS 46, so that
-// straße.example stays itself. Hyphens in places three and four are allowed:
-// such names exist, and only xn-- gives them a meaning.
+// idnaProfile is IDNA2008 without the transitional mappings of UTS 46, so that straße.example stays
+// unchanged. Hyphens at positions three and four are allowed: names with them exist, and only xn--
+// has a meaning.
 var idnaProfile = idna.New(
 	idna.MapForLookup(),
 	idna.Transitional(false),
@@ -32,21 +32,19 @@ const (
 	whyDomainIDN    = "The domain name holds characters that international domain names do not allow."
 )
 
-// ParseDomain returns name as lowercase A-labels without a trailing dot: the form
-// in which names are stored, compared and looked up. Unicode names are mapped
-// and checked by IDNA2008. Underscores, IP addresses and names of a single
-// label are refused. The code of its errors is invalid_domain.
+// ParseDomain returns name as lowercase A-labels without a trailing dot: the form in which names
+// are stored, compared and looked up. It maps and checks Unicode names by IDNA2008. It rejects
+// underscores, IP addresses and names of a single label. The code of its errors is invalid_domain.
 func ParseDomain(name string) (string, error) { return parseDomain(name, ownDomainRules) }
 
-// ParseMailDomain is ParseDomain for the domains of other people's addresses and signatures,
-// which may have underscores.
+// ParseMailDomain is ParseDomain for the domains of remote addresses and signatures, which may have
+// underscores.
 func ParseMailDomain(name string) (string, error) { return parseDomain(name, mailDomainRules) }
 
-// ParseHostname is ParseDomain that also lets names of a single label pass, such as
-// localhost.
+// ParseHostname is ParseDomain that also accepts names of a single label, for example localhost.
 func ParseHostname(name string) (string, error) { return parseDomain(name, hostnameRules) }
 
-// domainRules are what a name may be.
+// domainRules says which forms of a name are allowed.
 type domainRules struct{ singleLabel, underscores bool }
 
 var ownDomainRules, mailDomainRules, hostnameRules = domainRules{}, domainRules{underscores: true}, domainRules{singleLabel: true}
@@ -76,7 +74,7 @@ func normalizeDomain(name string, may domainRules) (string, string) {
 		}
 	}
 	if !plain {
-		// The profile takes broken UTF-8 for U+FFFD and lets it pass.
+		// The profile accepts invalid UTF-8 as U+FFFD.
 		s, err := idnaProfile.ToASCII(name)
 		if err != nil || !utf8.ValidString(name) {
 			return "", whyDomainIDN
@@ -90,8 +88,8 @@ func hasPunycode(s string) bool {
 	return len(s) >= 4 && s[1]|0x20 == 'n' && s[2:4] == "--"
 }
 
-// checkLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and
-// lowers the case.
+// checkLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and converts the
+// name to lower case.
 func checkLDH(name string, may domainRules) (string, string) {
 	name = strings.TrimSuffix(name, ".")
 	switch {
@@ -121,8 +119,8 @@ func checkLDH(name string, may domainRules) (string, string) {
 			return "", whyDomainLabel
 		}
 	}
-	// No top-level domain is all digits (RFC 3696 §2), but every IPv4 address
-	// ends so, in each of the forms that some library reads.
+	// No top-level domain is all digits (RFC 3696 §2), but every IPv4 address ends
+	// with digits, in each of the forms that some library accepts.
 	if digits {
 		return "", whyDomainIP
 	}
@@ -132,10 +130,9 @@ func checkLDH(name string, may domainRules) (string, string) {
 	return strings.ToLower(name), ""
 }
 
-// IsPublicSuffix reports whether a normalised name is one under which others
-// register theirs (co.uk, github.io, any lone label), so that no account may
-// claim it. Names under the reserved domains follow the default rule: test is
-// such a suffix, demo.test is not.
+// IsPublicSuffix reports whether others can register names under a normalized name (co.uk,
+// github.io, any single label), so that no account may claim it. Names under the reserved domains
+// follow the default rule: test is a public suffix, demo.test is not.
 func IsPublicSuffix(name string) bool {
 	suffix, _ := publicsuffix.PublicSuffix(name)
 	return suffix == name

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// seed feeds the lines of a file in testdata, with \r, \n, \t and \0 spelt out.
+// seed adds the lines of a file in testdata to the corpus, in which \r, \n, \t and \0 are escaped.
 func seed(f *testing.F, file string) {
 	f.Helper()
 	r, err := os.Open(file)
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkAddress demands what every Address promises.
+// checkAddress checks the invariants of an Address.
 func checkAddress(t *testing.T, a Address) {
 	t.Helper()
 	s := a.String()
@@ -155,8 +155,7 @@ func BenchmarkParseNamed(b *testing.B) {
 	}
 }
 
-// What is shown of a text is as it was but for its domains, and shown again it is the
-// same.
+// DisplayText only changes domains, and is idempotent.
 func FuzzDisplayText(f *testing.F) {
 	for _, s := range []string{"Ann <ann@demo.test>", "id@аррӏе.com", "x@APPLE\u200d.com", "https://раypal.com/?a=b", "@é.@", "\xff"} {
 		f.Add(s)

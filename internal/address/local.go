@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// reservedPrefix begins the return paths of API mail.
+// reservedPrefix is the prefix of the return paths of API mail.
 const reservedPrefix = "b-"
 
 const (
@@ -19,7 +19,7 @@ const (
 	whyQuotes     = "The quotation marks before the @ are not closed properly."
 )
 
-// cutLocal takes the local part, in its canonical form, and the @ off s.
+// cutLocal cuts the local part and the @ off s, and returns the local part in its canonical form.
 func cutLocal(s string) (local, rest, why string) {
 	if s != "" && s[0] == '"' {
 		return cutQuoted(s)
@@ -44,8 +44,8 @@ func cutLocal(s string) (local, rest, why string) {
 	return "", "", whyLocalChars
 }
 
-// cutQuoted reads a Quoted-string (RFC 5321 §4.1.2). Its canonical form is
-// without quotation marks where none are needed.
+// cutQuoted parses a Quoted-string (RFC 5321 §4.1.2). Its canonical form has no quotation marks
+// where none are needed.
 func cutQuoted(s string) (local, rest, why string) {
 	var text strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -71,7 +71,7 @@ func cutQuoted(s string) (local, rest, why string) {
 	return "", "", whyQuotes
 }
 
-// quoteIfNeeded returns a local part's meaning in wire form.
+// quoteIfNeeded returns an unquoted local part in wire form.
 func quoteIfNeeded(text string) string {
 	if isDotAtom(text) {
 		return text
@@ -94,7 +94,7 @@ func quoteText(text string) string {
 	return b.String()
 }
 
-// unquote returns what a local part in canonical form means.
+// unquote returns a local part in canonical form without its quoting.
 func unquote(local string) string {
 	if len(local) < 2 || local[0] != '"' {
 		return local
@@ -150,8 +150,8 @@ func isAtext(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
 }
 
-// isTextPart reports whether s is UTF-8 without anything that could end a line,
-// drive a terminal or turn the reading direction around.
+// isText reports whether s is UTF-8 without characters that could end a line, control a terminal or
+// reverse the reading direction.
 func isText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
@@ -169,11 +169,10 @@ func isText(s string) bool {
 	return true
 }
 
-// CheckLocalPart checks the local part of a NEW mailbox or alias, by stricter rules
-// than Parse has for other people's: letters and digits of any script, dots,
-// hyphens and underscores; at most 64 octets; no plus (it begins a tag), and
-// no b- in front, which marks our return paths. The codes are
-// invalid_local_part and reserved_local_part.
+// CheckLocalPart checks the local part of a NEW mailbox or alias, by stricter rules than those of
+// Parse for remote addresses: letters and digits of any script, dots, hyphens and underscores; at
+// most 64 octets; no plus (it begins a tag), and no prefix b-, which is reserved for return paths.
+// The codes are invalid_local_part and reserved_local_part.
 func CheckLocalPart(s string) error {
 	const code = "invalid_local_part"
 	switch {
@@ -201,8 +200,8 @@ func CheckLocalPart(s string) error {
 	return nil
 }
 
-// isMailboxRune admits combining marks beyond the first place: many scripts
-// can't be written without.
+// isMailboxRune reports whether r may be in a new local part. It accepts combining marks, except as
+// the first character, as many scripts need them.
 func isMailboxRune(r rune, first bool) bool {
 	if r < utf8.RuneSelf {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||

@@ -11,17 +11,16 @@ const (
 	whyBrackets   = "An address with a name has the form Name <user@domain>."
 )
 
-// NameAddr is an address with the name that is shown beside it. Name is plain
-// text, without quotation marks or MIME encoding, and may be empty.
+// NameAddr is an address with a display name. Name is plain text, without quotation marks or MIME
+// encoding, and may be empty.
 type NameAddr struct {
 	Name    string
 	Address Address
 }
 
-// ParseNameAddr reads user@domain, <user@domain>, Name <user@domain> or
-// "Name, quoted" <user@domain>: exactly one address. Names are UTF-8; line
-// breaks and control characters are refused anywhere. The code of its errors
-// is invalid_address.
+// ParseNameAddr parses user@domain, <user@domain>, Name <user@domain> or "Name, quoted"
+// <user@domain>: exactly one address. Names are UTF-8. It rejects line breaks and control
+// characters anywhere. The code of its errors is invalid_address.
 func ParseNameAddr(s string) (NameAddr, error) {
 	n, why := parseNameAddr(s)
 	if why != "" {
@@ -51,8 +50,8 @@ func parseNameAddr(s string) (NameAddr, string) {
 	return NameAddr{Name: name, Address: a}, why
 }
 
-// findOpenBracket finds the < before the address: the first outside of quotation
-// marks, since a quoted name may hold one too.
+// findOpenBracket finds the < before the address: the first one outside quotation marks, since a
+// quoted name may contain one too.
 func findOpenBracket(s string) (int, string) {
 	inQuotes := false
 	for i := 0; i < len(s); i++ {
@@ -76,8 +75,8 @@ func parseDisplayName(s string) (string, string) {
 		}
 		s = strings.Trim(s, " ")
 	} else if strings.ContainsAny(s, `",;<>`) {
-		// Unquoted, these would make it a list or a group (RFC 5322 §3.4),
-		// and an address in it would get no mail.
+		// Unquoted, these would make it a list or a group (RFC 5322 §3.4), and
+		// an address in it would get no mail.
 		return "", whyNameQuotes
 	}
 	if len(s) > MaxDisplayName {
@@ -89,7 +88,7 @@ func parseDisplayName(s string) (string, string) {
 	return s, ""
 }
 
-// unquoteName returns the text of s, which has to be one quoted string.
+// unquoteName returns the text of s, which must be one quoted string.
 func unquoteName(s string) (string, bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {

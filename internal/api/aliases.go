@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// aliasRoutes are addresses whose mail goes to others.
+// aliasRoutes registers the alias endpoints.
 func (a *API) aliasRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", validatesFirst: true, scope: "mailboxes.write", status: 201, mayConflict: true,
 		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it, and to addresses elsewhere. " +
@@ -70,8 +70,8 @@ func (a *API) createAlias(ctx context.Context, p account.Principal, in *createAl
 	return convertResult(made, err, newAliasResponse)
 }
 
-// checkTargetAccess is a fault of each target that a key of one domain can't see: a
-// mailbox of another.
+// checkTargetAccess returns a fault for each target that a domain-restricted key can't see: a
+// mailbox of another domain.
 func (a *API) checkTargetAccess(ctx context.Context, p account.Principal, targets []string) error {
 	if p.Domain == "" {
 		return nil
@@ -131,8 +131,8 @@ func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAlia
 	return newListResponse(in.pageParams, found, more, newAliasResponse, func(a mailbox.Alias) string { return a.ID.String() }), nil
 }
 
-// alias finds the path's alias; for a key of one domain those of others are not
-// there.
+// alias returns the alias that the path names. A domain-restricted key can't see the aliases of
+// other domains.
 func (a *API) alias(ctx context.Context, p account.Principal, in *idParams) (mailbox.Alias, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 func newAlias(t *testing.T, s *servertest.Server, addr string, targets ...string) string {
 	t.Helper()
-	a := s.API("POST", "/aliases", jsonObject{"address": addr, "targets": targets})
+	a := s.API("POST", "/aliases", object{"address": addr, "targets": targets})
 	status(t, addr, a, 201)
 	return into(t, a)["id"].(string)
 }
@@ -20,7 +20,7 @@ func newAlias(t *testing.T, s *servertest.Server, addr string, targets ...string
 func TestAliases(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := s.Dev.Mailboxes[0].ID.String(), s.Dev.Mailboxes[1].ID.String()
-		refused(t, "everything wrong", s.API("POST", "/aliases", jsonObject{"address": "x", "targets": []string{}}), 422, "validation_failed",
+		refused(t, "everything wrong", s.API("POST", "/aliases", object{"address": "x", "targets": []string{}}), 422, "validation_failed",
 			"address invalid_address", "targets wrong_number")
 		id := newAlias(t, s, "Sales@demo.test", "bob@demo.test", alice)
 		shown := into(t, s.API("GET", "/aliases/"+id, nil))
@@ -30,10 +30,10 @@ func TestAliases(t *testing.T) {
 		if got := shown["targets"].([]any); len(got) != 2 || got[0] != "bob@demo.test" || got[1] != "alice@demo.test" {
 			t.Errorf("leads to %v", got)
 		}
-		refused(t, "once more", s.API("POST", "/aliases", jsonObject{"address": "sales@demo.test", "targets": []string{bob}}), 409, "address_taken")
-		refused(t, "a mailbox there", s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID, "local_part": "sales"}), 409, "address_taken")
+		refused(t, "once more", s.API("POST", "/aliases", object{"address": "sales@demo.test", "targets": []string{bob}}), 409, "address_taken")
+		refused(t, "a mailbox there", s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": "sales"}), 409, "address_taken")
 
-		// Whoever it leads to may send as it, and nobody else.
+		// Only the target mailboxes may send as the alias.
 		mail := func(from string) error {
 			c, err := loginSMTP(t, s, "alice@demo.test", s.Dev.Mailboxes[0].Password)
 			if err != nil {
@@ -58,11 +58,11 @@ func TestAliases(t *testing.T) {
 		if err := mail("sales+x@demo.test"); err != nil {
 			t.Error(err)
 		}
-		status(t, "narrowing it", s.API("PATCH", "/aliases/"+id, jsonObject{"targets": []string{bob}}), 200)
+		status(t, "narrowing it", s.API("PATCH", "/aliases/"+id, object{"targets": []string{bob}}), 200)
 		if err := mail("sales@demo.test"); err == nil || !strings.Contains(err.Error(), "5.7.1") {
 			t.Errorf("as another's alias: %v", err)
 		}
-		// From another domain of the account mail is signed by that one.
+		// Mail from another domain of the account is signed by that domain.
 		other := verified(t, s, s.Dev.APIKey, "second.test")
 		newAlias(t, s, "ally@second.test", alice)
 		if err := mail("ally@second.test"); err != nil {
@@ -78,16 +78,15 @@ func TestAliases(t *testing.T) {
 	})
 }
 
-// For a key of one domain neither the aliases nor the mailboxes of others are
-// there.
+// A domain-restricted key sees neither the aliases nor the mailboxes of other domains.
 func TestAliasesOfOneDomain(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		other := verified(t, s, s.Dev.APIKey, "other.test")
-		a := s.API("POST", "/mailboxes", jsonObject{"domain_id": other, "local_part": "zoe", "password": "Aa1!aaaa"})
+		a := s.API("POST", "/mailboxes", object{"domain_id": other, "local_part": "zoe", "password": "Aa1!aaaa"})
 		status(t, "a mailbox there", a, 201)
 		zoe := into(t, a)["id"].(string)
 		there, here := newAlias(t, s, "team@other.test", zoe), newAlias(t, s, "team@demo.test", "bob@demo.test")
-		_, key := newKey(t, s, jsonObject{"domain": "demo.test"})
+		_, key := newKey(t, s, object{"domain": "demo.test"})
 		if got := ids(t, s.APIWithKey(key, "GET", "/aliases", nil)); !slices.Equal(got, []string{here}) {
 			t.Errorf("aliases: %v", got)
 		}
@@ -97,9 +96,9 @@ func TestAliasesOfOneDomain(t *testing.T) {
 		refused(t, "the other's", s.APIWithKey(key, "GET", "/aliases?domain_id="+other, nil), 422, "validation_failed", "domain_id not_found")
 		refused(t, "showing", s.APIWithKey(key, "GET", "/aliases/"+there, nil), 404, "not_found")
 		refused(t, "deleting", s.APIWithKey(key, "DELETE", "/aliases/"+there, nil), 404, "not_found")
-		refused(t, "changing", s.APIWithKey(key, "PATCH", "/aliases/"+there, jsonObject{"targets": []string{"bob@demo.test"}}), 404, "not_found")
-		refused(t, "making one there", s.APIWithKey(key, "POST", "/aliases", jsonObject{"address": "x@other.test", "targets": []string{"bob@demo.test", zoe}}), 422, "validation_failed",
+		refused(t, "changing", s.APIWithKey(key, "PATCH", "/aliases/"+there, object{"targets": []string{"bob@demo.test"}}), 404, "not_found")
+		refused(t, "making one there", s.APIWithKey(key, "POST", "/aliases", object{"address": "x@other.test", "targets": []string{"bob@demo.test", zoe}}), 422, "validation_failed",
 			"address domain_restricted", "targets[1] not_found")
-		refused(t, "leading there", s.APIWithKey(key, "PATCH", "/aliases/"+here, jsonObject{"targets": []string{"zoe@other.test"}}), 422, "validation_failed", "targets[0] not_found")
+		refused(t, "leading there", s.APIWithKey(key, "PATCH", "/aliases/"+here, object{"targets": []string{"zoe@other.test"}}), 422, "validation_failed", "targets[0] not_found")
 	})
 }

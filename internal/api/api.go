@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the HTTP door: everything under /api/v1. Routes stand in one
-// list (routes.go), one resource to a file. Errors are told as RFC 9457
-// problems, all faults of a request at once, and never repeat what the request
-// said.
+// Package api serves the HTTP API: everything under /api/v1. All routes are registered in
+// routes.go; each resource has its own file. Errors are RFC 9457 problems that list all faults of a
+// request at once. They never repeat the content of the request.
 package api
 
 import (
@@ -41,11 +40,11 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// API is the door with what lies behind it.
+// API serves the HTTP API on top of the domain packages.
 type API struct {
 	Accounts *account.Accounts
 	Audit    *audit.Log
-	// SuspendDomain suspends a domain for an operator, or ends that.
+	// SuspendDomain suspends a domain on behalf of an operator, or lifts the suspension.
 	SuspendDomain   func(ctx context.Context, name string, yes bool) error
 	Domains         *domain.Domains
 	Mailboxes       *mailbox.Mailboxes
@@ -61,34 +60,35 @@ type API struct {
 	MailIO          *mailio.Service
 	IdempotencyKeys *idempotency.Keys
 	Inbound         *inbound.Service
-	SandboxOutbox   *relay.Sandbox // the sandbox's outbox; nil outside of the sandbox
+	SandboxOutbox   *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
 	Limits          *quota.Limiter
 	ClientSetup     *clientsetup.Service
 	SetupChecker    *clientsetup.Checker
-	// ProfileSigner returns the certificate that profiles are signed with, nil for
-	// none; may be nil.
+	// ProfileSigner returns the certificate that signs configuration profiles, or nil for none. It
+	// may be nil.
 	ProfileSigner func(context.Context) (*tls.Certificate, error)
-	BaseURL       string // the URL up to /api/v1, for answers that point at others
+	BaseURL       string // base URL up to /api/v1, for links in responses
 	Version       string
 	Log           *slog.Logger
-	// SpoolDir is the folder for attachments that are on their way in: on a disk, as
-	// they may be many, while a system's own for such files may be in memory. "" is that.
+	// SpoolDir is the directory for attachments of requests in progress. It should be on disk:
+	// there may be many, and the system's temporary directory may be in memory. "" means the
+	// system's temporary directory.
 	SpoolDir string
-	// Exempt reports whom limits per client network don't apply to; may be nil.
+	// Exempt reports whether an address is exempt from the limits per client network. It may be
+	// nil.
 	Exempt func(netip.Addr) bool
 
 	streams *streamRegistry
 
 	memory *memoryBudget
-	// cleartextLimiter limits how often a network has keys looked up that it sent without TLS.
+	// cleartextLimiter limits the lookups of keys that a network sends without TLS.
 	cleartextLimiter *networkLimiter
-	readSlots        notify.KeyedSemaphore[db.ID] // the accounts, for their answers to be made
+	readSlots        notify.KeyedSemaphore[db.ID] // limits concurrent reads per account
 	mux              *http.ServeMux
 	document         []byte
 }
 
-// Handler returns the handler of /api/v1. It answers whatever else it is asked
-// with a problem, too.
+// Handler returns the handler of /api/v1. It responds to unknown paths with a problem.
 func (a *API) Handler() http.Handler {
 	a.streams, a.memory, a.cleartextLimiter = newStreamRegistry(), newMemoryBudget(), a.newNetworkLimiter()
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
@@ -108,11 +108,11 @@ func (a *API) Handler() http.Handler {
 	}))))
 }
 
-// Document is the OpenAPI document that Handler has made.
+// Document returns the OpenAPI document that Handler has built.
 func (a *API) Document() []byte { return a.document }
 
-// Matches reports whether a request is for this door, and not for the dashboard:
-// all below /api, and what mail clients and links to unsubscribe ask for.
+// Matches reports whether the API handles a request, rather than the dashboard: everything below
+// /api, the requests of mail clients for their settings, and unsubscribe links.
 func (a *API) Matches(r *http.Request) bool {
 	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
 		return true
@@ -127,8 +127,7 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// withRequestID gives each request an id, which the answer, the log and every
-// problem carry.
+// withRequestID gives each request an id, which the response, the log and every problem carry.
 func (a *API) withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := strings.ToLower(rand.Text())
@@ -139,7 +138,7 @@ func (a *API) withRequestID(next http.Handler) http.Handler {
 	})
 }
 
-// responseTracker notices whether an answer has begun.
+// responseTracker records whether a response has started.
 type responseTracker struct {
 	http.ResponseWriter
 	started bool
@@ -155,11 +154,11 @@ func (s *responseTracker) Write(p []byte) (int, error) {
 	return s.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (s *responseTracker) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// withRecovery answers for a panic, which is a bug of ours, and keeps the
-// process alive for everyone else. An answer that has begun is cut off.
+// withRecovery responds to a panic with an internal error and keeps the process running. It cuts
+// the connection if the response has already started.
 func (a *API) withRecovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &responseTracker{ResponseWriter: w}
@@ -181,9 +180,9 @@ func (a *API) withRecovery(next http.Handler) http.Handler {
 	})
 }
 
-// requireCleanPath answers 404 where the mux would redirect to a path without
-// doubled slashes and dots: a client that follows would lose its method. Those
-// that are percent-encoded are part of a name.
+// requireCleanPath responds with 404 where the mux would redirect to a path without doubled slashes
+// and dots: a client that follows the redirect would lose its method. Percent-encoded slashes and
+// dots are part of a name.
 func (a *API) requireCleanPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.EscapedPath(); p != "" && path.Clean("/"+strings.TrimSuffix(p, "/")) != strings.TrimSuffix(p, "/") && p != "/" {
@@ -194,8 +193,7 @@ func (a *API) requireCleanPath(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate finds out who makes a request and whether the key has the
-// scope that the operation needs.
+// authenticate returns the principal of a request and requires that its key has the scope.
 func (a *API) authenticate(r *http.Request, scope string) (account.Principal, error) {
 	p, err := a.identify(r)
 	if err != nil {
@@ -204,14 +202,14 @@ func (a *API) authenticate(r *http.Request, scope string) (account.Principal, er
 	return p, p.RequireScope(scope)
 }
 
-// bearerToken returns the token that a request brings.
+// bearerToken returns the request's bearer token.
 func bearerToken(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	return token, strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// identify finds out who makes a request.
+// identify returns the principal of a request.
 func (a *API) identify(r *http.Request) (account.Principal, error) {
 	token, ok := bearerToken(r)
 	if !ok {

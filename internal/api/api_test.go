@@ -10,8 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Whatever is asked below /api that is not there is answered with a problem;
-// the rest is for people.
+// Unknown paths below /api get a problem; all others belong to the dashboard.
 func TestNoSuchEndpoint(t *testing.T) {
 	s := servertest.Start(t)
 	for _, path := range []string{"/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/domains", "/api/v1//domains",
@@ -69,7 +68,7 @@ func TestAuthentication(t *testing.T) {
 	}
 	a := call(t, s, "GET", "/api/v1/domains", map[string]string{"Authorization": "bearer  " + s.Dev.APIKey}, nil)
 	status(t, "the scheme in lower case", a, 200)
-	// Who asks comes before what is asked.
+	// The API checks the key before the request's content.
 	refused(t, "a bad body without a key", s.APIWithKey("", "POST", "/domains", "{"), 401, "api_key_required")
 }
 
@@ -134,11 +133,11 @@ func TestContentTypes(t *testing.T) {
 	s := servertest.Start(t)
 	for _, path := range []string{"/api/v1/domains", "/api/v1/outbound/send"} {
 		for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/cbor", "application/foo+json", "application/json; charset=latin1", "json", ";"} {
-			refused(t, path+" "+kind, call(t, s, "POST", path, map[string]string{"Content-Type": kind}, jsonDecoder(`{"name":"a.test"}`)), 415, "unsupported_media_type")
+			refused(t, path+" "+kind, call(t, s, "POST", path, map[string]string{"Content-Type": kind}, newReader(`{"name":"a.test"}`)), 415, "unsupported_media_type")
 		}
-		refused(t, "compressed", call(t, s, "POST", path, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, jsonDecoder("x")), 415, "unsupported_media_type")
+		refused(t, "compressed", call(t, s, "POST", path, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, newReader("x")), 415, "unsupported_media_type")
 	}
-	a := call(t, s, "POST", "/api/v1/domains", map[string]string{"Content-Type": "Application/JSON; charset=UTF-8", "Accept": "text/html"}, jsonDecoder(`{"name":"a.test"}`))
+	a := call(t, s, "POST", "/api/v1/domains", map[string]string{"Content-Type": "Application/JSON; charset=UTF-8", "Accept": "text/html"}, newReader(`{"name":"a.test"}`))
 	status(t, "JSON with its charset", a, 201)
 	if got := a.Header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("Content-Type: %s", got)

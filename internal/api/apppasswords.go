@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// mailboxAccessRoutes are what mailboxes are signed in to with, and who did.
+// mailboxAccessRoutes registers the endpoints for a mailbox's app passwords and sessions.
 func (a *API) mailboxAccessRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", validatesFirst: true, scope: "mailboxes.write", status: 201, mayConflict: true,
 		summary: "Make an app password", description: "A password for one application or device, beside the mailbox's own and to be revoked by itself. It is generated, and shown in this answer only; " +
@@ -82,7 +82,7 @@ func (a *API) listAppPasswords(ctx context.Context, p account.Principal, in *lis
 	return listByMailbox(ctx, a, p, in, a.Mailboxes.AppPasswords, newAppPasswordResponse, func(p mailbox.AppPassword) db.ID { return p.ID })
 }
 
-// listByMailbox answers with a list of what belongs to a mailbox.
+// listByMailbox responds with a list of objects that belong to a mailbox.
 func listByMailbox[S, T any](ctx context.Context, a *API, p account.Principal, in *listByMailboxInput,
 	read func(ctx context.Context, account, mailbox db.ID, page db.Page) ([]S, bool, error), show func(S) T, id func(S) db.ID) (listResponse[T], error) {
 	at, err := in.dbPage()

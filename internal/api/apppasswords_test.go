@@ -32,14 +32,14 @@ func loginSMTP(t *testing.T, s *servertest.Server, user, password string) (*smtp
 	return c, c.Auth(smtp.PlainAuth("", user, password, "localhost"))
 }
 
-// imapSession is a conversation on the IMAP port with TLS.
+// imapSession is a connection to the IMAP port with TLS.
 type imapSession struct {
 	t *testing.T
 	c net.Conn
 	r *bufio.Reader
 }
 
-// line reads one line of the server.
+// line reads one line from the server.
 func (s *imapSession) line() string {
 	s.t.Helper()
 	line, err := s.r.ReadString('\n')
@@ -49,7 +49,7 @@ func (s *imapSession) line() string {
 	return line
 }
 
-// loginIMAP signs in, and returns what the server answered.
+// loginIMAP signs in and returns the server's response.
 func loginIMAP(t *testing.T, s *servertest.Server, user, password string) (*imapSession, string) {
 	t.Helper()
 	nc, err := tls.Dial("tcp", s.Addr("imaps"), s.TLS())
@@ -63,15 +63,15 @@ func loginIMAP(t *testing.T, s *servertest.Server, user, password string) (*imap
 	return session, session.line()
 }
 
-// An app password opens the doors that it is made for, until it is revoked.
+// An app password works for the protocols that it is made for, until it is revoked.
 func TestAppPasswords(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
-		refused(t, "no name", s.API("POST", box+"/app-passwords", jsonObject{"name": " ", "protocols": []string{"imap"}}), 422, "validation_failed", "name invalid_name")
-		refused(t, "no protocol", s.API("POST", box+"/app-passwords", jsonObject{"name": "x", "protocols": []string{"imap", "pop"}}), 422, "validation_failed", "protocols[1] unknown_value")
+		refused(t, "no name", s.API("POST", box+"/app-passwords", object{"name": " ", "protocols": []string{"imap"}}), 422, "validation_failed", "name invalid_name")
+		refused(t, "no protocol", s.API("POST", box+"/app-passwords", object{"name": "x", "protocols": []string{"imap", "pop"}}), 422, "validation_failed", "protocols[1] unknown_value")
 		made := func(protocols ...string) (id, password string) {
 			t.Helper()
-			a := s.API("POST", box+"/app-passwords", jsonObject{"name": strings.Join(protocols, " and "), "protocols": protocols})
+			a := s.API("POST", box+"/app-passwords", object{"name": strings.Join(protocols, " and "), "protocols": protocols})
 			status(t, "an app password", a, 201)
 			one := into(t, a)
 			return one["id"].(string), one["password"].(string)
@@ -102,7 +102,7 @@ func TestAppPasswords(t *testing.T) {
 			t.Errorf("signed in: %s", a.Body)
 		}
 
-		// Its sessions end with it.
+		// Revoking it ends its sessions.
 		status(t, "revoking", s.API("DELETE", box+"/app-passwords/"+reads, nil), 204)
 		if said := session.line(); !strings.HasPrefix(said, "* BYE ") {
 			t.Errorf("IMAP goes on: %s", said)
@@ -111,7 +111,7 @@ func TestAppPasswords(t *testing.T) {
 		if err := c.Mail("alice@demo.test"); err == nil || !strings.Contains(err.Error(), "421") {
 			t.Errorf("SMTP goes on: %v", err)
 		}
-		_, key := newKey(t, s, jsonObject{"domain": "other.test"})
+		_, key := newKey(t, s, object{"domain": "other.test"})
 		for _, path := range []string{"/app-passwords", "/sign-ins"} {
 			refused(t, "for a key of another domain", s.APIWithKey(key, "GET", box+path, nil), 404, "not_found")
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// auditPhrases are what the audit log says of each operation that changes something.
+// auditPhrases maps each operation that changes something to its description in the audit log.
 var auditPhrases = map[string]string{
 	"createDomain": "Added the domain", "deleteDomain": "Deleted the domain", "updateDomain": "Changed the domain",
 	"verifyDomain": "Checked the ownership record of", "verifyDomainDNS": "Checked the DNS records of",
@@ -44,23 +44,24 @@ var auditPhrases = map[string]string{
 	"retryQueue":    "Retried queued mail", "holdQueue": "Held queued mail", "releaseQueue": "Released queued mail", "dropQueue": "Dropped queued mail",
 }
 
-// unauditedOperations are the operations without an entry, with the reason.
+// unauditedOperations maps the operations without an audit log entry to the reason.
 var unauditedOperations = map[string]string{
 	"send": "the sent message is the record, with its events", "sendBatch": "the sent messages are the record, with their events",
 	"sendTemplate": "the sent message is the record, with its events", "simulateInbound": "it exists in the sandbox only, and makes an event",
 	"renderTemplate": "it changes nothing", "testMigrationSource": "it changes nothing", "checkClientSetup": "it changes nothing",
 }
 
-// partialOperations are operations that may have done some of their work when they fail.
+// partialOperations are the operations that may have done part of their work when they fail.
 var partialOperations = map[string]bool{
 	"importMailbox": true, "importSuppressions": true, "replayWebhook": true,
 	"retryQueue": true, "holdQueue": true, "releaseQueue": true, "dropQueue": true,
 }
 
-// auditedFields are fields of requests whose values the audit log shows. Of others it shows the names.
+// auditedFields are the request fields whose values the audit log shows. It shows only the names of
+// other fields.
 var auditedFields = map[string]bool{"forward_to": true, "targets": true, "scopes": true, "status": true, "include_content": true, "domain": true}
 
-// auditRecord is what is known about a change for the audit log.
+// auditRecord collects the facts about a change for the audit log.
 type auditRecord struct {
 	phrase, objectName, fields, objectID string
 	finish                               func(error)
@@ -68,7 +69,8 @@ type auditRecord struct {
 
 type auditRecordKey struct{}
 
-// auditRecordFrom is the record of a request; of one without it is thrown away.
+// auditRecordFrom returns the record of a request. For a request without one, it returns a record
+// that is discarded.
 func auditRecordFrom(ctx context.Context) *auditRecord {
 	if r, ok := ctx.Value(auditRecordKey{}).(*auditRecord); ok {
 		return r
@@ -87,8 +89,8 @@ func (r *auditRecord) summary() string {
 	return text + "."
 }
 
-// withAudit carries a request out, and writes its entry of the audit log before and
-// completes it afterwards: without one nothing is changed.
+// withAudit runs a request. It writes the audit log entry before and completes it afterwards: if
+// the entry can't be written, nothing changes.
 func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act func(req *http.Request) error) error {
 	what := auditPhrases[o.id]
 	if o.method == http.MethodGet || what == "" {
@@ -117,7 +119,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 		default:
 			err = pending.Discard(ctx)
 		}
-		if err != nil { // it stays begun, which says that the outcome is not known
+		if err != nil { // the entry stays pending, which says that the outcome is unknown
 			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", requestID(ctx), "error", err)
 		}
 	}
@@ -126,7 +128,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 	return err
 }
 
-// auditForCustomer writes what an operator did with an account into that account, too.
+// auditForCustomer also writes an operator's action on an account to that account's audit log.
 func (a *API) auditForCustomer(ctx context.Context, p account.Principal, o operation, e audit.Entry, text string) error {
 	if p.Account != account.OperatorAccount || !strings.HasPrefix(o.path, "/operator/accounts/") {
 		return nil
@@ -138,10 +140,10 @@ func (a *API) auditForCustomer(ctx context.Context, p account.Principal, o opera
 	return a.Audit.Write(context.WithoutCancel(ctx), audit.Entry{Account: id, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"}, Action: e.Action, Object: e.Object, Description: text})
 }
 
-// objectIDs are the ids that a path names.
+// objectIDs returns the ids in a request's path, joined by slashes.
 func objectIDs(req *http.Request) string {
 	object := req.PathValue("id")
-	for _, name := range []string{"password", "key", "delivery"} { // each is an id
+	for _, name := range []string{"password", "key", "delivery"} {
 		if value := req.PathValue(name); value != "" {
 			object += "/" + value
 		}
@@ -149,7 +151,7 @@ func objectIDs(req *http.Request) string {
 	return object
 }
 
-// objectName names what a path is about, as long as it is there.
+// objectName returns the name of the object that a path is about, or "" if it doesn't exist.
 func (a *API) objectName(ctx context.Context, p account.Principal, path, text string) (name string) {
 	id, err := db.ParseID(text)
 	if err != nil {
@@ -190,8 +192,8 @@ func (a *API) objectName(ctx context.Context, p account.Principal, path, text st
 	return name
 }
 
-// setFields notes which fields a request sets. Values may be secrets: it notes those of a
-// few fields only.
+// setFields records which fields a request sets. Values may be secrets, so it records only those of
+// a few fields.
 func (r *auditRecord) setFields(in any) {
 	body := reflect.ValueOf(in).Elem().FieldByName("Body")
 	for body.IsValid() && body.Kind() == reflect.Pointer {
@@ -218,7 +220,7 @@ func (r *auditRecord) setFields(in any) {
 	r.fields = strings.Join(fields, ", ")
 }
 
-// setResult notes what an answer says that was changed.
+// setResult records the changed object from a response.
 func (r *auditRecord) setResult(out any) {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Struct {

@@ -23,9 +23,9 @@ var (
 	wildcards = regexp.MustCompile(`\{[^}]*\}`)
 )
 
-// Every operation of the document that changes something writes its entry before the
-// change: while no entry can be written, none changes anything. A new operation is held
-// to it by being in the document.
+// Every operation in the document that changes something writes its audit log entry first: while
+// entries can't be written, no operation changes anything. The test covers new operations through
+// the document.
 func TestEveryOperationIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
@@ -56,7 +56,7 @@ func TestEveryOperationIsAudited(t *testing.T) {
 					delete(unaudited, o.OperationID)
 					continue
 				}
-				if !strings.HasPrefix(path, "/api/v1/") { // links to unsubscribe need no key
+				if !strings.HasPrefix(path, "/api/v1/") { // unsubscribe links need no key
 					continue
 				}
 				changing++
@@ -70,7 +70,7 @@ func TestEveryOperationIsAudited(t *testing.T) {
 						header["Content-Type"] = media
 					}
 				}
-				a := call(t, s, method, wildcards.ReplaceAllString(path, s.Dev.Domain.ID.String()), header, jsonDecoder("{}"))
+				a := call(t, s, method, wildcards.ReplaceAllString(path, s.Dev.Domain.ID.String()), header, newReader("{}"))
 				refused(t, o.OperationID+" without the audit log", a, 500, "internal_error")
 			}
 		}
@@ -81,12 +81,12 @@ func TestEveryOperationIsAudited(t *testing.T) {
 	})
 }
 
-// An entry names who did what with which object, and no secret.
+// An audit log entry names the actor, the action and the object, and contains no secret.
 func TestActivity(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const password = "Correct-Horse-Battery-9"
 		alice, demo := s.Dev.Mailboxes[0], s.Dev.Domain.ID.String()
-		keyID, key := newKey(t, s, jsonObject{"name": "shop", "scopes": []string{"mailboxes.write", "domains.write", "webhooks.write", "templates.write", "suppressions.write"}})
+		keyID, key := newKey(t, s, object{"name": "shop", "scopes": []string{"mailboxes.write", "domains.write", "webhooks.write", "templates.write", "suppressions.write"}})
 		c := clientOf(t, s, s.Dev.APIKey)
 		box := "/mailboxes/" + alice.ID.String()
 		latest := func(what, action, state, id, summary string) {
@@ -100,23 +100,23 @@ func TestActivity(t *testing.T) {
 				t.Errorf("%s: the activity says %+v", what, e)
 			}
 		}
-		status(t, "forwarding", s.APIWithKey(key, "PATCH", box, jsonObject{"forward_to": []string{"spy@far.example"}, "display_name": "A"}), 200)
+		status(t, "forwarding", s.APIWithKey(key, "PATCH", box, object{"forward_to": []string{"spy@far.example"}, "display_name": "A"}), 200)
 		latest("forwarding", "updateMailbox", audit.StateDone, alice.ID.String(), "Changed the mailbox alice@demo.test (display_name, forward_to [spy@far.example]).")
-		status(t, "a password", s.APIWithKey(key, "POST", box+"/password", jsonObject{"password": password}), 200)
+		status(t, "a password", s.APIWithKey(key, "POST", box+"/password", object{"password": password}), 200)
 		latest("a password", "setMailboxPassword", audit.StateDone, alice.ID.String(), "Set the password of alice@demo.test (password).")
-		made := s.APIWithKey(key, "POST", "/mailboxes", jsonObject{"domain_id": demo, "local_part": "new", "password": password})
+		made := s.APIWithKey(key, "POST", "/mailboxes", object{"domain_id": demo, "local_part": "new", "password": password})
 		status(t, "a mailbox", made, 201)
 		id := into(t, made)["id"].(string)
 		latest("a mailbox", "createMailbox", audit.StateDone, id, "Created the mailbox new@demo.test (domain_id, local_part, password).")
 		status(t, "deleting it", s.APIWithKey(key, "DELETE", "/mailboxes/"+id, nil), 204)
 		latest("deleting it", "deleteMailbox", audit.StateDone, id, "Deleted the mailbox new@demo.test.")
-		refused(t, "a fault", s.APIWithKey(key, "PATCH", box, jsonObject{"quota_mb": 0}), 422, "validation_failed", "quota_mb out_of_range")
+		refused(t, "a fault", s.APIWithKey(key, "PATCH", box, object{"quota_mb": 0}), 422, "validation_failed", "quota_mb out_of_range")
 		refused(t, "nothing there", s.APIWithKey(key, "DELETE", "/domains/"+id, nil), 404, "not_found")
 		latest("what was refused", "deleteMailbox", audit.StateDone, id, "Deleted the mailbox new@demo.test.")
 		site := sink(t)
-		hook := s.APIWithKey(key, "POST", "/webhooks", jsonObject{"url": site + "/hook/" + password + "?token=" + password, "events": []string{"bounce"}})
+		hook := s.APIWithKey(key, "POST", "/webhooks", object{"url": site + "/hook/" + password + "?token=" + password, "events": []string{"bounce"}})
 		status(t, "a webhook", hook, 201)
-		app := s.APIWithKey(key, "POST", box+"/app-passwords", jsonObject{"name": "Phone", "protocols": []string{"imap"}})
+		app := s.APIWithKey(key, "POST", box+"/app-passwords", object{"name": "Phone", "protocols": []string{"imap"}})
 		status(t, "an app password", app, 201)
 		list := s.API("GET", "/activity?limit=100", nil)
 		for _, secret := range []string{password, into(t, hook)["secret"].(string), into(t, app)["password"].(string), key} {
@@ -125,12 +125,12 @@ func TestActivity(t *testing.T) {
 			}
 		}
 		refused(t, "another scope", s.APIWithKey(key, "GET", "/activity", nil), 403, "missing_scope")
-		_, narrow := newKey(t, s, jsonObject{"name": "one domain", "scopes": []string{"activity.read"}, "domain": "demo.test"})
+		_, narrow := newKey(t, s, object{"name": "one domain", "scopes": []string{"activity.read"}, "domain": "demo.test"})
 		refused(t, "a key of one domain", s.APIWithKey(narrow, "GET", "/activity", nil), 403, "domain_restricted")
 	})
 }
 
-// What an operator does with an account stands in the activity of both.
+// An operator's action on an account is in the audit log of both accounts.
 func TestActivityOfOperators(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
@@ -144,7 +144,7 @@ func TestActivityOfOperators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status(t, "suspending", s.APIWithKey(operator, "PATCH", "/operator/accounts/"+acc.ID.String(), jsonObject{"status": "suspended"}), 200)
+		status(t, "suspending", s.APIWithKey(operator, "PATCH", "/operator/accounts/"+acc.ID.String(), object{"status": "suspended"}), 200)
 		for _, of := range []db.ID{account.OperatorAccount, acc.ID} {
 			list, _, err := s.Audit.List(t.Context(), of, db.Page{Limit: 1})
 			if err != nil || len(list) != 1 || list[0].Description != "Changed the account customer@else.example (status suspended)." || list[0].State != audit.StateDone {

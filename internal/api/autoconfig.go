@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/clientsetup"
 )
 
-// autoconfigHandler answers mail clients that set themselves up, without a key. It
-// knows hosted domains only, and nothing of single addresses.
+// autoconfigHandler serves settings to mail clients that configure themselves, without a key. It
+// reveals which domains are hosted, but not which addresses exist.
 type autoconfigHandler struct {
 	api *API
 	*networkLimiter
@@ -22,8 +22,8 @@ type autoconfigHandler struct {
 
 var thunderbirdPaths = []string{"/mail/config-v1.1.xml", "/.well-known/autoconfig/mail/config-v1.1.xml"}
 
-// AllowsCleartext reports whether a request may be answered without TLS:
-// Thunderbird asks for its settings that way where a domain has no certificate.
+// AllowsCleartext reports whether a request may be answered without TLS. Thunderbird fetches its
+// settings that way if a domain has no certificate.
 func AllowsCleartext(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(thunderbirdPaths, r.URL.Path)
 }
@@ -53,7 +53,7 @@ func (c *autoconfigHandler) handle(f func(w http.ResponseWriter, r *http.Request
 
 var errNotHosted = newProblem(http.StatusNotFound, "domain_not_hosted", "Mail of this domain is not hosted here.")
 
-// hostedAddress returns the domain of an address if it is hosted here.
+// hostedAddress parses an address and reports whether its domain is hosted here.
 func (c *autoconfigHandler) hostedAddress(r *http.Request, text string) (a address.Address, ok bool, err error) {
 	if a, err = address.Parse(text); err != nil {
 		return a, false, nil //nolint:nilerr // what is no address is hosted nowhere
@@ -62,11 +62,10 @@ func (c *autoconfigHandler) hostedAddress(r *http.Request, text string) (a addre
 	return a, ok && !h.Suspended, err
 }
 
-// thunderbird takes the domain from the address, or from the name under which
-// it is asked.
+// thunderbird takes the domain from the address, or from the request's host name.
 func (c *autoconfigHandler) thunderbird(w http.ResponseWriter, r *http.Request) error {
 	given := queryAddress(r, "emailaddress")
-	if given == clientsetup.AnyAddress { // the client has put in no address
+	if given == clientsetup.AnyAddress { // the client has not filled in an address
 		given = ""
 	}
 	text := given
@@ -93,8 +92,8 @@ func (c *autoconfigHandler) thunderbird(w http.ResponseWriter, r *http.Request) 
 	return nil
 }
 
-// queryAddress returns the address in a query. A plus sign is one, although it means a
-// blank in queries: clients put addresses in as their users type them.
+// queryAddress returns the address in a query parameter. It keeps a plus sign, although that means
+// a space in queries: clients don't escape what users type.
 func queryAddress(r *http.Request, name string) string {
 	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
 		key, value, _ := strings.Cut(part, "=")
@@ -108,8 +107,8 @@ func queryAddress(r *http.Request, name string) string {
 	return ""
 }
 
-// lowerAutodiscoverPath writes the path of Autodiscover in lower case, but for an address in it:
-// Windows knows no difference, and so clients make none.
+// lowerAutodiscoverPath converts the path of an Autodiscover request to lower case, except for an
+// address in it. Windows ignores case in paths, so clients send any.
 func lowerAutodiscoverPath(r *http.Request) *http.Request {
 	const all, json = "/autodiscover/", "/autodiscover/autodiscover.json/v1.0/"
 	if len(r.URL.Path) < len(all) || !strings.EqualFold(r.URL.Path[:len(all)], all) {
@@ -128,9 +127,9 @@ func lowerAutodiscoverPath(r *http.Request) *http.Request {
 	return to
 }
 
-// outlook always answers 200: what is wrong stands in the document.
+// outlook always responds with 200; the document reports errors.
 func (c *autoconfigHandler) outlook(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // the server has its own limit, too
 	var doc []byte
 	q, err := clientsetup.ReadAutodiscoverRequest(r.Body)
 	switch {
@@ -156,7 +155,7 @@ func (c *autoconfigHandler) outlook(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-// autodiscoverError is how the second version of Autodiscover says no.
+// autodiscoverError is the error format of Autodiscover version 2.
 type autodiscoverError struct {
 	Code    string `json:"ErrorCode"`
 	Message string `json:"ErrorMessage"`

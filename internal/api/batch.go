@@ -16,10 +16,10 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// maxBatchSends is how many messages a batch may have.
+// maxBatchSends is the maximum number of messages in a batch.
 const maxBatchSends = 100
 
-// batchBodyLimits are the bounds of a batch with all its attachments.
+// batchBodyLimits returns the limits of a batch including all attachments.
 func batchBodyLimits() bodyLimits {
 	return bodyLimits{maxBytes: 100 << 20, maxRest: 24 << 20, maxValues: 5 * maxValues, maxFaults: 20 * maxBatchSends, sendsField: "messages"}
 }
@@ -33,18 +33,18 @@ type batchResponse struct {
 	Data []batchItem `json:"data" nullable:"false" doc:"For each message, in the order of the request: what a send answers or, with partial, why it was refused."`
 }
 
-// batchItem is one of its two.
+// batchItem is an accepted or a rejected message.
 type batchItem struct {
 	accepted *acceptedMessageResponse
 	rejected *rejectedMessageResponse
 }
 
-// rejectedMessageResponse is a message of a batch that was refused.
+// rejectedMessageResponse describes a rejected message of a batch.
 type rejectedMessageResponse struct {
 	Error batchErrorResponse `json:"error" doc:"Why the message was not accepted."`
 }
 
-// batchErrorResponse is what is wrong with one message of a batch.
+// batchErrorResponse describes the errors of one message of a batch.
 type batchErrorResponse struct {
 	Status int                  `json:"status" doc:"The HTTP status that the message would have got by itself." example:"422"`
 	Code   string               `json:"code" doc:"Stable name of the error." example:"validation_failed"`
@@ -52,7 +52,7 @@ type batchErrorResponse struct {
 	Errors []fieldErrorResponse `json:"errors,omitempty" nullable:"false" doc:"Every field at fault, within the message; at most 100."`
 }
 
-// MarshalJSON writes the one that is set.
+// MarshalJSON encodes the variant that is set.
 func (i batchItem) MarshalJSON() ([]byte, error) {
 	if i.rejected != nil {
 		return encodeJSON(i.rejected)
@@ -60,7 +60,7 @@ func (i batchItem) MarshalJSON() ([]byte, error) {
 	return encodeJSON(i.accepted)
 }
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (batchItem) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		r.Schema(reflect.TypeFor[acceptedMessageResponse](), true, ""), r.Schema(reflect.TypeFor[rejectedMessageResponse](), true, ""),
@@ -80,8 +80,8 @@ func newBatchResponse(results []outbound.Result) batchResponse {
 	return out
 }
 
-// newBatchErrorResponse tells why one message was not accepted: a rule is broken, or its
-// sender is not allowed.
+// newBatchErrorResponse explains why a message was not accepted: it breaks a rule, or its sender is
+// not allowed.
 func newBatchErrorResponse(err error) batchErrorResponse {
 	var f *fault.Error
 	if !errors.As(err, &f) {
@@ -105,8 +105,8 @@ func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with d
 	case n == 0:
 		var none fault.FieldErrors
 		none.Add("messages", "required", "Give at least one message.")
-		_ = with.faults.Merge(none.Err()) // it has fields
-	case len(with.faults) < batchBodyLimits().maxFaults: // else some were left out
+		_ = with.faults.Merge(none.Err()) // always a field error
+	case len(with.faults) < batchBodyLimits().maxFaults: // otherwise some faults were left out
 		o.sends = make([]outbound.SendRequest, n)
 		faults, rest := splitFaults(with.faults, n)
 		with.faults = rest
@@ -118,8 +118,7 @@ func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with d
 	return o, nil
 }
 
-// splitFaults gives each of n messages the faults that are its own, and returns
-// those of none.
+// splitFaults assigns faults to the n messages that they belong to, and returns the rest.
 func splitFaults(bad fault.FieldErrors, n int) (own []fault.FieldErrors, rest fault.FieldErrors) {
 	own = make([]fault.FieldErrors, n)
 	for _, f := range bad {

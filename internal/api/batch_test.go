@@ -13,31 +13,31 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-func batch(n int, change func(i int, m jsonObject)) jsonObject {
-	list := make([]jsonObject, n)
+func batch(n int, change func(i int, m object)) object {
+	list := make([]object, n)
 	for i := range list {
-		list[i] = mail(jsonObject{"to": []string{"delivered@simulator.test"}, "subject": fmt.Sprint("No. ", i)})
+		list[i] = mail(object{"to": []string{"delivered@simulator.test"}, "subject": fmt.Sprint("No. ", i)})
 		if change != nil {
 			change(i, list[i])
 		}
 	}
-	return jsonObject{"messages": list}
+	return object{"messages": list}
 }
 
-// A hundred messages are accepted together, in their order.
+// The API accepts a hundred messages together and keeps their order.
 func TestBatch(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/outbound/batch", batch(100, func(i int, m jsonObject) {
-			m["metadata"] = jsonObject{"i": i}
+		a := s.API("POST", "/outbound/batch", batch(100, func(i int, m object) {
+			m["metadata"] = object{"i": i}
 			if i%10 == 0 {
-				m["attachments"] = []jsonObject{{"filename": "a.txt", "content": "aGk="}, {"filename": "b.txt", "content": strings.Repeat("QUJD", 1+30_000*(i%20))}}
+				m["attachments"] = []object{{"filename": "a.txt", "content": "aGk="}, {"filename": "b.txt", "content": strings.Repeat("QUJD", 1+30_000*(i%20))}}
 			}
 		}))
 		status(t, "a hundred", a, 202)
 		data := into(t, a)["data"].([]any)
 		seen := map[any]bool{}
 		for i, item := range data {
-			m := item.(jsonObject)
+			m := item.(object)
 			seen[m["id"]] = true
 			if fmt.Sprint(m["metadata"]) != fmt.Sprintf("map[i:%d]", i) || m["status"] != "queued" || m["thread_id"] == "" {
 				t.Errorf("%d: %v", i, m)
@@ -46,7 +46,7 @@ func TestBatch(t *testing.T) {
 		if len(data) != 100 || len(seen) != 100 || messages(t, s) != 100 {
 			t.Errorf("%d answers, %d messages, %d listed", len(data), len(seen), messages(t, s))
 		}
-		last := data[90].(jsonObject)["id"].(string)
+		last := data[90].(object)["id"].(string)
 		shown := into(t, s.API("GET", "/outbound/messages/"+last, nil))
 		if shown["subject"] != "No. 90" || shown["size"].(float64) < 1_200_000 {
 			t.Errorf("got %v", shown)
@@ -57,56 +57,56 @@ func TestBatch(t *testing.T) {
 // The largest batch: a hundred messages to fifty recipients each.
 func TestLargestBatch(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/outbound/batch", batch(100, func(_ int, m jsonObject) {
+		a := s.API("POST", "/outbound/batch", batch(100, func(_ int, m object) {
 			m["to"], m["send_at"] = many(50, "r%d@simulator.test"), at(time.Hour)
 		}))
 		status(t, "a hundred to fifty", a, 202)
 		data := into(t, a)["data"].([]any)
-		if got := convertResult(t, s, data[99].(jsonObject)["id"].(string)); len(data) != 100 || got["status"] != "scheduled" || len(got["recipients"].([]any)) != 50 {
+		if got := getMessage(t, s, data[99].(object)["id"].(string)); len(data) != 100 || got["status"] != "scheduled" || len(got["recipients"].([]any)) != 50 {
 			t.Errorf("%d answers; the last is %v", len(data), got)
 		}
 	})
 }
 
-// One fault among a hundred, and nothing is sent; all faults are told by the
-// message that they belong to.
+// One fault among a hundred messages, and nothing is sent. All faults are reported with the message
+// that they belong to.
 func TestBatchRefused(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		post := func(body any) servertest.Response { return s.API("POST", "/outbound/batch", body) }
-		refused(t, "one bad of a hundred", post(batch(100, func(i int, m jsonObject) {
+		refused(t, "one bad of a hundred", post(batch(100, func(i int, m object) {
 			if i == 97 {
 				m["to"] = []string{"x@y.test", "nobody"}
 			}
 		})), 422, "validation_failed", "messages[97].to[1] invalid_address")
-		refused(t, "faults of all kinds", post(batch(5, func(i int, m jsonObject) {
+		refused(t, "faults of all kinds", post(batch(5, func(i int, m object) {
 			switch i {
 			case 0:
 				m["to"], m["text"] = 5, ""
 			case 1:
 				m["bogus"] = true
 			case 3:
-				m["attachments"] = []jsonObject{{"filename": "x", "content": "@"}}
+				m["attachments"] = []object{{"filename": "x", "content": "@"}}
 				m["from_email"] = "x@rival.test"
 			case 4:
 				m["subject"] = ""
 			}
 		})), 422, "validation_failed", "messages[0].to wrong_type", "messages[0].text text_or_html_required", "messages[1].bogus unknown_field",
 			"messages[3].attachments[0].content invalid_base64", "messages[4].subject required")
-		refused(t, "a foreign sender", post(batch(3, func(i int, m jsonObject) {
+		refused(t, "a foreign sender", post(batch(3, func(i int, m object) {
 			if i > 0 {
 				m["from_email"] = fmt.Sprintf("x@rival%d.test", i)
 			}
 		})), 403, "sender_not_allowed", "messages[1].from_email sender_not_allowed", "messages[2].from_email sender_not_allowed")
 		refused(t, "101", post(batch(101, nil)), 422, "validation_failed", "messages too_many_messages")
-		refused(t, "none", post(jsonObject{"messages": []jsonObject{}}), 422, "validation_failed", "messages required")
-		refused(t, "nothing", post(jsonObject{}), 422, "validation_failed", "messages required")
-		refused(t, "no list", post(jsonObject{"messages": "x"}), 422, "validation_failed", "messages wrong_type")
+		refused(t, "none", post(object{"messages": []object{}}), 422, "validation_failed", "messages required")
+		refused(t, "nothing", post(object{}), 422, "validation_failed", "messages required")
+		refused(t, "no list", post(object{"messages": "x"}), 422, "validation_failed", "messages wrong_type")
 		refused(t, "no messages", post(`{"messages":[5,[],null],"partial":"yes","x":1}`), 422, "validation_failed",
 			"partial wrong_type", "x unknown_field", "messages[0] wrong_type", "messages[1] wrong_type", "messages[2] wrong_type")
 		refused(t, "a list", post(`[]`), 422, "validation_failed", "body wrong_type")
-		_, one := newKey(t, s, jsonObject{"domain": "other.test"})
+		_, one := newKey(t, s, object{"domain": "other.test"})
 		refused(t, "a key of another domain", s.APIWithKey(one, "POST", "/outbound/batch", batch(1, nil)), 403, "sender_not_allowed", "messages[0].from_email sender_not_allowed")
-		_, reader := newKey(t, s, jsonObject{"scopes": []string{"messages.write"}})
+		_, reader := newKey(t, s, object{"scopes": []string{"messages.write"}})
 		refused(t, "a key that may not send", s.APIWithKey(reader, "POST", "/outbound/batch", batch(1, nil)), 403, "missing_scope")
 		if n := messages(t, s); n != 0 {
 			t.Errorf("%d messages", n)
@@ -114,19 +114,19 @@ func TestBatchRefused(t *testing.T) {
 	})
 }
 
-// With partial, each message is judged by itself.
+// With partial, each message is accepted or rejected on its own.
 func TestBatchPartial(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		body := batch(7, func(i int, m jsonObject) {
+		body := batch(7, func(i int, m object) {
 			switch i {
 			case 1:
 				m["to"], m["text"], m["x"] = 5, "", 1
 			case 2:
 				m["from_email"] = "x@rival.test"
 			case 4:
-				m["to"] = []string{"a@b.test", "a@b.test", "A@B.test"} // once
+				m["to"] = []string{"a@b.test", "a@b.test", "A@B.test"} // a single recipient
 			case 5:
-				m["attachments"] = []jsonObject{{"filename": "x", "content": "@"}, {"filename": "y", "content": "aGk="}}
+				m["attachments"] = []object{{"filename": "x", "content": "@"}, {"filename": "y", "content": "aGk="}}
 			}
 		})
 		body["partial"] = true
@@ -134,8 +134,8 @@ func TestBatchPartial(t *testing.T) {
 		status(t, "some", a, 202)
 		var got []string
 		for _, item := range into(t, a)["data"].([]any) {
-			m := item.(jsonObject)
-			e, ok := m["error"].(jsonObject)
+			m := item.(object)
+			e, ok := m["error"].(object)
 			if !ok {
 				got = append(got, fmt.Sprint(m["status"], len(m["recipients"].([]any))))
 				continue
@@ -143,7 +143,7 @@ func TestBatchPartial(t *testing.T) {
 			what := fmt.Sprint(e["status"], " ", e["code"])
 			faults, _ := e["errors"].([]any)
 			for _, f := range faults {
-				what += fmt.Sprint(" ", f.(jsonObject)["field"], " ", f.(jsonObject)["code"])
+				what += fmt.Sprint(" ", f.(object)["field"], " ", f.(object)["code"])
 			}
 			got = append(got, what)
 		}
@@ -160,7 +160,7 @@ func TestBatchPartial(t *testing.T) {
 		if status(t, "a null", null, 202); !strings.Contains(string(null.Body), `"errors":[{"field":"body","code":"wrong_type"`) {
 			t.Errorf("%s", null.Body)
 		}
-		// More faults than are counted: it is not known any more which are good.
+		// More faults than the server counts: it no longer knows which messages are valid.
 		many := strings.Repeat(`{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1},`, 99) + `{` + manyNames(12_000) + `}`
 		a = s.API("POST", "/outbound/batch", `{"partial":true,"messages":[`+many+`]}`)
 		if a.Status != 422 {
@@ -177,8 +177,7 @@ func manyNames(n int) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// The bounds of a batch: of the whole, of each message, and of what is not
-// attachments.
+// The limits of a batch: in total, per message, and without attachments.
 func TestBatchSizes(t *testing.T) {
 	s := servertest.Start(t)
 	post := func(parts ...io.Reader) servertest.Response {
@@ -190,7 +189,7 @@ func TestBatchSizes(t *testing.T) {
 			if i > 0 {
 				parts = append(parts, strings.NewReader(","))
 			}
-			parts = append(parts, letter("delivered@simulator.test", size, 5))
+			parts = append(parts, sendBody("delivered@simulator.test", size, 5))
 		}
 		return io.MultiReader(append(parts, strings.NewReader(`]}`))...)
 	}

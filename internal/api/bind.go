@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// maxBodyBytes bounds ordinary requests; sends have their own bound.
+	// maxBody is the limit of ordinary request bodies, in bytes; sends have their own.
 	maxBody = 1 << 20
-	// bodyTimeout bounds how long an ordinary body may take to arrive, sendTimeout
-	// that of a send: the server's own bound must leave time for the answer. A
-	// long one gets as much again each time that it has come on at slowest, in
-	// bytes a second, and its answer responseTimeout.
+	// bodyTimeout limits how long an ordinary body may take to arrive, and sendTimeout how long a
+	// send may take. The server's own limit must leave time for the response. A body that arrives
+	// at minBodyRate (bytes a second) or faster gets the same time again. Its response gets
+	// responseTimeout.
 	bodyTimeout, sendTimeout = 30 * time.Second, 4 * time.Minute
 	responseTimeout          = 5 * time.Minute
 	minBodyRate              = 8 << 10
 )
 
-// idParams is the path of a single resource.
+// idParams holds the path parameter of a single resource.
 type idParams struct {
 	ID string `path:"id" format:"uuid" doc:"The resource's id."`
 }
 
-// bind reads a request without a body into a struct, by its fields tagged path or
-// query. All faults are told at once.
+// bind decodes a request without a body into a struct, by its fields tagged path or query. It
+// reports all faults at once.
 func bind(r *http.Request, into any) error { return bindBody(nil, r, into, nil) }
 
-// bindBody is bind for a struct that may have a field Body, for the JSON. A Body
-// that is a pointer may be left out. hold is asked as in bounds.
+// bindBody is bind for a struct that may have a field Body for the JSON. A Body that is a pointer
+// is optional. hold reserves memory, see bodyLimits.reserve.
 func bindBody(w http.ResponseWriter, r *http.Request, into any, hold func(n int) error) error {
 	b := &binder{r: r}
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -65,7 +65,7 @@ func bindBody(w http.ResponseWriter, r *http.Request, into any, hold func(n int)
 	return b.faults.Err()
 }
 
-// rejectQuery refuses query parameters where there are none to give.
+// rejectQuery rejects query parameters for endpoints that have none.
 func rejectQuery(r *http.Request) error { return bind(r, &struct{}{}) }
 
 type binder struct {
@@ -97,7 +97,7 @@ func (b *binder) bindFields(v reflect.Value) {
 	}
 }
 
-// bindMap reads query parameters such as metadata[order]=42 into a map.
+// bindMap reads query parameters like metadata[order]=42 into a map.
 func (b *binder) bindMap(name string, v reflect.Value) {
 	for param, given := range b.query {
 		key, ok := strings.CutPrefix(param, name+"[")
@@ -115,7 +115,7 @@ func (b *binder) bindMap(name string, v reflect.Value) {
 	}
 }
 
-// bindParameter reads one query parameter; an empty one is none.
+// bindParameter reads one query parameter; an empty one counts as absent.
 func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Value) {
 	given := b.query[name]
 	if v.Kind() == reflect.Slice {
@@ -156,13 +156,13 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 		case errors.Is(err, strconv.ErrSyntax):
 			b.faults.Add(name, "wrong_type", "Give a whole number.")
 			b.reset(f, v)
-		default: // one that is too large is the largest
+		default: // a number that is too large becomes the largest
 			b.checkRules(name, f, v)
 		}
 	}
 }
 
-// checkRules tells the rule that a parameter breaks, which then counts as left out.
+// checkRules reports the rule that a parameter breaks. The parameter then counts as absent.
 func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value) {
 	if code, words := fieldRules(f.Tag).violation(v); code != "" {
 		b.faults.Add(name, code, "%s", words)
@@ -170,7 +170,7 @@ func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value)
 	}
 }
 
-// reset gives a parameter the value that it has when it is left out.
+// reset gives a parameter the value that it has when absent.
 func (b *binder) reset(f reflect.StructField, v reflect.Value) {
 	v.SetZero()
 	if n, err := strconv.ParseInt(f.Tag.Get("default"), 10, 64); err == nil && v.Kind() == reflect.Int {
@@ -201,15 +201,15 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold f
 	return decode(text, into)
 }
 
-// limitBody bounds a body, in bytes and in time. When all of it was read the
-// caller calls arrived; what is left of a body that was not gets no more time.
+// limitBody limits a body in size and time. The caller calls arrived once it has read the whole
+// body; the rest of an unread body gets no more time.
 func limitBody(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) (body io.Reader, arrived func()) {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(within)) // the server has a bound of its own, too
+	_ = c.SetReadDeadline(time.Now().Add(within)) // the server has its own limit, too
 	return http.MaxBytesReader(w, bodyErrorReader{&deadlineExtender{ReadCloser: r.Body, control: c, timeout: within}}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
 }
 
-// deadlineExtender gives a body that goes on coming more time.
+// deadlineExtender extends the deadlines while a body keeps arriving fast enough.
 type deadlineExtender struct {
 	io.ReadCloser
 	control  *http.ResponseController
@@ -227,7 +227,7 @@ func (s *deadlineExtender) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// requireJSON returns a 415 unless the body is declared to be plain JSON.
+// requireJSON returns a 415 problem unless the body is declared as plain JSON.
 func requireJSON(r *http.Request) error {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
@@ -240,7 +240,7 @@ func requireJSON(r *http.Request) error {
 	return nil
 }
 
-// bodyErrorReader tells a body that did not arrive whole as the client's trouble.
+// bodyErrorReader reports an incomplete body as the client's error.
 type bodyErrorReader struct{ io.ReadCloser }
 
 func (b bodyErrorReader) Read(p []byte) (int, error) {
@@ -255,7 +255,7 @@ func (b bodyErrorReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cleanName keeps a name that a client made up short and printable.
+// cleanName makes a name from a client short and printable.
 func cleanName(name string) string {
 	const most = 64
 	name = strings.Map(func(c rune) rune {

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// CapturedFields are what is told of every captured message. It is exported for
-// the OpenAPI document.
+// CapturedFields are the fields common to all responses about a captured message. It is exported
+// for the OpenAPI document.
 type CapturedFields struct {
 	ID         db.ID            `json:"id" doc:"The captured message's id."`
 	OutboundID db.ID            `json:"outbound_id" doc:"The sent message, as in GET /outbound/messages/{id}."`
@@ -66,7 +66,7 @@ func (a *API) listCaptured(ctx context.Context, p account.Principal, in *pagePar
 	out := newListResponse(*in, found, more, func(c relay.CapturedMessage) capturedMessageSummaryResponse {
 		one, err := a.newCapturedSummary(ctx, c)
 		switch {
-		case blob.IsLost(err): // the others are to be seen
+		case blob.IsLost(err): // list the other messages nevertheless
 			a.Log.ErrorContext(ctx, "a message can't be read", "request", requestID(ctx), "error", err)
 		case err != nil && !fault.Is(err, fault.NotFound):
 			failed = err

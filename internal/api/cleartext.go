@@ -12,8 +12,8 @@ import (
 var errCleartext = newProblem(http.StatusForbidden, "https_required",
 	"The API needs HTTPS. If this request had an API key, replace the key: others may have read it.")
 
-// RejectCleartext answers a call that came without TLS. It carries nothing out,
-// and notes whose key was sent.
+// RejectCleartext rejects an API request that came without TLS. It runs no operation, but records
+// that the key was exposed.
 func (a *API) RejectCleartext(w http.ResponseWriter, r *http.Request) {
 	a.withRequestID(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := a.recordExposedKey(r)
@@ -23,12 +23,13 @@ func (a *API) RejectCleartext(w http.ResponseWriter, r *http.Request) {
 			}
 			err = errCleartext
 		}
-		w.Header().Set("Connection", "close") // what the client still sends is not read
+		w.Header().Set("Connection", "close") // the server doesn't read the rest of the request
 		a.writeProblem(w, r, err)
 	})).ServeHTTP(w, r)
 }
 
-// recordExposedKey notes the key of a request, as often as its network may ask.
+// recordExposedKey records that a request's key was sent without TLS, within the limit of its
+// network.
 func (a *API) recordExposedKey(r *http.Request) error {
 	token, ok := bearerToken(r)
 	if !ok {

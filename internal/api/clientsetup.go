@@ -85,7 +85,7 @@ func (a *API) checkClientSetup(ctx context.Context, p account.Principal, in *idP
 	return out, err
 }
 
-// mailbox finds the mailbox that a request is about.
+// mailbox returns the mailbox that the path names.
 func (a *API) mailbox(ctx context.Context, p account.Principal, in *idParams) (mailbox.Mailbox, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
@@ -143,13 +143,13 @@ func (a *API) createAppleProfile(ctx context.Context, p account.Principal, in *c
 	return a.buildProfile(ctx, m, password)
 }
 
-// buildProfile makes a profile, with a password unless it is "".
+// buildProfile builds a configuration profile, with a password unless it is "".
 func (a *API) buildProfile(ctx context.Context, m mailbox.Mailbox, password string) ([]byte, error) {
 	var signer *tls.Certificate
 	if a.ProfileSigner != nil {
 		var err error
 		if signer, err = a.ProfileSigner(ctx); err != nil {
-			// A profile works without; the device says that it is not signed.
+			// An unsigned profile works; the device says that it is not signed.
 			a.Log.WarnContext(ctx, "signing a profile", "mailbox", m.ID, "error", err)
 			signer = nil
 		}

@@ -15,15 +15,14 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// said is what only the message of happen says.
+// said are strings that only the message of happen contains.
 var said = []string{"Your offer", "Yes, please", "Ann Lee", "order.txt"}
 
-// withoutMail are the members of an inbound_email event that a reader without the
-// scope mail.read gets.
+// withoutMail are the members of an inbound_email event for a reader without the scope mail.read.
 const withoutMail = "content_omitted domain_id envelope id mailbox message_id metadata raw_url size tag thread_id verdicts"
 
-// Of each kind of event each set of scopes gets all, but for what mail says, which
-// needs mail.read: from the list, the stream and webhooks alike.
+// With each set of scopes, a reader gets every event; message content needs mail.read. That holds
+// for the list, the stream and webhooks.
 func TestContentNeedsMailRead(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s, s.Dev.APIKey)
@@ -42,7 +41,7 @@ func TestContentNeedsMailRead(t *testing.T) {
 		}
 		keys, hooks := map[string]string{}, map[string]*hooked{}
 		for _, set := range sets {
-			_, keys[set.name] = newKey(t, s, jsonObject{"scopes": set.scopes})
+			_, keys[set.name] = newKey(t, s, object{"scopes": set.scopes})
 			hooks[set.name] = listening(t, clientOf(t, s, keys[set.name]))
 			if hooks[set.name].hook.IncludeContent != set.mail {
 				t.Errorf("%s: a new webhook includes content: %v", set.name, hooks[set.name].hook.IncludeContent)
@@ -88,7 +87,7 @@ func TestContentNeedsMailRead(t *testing.T) {
 					checkContent(t, set.name+": "+kind+" by "+way, body, whole.Body, want)
 				}
 			}
-			// What another webhook was sent, with content.
+			// The delivery to another webhook, with content.
 			other, err := seen.GetWebhookDelivery(t.Context(), hooks["all"].hook.ID, full[event.InboundEmail].ID)
 			if err != nil || (other.Body != "") != set.mail {
 				t.Errorf("%s: the delivery to another webhook has the body %q, %v", set.name, other.Body, err)
@@ -106,7 +105,7 @@ func hasAll(got map[string][]byte, want map[string]client.StreamedEvent) bool {
 	return true
 }
 
-// eventsOf are the events as the list has them.
+// eventsOf returns the events as the list has them.
 func eventsOf(t *testing.T, c *client.Client, want map[string]client.StreamedEvent) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -154,23 +153,23 @@ func checkContent(t *testing.T, what string, body, whole []byte, content bool) {
 	}
 }
 
-// A key without mail.read neither turns the content of mail on nor brings it to a
-// place of its choice; turned off, it stays away from deliveries that are repeated.
+// A key without mail.read can neither enable message content nor redirect it to another URL. Once
+// content is disabled, repeated deliveries don't have it.
 func TestContentOfWebhooks(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s, s.Dev.APIKey)
 		h := listening(t, c)
 		path := "/webhooks/" + h.hook.ID
-		_, key := newKey(t, s, jsonObject{"scopes": []string{"webhooks.write", "events.read"}})
-		refused(t, "making one with content", s.APIWithKey(key, "POST", "/webhooks", jsonObject{"url": h.hook.URL, "events": []string{"all"}, "include_content": true}), 403, "missing_scope")
-		for _, change := range []jsonObject{
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.write", "events.read"}})
+		refused(t, "making one with content", s.APIWithKey(key, "POST", "/webhooks", object{"url": h.hook.URL, "events": []string{"all"}, "include_content": true}), 403, "missing_scope")
+		for _, change := range []object{
 			{"url": h.hook.URL + "/mine"}, {"events": []string{"inbound_email"}}, {"domains": []string{s.Dev.Domain.ID.String()}},
 			{"mailboxes": []string{s.Dev.Mailboxes[0].ID.String()}},
 		} {
 			refused(t, "changing one with content", s.APIWithKey(key, "PATCH", path, change), 403, "missing_scope")
 		}
-		status(t, "describing it", s.APIWithKey(key, "PATCH", path, jsonObject{"description": "the shop", "url": h.hook.URL}), 200)
-		_, id := receive(t, s, jsonObject{"subject": "Your offer", "text": "Yes, please"})
+		status(t, "describing it", s.APIWithKey(key, "PATCH", path, object{"description": "the shop", "url": h.hook.URL}), 200)
+		_, id := receive(t, s, object{"subject": "Your offer", "text": "Yes, please"})
 		var first string
 		servertest.Eventually(t, func() string {
 			page, err := c.ListEvents(t.Context(), client.EventFilter{Types: []string{"inbound_email"}}, client.Paging{Limit: 100})
@@ -188,8 +187,8 @@ func TestContentOfWebhooks(t *testing.T) {
 		if body := h.body(first, "inbound_email"); !strings.Contains(string(body), "Yes, please") {
 			t.Errorf("with content it gets %s", body)
 		}
-		status(t, "turning content off", s.APIWithKey(key, "PATCH", path, jsonObject{"include_content": false, "url": h.hook.URL + "/mine"}), 200)
-		refused(t, "turning it on again", s.APIWithKey(key, "PATCH", path, jsonObject{"include_content": true}), 403, "missing_scope")
+		status(t, "turning content off", s.APIWithKey(key, "PATCH", path, object{"include_content": false, "url": h.hook.URL + "/mine"}), 200)
+		refused(t, "turning it on again", s.APIWithKey(key, "PATCH", path, object{"include_content": true}), 403, "missing_scope")
 		h.got.Clear()
 		status(t, "sending it again", s.APIWithKey(key, "POST", path+"/deliveries/"+first+"/redeliver", nil), 200)
 		if body := h.body(first, "inbound_email"); strings.Contains(string(body), "Yes, please") || strings.Contains(string(body), "Your offer") {
@@ -201,7 +200,7 @@ func TestContentOfWebhooks(t *testing.T) {
 				Omitted                  bool `json:"content_omitted"`
 			}
 		}
-		_, threads := newKey(t, s, jsonObject{"scopes": []string{"messages.read"}})
+		_, threads := newKey(t, s, object{"scopes": []string{"messages.read"}})
 		kept, err := c.GetMailboxMessage(t.Context(), s.Dev.Mailboxes[0].ID.String(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -213,25 +212,24 @@ func TestContentOfWebhooks(t *testing.T) {
 	})
 }
 
-// What was forwarded is received mail, too: who wrote it, and about what, is for those
-// who may read mail.
+// Forwarded mail is received mail, too: its author and subject need mail.read.
 func TestForwardedNeedsMailRead(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		newAlias(t, s, "both@demo.test", "far@away.example.net", "bob@demo.test")
-		limitBody(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, jsonObject{"spf": "pass"})
-		_, sees := newKey(t, s, jsonObject{"scopes": []string{"messages.read", "messages.write"}})
-		_, reads := newKey(t, s, jsonObject{"scopes": []string{"messages.read", "mail.read"}})
+		simulateArrival(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, object{"spf": "pass"})
+		_, sees := newKey(t, s, object{"scopes": []string{"messages.read", "messages.write"}})
+		_, reads := newKey(t, s, object{"scopes": []string{"messages.read", "mail.read"}})
 		all := func(key, query string) []any {
 			t.Helper()
 			return into(t, s.APIWithKey(key, "GET", "/outbound/messages"+query, nil))["data"].([]any)
 		}
 		servertest.Eventually(t, func() string {
-			if list := all(sees, ""); len(list) != 1 || list[0].(jsonObject)["status"] != "delivered" {
+			if list := all(sees, ""); len(list) != 1 || list[0].(object)["status"] != "delivered" {
 				return fmt.Sprint("there are ", list)
 			}
 			return ""
 		})
-		m := all(sees, "")[0].(jsonObject)
+		m := all(sees, "")[0].(object)
 		path := "/outbound/messages/" + m["id"].(string)
 		for what, body := range map[string][]byte{
 			"the list": s.APIWithKey(sees, "GET", "/outbound/messages", nil).Body, "the message": s.APIWithKey(sees, "GET", path, nil).Body,

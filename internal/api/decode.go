@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Bounds of what a JSON text may be made of.
+// Limits of a JSON text.
 const (
 	maxDepth  = 64
 	maxValues = 20_000
-	maxFaults = 100 // more are not told
+	maxFaults = 100 // further faults are not reported
 )
 
 func invalidJSON(format string, args ...any) error {
@@ -32,8 +32,8 @@ func tooManyValues(limit int) error {
 	return fault.New(fault.TooLarge, "too_many_values", "The JSON may hold %d values.", limit)
 }
 
-// checkWellFormed returns a fault unless text is one JSON value in UTF-8, without
-// duplicate names, within the bounds (RFC 8259; RFC 7493 section 2.3).
+// checkWellFormed returns a fault unless text is one JSON value in UTF-8, without duplicate names
+// and within the limits (RFC 8259; RFC 7493 section 2.3).
 func checkWellFormed(text []byte, values int) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for n := 0; ; n++ {
@@ -55,16 +55,14 @@ func checkWellFormed(text []byte, values int) error {
 	}
 }
 
-// decode reads a JSON object into a struct, strictly: members that the struct
-// lacks, and those that are not of its types or break its rules, are told all at once. A member
-// is required unless it is tagged omitempty; null is the same as leaving it
-// out.
+// decode decodes a JSON object into a struct, strictly. It reports unknown members, wrong types and
+// broken rules, all at once. A member is required unless its field is tagged omitempty; null counts
+// as absent.
 func decode(text []byte, into reflect.Value) error {
 	return decodeLimited(text, into, maxValues, maxFaults)
 }
 
-// decodeLimited is decode with bounds of its own on the values in the text and
-// on the faults that are told.
+// decodeLimited is decode with its own limits on the number of values and of reported faults.
 func decodeLimited(text []byte, into reflect.Value, values, faults int) error {
 	if err := checkWellFormed(text, values); err != nil {
 		return err
@@ -74,10 +72,10 @@ func decodeLimited(text []byte, into reflect.Value, values, faults int) error {
 	return r.faults.Err()
 }
 
-// jsonDecoder reads a well-formed text.
+// jsonDecoder decodes a well-formed text.
 type jsonDecoder struct {
 	in        *jsontext.Decoder
-	maxFaults int // told at most
+	maxFaults int // maximum number of reported faults
 	faults    fault.FieldErrors
 }
 
@@ -87,7 +85,7 @@ func (r *jsonDecoder) addFault(at, code, format string, args ...any) {
 	}
 }
 
-// token and skip can't fail on a well-formed text.
+// token and skip can't fail on well-formed text.
 func (r *jsonDecoder) token() jsontext.Token {
 	t, _ := r.in.ReadToken()
 	return t
@@ -95,7 +93,7 @@ func (r *jsonDecoder) token() jsontext.Token {
 
 func (r *jsonDecoder) skip() { _ = r.in.SkipValue() }
 
-// skipWrongType skips a value of another type than the field's.
+// skipWrongType skips a value whose type is not the field's, and reports it.
 func (r *jsonDecoder) skipWrongType(at, what string) {
 	r.skip()
 	if at == "" {
@@ -106,7 +104,7 @@ func (r *jsonDecoder) skipWrongType(at, what string) {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// value reads a value of a field that has rules.
+// value decodes a value into a field with rules.
 func (r *jsonDecoder) value(v reflect.Value, at string, s fieldRules) {
 	switch kind := r.in.PeekKind(); {
 	case v.Kind() == reflect.Pointer:
@@ -160,15 +158,15 @@ func (r *jsonDecoder) time(v reflect.Value, at string) {
 	}
 	t, err := time.Parse(time.RFC3339, r.token().String())
 	if err == nil {
-		_, err = t.UTC().MarshalText() // an answer must be able to say it
+		_, err = t.UTC().MarshalText() // a response must be able to encode it
 	}
-	if err != nil || t.IsZero() { // which would count as left out
+	if err != nil || t.IsZero() { // the zero time would count as absent
 		r.addFault(at, "invalid_time", "Give a time such as 2026-01-31T12:00:00Z (RFC 3339).")
 	}
 	v.Set(reflect.ValueOf(t))
 }
 
-// checkRules tells the rule that a value breaks, which then counts as left out.
+// checkRules reports the rule that a value breaks. The value then counts as absent.
 func (r *jsonDecoder) checkRules(v reflect.Value, at string, s fieldRules) {
 	if code, words := s.violation(v); code != "" {
 		r.addFault(at, code, "%s", words)
@@ -183,7 +181,7 @@ func (r *jsonDecoder) float(v reflect.Value, at string, s fieldRules) {
 	}
 	raw, _ := r.in.ReadValue()
 	n, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil { // the text is a number
+	if err != nil { // the text is a well-formed number
 		r.addFault(at, "out_of_range", "This number is too large.")
 		return
 	}
@@ -224,7 +222,7 @@ func (r *jsonDecoder) array(v reflect.Value, at string, s fieldRules) {
 	r.token()
 }
 
-// mapping reads an object whose names are free.
+// mapping decodes an object with arbitrary names.
 func (r *jsonDecoder) mapping(v reflect.Value, at string, s fieldRules) {
 	if r.in.PeekKind() != '{' {
 		r.skipWrongType(at, "an object")
@@ -274,7 +272,7 @@ func (r *jsonDecoder) object(v reflect.Value, at string) {
 	}
 }
 
-// requiredNames lists the names of a struct's members that must be given.
+// requiredNames lists the names of a struct's required members.
 func requiredNames(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -289,8 +287,8 @@ func requiredNames(t reflect.Type) (names []string) {
 	return names
 }
 
-// findField finds the field of a struct by its name in JSON, as it is spelt, and its
-// rules. The members of an embedded struct are its own.
+// findField returns the struct field for an exact JSON name, and its rules. Members of an embedded
+// struct count as the struct's own.
 func findField(v reflect.Value, name string) (reflect.Value, fieldRules, bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

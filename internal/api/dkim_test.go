@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// states lists a domain's DKIM keys, newest first, and their ids.
+// states lists a domain's DKIM keys with their states, newest first, and their ids.
 func states(t *testing.T, s *servertest.Server, path string) (text string, ids []string) {
 	t.Helper()
 	a := s.API("GET", path+"/dkim", nil)
@@ -24,7 +24,7 @@ func states(t *testing.T, s *servertest.Server, path string) (text string, ids [
 		t.Errorf("a private key is shown: %s", a.Body)
 	}
 	for _, k := range into(t, a)["data"].([]any) {
-		k := k.(jsonObject)
+		k := k.(object)
 		text += fmt.Sprint(k["algorithm"], " ", k["state"], ", ")
 		ids = append(ids, k["id"].(string))
 	}
@@ -46,11 +46,11 @@ func TestDKIM(t *testing.T) {
 		a := s.API("POST", path+"/dkim/rotate", nil)
 		status(t, "rotating", a, 200)
 		made := into(t, a)["data"].([]any)
-		if k := made[0].(jsonObject); len(made) != 2 || k["state"] != "pending" || k["origin"] != "service" || k["record"].(jsonObject)["note"] == nil || k["active_at"] != nil {
+		if k := made[0].(object); len(made) != 2 || k["state"] != "pending" || k["origin"] != "service" || k["record"].(object)["note"] == nil || k["active_at"] != nil {
 			t.Errorf("made %s", a.Body)
 		}
-		refused(t, "again", s.API("POST", path+"/dkim/rotate", jsonObject{}), 409, "key_pending")
-		refused(t, "an unknown algorithm", s.API("POST", path+"/dkim/rotate", jsonObject{"algorithm": "dsa"}), 422, "validation_failed", "algorithm unknown_value")
+		refused(t, "again", s.API("POST", path+"/dkim/rotate", object{}), 409, "key_pending")
+		refused(t, "an unknown algorithm", s.API("POST", path+"/dkim/rotate", object{"algorithm": "dsa"}), 422, "validation_failed", "algorithm unknown_value")
 		status(t, "the DNS", s.API("POST", path+"/verify-dns", nil), 200)
 		want("ed25519 active, rsa active, ed25519 retiring, rsa retiring")
 
@@ -65,15 +65,15 @@ func TestDKIM(t *testing.T) {
 		own := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 		bare := strings.Split(own, "\n")[1]
 		for what, c := range map[string]struct {
-			body   jsonObject
+			body   object
 			faults []string
 		}{
-			"nothing":    {jsonObject{}, []string{"selector required", "private_key required"}},
-			"all wrong":  {jsonObject{"selector": "a b", "private_key": bare}, []string{"selector invalid_selector", "private_key invalid_key"}},
-			"cut off":    {jsonObject{"selector": "own", "private_key": own[:60]}, []string{"private_key invalid_key"}},
-			"more":       {jsonObject{"selector": "own", "private_key": own, "bits": 1}, []string{"bits unknown_field"}},
-			"types":      {jsonObject{"selector": 1, "private_key": []string{own}}, []string{"selector wrong_type", "private_key wrong_type"}},
-			"a long one": {jsonObject{"selector": "own", "private_key": strings.Repeat(bare, 200)}, []string{"private_key key_too_long"}},
+			"nothing":    {object{}, []string{"selector required", "private_key required"}},
+			"all wrong":  {object{"selector": "a b", "private_key": bare}, []string{"selector invalid_selector", "private_key invalid_key"}},
+			"cut off":    {object{"selector": "own", "private_key": own[:60]}, []string{"private_key invalid_key"}},
+			"more":       {object{"selector": "own", "private_key": own, "bits": 1}, []string{"bits unknown_field"}},
+			"types":      {object{"selector": 1, "private_key": []string{own}}, []string{"selector wrong_type", "private_key wrong_type"}},
+			"a long one": {object{"selector": "own", "private_key": strings.Repeat(bare, 200)}, []string{"private_key key_too_long"}},
 		} {
 			a := s.API("POST", path+"/dkim", c.body)
 			if bytes.Contains(a.Body, []byte(bare[:20])) {
@@ -91,13 +91,13 @@ func TestDKIM(t *testing.T) {
 				}
 			}
 		}
-		a = s.API("POST", path+"/dkim", jsonObject{"selector": "Own", "private_key": own})
+		a = s.API("POST", path+"/dkim", object{"selector": "Own", "private_key": own})
 		status(t, "bringing a key", a, 201)
 		if k := into(t, a); k["selector"] != "own" || k["origin"] != "own" || k["state"] != "pending" || bytes.Contains(a.Body, []byte(bare)) ||
-			k["record"].(jsonObject)["name"] != "own._domainkey.demo.test" {
+			k["record"].(object)["name"] != "own._domainkey.demo.test" {
 			t.Errorf("brought %s", a.Body)
 		}
-		refused(t, "again", s.API("POST", path+"/dkim", jsonObject{"selector": "own", "private_key": own}), 409, "selector_taken")
+		refused(t, "again", s.API("POST", path+"/dkim", object{"selector": "own", "private_key": own}), 409, "selector_taken")
 		status(t, "the DNS", s.API("POST", path+"/verify-dns", nil), 200)
 		ids := want("ed25519 active, ed25519 retiring, rsa active, ed25519 retiring, rsa retiring")
 		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -113,13 +113,13 @@ func TestDKIM(t *testing.T) {
 		status(t, "deleting one of two", s.API("DELETE", path+"/dkim/"+ids[0], nil), 204)
 		refused(t, "deleting the last", s.API("DELETE", path+"/dkim/"+ids[2], nil), 409, "last_key")
 
-		a = s.API("PATCH", path, jsonObject{"dkim_rotation_days": 90})
+		a = s.API("PATCH", path, object{"dkim_rotation_days": 90})
 		status(t, "a schedule", a, 200)
 		if got := into(t, a)["dkim_rotation_days"]; got != 90.0 {
 			t.Errorf("every %v days", got)
 		}
-		status(t, "no change", s.API("PATCH", path, jsonObject{}), 200)
-		refused(t, "too often", s.API("PATCH", path, jsonObject{"dkim_rotation_days": 1}), 422, "validation_failed", "dkim_rotation_days out_of_range")
+		status(t, "no change", s.API("PATCH", path, object{}), 200)
+		refused(t, "too often", s.API("PATCH", path, object{"dkim_rotation_days": 1}), 422, "validation_failed", "dkim_rotation_days out_of_range")
 		if got := into(t, s.API("GET", path, nil))["dkim_rotation_days"]; got != 90.0 {
 			t.Errorf("every %v days", got)
 		}
@@ -129,14 +129,14 @@ func TestDKIM(t *testing.T) {
 			method, path string
 			body         any
 		}{
-			{"PATCH", path, jsonObject{"dkim_rotation_days": 0}}, {"GET", path + "/dkim", nil}, {"POST", path + "/dkim/rotate", nil},
-			{"POST", path + "/dkim", jsonObject{"selector": "x", "private_key": own}}, {"DELETE", path + "/dkim/" + ids[1], nil},
+			{"PATCH", path, object{"dkim_rotation_days": 0}}, {"GET", path + "/dkim", nil}, {"POST", path + "/dkim/rotate", nil},
+			{"POST", path + "/dkim", object{"selector": "x", "private_key": own}}, {"DELETE", path + "/dkim/" + ids[1], nil},
 			{"DELETE", "/domains/" + nobody + "/dkim/" + ids[1], nil}, {"DELETE", path + "/dkim/x", nil},
 		} {
 			refused(t, "a stranger: "+c.method+" "+c.path, s.APIWithKey(foreign, c.method, c.path, c.body), 404, "not_found")
 			refused(t, "another domain: "+c.method+" "+c.path, s.APIWithKey(other, c.method, c.path, c.body), 404, "not_found")
 		}
-		_, reader := newKey(t, s, jsonObject{"scopes": []string{"domains.read"}})
+		_, reader := newKey(t, s, object{"scopes": []string{"domains.read"}})
 		status(t, "reading", s.APIWithKey(reader, "GET", path+"/dkim", nil), 200)
 		refused(t, "rotating", s.APIWithKey(reader, "POST", path+"/dkim/rotate", nil), 403, "missing_scope")
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// document is the OpenAPI description, made from the same types that decode
-// requests and write answers.
+// document is the OpenAPI document, built from the same types that decode requests and encode
+// responses.
 type document struct {
 	*huma.OpenAPI
 	schemas huma.Registry
@@ -34,7 +34,7 @@ Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that 
 
 Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-httpapi-ratelimit-headers): requests a second with every answer, messages an hour and a day and recipients a day with the answers to sends. What is too much is answered with status 429 and ` + "`Retry-After`" + `, and did nothing. Hours and days are those of UTC.`
 
-// tags are the resources, in the order of the reference.
+// tags are the resources, in the order of the API reference.
 var tags = [...]huma.Tag{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
@@ -100,7 +100,7 @@ func newDocument(version string) *document {
 	return d
 }
 
-// problemExamples are the errors that the document shows.
+// problemExamples are the errors that the document shows, by status.
 var problemExamples = func() map[int]*problem {
 	all := map[int]*problem{}
 	for _, p := range []*problem{
@@ -123,8 +123,7 @@ var problemExamples = func() map[int]*problem {
 	return all
 }()
 
-// describe adds an operation: its parameters and body by the tags of I, its
-// answer by O.
+// describe adds an operation: its parameters and body from the tags of I, its response from O.
 func describe[I, O any](d *document, o operation) {
 	op := &huma.Operation{
 		Method: o.method, Path: "/api/v1" + strings.ReplaceAll(o.path, "...}", "}"), OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
@@ -207,8 +206,8 @@ func (d *document) addParameters(op *huma.Operation, in reflect.Type) {
 	}
 }
 
-// marshal is the document as JSON. Requests with other members than those shown
-// are refused; answers may get more of them.
+// marshal returns the document as JSON. Request schemas reject unknown members; responses may get
+// more members later.
 func (d *document) marshal() []byte {
 	for name, schema := range d.schemas.Map() {
 		if !strings.HasSuffix(name, "Request") {
@@ -222,7 +221,7 @@ func (d *document) marshal() []byte {
 	return text
 }
 
-// tagOf groups endpoints by the first part of their path.
+// tagOf returns the tag of an endpoint, by the first part of its path.
 func tagOf(path string) string {
 	switch resource, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); resource {
 	case "domains":
@@ -262,17 +261,17 @@ func tagOf(path string) string {
 	}
 }
 
-// uuidSchema, state, object and content are how some types show in the document.
+// uuidSchema, stateSchema, jsonValue and object define their own schemas.
 type uuidSchema struct{}
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (uuidSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "uuid", Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
 }
 
 type stateSchema struct{}
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (stateSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Enum: []any{
 		string(queue.Scheduled), string(queue.Queued), string(queue.Sending), string(queue.Deferred), string(queue.Delivered),
@@ -280,7 +279,7 @@ func (stateSchema) Schema(huma.Registry) *huma.Schema {
 	}}
 }
 
-// jsonValue is a JSON value, kept as it was given.
+// jsonValue is a JSON value, unchanged from the input.
 type jsonValue json.RawMessage
 
 var jsonValueType = reflect.TypeFor[jsonValue]()
@@ -293,10 +292,10 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 	return v, nil
 }
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (jsonValue) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
-// jsonObject is a JSON object, kept as it was given.
+// jsonObject is a JSON object, unchanged from the input.
 type jsonObject json.RawMessage
 
 var jsonObjectType = reflect.TypeFor[jsonObject]()
@@ -309,7 +308,7 @@ func (o jsonObject) MarshalJSON() ([]byte, error) {
 	return o, nil
 }
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (jsonObject) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "object", AdditionalProperties: true}
 }

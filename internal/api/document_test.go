@@ -39,8 +39,7 @@ func document(t *testing.T, s *servertest.Server) *openapi3.T {
 	return doc
 }
 
-// Every operation, parameter and field is described, with its answers and
-// errors.
+// The document describes every operation, parameter and field, with responses and errors.
 func TestDocumentIsComplete(t *testing.T) {
 	doc := document(t, servertest.Start(t))
 	if !strings.HasPrefix(doc.OpenAPI, "3.1") || doc.Components.SecuritySchemes["key"] == nil || len(doc.Security) == 0 {
@@ -118,8 +117,7 @@ func checkResponses(t *testing.T, what string, op *openapi3.Operation) {
 	}
 }
 
-// What the service answers is what the document says, and what it asks for is
-// what the service takes.
+// Responses match the document, and the service accepts the requests that the document describes.
 func TestDocumentIsTrue(t *testing.T) {
 	s := servertest.Start(t)
 	doc := document(t, s)
@@ -145,43 +143,43 @@ func TestDocumentIsTrue(t *testing.T) {
 		}
 		return a
 	}
-	d := into(t, conforms("POST", "/domains", "/domains", jsonObject{"name": "new.test"}))["id"].(string)
-	conforms("POST", "/domains", "/domains", jsonObject{"name": 5})
+	d := into(t, conforms("POST", "/domains", "/domains", object{"name": "new.test"}))["id"].(string)
+	conforms("POST", "/domains", "/domains", object{"name": 5})
 	conforms("GET", "/domains?limit=1", "/domains", nil)
 	conforms("GET", "/domains/"+d, "/domains/{id}", nil)
 	conforms("POST", "/domains/"+d+"/verify", "/domains/{id}/verify", nil)
 	conforms("GET", "/domains/"+d+"/verify", "/domains/{id}/verify", nil)
 	conforms("POST", "/domains/"+d+"/verify-dns", "/domains/{id}/verify-dns", nil)
-	m := into(t, conforms("POST", "/mailboxes", "/mailboxes", jsonObject{"domain_id": d, "local_part": "x"}))["id"].(string)
-	conforms("PATCH", "/mailboxes/"+m, "/mailboxes/{id}", jsonObject{"quota_mb": 3})
+	m := into(t, conforms("POST", "/mailboxes", "/mailboxes", object{"domain_id": d, "local_part": "x"}))["id"].(string)
+	conforms("PATCH", "/mailboxes/"+m, "/mailboxes/{id}", object{"quota_mb": 3})
 	conforms("POST", "/mailboxes/"+m+"/password", "/mailboxes/{id}/password", nil)
 	conforms("DELETE", "/mailboxes/"+m, "/mailboxes/{id}", nil)
 	conforms("GET", "/mailboxes?deleted=true", "/mailboxes", nil)
 	conforms("POST", "/mailboxes/"+m+"/restore", "/mailboxes/{id}/restore", nil)
 	conforms("POST", "/mailboxes/"+m+"/restore", "/mailboxes/{id}/restore", nil)
-	k := into(t, conforms("POST", "/api-keys", "/api-keys", jsonObject{"name": "x", "expires_at": "2999-01-01T00:00:00Z"}))["id"].(string)
+	k := into(t, conforms("POST", "/api-keys", "/api-keys", object{"name": "x", "expires_at": "2999-01-01T00:00:00Z"}))["id"].(string)
 	conforms("GET", "/api-keys", "/api-keys", nil)
 	conforms("DELETE", "/api-keys/"+k, "/api-keys/{id}", nil)
-	sent := into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"metadata": jsonObject{"a": 1}})))["id"].(string)
+	sent := into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(object{"metadata": object{"a": 1}})))["id"].(string)
 	conforms("POST", "/outbound/send", "/outbound/send", "{}")
 	arrived(t, s)
 	conforms("GET", "/outbound/messages/"+sent, "/outbound/messages/{id}", nil)
 	conforms("GET", "/outbound/messages", "/outbound/messages", nil)
-	conforms("POST", "/outbound/batch", "/outbound/batch", jsonObject{"partial": true, "messages": []jsonObject{mail(nil), {}, mail(jsonObject{"from_email": "x@rival.test"})}})
-	conforms("POST", "/outbound/batch", "/outbound/batch", jsonObject{"messages": []jsonObject{mail(nil), {}}})
+	conforms("POST", "/outbound/batch", "/outbound/batch", object{"partial": true, "messages": []object{mail(nil), {}, mail(object{"from_email": "x@rival.test"})}})
+	conforms("POST", "/outbound/batch", "/outbound/batch", object{"messages": []object{mail(nil), {}}})
 	later := time.Now().Add(time.Hour)
-	sent = into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"send_at": later})))["id"].(string)
-	conforms("PATCH", "/outbound/messages/"+sent, "/outbound/messages/{id}", jsonObject{"send_at": later})
+	sent = into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(object{"send_at": later})))["id"].(string)
+	conforms("PATCH", "/outbound/messages/"+sent, "/outbound/messages/{id}", object{"send_at": later})
 	conforms("POST", "/outbound/messages/"+sent+"/retry", "/outbound/messages/{id}/retry", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
-	conforms("POST", "/outbound/send", "/outbound/send", mail(jsonObject{"thread_id": "a"}))
+	conforms("POST", "/outbound/send", "/outbound/send", mail(object{"thread_id": "a"}))
 	conforms("GET", "/threads/a", "/threads/{id}", nil)
 	conforms("GET", "/events", "/events", nil)
 
-	// The example of a send is one that is taken, but for its sender.
+	// The example of a send is valid, except for its sender.
 	send := doc.Components.Schemas["SendRequest"].Value
-	example := jsonObject{}
+	example := object{}
 	for field, property := range send.Properties {
 		if examples := property.Value.Examples; len(examples) > 0 {
 			example[field] = examples[0]
@@ -194,8 +192,7 @@ func TestDocumentIsTrue(t *testing.T) {
 	refused(t, fmt.Sprintf("the example %s", text), s.API("POST", "/outbound/send", string(text)), 403, "sender_not_allowed")
 }
 
-// Many servers in one process, started and asked at once: the race detector
-// looks.
+// Many servers run concurrently in one process, for the race detector.
 func TestManyServers(t *testing.T) {
 	for i := range 3 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {

@@ -83,7 +83,7 @@ func (a *API) createDomain(ctx context.Context, p account.Principal, in *createD
 	return convertResult(d, asFieldFault(err, "name"), newDomainResponse)
 }
 
-// convertResult answers with what a package returned.
+// convertResult converts a package's result to a response.
 func convertResult[S, T any](s S, err error, show func(S) T) (T, error) {
 	if err != nil {
 		var none T
@@ -107,7 +107,7 @@ func (a *API) listDomains(ctx context.Context, p account.Principal, in *pagePara
 	return newListResponse(*in, domains, more, newDomainResponse, func(d domain.Domain) string { return d.ID.String() }), nil
 }
 
-// listKeyDomain is the list for a key of one domain.
+// listKeyDomain returns the domain list for a domain-restricted key.
 func (a *API) listKeyDomain(ctx context.Context, p account.Principal, at db.Page) (listResponse[domainResponse], error) {
 	d, ok, err := a.keyDomain(ctx, p)
 	all := []domain.Domain{d}
@@ -121,7 +121,7 @@ func (a *API) getDomain(ctx context.Context, p account.Principal, in *idParams) 
 	return a.withDomain(ctx, p, in, a.Domains.Get)
 }
 
-// withDomain does something with one of the account's domains.
+// withDomain calls a function with one of the account's domains and returns the response.
 func (a *API) withDomain(ctx context.Context, p account.Principal, in *idParams,
 	do func(ctx context.Context, account, id db.ID) (domain.Domain, error)) (domainResponse, error) {
 	id, err := a.domainID(ctx, p, in)
@@ -132,8 +132,7 @@ func (a *API) withDomain(ctx context.Context, p account.Principal, in *idParams,
 	return convertResult(d, err, newDomainResponse)
 }
 
-// domainKey reads the path's id; for a key of one domain all others are not
-// there.
+// domainID parses the path's id. A domain-restricted key can't see other domains.
 func (a *API) domainID(ctx context.Context, p account.Principal, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil || p.Domain == "" {

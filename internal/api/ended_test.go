@@ -16,14 +16,13 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// deleteAPIKey ends a key.
+// deleteKey deletes an API key.
 func deleteKey(t *testing.T, s *servertest.Server, id string) {
 	t.Helper()
 	status(t, "deleting a key", s.API("DELETE", "/api-keys/"+id, nil), 204)
 }
 
-// asks makes a request of a key, with a body of any length, and returns an answer
-// that is still to be read.
+// asks makes a request with a body of any length, and returns the unread response.
 func asks(t *testing.T, s *servertest.Server, key, method, path, media string, body io.Reader) (code int, answer io.Reader) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.Dev.BaseURL+"/api/v1"+path, body)
@@ -33,7 +32,7 @@ func asks(t *testing.T, s *servertest.Server, key, method, path, media string, b
 	r.Header.Set("Authorization", "Bearer "+key)
 	r.Header.Set("Content-Type", media)
 	if body != nil {
-		r.Header.Set("Expect", "100-continue") // so that none of it leaves before it is being read
+		r.Header.Set("Expect", "100-continue") // so that the client sends nothing before the server reads
 	}
 	transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Hour}
 	resp, err := (&http.Client{Transport: transport}).Do(r)
@@ -44,13 +43,13 @@ func asks(t *testing.T, s *servertest.Server, key, method, path, media string, b
 	return resp.StatusCode, resp.Body
 }
 
-// whenAsked does something once a body is being read, and then gives it.
+// whenAsked is a body that calls a function when it is first read.
 type whenAsked struct {
 	do   func()
 	body io.Reader
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (w *whenAsked) Read(p []byte) (int, error) {
 	if w.do != nil {
 		w.do()
@@ -59,7 +58,7 @@ func (w *whenAsked) Read(p []byte) (int, error) {
 	return w.body.Read(p)
 }
 
-// A body that was still to come when its key ended does nothing.
+// If the key is deleted before the body has arrived, the request has no effect.
 func TestBodyAfterTheKey(t *testing.T) {
 	s := servertest.Start(t)
 	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
@@ -72,7 +71,7 @@ func TestBodyAfterTheKey(t *testing.T) {
 		box + "/import":        {"message/rfc822", "Subject: late\r\n\r\nx\r\n"},
 		"/suppressions/import": {"text/csv", "late@example.org\r\n"},
 	} {
-		id, key := newKey(t, s, jsonObject{})
+		id, key := newKey(t, s, object{})
 		code, answer := asks(t, s, key, "POST", path, c.media, &whenAsked{func() { deleteKey(t, s, id) }, strings.NewReader(c.body)})
 		if text, _ := io.ReadAll(answer); code != 401 || !bytes.Contains(text, []byte(`"invalid_api_key"`)) {
 			t.Errorf("%s: %d %s", path, code, text)
@@ -89,11 +88,11 @@ func TestBodyAfterTheKey(t *testing.T) {
 	}
 }
 
-// What a client is still reading when its key ends breaks off.
+// If the key is deleted while the client still reads the response, the response breaks off.
 func TestAnswerAfterTheKey(t *testing.T) {
 	s := servertest.Start(t)
 	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
-	const many = 48 // of a megabyte: more than all buffers on the way
+	const many = 48 // of a megabyte each: more than all buffers on the way
 	large := strings.Repeat(strings.Repeat("x", 98)+"\r\n", 1<<20/100)
 	for i := range many {
 		code, _ := asks(t, s, s.Dev.APIKey, "POST", box+"/import", "message/rfc822", strings.NewReader(fmt.Sprintf("Subject: large %d\r\n\r\n", i)+large))
@@ -101,7 +100,7 @@ func TestAnswerAfterTheKey(t *testing.T) {
 			t.Fatalf("importing: %d", code)
 		}
 		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			return s.Events.Record(t.Context(), tx, event.Input{Account: demo(t, s), Kind: event.Bounce, Data: jsonObject{"reason": "large " + large}})
+			return s.Events.Record(t.Context(), tx, event.Input{Account: demo(t, s), Kind: event.Bounce, Data: object{"reason": "large " + large}})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +111,7 @@ func TestAnswerAfterTheKey(t *testing.T) {
 		}
 	}
 	for _, path := range []string{box + "/export", box + "/export?format=maildir", "/events/stream?type=bounce&after=0"} {
-		id, key := newKey(t, s, jsonObject{})
+		id, key := newKey(t, s, object{})
 		code, answer := asks(t, s, key, "GET", path, "", nil)
 		if _, err := io.ReadFull(answer, make([]byte, 1<<20)); err != nil || code != 200 {
 			t.Fatalf("%s: %d %v", path, code, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// eventPayload describes the data of a kind of event.
+// eventPayload describes the data of an event type.
 type eventPayload struct {
 	kind, name, description string
 	data                    reflect.Type
@@ -39,8 +39,7 @@ func eventPayloads() []eventPayload {
 	}
 }
 
-// relaxRequired takes out of what a schema requires the members that a reader without
-// the scope mail.read does not get.
+// relaxRequired makes the members optional that a reader without the scope mail.read does not get.
 func relaxRequired(s *huma.Schema, kind string) {
 	var example event.Event
 	var left map[string]any
@@ -56,7 +55,7 @@ func relaxRequired(s *huma.Schema, kind string) {
 	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { _, ok := left[name]; return !ok })
 }
 
-// addWebhooks describes what webhooks get.
+// addWebhooks describes the webhook payloads.
 func (d *document) addWebhooks() {
 	d.Webhooks = map[string]*huma.PathItem{}
 	header := func(name, what string) *huma.Param {

@@ -26,9 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "write the examples of events anew")
 
-// Every kind of event comes to a webhook as the document says, with no member
-// that it does not name, signed, and with the bytes of the stream. So does a
-// test, and so is the example.
+// A webhook receives every event type as the document says: signed, with no undocumented member,
+// and byte for byte like the stream. The same holds for test events, and the example is valid, too.
 func TestPayloads(t *testing.T) {
 	s := servertest.Start(t)
 	kinds := forms(t, s)
@@ -42,7 +41,7 @@ func TestPayloads(t *testing.T) {
 		}
 		fits(t, kinds, e.Type, e.Body)
 		if e.ID < h.hook.ID {
-			continue // it happened before there was a webhook
+			continue // it happened before the webhook existed
 		}
 		if body := h.body(e.ID, e.Type); !bytes.Equal(body, e.Body) {
 			t.Errorf("the webhook got\n%s\nand the stream\n%s", body, e.Body)
@@ -70,11 +69,11 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// hooked is a webhook and what it got.
+// hooked is a webhook and the requests that it received.
 type hooked struct {
 	t    *testing.T
 	hook *client.Webhook
-	got  sync.Map // the bodies by event and kind, as the header says
+	got  sync.Map // bodies by event and type, as the header says
 }
 
 func listening(t *testing.T, c *client.Client) *hooked {
@@ -100,7 +99,7 @@ func listening(t *testing.T, c *client.Client) *hooked {
 	return h
 }
 
-// body waits for an event.
+// body waits for an event and returns its body.
 func (h *hooked) body(id, kind string) (body []byte) {
 	h.t.Helper()
 	servertest.Eventually(h.t, func() string {
@@ -114,7 +113,7 @@ func (h *hooked) body(id, kind string) (body []byte) {
 	return body
 }
 
-// happen makes every kind of event happen.
+// happen causes an event of every type.
 func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 	t.Helper()
 	d, err := c.CreateDomain(t.Context(), "shop.test")
@@ -143,7 +142,7 @@ func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl := clientOf(t, s, limited.Key) // whose 4th of 5 sends is 80 %
+	cl := clientOf(t, s, limited.Key) // its 4th of 5 sends is at 80 %
 	for _, to := range []string{"bounced@simulator.test", "complained@simulator.test", "deferred@simulator.test", m.Address} {
 		if _, err := cl.Send(t.Context(), &client.Send{
 			FromEmail: m.Address, To: []string{to}, Subject: "An example", Text: "Hello.", ThreadID: "order-42", Metadata: map[string]any{"order": 42},
@@ -166,7 +165,7 @@ func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 	}
 }
 
-// fits complains of an event that is not as the document says.
+// fits reports an event that doesn't match the document.
 func fits(t *testing.T, kinds map[string]*openapi3.Schema, kind string, text []byte) {
 	t.Helper()
 	form := kinds[kind]
@@ -183,7 +182,7 @@ func fits(t *testing.T, kinds map[string]*openapi3.Schema, kind string, text []b
 	unnamed(t, kind, form, body)
 }
 
-// forms are the bodies that the document describes, by kind.
+// forms returns the bodies that the document describes, by event type.
 func forms(t *testing.T, s *servertest.Server) map[string]*openapi3.Schema {
 	t.Helper()
 	text := s.APIWithKey("", "GET", "/openapi.json", nil).Body
@@ -219,13 +218,13 @@ func forms(t *testing.T, s *servertest.Server) map[string]*openapi3.Schema {
 	return kinds
 }
 
-// unnamed complains of members that a schema does not have.
+// unnamed reports members that a schema does not have.
 func unnamed(t *testing.T, what string, form *openapi3.Schema, v any) {
 	t.Helper()
 	switch v := v.(type) {
 	case map[string]any:
 		if len(form.Properties) == 0 {
-			return // anything
+			return // any value
 		}
 		for name, value := range v {
 			member := form.Properties[name]
@@ -242,7 +241,7 @@ func unnamed(t *testing.T, what string, form *openapi3.Schema, v any) {
 	}
 }
 
-// example makes an event the example of the document, and of tests.
+// example writes an event as the example of the document and of test events.
 func example(t *testing.T, s *servertest.Server, e client.StreamedEvent) {
 	t.Helper()
 	var text bytes.Buffer

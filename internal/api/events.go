@@ -44,7 +44,7 @@ func (a *API) eventRoutes(r *router) {
 	r.serve(stream, a.streamEvents)
 }
 
-// eventFilterParams says which events are wanted.
+// eventFilterParams selects events.
 type eventFilterParams struct {
 	Types     []string `query:"type" doc:"Only these kinds, separated by commas." example:"bounce,complaint"`
 	MessageID string   `query:"message" format:"uuid" doc:"Only events of the sent message with this id."`
@@ -53,7 +53,7 @@ type eventFilterParams struct {
 	MailboxID string   `query:"mailbox_id" format:"uuid" doc:"Only events of this mailbox: what arrived there."`
 }
 
-// filter reads the choice.
+// filter converts the parameters and adds their faults.
 func (in *eventFilterParams) filter(bad *fault.FieldErrors) event.Filter {
 	f := event.Filter{Kinds: in.Types}
 	for _, kind := range in.Types {
@@ -84,8 +84,8 @@ func (in *eventFilterParams) filter(bad *fault.FieldErrors) event.Filter {
 	return f
 }
 
-// restrictToKeyDomain restricts a filter to what a key of one domain may see; false if that is
-// nothing.
+// restrictToKeyDomain restricts a filter to the events that a domain-restricted key may see. It
+// returns false if there are none.
 func (a *API) restrictToKeyDomain(ctx context.Context, p account.Principal, f *event.Filter) (bool, error) {
 	id, ok, err := a.keyDomainID(ctx, p)
 	if err != nil || !ok || id == 0 {
@@ -113,7 +113,7 @@ func parsePosition(bad *fault.FieldErrors, name, text string) int64 {
 	return n
 }
 
-// filter reads the query. Positions are the cursors of this list.
+// filter converts the query. The cursors of this list are positions.
 func (in *listEventsInput) filter() (event.Filter, error) {
 	var bad fault.FieldErrors
 	in.checkCursors(&bad)

@@ -18,22 +18,21 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often a stream says that it lives, looks whether its key
-	// still does, and looks for what no signal told of.
+	// heartbeatInterval is how often a stream sends a heartbeat, revalidates its key, and polls for
+	// events whose signal was lost.
 	heartbeatInterval = 15 * time.Second
-	// streamWriteTimeout is how long a client may take to read what it is sent at once.
+	// streamWriteTimeout limits how long a client may take to read one write.
 	streamWriteTimeout = 30 * time.Second
-	// memoryRetryDelay is after how long it is looked again whether there is room for
-	// what a client is to be sent.
+	// memoryRetryDelay is the delay before a stream tries again to reserve memory.
 	memoryRetryDelay = time.Second
-	// Streams that are open at once.
+	// Maximum numbers of concurrent streams.
 	maxStreams        = 5000
 	maxAccountStreams = 50
 )
 
-// streamRegistry counts the streams that are open, and ends them.
+// streamRegistry counts the open streams and ends them on shutdown.
 type streamRegistry struct {
-	shutdown chan struct{} // closed when the service ends
+	shutdown chan struct{} // closed when the service shuts down
 	once     sync.Once
 
 	mu        sync.Mutex
@@ -67,8 +66,8 @@ func (s *streamRegistry) close(account db.ID) {
 	}
 }
 
-// CloseStreams ends all streams of events; their clients come back elsewhere, or
-// later. It is for the end of the service, which they would hold up.
+// CloseStreams ends all event streams, which would delay the shutdown. Their clients reconnect to
+// another node or later.
 func (a *API) CloseStreams() { a.streams.once.Do(func() { close(a.streams.shutdown) }) }
 
 type streamEventsInput struct {
@@ -76,7 +75,7 @@ type streamEventsInput struct {
 	After string `query:"after" doc:"Only what comes after this position: the id of an event of this stream; 0 for the beginning. The header Last-Event-ID comes before it." example:"1042"`
 }
 
-// readStreamFilter reads a request for a stream: what it wants, and from where on.
+// readStreamFilter reads the filter and the start position of a stream request.
 func (a *API) readStreamFilter(w http.ResponseWriter, r *http.Request, p account.Principal) (f event.Filter, some bool, err error) {
 	var in streamEventsInput
 	var bad fault.FieldErrors
@@ -104,10 +103,10 @@ func (a *API) readStreamFilter(w http.ResponseWriter, r *http.Request, p account
 	return f, some, err
 }
 
-// streamEvents writes events as they get their positions. No row is being read
-// while it writes.
+// streamEvents writes events as they get their positions. It holds no database rows while it
+// writes.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-	// Subscribed before it is asked what there is, it misses nothing.
+	// Subscribe before reading the first events, so that none is missed.
 	sub := a.Events.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(p.Account)})
 	defer sub.Close()
 	keys := a.Events.Hub.Subscribe(notify.Key{Kind: notify.Account, ID: int64(p.Account)})
@@ -121,7 +120,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 		return err
 	}
 	defer a.streams.close(p.Account)
-	if r.Method == http.MethodHead { // nothing goes on in an answer without a body
+	if r.Method == http.MethodHead { // a response to HEAD has no body
 		return nil
 	}
 	err = out.writePosition(f.After)
@@ -147,26 +146,26 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 			}
 		}
 	}
-	// The answer has begun: why it ends, the client learns when it comes back.
+	// The response has started, so the client can learn the error only when it reconnects.
 	if r.Context().Err() == nil && !out.clientGone && !isAuthError(err) {
 		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", requestID(r.Context()), "error", err)
 	}
 	return nil
 }
 
-// streamNewEvents writes all that is new, page by page. What the client has not read yet
-// counts as answers do; a page for which there is no room is read again later. None
-// is read once the key has ended, however much there is still to be told.
+// streamNewEvents writes all new events, page by page. Data that the client has not read yet counts
+// against the memory budget, like responses. If there is not enough memory for a page, it reads the
+// page again later. It revalidates the key before each page.
 func (a *API) streamNewEvents(r *http.Request, p account.Principal, f *event.Filter, out *eventStream) error {
-	room := memoryReservation{budget: a.memory, account: p.Account}
-	defer room.release()
+	capacity := memoryReservation{budget: a.memory, account: p.Account}
+	defer capacity.release()
 	for need, more := 0, true; more; {
 		select {
 		case <-a.streams.shutdown:
 			return nil
 		default:
 		}
-		if need > 0 && room.reserve(need) != nil {
+		if need > 0 && capacity.reserve(need) != nil {
 			if err := notify.Sleep(r.Context(), memoryRetryDelay); err != nil {
 				return err
 			}
@@ -179,8 +178,8 @@ func (a *API) streamNewEvents(r *http.Request, p account.Principal, f *event.Fil
 		if err != nil {
 			return err
 		}
-		if need = len(text) - freeBodyBytes; need > room.reserved && room.reserve(need-room.reserved) != nil {
-			room.release()
+		if need = len(text) - freeBodyBytes; need > capacity.reserved && capacity.reserve(need-capacity.reserved) != nil {
+			capacity.release()
 			continue
 		}
 		if len(text) > 0 {
@@ -188,13 +187,13 @@ func (a *API) streamNewEvents(r *http.Request, p account.Principal, f *event.Fil
 				return err
 			}
 		}
-		room.release()
+		capacity.release()
 		f.After, more, need = max(f.After, page.Last), page.More, 0
 	}
 	return nil
 }
 
-// readStreamPage reads the next page, and makes its text, in a turn of the account's.
+// readStreamPage reads the next page and encodes it, using one of the account's read slots.
 func (a *API) readStreamPage(ctx context.Context, p account.Principal, f *event.Filter) (page event.Page, text []byte, err error) {
 	pass, err := a.readSlots.Acquire(ctx, p.Account, maxReadsPerAccount)
 	if err != nil {
@@ -212,31 +211,31 @@ func (a *API) readStreamPage(ctx context.Context, p account.Principal, f *event.
 		}
 		text = fmt.Appendf(text, "id: %s\nevent: %s\ndata: %s\n\n", strconv.FormatInt(e.Position, 10), e.Type, body)
 	}
-	page.Events = nil // they are in the text
+	page.Events = nil // free the events; the text has them
 	return page, text, nil
 }
 
 type eventStream struct {
 	w          http.ResponseWriter
 	control    *http.ResponseController
-	clientGone bool // the client does not read
+	clientGone bool // the last write failed
 }
 
-// openStream begins an answer that is a stream of events, one of those that the
-// account may have open at once. It ends with streams.close.
+// openStream starts a response that is an event stream and counts it against the account's limit.
+// The caller releases it with streams.close.
 func (a *API) openStream(w http.ResponseWriter, account db.ID) (*eventStream, error) {
 	if err := a.streams.open(account); err != nil {
 		return nil, err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would gather
+	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would buffer
 	out := &eventStream{w: w, control: http.NewResponseController(w)}
-	_ = out.control.SetReadDeadline(time.Time{}) // the client has said all
+	_ = out.control.SetReadDeadline(time.Time{}) // the request has been read
 	return out, nil
 }
 
-// writePosition says where the stream is, with no event: a client that comes back goes
-// on from there, also if it never got one.
+// writePosition writes the stream's position without an event. A client that reconnects resumes
+// there, even if it never got an event.
 func (s *eventStream) writePosition(position int64) error {
 	return s.write(fmt.Appendf(nil, "id: %d\n\n", position))
 }

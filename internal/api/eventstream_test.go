@@ -28,8 +28,8 @@ func clientOf(t *testing.T, s *servertest.Server, key string) *client.Client {
 	return c
 }
 
-// While mail is sent, streams that break off again and again tell every event
-// once, in the order of the list, with the same bytes as each other.
+// While mail is sent, streams that break off repeatedly deliver every event once, in the order of
+// the list and with identical bytes.
 func TestStream(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const sends, readers = 30, 3
@@ -55,7 +55,7 @@ func TestStream(t *testing.T) {
 						after = e.Cursor
 						heard[r], bodies[r] = append(heard[r], e.ID), append(bodies[r], string(e.Body))
 						if len(heard[r])%(3+r) == 0 || delivered == sends {
-							break // and come back
+							break // reconnect
 						}
 					}
 				}
@@ -88,7 +88,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// What a stream tells is its account's alone, and its domain's.
+// A stream delivers only events of its account, and of its key's domain.
 func TestStreamOwn(t *testing.T) {
 	s := servertest.Start(t)
 	key := stranger(t, s)
@@ -108,7 +108,7 @@ func TestStreamOwn(t *testing.T) {
 	if e := first(them, client.EventFilter{}); e.AccountID == mine.AccountID || !strings.Contains(string(e.Data), "stranger.test") {
 		t.Errorf("a stranger's first event is %s", e.Body)
 	}
-	_, one := newKey(t, s, jsonObject{"name": "one", "scopes": []string{"events.read"}, "domain": "demo.test"})
+	_, one := newKey(t, s, object{"name": "one", "scopes": []string{"events.read"}, "domain": "demo.test"})
 	if e := first(clientOf(t, s, one), client.EventFilter{Types: []string{"mailbox_created"}}); !strings.Contains(string(e.Data), s.Dev.Domain.ID.String()) {
 		t.Errorf("of one domain: %s", e.Body)
 	}
@@ -117,8 +117,7 @@ func TestStreamOwn(t *testing.T) {
 		"domain_id invalid_id", "mailbox_id invalid_id", "after invalid_cursor")
 }
 
-// stream opens a stream and returns what it says, line by line; the channel is
-// closed at its end.
+// stream opens a stream and returns its lines; the channel is closed at the end.
 func stream(t *testing.T, s *servertest.Server, key string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,10 +158,10 @@ func drained(lines <-chan string) {
 	}
 }
 
-// A stream ends with its key, and holds up no shutdown; there can be so many.
+// A stream ends with its key and does not delay the shutdown; their number is limited.
 func TestStreamEnds(t *testing.T) {
 	s := servertest.Start(t)
-	id, key := newKey(t, s, jsonObject{"name": "one", "scopes": []string{"events.read"}})
+	id, key := newKey(t, s, object{"name": "one", "scopes": []string{"events.read"}})
 	lines := stream(t, s, key)
 	if a := s.API("DELETE", "/api-keys/"+id, nil); a.Status != 204 {
 		t.Fatalf("%d %s", a.Status, a.Body)
@@ -186,8 +185,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// HEAD of a stream ends with its header: it keeps neither the connection nor one of
-// the streams that there can be.
+// A HEAD request to the stream ends after the header: it occupies neither the connection nor a
+// stream slot.
 func TestStreamHead(t *testing.T) {
 	s := servertest.Start(t)
 	box := s.Dev.Mailboxes[0]
@@ -216,8 +215,8 @@ func TestStreamHead(t *testing.T) {
 	}
 }
 
-// What the readers of streams have not read yet counts as other answers do: those
-// for whom there is no room are told later, and miss nothing.
+// Unread data of streams counts against the memory budget like other responses. Streams without
+// memory get their events later, and miss none.
 func TestSlowStreams(t *testing.T) {
 	s := servertest.Start(t)
 	const events, slow = 12, 49
@@ -227,7 +226,7 @@ func TestSlowStreams(t *testing.T) {
 	}
 	for i := range events {
 		err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			return s.Events.Record(t.Context(), tx, event.Input{Account: demo.ID, Kind: event.Bounce, Data: jsonObject{"n": i, "reason": strings.Repeat("x", 1<<20-100)}})
+			return s.Events.Record(t.Context(), tx, event.Input{Account: demo.ID, Kind: event.Bounce, Data: object{"n": i, "reason": strings.Repeat("x", 1<<20-100)}})
 		})
 		if err != nil {
 			t.Fatal(err)

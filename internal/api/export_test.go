@@ -4,5 +4,5 @@ package api
 
 import "maps"
 
-// Unaudited are the operations without an entry of the audit log, and why.
+// Unaudited returns the operations without an audit log entry, and the reasons.
 func Unaudited() map[string]string { return maps.Clone(unauditedOperations) }

@@ -16,42 +16,40 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// A send may carry 34 MB of base64 in its attachments. Decoded as ordinary
-// JSON each such string would stand in memory several times over. So the body
-// is read through an extractor first: it passes everything on as it is but
-// the content of attachments, which it decodes into a sink as it comes and
-// replaces by a number. What is left is small and goes to the JSON decoder,
-// which judges it strictly; the extractor only needs to find its way.
+// A send may carry 34 MB of base64 in its attachments. Decoded as ordinary JSON, each string would
+// be in memory several times. Therefore an extractor reads the body first. It copies everything
+// except the content of attachments, which it decodes into a sink and replaces by a number. The
+// remaining text is small; the JSON decoder validates it strictly. The extractor only needs to find
+// the attachments.
 
-// bodyLimits are those of a body that is read as a stream.
+// bodyLimits are the limits of a body that is read as a stream.
 type bodyLimits struct {
-	maxBytes     int64  // bytes of the whole
-	maxRest      int    // bytes without the contents of attachments
+	maxBytes     int64  // bytes in total
+	maxRest      int    // bytes without the content of attachments
 	maxValues    int    // JSON values
-	maxFaults    int    // that are told of its types
-	sendsField   string // the member that holds the sends; "" if the body is one itself
-	contentField string // a member that is a content, too; "" for none
-	// reserve is asked before the rest takes more memory than freeBodyBytes, a reserveStepBytes at
-	// a time; nil for no bound but that of rest.
+	maxFaults    int    // reported faults about types
+	sendsField   string // name of the member that holds the sends; "" if the body is one send
+	contentField string // another member that is decoded like an attachment's content; "" for none
+	// reserve reserves memory, reserveStepBytes at a time, before the rest exceeds freeBodyBytes.
+	// If it is nil, only maxRest limits the rest.
 	reserve func(n int) error
 }
 
-// extractor reads a JSON text once.
+// extractor reads a JSON text in one pass.
 type extractor struct {
 	bodyLimits
 	in  *bufio.Reader
 	out []byte
-	// newSink takes the decoded content of the next attachment.
+	// newSink returns the writer for the decoded content of the next attachment.
 	newSink      func() io.Writer
-	path         []pathStep // what leads to the value being read
+	path         []pathStep // path to the current value
 	contentCount int
-	valueCount   int // values
-	reserved     int // bytes of out that hold was asked for, and freeBodyBytes
+	valueCount   int // JSON values so far
+	reserved     int // bytes of out covered by reserve and freeBodyBytes
 	faults       fault.FieldErrors
 }
 
-// pathStep is one on the way into a JSON text: the name of a member, or the index
-// of an element.
+// pathStep is a step in the path to a JSON value: the name of a member or the index of an element.
 type pathStep struct {
 	name  string
 	index int // -1 for a member
@@ -59,14 +57,13 @@ type pathStep struct {
 
 const (
 	maxNameBytes   = 4 << 10
-	readAheadBytes = 16 << 10 // octets read ahead
+	readAheadBytes = 16 << 10 // size of the read buffer
 )
 
-// extract returns the JSON text of r with the content of each attachment of a
-// send replaced by its number, having written the decoded contents to sinks. bad are the
-// contents that are no base64. The text is yet to be judged by decode; its
-// content members are numbers or, told in bad, something else. size is how long
-// the text will be, as far as that is known; else -1.
+// extract returns the JSON text of r, with the content of each attachment replaced by its number.
+// It writes the decoded contents to sinks. bad lists contents that are not valid base64. The caller
+// must validate the text with decode; its content members are numbers, or are listed in bad. size
+// is the length of the text, or -1 if unknown.
 func extract(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest []byte, bad fault.FieldErrors, err error) {
 	if size < 0 || size > readAheadBytes {
 		size = readAheadBytes
@@ -74,7 +71,7 @@ func extract(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest
 	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bodyLimits: b, newSink: sink, reserved: freeBodyBytes}
 	err = x.value()
 	if err == nil {
-		// What follows the value is for the decoder to refuse.
+		// The decoder rejects data after the value.
 		err = x.copySpace()
 		if b, end := x.in.ReadByte(); err == nil && end == nil {
 			err = x.putByte(b)
@@ -92,7 +89,7 @@ func (x *extractor) addFault(code, message string) {
 	}
 }
 
-// fieldPath is the path as problems tell it: attachments[0].content.
+// fieldPath returns the path as problems show it: attachments[0].content.
 func (x *extractor) fieldPath() string {
 	var b strings.Builder
 	for _, s := range x.path {
@@ -108,8 +105,7 @@ func (x *extractor) fieldPath() string {
 	return b.String()
 }
 
-// atContent reports whether the path leads to the content of an attachment of
-// a send.
+// atContent reports whether the path leads to the content of an attachment.
 func (x *extractor) atContent() bool {
 	path := x.path
 	if x.contentField != "" && len(path) == 1 && path[0] == (pathStep{x.contentField, -1}) {
@@ -132,9 +128,8 @@ func (x *extractor) putByte(b byte) error {
 	return nil
 }
 
-// grow makes sure that n more bytes may be kept, and has room for them: twice
-// what there was, as append's smaller steps would leave behind four times what
-// is kept at last.
+// grow ensures capacity for n more bytes, within the limits. It doubles the capacity: append's
+// smaller steps would leave garbage of four times the final size.
 func (x *extractor) grow(n int) error {
 	if len(x.out)+n > x.maxRest {
 		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.maxRest)
@@ -151,7 +146,7 @@ func (x *extractor) grow(n int) error {
 	return nil
 }
 
-// copySpace passes white space on.
+// copySpace copies white space.
 func (x *extractor) copySpace() error {
 	for {
 		b, err := x.in.ReadByte()
@@ -172,7 +167,7 @@ func (x *extractor) copySpace() error {
 	}
 }
 
-// peekNext passes white space on and returns the byte after it, unread.
+// peekNext copies white space and returns the byte after it without consuming it.
 func (x *extractor) peekNext() (byte, error) {
 	if err := x.copySpace(); err != nil {
 		return 0, err
@@ -213,7 +208,7 @@ func (x *extractor) value() error {
 	return x.copyLiteral()
 }
 
-// copyLiteral passes a number, true, false, null, or whatever is not JSON, on.
+// copyLiteral copies a number, true, false, null, or invalid text.
 func (x *extractor) copyLiteral() error {
 	for n := 0; ; n++ {
 		b, err := x.in.ReadByte()
@@ -263,8 +258,7 @@ func (x *extractor) object() error {
 		if len(x.out)-start > maxNameBytes {
 			return invalidJSON("The name of a member is too long.")
 		}
-		// Names are compared as what they are, however they are escaped.
-		// One that can't be read is for the decoder to refuse.
+		// Names are compared after unescaping. The decoder rejects an invalid name.
 		name, _ := jsontext.AppendUnquote(nil, x.out[start:])
 		if b, err := x.peekNext(); err != nil {
 			return err
@@ -300,7 +294,7 @@ func (x *extractor) copyByte() error {
 	return x.putByte(b)
 }
 
-// copyElements passes on what stands between brackets.
+// copyElements copies the elements between brackets.
 func (x *extractor) copyElements(end byte, element func(i int) error) error {
 	if err := x.copyByte(); err != nil {
 		return err
@@ -330,7 +324,7 @@ func (x *extractor) copyElements(end byte, element func(i int) error) error {
 	}
 }
 
-// copyString passes a string on as it is.
+// copyString copies a string unchanged.
 func (x *extractor) copyString() error {
 	if err := x.copyByte(); err != nil { // the opening quote
 		return err
@@ -361,13 +355,13 @@ func (x *extractor) copyString() error {
 		if err := x.copyByte(); err != nil || end {
 			return err
 		}
-		if err := x.copyByte(); err != nil { // what is escaped
+		if err := x.copyByte(); err != nil { // the escaped character
 			return err
 		}
 	}
 }
 
-// decodeContent decodes the string that follows into the next sink.
+// decodeContent decodes the next string into the next sink.
 func (x *extractor) decodeContent() error {
 	if _, err := x.in.Discard(1); err != nil { // the opening quote
 		return err
@@ -403,7 +397,7 @@ func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
 		if have == len(text) || err == io.EOF {
 			whole := have &^ 3
 			decoded, bad := base64.StdEncoding.Decode(plain[:], text[:whole])
-			// Padding ends it; nothing may follow.
+			// Padding ends the content; nothing may follow.
 			good = good && bad == nil && (!padded || whole == 0)
 			padded = padded || whole > 0 && text[whole-1] == '='
 			if good {
@@ -419,8 +413,8 @@ func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
 	}
 }
 
-// stringReader reads the text of a JSON string up to its closing quote,
-// without the line breaks (escaped, as JSON has them) of wrapped base64.
+// stringReader reads a JSON string up to its closing quote. It skips the escaped line breaks of
+// wrapped base64.
 type stringReader struct {
 	in   *bufio.Reader
 	done bool
@@ -458,8 +452,8 @@ func (s *stringReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// readSpecial takes what stands behind plain characters: the closing quote, a
-// line break, or an escape.
+// readSpecial handles the byte after plain characters: the closing quote, a line break or an
+// escape.
 func (s *stringReader) readSpecial(p []byte, n, plain int) (int, error) {
 	if _, err := s.in.Discard(plain); err != nil {
 		return n, err
@@ -493,9 +487,8 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// readEscape reads what follows a backslash. Of the escapes base64 has use for
-// \/ \n \r, and for a character written as \u00XX; any other becomes one that
-// base64 refuses.
+// readEscape reads the rest of an escape sequence. Base64 may contain \/ \n \r and characters
+// written as \u00XX. Any other escape becomes a byte that base64 rejects.
 func (s *stringReader) readEscape() (byte, error) {
 	b, err := s.in.ReadByte()
 	if err != nil {

@@ -84,7 +84,7 @@ func TestExtractRefuses(t *testing.T) {
 	}
 }
 
-// Every content that is not base64 is told, and the good ones are kept.
+// Every content that is not base64 is reported, and the valid ones are kept.
 func TestExtractTellsAllContents(t *testing.T) {
 	_, contents, err := extractAll(strings.NewReader(`{"attachments":[{"content":"@"},{"content":"aGk="},{"content":"aGk"}]}`), sendBodyLimits())
 	if err == nil || !strings.Contains(err.Error(), "attachments[0].content") || !strings.Contains(err.Error(), "attachments[2].content") {

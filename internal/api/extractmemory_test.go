@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// Of a request's body as much is kept as was asked for, whatever it is made of, and of
-// the content of attachments nothing.
+// The extractor reserves as much memory as it uses for a request's body, for any content. The
+// content of attachments uses none.
 func TestMemoryOfExtractor(t *testing.T) {
 	const most = 1 << 19
 	body := func(r io.Reader) any {

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// problem is an error as clients see it (RFC 9457). It never repeats what
-// the request said: that may have been a password.
+// problem is an error response (RFC 9457). It never repeats the request's content, which may have
+// been a password.
 type problem struct {
 	Type      string               `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
 	Title     string               `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
@@ -24,10 +24,10 @@ type problem struct {
 	Import    *mailImportResponse  `json:"import,omitempty" nullable:"false" doc:"Of an import of mail: how far it came."`
 	RequestID string               `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
 
-	retry int // seconds, for Retry-After
+	retry int // in seconds, for Retry-After
 }
 
-// fieldErrorResponse is one part of a request that breaks a rule.
+// fieldErrorResponse describes a field that breaks a rule.
 type fieldErrorResponse struct {
 	Path    string `json:"field" doc:"Where it stands in the request." example:"to[2]"`
 	Code    string `json:"code" doc:"Stable name of the rule." example:"invalid_address"`
@@ -36,7 +36,7 @@ type fieldErrorResponse struct {
 
 func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
-// statuses is the one translation of faults at this door.
+// statuses maps kinds of faults to HTTP statuses.
 var statuses = map[fault.Kind]int{
 	fault.Invalid:         http.StatusUnprocessableEntity,
 	fault.Denied:          http.StatusForbidden,
@@ -49,8 +49,8 @@ var statuses = map[fault.Kind]int{
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// toProblem translates an error. What is not a fault is ours: it is logged,
-// and the client learns only that something went wrong.
+// toProblem converts an error. An error that is not a fault is logged as an internal error, and its
+// details are hidden from the client.
 func (a *API) toProblem(ctx context.Context, err error) *problem {
 	var made *problem
 	if errors.As(err, &made) {
@@ -88,7 +88,7 @@ func newProblem(status int, code, detail string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// writeProblem answers with a problem.
+// writeProblem responds with a problem.
 func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.toProblem(r.Context(), err)
 	if p.retry > 0 {
@@ -104,8 +104,7 @@ func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	a.writeJSON(w, r, p.Status, "application/problem+json", p)
 }
 
-// asFieldFault makes of a fault that a package found in a single value the fault of
-// the field that gave it.
+// asFieldFault turns a fault about a single value into a fault of the given field.
 func asFieldFault(err error, field string) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) > 0 {
@@ -116,8 +115,7 @@ func asFieldFault(err error, field string) error {
 	return bad.Err()
 }
 
-// mergeFaults adds the fields that another check found. An error without fields is
-// returned.
+// mergeFaults adds the field errors of err to bad. It returns err if that has none.
 func mergeFaults(bad *fault.FieldErrors, err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && len(f.Fields) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// wrongs are values that may be wrong, by the type of a field.
+// wrongs returns values that may be invalid for the type of a field.
 func wrongs(s *openapi3.Schema) (all []any) {
 	switch {
 	case s.Type.Includes("string"):
@@ -35,18 +35,18 @@ func wrongs(s *openapi3.Schema) (all []any) {
 	case s.Type.Includes("integer"):
 		return []any{0, -1, 1 << 30}
 	case s.Type.Includes("object") && len(s.Properties) == 0:
-		return []any{jsonObject{"\x00": "x"}, jsonObject{"x": strings.Repeat("x", 20_000)}, jsonObject{"a b": jsonObject{}}}
+		return []any{object{"\x00": "x"}, object{"x": strings.Repeat("x", 20_000)}, object{"a b": object{}}}
 	}
 	return nil
 }
 
-// right is a value of a field that is probably right.
+// right returns a value of a field that is probably valid.
 func right(name string, s *openapi3.Schema) any {
 	switch {
 	case s.Type.Includes("array"):
 		return []any{right(name, s.Items.Value)}
 	case s.Type.Includes("object"):
-		o := jsonObject{}
+		o := object{}
 		for _, inner := range s.Required {
 			o[inner] = right(inner, s.Properties[inner].Value)
 		}
@@ -65,7 +65,7 @@ func right(name string, s *openapi3.Schema) any {
 	return "x"
 }
 
-// fields calls f with each field of a schema, and how it stands in a body.
+// fields calls f with each field of a schema, and with a function that nests a value as in a body.
 func fields(name string, s *openapi3.Schema, nested func(any) any, f func(at string, s *openapi3.Schema, nested func(any) any)) {
 	for inner, ref := range s.Properties {
 		at := inner
@@ -73,8 +73,8 @@ func fields(name string, s *openapi3.Schema, nested func(any) any, f func(at str
 			at = name + "." + inner
 		}
 		within := func(value any) any {
-			o := jsonObject{}
-			if given, ok := right(name, s).(jsonObject); ok {
+			o := object{}
+			if given, ok := right(name, s).(object); ok {
 				o = given
 			}
 			o[inner] = value
@@ -88,15 +88,14 @@ func fields(name string, s *openapi3.Schema, nested func(any) any, f func(at str
 	}
 }
 
-// What is wrong with the values of a request is told together with what is wrong with
-// its form, whatever the operation.
+// Faults of a request's values are reported together with faults of its form, for every operation.
 func TestFaultsAreToldAtOnce(t *testing.T) {
 	s := servertest.Start(t)
 	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := func(path string, body jsonObject) string {
+	made := func(path string, body object) string {
 		t.Helper()
 		a := s.API("POST", path, body)
 		if a.Status/100 != 2 {
@@ -107,10 +106,10 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 	}
 	ids := map[string]string{
 		"/mailboxes": s.Dev.Mailboxes[0].ID.String(), "/domains": s.Dev.Domain.ID.String(),
-		"/aliases":          made("/aliases", jsonObject{"address": "other@demo.test", "targets": []string{s.Dev.Mailboxes[0].Address}}),
-		"/webhooks":         made("/webhooks", jsonObject{"url": "https://hooks.example.net/x", "events": []string{"all"}}),
-		"/templates":        made("/templates", jsonObject{"name": "x", "subject": "x", "text": "x"}),
-		"/outbound":         made("/outbound/send", mail(jsonObject{"send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)})),
+		"/aliases":          made("/aliases", object{"address": "other@demo.test", "targets": []string{s.Dev.Mailboxes[0].Address}}),
+		"/webhooks":         made("/webhooks", object{"url": "https://hooks.example.net/x", "events": []string{"all"}}),
+		"/templates":        made("/templates", object{"name": "x", "subject": "x", "text": "x"}),
+		"/outbound":         made("/outbound/send", mail(object{"send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)})),
 		"/operator/domains": s.Dev.Domain.Name,
 	}
 	seen := 0
@@ -138,10 +137,10 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 				return all
 			}
 			compare := func(at string, value any, alone, both map[string]bool) {
-				delete(alone, "source.host source_failed") // it takes a connection to find that
+				delete(alone, "source.host source_failed") // found only by connecting
 				delete(both, "no_such unknown_parameter")
 				delete(both, "no_such unknown_field")
-				if len(alone) >= 100 { // more are not told
+				if len(alone) >= 100 { // further faults are not reported
 					return
 				}
 				if len(alone) > 0 {
@@ -174,9 +173,9 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 			fields("", schema, func(value any) any { return value }, func(at string, f *openapi3.Schema, nested func(any) any) {
 				for _, value := range wrongs(f) {
 					if op.OperationID == "testMigrationSource" && at == "source.host" {
-						continue // nothing outside is to be asked for
+						continue // make no requests to the outside
 					}
-					body := nested(value).(jsonObject)
+					body := nested(value).(object)
 					alone := told("", body)
 					body["no_such"] = true
 					compare(at, value, alone, told("", body))

@@ -14,17 +14,16 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 )
 
-// fileResponse is an answer that is streamed, such as a message from anybody. Close is
-// called when it is done with.
+// fileResponse is a streamed response, such as a message of unknown origin. The caller calls Close.
 type fileResponse struct {
 	name  string
 	media string
-	size  int64 // -1 if it is not known
+	size  int64 // -1 if unknown
 	body  io.Reader
 	io.Closer
 }
 
-// handleFile registers an operation that answers with a file.
+// handleFile registers an operation that responds with a file.
 func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*fileResponse, error)) {
 	describe[I, []byte](r.doc, o)
 	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
@@ -41,13 +40,13 @@ func handleFile[I any](r *router, o operation, f func(ctx context.Context, p acc
 	})
 }
 
-// writeFile writes a file. One that breaks off must not look whole, so then the
-// connection is cut.
+// writeFile writes a file. If reading fails, it cuts the connection, so that a partial file doesn't
+// look complete.
 func (a *API) writeFile(w http.ResponseWriter, r *http.Request, f *fileResponse) error {
 	to := &fileWriter{w: w, file: f}
 	body := f.body
 	if r.Method == http.MethodHead {
-		body = io.LimitReader(body, 4<<10) // enough to see that it can be read; net/http keeps it
+		body = io.LimitReader(body, 4<<10) // enough to see that the file is readable; net/http buffers it
 	}
 	_, err := io.CopyBuffer(to, struct{ io.Reader }{body}, make([]byte, 32<<10))
 	if err == nil {
@@ -63,20 +62,20 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request, f *fileResponse)
 	panic(http.ErrAbortHandler)
 }
 
-// fileWriteTimeout is how long 32 KiB of a file may take to be read by the client.
+// fileWriteTimeout limits how long the client may take to read 32 KiB of a file.
 const fileWriteTimeout = time.Minute
 
-// fileWriter begins the answer with the first bytes, so that a failure before
-// them is told as a problem, and lets a client that reads go on reading.
+// fileWriter starts the response with the first bytes, so that an earlier failure becomes a
+// problem. It extends the deadline while the client keeps reading.
 type fileWriter struct {
 	w        http.ResponseWriter
 	file     *fileResponse
 	started  bool
-	writeErr error // of writing
+	writeErr error // error of a write
 }
 
-// writeHeader writes the header. Whatever the file is, no browser runs or shows it
-// as a page of ours.
+// writeHeader writes a header that keeps browsers from running the file or showing it as a page of
+// the service.
 func (f *fileWriter) writeHeader() {
 	if f.started {
 		return
@@ -95,14 +94,14 @@ func (f *fileWriter) writeHeader() {
 
 func (f *fileWriter) Write(p []byte) (int, error) {
 	f.writeHeader()
-	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(fileWriteTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(fileWriteTimeout)) // the server has its own limit, too
 	n, err := f.w.Write(p)
 	f.writeErr = err
 	return n, err
 }
 
-// contentDisposition is a Content-Disposition (RFC 6266): never inline. The name is
-// given twice, in ASCII and in UTF-8 (RFC 8187).
+// contentDisposition returns a Content-Disposition (RFC 6266), never inline. It has the name twice:
+// in ASCII and in UTF-8 (RFC 8187).
 func contentDisposition(name string) string {
 	var plain, extended strings.Builder
 	for _, r := range name {
@@ -128,9 +127,8 @@ func contentDisposition(name string) string {
 	return out
 }
 
-// safeMediaType are the media types that a file of a message is answered with as
-// its sender says; any other is answered as bytes. No script can be in what
-// browsers make of these.
+// safeMediaType returns the media type with which a message's file is served. It keeps the sender's
+// type if browsers run no scripts in files of that type. All other files are served as bytes.
 func safeMediaType(media string) string {
 	typ, subtype, _ := strings.Cut(media, "/")
 	switch typ {
@@ -162,7 +160,7 @@ func safeMediaType(media string) string {
 	return "application/octet-stream"
 }
 
-// safeContentType is a harmless media type as a header has it.
+// safeContentType returns a harmless media type for the header.
 func safeContentType(media string) string {
 	if text := mime.FormatMediaType(safeMediaType(media), nil); text != "" {
 		return text

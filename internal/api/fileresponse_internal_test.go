@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// A file that breaks off before its first byte is told as a problem; later the
-// connection is cut, so that no half of it looks whole.
+// If reading a file fails before the first byte, the response is a problem; later the connection is
+// cut, so that half a file doesn't look complete.
 func TestFileBreaksOff(t *testing.T) {
 	broken := errors.New("the disk is dead")
 	answer := func(body io.Reader) (w *httptest.ResponseRecorder, aborted bool, err error) {
@@ -36,7 +36,7 @@ func TestFileBreaksOff(t *testing.T) {
 	}
 }
 
-// Outside of the sandbox its endpoints are not there.
+// Outside the sandbox its endpoints don't exist.
 func TestNoSandbox(t *testing.T) {
 	a, p := quiet(), account.Principal{}
 	_, list := a.listCaptured(t.Context(), p, &pageParams{})

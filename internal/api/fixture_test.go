@@ -35,8 +35,8 @@ type problem struct {
 	} `json:"errors"`
 }
 
-// refused fails the test unless a is a whole problem of a status and code,
-// with exactly these faults, each "field code".
+// refused fails the test unless a is a complete problem with the status, the code and exactly these
+// faults, each "field code".
 func refused(t *testing.T, what string, a servertest.Response, status int, code string, faults ...string) {
 	t.Helper()
 	var p problem
@@ -60,7 +60,7 @@ func refused(t *testing.T, what string, a servertest.Response, status int, code 
 	}
 }
 
-// status fails the test unless a has it.
+// status fails the test unless a has the status.
 func status(t *testing.T, what string, a servertest.Response, want int) {
 	t.Helper()
 	if a.Status != want {
@@ -68,7 +68,7 @@ func status(t *testing.T, what string, a servertest.Response, want int) {
 	}
 }
 
-// call makes a request with headers of its own.
+// call makes a request with additional headers.
 func call(t *testing.T, s *servertest.Server, method, path string, header map[string]string, body io.Reader) servertest.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.Dev.BaseURL+path, body)
@@ -92,25 +92,25 @@ func call(t *testing.T, s *servertest.Server, method, path string, header map[st
 	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
-type jsonObject = map[string]any
+type object = map[string]any
 
-// into decodes an answer as an object.
-func into(t *testing.T, a servertest.Response) jsonObject {
+// into decodes a response as an object.
+func into(t *testing.T, a servertest.Response) object {
 	t.Helper()
-	var o jsonObject
+	var o object
 	a.Decode(t, &o)
 	return o
 }
 
-// mail is a send that is right, but for what change says.
-func mail(change jsonObject) jsonObject {
-	m := jsonObject{"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "Hi", "text": "Hello"}
+// mail returns a valid send with the given changes.
+func mail(change object) object {
+	m := object{"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "Hi", "text": "Hello"}
 	maps.Copy(m, change)
 	return m
 }
 
-// newKey makes a key of the demonstration account.
-func newKey(t *testing.T, s *servertest.Server, spec jsonObject) (id, key string) {
+// newKey creates an API key of the demonstration account.
+func newKey(t *testing.T, s *servertest.Server, spec object) (id, key string) {
 	t.Helper()
 	spec["name"] = "test"
 	a := s.API("POST", "/api-keys", spec)
@@ -119,10 +119,10 @@ func newKey(t *testing.T, s *servertest.Server, spec jsonObject) (id, key string
 	return o["id"].(string), o["key"].(string)
 }
 
-// verified adds a domain and has it verified.
+// verified adds a domain and verifies it.
 func verified(t *testing.T, s *servertest.Server, key, name string) string {
 	t.Helper()
-	a := s.APIWithKey(key, "POST", "/domains", jsonObject{"name": name})
+	a := s.APIWithKey(key, "POST", "/domains", object{"name": name})
 	status(t, "adding "+name, a, 201)
 	id := into(t, a)["id"].(string)
 	a = s.APIWithKey(key, "POST", "/domains/"+id+"/verify-dns", nil)
@@ -133,7 +133,7 @@ func verified(t *testing.T, s *servertest.Server, key, name string) string {
 	return id
 }
 
-// stranger makes another account and returns its key.
+// stranger creates another account and returns its API key.
 func stranger(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	acc, err := s.Accounts.Create(t.Context(), "rival@example.com", "Rival")
@@ -147,9 +147,9 @@ func stranger(t *testing.T, s *servertest.Server) string {
 	return token
 }
 
-func jsonDecoder(s string) io.Reader { return strings.NewReader(s) }
+func newReader(s string) io.Reader { return strings.NewReader(s) }
 
-// suspend does what an operator's hand in the database does.
+// suspend suspends an account directly in the database.
 func suspend(t *testing.T, s *servertest.Server, id db.ID) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, suspension.With(id))

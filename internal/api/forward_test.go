@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// outside reads what was captured for an address elsewhere, newest first.
+// outside returns the captured messages to an external address, newest first.
 func outside(t *testing.T, s *servertest.Server, to string) (senders, raw []string) {
 	t.Helper()
 	var all struct {
@@ -36,12 +36,12 @@ func outside(t *testing.T, s *servertest.Server, to string) (senders, raw []stri
 	return senders, raw
 }
 
-// limitBody has a message arrive as from outside; it returns what SMTP would say.
-func limitBody(t *testing.T, s *servertest.Server, from, to, raw string, verdicts jsonObject) string {
+// simulateArrival delivers a message from outside and returns the SMTP reply.
+func simulateArrival(t *testing.T, s *servertest.Server, from, to, raw string, results object) string {
 	t.Helper()
-	m := jsonObject{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{to}}
-	if verdicts != nil {
-		m["verdicts"] = verdicts
+	m := object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{to}}
+	if results != nil {
+		m["verdicts"] = results
 	}
 	a := s.API("POST", "/sandbox/inbound", m)
 	status(t, "receiving", a, 200)
@@ -68,7 +68,7 @@ func TestForwarding(t *testing.T) {
 		const far = "far@away.example.net"
 		newAlias(t, s, "out@demo.test", far)
 		newAlias(t, s, "both@demo.test", far, "bob@demo.test")
-		pass, fail := jsonObject{"spf": "pass"}, jsonObject{"dmarc": "fail"}
+		pass, fail := object{"spf": "pass"}, object{"dmarc": "fail"}
 		arrives := func(n int) (sender, text string) {
 			t.Helper()
 			servertest.Eventually(t, func() string {
@@ -80,7 +80,7 @@ func TestForwarding(t *testing.T) {
 			senders, raw := outside(t, s, far)
 			return senders[0], raw[0]
 		}
-		if said := limitBody(t, s, "Ann@elsewhere.example.net", "out+x@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := simulateArrival(t, s, "Ann@elsewhere.example.net", "out+x@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Fatal(said)
 		}
 		back, text := arrives(1)
@@ -91,14 +91,14 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("sent on:\n%s", text)
 		}
 
-		// A report about it goes back to its sender, and nothing else does.
+		// Only bounces to the return path are accepted; they go to the original sender.
 		report := "From: MAILER-DAEMON@away.example.net\r\nSubject: failed\r\n\r\nno such user\r\n"
 		for path, want := range map[string]string{back: "250 2.0.0", strings.Replace(back, "=Ann@", "=eve@", 1): "RCPT 550 5.1.1"} {
-			if said := limitBody(t, s, "", path, report, nil); said != want {
+			if said := simulateArrival(t, s, "", path, report, nil); said != want {
 				t.Errorf("a report to %s: %s", path, said)
 			}
 		}
-		if said := limitBody(t, s, "eve@elsewhere.example.net", back, report, pass); said != "RCPT 550 5.7.1" {
+		if said := simulateArrival(t, s, "eve@elsewhere.example.net", back, report, pass); said != "RCPT 550 5.7.1" {
 			t.Errorf("no report: %s", said)
 		}
 		servertest.Eventually(t, func() string {
@@ -108,16 +108,17 @@ func TestForwarding(t *testing.T) {
 			return ""
 		})
 
-		// Who was not shown to be the sender is told nothing.
-		if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, jsonObject{"spf": "softfail"}); said != "250 2.0.0" {
+		// A sender that was not authenticated gets no report.
+		if said := simulateArrival(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, object{"spf": "softfail"}); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		if sender, _ := arrives(2); sender != "postmaster@demo.test" {
 			t.Errorf("the return path is %s", sender)
 		}
-		// So it is for a sender whose address has no place in a return path.
+		// If the sender's address doesn't fit into a return path, the path is opaque, and bounces
+		// still reach the sender.
 		long := strings.Repeat("l", 60) + "@elsewhere.example.net"
-		if said := limitBody(t, s, long, "both@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := simulateArrival(t, s, long, "both@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		opaque, _ := arrives(3)
@@ -125,7 +126,7 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("the return path is %s", opaque)
 		}
 		for path, want := range map[string]string{opaque: "250 2.0.0", strings.Replace(opaque, "SRS0=p=", "SRS0=p=a", 1): "RCPT 550 5.1.1"} {
-			if said := limitBody(t, s, "", path, report, nil); said != want {
+			if said := simulateArrival(t, s, "", path, report, nil); said != want {
 				t.Errorf("a report to %s: %s", path, said)
 			}
 		}
@@ -138,17 +139,17 @@ func TestForwarding(t *testing.T) {
 		if n, err := s.Inbound.PruneForwardPaths(t.Context(), time.Now().Add(time.Minute), 10); n != 1 || err != nil {
 			t.Errorf("forgot %d senders, %v", n, err)
 		}
-		if said := limitBody(t, s, "", opaque, report, nil); said != "RCPT 550 5.1.1" {
+		if said := simulateArrival(t, s, "", opaque, report, nil); said != "RCPT 550 5.1.1" {
 			t.Errorf("a report when the sender is forgotten: %s", said)
 		}
 
-		// What is not wanted stays here, or outside.
+		// Unwanted mail is not forwarded.
 		bob := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String() + "/messages"
-		for _, bad := range []jsonObject{fail, {"spam": "spam"}} {
-			if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, bad); said != "550 5.7.1" {
+		for _, bad := range []object{fail, {"spam": "spam"}} {
+			if said := simulateArrival(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, bad); said != "550 5.7.1" {
 				t.Errorf("with %v: %s", bad, said)
 			}
-			if said := limitBody(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, bad); said != "250 2.0.0" {
+			if said := simulateArrival(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, bad); said != "250 2.0.0" {
 				t.Errorf("with %v: %s", bad, said)
 			}
 		}
@@ -156,22 +157,22 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("bob has %d messages", len(got))
 		}
 		for _, again := range []string{"X-Loop: OUT@demo.test\r\n", "Delivered-To: out@demo.test\r\n", strings.Repeat("Delivered-To: x@example.org\r\n", 10)} {
-			if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", again+forwarded, pass); said != "554 5.4.6" {
+			if said := simulateArrival(t, s, "ann@elsewhere.example.net", "out@demo.test", again+forwarded, pass); said != "554 5.4.6" {
 				t.Errorf("round in circles: %s", said)
 			}
 		}
 
-		// What is sent from here goes on as well, signed as it was.
-		status(t, "sending", s.API("POST", "/outbound/send", mail(jsonObject{"to": []string{"both@demo.test"}})), 202)
+		// Mail sent from here is forwarded, too, with its original signature.
+		status(t, "sending", s.API("POST", "/outbound/send", mail(object{"to": []string{"both@demo.test"}})), 202)
 		if sender, text := arrives(4); !strings.HasPrefix(sender, "b-") || !strings.Contains(text, "DKIM-Signature: v=1; a=") {
 			t.Errorf("from %s goes on\n%s", sender, text)
 		}
 		if got := ids(t, s.API("GET", bob, nil)); len(got) != 4 {
 			t.Errorf("bob has %d messages", len(got))
 		}
-		// Of what can't be sent on its sender is told, or else the postmaster.
+		// If forwarding fails, the sender gets a report, or else the postmaster.
 		newAlias(t, s, "dead@demo.test", "bounced@simulator.test")
-		if said := limitBody(t, s, "carol@elsewhere.example.net", "dead@demo.test", forwarded, pass); said != "250 2.0.0" {
+		if said := simulateArrival(t, s, "carol@elsewhere.example.net", "dead@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		servertest.Eventually(t, func() string {
@@ -180,7 +181,7 @@ func TestForwarding(t *testing.T) {
 			}
 			return ""
 		})
-		if said := limitBody(t, s, "dave@elsewhere.example.net", "dead@demo.test", forwarded, jsonObject{"spf": "none"}); said != "250 2.0.0" {
+		if said := simulateArrival(t, s, "dave@elsewhere.example.net", "dead@demo.test", forwarded, object{"spf": "none"}); said != "250 2.0.0" {
 			t.Error(said)
 		}
 		alice := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/messages"
@@ -201,7 +202,7 @@ func TestForwarding(t *testing.T) {
 		if err := s.Limits.SetOverrides(t.Context(), acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if said := limitBody(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "RCPT 450 4.7.1" {
+		if said := simulateArrival(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "RCPT 450 4.7.1" {
 			t.Errorf("over the limit: %s", said)
 		}
 	})

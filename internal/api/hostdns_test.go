@@ -10,8 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// An operator's key reads the records of the service itself, which a customer's key does
-// not.
+// An operator key reads the DNS records of the service; a customer's key can't.
 func TestHostDNS(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t, host+". A 127.0.0.1")
@@ -36,7 +35,7 @@ func TestHostDNS(t *testing.T) {
 	answer.Decode(t, &got)
 	want := []struct{ kind, name, value, status string }{
 		{"ADDRESS", host, "127.0.0.1", "verified"},
-		{"SPF", "spf." + host, "v=spf1 include:SPF-NAME-OF-THE-RELAY -all", "failed"}, // a smart host sends
+		{"SPF", "spf." + host, "v=spf1 include:SPF-NAME-OF-THE-RELAY -all", "failed"}, // the smart host sends
 		{"SPF", host, "v=spf1 include:spf." + host + " -all", "failed"},
 		{"MX", "bounces." + host, host, "failed"},
 		{"SPF", "bounces." + host, "v=spf1 include:spf." + host + " -all", "failed"},

@@ -35,8 +35,7 @@ func messages(t *testing.T, s *servertest.Server) int {
 	return len(ids(t, s.API("GET", "/outbound/messages?limit=100", nil)))
 }
 
-// A request that is repeated with its key gets its answer, byte for byte, and
-// does nothing.
+// A repeated request with the same key gets the same response, byte for byte, and has no effect.
 func TestIdempotency(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		sent := 0
@@ -47,19 +46,19 @@ func TestIdempotency(t *testing.T) {
 			{"/send", aSend, strings.Replace(aSend, "y", "z", 1), 1},
 			{"/batch", aBatch, aBatch + " ", 2},
 		} {
-			first := keyed(t, s, c.path, "ключ 1", jsonDecoder(c.body))
+			first := keyed(t, s, c.path, "ключ 1", newReader(c.body))
 			status(t, "sending", first, 202)
 			if first.Header.Get("Idempotency-Replayed") != "" {
 				t.Error("the first answer is a replay")
 			}
-			again := keyed(t, s, c.path, "ключ 1", jsonDecoder(c.body))
+			again := keyed(t, s, c.path, "ключ 1", newReader(c.body))
 			if again.Status != 202 || !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" ||
 				again.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s again: %d %v %s, first %s", c.path, again.Status, again.Header, again.Body, first.Body)
 			}
-			refused(t, "another body", keyed(t, s, c.path, "ключ 1", jsonDecoder(c.other)), 422, "idempotency_key_reused")
-			refused(t, "a faulty other body", keyed(t, s, c.path, "ключ 1", jsonDecoder(`{}`)), 422, "idempotency_key_reused")
-			status(t, "another key", keyed(t, s, c.path, "2", jsonDecoder(c.body)), 202)
+			refused(t, "another body", keyed(t, s, c.path, "ключ 1", newReader(c.other)), 422, "idempotency_key_reused")
+			refused(t, "a faulty other body", keyed(t, s, c.path, "ключ 1", newReader(`{}`)), 422, "idempotency_key_reused")
+			status(t, "another key", keyed(t, s, c.path, "2", newReader(c.body)), 202)
 			sent += 2 * c.messages
 		}
 		if n := messages(t, s); n != sent {
@@ -67,30 +66,30 @@ func TestIdempotency(t *testing.T) {
 		}
 		foreign := stranger(t, s)
 		a := call(t, s, "POST", "/api/v1/outbound/send",
-			map[string]string{"Content-Type": "application/json", "Idempotency-Key": "ключ 1", "Authorization": "Bearer " + foreign}, jsonDecoder(aSend))
+			map[string]string{"Content-Type": "application/json", "Idempotency-Key": "ключ 1", "Authorization": "Bearer " + foreign}, newReader(aSend))
 		refused(t, "another account", a, 403, "sender_not_allowed")
 	})
 }
 
-// What was refused is not kept: mended, it may be sent with the same key.
+// Rejections are not stored: the corrected request may use the same key.
 func TestIdempotencyOfRefusals(t *testing.T) {
 	s := servertest.Start(t)
 	faulty := strings.Replace(aSend, `"y"`, `""`, 1)
 	for range 2 {
-		refused(t, "a fault", keyed(t, s, "/send", "k", jsonDecoder(faulty)), 422, "validation_failed", "text text_or_html_required")
+		refused(t, "a fault", keyed(t, s, "/send", "k", newReader(faulty)), 422, "validation_failed", "text text_or_html_required")
 	}
-	refused(t, "no JSON", keyed(t, s, "/send", "k", jsonDecoder(`{`)), 400, "invalid_json")
-	refused(t, "a foreign sender", keyed(t, s, "/send", "k", jsonDecoder(strings.Replace(aSend, "demo.test", "rival.test", 1))), 403, "sender_not_allowed")
-	status(t, "mended", keyed(t, s, "/send", "k", jsonDecoder(aSend)), 202)
-	// A batch of which nothing is accepted is an answer, too.
+	refused(t, "no JSON", keyed(t, s, "/send", "k", newReader(`{`)), 400, "invalid_json")
+	refused(t, "a foreign sender", keyed(t, s, "/send", "k", newReader(strings.Replace(aSend, "demo.test", "rival.test", 1))), 403, "sender_not_allowed")
+	status(t, "mended", keyed(t, s, "/send", "k", newReader(aSend)), 202)
+	// A batch without accepted messages has a stored response, too.
 	nothing := `{"partial":true,"messages":[` + faulty + `]}`
-	first := keyed(t, s, "/batch", "k", jsonDecoder(nothing))
+	first := keyed(t, s, "/batch", "k", newReader(nothing))
 	status(t, "a batch of nothing", first, 202)
-	if again := keyed(t, s, "/batch", "k", jsonDecoder(nothing)); !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" {
+	if again := keyed(t, s, "/batch", "k", newReader(nothing)); !bytes.Equal(again.Body, first.Body) || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s", again.Status, again.Body)
 	}
 	for what, key := range map[string]string{"an empty key": "", "a long key": strings.Repeat("x", 257)} {
-		refused(t, what, keyed(t, s, "/send", key, jsonDecoder(faulty)), 422, "validation_failed", "Idempotency-Key invalid_idempotency_key", "text text_or_html_required")
+		refused(t, what, keyed(t, s, "/send", key, newReader(faulty)), 422, "validation_failed", "Idempotency-Key invalid_idempotency_key", "text text_or_html_required")
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "POST", s.Dev.BaseURL+"/api/v1/outbound/send", strings.NewReader(aSend))
 	if err != nil {
@@ -117,17 +116,17 @@ func do(t *testing.T, r *http.Request) servertest.Response {
 	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
-// While a request is being received, another with its key is told to wait.
+// While a request is being received, another one with its key must wait.
 func TestIdempotencyInFlight(t *testing.T) {
 	s := servertest.Start(t)
 	body, slow := io.Pipe()
 	done := make(chan servertest.Response)
 	go func() { done <- keyed(t, s, "/send", "k", body) }()
-	text, err := io.ReadAll(letter("delivered@simulator.test", 20<<20))
+	text, err := io.ReadAll(sendBody("delivered@simulator.test", 20<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// More than the sockets hold: the service is reading when it is written.
+	// More than the socket buffers hold: once it is written, the service is reading.
 	if _, err := slow.Write(text[:len(text)-10]); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ func TestIdempotencyInFlight(t *testing.T) {
 	if a.Header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After: %q", a.Header.Get("Retry-After"))
 	}
-	status(t, "another key", keyed(t, s, "/send", "k2", jsonDecoder(aSend)), 202)
+	status(t, "another key", keyed(t, s, "/send", "k2", newReader(aSend)), 202)
 	if _, err := slow.Write(text[len(text)-10:]); err != nil {
 		t.Fatal(err)
 	}
@@ -148,13 +147,14 @@ func TestIdempotencyInFlight(t *testing.T) {
 	}
 }
 
-// Fifty identical requests at once, to one node or to many, send one message;
-// every answer is that of it, or says to wait.
+// Fifty identical requests at once, to one node or to many, send one message. Each response is the
+// stored one, or says to wait.
 func TestIdempotencyRace(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		nodes := []string{s.Dev.BaseURL}
 		for range 4 {
-			// A node as far as keys go: it does not know what the others do.
+			// A separate node as far as keys are concerned: it shares only the database with the
+			// others.
 			node := httptest.NewServer((&api.API{
 				Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Limits: s.Limits,
 				IdempotencyKeys: idempotency.New(s.DB, time.Now), Log: slog.New(slog.DiscardHandler),
@@ -204,15 +204,15 @@ func TestIdempotencyRace(t *testing.T) {
 	})
 }
 
-// Two keys of an account that use the same Idempotency-Key make two requests: neither
-// gets the other's answer, nor is refused for it.
+// Two API keys of an account that use the same Idempotency-Key make two requests: neither gets the
+// other's response or is rejected because of it.
 func TestIdempotencyKeysOfTwoAPIKeys(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		status(t, "with one key", keyed(t, s, "/send", "invoice-1", jsonDecoder(aSend)), 202)
-		_, other := newKey(t, s, jsonObject{"name": "other", "scopes": []string{"outbound.send"}})
+		status(t, "with one key", keyed(t, s, "/send", "invoice-1", newReader(aSend)), 202)
+		_, other := newKey(t, s, object{"name": "other", "scopes": []string{"outbound.send"}})
 		for _, body := range []string{aSend, strings.Replace(aSend, "y", "z", 1)} {
 			a := call(t, s, "POST", "/api/v1/outbound/send",
-				map[string]string{"Content-Type": "application/json", "Idempotency-Key": "invoice-1", "Authorization": "Bearer " + other}, jsonDecoder(body))
+				map[string]string{"Content-Type": "application/json", "Idempotency-Key": "invoice-1", "Authorization": "Bearer " + other}, newReader(body))
 			if body == aSend {
 				status(t, "with another", a, 202)
 				if a.Header.Get("Idempotency-Replayed") != "" {

@@ -23,7 +23,8 @@ import (
 
 func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler), memory: newMemoryBudget()} }
 
-// A panic is answered, or cuts an answer that has begun; the server lives on.
+// A panic results in an error response, or cuts a response that has started; the server keeps
+// running.
 func TestPanic(t *testing.T) {
 	serve := func(h http.HandlerFunc) (w *httptest.ResponseRecorder, aborted bool) {
 		a, w := quiet(), httptest.NewRecorder()
@@ -46,7 +47,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Each kind of fault has its status; what is no fault shows nothing of itself.
+// Each kind of fault has its status; other errors reveal no details.
 func TestProblemStatuses(t *testing.T) {
 	a := quiet()
 	for kind, want := range map[fault.Kind]int{
@@ -65,7 +66,7 @@ func TestProblemStatuses(t *testing.T) {
 	}
 }
 
-// No request makes more than a bounded answer.
+// The size of an error response is limited for any request.
 func TestFaultsAreBounded(t *testing.T) {
 	var bad fault.FieldErrors
 	for i := range 10_000 {
@@ -79,8 +80,8 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzSend: no body whatever makes read panic, hold more than it may, or
-// answer with something else than a fault of the request.
+// FuzzSend checks that no body makes the reader panic, exceed its memory limit, or respond with
+// anything but a fault of the request.
 func FuzzSend(f *testing.F) {
 	for _, seed := range []string{
 		`{"from_email":"a@b.example","to":["c@d.example"],"subject":"x","text":"y","metadata":{"a":[1,{"b":null}]},"headers":{"X-A":"b"}}`,
@@ -121,8 +122,8 @@ func FuzzSend(f *testing.F) {
 	})
 }
 
-// FuzzBatch: what FuzzSend says, of a batch. Every fault of a type is told by
-// the message that it belongs to, or by the whole.
+// FuzzBatch is FuzzSend for a batch. Every type error is reported with its message, or for the
+// whole batch.
 func FuzzBatch(f *testing.F) {
 	for _, seed := range []string{
 		`{"messages":[{"to":["c@d.example"],"subject":"x","attachments":[{"filename":"x","content":"aGk="},{"content":null}]},{"attachments":[{"content":"@"}]}]}`,
@@ -165,8 +166,7 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// FuzzDecode: what decode accepts is JSON, and what it refuses is the
-// client's fault; it never panics.
+// FuzzDecode checks that decode accepts only JSON, rejects with a client error, and never panics.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{`{"name":"x","scopes":["*"],"expires_at":"2026-01-02T03:04:05Z"}`, `{"name":1}`, `[]`, `{"name":{"a":[]}}`, `{"allowed_ips":[null,1]}`,
 		`{"domain_id":"x","local_part":"y","quota_mb":1e3}`, `{"from_email":"a","headers":{"a":1},"metadata":{},"attachments":[[{}]]}`} {
@@ -202,8 +202,8 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 	}
 }
 
-// What is left of a refused body is taken without counting as kept: clients that
-// send large ones side by side would all be refused, one because of the other.
+// The discarded rest of a rejected body counts against no memory budget. Otherwise concurrent large
+// requests would cause each other's rejection.
 func TestRefusedBodyIsNotKept(t *testing.T) {
 	a := quiet()
 	kept := []int{}
@@ -220,8 +220,8 @@ func TestRefusedBodyIsNotKept(t *testing.T) {
 	}
 }
 
-// Nor do the ordinary bodies of an account take memory without end; each is given
-// back with its answer, or before what is left of it is taken.
+// Ordinary bodies of an account count against its memory budget. Each is released with its
+// response, or before its rest is discarded.
 func TestOrdinaryBodyIsKept(t *testing.T) {
 	a := quiet()
 	type input struct {
@@ -255,9 +255,8 @@ func TestOrdinaryBodyIsKept(t *testing.T) {
 	}
 }
 
-// Nor do the answers that an account asks for, and does not read. One that was
-// read is given back; for what changes something there must be room before, so that
-// it can be told.
+// Unread responses count against the account's memory budget, too, until the client has read them.
+// An operation that changes something reserves memory first, so that it can report the result.
 func TestAnswersAreKept(t *testing.T) {
 	a := quiet()
 	changed := 0
@@ -308,12 +307,12 @@ func TestAnswersAreKept(t *testing.T) {
 		t.Errorf("another account: %v", err)
 	}
 	read <- struct{}{}
-	for err := errors.New(""); err != nil; { // the place of it is free soon
+	for err := errors.New(""); err != nil; { // the slot is released soon after
 		err = ask(1, show, httptest.NewRecorder())
 	}
 }
 
-// Of what an account asks for only so much is made at a time.
+// The number of concurrent reads of an account is limited.
 func TestReadsInTurns(t *testing.T) {
 	a := quiet()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -336,12 +335,12 @@ func TestReadsInTurns(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	all.Go(func() { _ = ask(t.Context(), 2) })
-	<-begun // another account's is made
+	<-begun // another account's read succeeds
 	close(end)
 	all.Wait()
 }
 
-// unread is the answer of a client that does not read it for a while.
+// unread is a response writer of a client that does not read for a while.
 type unread struct {
 	http.ResponseWriter
 	begun, read chan struct{}
@@ -357,7 +356,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// However much some accounts keep, another one still gets a part of what is free.
+// However much memory some accounts use, another account still gets part of the rest.
 func TestLargeBodiesOfMany(t *testing.T) {
 	b := newMemoryBudget()
 	for account := db.ID(1); account <= 3; account++ {

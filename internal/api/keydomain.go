@@ -12,13 +12,11 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// A key may be restricted to one domain. Nothing of another domain is there
-// for it.
+// A key may be restricted to one domain. It can't see anything of other domains.
 
 var errDomainRestricted = fault.New(fault.Denied, "domain_restricted", "This API key acts for one domain only.")
 
-// keyDomain finds the domain that a restricted key acts for; false if the
-// account has no such domain.
+// keyDomain returns the domain of a restricted key, and false if the account has no such domain.
 func (a *API) keyDomain(ctx context.Context, p account.Principal) (domain.Domain, bool, error) {
 	at := db.Page{Limit: db.MaxPageSize}
 	for {
@@ -38,8 +36,8 @@ func (a *API) keyDomain(ctx context.Context, p account.Principal) (domain.Domain
 	}
 }
 
-// keyDomainID returns the id of the domain that a restricted key acts for, 0 for
-// a key that is not; false if the account has no such domain.
+// keyDomainID returns the id of a restricted key's domain, 0 for an unrestricted key, and false if
+// the account has no such domain.
 func (a *API) keyDomainID(ctx context.Context, p account.Principal) (db.ID, bool, error) {
 	if p.Domain == "" {
 		return 0, true, nil
@@ -48,8 +46,8 @@ func (a *API) keyDomainID(ctx context.Context, p account.Principal) (db.ID, bool
 	return d.ID, ok, err
 }
 
-// sentMessage finds a sent message that the principal may see: for a restricted
-// key, one that its domain sent or sent on, whomever it names as its author.
+// sentMessage returns a sent message that the principal may see. A restricted key sees the messages
+// that its domain sent or forwarded, independent of their From.
 func (a *API) sentMessage(ctx context.Context, p account.Principal, id db.ID) (outbound.Message, error) {
 	m, err := a.Outbox.Get(ctx, p.Account, id)
 	if err != nil {
@@ -62,8 +60,8 @@ func (a *API) sentMessage(ctx context.Context, p account.Principal, id db.ID) (o
 	return m, err
 }
 
-// apiKey finds a key that the principal may see: a restricted one sees those of
-// its domain.
+// apiKey returns an API key that the principal may see. A restricted key sees the keys of its
+// domain.
 func (a *API) apiKey(ctx context.Context, p account.Principal, id db.ID) (account.Key, error) {
 	found, _, err := a.Accounts.Keys(ctx, p.Account, db.Page{After: id + 1, Limit: 1})
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Whose a message is that is sent on says the domain that sends it on, not the
-// author that it names: anybody may have written that.
+// A forwarded message belongs to the domain that forwards it, not to the author that it names,
+// which anybody could have written.
 func TestForwardedOfOneDomain(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		verified(t, s, s.Dev.APIKey, "other.test")
 		newAlias(t, s, "out@other.test", "far@away.example.net")
-		_, here := newKey(t, s, jsonObject{"domain": "demo.test"})
-		_, there := newKey(t, s, jsonObject{"domain": "other.test"})
+		_, here := newKey(t, s, object{"domain": "demo.test"})
+		_, there := newKey(t, s, object{"domain": "other.test"})
 		raw := "From: alice@demo.test\r\nTo: out@other.test\r\nSubject: secret\r\nMessage-ID: <8@elsewhere.example.net>\r\n\r\nHello.\r\n"
-		if said := limitBody(t, s, "ann@elsewhere.example.net", "out@other.test", raw, jsonObject{"spf": "pass"}); said != "250 2.0.0" {
+		if said := simulateArrival(t, s, "ann@elsewhere.example.net", "out@other.test", raw, object{"spf": "pass"}); said != "250 2.0.0" {
 			t.Fatal(said)
 		}
 		sent := ids(t, s.APIWithKey(there, "GET", "/outbound/messages", nil))

@@ -44,7 +44,7 @@ func networkStrings(k account.Key) []string {
 	return all
 }
 
-// optionalString shows an empty text as null.
+// optionalString converts an empty string to null.
 func optionalString(s string) *string {
 	if s == "" {
 		return nil
@@ -52,10 +52,10 @@ func optionalString(s string) *string {
 	return &s
 }
 
-// utcTime shows a time in UTC, as exactly as it is stored.
+// utcTime converts a time to UTC, with the precision of the database.
 func utcTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// optionalTime shows the zero time as null.
+// optionalTime converts the zero time to null.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -108,8 +108,8 @@ func (a *API) createAPIKey(ctx context.Context, p account.Principal, in *createK
 	return out, nil
 }
 
-// constrainNewKey keeps a new key within the lifetime and the networks of the one that
-// makes it, which it gets when it names none.
+// constrainNewKey limits a new key to the lifetime and the networks of the key that creates it. The
+// new key inherits these if it has none of its own.
 func constrainNewKey(maker account.Key, n *account.KeyParams) error {
 	if end := maker.ExpiresAt; !end.IsZero() {
 		if n.ExpiresAt.IsZero() {

@@ -54,7 +54,7 @@ type keyUsageResponse struct {
 	RecipientsPerDay *usageResponse        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
 }
 
-// optionalLimit shows no limit as null.
+// optionalLimit converts an absent limit to null.
 func optionalLimit(n int64) *int64 {
 	if n == 0 {
 		return nil
@@ -125,7 +125,7 @@ func newKeyUsageResponse(who quota.Consumer, usage []quota.Usage) *keyUsageRespo
 	return out
 }
 
-// keyLimitsRequest are limits of a key's own.
+// keyLimitsRequest holds a key's own limits.
 type keyLimitsRequest struct {
 	RequestsPerSecond *int `json:"requests_per_second,omitempty" nullable:"false" minimum:"1" doc:"Requests a second, on each node of the service." example:"10"`
 	Burst             *int `json:"burst,omitempty" nullable:"false" minimum:"1" doc:"Requests that may come at once; as many as in a second when left out." example:"50"`
@@ -136,8 +136,8 @@ type keyLimitsRequest struct {
 
 type keyLimitsResponse keyLimitsRequest
 
-// accountRates are the limits as the account takes them; one that was given and is none
-// becomes one that it refuses.
+// accountRates converts the limits for package account. An explicit 0 becomes a value that the
+// package rejects.
 func (k *keyLimitsRequest) accountRates() account.Rates {
 	if k == nil {
 		return account.Rates{}
@@ -157,7 +157,7 @@ func (k *keyLimitsRequest) accountRates() account.Rates {
 	}
 }
 
-// newKeyLimitsResponse shows the limits of a key's own; nil if it has none.
+// newKeyLimitsResponse returns a key's own limits, or nil if it has none.
 func newKeyLimitsResponse(r account.Rates) *keyLimitsResponse {
 	if r == (account.Rates{}) {
 		return nil

@@ -27,7 +27,7 @@ type listMessagesInput struct {
 	CreatedBefore string            `query:"created_before" format:"date-time" doc:"Only messages accepted before this time." example:"2026-02-01T00:00:00Z"`
 }
 
-// filter reads the query but for ids; all faults are told at once.
+// filter converts the query, except for the ids, and adds all faults to bad.
 func (in *listMessagesInput) filter(bad *fault.FieldErrors) outbound.Filter {
 	f := outbound.Filter{
 		Recipient: in.Recipient, From: in.From, Subject: in.Subject, Status: queue.State(in.Status), Metadata: in.Metadata,

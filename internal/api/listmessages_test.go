@@ -11,19 +11,19 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What was sent a moment ago is found by everything that it was sent with.
+// A message is found by all its properties right after it was sent.
 func TestFindMessages(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		begin := time.Now().UTC().Add(-time.Second)
 		other := verified(t, s, s.Dev.APIKey, "other.test")
-		post := func(change jsonObject) string {
+		post := func(change object) string {
 			a := s.API("POST", "/outbound/send", mail(change))
 			status(t, "sending", a, 202)
 			return into(t, a)["id"].(string)
 		}
-		one := post(jsonObject{"to": []string{"Delivered+One@simulator.test"}, "subject": "Ihre Bestellung #42: größer!", "metadata": jsonObject{"order": 42, "a[b]": "x & y"}, "thread_id": "order/42"})
-		two := post(jsonObject{"to": []string{"bob@demo.test"}, "bcc": []string{"delivered+two@simulator.test"}, "subject": "Order 43", "metadata": jsonObject{"order": 43, "deep": jsonObject{}}})
-		three := post(jsonObject{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test"}, "subject": "Later", "send_at": time.Now().Add(time.Hour)})
+		one := post(object{"to": []string{"Delivered+One@simulator.test"}, "subject": "Ihre Bestellung #42: größer!", "metadata": object{"order": 42, "a[b]": "x & y"}, "thread_id": "order/42"})
+		two := post(object{"to": []string{"bob@demo.test"}, "bcc": []string{"delivered+two@simulator.test"}, "subject": "Order 43", "metadata": object{"order": 43, "deep": object{}}})
+		three := post(object{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test"}, "subject": "Later", "send_at": time.Now().Add(time.Hour)})
 		for query, want := range map[string][]string{
 			"": {three, two, one},
 			"recipient=delivered%2BONE@simulator.test":     {one},

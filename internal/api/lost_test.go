@@ -19,8 +19,8 @@ var (
 	cutSent  = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = (SELECT blob FROM outbound_message WHERE id = $1)`)
 )
 
-// What waits to be sent and is lost meanwhile fails, and says so; it is neither
-// tried for days nor does it keep anything else waiting.
+// A queued message whose data is lost fails with a clear error. It is not retried for days and does
+// not delay other messages.
 func TestSendLost(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		data := t.TempDir()
@@ -35,7 +35,7 @@ func TestSendLost(t *testing.T) {
 			"file gone": {large, func(_ db.ID, file string) error { return os.Remove(file) }},
 			"file cut":  {large, func(_ db.ID, file string) error { return os.Truncate(file, 100) }},
 		} {
-			id := post(t, s, jsonObject{"to": []string{"deferred@simulator.test"}, "text": c.text})
+			id := post(t, s, object{"to": []string{"deferred@simulator.test"}, "text": c.text})
 			becomes(t, s, id, "deferred")
 			message, err := db.ParseID(id)
 			if err != nil {
@@ -50,28 +50,27 @@ func TestSendLost(t *testing.T) {
 			}
 			status(t, "retrying", s.API("POST", "/outbound/messages/"+id+"/retry", nil), 200)
 			m := becomes(t, s, id, "failed", "delivered")
-			if got := m["recipients"].([]any)[0].(jsonObject)["reply"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
+			if got := m["recipients"].([]any)[0].(object)["reply"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
 				t.Errorf("%s: %v, the reason: %q", name, m["status"], got)
 			}
 			for _, file := range files {
 				_ = os.Remove(file) // it may be gone
 			}
 		}
-		becomes(t, s, post(t, s, jsonObject{}), "delivered")
+		becomes(t, s, post(t, s, object{}), "delivered")
 	})
 }
 
-// What is lost is neither rescheduled by somebody else nor unknown: it is our
-// own fault, and logged.
+// Lost data is neither a conflict nor a 404: it is an internal error, and logged.
 func TestLostIsNotGone(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		id := post(t, s, jsonObject{"send_at": at(time.Hour)})
+		id := post(t, s, object{"send_at": at(time.Hour)})
 		message, err := db.ParseID(id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, s.DB, loseSent.With(message))
-		status(t, "rescheduling", s.API("PATCH", "/outbound/messages/"+id, jsonObject{"send_at": at(2 * time.Hour)}), 500)
+		status(t, "rescheduling", s.API("PATCH", "/outbound/messages/"+id, object{"send_at": at(2 * time.Hour)}), 500)
 		status(t, "reading", s.API("GET", "/outbound/messages/"+id+"/raw", nil), 500)
 		status(t, "what is known of it", s.API("GET", "/outbound/messages/"+id, nil), 200)
 		status(t, "cancelling", s.API("POST", "/outbound/messages/"+id+"/cancel", nil), 200)

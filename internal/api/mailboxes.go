@@ -62,7 +62,7 @@ func (a *API) createMailbox(ctx context.Context, p account.Principal, in *create
 		if !fault.Is(unknown, fault.Invalid) {
 			return mailboxResponse{}, unknown
 		}
-		domainID = 0 // nobody's: the other fields are judged nevertheless
+		domainID = 0 // matches nothing; the other fields are still checked
 	}
 	m, password, err := a.Mailboxes.Create(ctx, p.Account, in.Body.mailbox(domainID))
 	if err = notFoundAsFieldFault(err, "domain_id", noDomain); err != nil {
@@ -79,8 +79,7 @@ func (a *API) createMailbox(ctx context.Context, p account.Principal, in *create
 	return out, nil
 }
 
-// notFoundAsFieldFault turns a resource that is not there into a fault of the field
-// that named it.
+// notFoundAsFieldFault turns a not-found fault into a fault of the field that named the resource.
 func notFoundAsFieldFault(err error, field, message string) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
@@ -126,8 +125,7 @@ func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMa
 	return newListResponse(in.pageParams, found, more, newMailboxResponse, func(m mailbox.Mailbox) string { return m.ID.String() }), nil
 }
 
-// mailboxID reads the path's id; for a key of one domain the mailboxes of
-// others are not there.
+// mailboxID parses the path's id. A domain-restricted key can't see the mailboxes of other domains.
 func (a *API) mailboxID(ctx context.Context, p account.Principal, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil || p.Domain == "" {
@@ -153,7 +151,7 @@ type updateMailboxRequest struct {
 	DisplayName *string `json:"display_name,omitempty" doc:"The person's name." example:"Ann Lee"`
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"How much it may hold, in megabytes." example:"2048"`
 	Status      *string `json:"status,omitempty" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
-	// nil leaves it.
+	// nil leaves the value unchanged.
 	ForwardTo  []string `json:"forward_to,omitempty" nullable:"false" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
 	KeepCopy   *bool    `json:"keep_copy,omitempty" doc:"Whether what is forwarded is kept here too, which it is at first."`
 	SpamFilter *string  `json:"spam_filter,omitempty" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to this mailbox: off files nothing in Junk for it, lenient only what has twice the score that makes mail spam (with rspamd: what it would refuse), normal what the filter calls spam, strict what has half of that score (with rspamd: a fifth of the score that it refuses). off and lenient refuse nothing. With spam_filtering off for the domain nothing is filtered whatever is chosen here. Viruses are always refused, and what the filter calls spam is never forwarded." example:"lenient"`
@@ -191,7 +189,7 @@ func (a *API) restoreMailbox(ctx context.Context, p account.Principal, in *idPar
 		return mailboxResponse{}, err
 	}
 	if p.Domain != "" {
-		// Deleted ones can't be had by their id.
+		// Get doesn't return deleted mailboxes.
 		found, _, err := a.Mailboxes.List(ctx, p.Account, mailbox.Filter{Deleted: true}, db.Page{After: id + 1, Limit: 1})
 		if err != nil {
 			return mailboxResponse{}, err

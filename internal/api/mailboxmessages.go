@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// MailboxMessageFields are what is told of every message in a mailbox. It is exported
-// for the OpenAPI document.
+// MailboxMessageFields are the fields common to all responses about a message in a mailbox. It is
+// exported for the OpenAPI document.
 type MailboxMessageFields struct {
 	ID           db.ID                   `json:"id" doc:"The message's id: the same in whichever folder it is, until it is in none. It is the id in the data of its inbound_email event."`
 	MailboxID    db.ID                   `json:"mailbox_id" doc:"The mailbox."`
@@ -65,8 +65,8 @@ type listMailboxMessagesInput struct {
 	Subject string `query:"subject" doc:"Only messages whose subject contains this, in any case." example:"order"`
 }
 
-// mailReadScope is the scope for what mail says. An answer under another scope leaves that
-// out for a key without this one.
+// mailReadScope is the scope for message content. Responses to a key without it leave the content
+// out.
 const mailReadScope = "mail.read"
 
 func (a *API) mailRoutes(r *router) {
@@ -84,7 +84,7 @@ func (a *API) mailRoutes(r *router) {
 			"application/octet-stream; `content_type` tells what the sender claims."}, a.getMailboxMessageAttachment)
 }
 
-// existingMailboxID finds a mailbox whose mail the principal may see.
+// existingMailboxID returns the id of a mailbox whose messages the principal may see.
 func (a *API) existingMailboxID(ctx context.Context, p account.Principal, id string) (db.ID, error) {
 	box, err := a.mailboxID(ctx, p, &idParams{id})
 	if err == nil {
@@ -93,7 +93,7 @@ func (a *API) existingMailboxID(ctx context.Context, p account.Principal, id str
 	return box, err
 }
 
-// mailboxMessage finds a message.
+// mailboxMessage returns the message that the path names.
 func (a *API) mailboxMessage(ctx context.Context, p account.Principal, in *mailboxMessageInput) (folder.StoredMessage, error) {
 	box, err := a.existingMailboxID(ctx, p, in.ID)
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *API) getMailboxMessage(ctx context.Context, p account.Principal, in *ma
 	return out, nil
 }
 
-// hideExpunged makes what was expunged meanwhile look like what was never there.
+// hideExpunged turns the fault of an expunged message into a not-found fault.
 func hideExpunged(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return errNotFound
@@ -231,7 +231,7 @@ func (a *API) newMailboxMessageFields(k folder.StoredMessage) MailboxMessageFiel
 	return out
 }
 
-// flagNames names flags as IMAP does.
+// flagNames returns the flags under their IMAP names.
 func flagNames(at folder.Location) []string {
 	names := []string{}
 	for _, f := range []struct {

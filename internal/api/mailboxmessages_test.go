@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// No browser runs what somebody sent, and no name of a file does harm.
+// Browsers don't run files that somebody sent, and no file name does harm.
 func TestFilesAreHarmless(t *testing.T) {
 	s := servertest.Start(t)
 	kinds := []struct{ part, media, name string }{
@@ -32,7 +32,7 @@ func TestFilesAreHarmless(t *testing.T) {
 		raw.WriteString("--x\r\n" + k.part + "\r\n\r\n<script>\r\n")
 	}
 	raw.WriteString("--x--\r\n")
-	a := s.API("POST", "/sandbox/inbound", jsonObject{"rcpt_to": []string{"alice@demo.test"}, "raw": base64.StdEncoding.EncodeToString([]byte(raw.String()))})
+	a := s.API("POST", "/sandbox/inbound", object{"rcpt_to": []string{"alice@demo.test"}, "raw": base64.StdEncoding.EncodeToString([]byte(raw.String()))})
 	status(t, "receiving", a, 200)
 	var got struct {
 		Recipients []struct {
@@ -71,11 +71,11 @@ func TestFilesAreHarmless(t *testing.T) {
 	}
 }
 
-// Whatever date a message bears, lists show it.
+// Lists can show a message with any date.
 func TestDatesAreShown(t *testing.T) {
 	s := servertest.Start(t)
 	for _, date := range []string{"Fri, 31 Dec 9999 23:59:59 -1200", "Thu, 01 Jan 1970 00:00:00 +2400"} {
-		a := s.API("POST", "/sandbox/inbound", jsonObject{"rcpt_to": []string{"alice@demo.test"},
+		a := s.API("POST", "/sandbox/inbound", object{"rcpt_to": []string{"alice@demo.test"},
 			"raw": base64.StdEncoding.EncodeToString([]byte("From: bob@elsewhere.example\r\nDate: " + date + "\r\nSubject: x\r\n\r\nx\r\n"))})
 		status(t, "receiving", a, 200)
 		var got struct {

@@ -20,8 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailio"
 )
 
-// mailIORoutes bring mail in files into mailboxes and out of them, both in a
-// stream.
+// mailIORoutes registers the streaming import and export of a mailbox.
 func (a *API) mailIORoutes(r *router) {
 	in := operation{method: "POST", path: "/mailboxes/{id}/import", id: "importMailbox", scope: "mailboxes.write",
 		requestMedia: "application/mbox, message/rfc822, application/x-tar, application/gzip, application/octet-stream",
@@ -113,7 +112,7 @@ func (a *API) importMail(w http.ResponseWriter, r *http.Request, p account.Princ
 	return mailImportResponse{}, a.partialImportProblem(r.Context(), importError(err), done)
 }
 
-// mailFileKind reads what a body is said to be.
+// mailFileKind returns the file kind for the request's media type.
 func mailFileKind(r *http.Request) (mailfile.Kind, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := r.Header.Get("Content-Encoding")
@@ -139,7 +138,7 @@ func mailFileKind(r *http.Request) (mailfile.Kind, error) {
 
 var errShutdown = fault.New(fault.Unavailable, "service_ending", "The service restarts. Send the file again: what was imported is left out then.")
 
-// withShutdown is a context that ends with the service, too.
+// withShutdown returns a context that is also cancelled when the service shuts down.
 func (a *API) withShutdown(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -152,7 +151,7 @@ func (a *API) withShutdown(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// importError tells trouble with a body as the client's.
+// importError reports an error of the request's body as the client's error.
 func importError(err error) error {
 	var f *fault.Error
 	switch {
@@ -166,7 +165,7 @@ func importError(err error) error {
 	return err
 }
 
-// partialImportProblem is an error with how far an import came.
+// partialImportProblem converts an import's error and adds its progress.
 func (a *API) partialImportProblem(ctx context.Context, err error, done mailio.Result) error {
 	p := a.toProblem(ctx, err)
 	if p.Code == mailbox.CodeMailboxFull {
@@ -183,8 +182,8 @@ type exportMailInput struct {
 	Folder string `query:"folder" doc:"Only this folder." example:"INBOX"`
 }
 
-// missingTrailer says of an export, behind it, what it lacks. To a client that
-// asks for no trailers such an export is one that broke off.
+// missingTrailer is the trailer that lists the messages missing from an export. For a client that
+// doesn't accept trailers, an incomplete export breaks off.
 const missingTrailer = "Mailstead-Missing"
 
 func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Principal) error {
@@ -227,10 +226,10 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 		}
 		return err
 	}
-	// Half of the mail must not look whole.
+	// A partial export must not look complete.
 	if r.Context().Err() == nil && !errors.Is(err, errShutdown) && !errors.Is(err, os.ErrDeadlineExceeded) && !isAuthError(err) {
 		a.Log.ErrorContext(ctx, "an export broke off", "request", requestID(r.Context()), "error", err)
 	}
-	_ = http.NewResponseController(w).Flush() // what was read is all given
+	_ = http.NewResponseController(w).Flush() // send all data that was read
 	panic(http.ErrAbortHandler)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// An export that can't go on is seen to be broken off: it has no proper end.
+// A failed export is recognizable: the response breaks off.
 func TestExportBreaksOff(t *testing.T) {
 	s := servertest.Start(t)
 	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
@@ -80,7 +80,7 @@ func TestExportBreaksOff(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 
-	// HEAD reads no more of the mail than it takes to begin.
+	// For HEAD, the server reads only as much of the mail as it needs for the header.
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.Dev.BaseURL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,16 +100,16 @@ func TestExportBreaksOff(t *testing.T) {
 	}
 }
 
-// A key sees only what it may, and no body is read for one that may not.
+// A key can access only its own mail, and the server reads no body for a key without access.
 func TestTransfersAreRestricted(t *testing.T) {
 	s := servertest.Start(t)
 	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
-	_, reader := newKey(t, s, jsonObject{"scopes": []string{"mailboxes.read", "mailboxes.write"}})
-	_, elsewhere := newKey(t, s, jsonObject{"domain": "elsewhere.example", "scopes": []string{"mail.read", "mailboxes.write"}})
+	_, reader := newKey(t, s, object{"scopes": []string{"mailboxes.read", "mailboxes.write"}})
+	_, elsewhere := newKey(t, s, object{"domain": "elsewhere.example", "scopes": []string{"mail.read", "mailboxes.write"}})
 	refused(t, "without mail.read", s.APIWithKey(reader, "GET", box+"/export", nil), 403, "missing_scope")
 	refused(t, "another domain's", s.APIWithKey(elsewhere, "GET", box+"/export", nil), 404, "not_found")
 	refused(t, "another domain's", s.APIWithKey(elsewhere, "POST", box+"/import", nil), 404, "not_found")
-	refused(t, "JSON", s.APIWithKey(reader, "POST", box+"/import", jsonObject{}), 415, "unsupported_media_type")
+	refused(t, "JSON", s.APIWithKey(reader, "POST", box+"/import", object{}), 415, "unsupported_media_type")
 	refused(t, "an unknown parameter", s.APIWithKey(reader, "POST", box+"/import?to=x", nil), 422, "validation_failed", "to unknown_parameter")
 	refused(t, "a wrong one", s.APIWithKey(reader, "POST", box+"/import?dedup=maybe", nil), 422, "validation_failed", "dedup wrong_type")
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// receive takes a message in and returns its mailbox and its id.
-func receive(t *testing.T, s *servertest.Server, change jsonObject) (box, id string) {
+// receive delivers a message and returns its mailbox and its id.
+func receive(t *testing.T, s *servertest.Server, change object) (box, id string) {
 	t.Helper()
-	m := jsonObject{"from": "Bob <bob@elsewhere.example>", "rcpt_to": []string{"alice@demo.test"}}
+	m := object{"from": "Bob <bob@elsewhere.example>", "rcpt_to": []string{"alice@demo.test"}}
 	maps.Copy(m, change)
 	if m["raw"] != nil {
 		delete(m, "from")
 	}
 	a := s.API("POST", "/sandbox/inbound", m)
 	status(t, "receiving", a, 200)
-	r := into(t, a)["recipients"].([]any)[0].(jsonObject)
+	r := into(t, a)["recipients"].([]any)[0].(object)
 	return r["mailbox_id"].(string), r["id"].(string)
 }
 
 func rawMail(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// Pages go on where the last one ended, in both directions, also when a filter
-// leaves messages out.
+// Each page continues where the last one ended, in both directions, even if a filter excludes
+// messages.
 func TestMailPages(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		var all, odd []string // newest first
 		var box string
 		for n := range 7 {
 			var id string
-			box, id = receive(t, s, jsonObject{"subject": []string{"even", "ODD"}[n%2] + fmt.Sprint(n)})
+			box, id = receive(t, s, object{"subject": []string{"even", "ODD"}[n%2] + fmt.Sprint(n)})
 			all = slices.Insert(all, 0, id)
 			if n%2 == 1 {
 				odd = slices.Insert(odd, 0, id)
@@ -99,16 +99,16 @@ func TestMailPages(t *testing.T) {
 	})
 }
 
-// Only whoever owns a message sees it, by a key that may read mail, and as long
-// as a folder shows it.
+// Only the message's owner sees it, with a key that may read mail, and only while it is in a
+// folder.
 func TestMailIsPrivate(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		verified(t, s, s.Dev.APIKey, "other.test")
-		box, id := receive(t, s, jsonObject{"text": "secret", "attachments": []jsonObject{{"filename": "a.txt", "content": rawMail("secret")}}})
+		box, id := receive(t, s, object{"text": "secret", "attachments": []object{{"filename": "a.txt", "content": rawMail("secret")}}})
 		rival := stranger(t, s)
-		_, elsewhere := newKey(t, s, jsonObject{"domain": "other.test"})
-		_, here := newKey(t, s, jsonObject{"domain": "demo.test", "scopes": []string{"mail.read"}})
-		_, blind := newKey(t, s, jsonObject{"scopes": []string{"mailboxes.read", "messages.read", "events.read", "sandbox.write"}})
+		_, elsewhere := newKey(t, s, object{"domain": "other.test"})
+		_, here := newKey(t, s, object{"domain": "demo.test", "scopes": []string{"mail.read"}})
+		_, blind := newKey(t, s, object{"scopes": []string{"mailboxes.read", "messages.read", "events.read", "sandbox.write"}})
 		list := "/mailboxes/" + box + "/messages"
 		message := list + "/" + id
 		const nobody = "01920000-0000-7000-8000-000000000000"
@@ -142,12 +142,12 @@ func TestMailIsPrivate(t *testing.T) {
 	})
 }
 
-// Files are whole or not there: HEAD tells what GET would, ranges are not
-// offered, and a name with line ends makes no header.
+// Files are complete or missing: HEAD matches GET, ranges are not supported, and a name with line
+// ends adds no header.
 func TestFilesOverHTTP(t *testing.T) {
 	s := servertest.Start(t)
 	large := strings.Repeat("0123456789abcdef", 100_000)
-	box, id := receive(t, s, jsonObject{"raw": rawMail("Content-Type: multipart/mixed; boundary=x\r\n\r\n" +
+	box, id := receive(t, s, object{"raw": rawMail("Content-Type: multipart/mixed; boundary=x\r\n\r\n" +
 		"--x\r\nContent-Disposition: attachment; filename*=utf-8''a%22%0D%0ASet-Cookie%3A%20b%3D1%0D%0A%0D%0A%3Cscript%3E%3B.txt\r\n\r\n" +
 		"small\r\n--x\r\nContent-Type: application/pdf; name=\"" + strings.Repeat("ä", 5000) + ".pdf\"\r\nContent-Transfer-Encoding: base64\r\n\r\n" + rawMail(large) + "\r\n--x--\r\n")})
 	message := "/api/v1/mailboxes/" + box + "/messages/" + id
@@ -183,9 +183,9 @@ func TestFilesOverHTTP(t *testing.T) {
 	}
 }
 
-// What a sender says of his own message counts for nothing: verdicts are those
-// of the host that took it.
-func TestVerdictsCannotBeForged(t *testing.T) {
+// Results that the sender claims in the header don't count: the results are those of the receiving
+// host.
+func TestResultsCannotBeForged(t *testing.T) {
 	s := servertest.Start(t)
 	own := into(t, s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), nil))["address"].(string)
 	forged := "Authentication-Results: mx.elsewhere.example (of " + s.Config.Host + "); spf=neutral\r\n"
@@ -194,7 +194,7 @@ func TestVerdictsCannotBeForged(t *testing.T) {
 		forged += "authentication-results : " + host + "; spf=pass; dkim=pass; dmarc=pass\r\n"
 	}
 	forged += "X-Spam-Status: No\r\nReceived-SPF: pass\r\nDelivered-To: x@elsewhere.example\r\n"
-	box, id := receive(t, s, jsonObject{"raw": rawMail(forged + "From: x@elsewhere.example\r\nSubject: trust me\r\n\r\n")})
+	box, id := receive(t, s, object{"raw": rawMail(forged + "From: x@elsewhere.example\r\nSubject: trust me\r\n\r\n")})
 	raw := string(s.API("GET", "/mailboxes/"+box+"/messages/"+id+"/raw", nil).Body)
 	if strings.Count(raw, "spf=pass;") != 1 || !strings.Contains(raw, own+"; spf=pass;") || !strings.Contains(raw, "\r\nAuthentication-Results: mx.elsewhere.example") {
 		t.Errorf("what claims to be ours is not taken out:\n%s", raw)
@@ -202,10 +202,10 @@ func TestVerdictsCannotBeForged(t *testing.T) {
 	for _, path := range []string{"/messages/" + id, "/messages"} {
 		a := into(t, s.API("GET", "/mailboxes/"+box+path, nil))
 		if data, ok := a["data"].([]any); ok {
-			a = data[0].(jsonObject)
+			a = data[0].(object)
 		}
-		want := jsonObject{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
-		if got := a["verdicts"].(jsonObject); !maps.Equal(got, want) {
+		want := object{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
+		if got := a["verdicts"].(object); !maps.Equal(got, want) {
 			t.Errorf("%s: it is judged %v", path, got)
 		}
 	}

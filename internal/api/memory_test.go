@@ -18,9 +18,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// letter is a send with attachments of given sizes, made as it is read: the
-// test itself must not cost memory.
-func letter(to string, sizes ...int) io.Reader {
+// sendBody is a send with attachments of the given sizes, generated while it is read: the test itself
+// must not use much memory.
+func sendBody(to string, sizes ...int) io.Reader {
 	parts := []io.Reader{strings.NewReader(fmt.Sprintf(`{"from_email":"alice@demo.test","to":["%s"],"subject":"Big","text":"x","attachments":[`, to))}
 	for i, size := range sizes {
 		comma := ""
@@ -32,7 +32,7 @@ func letter(to string, sizes ...int) io.Reader {
 	return io.MultiReader(append(parts, strings.NewReader(`]}`))...)
 }
 
-// encoded is the base64 of so many zeros.
+// encoded returns that many zeros in base64.
 func encoded(size int) io.Reader {
 	rest := base64.StdEncoding.EncodeToString(make([]byte, size%3))
 	return io.MultiReader(io.LimitReader(repeat('A'), int64(size/3*4)), strings.NewReader(rest))
@@ -54,11 +54,11 @@ func TestSendSizes(t *testing.T) {
 		return call(t, s, "POST", "/api/v1/outbound/send", asJSON, body)
 	}
 	const to = "delivered@simulator.test"
-	status(t, "exactly 25 MB", post(letter(to, all)), 202)
-	status(t, "exactly 25 MB in ten", post(letter(to, all-9, 1, 1, 1, 1, 1, 1, 1, 1, 1)), 202)
-	refused(t, "one more", post(letter(to, all+1)), 422, "validation_failed", "attachments attachments_too_large")
-	refused(t, "one more in two", post(letter(to, all, 1)), 422, "validation_failed", "attachments attachments_too_large")
-	refused(t, "40 MiB of attachments", post(letter(to, 31<<20)), 413, "body_too_large")
+	status(t, "exactly 25 MB", post(sendBody(to, all)), 202)
+	status(t, "exactly 25 MB in ten", post(sendBody(to, all-9, 1, 1, 1, 1, 1, 1, 1, 1, 1)), 202)
+	refused(t, "one more", post(sendBody(to, all+1)), 422, "validation_failed", "attachments attachments_too_large")
+	refused(t, "one more in two", post(sendBody(to, all, 1)), 422, "validation_failed", "attachments attachments_too_large")
+	refused(t, "40 MiB of attachments", post(sendBody(to, 31<<20)), 413, "body_too_large")
 	refused(t, "40 MiB of text", post(io.MultiReader(strings.NewReader(`{"text":"`), io.LimitReader(repeat('x'), 41<<20))), 413, "body_too_large")
 	refused(t, "40 MiB of spaces", post(io.LimitReader(repeat(' '), 41<<20)), 413, "body_too_large")
 	refused(t, "many empty attachments", post(io.MultiReader(strings.NewReader(`{"attachments":[{}`), strings.NewReader(strings.Repeat(`,{"content":""}`, 2_000_000)))), 413, "too_many_values")
@@ -66,8 +66,7 @@ func TestSendSizes(t *testing.T) {
 		io.LimitReader(repeat('x'), 10<<20+1), strings.NewReader(`"}`))), 422, "validation_failed", "text too_long")
 }
 
-// Sends with 25 MB of attachments each, and batches of three of them, are not
-// held in memory.
+// Sends with 25 MB of attachments each, and batches of three such sends, are not held in memory.
 func TestSendMemory(t *testing.T) {
 	const all = outbound.MaxAttachmentBytes
 	for what, c := range map[string]struct {
@@ -75,16 +74,16 @@ func TestSendMemory(t *testing.T) {
 		n    int
 		body func() io.Reader
 	}{
-		"4 sends": {"send", 4, func() io.Reader { return letter("delivered@simulator.test", all) }},
+		"4 sends": {"send", 4, func() io.Reader { return sendBody("delivered@simulator.test", all) }},
 		"2 batches": {"batch", 2, func() io.Reader {
 			const to, comma = "delivered@simulator.test", ","
-			return io.MultiReader(strings.NewReader(`{"messages":[`), letter(to, all), strings.NewReader(comma), letter(to, all), strings.NewReader(comma),
-				letter(to, all-(2<<20)), strings.NewReader(`]}`))
+			return io.MultiReader(strings.NewReader(`{"messages":[`), sendBody(to, all), strings.NewReader(comma), sendBody(to, all), strings.NewReader(comma),
+				sendBody(to, all-(2<<20)), strings.NewReader(`]}`))
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := servertest.Start(t)
-			status(t, "warming up", call(t, s, "POST", "/api/v1/outbound/send", asJSON, letter("delivered@simulator.test", 1<<20)), 202)
+			status(t, "warming up", call(t, s, "POST", "/api/v1/outbound/send", asJSON, sendBody("delivered@simulator.test", 1<<20)), 202)
 			runtime.GC()
 			sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 			metrics.Read(sample)
@@ -115,8 +114,8 @@ func TestSendMemory(t *testing.T) {
 	}
 }
 
-// One account's slow requests take only so much memory together, and when they
-// have ended others are taken.
+// The slow requests of one account use limited memory together. After they have ended, the server
+// accepts others.
 func TestLargeBodiesAtOnce(t *testing.T) {
 	s := servertest.Start(t)
 	const n, size = 12, 22 << 20
@@ -145,18 +144,18 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 		"from_email invalid_address", "to required", "subject required", "text too_long")
 }
 
-// What a template makes of a small request counts, too.
+// The expansion of a template counts against the memory budget, too.
 func TestLargeTemplatesAtOnce(t *testing.T) {
 	s := servertest.Start(t)
 	var made struct{ ID string }
-	long := s.API("POST", "/templates", jsonObject{
+	long := s.API("POST", "/templates", object{
 		"name": "Long", "subject": "Long", "html": "{{#each rows}}<p>" + strings.Repeat("word ", 80_000) + "</p>{{/each}}",
 	})
 	status(t, "a template", long, 201)
 	long.Decode(t, &made)
 	send := func() servertest.Response {
-		return s.API("POST", "/outbound/send-template", jsonObject{
-			"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made.ID, "variables": jsonObject{"rows": make([]int, 24)},
+		return s.API("POST", "/outbound/send-template", object{
+			"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made.ID, "variables": object{"rows": make([]int, 24)},
 		})
 	}
 	const n, size = 4, 22 << 20
@@ -176,7 +175,7 @@ func TestLargeTemplatesAtOnce(t *testing.T) {
 	status(t, "afterwards", send(), 202)
 }
 
-// meeting is an end at which readers wait for each other.
+// meeting is an end of a body at which readers wait for each other.
 type meeting struct{ wait func() }
 
 func (m *meeting) Read([]byte) (int, error) {
@@ -184,7 +183,7 @@ func (m *meeting) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// watched looks at the heap whenever it is read.
+// watched samples the heap whenever it is read.
 type watched struct {
 	io.Reader
 	look func()
@@ -195,12 +194,12 @@ func (w watched) Read(p []byte) (int, error) {
 	return w.Reader.Read(p)
 }
 
-// A body that ends early is not our fault, and stores nothing.
+// A body that ends early is the client's error and stores nothing.
 func TestSendCutOff(t *testing.T) {
 	s := servertest.Start(t)
 	r, w := io.Pipe()
 	go func() {
-		_, _ = io.Copy(w, io.LimitReader(letter("bob@demo.test", 1<<20), 500_000))
+		_, _ = io.Copy(w, io.LimitReader(sendBody("bob@demo.test", 1<<20), 500_000))
 		_ = w.CloseWithError(errors.New("the client gave up"))
 	}()
 	gaveUp(t, s, r)

@@ -11,18 +11,18 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// What requests keep in memory while they are in hand, which may be minutes if
-// their clients are slow, is bounded for all of them together, and for those of
-// one account: texts of 24 MB are allowed to those that send, of 1 MB to all, but
-// not to thousands of requests at once. So are answers to GET until they were read.
+// Limits on the memory of requests, which may take minutes if clients are slow. One send may have
+// 24 MB of text and any request 1 MB, but thousands of concurrent requests may not. The budget
+// covers all requests, and those of each account. It includes GET responses until the client has
+// read them.
 const (
-	freeBodyBytes       = 64 << 10 // of each request; it counts for nothing
+	freeBodyBytes       = 64 << 10 // not counted, for each request
 	reserveStepBytes    = 128 << 10
 	maxMemory           = 256 << 20
 	maxMemoryPerAccount = 96 << 20
 )
 
-// memoryBudget counts it.
+// memoryBudget counts the reserved bytes, in total and by account.
 type memoryBudget struct {
 	mu        sync.Mutex
 	total     int
@@ -31,9 +31,9 @@ type memoryBudget struct {
 
 func newMemoryBudget() *memoryBudget { return &memoryBudget{byAccount: map[db.ID]int{}} }
 
-// reserve takes n bytes for a request of an account; too much at once is a
-// fault.RateLimited. An account has at most three times what is then free, so there
-// is always some for who comes next.
+// reserve reserves n bytes for a request of an account. It returns a fault.RateLimited if too much
+// is in use. An account may use at most three times the remaining memory, so the next account
+// always gets some.
 func (b *memoryBudget) reserve(account db.ID, n int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *memoryBudget) reserve(account db.ID, n int) error {
 	return nil
 }
 
-// release gives back what was taken.
+// release releases n reserved bytes.
 func (b *memoryBudget) release(account db.ID, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *memoryBudget) release(account db.ID, n int) {
 	}
 }
 
-// memoryReservation is what one request has taken.
+// memoryReservation is the memory reserved for one request.
 type memoryReservation struct {
 	budget   *memoryBudget
 	account  db.ID
@@ -79,14 +79,15 @@ func (k *memoryReservation) release() {
 	}
 }
 
-// reservingReader asks before more of a body is kept than freeBodyBytes, a reserveStepBytes at a time.
+// reservingReader reserves memory, reserveStepBytes at a time, before the body exceeds
+// freeBodyBytes.
 type reservingReader struct {
 	io.Reader
 	reserve         func(n int) error
 	total, reserved int
 }
 
-// Read reads a piece.
+// Read implements io.Reader.
 func (g *reservingReader) Read(p []byte) (int, error) {
 	n, err := g.Reader.Read(p)
 	for g.total += n; g.total > freeBodyBytes+g.reserved; g.reserved += reserveStepBytes {

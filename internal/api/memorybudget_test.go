@@ -16,16 +16,16 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// sender is an endpoint that takes messages.
+// sender is an endpoint that accepts messages.
 type sender struct {
 	path   string
-	wrap   func(message string) string // makes a request of what letterWith gives
-	prefix string                      // of the fields that are told
+	wrap   func(message string) string // wraps the output of letterWith in a request
+	prefix string                      // of the reported fields
 }
 
 func senders(t *testing.T, s *servertest.Server) []sender {
 	t.Helper()
-	a := s.API("POST", "/templates", jsonObject{"name": "x", "subject": "x", "text": "x"})
+	a := s.API("POST", "/templates", object{"name": "x", "subject": "x", "text": "x"})
 	status(t, "a template", a, 201)
 	template := fmt.Sprintf(`"template_id":%q`, into(t, a)["id"])
 	return []sender{
@@ -35,55 +35,54 @@ func senders(t *testing.T, s *servertest.Server) []sender {
 	}
 }
 
-// letterWith is a message with more members.
-func letterWith(members string) string {
+// mailWith returns a message with additional members.
+func mailWith(members string) string {
 	return `{"from_email":"alice@demo.test","to":["bob@demo.test"],"subject":"x","text":"x"` + members + `}`
 }
 
-// What can be wrong with a body, at every endpoint that takes messages: a clear
-// answer, and nothing is sent.
+// For any invalid body, every endpoint that accepts messages gives a clear error and sends nothing.
 func TestHostileBodies(t *testing.T) {
 	const deep = 10 << 20
 	file := func(content string) string {
-		return letterWith(`,"attachments":[{"filename":"x","content":` + content + `}]`)
+		return mailWith(`,"attachments":[{"filename":"x","content":` + content + `}]`)
 	}
 	refusals := map[string]struct {
 		message string
 		status  int
 		code    string
-		field   string // within the message; "" if no field is told
+		field   string // within the message; "" if no field is reported
 		fault   string
 	}{
-		"brackets, 10 MB deep":         {letterWith(`,"metadata":` + strings.Repeat("[", deep)), 400, "invalid_json", "", ""},
-		"braces, 10 MB deep":           {letterWith(`,"metadata":` + strings.Repeat(`{"a":`, deep/5)), 400, "invalid_json", "", ""},
-		"deep where a text should be":  {letterWith(`,"from_name":` + strings.Repeat("[", deep)), 400, "invalid_json", "", ""},
+		"brackets, 10 MB deep":         {mailWith(`,"metadata":` + strings.Repeat("[", deep)), 400, "invalid_json", "", ""},
+		"braces, 10 MB deep":           {mailWith(`,"metadata":` + strings.Repeat(`{"a":`, deep/5)), 400, "invalid_json", "", ""},
+		"deep where a text should be":  {mailWith(`,"from_name":` + strings.Repeat("[", deep)), 400, "invalid_json", "", ""},
 		"deep where content should be": {file(strings.Repeat("[", deep)), 400, "invalid_json", "", ""},
 		"deep from the start":          {strings.Repeat("[", deep), 400, "invalid_json", "", ""},
-		"a name of 10 MB":              {letterWith(`,"` + strings.Repeat("x", deep) + `":1`), 400, "invalid_json", "", ""},
-		"a number of 10 MB":            {letterWith(`,"x":` + strings.Repeat("9", deep)), 400, "invalid_json", "", ""},
+		"a name of 10 MB":              {mailWith(`,"` + strings.Repeat("x", deep) + `":1`), 400, "invalid_json", "", ""},
+		"a number of 10 MB":            {mailWith(`,"x":` + strings.Repeat("9", deep)), 400, "invalid_json", "", ""},
 		"base64 of other letters":      {file(`"a_-="`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
 		"base64 without padding":       {file(`"aGk"`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
 		"base64 behind padding":        {file(`"aGk=aGk="`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
 		"base64 with blanks":           {file(`"aG k="`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
 		"base64 with an escape":        {file(`"\u20acGk="`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
-		"an unknown field":             {letterWith(`,"Text":"x"`), 422, "validation_failed", "Text", "unknown_field"},
-		"an unknown field of a file":   {letterWith(`,"attachments":[{"filename":"x","content":"aGk=","url":"file:///etc/passwd"}]`), 422, "validation_failed", "attachments[0].url", "unknown_field"},
-		"a field twice":                {letterWith(`,"from_email":"y"`), 400, "invalid_json", "", ""},
-		"a field twice, escaped":       {letterWith(`,"from_\u0065mail":"y"`), 400, "invalid_json", "", ""},
-		"a header twice":               {letterWith(`,"headers":{"X-A":"1","X-A":"2"}`), 400, "invalid_json", "", ""},
-		"metadata twice":               {letterWith(`,"metadata":{"a":{"b":1,"b":2}}`), 400, "invalid_json", "", ""},
-		"content twice":                {letterWith(`,"attachments":[{"filename":"x","content":"aGk=","content":"aGk="}]`), 400, "invalid_json", "", ""},
-		"no UTF-8":                     {letterWith(`,"from_name":"` + "\xff" + `"`), 400, "invalid_json", "", ""},
-		"no UTF-8 in a name":           {letterWith(`,"` + "\xc3\x28" + `":1`), 400, "invalid_json", "", ""},
-		"UTF-8 that is too long":       {letterWith(`,"from_name":"` + "\xc0\xaf" + `"`), 400, "invalid_json", "", ""},
-		"half a surrogate":             {letterWith(`,"from_name":"\ud800"`), 400, "invalid_json", "", ""},
+		"an unknown field":             {mailWith(`,"Text":"x"`), 422, "validation_failed", "Text", "unknown_field"},
+		"an unknown field of a file":   {mailWith(`,"attachments":[{"filename":"x","content":"aGk=","url":"file:///etc/passwd"}]`), 422, "validation_failed", "attachments[0].url", "unknown_field"},
+		"a field twice":                {mailWith(`,"from_email":"y"`), 400, "invalid_json", "", ""},
+		"a field twice, escaped":       {mailWith(`,"from_\u0065mail":"y"`), 400, "invalid_json", "", ""},
+		"a header twice":               {mailWith(`,"headers":{"X-A":"1","X-A":"2"}`), 400, "invalid_json", "", ""},
+		"metadata twice":               {mailWith(`,"metadata":{"a":{"b":1,"b":2}}`), 400, "invalid_json", "", ""},
+		"content twice":                {mailWith(`,"attachments":[{"filename":"x","content":"aGk=","content":"aGk="}]`), 400, "invalid_json", "", ""},
+		"no UTF-8":                     {mailWith(`,"from_name":"` + "\xff" + `"`), 400, "invalid_json", "", ""},
+		"no UTF-8 in a name":           {mailWith(`,"` + "\xc3\x28" + `":1`), 400, "invalid_json", "", ""},
+		"UTF-8 that is too long":       {mailWith(`,"from_name":"` + "\xc0\xaf" + `"`), 400, "invalid_json", "", ""},
+		"half a surrogate":             {mailWith(`,"from_name":"\ud800"`), 400, "invalid_json", "", ""},
 		"UTF-16":                       {"\xff\xfe{\x00}\x00", 400, "invalid_json", "", ""},
-		"a byte order mark":            {"\ufeff" + letterWith(""), 400, "invalid_json", "", ""},
-		"a bare NUL":                   {letterWith(`,"from_name":"` + "\x00" + `"`), 400, "invalid_json", "", ""},
-		"a bare line break":            {letterWith(`,"from_name":"` + "\n" + `"`), 400, "invalid_json", "", ""},
-		"a comment":                    {letterWith(` /* x */`), 400, "invalid_json", "", ""},
-		"a comma too many":             {letterWith(`,`), 400, "invalid_json", "", ""},
-		"NaN":                          {letterWith(`,"metadata":{"a":NaN}`), 400, "invalid_json", "", ""},
+		"a byte order mark":            {"\ufeff" + mailWith(""), 400, "invalid_json", "", ""},
+		"a bare NUL":                   {mailWith(`,"from_name":"` + "\x00" + `"`), 400, "invalid_json", "", ""},
+		"a bare line break":            {mailWith(`,"from_name":"` + "\n" + `"`), 400, "invalid_json", "", ""},
+		"a comment":                    {mailWith(` /* x */`), 400, "invalid_json", "", ""},
+		"a comma too many":             {mailWith(`,`), 400, "invalid_json", "", ""},
+		"NaN":                          {mailWith(`,"metadata":{"a":NaN}`), 400, "invalid_json", "", ""},
 	}
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		for _, to := range senders(t, s) {
@@ -95,9 +94,9 @@ func TestHostileBodies(t *testing.T) {
 				}
 				refused(t, path+": "+what, s.API("POST", path, to.wrap(c.message)), c.status, c.code, faults...)
 			}
-			good := to.wrap(letterWith(""))
+			good := to.wrap(mailWith(""))
 			for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=utf-16"} {
-				refused(t, path+": "+kind, call(t, s, "POST", "/api/v1"+path, map[string]string{"Content-Type": kind}, jsonDecoder(good)), 415, "unsupported_media_type")
+				refused(t, path+": "+kind, call(t, s, "POST", "/api/v1"+path, map[string]string{"Content-Type": kind}, newReader(good)), 415, "unsupported_media_type")
 			}
 			for _, n := range []int{0, 1, len(good) / 2, len(good) - 1} {
 				refused(t, fmt.Sprint(path, " cut off at ", n), cutOff(t, s, path, good[:n], len(good)), 400, "invalid_json")
@@ -110,7 +109,7 @@ func TestHostileBodies(t *testing.T) {
 	})
 }
 
-// cutOff sends the beginning of a body of a declared size, and ends there.
+// cutOff sends the beginning of a body with a declared size, then closes the connection.
 func cutOff(t *testing.T, s *servertest.Server, path, body string, size int) servertest.Response {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr("http"))
@@ -132,8 +131,7 @@ func cutOff(t *testing.T, s *servertest.Server, path, body string, size int) ser
 	return answerOf(t, resp)
 }
 
-// Bodies of 200 MB, at every endpoint: each is refused, over either protocol,
-// and none of it stands in memory.
+// Every endpoint rejects bodies of 200 MB, over either protocol, without holding them in memory.
 func TestHugeBodies(t *testing.T) {
 	const huge = 200 << 20
 	s := servertest.Start(t)
@@ -168,7 +166,7 @@ func TestHugeBodies(t *testing.T) {
 				a := callBy(t, two, fmt.Sprintf("https://localhost:%d/api/v1%s", s.Dev.Ports["https"], path), s.Dev.APIKey, body())
 				refused(t, path+" "+what+" by HTTP/2", a, 413, want)
 			}
-			// What isn't files stands in memory, up to 24 MB, beside what it grew from.
+			// Everything but files is in memory, up to 24 MB, plus the buffer that it grew from.
 			if grown := w.grown(); grown > 100<<20 {
 				t.Errorf("%s %s: the heap grew by %d MB", path, what, grown>>20)
 			}
@@ -201,7 +199,7 @@ func answerOf(t *testing.T, resp *http.Response) servertest.Response {
 	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
-// filling reads a text again and again.
+// filling repeats a text.
 type filling struct {
 	text string
 	at   int
@@ -220,7 +218,7 @@ func (f *filling) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// heap watches the size of the heap.
+// heap samples the size of the heap.
 type heap struct {
 	sample      []metrics.Sample
 	start, peak uint64
@@ -244,12 +242,12 @@ func (h *heap) grown() int64 {
 	return int64(h.peak) - int64(h.start)
 }
 
-// Large attachments on their way in are beside the data: where a system keeps files
-// for a while may be in memory, or be missing.
+// Large attachments in transit are stored in the data directory: the system's temporary directory
+// may be in memory, or missing.
 func TestAttachmentsWaitBesideTheData(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		t.Setenv("TMPDIR", "/nowhere")
 		large := strings.Repeat("QUJD", 50_000)
-		status(t, "a large attachment", s.API("POST", "/outbound/send", mail(jsonObject{"attachments": []jsonObject{{"filename": "a", "content": large}}})), 202)
+		status(t, "a large attachment", s.API("POST", "/outbound/send", mail(object{"attachments": []object{{"filename": "a", "content": large}}})), 202)
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// maxShownFailures is how many failures the answer about one migration has, and how many
-// notes.
+// maxShownFailures is the maximum number of failures, and of notes, in the response about a
+// migration.
 const maxShownFailures = 100
 
 func (a *API) migrationRoutes(r *router) {
@@ -36,7 +36,7 @@ func (a *API) migrationRoutes(r *router) {
 	a.migrationStreamRoutes(r)
 }
 
-// MigrationSource is where a mailbox is copied from.
+// MigrationSource is the mailbox on another server to copy from.
 type MigrationSource struct {
 	Host               string   `json:"host" doc:"The source's host name." example:"imap.example.com"`
 	Port               int      `json:"port" doc:"Its port." example:"993"`
@@ -46,7 +46,7 @@ type MigrationSource struct {
 	Folders            []string `json:"folders" nullable:"false" doc:"The only folders to copy; empty for all."`
 }
 
-// MigrationProgress is how far a migration is.
+// MigrationProgress is a migration's progress.
 type MigrationProgress struct {
 	Folders           int64   `json:"folders" doc:"How many folders there are; 0 until that is known." example:"12"`
 	FoldersDone       int64   `json:"folders_done" doc:"How many are done." example:"4"`
@@ -62,7 +62,7 @@ type MigrationProgress struct {
 	SecondsLeft       *int64  `json:"seconds_left" doc:"How long it takes at this pace; null if that is not known." example:"128"`
 }
 
-// MigrationResponse is a mailbox that is being copied, or was.
+// MigrationResponse is a running or ended migration of a mailbox.
 type MigrationResponse struct {
 	ID         db.ID             `json:"id" doc:"The migration's id."`
 	MailboxID  db.ID             `json:"mailbox_id" doc:"The mailbox that is copied to."`
@@ -78,7 +78,7 @@ type MigrationResponse struct {
 	UpdatedAt  time.Time         `json:"updated_at" doc:"When it last got on."`
 }
 
-// MigrationFolder is how far a folder of the source is.
+// MigrationFolder is the progress of one source folder.
 type MigrationFolder struct {
 	Name         string  `json:"name" doc:"The folder at the source." example:"INBOX.Sent Items"`
 	Target       string  `json:"target" doc:"The folder here." example:"Sent"`
@@ -91,14 +91,14 @@ type MigrationFolder struct {
 	Failed       int64   `json:"failed" doc:"How many could not be copied." example:"0"`
 }
 
-// MigrationFailure is something that could not be copied.
+// MigrationFailure describes a message or folder that could not be copied.
 type MigrationFailure struct {
 	Folder string  `json:"folder" doc:"The folder at the source." example:"INBOX"`
 	UID    *uint32 `json:"uid" doc:"The message's UID there; null for the folder as a whole." example:"4711"`
 	Reason string  `json:"reason" doc:"Why, in words." example:"The message is larger than 50 MB."`
 }
 
-// MigrationNote tells how messages were copied otherwise than they were there.
+// MigrationNote describes how copied messages differ from the source.
 type MigrationNote struct {
 	Folder   string `json:"folder" doc:"The folder at the source." example:"INBOX"`
 	UID      uint32 `json:"uid" doc:"The UID of the first of these messages at the source." example:"4711"`
@@ -106,7 +106,7 @@ type MigrationNote struct {
 	Note     string `json:"note" doc:"What is different here, in words." example:"The keyword [Work] is left out: it has characters that no keyword can have, or is too long."`
 }
 
-// MigrationDetailResponse is a migration with all that is known of it.
+// MigrationDetailResponse is a migration with all details.
 type MigrationDetailResponse struct {
 	MigrationResponse
 	Folders  []MigrationFolder  `json:"folders" nullable:"false" doc:"The source's folders, once they are known."`
@@ -185,7 +185,7 @@ type testMigrationSourceRequest struct {
 
 type testMigrationSourceInput struct{ Body testMigrationSourceRequest }
 
-// MigrationSourceFolder is a folder that a source has.
+// MigrationSourceFolder is a folder on the source.
 type MigrationSourceFolder struct {
 	Name     string `json:"name" doc:"Its name there." example:"INBOX.Sent Items"`
 	Messages int64  `json:"messages" doc:"How many messages are in it." example:"1200"`
@@ -193,7 +193,7 @@ type MigrationSourceFolder struct {
 	Copied   bool   `json:"copied" doc:"Whether it is copied when no folders are named."`
 }
 
-// MigrationSourceTestResponse is what a source has.
+// MigrationSourceTestResponse lists the contents of a source.
 type MigrationSourceTestResponse struct {
 	Folders []MigrationSourceFolder `json:"folders" nullable:"false" doc:"The folders that can be copied, INBOX first."`
 }
@@ -229,7 +229,7 @@ func (a *API) listMigrations(ctx context.Context, p account.Principal, in *pageP
 	return newListResponse(*in, found, more, newMigrationResponse, func(g migration.Migration) string { return g.ID.String() }), nil
 }
 
-// migration finds a migration that the principal may see.
+// migration returns a migration that the principal may see.
 func (a *API) migration(ctx context.Context, p account.Principal, text string) (migration.Migration, error) {
 	id, err := db.ParseID(text)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// progressInterval is how often at most a stream tells how far a migration is.
+// progressInterval is the minimum interval between two progress events in a stream.
 const progressInterval = time.Second
 
 func (a *API) migrationStreamRoutes(r *router) {
@@ -23,7 +23,7 @@ func (a *API) migrationStreamRoutes(r *router) {
 	r.serve(stream, a.followMigration)
 }
 
-// followMigration tells how far a migration is until it has ended.
+// followMigration streams a migration's progress until it has ended.
 func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.Principal) error {
 	var in idParams
 	if err := bind(r, &in); err != nil {
@@ -57,7 +57,7 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 			continue
 		case <-pause.C:
 			wake = sub.C
-			pause.Reset(5 * progressInterval) // a signal of another node may get lost
+			pause.Reset(5 * progressInterval) // a signal from another node may get lost
 		case <-beat.C:
 			if _, err := a.authenticate(r, "migrations.read"); err != nil || out.write([]byte(": still there\n\n")) != nil {
 				return nil //nolint:nilerr // the answer has begun: the client learns when it comes back

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// networkRequestsPerMinute is how often one network may ask for what needs no key; mail
-	// providers ask for many people from few addresses.
+	// networkRequestsPerMinute limits the requests without a key from one network. It is high
+	// because mail providers make requests for many people from few addresses.
 	networkRequestsPerMinute = 3000
 	maxNetworks              = 100_000
 )
 
-// networkLimiter bounds what a network may ask for without a key.
+// networkLimiter limits the requests without a key per network.
 type networkLimiter struct {
 	limiter *ratelimit.Limiter[netip.Prefix]
-	exempt  func(netip.Addr) bool // whom limit does not apply to; may be nil
+	exempt  func(netip.Addr) bool // addresses exempt from the limit; may be nil
 }
 
 func (a *API) newNetworkLimiter() *networkLimiter {

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// operatorRoutes are for those who run the service: the queue of all accounts, and their limits.
-// Their keys are made at the server's command line alone.
+// operatorRoutes registers the endpoints for operators: the queue of all accounts, and the
+// accounts' limits. Only the server's command line creates operator keys.
 func (a *API) operatorRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/queue/destinations", id: "listQueueDestinations", scope: account.ScopeOperator,
 		summary: "List the destinations that mail waits for", description: "By name, with what waits for each, what is held and what is being tried, and the last answer that made it wait. " +
@@ -34,7 +34,7 @@ func (a *API) operatorRoutes(r *router) {
 	a.operatorLimitRoutes(r)
 }
 
-// forwardPageParams is what lists take that go one way.
+// forwardPageParams are the parameters of lists with forward paging only.
 type forwardPageParams struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
 	After string `query:"after" doc:"Only what comes after this cursor."`
@@ -210,11 +210,11 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 	return out, err
 }
 
-// queueFilter reads what is chosen, and adds its faults.
+// queueFilter converts a selection to a filter and adds its faults to bad.
 func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSelection) (f queue.Filter, err error) {
 	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
 	if c.OlderThan > 10*365*24*3600 {
-		f.OlderThan = -1 // which no filter takes
+		f.OlderThan = -1 // an invalid value for any filter
 	}
 	if c.Message != "" {
 		if f.Message, err = db.ParseID(c.Message); err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxCommandRows is how many rows a request looks at, about, so that it is
-	// answered in time however much an order chooses.
+	// maxCommandRows is the approximate number of rows that a request processes, so that its
+	// response time stays limited for any selection.
 	maxCommandRows = 10_000
-	// maxDropWaitSeconds bounds the wait of a drop, in seconds.
+	// maxDropWaitSeconds is the maximum wait of a drop, in seconds.
 	maxDropWaitSeconds = 30
 )
 
@@ -37,7 +37,7 @@ func (a *API) queueCommandRoutes(r *router) {
 			"An attempt that is under way keeps its outcome: what a node has in hand is held, and dropped if it comes back within `wait` seconds; drop what `in_hand` still counts again." + pagingNote}, a.dropQueue)
 }
 
-// QueueSelection says which deliveries an order is for: all of what is given must fit.
+// QueueSelection selects the deliveries of a command. A delivery must match all given criteria.
 type QueueSelection struct {
 	Message     string `json:"message,omitempty" format:"uuid" doc:"Those of this message."`
 	Destination string `json:"destination,omitempty" doc:"Those to this domain." example:"example.net"`
@@ -100,7 +100,7 @@ func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Bo
 	return a.runQueueCommand(ctx, p, "drop", in.Body.QueueSelection, or, a.QueueAdmin.Drop)
 }
 
-// runQueueCommand does a part of an order, and notes in the log who gave it.
+// runQueueCommand runs part of a queue command and logs the key that gave it.
 func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb string, c QueueSelection, or queue.Command,
 	do func(context.Context, queue.Command) (queue.Result, error)) (queueCommandResponse, error) {
 	var bad fault.FieldErrors

@@ -17,7 +17,7 @@ func (a *API) operatorLimitRoutes(r *router) {
 		summary: "Set the limits of an account", description: "What is left out is as for all accounts, by the service's settings; 0 is no limit. It holds on all nodes within seconds, and what was used counts."}, a.setAccountLimits)
 }
 
-// setLimitsRequest are the limits that an operator gives an account.
+// setLimitsRequest holds the limits that an operator sets for an account.
 type setLimitsRequest struct {
 	RequestsPerSecond *int `json:"requests_per_second,omitempty" nullable:"false" minimum:"0" doc:"Requests a second, on each node." example:"100"`
 	Burst             *int `json:"burst,omitempty" nullable:"false" minimum:"0" doc:"Requests that may come at once; 0 for as many as in a second." example:"1000"`
@@ -27,7 +27,7 @@ type setLimitsRequest struct {
 	StorageMB         *int `json:"storage_mb,omitempty" nullable:"false" minimum:"0" doc:"What the quotas of its mailboxes may be together, in megabytes." example:"102400"`
 }
 
-// limitSetResponse are limits; null is one that was not set.
+// limitSetResponse holds limits; null is a limit that is not set.
 type limitSetResponse struct {
 	RequestsPerSecond *int64 `json:"requests_per_second" doc:"Requests a second, on each node." example:"100"`
 	Burst             *int64 `json:"burst" doc:"Requests that may come at once." example:"1000"`
@@ -59,7 +59,7 @@ func (in *setLimitsRequest) limitSet() quota.AccountLimits {
 		case n == nil:
 			return quota.Default
 		case *n < 0:
-			return quota.MaxValue + 1 // which is refused
+			return quota.MaxValue + 1 // rejected as out of range
 		}
 		return int64(*n)
 	}
@@ -72,7 +72,7 @@ func (in *setLimitsRequest) limitSet() quota.AccountLimits {
 	}
 }
 
-// accountKey reads the id of an account in a path.
+// accountID parses the path's account id.
 func (a *API) accountID(ctx context.Context, in *idParams) (db.ID, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {

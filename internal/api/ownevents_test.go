@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// ownEvents fails the test unless a key of one domain sees, however it asks,
-// the events of its domain alone, among them those of a message that was sent.
+// ownEvents fails the test unless a domain-restricted key sees only its domain's events, on every
+// endpoint, among them those of a sent message.
 func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) {
 	t.Helper()
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -20,7 +20,7 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	}
 	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})
 	defer sub.Close()
-	for len(ids(t, s.APIWithKey(key, "GET", "/events?message="+message, nil))) == 0 { // it is on its way
+	for len(ids(t, s.APIWithKey(key, "GET", "/events?message="+message, nil))) == 0 { // it may take a moment
 		select {
 		case <-sub.C:
 		case <-t.Context().Done():
@@ -30,8 +30,8 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	var all []string
 	kinds := map[string]bool{}
 	for _, e := range into(t, s.APIWithKey(key, "GET", "/events?limit=100", nil))["data"].([]any) {
-		event := e.(jsonObject)
-		data := event["data"].(jsonObject)
+		event := e.(object)
+		data := event["data"].(object)
 		if data["domain_id"] != domain && data["id"] != message {
 			t.Errorf("another domain's event: %v", event)
 		}

@@ -16,14 +16,14 @@ type listResponse[T any] struct {
 	NextCursor *string `json:"next_cursor" doc:"Give it as after to go on (as before, if the page was asked for with before); null at the end."`
 }
 
-// pageParams is what every list takes.
+// pageParams are the paging parameters of every list.
 type pageParams struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
 	After  string `query:"after" doc:"Only what comes after this cursor: what is older."`
 	Before string `query:"before" doc:"Only what comes just before this cursor: what is newer."`
 }
 
-// dbPage reads a page whose cursors are ids.
+// dbPage converts the parameters of a page whose cursors are ids.
 func (p pageParams) dbPage() (db.Page, error) {
 	out := db.Page{Limit: p.Limit}
 	var bad fault.FieldErrors
@@ -49,7 +49,7 @@ func (p pageParams) checkCursors(bad *fault.FieldErrors) {
 	}
 }
 
-// parseTime reads a time of a query; "" is none.
+// parseTime parses a time in a query; "" is the zero time.
 func parseTime(bad *fault.FieldErrors, field, text string) (t time.Time) {
 	if text == "" {
 		return t
@@ -57,7 +57,7 @@ func parseTime(bad *fault.FieldErrors, field, text string) (t time.Time) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		bad.Add(field, "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
-	} else if t.IsZero() { // which would count as none
+	} else if t.IsZero() { // the zero time would count as absent
 		t = t.Add(1)
 	}
 	return t
@@ -67,7 +67,7 @@ func addCursorFault(bad *fault.FieldErrors, field string) {
 	bad.Add(field, "invalid_cursor", "This is not a cursor of this list.")
 }
 
-// newListResponse makes the page's answer of what a package returned, newest first.
+// newListResponse converts a page of items, newest first, to a response.
 func newListResponse[S, T any](p pageParams, items []S, more bool, show func(S) T, cursor func(S) string) listResponse[T] {
 	l := listResponse[T]{Data: make([]T, len(items)), HasMore: more}
 	for i, item := range items {

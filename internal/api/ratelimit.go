@@ -16,19 +16,19 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// The header fields that tell of limits: lists of items, each named by a string
+// The response header fields for limits: lists of items, each named by a string
 // (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651 §3.1).
 const rateLimitPolicyHeader, rateLimitHeader = "RateLimit-Policy", "RateLimit"
 
-// countRequest counts a request, and tells in the answer how many more may come.
+// countRequest counts a request and adds the request limit to the response's header.
 func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Principal) error {
 	gauges, err := a.Limits.CountRequest(r.Context(), outbound.LimitSubject(p))
 	addLimitHeaders(w.Header(), gauges)
 	return err
 }
 
-// addSendLimitHeaders tells in the answer to a request that sends how much more may be
-// sent. That is a help: an answer that can't tell it is still the answer.
+// addSendLimitHeaders adds the send limits to a send's response. The headers are optional: if the
+// limits can't be read, the response has none.
 func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p account.Principal) {
 	gauges, err := a.Limits.Statuses(r.Context(), outbound.LimitSubject(p))
 	if err != nil {
@@ -37,8 +37,8 @@ func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p acco
 	addLimitHeaders(w.Header(), gauges)
 }
 
-// addLimitHeaders adds limits to the header. The fields are spelt as the draft does, not as
-// net/http would, for those who read answers with their eyes.
+// addLimitHeaders adds limits to the header. It spells the fields as in the draft, not in
+// net/http's canonical form, for people who read responses.
 func addLimitHeaders(h http.Header, gauges []quota.Status) {
 	if len(gauges) == 0 {
 		return
@@ -72,7 +72,7 @@ func appendLimitParam(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(append(append(b, ';'), name...), '='), n, 10)
 }
 
-// rateLimitHeaders are these header fields in the document.
+// rateLimitHeaders describes the limit headers for the document.
 func rateLimitHeaders() map[string]*huma.Param {
 	text := func(what, example string) *huma.Param {
 		return &huma.Param{Description: what, Schema: &huma.Schema{Type: "string"}, Example: example}
@@ -85,7 +85,7 @@ func rateLimitHeaders() map[string]*huma.Param {
 	}
 }
 
-// headerRefs refer to header fields of the document.
+// headerRefs returns references to the document's header definitions.
 func headerRefs(names ...string) map[string]*huma.Param {
 	refs := map[string]*huma.Param{}
 	for _, name := range names {

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// revalidateKey returns the fault with which the key of a request has ended since it was
-// identified. That nobody can tell is none.
+// revalidateKey returns a fault if a request's key has been revoked since it was identified. If the
+// check itself fails, the key counts as valid.
 func (a *API) revalidateKey(r *http.Request) error {
 	if _, err := a.identify(r); isAuthError(err) {
 		return err
@@ -22,14 +22,14 @@ func isAuthError(err error) bool {
 	return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Denied)
 }
 
-// revalidatingBody is a request's body, which may come for minutes, or hours: it breaks
-// off when the key ends.
+// revalidatingBody is a request body, which may take minutes or hours to arrive. Reading fails once
+// the key is revoked.
 type revalidatingBody struct {
 	io.ReadCloser
 	revalidate func() error
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (b revalidatingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if ended := b.revalidate(); ended != nil {
@@ -38,9 +38,8 @@ func (b revalidatingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// revalidatingWriter is an answer of any length: it breaks off when the key ends. Of HEAD,
-// for which nothing is sent and so nobody waits, it ends once the header is there,
-// with http.ErrBodyNotAllowed.
+// revalidatingWriter writes a response of any length. Writing fails once the key is revoked. For
+// HEAD, it fails with http.ErrBodyNotAllowed after the header, since nobody waits for a body.
 type revalidatingWriter struct {
 	io.Writer
 	api     *API
@@ -48,7 +47,7 @@ type revalidatingWriter struct {
 	started bool
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (l *revalidatingWriter) Write(p []byte) (int, error) {
 	if l.started && l.r.Method == http.MethodHead {
 		return 0, http.ErrBodyNotAllowed

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// router registers operations, in the mux and in the document.
+// router registers operations in the mux and in the document.
 type router struct {
 	api *API
 	mux *http.ServeMux
@@ -30,20 +30,20 @@ type router struct {
 type operation struct {
 	method, path     string // path below /api/v1; {id...} takes slashes too
 	id               string
-	scope            string // what the key must be allowed
+	scope            string // scope that the key needs
 	summary          string
 	description      string
-	status           int    // of success; 200 if 0
-	mayConflict      bool   // it may answer 409
-	responseMedia    string // of the answer; JSON if ""
-	requestMedia     string // media types of a request body that is no JSON
-	readOnly         bool   // it changes nothing, though it is no GET
-	validatesFirst   bool   // it finds all faults of its values before it writes, or does anything that lasts
-	maxResponseBytes int    // bytes that its answer may have, of one that changes something and may have many
+	status           int    // of a successful response; 200 if 0
+	mayConflict      bool   // whether it may respond with 409
+	responseMedia    string // media type of the response; JSON if ""
+	requestMedia     string // media types of a request body that is not JSON
+	readOnly         bool   // whether it changes nothing, although it is not a GET
+	validatesFirst   bool   // whether it finds all faults of its values before it writes or has any lasting effect
+	maxResponseBytes int    // maximum response size in bytes, for an operation that changes something and may have a large response
 }
 
-// maxReadsPerAccount is how many answers are made for one account at a time. Some have
-// megabytes, and how many they will have is not known before.
+// maxReadsPerAccount is the maximum number of concurrent reads per account. Some responses have
+// megabytes, and their size is not known in advance.
 const maxReadsPerAccount = 8
 
 func (o operation) successStatus() int {
@@ -53,30 +53,30 @@ func (o operation) successStatus() int {
 	return o.status
 }
 
-// emptyResponse is the answer of a DELETE.
+// emptyResponse is the response to a DELETE.
 type emptyResponse struct{}
 
-// handle registers an operation whose path, query and body are described by
-// the struct I, and whose answer is O.
+// handle registers an operation. The struct I describes its path, query and body; O is its
+// response.
 func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
 	describe[I, O](r.doc, o)
 	r.serve(o, operationHandler(r.api, o, f))
 }
 
-// operationHandler reads the request of an operation, and writes its answer.
+// operationHandler returns a handler that decodes an operation's request and writes its response.
 func operationHandler[I, O any](a *API, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) handler {
 	return func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
 		body := memoryReservation{budget: a.memory, account: p.Account}
 		defer body.release()
 		if err := bindBody(w, req, &in, body.reserve); err != nil {
-			if fault.Is(err, fault.RateLimited) { // a client that is still sending would not see the answer
+			if fault.Is(err, fault.RateLimited) { // a client that is still sending would not see the response
 				body.release()
 				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
 			}
 			return a.collectFaults(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
 		}
-		if o.maxResponseBytes > 0 { // what was done will have to be told
+		if o.maxResponseBytes > 0 { // memory for the response must be available before the change
 			if err := body.reserve(o.maxResponseBytes); err != nil {
 				return err
 			}
@@ -98,12 +98,12 @@ func operationHandler[I, O any](a *API, o operation, f func(ctx context.Context,
 	}
 }
 
-// runOperation carries an operation out. The answers of those that change nothing are kept,
-// until the client has read them, only if there is room; those to GET are made in a
-// turn of the account's.
-func (a *API) runOperation(ctx context.Context, o operation, room *memoryReservation, act func() (any, error)) (response, error) {
+// runOperation runs an operation. A GET takes one of the account's read slots. The response of an
+// operation that changes nothing must fit into the memory budget, where it counts until the client
+// has read it.
+func (a *API) runOperation(ctx context.Context, o operation, capacity *memoryReservation, act func() (any, error)) (response, error) {
 	if o.method == http.MethodGet {
-		pass, err := a.readSlots.Acquire(ctx, room.account, maxReadsPerAccount)
+		pass, err := a.readSlots.Acquire(ctx, capacity.account, maxReadsPerAccount)
 		if err != nil {
 			return response{}, err
 		}
@@ -115,22 +115,22 @@ func (a *API) runOperation(ctx context.Context, o operation, room *memoryReserva
 	}
 	answer, err := o.response(out)
 	if more := len(answer.body) - freeBodyBytes; more > 0 && (o.readOnly || o.method == http.MethodGet) {
-		err = room.reserve(more)
+		err = capacity.reserve(more)
 	}
 	return answer, err
 }
 
-// collectFaults adds to the faults of an input's form those of its values, so that all are
-// told at once: the operation finds them by being carried out, without writing anything.
-func (a *API) collectFaults(ctx context.Context, bad error, o operation, room *memoryReservation, act func(context.Context) (any, error)) error {
+// collectFaults adds the faults of an input's values to those of its form, so that all are reported
+// at once. To find them, it runs the operation without writing.
+func (a *API) collectFaults(ctx context.Context, bad error, o operation, capacity *memoryReservation, act func(context.Context) (any, error)) error {
 	var all fault.FieldErrors
 	if !o.validatesFirst && o.method != http.MethodGet || mergeFaults(&all, bad) != nil {
 		return bad
 	}
 	ctx = db.WithReadOnly(ctx)
-	_, also := a.runOperation(ctx, o, room, func() (any, error) { return act(ctx) })
+	_, also := a.runOperation(ctx, o, capacity, func() (any, error) { return act(ctx) })
 	var f *fault.Error
-	if errors.As(also, &f) { // what is not about a field, such as that nothing is there, matters once the form is right
+	if errors.As(also, &f) { // faults without fields, such as not found, matter only once the form is valid
 		form := all
 		for _, field := range f.Fields {
 			if !slices.ContainsFunc(form, func(known fault.FieldError) bool { return coversField(known.Path, field.Path) }) {
@@ -141,14 +141,14 @@ func (a *API) collectFaults(ctx context.Context, bad error, o operation, room *m
 	return all.Err()
 }
 
-// coversField reports whether a fault of a field's form stands for others of it: those of the
-// same field, of a list whose element it is, and, where the body has no form, of all.
+// coversField reports whether a fault of a field's form covers the other field's fault: the same
+// field, a list that contains it, or the whole body.
 func coversField(form, field string) bool {
 	rest, ok := strings.CutPrefix(form, field)
 	return form == "body" || ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
 }
 
-// handler answers a request of who may make it.
+// handler handles a request of an authenticated principal.
 type handler func(w http.ResponseWriter, req *http.Request, p account.Principal) error
 
 func (r *router) serve(o operation, f handler) {
@@ -173,14 +173,14 @@ func (r *router) serve(o operation, f handler) {
 	})
 }
 
-// response is an answer to be written.
+// response is an encoded response.
 type response struct {
 	status int
-	media  string // "" for an answer without a body
+	media  string // "" for a response without a body
 	body   []byte
 }
 
-// response makes the answer of what an operation returned.
+// response encodes the result of an operation.
 func (o operation) response(out any) (response, error) {
 	switch out := out.(type) {
 	case emptyResponse:
@@ -200,7 +200,7 @@ func (a response) write(w http.ResponseWriter) {
 	writeBody(w, a.status, a.media, a.body)
 }
 
-// respond writes what an operation returned.
+// respond writes the result of an operation.
 func (o operation) respond(w http.ResponseWriter, out any) error {
 	answer, err := o.response(out)
 	if err == nil {
@@ -213,13 +213,13 @@ func (o operation) respond(w http.ResponseWriter, out any) error {
 func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
 	text, err := encodeJSON(v)
 	if err != nil {
-		a.writeProblem(w, r, err) // a problem can always be written
+		a.writeProblem(w, r, err) // a problem can always be encoded
 		return
 	}
 	writeBody(w, status, media, text)
 }
 
-// encodeJSON makes JSON as it is, without escapes for HTML.
+// encodeJSON encodes a value as JSON, without escapes for HTML.
 func encodeJSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -234,15 +234,14 @@ func writeBody(w http.ResponseWriter, status int, media string, text []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client may have left
+	_, _ = w.Write(text) // the client may have disconnected
 }
 
 const catchAllPattern = "/"
 
 var errNoEndpoint = fault.New(fault.NotFound, "no_such_endpoint", "There is no such endpoint; /api/v1/openapi.json lists them all.")
 
-// serveUnknown answers for paths that are not there, and for methods that a path
-// does not have.
+// serveUnknown responds to unknown paths and to unsupported methods.
 func (r *router) serveUnknown(w http.ResponseWriter, req *http.Request) {
 	methods := allowedMethods(r.mux, req)
 	if len(methods) == 0 || slices.Contains(methods, req.Method) {
@@ -253,7 +252,7 @@ func (r *router) serveUnknown(w http.ResponseWriter, req *http.Request) {
 	r.api.writeProblem(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(methods, ", ")+"."))
 }
 
-// allowedMethods lists the methods that a request's path has.
+// allowedMethods lists the methods of a request's path.
 func allowedMethods(mux *http.ServeMux, req *http.Request) (methods []string) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
 		probe := &http.Request{Method: method, URL: req.URL, Host: req.Host}

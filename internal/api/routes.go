@@ -2,8 +2,8 @@
 
 package api
 
-// routes is the whole of the API. Every path with an {id} answers 404 for
-// what belongs to another account.
+// routes registers the whole API. Every path with an {id} responds with 404 for objects of other
+// accounts.
 func (a *API) routes(r *router) {
 	const created, noContent = 201, 204
 

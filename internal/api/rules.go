@@ -11,13 +11,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// fieldRules are what the tags of a field say of its values, as the description shows it:
-// enum, minimum and maximum. Of a list they are for each element.
+// fieldRules are the rules for a field's values from its tags, as the document shows them: enum,
+// minimum and maximum. For a list they apply to each element.
 type fieldRules reflect.StructTag
 
 func (s fieldRules) get(name string) (string, bool) { return reflect.StructTag(s).Lookup(name) }
 
-// violation returns which rule a value breaks; code is "" for none.
+// violation returns the rule that a value breaks; code is "" for none.
 func (s fieldRules) violation(v reflect.Value) (code, words string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -53,20 +53,20 @@ func (s fieldRules) rangeViolation(n float64) (code, words string) {
 	return "out_of_range", words
 }
 
-// isNumber reports whether a number in JSON can be kept: programs read numbers as
-// float64 (RFC 8259 section 6), and fail at larger ones.
+// isNumber reports whether a JSON number is in the range of float64, as which programs read numbers
+// (RFC 8259 section 6).
 func isNumber(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil
 }
 
-// checkNumbers tells the numbers in a value that can't be kept.
+// checkNumbers reports the numbers in a value that are out of range.
 func (r *jsonDecoder) checkNumbers(raw jsontext.Value, at string) {
 	d := jsontext.NewDecoder(strings.NewReader(string(raw)))
 	for {
 		t, err := d.ReadToken()
 		if err != nil {
-			return // its end: the text is well formed
+			return // the end of the text, which is well formed
 		}
 		if t.Kind() == '0' && !isNumber(t.String()) {
 			r.addFault(at+pointerPath(d.StackPointer()), "out_of_range", "This number is too large.")
@@ -74,7 +74,7 @@ func (r *jsonDecoder) checkNumbers(raw jsontext.Value, at string) {
 	}
 }
 
-// pointerPath writes a JSON pointer as the names of fields are written.
+// pointerPath converts a JSON pointer to a field path.
 func pointerPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for name := range p.Tokens() {

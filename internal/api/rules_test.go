@@ -17,16 +17,16 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// bound is a value at a bound of a field, or beyond it.
+// bound is a value at or beyond a field's limit.
 type bound struct {
-	at     string // the field, as faults name it
+	at     string // path of the field, as in faults
 	value  any
 	beyond bool
-	nested func(value any) any // the field in a body
+	nested func(value any) any // wraps the field's value in a body
 }
 
-// bodyLimits are those of a schema and of all that it has inside.
-func bodyLimits(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value any) any) (all []bound) {
+// schemaBounds returns the values at and beyond the limits of a schema and all nested schemas.
+func schemaBounds(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(value any) any) (all []bound) {
 	t.Helper()
 	s := ref.Value
 	if s.Pattern != "" || s.MultipleOf != nil || s.UniqueItems || s.ExclusiveMin.IsSet() || s.ExclusiveMax.IsSet() {
@@ -49,7 +49,7 @@ func bodyLimits(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(va
 	}
 	if s.Type.Includes("number") {
 		add(json.RawMessage("1e400"), true)
-		add(jsonObject{}, true)
+		add(object{}, true)
 	}
 	for _, value := range s.Enum {
 		add(value, false)
@@ -64,16 +64,16 @@ func bodyLimits(t *testing.T, at string, ref *openapi3.SchemaRef, nested func(va
 		if at != "" {
 			inner = at + "." + name
 		}
-		all = append(all, bodyLimits(t, inner, p, func(value any) any { return nested(jsonObject{name: value}) })...)
+		all = append(all, schemaBounds(t, inner, p, func(value any) any { return nested(object{name: value}) })...)
 	}
 	if s.Items != nil {
-		all = append(all, bodyLimits(t, at+"[0]", s.Items, func(value any) any { return nested([]any{value}) })...)
+		all = append(all, schemaBounds(t, at+"[0]", s.Items, func(value any) any { return nested([]any{value}) })...)
 	}
 	return all
 }
 
-// Whatever the description says of a value, the service holds to: at each bound of
-// each field and parameter of each operation, and beyond it.
+// The service enforces the document's limits: at and beyond each limit of each field and parameter
+// of each operation.
 func TestBounds(t *testing.T) {
 	s := servertest.Start(t)
 	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
@@ -89,7 +89,7 @@ func TestBounds(t *testing.T) {
 		}
 		told := false
 		for _, e := range p.Errors {
-			// Of a value within its bounds the operation may still say something else.
+			// The operation may still reject a value within its limits.
 			told = told || e.Field == at && (b.beyond || slices.Contains([]string{"unknown_value", "out_of_range", "wrong_type"}, e.Code))
 		}
 		if told != b.beyond {
@@ -113,12 +113,12 @@ func TestBounds(t *testing.T) {
 				if p.In != "query" {
 					continue
 				}
-				for _, b := range bodyLimits(t, p.Name, p.Schema, func(value any) any { return value }) {
+				for _, b := range schemaBounds(t, p.Name, p.Schema, func(value any) any { return value }) {
 					if list, ok := b.nested(b.value).([]any); ok {
 						b.value = list[0]
 					}
 					if b.value == "" || slices.Contains([]any{json.RawMessage("1e400")}, b.value) {
-						continue // an empty parameter is none
+						continue // an empty parameter counts as absent
 					}
 					text := fmt.Sprint(b.value)
 					if n, ok := b.value.(float64); ok {
@@ -131,9 +131,9 @@ func TestBounds(t *testing.T) {
 			if op.RequestBody == nil || op.RequestBody.Value.Content["application/json"] == nil {
 				continue
 			}
-			for _, b := range bodyLimits(t, "", op.RequestBody.Value.Content["application/json"].Schema, func(value any) any { return value }) {
-				body := b.nested(b.value).(jsonObject)
-				body["no_such"] = true // so that nothing is done
+			for _, b := range schemaBounds(t, "", op.RequestBody.Value.Content["application/json"].Schema, func(value any) any { return value }) {
+				body := b.nested(b.value).(object)
+				body["no_such"] = true // so that the request has no effect
 				tried++
 				check(what, b, s.APIWithKey(key, method, to, body), b.at)
 			}
@@ -144,7 +144,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Numbers that programs can't read are refused wherever a value is free.
+// Numbers out of range are rejected wherever a field takes any value.
 func TestNumbersTooLarge(t *testing.T) {
 	s := servertest.Start(t)
 	send := func(metadata string) servertest.Response {
@@ -156,16 +156,16 @@ func TestNumbersTooLarge(t *testing.T) {
 	status(t, "those that float64 holds", send(`{"d":1.7e308,"e":1e-400,"f":18446744073709551616,"g":"1e400"}`), 202)
 }
 
-// A number with a fraction is taken where the description says so.
+// A number with a fraction is accepted where the document says so.
 func TestSpamScore(t *testing.T) {
 	s := servertest.Start(t)
-	in := func(score any) jsonObject {
-		return jsonObject{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "verdicts": jsonObject{"spam_score": score}}
+	in := func(score any) object {
+		return object{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "verdicts": object{"spam_score": score}}
 	}
 	for _, score := range []any{1.5, -2, 0, 10000} {
 		status(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 200)
 	}
-	for _, score := range []any{jsonObject{}, "1.5", []int{}, true} {
+	for _, score := range []any{object{}, "1.5", []int{}, true} {
 		refused(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 422, "validation_failed", "verdicts.spam_score wrong_type")
 	}
 }

@@ -25,10 +25,10 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// errSandboxOnly answers where there is no sandbox.
+// errSandboxOnly is the response outside the sandbox.
 var errSandboxOnly = fault.New(fault.NotFound, "sandbox_only", "This endpoint is there in the sandbox alone, which mailstead dev starts.")
 
-// simulateRequest is a message as from outside: raw, or of the fields.
+// simulateRequest is a simulated incoming message: raw, or composed from fields.
 type simulateRequest struct {
 	MailFrom *string    `json:"mail_from,omitempty" doc:"The envelope's sender; empty for the null sender, of reports and automatic replies. When left out it is the author." example:"bounces@example.org"`
 	RcptTo   []string   `json:"rcpt_to,omitempty" nullable:"false" doc:"The envelope's recipients, at most 50. When left out they are those of to and cc, or of the raw message's To and Cc." example:"you@example.com"`
@@ -94,8 +94,8 @@ func (a *API) sandboxRoutes(r *router) {
 	a.capturedRoutes(r)
 }
 
-// simulationBodyLimits are the bounds of a simulated message, whose files are not
-// counted in rest.
+// simulationBodyLimits returns the limits of a simulated message, whose files don't count towards
+// maxRest.
 func simulationBodyLimits() bodyLimits {
 	b := sendBodyLimits()
 	b.contentField = "raw"
@@ -145,7 +145,7 @@ func newSimulationResponse(out inbound.SimulationResult) simulationResponse {
 	return answer
 }
 
-// inboundSimulation is a request that is being read.
+// inboundSimulation is a simulation request that is being decoded.
 type inboundSimulation struct {
 	inbound.SimulatedMessage
 	in     *simulateRequest
@@ -153,7 +153,7 @@ type inboundSimulation struct {
 	faults fault.FieldErrors
 }
 
-// openMessage judges the request, all faults at once, and returns the message.
+// openMessage validates the request, reports all faults at once, and returns the message.
 func (s *inboundSimulation) openMessage(host string, now time.Time) (io.ReadCloser, error) {
 	if v := s.in.CheckResults; v != nil {
 		s.CheckResults = summary.CheckResults{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: v.SpamScore, SpamReasons: v.SpamReasons}
@@ -164,8 +164,7 @@ func (s *inboundSimulation) openMessage(host string, now time.Time) (io.ReadClos
 	return s.compose(host, now)
 }
 
-// setEnvelope sets sender and recipients: as they were given, else those of the
-// header.
+// setEnvelope sets the sender and the recipients, by default from the header.
 func (s *inboundSimulation) setEnvelope(from *address.Address, to []address.Address) {
 	s.From = from
 	if given := s.in.MailFrom; given != nil {
@@ -203,13 +202,13 @@ func (s *inboundSimulation) setEnvelope(from *address.Address, to []address.Addr
 	})
 }
 
-// isRecipientFault reports whether a fault is one of a field that names recipients.
+// isRecipientFault reports whether a fault concerns a recipient field.
 func isRecipientFault(f fault.FieldError) bool {
 	name, _, _ := strings.Cut(f.Path, "[")
 	return slices.Contains([]string{"rcpt_to", "to", "cc", "raw"}, name)
 }
 
-// openRaw takes a message as it is.
+// openRaw returns the raw message unchanged.
 func (s *inboundSimulation) openRaw() (io.ReadCloser, error) {
 	in := s.in
 	for name, given := range map[string]bool{
@@ -223,7 +222,7 @@ func (s *inboundSimulation) openRaw() (io.ReadCloser, error) {
 	slices.SortFunc(s.faults, func(a, b fault.FieldError) int { return strings.Compare(a.Path, b.Path) })
 	n := int(*in.Raw)
 	if n < 0 || n >= len(s.files.files) {
-		return nil, s.faults.Err() // which tells why
+		return nil, s.faults.Err() // the faults have the reason
 	}
 	if s.Size = s.files.files[n].size; s.Size > outbound.MaxAttachmentBytes {
 		s.faults.Add("raw", "too_large", "The message may have 25 MB (%d bytes) when decoded.", outbound.MaxAttachmentBytes)
@@ -252,13 +251,13 @@ func (s *inboundSimulation) openRaw() (io.ReadCloser, error) {
 		return nil, err
 	}
 	if line := bytes.IndexByte(first, '\n'); line == 0 || line > 0 && first[line-1] != '\r' {
-		s.Size = 0 // it grows
+		s.Size = 0 // the size grows
 		return io.NopCloser(message.NormalizeLineEnds(body)), nil
 	}
 	return body, nil
 }
 
-// headerAddresses returns the addresses of a field that mail can be sent to.
+// headerAddresses returns the deliverable addresses of a header field.
 func headerAddresses(h message.Header, field string) (list []address.Address) {
 	for _, a := range h.Addresses(field) {
 		if a, err := address.Parse(a.String()); err == nil {
@@ -268,7 +267,7 @@ func headerAddresses(h message.Header, field string) (list []address.Address) {
 	return list
 }
 
-// compose makes a message of the fields.
+// compose builds a message from the fields.
 func (s *inboundSimulation) compose(host string, now time.Time) (io.ReadCloser, error) {
 	in := s.in
 	d := &message.Draft{Date: now, MessageID: in.MessageID, Subject: in.Subject, Text: in.Text, HTML: in.HTML, InReplyTo: in.InReplyTo}
@@ -307,7 +306,7 @@ func (s *inboundSimulation) compose(host string, now time.Time) (io.ReadCloser, 
 	}
 	s.addAttachments(d)
 	s.setEnvelope(&from, to)
-	if len(s.faults) == 0 { // else it would tell the same in other words
+	if len(s.faults) == 0 { // otherwise it would report the same faults in other words
 		if err := mergeFaults(&s.faults, d.Check()); err != nil {
 			return nil, err
 		}
@@ -318,7 +317,7 @@ func (s *inboundSimulation) compose(host string, now time.Time) (io.ReadCloser, 
 	return composeReader(d), nil
 }
 
-// composeReader is the mail of a draft, made while it is read.
+// composeReader composes a draft while it is read.
 func composeReader(d *message.Draft) io.ReadCloser {
 	out, in := io.Pipe()
 	c := &composedMessage{PipeReader: out, done: make(chan struct{})}
@@ -335,7 +334,7 @@ type composedMessage struct {
 	done chan struct{}
 }
 
-// Close returns once nothing of the draft is read any more.
+// Close waits until the draft is no longer read.
 func (c *composedMessage) Close() error {
 	err := c.PipeReader.Close()
 	<-c.done
@@ -347,7 +346,7 @@ func (s *inboundSimulation) addAttachments(d *message.Draft) {
 	for _, f := range s.in.Attachments {
 		inline := f.Disposition == "inline" || f.Disposition == "" && f.ContentID != ""
 		one := message.Attachment{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID, Inline: inline}
-		if n := int(f.Content); n >= 0 && n < len(s.files.files) { // else bad tells why
+		if n := int(f.Content); n >= 0 && n < len(s.files.files) { // otherwise bad has the fault
 			total += s.files.files[n].size
 			one.Open = s.files.files[n].open
 		}

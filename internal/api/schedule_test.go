@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// post makes a send that is right, but for what change says, and returns its id.
-func post(t *testing.T, s *servertest.Server, change jsonObject) string {
+// post makes a valid send with the given changes, and returns its id.
+func post(t *testing.T, s *servertest.Server, change object) string {
 	t.Helper()
 	a := s.API("POST", "/outbound/send", mail(change))
 	status(t, "sending", a, 202)
@@ -28,7 +28,7 @@ func post(t *testing.T, s *servertest.Server, change jsonObject) string {
 func at(d time.Duration) string { return time.Now().UTC().Add(d).Format(time.RFC3339Nano) }
 
 // becomes waits until the API shows a message with a status.
-func becomes(t *testing.T, s *servertest.Server, id string, want ...string) jsonObject {
+func becomes(t *testing.T, s *servertest.Server, id string, want ...string) object {
 	t.Helper()
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 	if err != nil {
@@ -37,7 +37,7 @@ func becomes(t *testing.T, s *servertest.Server, id string, want ...string) json
 	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})
 	defer sub.Close()
 	for {
-		m := convertResult(t, s, id)
+		m := getMessage(t, s, id)
 		for _, status := range want {
 			if m["status"] == status {
 				return m
@@ -51,24 +51,24 @@ func becomes(t *testing.T, s *servertest.Server, id string, want ...string) json
 	}
 }
 
-func convertResult(t *testing.T, s *servertest.Server, id string) jsonObject {
+func getMessage(t *testing.T, s *servertest.Server, id string) object {
 	t.Helper()
 	a := s.API("GET", "/outbound/messages/"+id, nil)
 	status(t, "showing", a, 200)
 	return into(t, a)
 }
 
-// A message can be scheduled, moved, and cancelled while it waits.
+// A message can be scheduled, rescheduled, and cancelled while it is scheduled.
 func TestSchedule(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		send := func(change jsonObject) servertest.Response { return s.API("POST", "/outbound/send", mail(change)) }
+		send := func(change object) servertest.Response { return s.API("POST", "/outbound/send", mail(change)) }
 		for what, c := range map[string]struct{ when, fault string }{
 			"31 days ahead": {at(31 * 24 * time.Hour), "too_far_ahead"}, "ten minutes ago": {at(-10 * time.Minute), "in_the_past"},
 			"no time": {"tomorrow", "invalid_time"}, "the zero time": {"0001-01-01T00:00:00Z", "invalid_time"}, "long ago": {"0000-12-31T23:00:00Z", "in_the_past"},
 		} {
-			refused(t, what, send(jsonObject{"send_at": c.when}), 422, "validation_failed", "send_at "+c.fault)
+			refused(t, what, send(object{"send_at": c.when}), 422, "validation_failed", "send_at "+c.fault)
 		}
-		a := send(jsonObject{"send_at": at(-4 * time.Minute)})
+		a := send(object{"send_at": at(-4 * time.Minute)})
 		status(t, "just now", a, 202)
 		if m := into(t, a); m["status"] != "queued" || m["send_at"] != nil {
 			t.Errorf("just now: %s", a.Body)
@@ -76,18 +76,18 @@ func TestSchedule(t *testing.T) {
 		becomes(t, s, into(t, a)["id"].(string), "delivered")
 
 		soon := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond).In(time.FixedZone("", 7200))
-		a = send(jsonObject{"send_at": soon.Format(time.RFC3339Nano), "cc": []string{"delivered@simulator.test"}})
+		a = send(object{"send_at": soon.Format(time.RFC3339Nano), "cc": []string{"delivered@simulator.test"}})
 		status(t, "in two days", a, 202)
 		m := into(t, a)
 		id := m["id"].(string)
-		for what, m := range map[string]jsonObject{"accepted": m, "shown": convertResult(t, s, id)} {
+		for what, m := range map[string]object{"accepted": m, "shown": getMessage(t, s, id)} {
 			if m["status"] != "scheduled" || m["send_at"] != soon.UTC().Format(time.RFC3339Nano) || strings.Count(fmt.Sprint(m["recipients"]), "status:scheduled") != 2 {
 				t.Errorf("%s: %v", what, m)
 			}
 		}
 		path := "/outbound/messages/" + id
 		later := soon.Add(time.Hour).UTC().Format(time.RFC3339Nano)
-		a = s.API("PATCH", path, jsonObject{"send_at": later})
+		a = s.API("PATCH", path, object{"send_at": later})
 		if status(t, "moving", a, 200); into(t, a)["send_at"] != later {
 			t.Errorf("moved: %s", a.Body)
 		}
@@ -95,20 +95,20 @@ func TestSchedule(t *testing.T) {
 			body   any
 			faults []string
 		}{
-			"nothing": {jsonObject{}, []string{"send_at required"}}, "null": {jsonObject{"send_at": nil}, []string{"send_at required"}},
-			"too far": {jsonObject{"send_at": at(31 * 24 * time.Hour)}, []string{"send_at too_far_ahead"}}, "past": {jsonObject{"send_at": at(-time.Hour)}, []string{"send_at in_the_past"}},
-			"more": {jsonObject{"send_at": later, "subject": "x"}, []string{"subject unknown_field"}},
+			"nothing": {object{}, []string{"send_at required"}}, "null": {object{"send_at": nil}, []string{"send_at required"}},
+			"too far": {object{"send_at": at(31 * 24 * time.Hour)}, []string{"send_at too_far_ahead"}}, "past": {object{"send_at": at(-time.Hour)}, []string{"send_at in_the_past"}},
+			"more": {object{"send_at": later, "subject": "x"}, []string{"subject unknown_field"}},
 		} {
 			refused(t, what, s.API("PATCH", path, c.body), 422, "validation_failed", c.faults...)
 		}
 		refused(t, "retrying what waits", s.API("POST", path+"/retry", nil), 409, "not_retryable")
 
 		for what, key := range map[string]string{"a stranger": stranger(t, s), "a key of another domain": oneDomain(t, s, "other.test")} {
-			refused(t, what, s.APIWithKey(key, "PATCH", path, jsonObject{"send_at": later}), 404, "not_found")
+			refused(t, what, s.APIWithKey(key, "PATCH", path, object{"send_at": later}), 404, "not_found")
 			refused(t, what, s.APIWithKey(key, "POST", path+"/cancel", nil), 404, "not_found")
 			refused(t, what, s.APIWithKey(key, "POST", path+"/retry", nil), 404, "not_found")
 		}
-		_, sender := newKey(t, s, jsonObject{"scopes": []string{"outbound.send", "messages.read"}})
+		_, sender := newKey(t, s, object{"scopes": []string{"outbound.send", "messages.read"}})
 		refused(t, "a key that may not", s.APIWithKey(sender, "POST", path+"/cancel", nil), 403, "missing_scope")
 
 		a = s.APIWithKey(oneDomain(t, s, "demo.test"), "POST", path+"/cancel", nil)
@@ -117,25 +117,25 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("cancelled: %s", a.Body)
 		}
 		refused(t, "cancelling again", s.API("POST", path+"/cancel", nil), 409, "not_cancellable")
-		refused(t, "moving what is cancelled", s.API("PATCH", path, jsonObject{"send_at": later}), 409, "not_scheduled")
+		refused(t, "moving what is cancelled", s.API("PATCH", path, object{"send_at": later}), 409, "not_scheduled")
 		refused(t, "retrying what is cancelled", s.API("POST", path+"/retry", nil), 409, "not_retryable")
 	})
 }
 
 func oneDomain(t *testing.T, s *servertest.Server, domain string) string {
 	t.Helper()
-	_, key := newKey(t, s, jsonObject{"domain": domain})
+	_, key := newKey(t, s, object{"domain": domain})
 	return key
 }
 
-// What is moved to now is sent at once, with a Date of now, and nothing else
-// of it changes. What comes due is sent by itself.
+// A message that is rescheduled to now is sent at once, with the current Date and no other change.
+// A message is sent when its scheduled time comes.
 func TestScheduledIsSent(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		file := strings.Repeat("0123456789abcdef", 10_000)
-		id := post(t, s, jsonObject{"send_at": at(20 * 24 * time.Hour), "attachments": []jsonObject{{"filename": "a.txt", "content": base64.StdEncoding.EncodeToString([]byte(file))}}})
-		status(t, "moving", s.API("PATCH", "/outbound/messages/"+id, jsonObject{"send_at": at(10 * 24 * time.Hour)}), 200)
-		status(t, "moving to now", s.API("PATCH", "/outbound/messages/"+id, jsonObject{"send_at": at(0)}), 200)
+		id := post(t, s, object{"send_at": at(20 * 24 * time.Hour), "attachments": []object{{"filename": "a.txt", "content": base64.StdEncoding.EncodeToString([]byte(file))}}})
+		status(t, "moving", s.API("PATCH", "/outbound/messages/"+id, object{"send_at": at(10 * 24 * time.Hour)}), 200)
+		status(t, "moving to now", s.API("PATCH", "/outbound/messages/"+id, object{"send_at": at(0)}), 200)
 		becomes(t, s, id, "delivered")
 		m, err := netmail.ReadMessage(strings.NewReader(arrived(t, s)))
 		if err != nil {
@@ -156,11 +156,11 @@ func TestScheduledIsSent(t *testing.T) {
 				t.Errorf("Feedback-ID is not signed: %s", signature)
 			}
 		}
-		becomes(t, s, post(t, s, jsonObject{"send_at": at(200 * time.Millisecond)}), "delivered")
+		becomes(t, s, post(t, s, object{"send_at": at(200 * time.Millisecond)}), "delivered")
 	})
 }
 
-// What has failed on our side, or is deferred, is retried at once.
+// A message that failed because of our side, or is deferred, is retried at once.
 func TestRetry(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		retry := func(id string) {
@@ -168,7 +168,7 @@ func TestRetry(t *testing.T) {
 			becomes(t, s, id, "delivered")
 			refused(t, "retrying what is delivered", s.API("POST", "/outbound/messages/"+id+"/retry", nil), 409, "not_retryable")
 		}
-		id := post(t, s, jsonObject{"send_at": at(time.Hour)})
+		id := post(t, s, object{"send_at": at(time.Hour)})
 		message, err := db.ParseID(id)
 		if err != nil {
 			t.Fatal(err)
@@ -178,20 +178,20 @@ func TestRetry(t *testing.T) {
 		}
 		becomes(t, s, id, "failed")
 		retry(id)
-		id = post(t, s, jsonObject{"to": []string{"deferred@simulator.test"}})
+		id = post(t, s, object{"to": []string{"deferred@simulator.test"}})
 		becomes(t, s, id, "deferred")
 		retry(id)
 	})
 }
 
-// What waits when an account is suspended fails.
+// Queued messages of a suspended account fail.
 func TestSuspendedWhileWaiting(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := db.ParseID(post(t, s, jsonObject{"send_at": at(time.Hour)}))
+		id, err := db.ParseID(post(t, s, object{"send_at": at(time.Hour)}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,18 +221,18 @@ func TestSuspendedWhileWaiting(t *testing.T) {
 	})
 }
 
-// Cancelling races with sending, at once and when a schedule comes due: of
-// each delivery exactly one wins, and every answer tells the truth.
+// Cancelling races with sending, immediately and when a scheduled time comes. For each delivery
+// exactly one wins, and every response is correct.
 func TestCancelRace(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const rounds = 80
 		var mu sync.Mutex
-		said := map[string]map[string]string{} // what an answer to cancel said of each recipient
+		said := map[string]map[string]string{} // the result for each recipient, by the response to cancel
 		var all sync.WaitGroup
 		for worker := range 4 {
 			all.Go(func() {
 				for i := range rounds / 4 {
-					change := jsonObject{"cc": []string{"delivered@simulator.test", "alice@demo.test"}}
+					change := object{"cc": []string{"delivered@simulator.test", "alice@demo.test"}}
 					if i%2 == 0 {
 						change["send_at"] = at(time.Duration(5*i) * time.Millisecond)
 					}
@@ -247,7 +247,7 @@ func TestCancelRace(t *testing.T) {
 					switch a.Status {
 					case 200:
 						for _, r := range into(t, a)["recipients"].([]any) {
-							answers[r.(jsonObject)["email"].(string)] = r.(jsonObject)["status"].(string)
+							answers[r.(object)["email"].(string)] = r.(object)["status"].(string)
 						}
 					case 409:
 					default:
@@ -265,7 +265,7 @@ func TestCancelRace(t *testing.T) {
 		for id, answers := range said {
 			m := becomes(t, s, id, "delivered", "cancelled")
 			for _, r := range m["recipients"].([]any) {
-				email, is := r.(jsonObject)["email"].(string), r.(jsonObject)["status"].(string)
+				email, is := r.(object)["email"].(string), r.(object)["status"].(string)
 				switch is {
 				case "delivered":
 					filed[email]++

@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// SendFields are what all sends have (interface specification, section 2). What
-// is required is for the outbox to say, together with all other rules. It is exported for
-// the OpenAPI document, which looks into exported types only.
+// SendFields are the fields common to all sends (interface specification, section 2). The outbox
+// checks for required fields, along with all other rules. It is exported for the OpenAPI document,
+// which uses exported types only.
 type SendFields struct {
 	FromEmail   string              `json:"from_email,omitempty" required:"true" doc:"A bare address on a verified domain of yours." example:"you@example.com"`
 	FromName    string              `json:"from_name,omitempty" doc:"The sender's display name, at most 512 bytes." example:"Example Shop"`
@@ -36,7 +36,7 @@ type SendFields struct {
 	Unsubscribe *unsubscribeRequest `json:"unsubscribe,omitempty" doc:"Offers the recipient to unsubscribe: adds List-Unsubscribe and List-Unsubscribe-Post (RFC 8058), which the signatures cover. An empty object is enough."`
 }
 
-// sendRequest is a send whose text is given.
+// sendRequest is a send with its own text.
 type sendRequest struct {
 	SendFields
 	Subject string  `json:"subject,omitempty" required:"true" doc:"The subject line, at most 2000 bytes." example:"Your order"`
@@ -44,7 +44,7 @@ type sendRequest struct {
 	HTML    string  `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
-// TransformSchema says what single fields can't: text, html or both.
+// TransformSchema adds a rule that spans fields: text, html or both.
 func (sendRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.AnyOf = []*huma.Schema{{Required: []string{"text"}}, {Required: []string{"html"}}}
 	return s
@@ -58,10 +58,10 @@ type attachmentRequest struct {
 	Disposition string    `json:"disposition,omitempty" enum:"attachment,inline" doc:"inline with a content_id, else attachment, when left out."`
 }
 
-// fileIndex is the number of a file in the spool.
+// fileIndex is the index of a file in the spool.
 type fileIndex int
 
-// Schema is what huma asks a type for.
+// Schema implements huma.SchemaProvider.
 func (fileIndex) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", ContentEncoding: "base64", Examples: []any{"SGVsbG8="}}
 }
@@ -84,8 +84,8 @@ type sendRecipient struct {
 	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribed" doc:"With the status suppressed: why the address is on the suppression list."`
 }
 
-// sendBodyLimits are the bounds of a send with all its attachments in base64: of the
-// rest, a text and an html of 10 MB and the small fields.
+// sendBodyLimits returns the limits of a send with all its attachments in base64. The rest has room
+// for text and html of 10 MB, plus the small fields.
 func sendBodyLimits() bodyLimits {
 	return bodyLimits{maxBytes: 40 << 20, maxRest: 24 << 20, maxValues: maxValues, maxFaults: maxFaults}
 }
@@ -104,7 +104,7 @@ func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with dec
 	return submission{sends: []outbound.SendRequest{in.send(with.spool, with.faults)}}, nil
 }
 
-// send is the request as the outbox takes it.
+// send converts the request for the outbox.
 func (in *sendRequest) send(files *spool, bad fault.FieldErrors) outbound.SendRequest {
 	s := in.SendFields.send(files, bad)
 	s.Subject, s.HTML = in.Subject, in.HTML
@@ -123,7 +123,7 @@ func (in *SendFields) send(files *spool, bad fault.FieldErrors) outbound.SendReq
 	}
 	for _, f := range in.Attachments {
 		a := outbound.Attachment{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID, Disposition: f.Disposition}
-		if n := int(f.Content); n >= 0 && n < len(files.files) { // else bad tells why
+		if n := int(f.Content); n >= 0 && n < len(files.files) { // otherwise bad has the fault
 			a.Size, a.Open = files.files[n].size, files.files[n].open
 		}
 		s.Attachments = append(s.Attachments, a)

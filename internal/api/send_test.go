@@ -23,45 +23,45 @@ func many(n int, form string) (list []string) {
 	return list
 }
 
-func files(n int, content string) (list []jsonObject) {
+func files(n int, content string) (list []object) {
 	for i := range n {
-		list = append(list, jsonObject{"filename": fmt.Sprint(i, ".txt"), "content": content})
+		list = append(list, object{"filename": fmt.Sprint(i, ".txt"), "content": content})
 	}
 	return list
 }
 
-// Every rule of a send, from outside.
+// The tests cover every rule of a send through the API.
 func TestSendRules(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const to = "r%d@simulator.test"
 		for what, c := range map[string]struct {
-			change jsonObject
+			change object
 			faults []string
 		}{
-			"51 recipients":         {jsonObject{"to": many(49, to), "cc": []string{"x@simulator.test"}, "bcc": []string{"y@simulator.test"}}, []string{"to too_many_recipients"}},
-			"bad addresses":         {jsonObject{"to": []string{"x", "a@b.test"}, "cc": []string{"a@b@c"}, "reply_to": "z"}, []string{"reply_to invalid_address", "to[0] invalid_address", "cc[0] invalid_address"}},
-			"neither text nor html": {jsonObject{"text": ""}, []string{"text text_or_html_required"}},
-			"a named sender":        {jsonObject{"from_email": "Alice <alice@demo.test>"}, []string{"from_email invalid_address"}},
-			"11 attachments":        {jsonObject{"attachments": files(11, "aGk=")}, []string{"attachments too_many_attachments"}},
-			"1,000 attachments":     {jsonObject{"attachments": files(1000, "aGk=")}, []string{"attachments too_many_attachments"}},
-			"no name":               {jsonObject{"attachments": []jsonObject{{"content": "aGk="}}}, []string{"attachments[0].filename required"}},
-			"a strange disposition": {jsonObject{"attachments": []jsonObject{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition unknown_value"}},
-			"a header of ours":      {jsonObject{"headers": jsonObject{"Subject": "x", "X-Mailstead-Id": "y"}}, []string{"headers.Subject header_not_allowed", "headers.X-Mailstead-Id header_reserved"}},
-			"a folded header":       {jsonObject{"headers": jsonObject{"X-A": "a\r\nBcc: eve@x.test"}}, []string{"headers.X-A control_character"}},
-			"a folded subject":      {jsonObject{"subject": "a\r\nBcc: eve@x.test"}, []string{"subject control_character"}},
-			"much metadata":         {jsonObject{"metadata": jsonObject{"a": strings.Repeat("x", 16<<10)}}, []string{"metadata too_long"}},
-			"a bad thread":          {jsonObject{"thread_id": "a\tb"}, []string{"thread_id invalid_thread_id"}},
-			"a sender not allowed":  {jsonObject{"from_email": "x@rival.test", "text": ""}, []string{"text text_or_html_required"}},
+			"51 recipients":         {object{"to": many(49, to), "cc": []string{"x@simulator.test"}, "bcc": []string{"y@simulator.test"}}, []string{"to too_many_recipients"}},
+			"bad addresses":         {object{"to": []string{"x", "a@b.test"}, "cc": []string{"a@b@c"}, "reply_to": "z"}, []string{"reply_to invalid_address", "to[0] invalid_address", "cc[0] invalid_address"}},
+			"neither text nor html": {object{"text": ""}, []string{"text text_or_html_required"}},
+			"a named sender":        {object{"from_email": "Alice <alice@demo.test>"}, []string{"from_email invalid_address"}},
+			"11 attachments":        {object{"attachments": files(11, "aGk=")}, []string{"attachments too_many_attachments"}},
+			"1,000 attachments":     {object{"attachments": files(1000, "aGk=")}, []string{"attachments too_many_attachments"}},
+			"no name":               {object{"attachments": []object{{"content": "aGk="}}}, []string{"attachments[0].filename required"}},
+			"a strange disposition": {object{"attachments": []object{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition unknown_value"}},
+			"a header of ours":      {object{"headers": object{"Subject": "x", "X-Mailstead-Id": "y"}}, []string{"headers.Subject header_not_allowed", "headers.X-Mailstead-Id header_reserved"}},
+			"a folded header":       {object{"headers": object{"X-A": "a\r\nBcc: eve@x.test"}}, []string{"headers.X-A control_character"}},
+			"a folded subject":      {object{"subject": "a\r\nBcc: eve@x.test"}, []string{"subject control_character"}},
+			"much metadata":         {object{"metadata": object{"a": strings.Repeat("x", 16<<10)}}, []string{"metadata too_long"}},
+			"a bad thread":          {object{"thread_id": "a\tb"}, []string{"thread_id invalid_thread_id"}},
+			"a sender not allowed":  {object{"from_email": "x@rival.test", "text": ""}, []string{"text text_or_html_required"}},
 		} {
 			refused(t, what, s.API("POST", "/outbound/send", mail(c.change)), 422, "validation_failed", c.faults...)
 		}
 		verified(t, s, stranger(t, s), "rival.test")
-		status(t, "an unverified domain", s.API("POST", "/domains", jsonObject{"name": "new.test"}), 201)
+		status(t, "an unverified domain", s.API("POST", "/domains", object{"name": "new.test"}), 201)
 		for _, from := range []string{"x@rival.test", "x@new.test", "x@sub.demo.test", "x@elsewhere.example", "x@emo.test"} {
-			refused(t, from, s.API("POST", "/outbound/send", mail(jsonObject{"from_email": from})), 403, "sender_not_allowed")
+			refused(t, from, s.API("POST", "/outbound/send", mail(object{"from_email": from})), 403, "sender_not_allowed")
 		}
 
-		a := s.API("POST", "/outbound/send", mail(jsonObject{"from_email": "Anything.Else@DEMO.test", "to": append(many(48, to), "R1@simulator.test", "r1@SIMULATOR.test"),
+		a := s.API("POST", "/outbound/send", mail(object{"from_email": "Anything.Else@DEMO.test", "to": append(many(48, to), "R1@simulator.test", "r1@SIMULATOR.test"),
 			"cc": []string{"r2@simulator.test", "Cc <c@simulator.test>"}, "bcc": []string{"c@simulator.test", "b@simulator.test"}}))
 		status(t, "50 recipients with duplicates", a, 202)
 		if n := len(into(t, a)["recipients"].([]any)); n != 50 {
@@ -73,7 +73,7 @@ func TestSendRules(t *testing.T) {
 	})
 }
 
-// What a send answers, what the API shows of it, and what arrives.
+// The response to a send, the API's view of the message, and the delivered message agree.
 func TestSend(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const metadata = `{"n":12345678901234567890,"f":1.50,"e":1e2,"s":"<b> & 'ü' \u2028","deep":[{"a":null}]}`
@@ -155,7 +155,7 @@ func arrived(t *testing.T, s *servertest.Server) string {
 	return string(got[0].FindBodySection(section))
 }
 
-// Events come in pages both ways, by kind and by message.
+// Events have pages in both directions, and filters by type and by message.
 func TestEvents(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -167,7 +167,7 @@ func TestEvents(t *testing.T) {
 		before := len(ids(t, s.API("GET", "/events?limit=100&type=inbound_email,mailbox_created", nil)))
 		var sent string
 		for range 3 {
-			a := s.API("POST", "/outbound/send", mail(jsonObject{"metadata": jsonObject{"html": "<b>"}}))
+			a := s.API("POST", "/outbound/send", mail(object{"metadata": object{"html": "<b>"}}))
 			status(t, "sending", a, 202)
 			sent = into(t, a)["id"].(string)
 		}
@@ -191,7 +191,7 @@ func TestEvents(t *testing.T) {
 		if fmt.Sprint(forth) != fmt.Sprint(whole) {
 			t.Errorf("forth %v, whole %v", forth, whole)
 		}
-		// Back from the second page shows the first.
+		// Paging back from the second page returns the first.
 		first := s.API("GET", "/events?limit=3", nil)
 		second := s.API("GET", "/events?limit=1&after="+into(t, first)["next_cursor"].(string), nil)
 		back := s.API("GET", "/events?limit=3&before="+into(t, second)["next_cursor"].(string), nil)

@@ -18,33 +18,32 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// idempotencyKeyHeader is the header by which a request may be repeated.
+// idempotencyKeyHeader is the header that makes a request safe to repeat.
 const idempotencyKeyHeader = "Idempotency-Key"
 
-// sendInput is what an operation that sends takes. It is never filled in.
+// sendInput describes the input of an operation that sends, for the document. It is never filled
+// in.
 type sendInput[I any] struct {
 	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"Your own id for this request, 1 to 256 printable characters. Repeated by the same API key with the same id and body within 24 hours, the request does nothing and gets the first answer again, with the header Idempotency-Replayed: true. Another API key's ids are its own." example:"order-42"`
 	Body I
 }
 
-// submission is what a request asks to be sent.
+// submission holds the messages of a request and their options.
 type submission struct {
 	sends []outbound.SendRequest
 	outbound.SendOptions
 }
 
-// decodedBody are the attachments of a request, and what was found wrong with the
-// types of its fields.
+// decodedBody holds a request's attachments, and its type faults.
 type decodedBody struct {
 	spool   *spool
 	faults  fault.FieldErrors
-	reserve func(n int) error // is asked before more than freeBodyBytes is made of it
+	reserve func(n int) error // reserves memory before the built messages exceed freeBodyBytes
 }
 
-// handleSend registers an operation that sends. Its body, of type I, is read
-// as a stream, with the attachments going to a spool; build makes of it what
-// is sent, and show makes the answer before it is committed, so that it can be
-// stored in the same commit for a request that is repeated.
+// handleSend registers an operation that sends. Its body, of type I, is read as a stream, and the
+// attachments go to a spool. build converts the body to a submission. show builds the response
+// before the commit, so that the same commit can store it for repeated requests.
 func handleSend[I, O any](r *router, o operation, b bodyLimits,
 	build func(ctx context.Context, p account.Principal, in *I, with decodedBody) (submission, error), show func([]outbound.Result) O,
 ) {
@@ -71,7 +70,7 @@ func handleSend[I, O any](r *router, o operation, b bodyLimits,
 	})
 }
 
-// sendOperation is a request that sends, in hand.
+// sendOperation is a send request in progress.
 type sendOperation struct {
 	bodyLimits
 	api         *API
@@ -79,8 +78,8 @@ type sendOperation struct {
 	principal   account.Principal
 	spool       spool
 	reservation memoryReservation
-	claim       *idempotency.Claim // nil without a key
-	bodyHash    hash.Hash          // of the body, if there is a key
+	claim       *idempotency.Claim // nil without an Idempotency-Key
+	bodyHash    hash.Hash          // of the body, if there is an Idempotency-Key
 	faults      fault.FieldErrors
 	replayed    bool
 }
@@ -91,8 +90,8 @@ func (p *sendOperation) close() {
 	p.reservation.release()
 }
 
-// discardBody takes what is left of a body within reason: a client that is still
-// sending would not see the answer. Nothing of the body is kept any more.
+// discardBody reads the rest of a body, up to a limit: a client that is still sending would not see
+// the response. It releases the body's memory.
 func (p *sendOperation) discardBody(r *http.Request) {
 	p.reservation.release()
 	_, _ = io.CopyN(io.Discard, r.Body, p.maxBytes)
@@ -136,8 +135,8 @@ func (p *sendOperation) claimKey(r *http.Request) (err error) {
 	return nil
 }
 
-// readBody decodes the body, whose attachments go to the spool as they come. It
-// returns what is wrong with its types.
+// readBody decodes the body and writes its attachments to the spool as they arrive. It returns the
+// type faults.
 func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any) (fault.FieldErrors, error) {
 	if err := requireJSON(r); err != nil {
 		return nil, err
@@ -156,13 +155,13 @@ func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any)
 		return nil, err
 	}
 	if len(bad) == 1 && bad[0].Path == "body" && bad[0].Code == "wrong_type" {
-		return nil, bad.Err() // there is nothing that a rule could be told of
+		return nil, bad.Err() // without a decoded body there is nothing to check rules on
 	}
 	arrived()
 	return bad, nil
 }
 
-// storedResponse returns the answer that the request got before, or nil.
+// storedResponse returns the response to the earlier request with the same key, or nil.
 func (p *sendOperation) storedResponse(ctx context.Context) ([]byte, error) {
 	if p.claim == nil {
 		return nil, nil
@@ -181,7 +180,7 @@ func (p *sendOperation) send(ctx context.Context, o submission, show func([]outb
 	}
 	results, err := p.api.Outbox.Send(ctx, p.principal, o.sends, o.SendOptions)
 	switch {
-	case errors.Is(err, idempotency.ErrKeyUsed): // on another node
+	case errors.Is(err, idempotency.ErrKeyUsed): // used on another node
 		return p.storedResponse(ctx)
 	case err != nil:
 		return nil, err

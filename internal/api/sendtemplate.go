@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// sendTemplateRequest is a send whose text a template gives.
+// sendTemplateRequest is a send with the text of a template.
 type sendTemplateRequest struct {
 	SendFields
 	TemplateID string     `json:"template_id,omitempty" required:"true" format:"uuid" doc:"The template, whose published version is sent."`
@@ -27,8 +27,8 @@ func (a *API) sendTemplateRoutes(r *router) {
 			"A variable that the template requires and that is missing is told as `variables.NAME`."}, sendBodyLimits(), a.buildTemplateSend, newSendResponse)
 }
 
-// buildTemplateSend fills the template in. What is wrong with it is told
-// together with what is wrong with the other fields.
+// buildTemplateSend renders the template. It reports the template's faults together with those of
+// the other fields.
 func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *sendTemplateRequest, with decodedBody) (submission, error) {
 	used, err := a.renderForSend(ctx, p, in)
 	if err := mergeFaults(&with.faults, err); err != nil {
@@ -42,7 +42,7 @@ func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *se
 	s := in.SendFields.send(with.spool, with.faults)
 	s.Subject, s.HTML, s.Text = used.Subject, used.HTML, used.Text
 	s.Template, s.TemplateVersion, s.Class = used.Template, used.Version, "template"
-	if err != nil { // so that no rule is told of what the template would have given
+	if err != nil { // so that there are no faults about the fields that the template would have set
 		s.Subject, s.Text = "-", "-"
 	}
 	return submission{sends: []outbound.SendRequest{s}}, nil

@@ -78,7 +78,7 @@ func (a *API) messageRoutes(r *router) {
 		summary: "Retry a message", description: "At once, for the recipients for whom it is deferred or has failed on our side. It is a conflict when there are none."}, a.retryMessage)
 }
 
-// redactMessage is a message as a key may see it.
+// redactMessage removes the content that the principal's key may not see.
 func redactMessage(p account.Principal, m outbound.Message) outbound.Message {
 	if !p.HasScope(mailReadScope) {
 		return m.Redact()
@@ -146,7 +146,7 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams)
 	m = redactMessage(p, m)
 	if m.Redacted {
 		for i := range attempts {
-			attempts[i].Transcript = "" // it names who sent it
+			attempts[i].Transcript = "" // the transcript names the sender
 		}
 	}
 	out := newMessageResponse(m)

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// demo is the id of the demonstration account.
+// demo returns the id of the demonstration account.
 func demo(t *testing.T, s *servertest.Server) db.ID {
 	t.Helper()
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -27,8 +27,7 @@ func demo(t *testing.T, s *servertest.Server) db.ID {
 
 var everything suppression.Filter
 
-// history is a message's events in their order, such as
-// "delivery_status delivered, complaint".
+// history returns a message's events in order, such as "delivery_status delivered, complaint".
 func history(t *testing.T, s *servertest.Server, message string) string {
 	t.Helper()
 	a := s.API("GET", "/events?limit=100&message="+message, nil)
@@ -54,7 +53,7 @@ func history(t *testing.T, s *servertest.Server, message string) string {
 	return strings.Join(all, ", ")
 }
 
-// happens waits until a message's events are as wanted.
+// happens waits until a message has the given events.
 func happens(t *testing.T, s *servertest.Server, message, want string) {
 	t.Helper()
 	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo(t, s))})
@@ -75,8 +74,8 @@ func happens(t *testing.T, s *servertest.Server, message, want string) {
 	}
 }
 
-// sent sends a message that is right but for what change says.
-func sent(t *testing.T, s *servertest.Server, change jsonObject) (id string, answer jsonObject) {
+// sent makes a valid send with the given changes.
+func sent(t *testing.T, s *servertest.Server, change object) (id string, answer object) {
 	t.Helper()
 	a := s.API("POST", "/outbound/send", mail(change))
 	status(t, "sending", a, 202)
@@ -84,28 +83,27 @@ func sent(t *testing.T, s *servertest.Server, change jsonObject) (id string, ans
 	return answer["id"].(string), answer
 }
 
-func message(t *testing.T, s *servertest.Server, id string) jsonObject {
+func message(t *testing.T, s *servertest.Server, id string) object {
 	t.Helper()
 	a := s.API("GET", "/outbound/messages/"+id, nil)
 	status(t, "showing a message", a, 200)
 	return into(t, a)
 }
 
-func recipient(m jsonObject, n int) jsonObject { return m["recipients"].([]any)[n].(jsonObject) }
+func recipient(m object, n int) object { return m["recipients"].([]any)[n].(object) }
 
 const (
 	isDelivered = "delivery_status delivered"
 	isBounced   = "delivery_status bounced, bounce Permanent"
 )
 
-// Each address of the simulator does what it says, with a true timeline, and
-// never comes on the list.
+// Each simulator address behaves as documented, with a correct timeline, and is never suppressed.
 func TestSimulator(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		for _, label := range []string{"", "+label"} {
 			ids := map[string]string{}
 			for _, local := range []string{"delivered", "bounced", "deferred", "complained", "suppressed", "nobody"} {
-				ids[local], _ = sent(t, s, jsonObject{"to": []string{local + label + "@simulator.test"}})
+				ids[local], _ = sent(t, s, object{"to": []string{local + label + "@simulator.test"}})
 			}
 			happens(t, s, ids["delivered"], isDelivered)
 			happens(t, s, ids["bounced"], isBounced)
@@ -129,7 +127,7 @@ func TestSimulator(t *testing.T) {
 				timeline, _ := r["timeline"].([]any)
 				var got []string
 				for _, a := range timeline {
-					a := a.(jsonObject)
+					a := a.(object)
 					if a["host"] != "simulator" {
 						t.Errorf("%s: %v", local, a)
 					}
@@ -154,11 +152,11 @@ func TestSimulator(t *testing.T) {
 	})
 }
 
-// A complaint that is due is made after a restart.
+// A pending simulated complaint is made after a restart.
 func TestSimulatedComplaintSurvives(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, servertest.Data(dir))
-	id, _ := sent(t, s, jsonObject{"to": []string{"complained@simulator.test"}})
+	id, _ := sent(t, s, object{"to": []string{"complained@simulator.test"}})
 	sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(demo(t, s))})
 	for !strings.HasPrefix(history(t, s, id), isDelivered) {
 		<-sub.C
@@ -171,7 +169,7 @@ func TestSimulatedComplaintSurvives(t *testing.T) {
 	happens(t, s, id, isDelivered+", delivery_status complained, complaint")
 }
 
-// Mail that a mailbox submits meets the same simulator, and suppresses nothing.
+// Mail submitted by a mailbox gets the same simulation, and suppresses nothing.
 func TestSimulatorBySubmission(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := s.Dev.Mailboxes[0]

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A body that stands still is answered with a problem, and holds nothing up;
-// one that was read whole has all the time in the world.
+// A stalled body gets a problem and delays nothing. After the whole body was read, there is no
+// deadline.
 func TestSlowBodies(t *testing.T) {
 	var within time.Duration
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// A body may take as long as its line needs, if it goes on coming; one that
-// hardly does, or stops, holds nothing up.
+// A body may take as long as its connection needs while it keeps arriving. A body that is too slow,
+// or stops, delays nothing.
 func TestSlowLines(t *testing.T) {
-	const letter = 34 << 20 // 25 MB in base64
+	const mail = 34 << 20 // 25 MB in base64
 	for what, c := range map[string]struct {
 		size, perSecond int
-		stop            int // after so many bytes nothing comes; 0 for never
+		stop            int // after how many bytes the body stops; 0 for never
 		status          int
-		seconds         int // at most
+		seconds         int // maximum
 	}{
-		"600 kbit/s":            {letter, 75_000, 0, 202, 480},
-		"100 kbit/s":            {letter, 12_500, 0, 202, 2880},
-		"a byte a second":       {letter, 1, 0, 408, 240},
-		"8 kbit/s":              {letter, 1000, 0, 408, 240},
-		"stops after 20 MB":     {letter, 1 << 20, 20 << 20, 408, 20 + 240},
-		"stops after all of it": {letter, 1 << 20, letter - 1, 408, 34 + 240},
+		"600 kbit/s":            {mail, 75_000, 0, 202, 480},
+		"100 kbit/s":            {mail, 12_500, 0, 202, 2880},
+		"a byte a second":       {mail, 1, 0, 408, 240},
+		"8 kbit/s":              {mail, 1000, 0, 408, 240},
+		"stops after 20 MB":     {mail, 1 << 20, 20 << 20, 408, 20 + 240},
+		"stops after all of it": {mail, 1 << 20, mail - 1, 408, 34 + 240},
 	} {
 		for _, version := range []int{1, 2} {
 			t.Run(fmt.Sprint(what, " over HTTP/", version), func(t *testing.T) {
@@ -82,8 +82,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat(string(r), len(p))), nil
 }
 
-// slowServer takes bodies as sends are taken, under the bounds of the service's
-// doors, over pipes: so a test needs no time. It returns a client of it.
+// slowServer accepts bodies like a send, with the timeouts of the service's servers, over pipes in
+// fake time. It returns a client.
 func slowServer(t *testing.T, version int) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(version == 1)
@@ -108,7 +108,7 @@ func slowServer(t *testing.T, version int) *http.Client {
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		_ = s.Close()
-		<-time.After(time.Minute) // whoever still has something to say has ended
+		<-time.After(time.Minute) // every connection has ended by then
 	})
 	return &http.Client{Transport: transport}
 }

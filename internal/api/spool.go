@@ -11,13 +11,12 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// spool keeps the attachments of a request one after another: in memory while
-// they are small, else in a file that has no name any more, so that nothing is
-// left behind.
+// spool stores the attachments of a request one after another. Small ones stay in memory. Others go
+// to an unlinked file, so that no file is left behind.
 type spool struct {
-	dir      string // of the file, see API.SpoolDir
+	dir      string // directory of the file, see API.SpoolDir
 	files    []*spooledFile
-	size     int64 // of all that is kept
+	size     int64 // size of all stored attachments
 	buf      []byte
 	overflow *os.File
 }
@@ -29,10 +28,10 @@ const maxSpoolMemory = 64 << 10
 type spooledFile struct {
 	spool *spool
 	start int64
-	size  int64 // beyond MaxAttachmentBytes nothing is kept, but it is counted
+	size  int64 // beyond MaxAttachmentBytes, data is counted but not stored
 }
 
-// addFile begins the next attachment.
+// addFile starts the next attachment.
 func (s *spool) addFile() io.Writer {
 	f := &spooledFile{spool: s, start: s.size}
 	s.files = append(s.files, f)
@@ -67,8 +66,8 @@ func (s *spool) write(p []byte) (err error) {
 	return err
 }
 
-// Write is that of io.Writer. What is too much for any message is read and
-// dropped; its size alone is told.
+// Write implements io.Writer. It drops data that exceeds the limit of a message and counts only its
+// size.
 func (f *spooledFile) Write(p []byte) (int, error) {
 	if f.size += int64(len(p)); f.size > outbound.MaxAttachmentBytes {
 		return len(p), nil

@@ -18,8 +18,7 @@ type getStatsInput struct {
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
 }
 
-// StatsCounts are what is counted in a period; embedded, so it needs a name that
-// shows.
+// StatsCounts are the counts of a period. It is exported because it is embedded.
 type StatsCounts struct {
 	Messages     int64 `json:"messages" doc:"Messages that were accepted, by the API or from a mailbox. They are counted some seconds later."`
 	Accepted     int64 `json:"accepted" doc:"Their recipients. What follows counts recipients too."`
@@ -57,11 +56,11 @@ func (a *API) statsRoutes(r *router) {
 			"No figure is an estimate. A key of one domain sees the figures of that domain."}, a.getStats)
 }
 
-// maxPeriods is how many periods one request can ask for: a month of hours, or
-// two years of days.
+// maxPeriods is the maximum number of periods in one request: a month of hours, or two years of
+// days.
 const maxPeriods = 750
 
-// query makes a query of the input, but for its domain.
+// query converts the input to a query, except for its domain.
 func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query {
 	q := stat.Query{Interval: stat.Day, To: now}
 	usual := 30
@@ -88,7 +87,7 @@ func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query
 	switch {
 	case !q.From.Before(q.To):
 		bad.Add("from", "invalid_range", "This must be before to.")
-	case q.Start().Year() < 1 || q.To.UTC().Year() >= 9999: // in which JSON can tell the end of the last one
+	case q.Start().Year() < 1 || q.To.UTC().Year() >= 9999: // JSON can encode the end of the last period only in these years
 		bad.Add("to", "out_of_range", "Give a time of the years 1 to 9998.")
 	case q.PeriodCount() > maxPeriods:
 		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
@@ -109,7 +108,7 @@ func (a *API) getStats(ctx context.Context, p account.Principal, in *getStatsInp
 	} else {
 		var ok bool
 		if q.Domain, ok, err = a.keyDomainID(ctx, p); !ok {
-			q.Domain = -1 // the key's domain is gone; 0 would be all
+			q.Domain = -1 // the key's domain is gone; 0 would match all domains
 		}
 	}
 	if err := mergeFaults(&bad, err); err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What is sent and arrives is counted, for the account and for its domains.
+// Sent and received messages are counted, for the account and for its domains.
 func TestStats(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		other := verified(t, s, s.Dev.APIKey, "other.test")
-		for _, change := range []jsonObject{
+		for _, change := range []object{
 			{"to": []string{"delivered@simulator.test", "bounced@simulator.test", "suppressed@simulator.test"}},
 			{"to": []string{"bob@demo.test"}},
 			{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test", "complained@simulator.test"}},
@@ -36,7 +36,7 @@ func TestStats(t *testing.T) {
 			}
 			return ""
 		})
-		restricted := into(t, s.API("POST", "/api-keys", jsonObject{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
+		restricted := into(t, s.API("POST", "/api-keys", object{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
 		foreign := stranger(t, s)
 		for _, c := range []struct{ key, query, want string }{
 			{s.Dev.APIKey, "?by=hour", all},
@@ -77,7 +77,7 @@ func TestStats(t *testing.T) {
 		}
 		refused(t, "too old", s.API("GET", "/stats?by=hour&from=2025-01-01T00:00:00Z&to=2025-01-02T00:00:00Z", nil), 422, "validation_failed", "from too_old")
 		refused(t, "another's domain", s.APIWithKey(restricted, "GET", "/stats?domain_id="+s.Dev.Domain.ID.String(), nil), 422, "validation_failed", "domain_id not_found")
-		unscoped := into(t, s.API("POST", "/api-keys", jsonObject{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
+		unscoped := into(t, s.API("POST", "/api-keys", object{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
 		refused(t, "without the scope", s.APIWithKey(unscoped, "GET", "/stats", nil), 403, "missing_scope")
 	})
 }

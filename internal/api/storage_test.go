@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The quotas of all mailboxes stay within the account's storage: none is given,
-// none grows and none comes back beyond it; but each may shrink.
+// The sum of all mailbox quotas stays within the account's storage. No mailbox can be created,
+// grown or restored beyond it, but each may shrink.
 func TestStorageLimit(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		storage := func() (limit, allotted int64) {
@@ -36,7 +36,7 @@ func TestStorageLimit(t *testing.T) {
 		}
 		box := func(name string, mb int) servertest.Response {
 			t.Helper()
-			return s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
+			return s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
 		}
 		const over = "storage_limit_exceeded"
 		may(100)
@@ -49,17 +49,17 @@ func TestStorageLimit(t *testing.T) {
 		}
 		quota := func(mb int) servertest.Response {
 			t.Helper()
-			return s.API("PATCH", zoe, jsonObject{"quota_mb": mb})
+			return s.API("PATCH", zoe, object{"quota_mb": mb})
 		}
 		refused(t, "a second too large", box("yan", 41), 409, over)
 		refused(t, "growing too far", quota(101), 409, over)
 		status(t, "growing to the limit", quota(100), 200)
 		refused(t, "one more", box("yan", 1), 409, over)
-		may(10) // less than is allotted
+		may(10) // less than the allotted storage
 		refused(t, "growing beyond a lowered limit", quota(101), 409, over)
 		status(t, "shrinking, but not enough", quota(90), 200)
 		status(t, "as it is", quota(90), 200)
-		status(t, "another name", s.API("PATCH", zoe, jsonObject{"display_name": "Zoe"}), 200)
+		status(t, "another name", s.API("PATCH", zoe, object{"display_name": "Zoe"}), 200)
 		refused(t, "growing back", quota(91), 409, over)
 		status(t, "deleting", s.API("DELETE", zoe, nil), 204)
 		if _, all := storage(); all != begin {
@@ -85,13 +85,13 @@ func TestStorageLimit(t *testing.T) {
 		if _, all := storage(); made.Load() != 3 || all != begin+90+30 {
 			t.Errorf("%d of 8 were made, %d are allotted", made.Load(), all)
 		}
-		may(-begin) // 0: none
+		may(-begin) // 0: no limit
 		status(t, "without a limit", box("wide", 1000), 201)
 	})
 }
 
-// What deleted mailboxes hold counts until it is gone: an account fills no disk by
-// making mailboxes and deleting them.
+// The content of deleted mailboxes counts until it is purged: an account can't fill the disk by
+// creating and deleting mailboxes.
 func TestDeletedMailboxesTakeStorage(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		set := quota.Uniform(quota.Unchanged)
@@ -101,11 +101,11 @@ func TestDeletedMailboxesTakeStorage(t *testing.T) {
 		}
 		box := func(name string, mb int) servertest.Response {
 			t.Helper()
-			return s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
+			return s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
 		}
 		a := box("one", 3)
 		status(t, "the first", a, 201)
-		limitBody(t, s, "a@x.test", "one@demo.test", "From: a@x.test\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 30_000), jsonObject{"spf": "pass"})
+		simulateArrival(t, s, "a@x.test", "one@demo.test", "From: a@x.test\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 30_000), object{"spf": "pass"})
 		status(t, "deleting it", s.API("DELETE", "/mailboxes/"+into(t, a)["id"].(string), nil), 204)
 		refused(t, "one as large", box("two", 3), 409, "storage_limit_exceeded")
 		if a := box("two", 1); a.Status != 409 || !strings.Contains(string(a.Body), "Deleted mailboxes hold 3 megabytes") {
@@ -116,7 +116,7 @@ func TestDeletedMailboxesTakeStorage(t *testing.T) {
 			t.Fatal(err)
 		}
 		status(t, "with room beside it", box("two", 1), 201)
-		if used := into(t, s.API("GET", "/limits", nil))["storage"].(jsonObject)["used_bytes"].(float64); used < 2e6 {
+		if used := into(t, s.API("GET", "/limits", nil))["storage"].(object)["used_bytes"].(float64); used < 2e6 {
 			t.Errorf("%v bytes are used", used)
 		}
 	})

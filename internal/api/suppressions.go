@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// suppressionRoutes are the account's list of addresses that get no mail of
-// the API.
+// suppressionRoutes registers the endpoints of an account's suppression list, whose addresses get
+// no mail from the API.
 func (a *API) suppressionRoutes(r *router) {
 	const read, write = "suppressions.read", "suppressions.write"
 	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
@@ -91,7 +91,7 @@ func (in *listSuppressionsInput) read() (f suppression.Filter, at db.Page, err e
 	return f, at, bad.Err()
 }
 
-// parseReason reads a reason that may be left out.
+// parseReason parses an optional reason.
 func parseReason(bad *fault.FieldErrors, text string, fallback suppression.Reason) suppression.Reason {
 	if text == "" {
 		return fallback
@@ -152,8 +152,8 @@ func (in *addSuppressionsInput) read() ([]address.Address, suppression.Reason, e
 	return readSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
 }
 
-// readSuppressions reads addresses and the reason for all of them; field names
-// the place of each in the request.
+// readSuppressions parses addresses and their common reason. field returns the field path of the
+// address with the given index.
 func readSuppressions(given []string, why string, field func(i int) string) ([]address.Address, suppression.Reason, error) {
 	var bad fault.FieldErrors
 	reason := parseReason(&bad, why, suppression.ReasonManual)
@@ -173,7 +173,7 @@ func readSuppressions(given []string, why string, field func(i int) string) ([]a
 	return addresses, reason, bad.Err()
 }
 
-// suppress puts what a request names on the list.
+// suppress adds the request's addresses to the suppression list.
 func (a *API) suppress(ctx context.Context, p account.Principal, read func() ([]address.Address, suppression.Reason, error)) ([]suppression.Entry, error) {
 	if p.Domain != "" {
 		return nil, errDomainRestricted

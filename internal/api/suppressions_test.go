@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// addresses are those of a list's answer.
+// addresses returns the addresses in a list response.
 func addresses(t *testing.T, a servertest.Response) (all []string) {
 	t.Helper()
 	status(t, "listing", a, 200)
@@ -29,37 +29,37 @@ func addresses(t *testing.T, a servertest.Response) (all []string) {
 
 func TestSuppressions(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/suppressions", jsonObject{"address": "Gone@Example.org"})
+		a := s.API("POST", "/suppressions", object{"address": "Gone@Example.org"})
 		status(t, "adding", a, 201)
 		gone := into(t, a)
 		if gone["address"] != "gone@example.org" || gone["reason"] != "manual" || gone["source_message_id"] != nil || gone["diagnostic"] != nil || gone["simulated"] != false {
 			t.Errorf("%s", a.Body)
 		}
-		a = s.API("POST", "/suppressions", jsonObject{"address": "gone@example.org", "reason": "bounce"})
+		a = s.API("POST", "/suppressions", object{"address": "gone@example.org", "reason": "bounce"})
 		if o := into(t, a); a.Status != 201 || o["id"] != gone["id"] || o["reason"] != "manual" {
 			t.Errorf("again: %d %s", a.Status, a.Body)
 		}
-		a = s.API("POST", "/suppressions/batch", jsonObject{"addresses": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
-		if got := into(t, a)["data"].([]any); a.Status != 201 || len(got) != 2 || got[1].(jsonObject)["id"] == gone["id"] || got[1].(jsonObject)["reason"] != "unsubscribe" {
+		a = s.API("POST", "/suppressions/batch", object{"addresses": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
+		if got := into(t, a)["data"].([]any); a.Status != 201 || len(got) != 2 || got[1].(object)["id"] == gone["id"] || got[1].(object)["reason"] != "unsubscribe" {
 			t.Errorf("several: %d %s", a.Status, a.Body)
 		}
 
 		for what, c := range map[string]struct {
 			path   string
-			body   jsonObject
+			body   object
 			faults []string
 		}{
-			"nothing":        {"", jsonObject{}, []string{"address required"}},
-			"empty":          {"", jsonObject{"address": ""}, []string{"address invalid_address"}},
-			"no address":     {"", jsonObject{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
-			"simulator":      {"", jsonObject{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
-			"a named one":    {"", jsonObject{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
-			"none of many":   {"/batch", jsonObject{"addresses": []string{}}, []string{"addresses wrong_number"}},
-			"too many":       {"/batch", jsonObject{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
-			"some of many":   {"/batch", jsonObject{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
-			"unknown fields": {"", jsonObject{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
-			"all":            {"", jsonObject{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
-			"all of many":    {"/batch", jsonObject{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
+			"nothing":        {"", object{}, []string{"address required"}},
+			"empty":          {"", object{"address": ""}, []string{"address invalid_address"}},
+			"no address":     {"", object{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
+			"simulator":      {"", object{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
+			"a named one":    {"", object{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
+			"none of many":   {"/batch", object{"addresses": []string{}}, []string{"addresses wrong_number"}},
+			"too many":       {"/batch", object{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
+			"some of many":   {"/batch", object{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
+			"unknown fields": {"", object{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
+			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
+			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
 		} {
 			a := s.API("POST", "/suppressions"+c.path, c.body)
 			refused(t, what, a, 422, "validation_failed", c.faults...)
@@ -93,8 +93,8 @@ func TestSuppressions(t *testing.T) {
 			}
 		}
 		rival := stranger(t, s)
-		_, restricted := newKey(t, s, jsonObject{"domain": "demo.test"})
-		_, reader := newKey(t, s, jsonObject{"scopes": []string{"suppressions.read"}})
+		_, restricted := newKey(t, s, object{"domain": "demo.test"})
+		_, reader := newKey(t, s, object{"scopes": []string{"suppressions.read"}})
 		for _, path := range []string{gone["id"].(string), "gone@example.org", "nobody@example.org", "x"} {
 			for _, method := range []string{"GET", "DELETE"} {
 				refused(t, "a stranger", s.APIWithKey(rival, method, "/suppressions/"+path, nil), 404, "not_found")
@@ -109,9 +109,9 @@ func TestSuppressions(t *testing.T) {
 			method, path, _ := strings.Cut(path, " ")
 			var body any
 			if method == "POST" {
-				body = jsonObject{"address": "a@example.org"}
+				body = object{"address": "a@example.org"}
 				if strings.HasSuffix(path, "batch") {
-					body = jsonObject{"addresses": []string{"a@example.org"}}
+					body = object{"addresses": []string{"a@example.org"}}
 				}
 				refused(t, "a reader", s.APIWithKey(reader, method, path, body), 403, "missing_scope")
 			}
@@ -130,7 +130,7 @@ func TestSuppressions(t *testing.T) {
 	})
 }
 
-// A list goes out and comes in as a file.
+// The list can be exported and imported as a file.
 func TestSuppressionFiles(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		load := func(query, media, text string) servertest.Response {
@@ -150,7 +150,7 @@ func TestSuppressionFiles(t *testing.T) {
 		refused(t, "an endless row", load("", "text/csv", "d@example.org\n\""+strings.Repeat("x", 1<<20)), 422, "row_too_long")
 		refused(t, "a large file", load("", "text/csv", strings.Repeat("x,\n", 6<<20)), 413, "too_many_rows")
 		refused(t, "a larger file", load("", "text/csv", strings.Repeat(strings.Repeat(" ", 1000)+"\n", 17<<10)), 413, "body_too_large")
-		_, restricted := newKey(t, s, jsonObject{"domain": "demo.test"})
+		_, restricted := newKey(t, s, object{"domain": "demo.test"})
 		refused(t, "a key of one domain", s.APIWithKey(restricted, "POST", "/suppressions/import", "x"), 403, "domain_restricted")
 
 		a = s.API("GET", "/suppressions/export", nil)
@@ -176,18 +176,18 @@ func TestSuppressionFiles(t *testing.T) {
 	})
 }
 
-// A recipient at fault is told in the answer and by an event, and gets nothing;
-// the others do. It is a mailbox that is not here.
+// A suppressed recipient is reported in the response and by an event, and gets no mail; the others
+// do. The recipient is a mailbox that doesn't exist, suppressed after a bounce.
 func TestSuppressedRecipients(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		id, _ := sent(t, s, jsonObject{"to": []string{"Nobody@demo.test"}})
+		id, _ := sent(t, s, object{"to": []string{"Nobody@demo.test"}})
 		happens(t, s, id, isBounced)
 		a := s.API("GET", "/suppressions/nobody@demo.test", nil)
 		status(t, "the entry", a, 200)
 		if o := into(t, a); o["reason"] != "bounce" || o["source_message_id"] != id || !strings.Contains(fmt.Sprint(o["diagnostic"]), "5.1.1") {
 			t.Errorf("%s", a.Body)
 		}
-		id, answer := sent(t, s, jsonObject{"to": []string{"bob@demo.test", "NOBODY@demo.test"}, "cc": []string{"nobody+tag@simulator.test"}})
+		id, answer := sent(t, s, object{"to": []string{"bob@demo.test", "NOBODY@demo.test"}, "cc": []string{"nobody+tag@simulator.test"}})
 		if r := recipient(answer, 1); answer["status"] != "queued" || r["status"] != "suppressed" || r["reason"] != "bounce" || recipient(answer, 0)["reason"] != nil {
 			t.Errorf("%v", answer)
 		}
@@ -195,8 +195,8 @@ func TestSuppressedRecipients(t *testing.T) {
 		if r := recipient(message(t, s, id), 1); r["status"] != "suppressed" || r["reply"] != "The recipient is on the account's suppression list (bounce)." {
 			t.Errorf("%v", r)
 		}
-		// What is scheduled is judged when it is accepted, and a batch like a send.
-		a = s.API("POST", "/outbound/batch", jsonObject{"messages": []jsonObject{mail(nil), mail(jsonObject{"to": []string{"nobody@demo.test"}}), mail(jsonObject{"unsubscribe": jsonObject{}})}})
+		// A scheduled message is checked when it is accepted, and a batch like a send.
+		a = s.API("POST", "/outbound/batch", object{"messages": []object{mail(nil), mail(object{"to": []string{"nobody@demo.test"}}), mail(object{"unsubscribe": object{}})}})
 		status(t, "a batch", a, 202)
 		var batch struct{ Data []struct{ ID, Status string } }
 		a.Decode(t, &batch)
@@ -205,16 +205,16 @@ func TestSuppressedRecipients(t *testing.T) {
 		}
 		happens(t, s, batch.Data[1].ID, "delivery_status suppressed bounce")
 		status(t, "allowing", s.API("DELETE", "/suppressions/nobody@demo.test", nil), 204)
-		id, _ = sent(t, s, jsonObject{"to": []string{"Nobody@demo.test"}})
+		id, _ = sent(t, s, object{"to": []string{"Nobody@demo.test"}})
 		happens(t, s, id, isBounced)
 	})
 }
 
-// While a bounce comes in, others send to the same address: each is carried or
-// suppressed as a whole, and whatever is sent after the bounce is suppressed.
+// While a bounce arrives, others send to the same address: each message is delivered or suppressed
+// as a whole. All messages sent after the bounce are suppressed.
 func TestBounceMeetsSends(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		to := jsonObject{"to": []string{"nobody@demo.test"}}
+		to := object{"to": []string{"nobody@demo.test"}}
 		var group sync.WaitGroup
 		ids := make([]string, 12)
 		for i := range ids {

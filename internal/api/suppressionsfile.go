@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// maxImportBytes bounds the file of an import.
+// maxImportBytes limits the size of an import file.
 const maxImportBytes = 16 << 20
 
-// suppressionFileRoutes bring the list in and out as CSV, both in a stream.
+// suppressionFileRoutes registers the streaming import and export of the list as CSV.
 func (a *API) suppressionFileRoutes(r *router) {
 	in := operation{method: "POST", path: "/suppressions/import", id: "importSuppressions", scope: "suppressions.write", requestMedia: "text/csv",
 		summary: "Import suppressed addresses", description: "Takes a CSV file of at most 100,000 rows and 16 MB, such as the exports of this and other services: " +
@@ -86,7 +86,7 @@ func (a *API) importSuppressions(w http.ResponseWriter, r *http.Request, p accou
 	return out, nil
 }
 
-// exportWriteTimeout is how long a page of an export may take to be read.
+// exportWriteTimeout limits how long the client may take to read a page of an export.
 const exportWriteTimeout = time.Minute
 
 func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *http.Request, p account.Principal) error {
@@ -102,7 +102,7 @@ func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *htt
 		if errors.Is(err, http.ErrBodyNotAllowed) {
 			return nil
 		}
-		if err != nil && file.started { // half of the list must not look whole
+		if err != nil && file.started { // a partial list must not look complete
 			if r.Context().Err() == nil && !isAuthError(err) {
 				a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
 			}
@@ -112,8 +112,8 @@ func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *htt
 	}
 }
 
-// csvWriter begins the answer with the first bytes, so that a failure before
-// them is told as a problem, and lets a client that reads go on reading.
+// csvWriter starts the response with the first bytes, so that an earlier failure becomes a problem.
+// It extends the deadline while the client keeps reading.
 type csvWriter struct {
 	w       http.ResponseWriter
 	media   string
@@ -126,6 +126,6 @@ func (c *csvWriter) Write(p []byte) (int, error) {
 		c.w.Header().Set("Content-Type", c.media)
 		c.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
 	}
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has its own limit, too
 	return c.w.Write(p)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// maxTemplateResponse is for the source of a version as JSON.
+// maxTemplateResponse is the maximum size of a version's source as JSON, in bytes.
 const maxTemplateResponse = 4 * template.MaxSource
 
-// templateRoutes are the stored templates of an account.
+// templateRoutes registers the endpoints of an account's stored templates.
 func (a *API) templateRoutes(r *router) {
 	const read, write = "templates.read", "templates.write"
 	handle(r, operation{method: "POST", path: "/templates", id: "createTemplate", validatesFirst: true, scope: write, status: 201, mayConflict: true, maxResponseBytes: maxTemplateResponse,
@@ -57,8 +57,8 @@ type templateResponse struct {
 	TemplateContent
 }
 
-// TemplateContent is what a version says. It is exported for the OpenAPI
-// document, which looks into exported types only.
+// TemplateContent is the content of a version. It is exported for the OpenAPI document, which uses
+// exported types only.
 type TemplateContent struct {
 	Subject   string             `json:"subject" doc:"The subject line." example:"Your order {{order}}"`
 	HTML      string             `json:"html" doc:"The html; empty if there is none." example:"<p>Hi {{user.name}}</p>"`
@@ -79,7 +79,7 @@ func newTemplateContent(c template.Content) TemplateContent {
 	for _, v := range c.Variables {
 		one := templateVariable{Key: v.Key, Type: v.Type, Required: v.Required}
 		if v.Fallback != nil {
-			one.Fallback, _ = json.Marshal(v.Fallback) // it was read from JSON
+			one.Fallback, _ = json.Marshal(v.Fallback) // always valid: it was decoded from JSON
 		}
 		out.Variables = append(out.Variables, one)
 	}
@@ -93,7 +93,7 @@ func newTemplateResponse(t template.Template) templateResponse {
 	}
 }
 
-// readVariables reads declarations; the fallbacks are what the JSON says.
+// readVariables converts variable declarations. The fallbacks are the values in the JSON.
 func readVariables(list []templateVariable) []template.Variable {
 	out := make([]template.Variable, len(list))
 	for i, v := range list {
@@ -101,14 +101,14 @@ func readVariables(list []templateVariable) []template.Variable {
 		if len(v.Fallback) > 0 {
 			d := json.NewDecoder(strings.NewReader(string(v.Fallback)))
 			d.UseNumber()
-			_ = d.Decode(&out[i].Fallback) // it is well-formed
+			_ = d.Decode(&out[i].Fallback) // always well formed
 		}
 	}
 	return out
 }
 
-// requireTemplateWrite: a template is everybody's in the account, so that a key
-// for one domain can't change it.
+// requireTemplateWrite returns a fault for a domain-restricted key: templates belong to the whole
+// account.
 func requireTemplateWrite(p account.Principal) error {
 	if p.Domain != "" {
 		return errDomainRestricted

@@ -42,7 +42,7 @@ type threadMessage struct {
 	ContentOmitted bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
 }
 
-// getThreadInput is the path and the query of a thread.
+// getThreadInput holds the path and query parameters of a thread.
 type getThreadInput struct {
 	ID    string `path:"id" minLength:"1" maxLength:"255" doc:"The thread's id; what has a meaning in a URL must be percent-encoded, a slash too."`
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many messages at most."`
@@ -50,7 +50,7 @@ type getThreadInput struct {
 }
 
 func (a *API) threadRoutes(r *router) {
-	// Else the mux would redirect to the path with a slash behind it.
+	// Otherwise the mux would redirect to the path with a trailing slash.
 	r.mux.HandleFunc("/api/v1/threads", func(w http.ResponseWriter, req *http.Request) { a.writeProblem(w, req, errNoEndpoint) })
 	handle(r, operation{method: "GET", path: "/threads/{id...}", id: "getThread", scope: "messages.read",
 		summary: "Show a thread", description: "The messages that answer each other, sent and received, oldest first. Messages belong together by In-Reply-To, then References, " +
@@ -94,7 +94,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 		}
 		if more {
 			if len(out.Messages) == 0 {
-				continue // all of a page was in deleted mailboxes
+				continue // all messages of the page were in deleted mailboxes
 			}
 			next := after.String()
 			out.HasMore, out.NextCursor = true, &next
@@ -103,7 +103,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 	}
 }
 
-// threadPageSize reads what was sent and what arrived, in one order.
+// threadPage returns a page of sent and received messages in one order.
 func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, name string, after db.ID, limit int) (page []threadMessage, more bool, err error) {
 	sent, err := a.Outbox.InThread(ctx, p.Account, only, name, after, limit+1)
 	if err != nil {
@@ -129,7 +129,7 @@ func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, n
 	return page[:min(len(page), limit)], more, nil
 }
 
-// dropDeletedMailboxes leaves out what arrived in mailboxes that were deleted.
+// dropDeletedMailboxes removes received messages in deleted mailboxes.
 func (a *API) dropDeletedMailboxes(ctx context.Context, p account.Principal, all []threadMessage) ([]threadMessage, error) {
 	kept := []threadMessage{}
 	there := map[db.ID]bool{}

@@ -24,7 +24,7 @@ var (
 	inEvent  = db.SQL(`SELECT data FROM event WHERE kind = 'inbound_email' ORDER BY id DESC LIMIT 1`)
 )
 
-// readHeader reads the header of a sent message as it goes out.
+// headerOf returns the header of a sent message.
 func headerOf(t *testing.T, s *servertest.Server, id string) words.Header {
 	t.Helper()
 	parsed, err := db.ParseID(id)
@@ -51,7 +51,7 @@ func headerOf(t *testing.T, s *servertest.Server, id string) words.Header {
 	return words.Header(text)
 }
 
-// comesIn takes a message from outside.
+// comesIn delivers a message from outside.
 func comesIn(t *testing.T, s *servertest.Server, text string, to ...string) {
 	t.Helper()
 	from, err := address.Parse("carol@elsewhere.example")
@@ -74,8 +74,8 @@ func comesIn(t *testing.T, s *servertest.Server, text string, to ...string) {
 	}
 }
 
-// send sends by API and returns the answer.
-func send(t *testing.T, s *servertest.Server, key string, change jsonObject) jsonObject {
+// send sends through the API and returns the response.
+func send(t *testing.T, s *servertest.Server, key string, change object) object {
 	t.Helper()
 	change["to"] = []string{"delivered@simulator.test"}
 	a := s.APIWithKey(key, "POST", "/outbound/send", mail(change))
@@ -85,12 +85,12 @@ func send(t *testing.T, s *servertest.Server, key string, change jsonObject) jso
 
 func threadPath(id string) string { return "/threads/" + url.PathEscape(id) }
 
-// auditedFields lists a thread: the direction and Message-ID of each message.
-func auditedFields(t *testing.T, a servertest.Response) (lines []string) {
+// threadLines lists a thread: the direction and Message-ID of each message.
+func threadLines(t *testing.T, a servertest.Response) (lines []string) {
 	t.Helper()
 	status(t, "a thread", a, 200)
 	for _, m := range into(t, a)["messages"].([]any) {
-		lines = append(lines, fmt.Sprint(m.(jsonObject)["direction"], " ", m.(jsonObject)["message_id"]))
+		lines = append(lines, fmt.Sprint(m.(object)["direction"], " ", m.(object)["message_id"]))
 	}
 	return lines
 }
@@ -105,13 +105,13 @@ func sameLines(t *testing.T, what string, got []string, want ...string) {
 func TestThreads(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
-		first := send(t, s, s.Dev.APIKey, jsonObject{})
+		first := send(t, s, s.Dev.APIKey, object{})
 		thread, one := first["thread_id"].(string), first["message_id"].(string)
 		if h := headerOf(t, s, first["id"].(string)); h.Text("References")+h.Text("In-Reply-To") != "" {
 			t.Errorf("a first message answers %s", h)
 		}
 
-		// An answer arrives, in two mailboxes.
+		// A reply arrives, in two mailboxes.
 		comesIn(t, s, "Subject: Re: Hi\r\nMessage-ID: <two@elsewhere.example>\r\nIn-Reply-To: "+one, alice.Address, bob.Address)
 		two := "<two@elsewhere.example>"
 		var data string
@@ -119,8 +119,8 @@ func TestThreads(t *testing.T) {
 			t.Errorf("the event says %s, %v", data, err)
 		}
 
-		// It is answered by the API, by a mail program, and by naming the thread.
-		third := send(t, s, s.Dev.APIKey, jsonObject{"in_reply_to": two})
+		// Replies come through the API, from a mail client, and by naming the thread.
+		third := send(t, s, s.Dev.APIKey, object{"in_reply_to": two})
 		three := third["message_id"].(string)
 		if third["thread_id"] != thread {
 			t.Errorf("an answer is in %v, not %s", third["thread_id"], thread)
@@ -147,7 +147,7 @@ func TestThreads(t *testing.T) {
 		}
 		submit("Subject: four\r\nMessage-ID: <four@phone.example>\r\nReferences: <lost@x.example> " + one + " " + two + " <unknown@x.example>")
 		comesIn(t, s, "Subject: five\r\nMessage-ID: <five@elsewhere.example>\r\nReferences: <four@phone.example>", bob.Address)
-		sixth := send(t, s, s.Dev.APIKey, jsonObject{"thread_id": thread})
+		sixth := send(t, s, s.Dev.APIKey, object{"thread_id": thread})
 		six := sixth["message_id"].(string)
 		h := headerOf(t, s, sixth["id"].(string))
 		if got, want := h.Text("References"), strings.Join([]string{one, two, three, "<four@phone.example>", "<five@elsewhere.example>"}, " "); got != want {
@@ -156,21 +156,21 @@ func TestThreads(t *testing.T) {
 		if got := h.Text("In-Reply-To"); got != "<five@elsewhere.example>" {
 			t.Errorf("In-Reply-To: %s", got)
 		}
-		back := send(t, s, s.Dev.APIKey, jsonObject{"in_reply_to": two})
+		back := send(t, s, s.Dev.APIKey, object{"in_reply_to": two})
 		if got, want := headerOf(t, s, back["id"].(string)).Text("References"), one+" "+two; got != want {
 			t.Errorf("References of what answers an older one: %s, want %s", got, want)
 		}
 		all := []string{"outbound " + one, "inbound " + two, "outbound " + three, "outbound <four@phone.example>", "inbound <five@elsewhere.example>",
 			"outbound " + six, "outbound " + back["message_id"].(string)}
 		whole := s.API("GET", threadPath(thread), nil)
-		sameLines(t, "the thread", auditedFields(t, whole), all...)
+		sameLines(t, "the thread", threadLines(t, whole), all...)
 		messages := into(t, whole)["messages"].([]any)
-		answer := messages[1].(jsonObject)
+		answer := messages[1].(object)
 		if answer["from"] != "Carol <carol@elsewhere.example>" || fmt.Sprint(answer["to"]) != "[<you@demo.test>]" || answer["subject"] != "Re: Hi" ||
 			answer["mailbox_id"] != alice.ID.String() || answer["status"] != nil {
 			t.Errorf("an inbound message: %v", answer)
 		}
-		if sent := messages[3].(jsonObject); sent["mailbox_id"] != alice.ID.String() || fmt.Sprint(sent["to"]) != "[delivered@simulator.test]" || sent["status"] == nil {
+		if sent := messages[3].(object); sent["mailbox_id"] != alice.ID.String() || fmt.Sprint(sent["to"]) != "[delivered@simulator.test]" || sent["status"] == nil {
 			t.Errorf("a submission: %v", sent)
 		}
 
@@ -179,7 +179,7 @@ func TestThreads(t *testing.T) {
 		after := ""
 		for {
 			a := s.API("GET", threadPath(thread)+"?limit=2"+after, nil)
-			paged = append(paged, auditedFields(t, a)...)
+			paged = append(paged, threadLines(t, a)...)
 			page := into(t, a)
 			if page["has_more"] != true {
 				if page["next_cursor"] != nil {
@@ -192,16 +192,17 @@ func TestThreads(t *testing.T) {
 		sameLines(t, "in pages", paged, all...)
 		refused(t, "a bad cursor", s.API("GET", threadPath(thread)+"?after=x", nil), 422, "validation_failed", "after invalid_cursor")
 
-		// What is deleted in one mailbox is still in the other, until it is gone there too.
+		// A message deleted in one mailbox stays visible through the other, until it is deleted
+		// there, too.
 		for _, c := range []struct {
 			box  db.ID
 			want []string
 		}{{alice.ID, all}, {bob.ID, append([]string{all[0]}, append(all[2:4:4], all[5:]...)...)}} {
 			expunge(t, s, c.box)
-			sameLines(t, "after deleting", auditedFields(t, s.API("GET", threadPath(thread), nil)), c.want...)
+			sameLines(t, "after deleting", threadLines(t, s.API("GET", threadPath(thread), nil)), c.want...)
 		}
 
-		// Others have nothing of it, though they know the Message-IDs.
+		// Other accounts see nothing of it, even if they know the Message-IDs.
 		rival := stranger(t, s)
 		refused(t, "a stranger", s.APIWithKey(rival, "GET", threadPath(thread), nil), 404, "not_found")
 		id := submit("Subject: other\r\nMessage-ID: <other@x.example>\r\nReferences: <nothing@x.example>")
@@ -231,13 +232,13 @@ func expunge(t *testing.T, s *servertest.Server, box db.ID) {
 	}
 }
 
-// A thread is called as its sender likes.
+// The sender may choose a thread's name.
 func TestThreadNames(t *testing.T) {
 	s := servertest.Start(t)
 	for _, name := range []string{"a", "order/42", "a//b/../c", ".", "..", "ä b?c#d%2f&e=+", "/", strings.Repeat("ü", 127) + "x"} {
-		one := send(t, s, s.Dev.APIKey, jsonObject{"thread_id": name})
+		one := send(t, s, s.Dev.APIKey, object{"thread_id": name})
 		a := s.API("GET", strings.ReplaceAll(threadPath(name), "/.", "/%2E"), nil)
-		sameLines(t, name, auditedFields(t, a), "outbound "+one["message_id"].(string))
+		sameLines(t, name, threadLines(t, a), "outbound "+one["message_id"].(string))
 		if into(t, a)["id"] != name {
 			t.Errorf("%q is shown as %v", name, into(t, a)["id"])
 		}
@@ -247,20 +248,20 @@ func TestThreadNames(t *testing.T) {
 	}
 }
 
-// The messages of one request answer each other, as they would one by one.
+// Messages of one batch may reply to each other, just like separate sends.
 func TestThreadOfABatch(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		one := send(t, s, s.Dev.APIKey, jsonObject{"thread_id": "batch"})["message_id"].(string)
-		var sends []jsonObject
+		one := send(t, s, s.Dev.APIKey, object{"thread_id": "batch"})["message_id"].(string)
+		var sends []object
 		for range 3 {
-			sends = append(sends, mail(jsonObject{"to": []string{"delivered@simulator.test"}, "thread_id": "batch"}))
+			sends = append(sends, mail(object{"to": []string{"delivered@simulator.test"}, "thread_id": "batch"}))
 		}
-		sends = append(sends, mail(jsonObject{"to": []string{"delivered@simulator.test"}, "in_reply_to": one, "thread_id": "other"}))
-		a := s.API("POST", "/outbound/batch", jsonObject{"messages": sends})
+		sends = append(sends, mail(object{"to": []string{"delivered@simulator.test"}, "in_reply_to": one, "thread_id": "other"}))
+		a := s.API("POST", "/outbound/batch", object{"messages": sends})
 		status(t, "a batch", a, 202)
 		before := []string{one}
 		for i, m := range into(t, a)["data"].([]any) {
-			h := headerOf(t, s, m.(jsonObject)["id"].(string))
+			h := headerOf(t, s, m.(object)["id"].(string))
 			want := before
 			if i == 3 {
 				want = before[:1]
@@ -268,52 +269,52 @@ func TestThreadOfABatch(t *testing.T) {
 			if h.Text("References") != strings.Join(want, " ") || h.Text("In-Reply-To") != want[len(want)-1] {
 				t.Errorf("message %d: References %s, In-Reply-To %s, want %s", i, h.Text("References"), h.Text("In-Reply-To"), want)
 			}
-			before = append(before, m.(jsonObject)["message_id"].(string))
+			before = append(before, m.(object)["message_id"].(string))
 		}
 	})
 }
 
-// Mail to a mailbox of one's own is seen as it left and as it arrived, in one
-// thread, however many mailboxes it went to.
+// Mail to one's own mailboxes appears in one thread as sent and as received, however many mailboxes
+// received it.
 func TestThreadOfOneself(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/outbound/send", mail(jsonObject{"to": []string{"bob@demo.test", "alice@demo.test"}, "thread_id": "self"}))
+		a := s.API("POST", "/outbound/send", mail(object{"to": []string{"bob@demo.test", "alice@demo.test"}, "thread_id": "self"}))
 		status(t, "sending", a, 202)
 		arrived(t, s)
 		one := into(t, a)["message_id"].(string)
-		sameLines(t, "the thread", auditedFields(t, s.API("GET", "/threads/self", nil)), "outbound "+one, "inbound "+one)
+		sameLines(t, "the thread", threadLines(t, s.API("GET", "/threads/self", nil)), "outbound "+one, "inbound "+one)
 		status(t, "deleting a mailbox", s.API("DELETE", "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), nil), 204)
 		status(t, "deleting a mailbox", s.API("DELETE", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String(), nil), 204)
-		sameLines(t, "the thread without its mailboxes", auditedFields(t, s.API("GET", "/threads/self", nil)), "outbound "+one)
+		sameLines(t, "the thread without its mailboxes", threadLines(t, s.API("GET", "/threads/self", nil)), "outbound "+one)
 
-		// A list sends it back without having changed its Message-ID.
-		box := into(t, s.API("POST", "/mailboxes", jsonObject{"domain_id": s.Dev.Domain.ID.String(), "local_part": "eve"}))
+		// A mailing list returns it with the same Message-ID.
+		box := into(t, s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID.String(), "local_part": "eve"}))
 		comesIn(t, s, "Subject: [list] Hi\r\nMessage-ID: "+one, box["address"].(string))
-		sameLines(t, "from a list", auditedFields(t, s.API("GET", "/threads/self", nil)), "outbound "+one, "inbound "+one)
+		sameLines(t, "from a list", threadLines(t, s.API("GET", "/threads/self", nil)), "outbound "+one, "inbound "+one)
 	})
 }
 
-// A key of one domain sees what its domain sent and received, and answers
-// nothing else.
+// A domain-restricted key sees the messages that its domain sent and received, and can't reply to
+// others.
 func TestThreadOfOneDomain(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		other := verified(t, s, s.Dev.APIKey, "other.test")
-		status(t, "a mailbox", s.API("POST", "/mailboxes", jsonObject{"domain_id": other, "local_part": "zoe"}), 201)
-		_, key := newKey(t, s, jsonObject{"domain": "other.test"})
-		_, nowhere := newKey(t, s, jsonObject{"domain": "third.test"})
-		mine := send(t, s, s.Dev.APIKey, jsonObject{"thread_id": "shared"})["message_id"].(string)
+		status(t, "a mailbox", s.API("POST", "/mailboxes", object{"domain_id": other, "local_part": "zoe"}), 201)
+		_, key := newKey(t, s, object{"domain": "other.test"})
+		_, nowhere := newKey(t, s, object{"domain": "third.test"})
+		mine := send(t, s, s.Dev.APIKey, object{"thread_id": "shared"})["message_id"].(string)
 		refused(t, "before", s.APIWithKey(key, "GET", "/threads/shared", nil), 404, "not_found")
-		theirs := send(t, s, key, jsonObject{"from_email": "zoe@other.test", "thread_id": "shared"})
+		theirs := send(t, s, key, object{"from_email": "zoe@other.test", "thread_id": "shared"})
 		if h := headerOf(t, s, theirs["id"].(string)); h.Text("References")+h.Text("In-Reply-To") != "" {
 			t.Errorf("it learned of another domain: %s", h.Text("References"))
 		}
-		if got := send(t, s, key, jsonObject{"from_email": "zoe@other.test", "in_reply_to": mine}); got["thread_id"] == "shared" {
+		if got := send(t, s, key, object{"from_email": "zoe@other.test", "in_reply_to": mine}); got["thread_id"] == "shared" {
 			t.Error("it found another domain's thread")
 		}
 		comesIn(t, s, "Subject: Re\r\nMessage-ID: <re@x.example>\r\nIn-Reply-To: "+mine, "bob@demo.test", "zoe@other.test")
 		their := "outbound " + theirs["message_id"].(string)
-		sameLines(t, "all", auditedFields(t, s.API("GET", "/threads/shared", nil)), "outbound "+mine, their, "inbound <re@x.example>")
-		sameLines(t, "one domain", auditedFields(t, s.APIWithKey(key, "GET", "/threads/shared", nil)), their, "inbound <re@x.example>")
+		sameLines(t, "all", threadLines(t, s.API("GET", "/threads/shared", nil)), "outbound "+mine, their, "inbound <re@x.example>")
+		sameLines(t, "one domain", threadLines(t, s.APIWithKey(key, "GET", "/threads/shared", nil)), their, "inbound <re@x.example>")
 		refused(t, "a domain that is not there", s.APIWithKey(nowhere, "GET", "/threads/shared", nil), 404, "not_found")
 	})
 }

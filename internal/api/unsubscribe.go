@@ -15,18 +15,18 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// unsubscribeRequest is outbound.Unsubscribe.
+// unsubscribeRequest is the JSON of outbound.Unsubscribe.
 type unsubscribeRequest struct {
 	URL    string `json:"url,omitempty" format:"uri" maxLength:"900" doc:"An https URL of yours that takes the one-click POST. When left out, the service hosts the link; the message then has exactly one recipient." example:"https://example.com/leave?who=42"`
 	Mailto string `json:"mailto,omitempty" doc:"An address, or a mailto URI, where a mail unsubscribes; offered beside the URL. When left out beside a hosted link, the service offers an address of its own, which does what the link does." example:"leave@example.com"`
 }
 
-// maxUnsubscribeBody bounds the body of a POST to a link, in bytes.
+// maxUnsubscribeBody limits the body of a POST to an unsubscribe link, in bytes.
 const maxUnsubscribeBody = 16 << 10
 
-// unsubscribeHandler serves the links that the service hosts, at /u/TOKEN, for as
-// long as mail is kept anywhere. It is for people and for mail programs: there
-// is no key, no cookie, and every answer is a page.
+// unsubscribeHandler serves the hosted unsubscribe links at /u/TOKEN, for as long as any copy of
+// the message may exist. People and mail clients use them: there is no key and no cookie, and every
+// response is an HTML page.
 type unsubscribeHandler struct {
 	api *API
 	*networkLimiter
@@ -34,11 +34,11 @@ type unsubscribeHandler struct {
 
 func (a *API) unsubscribeRoutes(r *router) {
 	u := &unsubscribeHandler{api: a, networkLimiter: a.newNetworkLimiter()}
-	r.mux.HandleFunc("GET /u/{token}", u.handle(u.showConfirmation)) // HEAD too
+	r.mux.HandleFunc("GET /u/{token}", u.handle(u.showConfirmation)) // HEAD, too
 	r.mux.HandleFunc("POST /u/{token}", u.handle(u.unsubscribe))
 }
 
-// handle opens the link of a request, if its network may ask.
+// handle decodes the link in a request, within the limit of its network, and calls f.
 func (u *unsubscribeHandler) handle(f func(w http.ResponseWriter, r *http.Request, k suppression.UnsubscribeLink) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := u.allow(r)
@@ -55,7 +55,8 @@ func (u *unsubscribeHandler) handle(f func(w http.ResponseWriter, r *http.Reques
 	}
 }
 
-// showConfirmation asks. It changes nothing: mail programs and scanners follow links.
+// showConfirmation asks for confirmation. It changes nothing, since mail clients and scanners
+// follow links.
 func (u *unsubscribeHandler) showConfirmation(w http.ResponseWriter, r *http.Request, k suppression.UnsubscribeLink) error {
 	sender, err := u.senderName(r, k)
 	if err != nil {
@@ -65,8 +66,8 @@ func (u *unsubscribeHandler) showConfirmation(w http.ResponseWriter, r *http.Req
 	return nil
 }
 
-// unsubscribe unsubscribes: for the one click of RFC 8058 §3.2, whose form comes in
-// either encoding, and for the button of the page, which sends the same.
+// unsubscribe unsubscribes the recipient: for the one-click POST of RFC 8058 §3.2, whose form may
+// have either encoding, and for the page's button, which sends the same form.
 func (u *unsubscribeHandler) unsubscribe(w http.ResponseWriter, r *http.Request, k suppression.UnsubscribeLink) error {
 	if err := checkOneClick(w, r); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (u *unsubscribeHandler) unsubscribe(w http.ResponseWriter, r *http.Request,
 }
 
 func checkOneClick(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // the server has its own limit, too
 	r.Body = http.MaxBytesReader(w, r.Body, maxUnsubscribeBody)
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -107,7 +108,7 @@ func checkOneClick(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// senderName names who sent the mail, as long as it is known.
+// senderName returns the name of the message's sender, while that is known.
 func (u *unsubscribeHandler) senderName(r *http.Request, k suppression.UnsubscribeLink) (string, error) {
 	m, err := u.api.Outbox.Get(r.Context(), k.Account, k.Message)
 	if fault.Is(err, fault.NotFound) {
@@ -124,7 +125,7 @@ func displayAddress(k suppression.UnsubscribeLink) string {
 	return a.Display()
 }
 
-// writeErrorPage shows what went wrong, in words.
+// writeErrorPage shows an error as a page.
 func (u *unsubscribeHandler) writeErrorPage(w http.ResponseWriter, r *http.Request, err error) {
 	p := u.api.toProblem(r.Context(), err)
 	if p.retry > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// One network can't ask for links without end; others still can, and so can
-// friends.
+// The requests of one network for links are limited. Other networks, and exempt ones, are not
+// affected.
 func TestUnsubscribeIsLimited(t *testing.T) {
 	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestUnsubscribeIsLimited(t *testing.T) {
 		return w
 	}
 	limited := 0
-	for range networkRequestsPerMinute + 200 { // some come back while it runs
+	for range networkRequestsPerMinute + 200 { // the limit partly refills while it runs
 		w := ask("192.0.2.7:4000")
 		switch w.Code {
 		case http.StatusNotFound:

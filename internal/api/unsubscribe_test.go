@@ -25,8 +25,8 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// verify checks the signatures of a message by the sandbox's DNS, with a
-// library that is not ours, and returns which fields both cover.
+// verify verifies the signatures of a message through the sandbox's DNS, with a third-party
+// library, and returns the fields that both cover.
 func verify(t *testing.T, s *servertest.Server, text string) (covered [][]string) {
 	t.Helper()
 	sandbox := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -52,20 +52,20 @@ func verify(t *testing.T, s *servertest.Server, text string) (covered [][]string
 	return covered
 }
 
-// What a send offers stands in the header, under both signatures.
+// The unsubscribe options of a send are in the header, under both signatures.
 func TestUnsubscribeHeader(t *testing.T) {
 	for name, c := range map[string]struct {
-		offer jsonObject
+		offer object
 		list  string
 	}{
-		"own":    {jsonObject{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
-		"both":   {jsonObject{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
-		"hosted": {jsonObject{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:b-[a-z2-7]{32}@[a-z.]+\?subject=unsubscribe>`},
-		"null":   {jsonObject{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
+		"own":    {object{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
+		"both":   {object{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
+		"hosted": {object{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:b-[a-z2-7]{32}@[a-z.]+\?subject=unsubscribe>`},
+		"null":   {object{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.Start(t)
-			sent(t, s, jsonObject{"unsubscribe": c.offer})
+			sent(t, s, object{"unsubscribe": c.offer})
 			text := arrived(t, s)
 			m, err := netmail.ReadMessage(strings.NewReader(text))
 			if err != nil {
@@ -98,45 +98,45 @@ func TestUnsubscribeRules(t *testing.T) {
 		to     []string
 		faults []string
 	}{
-		{jsonObject{}, two, []string{"unsubscribe one_recipient_required"}},
-		{jsonObject{"mailto": "leave@shop.example"}, two, []string{"unsubscribe one_recipient_required"}},
-		{jsonObject{"url": "http://shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "https://"}, two, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "https://u:p@shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "https://shop.example/ü"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "https://shop.example/>\r\nBcc: x@y.example"}, nil, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "https://shop.example/" + strings.Repeat("x", 900)}, nil, []string{"unsubscribe.url invalid_url"}},
-		{jsonObject{"url": "javascript:alert(1)", "mailto": "x"}, nil, []string{"unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address"}},
-		{jsonObject{"mailto": "mailto:x@y.example?bcc=z@y.example"}, nil, []string{"unsubscribe.mailto invalid_address"}},
-		{jsonObject{"mailto": "mailto:x@y.example?subject=a\r\nb"}, nil, []string{"unsubscribe.mailto invalid_address"}},
-		{jsonObject{"link": "x"}, nil, []string{"unsubscribe.link unknown_field"}},
+		{object{}, two, []string{"unsubscribe one_recipient_required"}},
+		{object{"mailto": "leave@shop.example"}, two, []string{"unsubscribe one_recipient_required"}},
+		{object{"url": "http://shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://"}, two, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://u:p@shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/ü"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/>\r\nBcc: x@y.example"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/" + strings.Repeat("x", 900)}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "javascript:alert(1)", "mailto": "x"}, nil, []string{"unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address"}},
+		{object{"mailto": "mailto:x@y.example?bcc=z@y.example"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{object{"mailto": "mailto:x@y.example?subject=a\r\nb"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{object{"link": "x"}, nil, []string{"unsubscribe.link unknown_field"}},
 		{"yes", nil, []string{"unsubscribe wrong_type"}},
 	} {
-		change := jsonObject{"unsubscribe": c.offer}
+		change := object{"unsubscribe": c.offer}
 		if c.to != nil {
 			change["to"] = c.to
 		}
 		refused(t, "offering", s.API("POST", "/outbound/send", mail(change)), 422, "validation_failed", c.faults...)
 	}
-	sent(t, s, jsonObject{"unsubscribe": jsonObject{"url": "https://shop.example/"}, "to": two})
-	sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test", "BOB@demo.test"}})
-	sent(t, s, jsonObject{"unsubscribe": nil, "to": two})
+	sent(t, s, object{"unsubscribe": object{"url": "https://shop.example/"}, "to": two})
+	sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test", "BOB@demo.test"}})
+	sent(t, s, object{"unsubscribe": nil, "to": two})
 }
 
 // link sends a message with a hosted link and returns both.
 func link(t *testing.T, s *servertest.Server, to string) (id, url string) {
 	t.Helper()
-	id, _ = sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{to}})
+	id, _ = sent(t, s, object{"unsubscribe": object{}, "to": []string{to}})
 	number, err := db.ParseID(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another link to the same, as good as that in the mail.
+	// This link is equivalent to the one in the message.
 	return id, s.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{Account: demo(t, s), Message: number, Address: to})
 }
 
-// pageParams asks for a link as a mail program or browser does: with no key.
-func pageParams(t *testing.T, method, url, media, body string) (status int, header http.Header, text string) {
+// requestPage requests a link like a mail client or browser does: without a key.
+func requestPage(t *testing.T, method, url, media, body string) (status int, header http.Header, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -164,14 +164,14 @@ func pageParams(t *testing.T, method, url, media, body string) (status int, head
 }
 
 const (
-	form          = "application/x-www-form-urlencoded"
-	checkOneClick = "List-Unsubscribe=One-Click"
-	parts         = "multipart/form-data; boundary=x"
-	pagingNote    = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
+	form              = "application/x-www-form-urlencoded"
+	oneClickForm      = "List-Unsubscribe=One-Click"
+	parts             = "multipart/form-data; boundary=x"
+	oneClickMultipart = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
 )
 
-// A GET changes nothing; a POST in either form unsubscribes, once however often
-// it comes, and stops what offers to unsubscribe, and nothing else.
+// A GET changes nothing. A POST in either form unsubscribes, once however often it is repeated. It
+// stops only mail that offers to unsubscribe.
 func TestUnsubscribe(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		entries := func() int {
@@ -185,7 +185,7 @@ func TestUnsubscribe(t *testing.T) {
 		id, url := link(t, s, "Bob@demo.test")
 		happens(t, s, id, isDelivered)
 		for _, method := range []string{"GET", "HEAD", "GET"} {
-			status, _, text := pageParams(t, method, url+"?utm=x", "", "")
+			status, _, text := requestPage(t, method, url+"?utm=x", "", "")
 			if status != 200 || method == "GET" && (!strings.Contains(text, `<form method="post">`) || !strings.Contains(text, "Bob@demo.test") ||
 				!strings.Contains(text, "alice@demo.test") || strings.Contains(text, "<script")) || method == "HEAD" && text != "" {
 				t.Errorf("%s: %d %s", method, status, text)
@@ -195,11 +195,11 @@ func TestUnsubscribe(t *testing.T) {
 			media, body string
 			status      int
 		}{
-			{form, "", 400}, {form, "x=y", 400}, {form, "List-Unsubscribe=Two", 400}, {form, "%zz", 400}, {"", checkOneClick, 415}, {"application/json", "{}", 415},
-			{"multipart/form-data", pagingNote, 400}, {parts, "--x\r\n", 400}, {form, checkOneClick + "&x=" + strings.Repeat("x", 20_000), 413},
-			{parts, pagingNote[:len(pagingNote)-7] + strings.Repeat("x", 20_000), 413},
+			{form, "", 400}, {form, "x=y", 400}, {form, "List-Unsubscribe=Two", 400}, {form, "%zz", 400}, {"", oneClickForm, 415}, {"application/json", "{}", 415},
+			{"multipart/form-data", oneClickMultipart, 400}, {parts, "--x\r\n", 400}, {form, oneClickForm + "&x=" + strings.Repeat("x", 20_000), 413},
+			{parts, oneClickMultipart[:len(oneClickMultipart)-7] + strings.Repeat("x", 20_000), 413},
 		} {
-			if status, _, text := pageParams(t, "POST", url, c.media, c.body); status != c.status || strings.Contains(text, "<form") {
+			if status, _, text := requestPage(t, "POST", url, c.media, c.body); status != c.status || strings.Contains(text, "<form") {
 				t.Errorf("%s %.40q: %d %s", c.media, c.body, status, text)
 			}
 		}
@@ -209,11 +209,11 @@ func TestUnsubscribe(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 10 {
 			group.Go(func() {
-				media, body := form, checkOneClick
+				media, body := form, oneClickForm
 				if i%2 == 0 {
-					media, body = parts, pagingNote
+					media, body = parts, oneClickMultipart
 				}
-				if status, _, text := pageParams(t, "POST", url, media, body); status != 200 || !strings.Contains(text, "unsubscribed") {
+				if status, _, text := requestPage(t, "POST", url, media, body); status != 200 || !strings.Contains(text, "unsubscribed") {
 					t.Errorf("%d %s", status, text)
 				}
 			})
@@ -228,7 +228,7 @@ func TestUnsubscribe(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 
-		id, answer := sent(t, s, jsonObject{"unsubscribe": jsonObject{}})
+		id, answer := sent(t, s, object{"unsubscribe": object{}})
 		if r := recipient(answer, 0); answer["status"] != "suppressed" || r["status"] != "suppressed" || r["reason"] != "unsubscribed" {
 			t.Errorf("%v", answer)
 		}
@@ -240,25 +240,25 @@ func TestUnsubscribe(t *testing.T) {
 		id, _ = sent(t, s, nil)
 		happens(t, s, id, isDelivered)
 
-		// The message is long gone, and the link still works.
+		// The link still works long after the message was deleted.
 		gone := s.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{Account: demo(t, s), Message: s.DB.NewID(), Address: "carol@demo.test"})
-		if status, _, text := pageParams(t, "GET", gone, "", ""); status != 200 || !strings.Contains(text, "this sender") {
+		if status, _, text := requestPage(t, "GET", gone, "", ""); status != 200 || !strings.Contains(text, "this sender") {
 			t.Errorf("%d %s", status, text)
 		}
-		if status, _, _ := pageParams(t, "POST", gone, form, checkOneClick); status != 200 || entries() != 2 {
+		if status, _, _ := requestPage(t, "POST", gone, form, oneClickForm); status != 200 || entries() != 2 {
 			t.Errorf("%d, %d entries", status, entries())
 		}
 	})
 }
 
-// Who unsubscribes before a scheduled mail is due does not get it.
+// A recipient who unsubscribes before a scheduled message is due does not get it.
 func TestUnsubscribeBeforeItIsDue(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		_, url := link(t, s, "bob@demo.test")
 		at := time.Now().Add(3 * time.Second)
-		offered, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "send_at": at.Format(time.RFC3339Nano)})
-		plain, _ := sent(t, s, jsonObject{"send_at": at.Format(time.RFC3339Nano)})
-		if status, _, text := pageParams(t, "POST", url, form, checkOneClick); status != 200 {
+		offered, _ := sent(t, s, object{"unsubscribe": object{}, "send_at": at.Format(time.RFC3339Nano)})
+		plain, _ := sent(t, s, object{"send_at": at.Format(time.RFC3339Nano)})
+		if status, _, text := requestPage(t, "POST", url, form, oneClickForm); status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}
 		happens(t, s, offered, "delivery_status suppressed unsubscribed")
@@ -266,7 +266,7 @@ func TestUnsubscribeBeforeItIsDue(t *testing.T) {
 	})
 }
 
-// mailto returns the address to unsubscribe that a message of the service offers.
+// mailto returns the unsubscribe address in a message of the service.
 func mailto(t *testing.T, text string) string {
 	t.Helper()
 	m, err := netmail.ReadMessage(strings.NewReader(text))
@@ -280,7 +280,7 @@ func mailto(t *testing.T, text string) string {
 	return found[1]
 }
 
-// leave writes to an address to unsubscribe, from outside.
+// leave writes to an unsubscribe address from outside.
 func leave(t *testing.T, s *servertest.Server, to, from, fields string) error {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))
@@ -299,7 +299,7 @@ func leave(t *testing.T, s *servertest.Server, to, from, fields string) error {
 	return errors.Join(err, w.Close())
 }
 
-// A mail to the address beside a hosted link does what the link does.
+// Mail to the unsubscribe address has the same effect as the hosted link.
 func TestUnsubscribeByMail(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		write := func(to, from, fields string) error { return leave(t, s, to, from, fields) }
@@ -311,7 +311,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 			}
 			return all
 		}
-		id, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test"}})
+		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
 		to := mailto(t, arrived(t, s))
 		happens(t, s, id, isDelivered)
 		for _, forged := range []string{"b-" + strings.Repeat("a", 32), strings.Replace(to, "b-", "b-b", 1), to[:33]} {
@@ -335,14 +335,15 @@ func TestUnsubscribeByMail(t *testing.T) {
 	})
 }
 
-// Mail from a mailbox of the service unsubscribes, too. Once the message is deleted, only
-// mail from its recipient does.
+// Mail from a mailbox of the service unsubscribes, too. Once the message is deleted, only mail from
+// its recipient does.
 func TestUnsubscribeByMailLater(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		id, _ := sent(t, s, jsonObject{"unsubscribe": jsonObject{}, "to": []string{"bob@demo.test"}})
+		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
 		to := mailto(t, arrived(t, s))
 		happens(t, s, id, isDelivered)
-		// What the passes have not seen is not pruned, and they leave alone what is new.
+		// Pruning skips messages that the index passes have not processed. These passes skip new
+		// messages.
 		later := &outbound.Outbox{DB: s.DB, Node: s.Outbox.Node, Queue: s.Queue, Stats: s.Stats, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }}
 		for pass := range 3 {
 			for more := true; more; {
@@ -358,7 +359,7 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 		if err := leave(t, s, to, "somebody@example.test", ""); err == nil || !strings.Contains(err.Error(), "too old") {
 			t.Errorf("another author: %v", err)
 		}
-		leaving, _ := sent(t, s, jsonObject{"from_email": "bob@demo.test", "to": []string{to}, "subject": "unsubscribe"})
+		leaving, _ := sent(t, s, object{"from_email": "bob@demo.test", "to": []string{to}, "subject": "unsubscribe"})
 		happens(t, s, leaving, isDelivered)
 		if e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test"); err != nil || e.Reason != suppression.ReasonUnsubscribe {
 			t.Errorf("%+v, %v", e, err)
@@ -366,13 +367,13 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 	})
 }
 
-// What is no link of ours is answered in words, and so is a wrong method.
+// An invalid link, or a wrong method, results in an error page.
 func TestBadLinks(t *testing.T) {
 	s := servertest.Start(t)
 	_, url := link(t, s, "bob@demo.test")
 	for _, bad := range []string{url[:len(url)-1], url + "A", s.Dev.BaseURL + "/u/x", s.Dev.BaseURL + "/u/%00", s.Dev.BaseURL + "/u/" + strings.Repeat("A", 5000)} {
 		for _, method := range []string{"GET", "POST"} {
-			if status, _, text := pageParams(t, method, bad, form, checkOneClick); status != 404 || !strings.Contains(text, "This link does not work") || strings.Contains(text, "<form") {
+			if status, _, text := requestPage(t, method, bad, form, oneClickForm); status != 404 || !strings.Contains(text, "This link does not work") || strings.Contains(text, "<form") {
 				t.Errorf("%s %.80s: %d %s", method, bad, status, text)
 			}
 		}

@@ -11,11 +11,11 @@ import (
 	"strconv"
 )
 
-// unsubscribePage is what the page to unsubscribe says.
+// unsubscribePage is the content of the unsubscribe page.
 type unsubscribePage struct {
 	Title                  string
-	Before, Address, After string // a sentence around the address
-	Ask                    bool   // with the button
+	Before, Address, After string // a sentence, split around the address
+	Ask                    bool   // whether to show the button
 }
 
 const unsubscribeStyle = `:root{color-scheme:light dark}` +
@@ -47,8 +47,7 @@ var unsubscribeTemplate = template.Must(template.New("leave").Parse(`<!doctype h
 </html>
 `))
 
-// unsubscribeCSP lets the page show its own style and send its own form, and
-// nothing else.
+// unsubscribeCSP allows the page only its own style and its own form.
 var unsubscribeCSP = func() string {
 	sum := sha256.Sum256([]byte(unsubscribeStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -68,5 +67,5 @@ func renderUnsubscribePage(w http.ResponseWriter, status int, page unsubscribePa
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // the client may have left
+	_, _ = w.Write(text.Bytes()) // the client may have disconnected
 }

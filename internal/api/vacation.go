@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// vacationRoutes are what a mailbox answers while its owner is away.
+// vacationRoutes registers the endpoints of a mailbox's vacation reply.
 func (a *API) vacationRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/vacation", id: "getVacation", scope: "mailboxes.read",
 		summary: "Show a mailbox's vacation reply", description: "What senders are answered while its owner is away. Of a mailbox that has none, one that is not enabled."}, a.getVacation)

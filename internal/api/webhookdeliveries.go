@@ -26,7 +26,7 @@ func (a *API) webhookDeliveryRoutes(r *router) {
 		summary: "Send all events since a time", description: "Those that the webhook is for as it is now, also those from before it was made or while it was disabled, as far back as events are kept. One call looks at 50,000 events: while `has_more` is true, go on since `through`."}, a.replayWebhook)
 }
 
-// WebhookDeliveryResponse is a delivery as it stands in a list.
+// WebhookDeliveryResponse is a delivery in a list.
 type WebhookDeliveryResponse struct {
 	ID             db.ID      `json:"id" doc:"The event's id, which is X-Event-ID."`
 	WebhookID      db.ID      `json:"webhook_id" doc:"The webhook."`
@@ -49,7 +49,7 @@ func newWebhookDeliveryResponse(d webhook.Delivery) WebhookDeliveryResponse {
 	}
 }
 
-// optionalInt shows 0 as null.
+// optionalInt converts 0 to null.
 func optionalInt(n int) *int {
 	if n == 0 {
 		return nil
@@ -86,7 +86,7 @@ type webhookDeliveryDetailResponse struct {
 	Timeline []webhookAttemptResponse `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
 }
 
-// webhookDeliveryDetail shows a delivery with what is known of it.
+// webhookDeliveryDetail returns a delivery with all details.
 func (a *API) webhookDeliveryDetail(ctx context.Context, p account.Principal, hook, id db.ID) (webhookDeliveryDetailResponse, error) {
 	d, attempts, err := a.Webhooks.Delivery(ctx, p.Account, hook, id)
 	if err != nil {
@@ -97,11 +97,11 @@ func (a *API) webhookDeliveryDetail(ctx context.Context, p account.Principal, ho
 		out.Timeline = append(out.Timeline, newWebhookAttemptResponse(t))
 	}
 	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id, p.HasScope(mailReadScope)); {
-	case err == nil && body == nil: // withheld
+	case err == nil && body == nil: // withheld content
 	case err == nil:
 		text := string(body)
 		out.Body = &text
-	case !fault.Is(err, fault.Conflict): // that one says that it is no longer kept
+	case !fault.Is(err, fault.Conflict): // the fault says that the body is no longer stored
 		return webhookDeliveryDetailResponse{}, err
 	}
 	return out, nil
@@ -170,9 +170,8 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 	return out, err
 }
 
-// canSeeDelivery reports whether a key of one domain may see a delivery of a
-// webhook that it sees: before the webhook was only for that domain it may have
-// been for others.
+// canSeeDelivery reports whether a domain-restricted key that sees a webhook may see one of its
+// deliveries. The webhook may have covered other domains earlier.
 func canSeeDelivery(only db.ID, d webhook.Delivery) bool { return d.Test || d.Domain == only }
 
 type webhookDeliveryInput struct {
@@ -180,8 +179,7 @@ type webhookDeliveryInput struct {
 	Delivery string `path:"delivery" format:"uuid" doc:"The delivery's id, which is the event's."`
 }
 
-// webhookDelivery finds the ids of a webhook and of a delivery, if the principal may
-// see both.
+// webhookDelivery returns the ids of a webhook and a delivery, if the principal may see both.
 func (a *API) webhookDelivery(ctx context.Context, p account.Principal, in *webhookDeliveryInput) (hook, id db.ID, err error) {
 	w, err := a.webhook(ctx, p, &in.idParams)
 	if err == nil {

@@ -101,12 +101,11 @@ func (a *API) createWebhook(ctx context.Context, p account.Principal, in *create
 	return out, err
 }
 
-// resolveFilterIDs reads the ids of a filter. What the key does not see is as unknown as
-// what is not there.
+// resolveFilterIDs parses the ids of a filter. Ids that the key can't see are treated as unknown.
 func (a *API) resolveFilterIDs(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
 	read := func(texts []string, find func(context.Context, account.Principal, *idParams) (db.ID, error)) ([]db.ID, error) {
 		if len(texts) > webhook.MaxFilterIDs {
-			return make([]db.ID, len(texts)), nil // refused without a look
+			return make([]db.ID, len(texts)), nil // rejected without a lookup
 		}
 		ids := make([]db.ID, len(texts))
 		for i, text := range texts {
@@ -114,7 +113,7 @@ func (a *API) resolveFilterIDs(ctx context.Context, p account.Principal, domains
 			switch {
 			case err == nil:
 				ids[i] = id
-			case !fault.Is(err, fault.NotFound): // one that is not there stays 0, which is nobody's
+			case !fault.Is(err, fault.NotFound): // an unknown id stays 0, which matches nothing
 				return nil, err
 			}
 		}
@@ -126,8 +125,7 @@ func (a *API) resolveFilterIDs(ctx context.Context, p account.Principal, domains
 	return d, m, err
 }
 
-// canSeeFilter reports whether events about these domains and mailboxes are all about
-// what the key may see.
+// canSeeFilter reports whether a filter is limited to domains and mailboxes that the key may see.
 func (a *API) canSeeFilter(ctx context.Context, p account.Principal, domains, mailboxes []db.ID) (bool, error) {
 	if p.Domain == "" {
 		return true, nil
@@ -153,7 +151,7 @@ func (a *API) canSeeFilter(ctx context.Context, p account.Principal, domains, ma
 	return true, nil
 }
 
-// webhook finds a webhook that the principal may see.
+// webhook returns a webhook that the principal may see.
 func (a *API) webhook(ctx context.Context, p account.Principal, in *idParams) (webhook.Webhook, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sleepers may call time.Sleep or skip in a test, by path. It is empty: a test
-// waits for the signal it needs, and a missing component is a failure.
+// sleepers lists the paths of tests that may call time.Sleep or skip. It is empty: a test waits for
+// the signal that it needs, and a missing component is a failure.
 var sleepers []string
 
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
@@ -49,7 +49,7 @@ func checkHygiene(s source) []string {
 	return bad
 }
 
-// checkTestCalls looks for sleeping and skipping in tests and their helpers.
+// checkTestCalls reports calls that sleep or skip in tests and their helpers.
 func checkTestCalls(s source, complain func(ast.Node, string)) {
 	testers := testerNames(s.ast)
 	ast.Inspect(s.ast, func(n ast.Node) bool {
@@ -75,8 +75,8 @@ func checkTestCalls(s source, complain func(ast.Node, string)) {
 	})
 }
 
-// testerNames are the names under which the file's functions take a
-// *testing.T, B or F, or a testing.TB.
+// testerNames returns the names of the parameters of type *testing.T, B or F, or testing.TB in the
+// file.
 func testerNames(file *ast.File) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archtest holds the tests of the house itself: which package may import
-// which, whose tables a package may name in its SQL, how long a file may grow,
-// and what no test may do.
+// Package archtest tests the architecture: which package may import which, which tables a package
+// may use in its SQL, how long a file may be, and what tests must not do.
 package archtest
 
 import (
@@ -13,12 +12,12 @@ import (
 	"testing"
 )
 
-// floors is the table of ARCHITECTURE.md: imports only go down, and rooms of
-// one floor do not know each other. A new room is entered here and there.
-var floors = map[string]int{
-	"fault":    ground, // its words are everyone's, also on floor 1
-	"durable":  ground, // as os is; also on floor 1
-	"heaptest": ground, // a helper for tests of every package
+// layers is the table of layers in ARCHITECTURE.md: a package only imports packages of lower
+// layers. Add a new package both here and there.
+var layers = map[string]int{
+	"fault":    ground, // used by all packages, also in layer 1
+	"durable":  ground, // used like os, also in layer 1
+	"heaptest": ground, // helper for tests of all packages
 	"address":  1, "secret": 1, "dns": 1,
 	"db": 2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "ratelimit": 3, "credential": 3, "cert": 3, "idempotency": 3, "summary": 3, "retention": 3, "bounce": 3, "mailfile": 3, "audit": 3,
@@ -30,37 +29,37 @@ var floors = map[string]int{
 	"imapd": 9, "smtpd": 9, "api": 9, "dashboard": 9,
 	"server":        10,
 	"cmd/mailstead": 11, "cmd/load": 11,
-	"docs":           1,  // what is to be read, for the dashboard to show
-	"docs/receivers": 11, // what customers copy
-	"client":         11, // what customers import, and commands; it imports nothing of ours
+	"docs":           1,  // documentation, which the dashboard shows
+	"docs/receivers": 11, // examples for customers to copy
+	"client":         11, // imported by customers and by commands; imports none of our packages
 }
 
 const (
-	ground    = -1 // below all; 0 would mean that a room is not in the table
-	doorFloor = 9
+	ground        = -1 // below all layers; 0 would mean that a package is not in the table
+	listenerLayer = 9
 )
 
-// pure rooms know nothing of storage, not even by way of another room.
+// pure lists packages that must not depend on db, not even through another package.
 var pure = []string{"address", "fault", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
 
-// anyTest are the helpers that every test may use, wherever it stands: they
-// start the whole house, or call it from outside.
+// anyTest lists the helpers that tests of all layers may use: they start the whole service, or call
+// it from outside.
 var anyTest = []string{"internal/server/servertest", "internal/servertest", "client"}
 
-// quotaUsageQuery names the room that the package in dir belongs to: the first folder
-// below internal/, or the command. A helper for tests, xtest, belongs to x.
-func roomOf(dir string) string {
+// packageOf returns the entry of floors for the package in dir: the first folder below internal/, or
+// the command. A helper for tests, xtest, belongs to x.
+func packageOf(dir string) string {
 	parts := strings.Split(dir, "/")
 	if len(parts) < 2 {
 		return dir
 	}
 	switch parts[0] {
 	case "internal":
-		room := parts[1]
-		if base, helper := strings.CutSuffix(room, "test"); helper && floors[base] != 0 {
+		pkg := parts[1]
+		if base, helper := strings.CutSuffix(pkg, "test"); helper && layers[base] != 0 {
 			return base
 		}
-		return room
+		return pkg
 	case "cmd":
 		return "cmd/" + parts[1]
 	}
@@ -72,29 +71,29 @@ func isHelper(dir string) bool {
 	return len(base) > len("test") && strings.HasSuffix(base, "test")
 }
 
-func TestFloors(t *testing.T) {
-	for _, complaint := range checkFloors(sources(t)) {
+func TestLayers(t *testing.T) {
+	for _, complaint := range checkLayers(sources(t)) {
 		t.Error(complaint)
 	}
 }
 
-func checkFloors(files []source) []string {
-	// A folder of tests alone, like this one, stands outside the house: nobody
-	// can import it, so it may look at anything.
-	inHouse := map[string]bool{}
+func checkLayers(files []source) []string {
+	// A folder with only tests, like this one, is in no layer: nothing can import it, so
+	// it may import everything.
+	inFixture := map[string]bool{}
 	for _, s := range files {
 		if !s.isTest() {
-			inHouse[s.dir] = true
+			inFixture[s.dir] = true
 		}
 	}
 	var bad []string
-	for _, dir := range slices.Sorted(maps.Keys(inHouse)) {
-		if floors[roomOf(dir)] == 0 {
-			bad = append(bad, fmt.Sprintf("%s: the room %q is on no floor; enter it in internal/archtest and ARCHITECTURE.md", dir, roomOf(dir)))
+	for _, dir := range slices.Sorted(maps.Keys(inFixture)) {
+		if layers[packageOf(dir)] == 0 {
+			bad = append(bad, fmt.Sprintf("%s: the pkg %q is on no floor; enter it in internal/archtest and ARCHITECTURE.md", dir, packageOf(dir)))
 		}
 	}
 	for _, s := range files {
-		if !inHouse[s.dir] || floors[roomOf(s.dir)] == 0 {
+		if !inFixture[s.dir] || layers[packageOf(s.dir)] == 0 {
 			continue
 		}
 		for _, to := range s.imports() {
@@ -106,7 +105,7 @@ func checkFloors(files []source) []string {
 	return append(bad, checkPure(files)...)
 }
 
-// refuse says why the file may not import the package in dir to, or "".
+// refuse returns why the file must not import the package in dir to; "" if it may.
 func refuse(s source, to string) string {
 	if isHelper(to) && !s.isTest() && !isHelper(s.dir) {
 		return "a helper for tests, in code that ships"
@@ -114,7 +113,7 @@ func refuse(s source, to string) string {
 	if (s.isTest() || isHelper(s.dir)) && slices.Contains(anyTest, to) {
 		return ""
 	}
-	from, dest := roomOf(s.dir), roomOf(to)
+	from, dest := packageOf(s.dir), packageOf(to)
 	switch {
 	case from == dest:
 		return ""
@@ -122,38 +121,38 @@ func refuse(s source, to string) string {
 		return ""
 	case from == "client" && !s.isTest():
 		return "what customers import stands on its own"
-	case floors[dest] == 0:
+	case layers[dest] == 0:
 		return "on no floor"
-	case floors[from] == doorFloor && floors[dest] == doorFloor:
-		return "doors never import doors"
-	case floors[dest] == floors[from]:
-		return fmt.Sprintf("both are on floor %d", floors[from])
-	case floors[dest] > floors[from]:
-		return fmt.Sprintf("it goes up, from floor %d to %d", floors[from], floors[dest])
+	case layers[from] == listenerLayer && layers[dest] == listenerLayer:
+		return "servers never import each other"
+	case layers[dest] == layers[from]:
+		return fmt.Sprintf("both are on floor %d", layers[from])
+	case layers[dest] > layers[from]:
+		return fmt.Sprintf("it goes up, from floor %d to %d", layers[from], layers[dest])
 	}
 	return ""
 }
 
-// checkPure follows the imports of code that ships, so that a pure room does
-// not reach db through a room that looks innocent.
+// checkPure follows the imports of non-test code, and reports pure packages that import db through
+// others.
 func checkPure(files []source) []string {
 	arrows := map[string]map[string]bool{}
 	for _, s := range files {
 		if s.isTest() || isHelper(s.dir) {
 			continue
 		}
-		from := roomOf(s.dir)
+		from := packageOf(s.dir)
 		for _, to := range s.imports() {
 			if arrows[from] == nil {
 				arrows[from] = map[string]bool{}
 			}
-			arrows[from][roomOf(to)] = true
+			arrows[from][packageOf(to)] = true
 		}
 	}
 	var bad []string
-	for _, room := range pure {
-		if path := pathTo(arrows, room, "db", map[string]bool{}); path != nil {
-			bad = append(bad, fmt.Sprintf("%s is pure, yet reaches storage: %s", room, strings.Join(path, " → ")))
+	for _, pkg := range pure {
+		if path := pathTo(arrows, pkg, "db", map[string]bool{}); path != nil {
+			bad = append(bad, fmt.Sprintf("%s is pure, yet reaches storage: %s", pkg, strings.Join(path, " → ")))
 		}
 	}
 	return bad
@@ -175,10 +174,10 @@ func pathTo(arrows map[string]map[string]bool, from, goal string, seen map[strin
 	return nil
 }
 
-func TestFloorsBite(t *testing.T) {
+func TestLayersBite(t *testing.T) {
 	cases := []struct {
 		path, imports string
-		bad           string // a part of the complaint; "" when all is well
+		bad           string // part of the expected complaint; "" for none
 	}{
 		{"internal/queue/a.go", "internal/db", ""},
 		{"internal/queue/sub/a.go", "internal/queue", ""},
@@ -197,7 +196,7 @@ func TestFloorsBite(t *testing.T) {
 		{"internal/db/a_test.go", "internal/queue", "goes up"},
 		{"internal/db/dbtest/a.go", "internal/queue", "goes up"},
 		{"internal/queue/a.go", "internal/mailbox", "both are on floor 5"},
-		{"internal/api/a.go", "internal/smtpd", "doors never"},
+		{"internal/api/a.go", "internal/smtpd", "servers never"},
 		{"internal/queue/a.go", "internal/db/dbtest", "helper for tests"},
 		{"internal/queue/a.go", "internal/models", "on no floor"},
 		{"internal/models/a.go", "internal/db", "on no floor"},
@@ -211,7 +210,7 @@ func TestFloorsBite(t *testing.T) {
 			if s := files[0]; s.isTest() {
 				files = append(files, mustParse(t, s.dir+"/x.go", "package x\n"))
 			}
-			expectComplaint(t, checkFloors(files), c.bad)
+			expectComplaint(t, checkLayers(files), c.bad)
 		})
 	}
 }

@@ -16,7 +16,7 @@ var (
 	declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
 )
 
-// Each promise of SECURITY.md names tests, and each of them is there.
+// TestSecurityPromises checks that each promise of SECURITY.md names tests, and that they exist.
 func TestSecurityPromises(t *testing.T) {
 	const root = "../.."
 	declared := map[string]bool{}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// From the first figure on, `make sizes` lists a file or function; beyond the
-// second, the test fails. Tests may be as long as they like.
+// From the first size on, `make sizes` lists a file or function; above the second, the test fails.
+// Tests have no limit.
 const (
 	longFile, tooLongFile = 500, 700
 	longFunc, tooLongFunc = 80, 120

@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/mailstead/mailstead"
 
-// A source is one Go file of the repository.
+// source is one Go file of the repository.
 type source struct {
-	path string // slash-separated, from the repository's root
+	path string // slash-separated, relative to the repository's root
 	dir  string
 	text string
 	ast  *ast.File
@@ -32,7 +32,7 @@ func (s source) line(n ast.Node) int { return s.fset.Position(n.Pos()).Line }
 
 func (s source) isGenerated() bool { return ast.IsGenerated(s.ast) }
 
-// imports lists the directories of our own packages that the file imports.
+// imports lists the directories of this module's packages that the file imports.
 func (s source) imports() []string {
 	var dirs []string
 	for _, spec := range s.ast.Imports {
@@ -49,10 +49,10 @@ func (s source) imports() []string {
 	return dirs
 }
 
-// root is the repository's root, seen from this package's folder.
+// root is the repository's root, relative to this package's folder.
 const root = "../.."
 
-// sources reads every Go file of the repository, whatever its build tags.
+// sources parses every Go file of the repository, with any build tags.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source

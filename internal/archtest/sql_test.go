@@ -9,19 +9,17 @@ import (
 	"testing"
 )
 
-// A use is a table's name in a statement.
+// use is the use of a table in a statement.
 type use struct {
-	table  string // "" where a name ought to stand and something else does
+	table  string // "" if a name is expected and something else follows
 	writes bool
 }
 
-// sqlToken finds words (also quoted and with a schema before them) and the
-// signs that matter; strings, comments and {fragments} come first, so that
-// nothing inside them is taken for either.
+// sqlToken matches words (also quoted, and with a schema) and the relevant symbols. Strings,
+// comments and {fragments} come first, so that nothing inside them matches.
 var sqlToken = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|/\*(?s:.*?)\*/|\{[a-z_]*\}|(?:"[^"]+"|[A-Za-z_][A-Za-z0-9_]*)(?:\.(?:"[^"]+"|[A-Za-z_][A-Za-z0-9_]*))*|[(),;?%]`)
 
-// afterTable are the words that may follow a table's name, so they are not
-// its alias.
+// afterTable lists the keywords that may follow a table's name, and so are not its alias.
 var afterTable = []string{
 	"WHERE", "SET", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "ON", "USING", "ORDER",
 	"GROUP", "HAVING", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "VALUES", "SELECT", "DEFAULT", "RETURNING",
@@ -38,15 +36,15 @@ func isWord(tok string) bool {
 	return tok != "" && !strings.Contains("(),;?%", tok)
 }
 
-// scanner walks the tokens of one SQL text.
+// scanner scans the tokens of one SQL text.
 type scanner struct {
 	toks []string
 	ctes map[string]bool
 	uses []use
 }
 
-// listTables lists the tables that the text reads or writes; the names it gives
-// itself (WITH x AS) are left out.
+// tablesOf lists the tables that the text reads or writes, without the names that it defines itself
+// (WITH x AS).
 func tablesOf(sql string) []use {
 	s := &scanner{toks: tokens(sql), ctes: map[string]bool{}}
 	s.findCTEs()
@@ -103,7 +101,7 @@ func (s *scanner) findCTEs() {
 	}
 }
 
-// close is the place after the bracket that closes the one at i.
+// close returns the index after the bracket that closes the one at i.
 func (s *scanner) close(i int) int {
 	depth := 0
 	for ; i < len(s.toks); i++ {
@@ -120,8 +118,8 @@ func (s *scanner) close(i int) int {
 	return i
 }
 
-// list reads the tables of FROM a, b AS c, (SELECT …) d. What is inside a
-// bracket is found on its own.
+// list reads the tables of FROM a, b AS c, (SELECT …) d. Tables inside brackets are found
+// separately.
 func (s *scanner) list(i int, writes bool) {
 	for {
 		for strings.EqualFold(s.at(i), "ONLY") || strings.EqualFold(s.at(i), "LATERAL") {
@@ -179,8 +177,8 @@ func (s *scanner) name(i int, writes bool) {
 	}
 }
 
-// plain is the name without schema, quotes and case; the engines' own tables
-// of information keep their schema.
+// plain returns the name in lower case, without schema and quotes. The engines' own information
+// tables keep their schema.
 func plain(tok string) string {
 	tok = strings.ToLower(strings.ReplaceAll(tok, `"`, ""))
 	schema, name, ok := strings.Cut(tok, ".")

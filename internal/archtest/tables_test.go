@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// A table's owner alone writes it; the readers may read it.
+// table says which packages may use a table: only its owner writes it, the readers may read it.
 type table struct {
 	owner   string
 	readers []string
@@ -28,14 +28,14 @@ var (
 	madeInCode  = regexp.MustCompile(`(?i)\bCREATE\s+(?:VIRTUAL\s+|TEMP\s+|TEMPORARY\s+|UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([A-Za-z0-9_."]+)`)
 	ownerLine   = regexp.MustCompile(`^--\s*owner:\s*(\S+)\s*$`)
 	readsLine   = regexp.MustCompile(`^--\s*reads:\s*(.+?)\s*$`)
-	// A later migration lets one more room read a table: `-- reads event: webhook`.
+	// A later migration can let another package read a table: `-- reads event: webhook`.
 	readsTable = regexp.MustCompile(`^--\s*reads\s+([a-z_]+):\s*(\S+)\s*$`)
-	// A literal that begins like this is SQL, wherever it stands.
+	// A literal that begins like this is SQL, anywhere in the code.
 	statement = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|REPLACE|CREATE)\s`)
 )
 
-// TestTables: a package touches only its own tables. The migrations name the
-// owner of each in the comment right above it, and who else may read it:
+// TestTables checks that a package only uses its own tables, and those that it may read. The
+// migrations name the owner and the readers of each in the comment right above it:
 //
 //	-- owner: queue
 //	-- reads: outbound, api
@@ -49,7 +49,7 @@ func TestTables(t *testing.T) {
 
 func migrationTables(t *testing.T) (owners map[string]table, bad []string) {
 	t.Helper()
-	owners = map[string]table{"schema_version": {owner: "db"}} // made by the migration library
+	owners = map[string]table{"schema_version": {owner: "db"}} // created by the migration library
 	dir := filepath.Join(root, "internal", "db", "migrations")
 	if _, err := os.Stat(dir); os.IsNotExist(err) {
 		return owners, nil
@@ -73,7 +73,7 @@ func migrationTables(t *testing.T) (owners map[string]table, bad []string) {
 
 // readOwners adds the tables that one migration creates.
 func readOwners(name, text string, owners map[string]table) (bad []string) {
-	var above table // what the comment lines right above say
+	var above table // content of the comment lines right above
 	for i, line := range strings.Split(text, "\n") {
 		if m := ownerLine.FindStringSubmatch(line); m != nil {
 			above.owner = m[1]
@@ -85,7 +85,7 @@ func readOwners(name, text string, owners map[string]table) (bad []string) {
 		}
 		if m := readsTable.FindStringSubmatch(line); m != nil {
 			t := owners[m[1]]
-			if t.owner == "" || floors[m[2]] == 0 {
+			if t.owner == "" || layers[m[2]] == 0 {
 				bad = append(bad, fmt.Sprintf("%s:%d: %q may read %s, one of which does not exist", name, i+1, m[2], m[1]))
 			}
 			t.readers = append(slices.Clone(t.readers), m[2])
@@ -96,9 +96,9 @@ func readOwners(name, text string, owners map[string]table) (bad []string) {
 			continue
 		}
 		if m := createTable.FindStringSubmatch(line); m != nil {
-			for _, room := range append([]string{above.owner}, above.readers...) {
-				if floors[room] == 0 {
-					bad = append(bad, fmt.Sprintf("%s:%d: table %s has %q for owner or reader, which is no room", name, i+1, m[1], room))
+			for _, pkg := range append([]string{above.owner}, above.readers...) {
+				if layers[pkg] == 0 {
+					bad = append(bad, fmt.Sprintf("%s:%d: table %s has %q for owner or reader, which is no pkg", name, i+1, m[1], pkg))
 				}
 			}
 			owners[plain(m[1])] = above
@@ -111,7 +111,7 @@ func readOwners(name, text string, owners map[string]table) (bad []string) {
 func checkTables(files []source, owners map[string]table) []string {
 	owners = maps.Clone(owners)
 	shipped := slices.DeleteFunc(slices.Clone(files), func(s source) bool {
-		return s.isTest() || isHelper(s.dir) || strings.HasPrefix(s.dir, "cmd/load") // which makes rows in all tables
+		return s.isTest() || isHelper(s.dir) || strings.HasPrefix(s.dir, "cmd/load") // it creates rows in all tables
 	})
 	consts := constants(shipped)
 	type text struct {
@@ -123,10 +123,10 @@ func checkTables(files []source, owners map[string]table) []string {
 	for _, s := range shipped {
 		for node, sql := range sqlTexts(s, consts[s.dir]) {
 			texts = append(texts, text{s, node, sql})
-			// What a room derives for itself, outside the schema, is its own.
+			// A package owns the tables that it creates itself, outside the schema.
 			for _, m := range madeInCode.FindAllStringSubmatch(sql, -1) {
 				if name := plain(m[1]); owners[name].owner == "" {
-					owners[name] = table{owner: roomOf(s.dir)}
+					owners[name] = table{owner: packageOf(s.dir)}
 				}
 			}
 		}
@@ -134,7 +134,7 @@ func checkTables(files []source, owners map[string]table) []string {
 	var bad []string
 	for _, x := range texts {
 		for _, u := range tablesOf(x.sql) {
-			if why := trespass(roomOf(x.src.dir), u, owners); why != "" {
+			if why := misuse(packageOf(x.src.dir), u, owners); why != "" {
 				bad = append(bad, fmt.Sprintf("%s:%d: %s", x.src.path, x.src.line(x.node), why))
 			}
 		}
@@ -143,11 +143,11 @@ func checkTables(files []source, owners map[string]table) []string {
 	return slices.Compact(bad)
 }
 
-// trespass says why the room may not use the table so, or "".
-func trespass(room string, u use, owners map[string]table) string {
+// misuse returns why the package must not use the table in this way; "" if it may.
+func misuse(pkg string, u use, owners map[string]table) string {
 	for _, engine := range []string{"sqlite_", "pg_", "information_schema"} {
 		if strings.HasPrefix(u.table, engine) {
-			if room == "db" {
+			if pkg == "db" {
 				return ""
 			}
 			return fmt.Sprintf("%s is the engine's own, for db alone", u.table)
@@ -155,24 +155,24 @@ func trespass(room string, u use, owners map[string]table) string {
 	}
 	owned, known := owners[u.table]
 	switch {
-	case room == "db" && u.table == " ? ": // snapshots hold all tables, whosever they are
+	case pkg == "db" && u.table == " ? ": // snapshots contain the tables of all packages
 		return ""
 	case u.table == "":
 		return "a table's name is not written out, so nobody sees whose it is"
 	case !known:
 		return fmt.Sprintf("no migration creates the table %s", u.table)
-	case owned.owner == room:
+	case owned.owner == pkg:
 		return ""
 	case u.writes:
-		return fmt.Sprintf("%s writes %s, which belongs to %s", room, u.table, owned.owner)
-	case !slices.Contains(owned.readers, room):
-		return fmt.Sprintf("%s reads %s, which belongs to %s and does not name it under reads", room, u.table, owned.owner)
+		return fmt.Sprintf("%s writes %s, which belongs to %s", pkg, u.table, owned.owner)
+	case !slices.Contains(owned.readers, pkg):
+		return fmt.Sprintf("%s reads %s, which belongs to %s and does not name it under reads", pkg, u.table, owned.owner)
 	}
 	return ""
 }
 
-// sqlTexts gives the argument of each db.SQL call, and every other literal
-// that begins like a statement.
+// sqlTexts returns the argument of each db.SQL call, and every other literal that begins like a
+// statement.
 func sqlTexts(s source, consts map[string]string) map[ast.Node]string {
 	texts := map[ast.Node]string{}
 	ast.Inspect(s.ast, func(n ast.Node) bool {
@@ -211,8 +211,8 @@ func isSQLCall(s source, call *ast.CallExpr) bool {
 	return false
 }
 
-// constant puts the text together from literals and the package's constants;
-// what is only known at run time becomes a question mark.
+// constant builds the text from literals and the package's constants. Parts that are only known at
+// run time become a question mark.
 func constant(e ast.Expr, consts map[string]string) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -235,10 +235,10 @@ func constant(e ast.Expr, consts map[string]string) string {
 	return " ? "
 }
 
-// constants finds the string constants of each folder.
+// constants returns the string constants of each folder.
 func constants(files []source) map[string]map[string]string {
 	all := map[string]map[string]string{}
-	// Twice, so that a constant made of another one is found in any order.
+	// Twice, so that a constant that uses another one is found in any order.
 	for range 2 {
 		for _, s := range files {
 			if all[s.dir] == nil {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit keeps the audit log of an account: who changed what, and who read mail
-// of others. It is the only place that writes it.
+// Package audit writes the audit log of an account: who changed what, and who read mail of others.
+// No other package writes it.
 //
-// A change is recorded in two steps: Begin writes the entry before the change, Done
-// completes it. So no change is without an entry, whatever crashes between them: an
-// entry that stays begun says that the outcome is not known. If the entry can't be
-// written, nothing is changed.
+// A change is recorded in two steps: Begin writes the entry before the change, Done completes it.
+// So there is no change without an entry, even after a crash: an entry that stays pending says that
+// the outcome is unknown. If the entry can't be written, nothing is changed.
 //
 // Entries hold no secrets: names, addresses and ids, and no values of fields.
 package audit
@@ -22,36 +21,36 @@ import (
 
 // Kinds of actor.
 const (
-	ActorUser      = "user"     // of the dashboard
-	ActorAPIKey    = "api_key"  // a program
-	ActorMailbox   = "mailbox"  // its owner, in the dashboard
-	ActorOperator  = "operator" // of the service, at its command line
-	ActorAnonymous = "nobody"   // who did not prove to be anybody
+	ActorUser      = "user"     // user of the dashboard
+	ActorAPIKey    = "api_key"  // program with an API key
+	ActorMailbox   = "mailbox"  // mailbox owner in the dashboard
+	ActorOperator  = "operator" // operator of the service, at the command line
+	ActorAnonymous = "nobody"   // unauthenticated client
 )
 
 // States of an entry.
 const (
-	StatePending = "begun" // in hand, or its outcome is not known
+	StatePending = "begun" // in progress, or outcome unknown
 	StateDone    = "done"
-	StateFailed  = "failed" // some of it may have been done
+	StateFailed  = "failed" // the change may have been made in part
 )
 
-// Actor is who did something.
+// Actor is the originator of an action.
 type Actor struct {
 	Kind string
-	ID   db.ID      // of the user, key or mailbox; 0 for none
-	Name string     // at that time: an address, or the name of a key
-	IP   netip.Addr // of the client; the zero Addr for none
+	ID   db.ID      // id of the user, key or mailbox; 0 for none
+	Name string     // name at that time: an address, or the name of a key
+	IP   netip.Addr // client's address; the zero Addr for none
 }
 
-// Entry is something that was done in an account.
+// Entry is an entry of the audit log: an action in an account.
 type Entry struct {
 	ID          db.ID
 	Account     db.ID
 	Actor       Actor
-	Action      string // a stable name: the id of an API operation, or a route of the dashboard
-	Object      string // the id of what was changed or read; "" for none
-	Description string // a sentence
+	Action      string // stable name: the id of an API operation, or a route of the dashboard
+	Object      string // id of the changed or read object; "" for none
+	Description string // one sentence
 	State       string
 	At          time.Time
 }
@@ -63,7 +62,7 @@ type Log struct {
 }
 
 const (
-	maxDescription = 500 // bytes, as of a name
+	maxDescription = 500 // bytes, as the next two
 	maxName        = 320
 	maxID          = 200
 )
@@ -71,8 +70,8 @@ const (
 var (
 	insertQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
-	// insertLimitedQuery adds no entry where a recent one says the same, or where there are
-	// too many recent ones of the action with the object.
+	// insertLimitedQuery adds an entry, unless there is a recent equal one, or there are too many
+	// recent ones for the action and object.
 	insertLimitedQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT),
 			CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT), CAST($11 AS TEXT)
@@ -97,23 +96,22 @@ func (l *Log) args(e *Entry) []any {
 		e.Actor.Kind, cleanText(e.Action, maxID), cleanText(e.Object, maxID), e.State}
 }
 
-// Write records what was done.
+// Write records a completed action.
 func (l *Log) Write(ctx context.Context, e Entry) error {
 	e.State = StateDone
 	_, err := l.DB.Exec(ctx, insertQuery.With(l.args(&e)...))
 	return err
 }
 
-// WriteTx is Write in the transaction that makes the change: both are committed, or
-// neither.
+// WriteTx is Write in the transaction that makes the change: both are committed, or neither.
 func (l *Log) WriteTx(ctx context.Context, tx *db.Tx, e Entry) error {
 	e.State = StateDone
 	_, err := tx.Exec(ctx, insertQuery.With(l.args(&e)...))
 	return err
 }
 
-// RecordRead records that somebody reads mail, before it is shown. What the same actor reads
-// of the same object within an hour is one entry.
+// RecordRead records that an actor reads mail, before it is shown. Reads of the same object by the
+// same actor within an hour make one entry.
 func (l *Log) RecordRead(ctx context.Context, e Entry) error {
 	const together = time.Hour
 	e.State = StateDone
@@ -121,9 +119,8 @@ func (l *Log) RecordRead(ctx context.Context, e Entry) error {
 	return err
 }
 
-// RecordDenied records an attempt that was refused, such as a wrong password: of one action
-// with one object at most 20 in an hour, so that nobody fills the log of an account
-// from outside.
+// RecordDenied records a rejected attempt, for example a wrong password. It records at most 20 an
+// hour for an action and object, so that nobody can flood an account's log from outside.
 func (l *Log) RecordDenied(ctx context.Context, e Entry) error {
 	const span, most = time.Hour, 20
 	e.State = StateFailed
@@ -131,14 +128,14 @@ func (l *Log) RecordDenied(ctx context.Context, e Entry) error {
 	return err
 }
 
-// PendingEntry is a change whose entry is begun.
+// PendingEntry is the entry of a change that is in progress.
 type PendingEntry struct {
 	log   *Log
 	entry Entry
 }
 
-// Begin records that something is about to be changed. If it returns an error, the
-// change must not be made.
+// Begin records that a change is about to be made. If it returns an error, the caller must not make
+// the change.
 func (l *Log) Begin(ctx context.Context, e Entry) (*PendingEntry, error) {
 	e.State = StatePending
 	if _, err := l.DB.Exec(ctx, insertQuery.With(l.args(&e)...)); err != nil {
@@ -147,15 +144,13 @@ func (l *Log) Begin(ctx context.Context, e Entry) (*PendingEntry, error) {
 	return &PendingEntry{l, e}, nil
 }
 
-// Done says that the change was made. what and object, unless "", say it more exactly
-// than Begin could. It does not end with ctx: the change is made, whoever gives up
-// waiting. It may be called on nil.
+// Done records that the change was made. what and object, unless "", replace the less exact values
+// of Begin. It ignores the end of ctx, as the change is already made. It may be called on nil.
 func (p *PendingEntry) Done(ctx context.Context, what, object string) error {
 	return p.finish(ctx, StateDone, what, object)
 }
 
-// Fail says that the change came to an end with an error, and that some of it may
-// have been made.
+// Fail records that the change failed, and may have been made in part.
 func (p *PendingEntry) Fail(ctx context.Context) error { return p.finish(ctx, StateFailed, "", "") }
 
 func (p *PendingEntry) finish(ctx context.Context, state, what, object string) error {
@@ -172,7 +167,7 @@ func (p *PendingEntry) finish(ctx context.Context, state, what, object string) e
 	return err
 }
 
-// Discard takes the entry out: nothing was changed.
+// Discard deletes the entry, as nothing was changed.
 func (p *PendingEntry) Discard(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -181,7 +176,7 @@ func (p *PendingEntry) Discard(ctx context.Context) error {
 	return err
 }
 
-// List returns a page of the entries of an account, the latest first.
+// List returns a page of the entries of an account, newest first.
 func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, bool, error) {
 	return db.ReadPage(ctx, l.DB, listQuery, page, func(r db.Row) (e Entry, err error) {
 		var from string
@@ -193,14 +188,14 @@ func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, b
 	}, account)
 }
 
-// Prune deletes entries from before a time, at most limit of them, and returns how
-// many. It is a retention.Task's.
+// Prune deletes at most limit entries older than before, and returns how many. It is for a
+// retention.Task.
 func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := l.DB.Exec(ctx, pruneQuery.With(db.Micros(before), limit))
 	return int(deleted), err
 }
 
-// cleanText takes out what no database keeps, and shortens a text to so many bytes.
+// cleanText replaces characters that the databases can't store, and shortens a text to most bytes.
 func cleanText(s string, most int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
 	if len(s) > most {

@@ -78,8 +78,8 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// Readings of one object are one entry an hour, and refused attempts are bounded, also
-// when many come at the same time.
+// Reads of one object make one entry an hour, and denied attempts are bounded, even when many come
+// at the same time.
 func TestBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
@@ -99,7 +99,7 @@ func TestBounded(t *testing.T) {
 		if all := list(t, l, account); len(all) != 3 {
 			t.Errorf("%d entries: %+v", len(all), all)
 		}
-		now = now.Add(2 * time.Hour) // what is there is older than an hour
+		now = now.Add(2 * time.Hour) // existing entries are older than an hour
 		read("1", ann)
 		if all := list(t, l, account); len(all) != 4 {
 			t.Errorf("two hours later %d entries", len(all))
@@ -117,7 +117,7 @@ func TestBounded(t *testing.T) {
 			})
 		}
 		tries.Wait()
-		// On PostgreSQL those that count at the same moment may all go in.
+		// On PostgreSQL, concurrent statements may count the same rows, and all insert theirs.
 		if all := list(t, l, other); len(all) < 20 || len(all) > 20+nodes {
 			t.Errorf("%d refused attempts are noted", len(all))
 		}

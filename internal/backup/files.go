@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// removeDatabase deletes a file of SQLite with its logs.
+// removeDatabase deletes an SQLite file and its logs.
 func removeDatabase(path string) error {
 	for _, name := range []string{path, path + "-wal", path + "-shm", path + "-journal"} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -26,7 +26,7 @@ func removeDatabase(path string) error {
 	return nil
 }
 
-// writeFile gives a file its contents at once, on disk when it returns.
+// writeFile writes a file atomically; the contents are on disk when it returns.
 func writeFile(path string, text []byte) error { return writeReader(path, bytes.NewReader(text)) }
 
 func writeReader(path string, r io.Reader) error {
@@ -45,16 +45,16 @@ func writeReader(path string, r io.Reader) error {
 	return durable.Rename(f.Name(), path)
 }
 
-// certificates lists the names of the certificates in a folder, '/' between levels.
+// certificates returns the names of the certificates in a directory, with '/' between levels.
 func certificates(dir string) (names []string, err error) {
-	for _, name := range []string{caKeyFile, caFile} { // without its key it would be refused
+	for _, name := range []string{caKeyFile, caFile} { // a certificate without its key would be rejected
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			names = append(names, name)
 		}
 	}
 	err = filepath.WalkDir(filepath.Join(dir, acmeFolder), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // there are none, or it was renewed meanwhile
+			return nil // there is none, or it was renewed meanwhile
 		}
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -66,7 +66,7 @@ func certificates(dir string) (names []string, err error) {
 	return names, err
 }
 
-// readSmall reads a small file of a folder that others may have written.
+// readSmall reads a small file of a directory that others may have written.
 func readSmall(dir, name string) ([]byte, error) {
 	f, info, err := blob.OpenRegular(dir, name)
 	if err != nil {
@@ -79,7 +79,7 @@ func readSmall(dir, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSmallSize))
 }
 
-// writeSmall writes a small file, making the folders above it.
+// writeSmall writes a small file, and creates its parent directories.
 func writeSmall(dir, name string, text []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -88,7 +88,7 @@ func writeSmall(dir, name string, text []byte) error {
 	return writeFile(path, text)
 }
 
-// contextReader ends reading with a context.
+// contextReader stops reading when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

@@ -24,28 +24,27 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// A manifest lists the files of a backup, a line each with SHA-256, size and name:
-// the database first, then the small files by name, then those of large messages by
-// number. Its last line is an HMAC of the lines before, with a key made of the
-// service's secret key. The manifest is named by the database's sum, so that a
-// backup that is being brought up to date has that of its present database
-// whenever it stops.
+// A manifest lists the files of a backup, one per line with SHA-256, size and name: the database
+// first, then the small files by name, then the files of large messages by number. Its last line is
+// an HMAC of the preceding lines, with a key derived from the service's secret key. The manifest's
+// name contains the database's checksum. So a backup that is interrupted while it is updated always
+// has the manifest of its current database.
 const (
 	manifestPrefix  = "manifest-"
 	manifestHeader  = "mailstead-backup 1\n"
 	manifestMAC     = "hmac-sha256 "
-	manifestPurpose = "backup manifest" // of the secret key
+	manifestPurpose = "backup manifest" // derives the HMAC key from the secret key
 
 	maxManifestLine = 4 << 10
-	maxSmall        = 10_000  // files beside the database and the large messages
-	maxSmallSize    = 1 << 20 // of each
+	maxSmall        = 10_000  // number of files beside the database and the large messages
+	maxSmallSize    = 1 << 20 // bytes of each
 )
 
 func manifestName(database blob.Checksum) string {
 	return manifestPrefix + hex.EncodeToString(database[:16])
 }
 
-// entry is what a file must be.
+// entry is the expected checksum and size of a file.
 type entry struct {
 	size int64
 	sum  blob.Checksum
@@ -53,7 +52,7 @@ type entry struct {
 
 func formatLine(name string, e entry) string { return fmt.Sprintf("%x %d %s\n", e.sum, e.size, name) }
 
-// parseLine reads a line, with the name as it is.
+// parseLine parses a line; it doesn't validate the name.
 func parseLine(text string) (name string, e entry, err error) {
 	sum, rest, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 	size, name, _ := strings.Cut(rest, " ")
@@ -71,7 +70,7 @@ func parseLine(text string) (name string, e entry, err error) {
 	return name, e, err
 }
 
-// blobName is the name of a large message's file.
+// blobName returns the name of a large message's file.
 func blobName(id db.ID) string {
 	text := fmt.Sprintf("%016x", int64(id))
 	return blobFolder + "/" + text[14:] + "/" + text
@@ -83,7 +82,7 @@ func parseBlobName(name string) (db.ID, bool) {
 	return db.ID(id), err == nil && id > 0 && name == blobName(db.ID(id))
 }
 
-// isSmall reports whether a name is that of a file beside the database.
+// isSmall reports whether a name belongs to a small file beside the database.
 func isSmall(name string) bool {
 	switch name {
 	case keyFile, caFile, caKeyFile:
@@ -104,7 +103,7 @@ func newManifestWriter(to io.Writer, key *secret.Key) *manifestWriter {
 	return m
 }
 
-// close writes the last line, without its being in the HMAC.
+// close writes the last line, which is not part of the HMAC.
 func (m *manifestWriter) close(to io.Writer) error {
 	if err := m.w.Flush(); err != nil {
 		return err
@@ -113,25 +112,25 @@ func (m *manifestWriter) close(to io.Writer) error {
 	return err
 }
 
-// manifest is one that was read.
+// manifest is a manifest that was read.
 type manifest struct {
 	database entry
 	small    map[string]entry
-	sum      blob.Checksum // of all of it
+	sum      blob.Checksum // of the whole manifest
 
-	file       *os.File // of its own, without a name, so that nobody changes it any more
-	blobOffset int64    // where the lines of large messages begin there
+	file       *os.File // private copy without a name, so that nobody can change it
+	blobOffset int64    // offset of the lines of large messages in file
 	r          *bufio.Reader
-	lastBlob   db.ID // the large message that was read last
+	lastBlob   db.ID // the large message read last
 	entry      entry
 }
 
 func (m *manifest) close() error { return m.file.Close() }
 
-// errManifest says that a manifest is not as it was written.
+// errManifest reports that a manifest was modified or has another key.
 var errManifest = errors.New("it was changed, or made with another secret key")
 
-// readManifest reads and checks a manifest.
+// readManifest reads and verifies a manifest.
 func readManifest(ctx context.Context, dir, name string, key *secret.Key) (*manifest, error) {
 	f, _, err := blob.OpenRegular(dir, name)
 	if err != nil {
@@ -157,7 +156,7 @@ func readManifest(ctx context.Context, dir, name string, key *secret.Key) (*mani
 	return m, nil
 }
 
-// load copies the manifest while it checks it.
+// load copies the manifest while it verifies it.
 func (m *manifest) load(ctx context.Context, from io.Reader, key *secret.Key) error {
 	all, mac := sha256.New(), hmac.New(sha256.New, key.Subkey(manifestPurpose))
 	r, w := bufio.NewReaderSize(from, maxManifestLine), bufio.NewWriter(m.file)
@@ -190,7 +189,7 @@ func (m *manifest) load(ctx context.Context, from io.Reader, key *secret.Key) er
 	}
 }
 
-// addLine takes line n of the manifest, which begins at at.
+// addLine processes line n of the manifest, which begins at offset at.
 func (m *manifest) addLine(n int, text string, at int64, last *db.ID) error {
 	if n == 0 {
 		if text != manifestHeader {
@@ -232,8 +231,7 @@ func (m *manifest) rewind() error {
 	return err
 }
 
-// blobSum returns the sum of a large message's file. The numbers that are asked for
-// rise.
+// blobSum returns the checksum of a large message's file. Callers must ask in ascending order.
 func (m *manifest) blobSum(id db.ID) (blob.Checksum, bool) {
 	for m.lastBlob < id {
 		text, err := m.r.ReadString('\n')
@@ -251,7 +249,7 @@ func (m *manifest) blobSum(id db.ID) (blob.Checksum, bool) {
 	return m.entry.sum, m.lastBlob == id
 }
 
-// manifestsIn lists the manifests of a folder.
+// manifestsIn returns the manifests in a directory.
 func manifestsIn(dir string) (names []string, err error) {
 	list, err := os.ReadDir(dir)
 	for _, e := range list {

@@ -4,7 +4,7 @@ package backup
 
 import "testing"
 
-// No name in a manifest leads out of the data folder, whoever signed it.
+// No name in a manifest leads out of the data directory, even with a valid HMAC.
 func TestNamesInManifest(t *testing.T) {
 	for _, name := range []string{"../x", "acme/../../x", "/etc/passwd", "acme/../secret.key", "acme/", "acme//x", "blobs/../x", "blobs/ab/zz", "dev.json", "lock"} {
 		if isSmall(name) {

@@ -17,36 +17,34 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// restoreFolder is where the database is made ready, in the data folder.
+// restoreFolder is the directory, inside the data directory, where the database is prepared.
 const restoreFolder = ".restore"
 
-// RestoreOptions say how a backup is restored.
+// RestoreOptions are the options of Restore.
 type RestoreOptions struct {
-	// Unverified takes a backup without a manifest, as releases before the first
-	// manifest made it: files are not compared with what they were.
+	// Unverified accepts a backup without a manifest, as made by releases before manifests: files
+	// are not verified.
 	Unverified bool
-	// Manifest is the SHA-256 that the manifest must have; "" for any that is made
-	// with the service's key.
+	// Manifest is the required SHA-256 of the manifest; "" accepts any with a valid HMAC.
 	Manifest string
 }
 
-// RestoreResult is what became of a backup.
+// RestoreResult is the result of a restore.
 type RestoreResult struct {
-	// Copied also has the names of small files, such as certificates, among those
-	// that are missing or wrong.
+	// Missing and wrong files also include small files, such as certificates.
 	blob.CopyResult
-	// Extra counts files in the folder that are not of the backup, FirstExtra is one.
+	// Extra is the number of files in the directory that are not part of the backup; FirstExtra is
+	// one of them.
 	Extra      int
 	FirstExtra string
 }
 
-// Restore makes a service of a backup, on either engine, whichever the backup is
-// of. Others may have written the backup's folder: Restore reads nothing but regular
-// files, compares each with the manifest, and the database's schema with that of its
-// version. The caller has locked the data folder. What is there already is never
-// written over, but for what an interrupted Restore left. ready, given the new
-// database before anybody uses it, changes in it what must not be as it was. The
-// database gets its place at last, and whole.
+// Restore creates a service from a backup, on either engine, whichever the backup is of. It doesn't
+// trust the backup's directory: it reads only regular files, verifies each against the manifest,
+// and compares the database's schema with that of its version. The caller must have locked the data
+// directory. Restore overwrites nothing except what an interrupted Restore left. ready receives the
+// new database before anybody uses it, and changes what must differ. The complete database gets its
+// final place last.
 func Restore(ctx context.Context, from string, s Service, o RestoreOptions, ready func(ctx context.Context, d *db.DB) error) (done RestoreResult, err error) {
 	if err := CheckFolder(from); err != nil {
 		return done, err
@@ -84,7 +82,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions, read
 	if err := r.countExtra(ctx); err != nil {
 		return r.result, err
 	}
-	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // of another database
+	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // belongs to another database
 		if err := os.Remove(filepath.Join(s.Data, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return r.result, err
 		}
@@ -95,8 +93,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions, read
 	return r.result, db.CopyToPostgres(ctx, r.databasePath, s.Database)
 }
 
-// checkTarget looks whether the service may be restored where it is to be, and
-// completes its key.
+// checkTarget checks whether the service may be restored to its target, and completes its key.
 func checkTarget(ctx context.Context, from string, s *Service) error {
 	if info, err := os.Lstat(filepath.Join(from, blobFolder)); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s: %w, and no folder", filepath.Join(from, blobFolder), blob.ErrNotRegular)
@@ -113,7 +110,7 @@ func checkTarget(ctx context.Context, from string, s *Service) error {
 	return checkBlobOwner(*s)
 }
 
-// CheckFolder returns an error unless a folder holds a backup.
+// CheckFolder returns an error unless a directory has a backup.
 func CheckFolder(folder string) error {
 	info, err := os.Lstat(filepath.Join(folder, databaseFile))
 	if err == nil && !info.Mode().IsRegular() {
@@ -125,13 +122,13 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// checkUnused refuses the place of a service that has a database there.
+// checkUnused returns an error if the target already has a database.
 func checkUnused(ctx context.Context, s Service) error {
 	path, isFile := strings.CutPrefix(s.Database, "sqlite:")
 	if !isFile {
 		return db.CheckUnused(ctx, s.Database)
 	}
-	for _, name := range []string{path, path + "-wal"} { // the log would be taken for the new one's
+	for _, name := range []string{path, path + "-wal"} { // it would be taken for the new database's log
 		if _, err := os.Lstat(name); err == nil {
 			return fmt.Errorf("%s is there already; move it away, or name another folder with --data", name)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -141,14 +138,14 @@ func checkUnused(ctx context.Context, s Service) error {
 	return nil
 }
 
-// loadKey reads the backup's key, unless one is given. It goes into the data folder
-// once it is known to be the database's.
+// loadKey reads the backup's key, unless one is given. It is written to the data directory once it
+// is known to match the database.
 func loadKey(from string, s *Service) (err error) {
 	if s.KeyGiven {
 		return nil
 	}
 	saved, here := filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile)
-	text, err := readSmall(from, keyFile) // whatever its mode: not every file system has them
+	text, err := readSmall(from, keyFile) // with any mode: not every file system has modes
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("the secret key is not in the backup; give the service's by --secret-key")
 	}
@@ -168,8 +165,8 @@ func loadKey(from string, s *Service) (err error) {
 	return err
 }
 
-// checkBlobOwner refuses a folder in which a service with another key keeps its files: that
-// one would delete all that are copied there.
+// checkBlobOwner returns an error if a service with another key stores its files in the directory:
+// that service would delete all copied files.
 func checkBlobOwner(s Service) error {
 	owner, _, _, err := blob.DirOwner(s.Blobs)
 	if err == nil && owner != "" && owner != s.Key.Fingerprint() {
@@ -178,7 +175,7 @@ func checkBlobOwner(s Service) error {
 	return err
 }
 
-// withoutPath is an error without the path.
+// withoutPath returns an error without its path.
 func withoutPath(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err

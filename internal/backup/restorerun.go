@@ -21,17 +21,17 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// restoreRun is a backup that is being restored.
+// restoreRun is the state of a restore.
 type restoreRun struct {
 	from         string
 	service      Service
 	options      RestoreOptions
-	databasePath string // the copy of the database
+	databasePath string // copy of the database
 	result       RestoreResult
-	blobCount    int // files of large messages that are there and named
+	blobCount    int // files of large messages that exist and are referenced
 
 	manifest    *manifest                  // nil: unverified
-	allowedSums map[string][]blob.Checksum // what a small file may be
+	allowedSums map[string][]blob.Checksum // permitted checksums of small files
 }
 
 func (r *restoreRun) close() {
@@ -40,7 +40,7 @@ func (r *restoreRun) close() {
 	}
 }
 
-// copyDatabase copies the database, and finds the manifest that lists it.
+// copyDatabase copies the database, and finds its manifest.
 func (r *restoreRun) copyDatabase(ctx context.Context) error {
 	f, info, err := blob.OpenRegular(r.from, databaseFile)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *restoreRun) copyDatabase(ctx context.Context) error {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	hash := sha256.New()
-	// What is written behind its end meanwhile is not read.
+	// Data appended meanwhile is not read.
 	if err := writeReader(r.databasePath, io.TeeReader(contextReader{ctx, io.LimitReader(f, info.Size())}, hash)); err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (r *restoreRun) copyDatabase(ctx context.Context) error {
 	return r.findManifest(ctx, entry{info.Size(), blob.Checksum(hash.Sum(nil))})
 }
 
-// findManifest reads the manifest of the database, and those of others that are there: while
-// a backup was brought up to date, small files may have become those of the next one.
+// findManifest reads the manifest of the database, and any others: while a backup was updated,
+// small files may already be those of the next one.
 func (r *restoreRun) findManifest(ctx context.Context, database entry) error {
 	names, err := manifestsIn(r.from)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *restoreRun) findManifest(ctx context.Context, database entry) error {
 	return nil
 }
 
-// copyBlobs copies the files of large messages, and makes the database ready.
+// copyBlobs copies the files of large messages, and prepares the database.
 func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, *db.DB) error) (err error) {
 	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + r.databasePath, Exclusive: true})
 	if err != nil {
@@ -116,8 +116,7 @@ func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, 
 	if err != nil {
 		return err
 	}
-	// Without this it would not pass for a folder of files; some ways of copying
-	// leave out folders that are empty.
+	// Without "new" it would not pass for a blob directory; some copy tools omit empty directories.
 	_ = os.MkdirAll(filepath.Join(r.from, blobFolder, "new"), 0o700)
 	var sums blob.Checksums
 	if r.manifest != nil {
@@ -134,7 +133,7 @@ func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, 
 	return ready(ctx, d)
 }
 
-// restoreSmall copies the key and the certificates to where there are none.
+// restoreSmall copies the key and the certificates unless they exist.
 func (r *restoreRun) restoreSmall(ctx context.Context) error {
 	names, err := r.smallNames()
 	if err != nil {
@@ -168,7 +167,7 @@ func (r *restoreRun) restoreSmall(ctx context.Context) error {
 	return nil
 }
 
-// smallNames lists the small files that the backup has.
+// smallNames returns the small files of the backup.
 func (r *restoreRun) smallNames() (names []string, err error) {
 	if r.manifest == nil {
 		names, err = certificates(r.from)
@@ -184,8 +183,8 @@ func (r *restoreRun) smallNames() (names []string, err error) {
 	return names, nil
 }
 
-// countExtra counts what else is in the folder. Of large messages it knows only how many
-// there are.
+// countExtra counts the other files in the directory. For large messages, it only compares the
+// number of files.
 func (r *restoreRun) countExtra(ctx context.Context) error {
 	if r.manifest == nil {
 		return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// open looks for the sums of the files that are there already. Without a manifest
-// they are read again.
+// open looks up the checksums of the existing files. Without a manifest, the backup reads them
+// again.
 func (t *backupRun) open(ctx context.Context) (err error) {
 	names, err := manifestsIn(t.to)
 	if err != nil {
@@ -42,13 +42,13 @@ func (t *backupRun) open(ctx context.Context) (err error) {
 
 func (t *backupRun) close() {
 	_ = t.blobLines.Close()
-	_ = os.Remove(t.blobLines.Name()) // the next one does it
+	_ = os.Remove(t.blobLines.Name()) // the next backup removes it
 	if t.oldManifest != nil {
 		_ = t.oldManifest.close()
 	}
 }
 
-// newSums has the sums of large messages noted. flush is to be called at the end.
+// newSums returns a store that also records the checksums of large messages. Call flush at the end.
 func (t *backupRun) newSums() (s blob.Checksums, flush func() error, err error) {
 	if err := t.blobLines.Truncate(0); err != nil {
 		return s, nil, err
@@ -67,7 +67,7 @@ func (t *backupRun) newSums() (s blob.Checksums, flush func() error, err error) 
 	return s, w.Flush, err
 }
 
-// smallFile is a file beside the database.
+// smallFile is a small file beside the database.
 type smallFile struct {
 	name string
 	text []byte
@@ -100,7 +100,7 @@ func (t *backupRun) readSmall() (list []smallFile, err error) {
 	return list, nil
 }
 
-// writeManifest writes the list of what the backup is to be.
+// writeManifest writes the manifest of the new backup.
 func (t *backupRun) writeManifest(ctx context.Context, part string, small []smallFile) (err error) {
 	database, err := hashFile(ctx, part)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *backupRun) writeManifest(ctx context.Context, part string, small []smal
 	return durable.Rename(f.Name(), filepath.Join(t.to, t.info.Manifest))
 }
 
-// hashFile reads a file of this process's own.
+// hashFile hashes a file that only this process writes.
 func hashFile(ctx context.Context, path string) (e entry, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -151,7 +151,7 @@ func hashFile(ctx context.Context, path string) (e entry, err error) {
 	return e, err
 }
 
-// removeStale removes what only the former backup had.
+// removeStale removes files that only the previous backup used.
 func (t *backupRun) removeStale(ctx context.Context, small []smallFile) error {
 	for _, name := range t.staleBlobs {
 		if err := t.files.Delete(ctx, name); err != nil {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup copies a service into a folder, while it runs, and makes a
-// service of such a folder again. The folder holds
+// Package backup copies a running service into a directory, and restores a service from one. The
+// directory has these files:
 //
-//	mailstead.db  all of the database, as of one moment, as a file of SQLite
-//	              whichever engine the service uses
-//	blobs/        the files of large messages that the database names
-//	secret.key    what opens the secrets in the database, unless it is given
-//	              by a setting
-//	acme/         certificates and the account at their issuer, if there are any
-//	ca.pem, .key  the authority of self-signed certificates, likewise
-//	manifest-…    sizes and sums of all these, see manifest
-//	backup.json   what this is, for people and scripts
+//	mailstead.db  the whole database at one moment, as an SQLite file whichever
+//	              engine the service uses
+//	blobs/        the files of large messages in the database
+//	secret.key    the key to the secrets in the database, unless a setting
+//	              gives it
+//	acme/         certificates and the account at their issuer, if any
+//	ca.pem, .key  the CA of self-signed certificates, if any
+//	manifest-…    sizes and checksums of all these, see manifest
+//	backup.json   a description, for people and scripts
 //
-// At every moment from the first time on it is a whole backup: the database gets
-// its name only when all that it names is there, and what only the former one
-// named goes after that.
+// From the first run on, it is a complete backup at every moment: the database is renamed into
+// place once all its files exist, and files that only the previous one used are removed after that.
 package backup
 
 import (
@@ -38,7 +37,7 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// What is in a backup.
+// Files of a backup.
 const (
 	databaseFile = "mailstead.db"
 	blobFolder   = "blobs"
@@ -47,46 +46,46 @@ const (
 	caFile       = "ca.pem"
 	caKeyFile    = "ca.key"
 	infoFile     = "backup.json"
-	partFile     = ".mailstead.db.part" // a database that is not whole yet
-	partPrefix   = ".part-"             // of the names of small files that are not whole yet
+	partFile     = ".mailstead.db.part" // incomplete database
+	partPrefix   = ".part-"             // prefix of incomplete small files
 )
 
 var knownNames = []string{databaseFile, blobFolder, keyFile, acmeFolder, caFile, caKeyFile}
 
-// Service says where a service keeps what it has.
+// Service describes where a service stores its data.
 type Service struct {
-	Data     string // folder
-	Database string // URL, as db.Options has it
-	Blobs    string // folder
+	Data     string // directory
+	Database string // URL as in db.Options
+	Blobs    string // directory
 	Key      *secret.Key
-	KeyGiven bool // by a setting, so that it is in no file
+	KeyGiven bool // a setting gives the key, so no file has it
 }
 
-// Info is what a backup says of itself.
+// Info is the backup's description of itself.
 type Info struct {
-	TakenAt       time.Time `json:"taken_at"` // of the database; files may be younger
+	TakenAt       time.Time `json:"taken_at"` // time of the database; files may be newer
 	Program       string    `json:"program"`
-	Engine        string    `json:"engine"` // that the service used
+	Engine        string    `json:"engine"` // used by the service
 	DatabaseBytes int64     `json:"database_bytes"`
-	Files         int       `json:"files"` // of large messages
+	Files         int       `json:"files"` // number of large messages' files
 	FileBytes     int64     `json:"files_bytes"`
-	HasKey        bool      `json:"secret_key"` // is in the folder
-	// FirstAccount is the oldest account of a customer, by which the service is known; 0:
-	// there is none yet.
+	HasKey        bool      `json:"secret_key"` // the directory has the key
+	// FirstAccount is the oldest customer account, which identifies the service; 0 if there is none
+	// yet.
 	FirstAccount db.ID `json:"first_account"`
-	// Manifest is the name of the list of files, and Sum its SHA-256, by which all
-	// of the backup is known.
+	// Manifest is the name of the manifest, and ManifestSum its SHA-256, which identifies the whole
+	// backup.
 	Manifest    string `json:"manifest"`
 	ManifestSum string `json:"manifest_sha256"`
-	// Missing are files that were not there, or too short, although the database
-	// names them: what is lost of these messages was lost before.
+	// Missing are files referenced by the database that were missing or truncated: their messages
+	// were already damaged.
 	Missing []string `json:"missing_files"`
 
-	NewFiles int `json:"-"` // files that were not in the folder yet
+	NewFiles int `json:"-"` // files new in the directory
 }
 
-// Take brings the backup in the folder to up to date, or begins one. Two at once
-// refuse each other. Mail that comes while it is taken is not in it.
+// Take updates the backup in the directory to, or creates one. Only one may run at a time. Mail
+// that arrives meanwhile is not included.
 func Take(ctx context.Context, s Service, to string, program string) (a Info, err error) {
 	if err := durable.MkdirAll(to, 0o700); err != nil {
 		return a, err
@@ -124,8 +123,8 @@ func Take(ctx context.Context, s Service, to string, program string) (a Info, er
 	defer t.close()
 	part := filepath.Join(to, partFile+rand.Text())
 	defer removeDatabase(part) //nolint:errcheck // the next one does it
-	// Files of mail that is deleted while they are copied may go; a snapshot taken
-	// after that does not name them.
+	// Files of mail that is deleted during the copy may disappear; a later snapshot doesn't
+	// reference them.
 	for range 2 {
 		if err := t.snapshot(ctx, part); err != nil {
 			return a, err
@@ -155,9 +154,9 @@ func Take(ctx context.Context, s Service, to string, program string) (a Info, er
 	return t.info, t.removeStale(ctx, small)
 }
 
-// lockFolder keeps a second backup out of the folder, until unlock is called or the
-// process ends. Some network shares have no locks, which is no reason for no
-// backup; alone says that this one has.
+// lockFolder excludes a second backup until unlock is called or the process ends. Some network
+// shares don't support locks, which doesn't prevent a backup; alone reports whether the lock is
+// held.
 func lockFolder(dir string) (unlock func(), alone bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -170,7 +169,7 @@ func lockFolder(dir string) (unlock func(), alone bool, err error) {
 	return func() { _ = f.Close() }, err == nil, nil
 }
 
-// removeParts removes what was left by one that was killed.
+// removeParts removes files left by a killed backup.
 func removeParts(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {
@@ -186,7 +185,7 @@ func removeParts(to string) error {
 	return nil
 }
 
-// readInfo is what the backup that is there says of itself.
+// readInfo returns the Info of the existing backup.
 func readInfo(to string) (a Info, err error) {
 	text, err := readSmall(to, infoFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,8 +197,8 @@ func readInfo(to string) (a Info, err error) {
 	return a, err
 }
 
-// checkContents refuses a folder with other things in it: a backup deletes the files of
-// messages that it does not name.
+// checkContents rejects a directory with other files in it: a backup deletes message files that it
+// doesn't reference.
 func checkContents(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {
@@ -214,7 +213,7 @@ func checkContents(to string) error {
 			ours = true
 		case strings.HasPrefix(name, manifestPrefix):
 		case !slices.Contains(knownNames, name) && !strings.HasPrefix(name, partFile) && !strings.HasPrefix(name, partPrefix):
-			others = true // than what a first one leaves that was interrupted
+			others = true // more than an interrupted first backup leaves
 		}
 	}
 	if others && !ours {
@@ -223,8 +222,8 @@ func checkContents(to string) error {
 	return nil
 }
 
-// checkBlobFolder refuses a folder whose files are the service's own: one of the two would
-// delete what the other needs.
+// checkBlobFolder rejects a directory that the service stores its own files in: either would delete
+// files of the other.
 func checkBlobFolder(to, blobs string) error {
 	ours, err := os.Stat(filepath.Join(to, blobFolder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -239,11 +238,11 @@ func checkBlobFolder(to, blobs string) error {
 	return nil
 }
 
-// checkKey refuses the backup of another service, such as the one in whose place a
-// new one was started when its data was lost.
+// checkKey rejects the backup of another service. An example is a service that lost its data and
+// was replaced by a new one.
 func checkKey(to string, key *secret.Key) error {
 	path := filepath.Join(to, keyFile)
-	text, err := readSmall(to, keyFile) // whatever its mode: not every file system has them
+	text, err := readSmall(to, keyFile) // with any mode: not every file system has modes
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -260,21 +259,20 @@ func checkKey(to string, key *secret.Key) error {
 	return nil
 }
 
-// backupRun is a backup that is being taken.
+// backupRun is the state of a backup.
 type backupRun struct {
 	service    Service
 	to         string
 	files      *blob.Dir
 	oldInfo    Info
 	info       Info
-	staleBlobs []db.ID // files that only the former database names
+	staleBlobs []db.ID // files that only the previous database references
 
-	oldManifest *manifest // a former one, which may know the sums of files; nil for none
-	blobLines   *os.File  // those of large messages, for the manifest
+	oldManifest *manifest // previous manifest, which may have checksums; nil for none
+	blobLines   *os.File  // lines of large messages, for the manifest
 }
 
-// snapshot takes the database, and copies the files that it names and that are not
-// there yet.
+// snapshot copies the database, and those of its files that the backup doesn't have yet.
 func (t *backupRun) snapshot(ctx context.Context, part string) (err error) {
 	if err := removeDatabase(part); err != nil {
 		return err
@@ -315,11 +313,11 @@ func (t *backupRun) snapshot(ctx context.Context, part string) (err error) {
 	return err
 }
 
-// firstAccount leaves out the operators' own, which each service has under number 1.
+// firstAccount skips the operators' account, which is number 1 in every service.
 var firstAccount = db.SQL(`SELECT id FROM account WHERE id > 1 ORDER BY id LIMIT 1`)
 
-// checkAccounts refuses to replace the backup of a service that has other accounts, such as
-// the one whose data was lost before a new one was started with its key.
+// checkAccounts refuses to replace the backup of a service with other accounts. An example is a
+// service that lost its data and was replaced by a new one with the same key.
 func (t *backupRun) checkAccounts(ctx context.Context, d *db.DB) error {
 	err := d.One(ctx, firstAccount.With(), &t.info.FirstAccount)
 	if err != nil && !errors.Is(err, db.ErrNoRow) {
@@ -331,7 +329,7 @@ func (t *backupRun) checkAccounts(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// writeInfo writes what the backup is.
+// writeInfo writes backup.json.
 func (t *backupRun) writeInfo() error {
 	text, err := json.MarshalIndent(t.info, "", "  ")
 	if err != nil {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blob keeps the bytes of messages. A small message stands in its
-// database row and is committed with it. Of a larger one the row holds the
-// head, and a file in the blob store the rest: the file is written and made
-// durable first, under a fresh id, and lives as long as a row names it. Rows
-// of several recipients may share a file.
+// Package blob stores the bytes of messages. A small message is stored in its database row and
+// committed with it. Of a larger message, the row holds the head and a file in the blob store the
+// rest. The file is written and made durable first, under a new id, and exists as long as a row
+// refers to it. Rows of several recipients may share a file.
 package blob
 
 import (
@@ -21,25 +20,25 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// FileStore is a place for the bytes that don't fit in rows.
+// FileStore stores the bytes that don't fit in rows.
 type FileStore interface {
-	// Create begins a file; it counts only once Commit has returned.
+	// Create begins a file. It exists only once Commit has returned.
 	Create(ctx context.Context, name db.ID) (FileWriter, error)
-	// Open reads a file. A file that is not there is fs.ErrNotExist.
+	// Open opens a file for reading. It returns fs.ErrNotExist for a missing file.
 	Open(ctx context.Context, name db.ID) (FileReader, error)
-	// Delete removes a file; one that is not there is no error.
+	// Delete deletes a file. A missing file is not an error.
 	Delete(ctx context.Context, name db.ID) error
-	// Each calls f for every file that was committed before a time, and
-	// removes what Create left behind before it without Commit or Abort. f
-	// may delete the file.
+	// Each calls f for every file that was committed before a time. It also
+	// deletes older leftovers of Create without Commit or Abort. f may delete
+	// the file.
 	Each(ctx context.Context, before time.Time, f func(name db.ID) error) error
-	// CheckOwner returns a fault.Conflict while the files are those of another database
-	// too, which knows which of them have no row.
+	// CheckOwner returns a fault.Conflict while another database owns the files, as only
+	// that one knows which of them have no row.
 	CheckOwner() error
 }
 
-// FileWriter writes one file. Commit makes it durable; Abort throws it away
-// and does nothing after Commit.
+// FileWriter writes one file. Commit makes it durable. Abort discards it, and does nothing after
+// Commit.
 type FileWriter interface {
 	io.Writer
 	Commit() error
@@ -52,20 +51,20 @@ type FileReader interface {
 	io.Closer
 }
 
-// MaxInline is the size up to which a message stands in its row.
+// MaxInline is the maximum size in bytes of a message that is stored in its row.
 const MaxInline = 64 << 10
 
-// Store keeps blobs.
+// Store stores blobs.
 type Store struct {
 	DB    *db.DB
 	Files FileStore
 	Now   func() time.Time
 
-	unreferenced map[db.ID]time.Time // files that the last Sweep found without a row, and since when
+	unreferenced map[db.ID]time.Time // files that the last Sweep found without a row, and when first
 }
 
-// Blob is a blob that is complete and durable but for its row, which Insert
-// makes in the transaction of what refers to it.
+// Blob is a complete blob. Its file is durable; its row is inserted, with InsertStatement, in the
+// transaction that refers to it.
 type Blob struct {
 	ID   db.ID
 	Size int64
@@ -75,7 +74,7 @@ type Blob struct {
 	files FileStore
 }
 
-// Writer takes the bytes of a new blob. Call Finish or Abort.
+// Writer writes the bytes of a new blob. The caller must call Finish or Abort.
 type Writer struct {
 	store *Store
 	ctx   context.Context
@@ -88,7 +87,7 @@ type Writer struct {
 // Create begins a blob.
 func (s *Store) Create(ctx context.Context) *Writer { return &Writer{store: s, ctx: ctx} }
 
-// FromBytes makes a blob of bytes at hand; it keeps b.
+// FromBytes makes a blob of b, and keeps b.
 func (s *Store) FromBytes(ctx context.Context, b []byte) (*Blob, error) {
 	if len(b) <= MaxInline {
 		return &Blob{ID: s.DB.NewID(), Size: int64(len(b)), bytes: b}, nil
@@ -101,7 +100,7 @@ func (s *Store) FromBytes(ctx context.Context, b []byte) (*Blob, error) {
 	return w.Finish()
 }
 
-// Write takes more bytes: in memory at first, in a file once they are many.
+// Write appends bytes: in memory first, and in a file above MaxInline.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.size += int64(len(p))
 	if w.file == nil && len(w.buf)+len(p) <= MaxInline {
@@ -124,7 +123,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, wrapStoreError(err)
 }
 
-// wrapStoreError says what could not be done; a full disk is a fault.Unavailable.
+// wrapStoreError wraps an error of the file store; a full disk is a fault.Unavailable.
 func wrapStoreError(err error) error {
 	switch {
 	case err == nil:
@@ -135,10 +134,10 @@ func wrapStoreError(err error) error {
 	return fmt.Errorf("keeping a large message: %w", err)
 }
 
-// Size returns how many bytes were written so far.
+// Size returns the number of bytes written so far.
 func (w *Writer) Size() int64 { return w.size }
 
-// Finish makes the bytes durable, but for those that come with the row.
+// Finish makes the bytes durable, except for those that are stored in the row.
 func (w *Writer) Finish() (*Blob, error) {
 	b := &Blob{ID: w.store.DB.NewID(), Size: w.size, bytes: w.buf, files: w.store.Files}
 	if b.bytes == nil {
@@ -153,7 +152,7 @@ func (w *Writer) Finish() (*Blob, error) {
 	return b, nil
 }
 
-// Abort gives the blob up; after Finish it does nothing.
+// Abort discards the blob. After Finish it does nothing.
 func (w *Writer) Abort() {
 	if w.file != nil {
 		w.file.Abort()
@@ -161,8 +160,8 @@ func (w *Writer) Abort() {
 	}
 }
 
-// Prepend returns a blob of its own id that has head before b's bytes and
-// shares b's file. b must have, or get in the same transaction or before, a row.
+// Prepend returns a new blob, with head before b's bytes, that shares b's file. b's row must exist,
+// or be inserted in the same transaction or earlier.
 func (s *Store) Prepend(b *Blob, head []byte) *Blob {
 	joined := make([]byte, 0, len(head)+len(b.bytes))
 	joined = append(append(joined, head...), b.bytes...)
@@ -179,29 +178,28 @@ var (
 	fileReferenceQuery = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
 )
 
-// InsertStatement makes the statement for the blob's row.
+// InsertStatement returns the statement that inserts the blob's row.
 func (b *Blob) InsertStatement() db.Statement { return insertQuery.With(b.ID, b.Size, b.file, b.bytes) }
 
-// DeleteStatement makes the statement that deletes a blob's row. Its file goes with
-// the next sweep, if no other row names it.
+// DeleteStatement returns the statement that deletes a blob's row. Sweep deletes its file later, if
+// no other row refers to it.
 func DeleteStatement(id db.ID) db.Statement { return deleteQuery.With(id) }
 
 // ErrNotExist is returned by Load for an id without a row.
 var ErrNotExist = errors.New("no such blob")
 
-// errTruncated is of bytes that end too early: a message that lost its end must not
-// pass for a shorter one.
+// errTruncated says that bytes end too early: a truncated message must not be read as a shorter
+// one.
 var errTruncated = fmt.Errorf("the bytes of a message end too early: %w", io.ErrUnexpectedEOF)
 
-// IsLost reports whether an error of loading, opening or reading a blob says that
-// its bytes are gone, cut off or can't be read, as opposed to trouble that
-// passes.
+// IsLost reports whether an error of loading, opening or reading a blob says that its bytes are
+// missing, truncated or unreadable, as opposed to a temporary error.
 func IsLost(err error) bool {
 	return errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTruncated) || errors.Is(err, syscall.EIO)
 }
 
-// ScanTargets returns a blob that a query finds, and what to scan the id, size, file and
-// bytes of its row into.
+// ScanTargets returns an empty blob, and the targets for scanning the id, size, file and bytes of
+// its row.
 func (s *Store) ScanTargets() (*Blob, []any) {
 	b := &Blob{files: s.Files}
 	return b, []any{&b.ID, &b.Size, &b.file, &b.bytes}
@@ -213,7 +211,7 @@ func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
 	read := func() error { return s.DB.One(ctx, findQuery.With(id), row...) }
 	err := read()
 	if err != nil && !errors.Is(err, db.ErrNoRow) && s.DB.One(ctx, findIDQuery.With(id), new(db.ID)) == nil {
-		// The database is there: it may have been away, or the row is bad.
+		// The database answers now. Either it did not before, or the row is damaged.
 		if err = read(); err != nil && ctx.Err() == nil && !errors.Is(err, db.ErrNoRow) {
 			err = fmt.Errorf("reading the row of blob %s: %w (%w)", id, syscall.EIO, err)
 		}
@@ -224,20 +222,18 @@ func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
 	return b, err
 }
 
-// Discard deletes the file of a blob that got no row and will get none. When
-// that fails the sweep does it a day later.
+// Discard deletes the file of a blob without a row. If that fails, Sweep deletes it a day later.
 func (b *Blob) Discard(ctx context.Context) {
 	if b.file != 0 {
 		_ = b.files.Delete(context.WithoutCancel(ctx), b.file)
 	}
 }
 
-// loadBatchSize is how many blobs one query reads.
+// loadBatchSize is the number of blobs that one query reads.
 const loadBatchSize = 16
 
-// LoadAll returns stored blobs in the order of their ids; one without a row, or
-// whose row can't be read, is nil: Load says which. What stands in rows is in
-// memory then, so ids should be few.
+// LoadAll returns stored blobs in the order of ids. A blob without a row, or with an unreadable
+// row, is nil; Load returns which. The bytes in the rows are in memory then, so pass few ids.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
 	for at := 0; at < len(ids); at += loadBatchSize {
@@ -258,7 +254,7 @@ func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 			}
 			return nil
 		})
-		for i := 0; err != nil && i < len(group); i++ { // each by itself
+		for i := 0; err != nil && i < len(group); i++ { // each separately
 			b, alone := s.Load(ctx, group[i])
 			switch {
 			case alone == nil:
@@ -274,12 +270,12 @@ func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 // Reader reads a blob at any offset.
 type Reader struct {
 	head []byte
-	file FileReader // nil if all is in head
+	file FileReader // nil if all bytes are in head
 	size int64
 }
 
-// Open begins to read. One that has lost its end is refused at once, while
-// whoever reads can still say so. The caller must Close the Reader.
+// Open opens the blob for reading. It returns an error for a truncated blob at once, while the
+// caller can still report it. The caller must close the Reader.
 func (b *Blob) Open(ctx context.Context) (*Reader, error) {
 	r := &Reader{head: b.bytes, size: b.Size}
 	if b.file != 0 {
@@ -290,20 +286,19 @@ func (b *Blob) Open(ctx context.Context) (*Reader, error) {
 		r.file = f
 	}
 	if _, err := r.ReadAt(make([]byte, 1), max(0, b.Size-1)); err != nil && !errors.Is(err, io.EOF) {
-		_ = r.Close() // only read
+		_ = r.Close() // it only reads
 		return nil, fmt.Errorf("reading blob %s: %w", b.ID, err)
 	}
 	return r, nil
 }
 
-// Bytes returns all bytes of a blob that stands whole in its row, and whether it
-// does.
+// Bytes returns all bytes of a blob if they are in its row, and whether they are.
 func (b *Blob) Bytes() ([]byte, bool) { return b.bytes, b.file == 0 && int64(len(b.bytes)) == b.Size }
 
 // Size returns the blob's length in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// ReadAt reads as io.ReaderAt says.
+// ReadAt implements io.ReaderAt.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")
@@ -327,10 +322,10 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// All returns a reader of everything.
+// All returns a reader of all bytes.
 func (r *Reader) All() io.Reader { return io.NewSectionReader(r, 0, r.size) }
 
-// WriteTo writes everything to w.
+// WriteTo writes all bytes to w.
 func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	if r.file == nil {
 		n, err := w.Write(r.head)
@@ -339,7 +334,7 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, io.MultiReader(bytes.NewReader(r.head), io.NewSectionReader(r, int64(len(r.head)), r.size-int64(len(r.head)))))
 }
 
-// Close ends the reading.
+// Close closes the file, if any.
 func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil

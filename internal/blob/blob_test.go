@@ -30,7 +30,7 @@ func newFolder(t *testing.T) (*blob.Dir, string) {
 	return f, dir
 }
 
-// age sets when all files of a folder were written.
+// age returns a func that sets the modification time of all files in a folder.
 func age(t *testing.T, dir string) func(time.Time) {
 	return func(at time.Time) {
 		t.Helper()
@@ -197,8 +197,8 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A folder that is not there, or another service's, is told, and its files don't
-// count as lost.
+// A folder that is missing, or belongs to another service, is reported, and its files don't count
+// as lost.
 func TestOpenFolder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
@@ -246,8 +246,7 @@ func TestOpenFolder(t *testing.T) {
 	})
 }
 
-// A folder that came back from a backup without its empty folders is not one
-// that is not mounted.
+// A folder that was restored from a backup without its empty folders does not count as unmounted.
 func TestOpenFolderRestored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
@@ -268,8 +267,7 @@ func TestOpenFolderRestored(t *testing.T) {
 	})
 }
 
-// A folder in which nothing can be written, such as on a full disk, can still be
-// read.
+// A folder that can't be written to, for example on a full disk, can still be read.
 func TestOpenFolderFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := t.TempDir()
@@ -277,7 +275,7 @@ func TestOpenFolderFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := filepath.Join(dir, "new")
-		if err := errors.Join(os.Remove(fresh), os.Symlink("/proc/self", fresh)); err != nil { // takes no files
+		if err := errors.Join(os.Remove(fresh), os.Symlink("/proc/self", fresh)); err != nil { // no file can be created in it
 			t.Fatal(err)
 		}
 		if _, err := blob.OpenDir(t.Context(), d, dir, "one"); err != nil {
@@ -286,7 +284,7 @@ func TestOpenFolderFull(t *testing.T) {
 	})
 }
 
-// Whatever the folder is called, the sweep leaves its owner's name there.
+// The sweep keeps the owner's file, for any name of the folder.
 func TestSweepLeavesOwner(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "new")
@@ -304,8 +302,8 @@ func TestSweepLeavesOwner(t *testing.T) {
 	})
 }
 
-// Of two databases with one secret key the one that came first sweeps the folder:
-// what the other names is in no row of its own.
+// Of two databases with the same secret key only the first one sweeps the folder, as it has no rows
+// for the files of the other.
 func TestSweepOfTwoDatabases(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
@@ -320,7 +318,7 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 			}
 			return &blob.Store{DB: d, Files: f, Now: time.Now}
 		}
-		// sweep has both meet each file twice, a day later.
+		// sweep makes both databases find each file twice, a day later.
 		sweep := func(s *blob.Store) (err error) {
 			for _, later := range []time.Duration{2 * blob.SweepAge, 3 * blob.SweepAge} {
 				s.Now = func() time.Time { return time.Now().Add(later) }
@@ -335,8 +333,8 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 		b := fromBytes(t, first, text(70_000))
 		dbtest.Exec(t, d, b.InsertStatement())
 
-		anew, _ := dbtest.Open(t, dbtest.SQLite(t))
-		second := store(anew)
+		again, _ := dbtest.Open(t, dbtest.SQLite(t))
+		second := store(again)
 		if err := sweep(second); !fault.Is(err, fault.Conflict) {
 			t.Errorf("the sweep of another database: %v", err)
 		}
@@ -352,7 +350,7 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 			t.Errorf("its own sweep: %v", err)
 		}
 
-		if err := os.Remove(filepath.Join(dir, "database")); err != nil { // taken over
+		if err := os.Remove(filepath.Join(dir, "database")); err != nil { // as an operator does to take the folder over
 			t.Fatal(err)
 		}
 		if err := sweep(second); err != nil {
@@ -364,8 +362,8 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 	})
 }
 
-// While it can't be noted whose the folder is, as on a full disk, nobody deletes
-// what another may have there.
+// While the owner can't be recorded, for example on a full disk, the sweep deletes nothing, as the
+// files may belong to another database.
 func TestSweepNotNoted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := filepath.Join(t.TempDir(), "blobs")
@@ -376,7 +374,7 @@ func TestSweepNotNoted(t *testing.T) {
 		now := time.Now()
 		s := &blob.Store{DB: d, Files: f, Now: func() time.Time { return now }}
 		b := fromBytes(t, s, text(70_000))                           // its row is in another database
-		if err := os.Remove(filepath.Join(dir, "new")); err != nil { // through which files get their names
+		if err := os.Remove(filepath.Join(dir, "new")); err != nil { // new files are created in it
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -395,8 +393,8 @@ func TestSweepNotNoted(t *testing.T) {
 
 var cutRow = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = $1`)
 
-// What is gone, cut off or can't be read is said to be lost before anything of it
-// is given, and what loses its end meanwhile never passes for a shorter message.
+// A missing, truncated or unreadable file is reported as lost before any byte is returned. A file
+// that is truncated while it is being read is never read as a shorter message.
 func TestLost(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
 		for name, c := range map[string]struct {
@@ -444,7 +442,7 @@ func TestLost(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if file != "" {
-				_ = os.Remove(file) // it may be gone
+				_ = os.Remove(file) // it may be missing
 			}
 		}
 		if blob.IsLost(io.ErrUnexpectedEOF) || blob.IsLost(nil) {
@@ -453,8 +451,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// The sweep takes only what no row names, has been there for a day, and was
-// without a row an hour before.
+// The sweep only deletes files that no row refers to, that are at least a day old, and that had no
+// row an hour before.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
 		now := time.Now()
@@ -467,14 +465,14 @@ func TestSweep(t *testing.T) {
 			}
 		}
 		kept, shared, removed, back := fromBytes(t, s, text(70_000)), fromBytes(t, s, text(80_000)), fromBytes(t, s, text(90_000)), fromBytes(t, s, text(95_000))
-		fromBytes(t, s, text(100_000)) // never got a row
+		fromBytes(t, s, text(100_000)) // its row is never inserted
 		if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0); err != nil {
 			t.Fatal(err)
 		}
 		copied := s.Prepend(shared, []byte("head"))
 		dbtest.Exec(t, s.DB, kept.InsertStatement(), shared.InsertStatement(), copied.InsertStatement(), removed.InsertStatement(), fromBytes(t, s, text(10)).InsertStatement())
 		dbtest.Exec(t, s.DB, blob.DeleteStatement(shared.ID), blob.DeleteStatement(removed.ID))
-		sweep(0, 5) // all of it is young
+		sweep(0, 5) // all files are too young
 		now = now.Add(blob.SweepAge + time.Minute)
 		sweep(0, 5) // seen without a row for the first time
 		dbtest.Exec(t, s.DB, back.InsertStatement())
@@ -486,7 +484,7 @@ func TestSweep(t *testing.T) {
 		same(t, s, copied.ID, append([]byte("head"), text(80_000)...))
 		same(t, s, back.ID, text(95_000))
 		dbtest.Exec(t, s.DB, blob.DeleteStatement(copied.ID))
-		sweep(0, 3) // its rest begins anew
+		sweep(0, 3) // its delay begins again
 		now = now.Add(blob.SweepDelay)
 		sweep(1, 2)
 	})

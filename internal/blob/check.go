@@ -16,20 +16,20 @@ import (
 
 var newestFilesQuery = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > 0 AND file < $1 ORDER BY file DESC LIMIT $2`)
 
-// checkBatchRows is how many rows are read before their files are looked at.
+// checkBatchRows is the number of rows that are read before their files are checked.
 const checkBatchRows = 500
 
-// FileCheck counts files that a look has found to be wrong: not there, of another size than
-// their rows say, or not to be looked at.
+// FileCheck is the result of CheckFiles: it counts files that are missing, have another size than
+// their rows say, or can't be checked.
 type FileCheck struct {
 	Checked                        int
 	Missing, WrongSize, Unreadable int
-	FirstPath                      string // the path of the first of them
-	Err                            error  // of the first that can't be looked at
+	FirstPath                      string // path of the first bad file
+	Err                            error  // error of the first file that can't be checked
 }
 
-// CheckFiles looks whether the files that the newest rows name are in the folder
-// with their size: at most that many rows, or all if it is 0.
+// CheckFiles checks whether the files of the newest rows are in the folder, with their size: of
+// most rows at most, or of all if most is 0.
 func CheckFiles(ctx context.Context, r db.Reader, dir string, most int) (w FileCheck, err error) {
 	type row struct {
 		file db.ID
@@ -55,7 +55,7 @@ func CheckFiles(ctx context.Context, r db.Reader, dir string, most int) (w FileC
 				continue
 			}
 			if err := r.One(ctx, fileReferenceQuery.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
-				continue // deleted between the two looks
+				continue // deleted between the two checks
 			} else if err != nil {
 				return w, err
 			}
@@ -67,7 +67,7 @@ func CheckFiles(ctx context.Context, r db.Reader, dir string, most int) (w FileC
 				w.WrongSize++
 			case errors.Is(err, fs.ErrNotExist):
 				w.Missing++
-			default: // the others may be there
+			default: // the others may be readable
 				w.Unreadable, w.Err = w.Unreadable+1, cmp.Or(w.Err, err)
 			}
 		}
@@ -75,9 +75,9 @@ func CheckFiles(ctx context.Context, r db.Reader, dir string, most int) (w FileC
 	return w, nil
 }
 
-// DirOwner says which service's files are in a folder, and of which database, as
-// OpenDir and Ours note it; "" if none is noted, and used whether any service
-// ever kept files there.
+// DirOwner returns the service and the database that own the files in a folder, as OpenDir and
+// CheckOwner record them; "" if none is recorded. used says whether any service has stored files
+// there.
 func DirOwner(dir string) (owner, database string, used bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
 		return "", "", false, nil

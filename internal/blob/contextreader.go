@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// ContextReader reads from r until ctx ends, whose error it returns then.
+// ContextReader returns a reader of r that returns ctx's error once ctx has ended.
 func ContextReader(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
 
 type contextReader struct {
@@ -15,7 +15,7 @@ type contextReader struct {
 	r   io.Reader
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (u contextReader) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err

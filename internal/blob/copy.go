@@ -14,37 +14,37 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// referencedFilesQuery has a row for each that names a file, with how long the file must be.
+// referencedFilesQuery returns the file of each row that refers to one, and its required size.
 var referencedFilesQuery = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > $1 AND file > 0 ORDER BY file LIMIT 1000`)
 
-// CopyResult is what became of the files that a database names.
+// CopyResult is the result of CopyFiles.
 type CopyResult struct {
 	Files      int
 	Bytes      int64
-	Added      int      // were not there yet
-	Missing    []string // names of those that are not in the store, or too short, or can't be read
-	Mismatched []string // names of those that are no regular file, or have other contents than known
+	Added      int      // number of files that were not in the destination
+	Missing    []string // names of files that are missing from the store, too short, or unreadable
+	Mismatched []string // names of files that are not regular, or have another checksum
 }
 
 // Checksum is the SHA-256 of a file.
 type Checksum = [sha256.Size]byte
 
-// Checksums are what is known of the contents of files, and who is told of them.
+// Checksums provides and records the checksums of copied files.
 type Checksums struct {
-	// Lookup returns the sum that a file must have, if that is known. It is asked
-	// for names that rise. Nil: nothing is known.
+	// Lookup returns the sum that a file must have, if known. Names increase from call to
+	// call. Nil means that no sum is known.
 	Lookup func(name db.ID) (sum Checksum, ok bool)
-	// KnownOnly has no file copied whose sum is not known.
+	// KnownOnly skips files without a known sum.
 	KnownOnly bool
-	// TrustExisting takes a file that is at the destination already for one with the known
-	// sum. Otherwise it is read.
+	// TrustExisting assumes that a file in the destination has the known sum. Otherwise the
+	// file is read.
 	TrustExisting bool
-	// Record is told the sum of each file that is copied, or there already.
+	// Record is called with the sum of each file that was copied or already existed.
 	Record func(name db.ID, size int64, sum Checksum) error
 }
 
-// CopyFiles copies the files that the rows name to another place. Those that are
-// there already, as long as they must be, stay, unless they have another sum.
+// CopyFiles copies the files that rows refer to into another store. Files that already exist there
+// with the required size stay, unless they have another sum.
 func (s *Store) CopyFiles(ctx context.Context, to FileStore, sums Checksums) (c CopyResult, err error) {
 	type file struct {
 		name db.ID
@@ -59,7 +59,7 @@ func (s *Store) CopyFiles(ctx context.Context, to FileStore, sums Checksums) (c 
 			return c, err
 		}
 		for _, f := range page {
-			if f.name == last { // several rows share it
+			if f.name == last { // several rows share the file
 				continue
 			}
 			last = f.name
@@ -82,7 +82,7 @@ func (s *Store) CopyFiles(ctx context.Context, to FileStore, sums Checksums) (c 
 	}
 }
 
-// copyUnlessPresent copies a file, unless it is at the destination already.
+// copyUnlessPresent copies a file, unless it already exists in the destination.
 func (s *Store) copyUnlessPresent(ctx context.Context, to FileStore, name db.ID, size int64, sums *Checksums) (fresh bool, err error) {
 	var want, sum Checksum
 	known := false
@@ -99,7 +99,7 @@ func (s *Store) copyUnlessPresent(ctx context.Context, to FileStore, name db.ID,
 	switch {
 	case there && known && sums.TrustExisting:
 		sum = want
-	case there && !known && sums.Record == nil: // nobody asks for it
+	case there && !known && sums.Record == nil: // its sum is not needed
 	case there:
 		if sum, err = fileChecksum(ctx, to, name, size); err != nil {
 			return false, err
@@ -121,8 +121,8 @@ func (s *Store) copyUnlessPresent(ctx context.Context, to FileStore, name db.ID,
 	return !there, err
 }
 
-// UnreferencedFiles lists the files that no row names. While others write there, such a file
-// may be one whose row is yet to come (see Sweep).
+// UnreferencedFiles lists the files that no row refers to. While a service is writing, a file's row
+// may not be inserted yet (see Sweep).
 func (s *Store) UnreferencedFiles(ctx context.Context) (list []db.ID, err error) {
 	err = s.Files.Each(ctx, s.Now().Add(24*time.Hour), func(name db.ID) error {
 		err := s.DB.One(ctx, fileReferenceQuery.With(name), new(db.ID))
@@ -154,9 +154,9 @@ func isComplete(ctx context.Context, in FileStore, name db.ID, size int64) (bool
 }
 
 var (
-	// errFileLost says that a file can't be had, as opposed to not written.
+	// errFileLost says that a file can't be read, as opposed to not written.
 	errFileLost = errors.New("the file of a message is lost")
-	// errFileMismatch says that a file is another than it must be.
+	// errFileMismatch says that a file has other contents than expected.
 	errFileMismatch = errors.New("the file of a message has other contents")
 )
 
@@ -171,7 +171,7 @@ func fileChecksum(ctx context.Context, in FileStore, name db.ID, size int64) (su
 	return Checksum(hash.Sum(nil)), err
 }
 
-// copyFile copies a file, which must have the sum want unless that is nil.
+// copyFile copies a file. The file must have the sum want, unless that is nil.
 func copyFile(ctx context.Context, from, to FileStore, name db.ID, size int64, want *Checksum) (sum Checksum, err error) {
 	r, err := from.Open(ctx, name)
 	switch {
@@ -203,7 +203,7 @@ func copyFile(ctx context.Context, from, to FileStore, name db.ID, size int64, w
 	return sum, wrapStoreError(err)
 }
 
-// copySource remembers why reading ended, and ends it with ctx.
+// copySource records the read error, and stops reading when ctx ends.
 type copySource struct {
 	r   io.Reader
 	ctx context.Context

@@ -17,16 +17,15 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// Dir keeps files in a folder of the local disk: DIR/ab/NAME, where NAME
-// is the id in hexadecimal and ab its last two digits. Files being written are
-// in DIR/new.
+// Dir stores files in a folder of the local disk: DIR/ab/NAME, where NAME is the id in hexadecimal
+// and ab its last two digits. Incomplete files are in DIR/new.
 type Dir struct {
 	dir       string
-	database  string // whose rows name the files; "" for any, see Ours
-	untrusted bool   // others may have written it: no link in it is followed
+	database  string // instance name of the owning database; "" for any, see CheckOwner
+	untrusted bool   // others may have written to it: no link in it is followed
 }
 
-// NewDir opens the folder, making it when it is not there.
+// NewDir opens the folder, and creates it if it does not exist.
 func NewDir(dir string) (*Dir, error) {
 	if err := makeDirs(dir); err != nil {
 		return nil, fmt.Errorf("making the blob folder: %w", err)
@@ -34,14 +33,14 @@ func NewDir(dir string) (*Dir, error) {
 	return &Dir{dir: dir}, nil
 }
 
-// ExistingDir is a folder to be read, as it is: nothing is made in it.
+// ExistingDir returns a folder for reading: it creates nothing in it.
 func ExistingDir(dir string) *Dir { return &Dir{dir: dir} }
 
-// UntrustedDir is an ExistingDir that others may have written, see OpenRegular.
+// UntrustedDir is ExistingDir for a folder that others may have written to, see OpenRegular.
 func UntrustedDir(dir string) *Dir { return &Dir{dir: dir, untrusted: true} }
 
-// makeDirs makes all folders beforehand, so that no file can be lost with
-// a folder whose own name was not on disk yet.
+// makeDirs creates all folders in advance, so that no file is lost with a folder whose own name was
+// not on disk yet.
 func makeDirs(dir string) error {
 	if err := durable.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
 		return err
@@ -76,7 +75,7 @@ type dirFile struct {
 	done      bool
 }
 
-// Commit syncs the file, gives it its name and syncs that too.
+// Commit syncs the file, gives it its final name and syncs that too.
 func (w *dirFile) Commit() error {
 	if err := w.Sync(); err != nil {
 		return err
@@ -95,13 +94,13 @@ func (w *dirFile) Abort() {
 	if w.done {
 		return
 	}
-	// What can't be removed here the sweep removes a day later.
+	// If the removal fails, the sweep removes the file a day later.
 	_ = w.Close()
 	_ = os.Remove(w.Name())
 }
 
-// Open reads a file. While the folder itself is not there, which is not mounted
-// then, no file counts as lost.
+// Open opens a file for reading. While the folder itself is missing (not mounted), no file counts
+// as lost.
 func (f *Dir) Open(_ context.Context, name db.ID) (FileReader, error) {
 	file, err := f.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +120,7 @@ func (f *Dir) open(name db.ID) (*os.File, error) {
 		file, _, err := OpenRegular(f.dir, hex[14:]+"/"+hex)
 		return file, err
 	}
-	file, err := os.OpenFile(f.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold up its reader
+	file, err := os.OpenFile(f.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe must not block
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +134,7 @@ func (f *Dir) open(name db.ID) (*os.File, error) {
 	return file, nil
 }
 
-// Delete removes a file.
+// Delete deletes a file.
 func (f *Dir) Delete(_ context.Context, name db.ID) error {
 	err := os.Remove(f.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,15 +143,15 @@ func (f *Dir) Delete(_ context.Context, name db.ID) error {
 	return err
 }
 
-// Each walks the files last written before a time. Temporary files that old
-// are left over from a crash, and removed.
+// Each calls do for the files last written before a time. It deletes temporary files of that age,
+// which a crash left.
 func (f *Dir) Each(ctx context.Context, before time.Time, do func(db.ID) error) error {
 	return filepath.WalkDir(f.dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if e != nil && e.IsDir() && path != f.dir && e.Name() != "new" && len(e.Name()) != 2 {
-			return fs.SkipDir // not ours, such as lost+found
+			return fs.SkipDir // not the store's, for example lost+found
 		}
 		if err != nil || e.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -165,7 +164,7 @@ func (f *Dir) Each(ctx context.Context, before time.Time, do func(db.ID) error) 
 			return err
 		}
 		if filepath.Dir(path) == filepath.Join(f.dir, "new") {
-			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another node may have
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another node may have deleted it
 				return err
 			}
 			return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// ownerFile names, in a folder, the service whose files are in it, databaseFile
-// the database: that of a service begun anew, or a copy, may have the same key.
+// ownerFile is the file in a folder that names the owning service, databaseFile the one that names
+// the database: a new or copied database may have the same secret key.
 const (
 	ownerFile    = "service"
 	databaseFile = "database"
@@ -22,17 +22,16 @@ const (
 
 var anyFileQuery = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1`)
 
-// OpenDir is NewDir for a service, which owner names. It returns a
-// fault.Conflict for the folder of another, whose files it would sweep as named by
-// no row, and for one that was never used while the database names files: it is
-// not mounted, and what came in now would be hidden by it later. Whether another
-// database has the folder Ours tells.
+// OpenDir is NewDir for the service that owner names. It returns a fault.Conflict for the folder of
+// another service, whose files it would sweep as unreferenced. It also returns one for a folder
+// that was never used while the database refers to files: the real one is not mounted, and would
+// hide new files later. CheckOwner checks whether the folder belongs to another database.
 func OpenDir(ctx context.Context, d *db.DB, dir, owner string) (*Dir, error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
 		var file db.ID
 		err := d.One(ctx, anyFileQuery.With(), &file)
 		if err == nil {
-			_, err = os.Stat((&Dir{dir: dir}).path(file)) // some backups have no empty folders
+			_, err = os.Stat((&Dir{dir: dir}).path(file)) // some backups omit empty folders
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -52,10 +51,10 @@ func OpenDir(ctx context.Context, d *db.DB, dir, owner string) (*Dir, error) {
 	return f, err
 }
 
-// CheckOwner notes the database in the folder, unless another is noted there. That one
-// may be restored from a backup, or lost, so the folder may be read and written
-// all the same. What could not be noted is an error, too: it may not have been
-// possible for another either.
+// CheckOwner records the database in the folder, or returns a fault.Conflict if another is recorded
+// there. As the other one may have been restored from a backup, or lost, the folder can be read and
+// written all the same. A failure to record is also an error: another database may have failed to
+// record itself.
 func (f *Dir) CheckOwner() error {
 	if f.database == "" {
 		return nil
@@ -73,12 +72,12 @@ func (f *Dir) CheckOwner() error {
 	return err
 }
 
-// claimOwner notes the owner of the folder, unless it has another.
+// claimOwner records the owner of the folder, unless it has another one.
 func (f *Dir) claimOwner(owner string) error {
 	name := filepath.Join(f.dir, ownerFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		_ = f.writeNote(name, owner) // on a full disk there is still mail to be read; the next start notes it
+		_ = f.writeNote(name, owner) // with a full disk, mail can still be read; the next start records it
 		return nil
 	}
 	if err == nil && string(found) != owner+"\n" {

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular says that something else stands where a regular file was to be read: a
-// symbolic link, a folder, a device, a pipe.
+// ErrNotRegular says that a path is not a regular file, but a symbolic link, a folder, a device or
+// a pipe.
 var ErrNotRegular = errors.New("it is no regular file")
 
-// OpenRegular opens a file below a folder that others may have written, and whose
-// name may be theirs: with '/' between its levels. It follows no symbolic link below
-// the folder, opens no device and waits for nobody, but returns ErrNotRegular.
+// OpenRegular opens a file below a folder that others may have written to. name, with '/' as
+// separator, may also come from others. It returns ErrNotRegular instead of following a symbolic
+// link below the folder, opening a device, or blocking.
 func OpenRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 	bad := func(err error) error { return &fs.PathError{Op: "open", Path: filepath.Join(dir, name), Err: err} }
 	root, err := os.OpenRoot(dir)
@@ -48,7 +48,7 @@ func OpenRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, bad(pathErrorCause(err))
 	}
 	now, err := f.Stat()
-	if err == nil && !(now.Mode().IsRegular() && os.SameFile(info, now)) { // it was replaced just now
+	if err == nil && !(now.Mode().IsRegular() && os.SameFile(info, now)) { // it was replaced meanwhile
 		err = ErrNotRegular
 	}
 	if err != nil {
@@ -57,7 +57,7 @@ func OpenRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 	return f, now, nil
 }
 
-// pathErrorCause is an error without the path.
+// pathErrorCause returns the cause of an error without the path.
 func pathErrorCause(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err

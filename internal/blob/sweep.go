@@ -14,14 +14,13 @@ const (
 	// SweepAge is how old a file must be before it may be swept: a file
 	// without a row may belong to a transaction in progress.
 	SweepAge = 24 * time.Hour
-	// SweepDelay is how long a file must have been without a row: whoever
+	// SweepDelay is how long a file must have been without a row: a caller that
 	// loaded its last row may be about to share it (Prepend).
 	SweepDelay = time.Hour
 )
 
-// Sweep deletes the files that no row names, and that none named when Sweep
-// ran at least SweepDelay before. Call it every hour or so, one call at a time.
-// It returns how many files it deleted.
+// Sweep deletes the files that no row refers to, now and in a Sweep at least SweepDelay earlier.
+// Call it about every hour, one call at a time. It returns the number of deleted files.
 func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
 	if err := s.Files.CheckOwner(); err != nil {
 		return 0, err

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/bounce"
 )
 
-// Of what hosts answer only that suppresses which says that the recipient's
-// address is at fault: not the sender's, no limit, no policy.
+// Only a reply that blames the recipient's address suppresses it. A problem with the sender, a
+// limit or a policy doesn't.
 func TestAnswers(t *testing.T) {
 	text, err := os.ReadFile("testdata/answers.tsv")
 	if err != nil {

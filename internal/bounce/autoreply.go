@@ -17,7 +17,7 @@ func containsAny(text string, list []string) bool {
 	return false
 }
 
-// daemons are the names under which mail systems write.
+// daemons are sender names that mail systems use.
 var daemons = []string{"mailer-daemon", "mailerdaemon", "postmaster", "mail-daemon", "maildaemon", "mail delivery", "mailer daemon", "mdaemon", "system administrator", "microsoft outlook", "mail system",
 	"delivery subsystem", "administrator@", "bounce", "mmsc", "post_master", "no-reply@sns.amazonaws", "mail deliver"}
 
@@ -25,8 +25,8 @@ func fromDaemon(h message.Header) bool {
 	return containsAny(strings.ToLower(h.Decoded("From")), daemons)
 }
 
-// isAutoReply reports whether the message is an automatic reply (RFC 3834 §5,
-// and what was in use before).
+// isAutoReply reports whether the message is an automatic reply, by RFC 3834 §5 or older
+// conventions.
 func (p *reportParts) isAutoReply(subject string) bool {
 	h := p.header
 	auto := strings.ToLower(h.Text("Auto-Submitted"))
@@ -45,7 +45,7 @@ func (p *reportParts) isAutoReply(subject string) bool {
 	})
 }
 
-// isReplySubject reports whether a subject begins as those of answers do.
+// isReplySubject reports whether a subject begins like that of a reply.
 func isReplySubject(subject string) bool {
 	for _, begin := range []string{
 		"re:", "re :", "re[", "aw:", "sv:", "vs:", "rv:", "odp:", "antw:", "antwort:", "auto:", "automatic reply", "auto reply", "autoreply", "auto-reply", "auto response", "autoresponse", "auto-response",
@@ -86,7 +86,7 @@ func isDelayText(text, subject string) bool {
 }
 
 func isSuccessText(text, subject string) bool {
-	for _, begin := range []string{"delivered:", "relayed:", "expanded:"} { // within, they may stand behind "could not be"
+	for _, begin := range []string{"delivered:", "relayed:", "expanded:"} { // only at the start: elsewhere "could not be" may come before them
 		if strings.HasPrefix(subject, begin) {
 			return true
 		}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounce understands what comes back when mail is not delivered: the
-// reports of RFC 3464 with all that is broken in them, the many formats of
-// hosts that never heard of it, complaints (RFC 5965), and the automatic
-// replies that are neither. It also says what a host's answer means, by one
-// table for the answers given while we speak to it and for those told later.
+// Package bounce parses the messages that mail servers return: delivery reports (RFC 3464),
+// including malformed ones, the formats of hosts that don't use RFC 3464, complaints (RFC 5965),
+// and automatic replies. It also classifies SMTP replies, with one table for replies received
+// during an attempt and for those in later reports.
 //
-// The room is pure, reads at most MaxBytes bytes of a message, and never fails:
-// what it can't read it calls Unknown.
+// The package has no state and does no I/O except through the given reader. It reads at most
+// MaxBytes bytes of a message. It reports messages that it can't parse as Unknown instead of
+// failing.
 package bounce
 
 import (
@@ -18,59 +18,58 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Limits of what is read.
+// Limits on the parsed input.
 const (
 	MaxBytes      = 1 << 20   // bytes of a message
 	maxText       = 128 << 10 // bytes of a part, and of all delivery statuses
-	maxProse      = 16 << 10  // bytes of what is said to people: the reason stands at the front
-	maxTexts      = 20        // parts that are read
+	maxProse      = 16 << 10  // bytes of text for people: the reason is at the beginning
+	maxTexts      = 20        // parsed parts
 	maxRecipients = 50
 	maxOriginal   = 64 << 10 // bytes of the returned header
-	maxDiagnostic = 4 << 10  // bytes of what is told of one recipient
+	maxDiagnostic = 4 << 10  // bytes about one recipient
 )
 
-// Kind says what a message that came back is.
+// Kind is the kind of a returned message.
 type Kind string
 
-// The kinds of message.
+// Kinds of messages.
 const (
 	Unknown        Kind = "unknown"
-	Failure        Kind = "failure"    // given up for at least one recipient
-	Delay          Kind = "delay"      // still being tried
+	Failure        Kind = "failure"    // delivery failed for at least one recipient
+	Delay          Kind = "delay"      // delivery is still being tried
 	Success        Kind = "success"    // delivered, relayed or expanded
 	AutoReply      Kind = "auto-reply" // out of office, a challenge, "we got your message"
-	Complaint      Kind = "complaint"  // a recipient calls the message spam
-	FeedbackNotice Kind = "notice"     // a feedback report that complains of nothing: not-spam, auth-failure
+	Complaint      Kind = "complaint"  // a recipient reports the message as spam
+	FeedbackNotice Kind = "notice"     // a feedback report without a complaint: not-spam, auth-failure
 )
 
-// Report is what a message says of one that was sent.
+// Report is a parsed message about a sent message.
 type Report struct {
 	Kind Kind
-	// Recipients are those that the kind is about, at least one for a Failure.
+	// Recipients are the recipients that Kind applies to, at least one for a Failure.
 	Recipients []Recipient
-	// OtherRecipients are the addresses of those of whom it tells anything else.
+	// OtherRecipients are the addresses of recipients with another status.
 	OtherRecipients []string
-	// Original is the header of the message that it is about, as far as it was
-	// returned, else empty.
+	// Original is the header of the sent message as far as it was returned, otherwise empty.
 	Original message.Header
 	// Feedback is set for a Complaint and a FeedbackNotice.
 	Feedback Feedback
 }
 
-// Recipient is what a report says of one recipient.
+// Recipient is the status of one recipient.
 type Recipient struct {
 	Classification
-	Address    string // where the message led to in the end; "" if not told
-	Original   string // as the sender addressed it; "" if not told
-	Code       int    // of SMTP, 0 if not told
-	Enhanced   string // RFC 3463, "" if not told
-	Diagnostic string // in one line, at most maxDiagnostic bytes
-	Remote     string // the host that said so; "" if not told
+	Address    string // final address; "" if unknown
+	Original   string // address given by the sender; "" if unknown
+	Code       int    // SMTP code; 0 if unknown
+	Enhanced   string // RFC 3463; "" if unknown
+	Diagnostic string // one line, at most maxDiagnostic bytes
+	Remote     string // host that gave the status; "" if unknown
 }
 
-// RecipientFor returns what a report to an address's own return path says of it. Where none
-// has the address (which may have led to another since) that is the first; it is
-// nil if its kind is about others only, to whom the address leads as well.
+// RecipientFor returns the status of the address whose return path received the report. If no
+// recipient has that address, which may have been forwarded since, it returns the first. It returns
+// nil if the address is among OtherRecipients only.
 func (r *Report) RecipientFor(address string) *Recipient {
 	its := func(a string) bool { return a != "" && strings.EqualFold(a, address) }
 	n := slices.IndexFunc(r.Recipients, func(to Recipient) bool { return its(to.Address) })
@@ -83,7 +82,7 @@ func (r *Report) RecipientFor(address string) *Recipient {
 	return &r.Recipients[max(n, 0)]
 }
 
-// Read reads a message, in any line ends. The error is r's.
+// Read parses a message with any line ends. The error is r's.
 func Read(r io.Reader) (*Report, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, MaxBytes))
 	if err != nil {
@@ -92,8 +91,7 @@ func Read(r io.Reader) (*Report, error) {
 	return Parse(raw), nil
 }
 
-// Parse reads a message that is in memory, in any line ends; what is beyond
-// MaxBytes is ignored.
+// Parse parses a message in memory, with any line ends. It ignores everything beyond MaxBytes.
 func Parse(raw []byte) *Report {
 	p := splitParts(raw[:min(len(raw), MaxBytes)])
 	r := &Report{Kind: Unknown, Original: p.original}
@@ -120,7 +118,7 @@ func Parse(raw []byte) *Report {
 	}
 	plain := normalize(words)
 	if isDelayText(plain, normalize(p.header.Decoded("Subject"))) {
-		for i := range told { // whose Action is left out, though it is a must
+		for i := range told { // without an Action, although it is required
 			if told[i].actionKind() == "" && strings.HasPrefix(told[i].code, "4.") {
 				told[i].action = "delayed"
 			}
@@ -138,8 +136,8 @@ func Parse(raw []byte) *Report {
 	return r
 }
 
-// classifyBySubject judges by the report's subject those recipients of whom nothing
-// else says what was the matter ("Returned mail: User unknown").
+// classifyBySubject classifies the recipients without a known reason by the report's subject
+// ("Returned mail: User unknown").
 func (p *reportParts) classifyBySubject(r *Report) {
 	for i := range r.Recipients {
 		to := &r.Recipients[i]
@@ -153,7 +151,7 @@ func (p *reportParts) classifyBySubject(r *Report) {
 	}
 }
 
-// overallKind says what a delivery status is about: a failure if there is one.
+// overallKind returns the kind of a delivery status: Failure if any recipient failed.
 func overallKind(told []recipientStatus) Kind {
 	kind := Success
 	for i := range told {

@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// samples are messages in the manner of each kind of host, after a line that
-// says what is to be made of it.
+// samples returns sample messages of many kinds of hosts. The first line of each file has the
+// expected result.
 func samples(t testing.TB) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob("testdata/mta/*.eml")
@@ -82,7 +82,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// What we write ourselves is understood.
+// Reports written by this service are understood.
 func TestOwnReports(t *testing.T) {
 	for action, want := range map[string]string{
 		message.ActionFailed: "failure Permanent NoMailbox 550 5.1.1 gone@example.org", message.ActionDelayed: "delay",
@@ -128,13 +128,13 @@ func TestClassify(t *testing.T) {
 		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "Recipient address rejected: Access denied. AS(201806281)"}, bounce.NoMailbox, true},
 		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "no answer from host"}, bounce.Unreachable, false},
 		{bounce.Reply{Stage: "rcpt", Code: 554, Enhanced: "5.7.1", Text: "<team@example.org>: Recipient address rejected: Access denied"}, bounce.Policy, false},
-		// Before RCPT it is the sender who is spoken of.
+		// Before RCPT, the reply is about the sender.
 		{bounce.Reply{Stage: "mail", Code: 550, Text: "domain not found"}, bounce.SenderRejected, false},
 		{bounce.Reply{Stage: "mail", Code: 553, Enhanced: "5.1.2", Text: "no such domain"}, bounce.SenderRejected, false},
 		{bounce.Reply{Stage: "mail", Code: 550, Text: "account has been suspended"}, bounce.SenderRejected, false},
 		{bounce.Reply{Stage: "connect", Code: 550, Text: "unknown host"}, bounce.SenderRejected, false},
 		{bounce.Reply{Stage: "connect", Code: 521}, bounce.NoMail, false},
-		// What an address or a host is called says nothing.
+		// Names of addresses and hosts don't count as words.
 		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "<sales@relay-parts.example>... User unknown"}, bounce.NoMailbox, true},
 		{bounce.Reply{Stage: "rcpt", Code: 550, Text: "<spam@example.org>: no such user"}, bounce.NoMailbox, true},
 		{bounce.Reply{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "host relay.example.org [2001:db8::7] said: User unknown"}, bounce.NoMailbox, true},
@@ -147,7 +147,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// A hostile message costs no more than its bytes, and those are bounded.
+// Parsing a hostile message takes bounded time and memory.
 func TestHostile(t *testing.T) {
 	many := func(line string, n int) []byte { return bytes.Repeat([]byte(line), n) }
 	for name, mail := range map[string][]byte{
@@ -175,7 +175,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// endless is a reader without end.
+// endless is a reader without an end.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -218,7 +218,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzComplaint puts anything at all into the parts of a feedback report.
+// FuzzComplaint puts arbitrary text into the parts of a feedback report.
 func FuzzComplaint(f *testing.F) {
 	f.Add("Feedback-Type: abuse\r\nVersion: 1\r\nOriginal-Rcpt-To: <gone@example.org>\r\nReporting-MTA: dns; mx.isp.example\r\n", "To: gone@example.org\r\nSubject: Your order\r\n")
 	f.Add("Feedback-Type: not-spam (sorry)\r\nRemoval-Recipient: a@b.c\r\n", "X-HmXmrOriginalRecipient: a@b.c\r\n")

@@ -8,38 +8,37 @@ import (
 	"strings"
 )
 
-// The types of a bounce.
+// Types of bounces.
 const (
-	Permanent    = "Permanent"    // this address won't take mail: "hard"
-	Transient    = "Transient"    // it may yet, or the next message: "soft"
-	Undetermined = "Undetermined" // refused for good, and no word of why
+	Permanent    = "Permanent"    // the address can't receive mail: "hard"
+	Transient    = "Transient"    // a later attempt or another message may succeed: "soft"
+	Undetermined = "Undetermined" // a permanent failure without a known reason
 )
 
-// The categories of a bounce: whether the recipient's address is at fault, or
-// anything else.
+// Categories of bounces: whether the recipient's address is the cause, or something else.
 const (
 	ByRecipient      = "recipient"
 	ByInfrastructure = "infrastructure"
 )
 
-// The subtypes of a bounce.
+// Subtypes of bounces.
 const (
 	NoMailbox       = "NoMailbox"
 	NoDomain        = "NoDomain"
 	BadAddress      = "BadAddress"
 	MailboxMoved    = "MailboxMoved"
-	NoMail          = "NoMail" // the host or domain takes no mail at all (RFC 7504, RFC 7505)
+	NoMail          = "NoMail" // the host or domain accepts no mail at all (RFC 7504, RFC 7505)
 	MailboxDisabled = "MailboxDisabled"
 	MailboxFull     = "MailboxFull"
 	MessageTooLarge = "MessageTooLarge"
 	ContentRejected = "ContentRejected" // spam, viruses, attachments, broken messages
-	Authentication  = "Authentication"  // SPF, DKIM, DMARC, reverse names
-	Blocked         = "Blocked"         // who sends is on a list, or of bad repute
+	Authentication  = "Authentication"  // SPF, DKIM, DMARC, reverse DNS
+	Blocked         = "Blocked"         // the sending host is on a block list or has a bad reputation
 	SenderRejected  = "SenderRejected"
 	RelayDenied     = "RelayDenied"
 	Policy          = "Policy"
 	RateLimited     = "RateLimited"
-	Refused         = "Refused" // the recipient, or a filter of its own, takes no such mail
+	Refused         = "Refused" // the recipient, or the recipient's own filter, rejects the message
 	Expired         = "Expired"
 	Unreachable     = "Unreachable" // DNS, network, loops, TLS
 	SystemTrouble   = "SystemTrouble"
@@ -48,35 +47,35 @@ const (
 	General         = "General"
 )
 
-// Classification is what a bounce means.
+// Classification is the meaning of a bounce.
 type Classification struct {
 	Type     string
 	Subtype  string
 	Category string
-	// Suppress: the address itself is at fault, for good, so it is not to be
-	// written to again. It is narrower than Permanent, and wider: a disabled
-	// mailbox may come back, but until then mail to it harms the sender.
+	// Suppress reports whether to send no more mail to the address, because the address itself is
+	// the permanent cause. That is both narrower and wider than Permanent: a disabled mailbox may
+	// be enabled again, but until then mail to it harms the sender's reputation.
 	Suppress bool
 
-	uncertain bool // judged by a code alone that says little
+	uncertain bool // whether it is based only on a vague code
 }
 
-// Reply is what a host said when it refused a recipient.
+// Reply is a host's reply that rejected a recipient.
 type Reply struct {
 	Stage    string // one of the Stage constants, "dns", or "" if unknown
-	Code     int    // of SMTP; 0 if none
+	Code     int    // SMTP code; 0 if none
 	Enhanced string // "" if none
 	Text     string
 }
 
-// Classify judges an answer.
+// Classify classifies a reply.
 func Classify(a Reply) Classification {
 	a.Text = normalize(a.Text)
 	return a.classify()
 }
 
-// subtypeByCode are the enhanced codes by subject and detail (RFC 3463 §3, and the
-// registry of RFC 5248), with what they mean.
+// subtypeByCode maps enhanced status codes, as subject and detail, to subtypes (RFC 3463 §3, and
+// the registry of RFC 5248).
 var subtypeByCode = map[string]string{
 	"1.1": NoMailbox, "1.2": NoDomain, "1.3": BadAddress, "1.4": BadAddress, "1.6": MailboxMoved,
 	"1.7": SenderRejected, "1.8": SenderRejected, "1.9": ProtocolTrouble, "1.10": NoMail, // RFC 7505
@@ -90,20 +89,19 @@ var subtypeByCode = map[string]string{
 	"7.13": MailboxDisabled,                                                // RFC 5248: user account disabled
 	"7.20": Authentication, "7.21": Authentication, "7.22": Authentication, // RFC 7372
 	"7.23": Authentication, "7.24": Authentication, "7.25": Authentication, "7.26": Authentication,
-	"7.27": SenderRejected, // RFC 7505: the sender's domain takes no mail
+	"7.27": SenderRejected, // RFC 7505: the sender's domain accepts no mail
 }
 
-// vagueCodes leave it to the text what is the matter: hosts use them for
-// anything.
+// vagueCodes are codes that hosts use for anything, so that the text decides.
 var vagueCodes = []string{"0.0", "1.0", "2.0", "3.0", "4.0", "5.0", "6.0", "7.0", "7.1"}
 
-// isGenericCode are codes that say nothing at all.
+// isGenericCode reports whether a code says nothing at all.
 func isGenericCode(enhanced string) bool {
 	_, code, _ := strings.Cut(enhanced, ".")
 	return code == "" || code == "0.0" || code == "1.0" || code == "2.0"
 }
 
-// isPermanentSubtype are the subtypes that mean: never again to this address.
+// isPermanentSubtype reports whether a subtype means that the address will never accept mail.
 func isPermanentSubtype(subtype string) bool {
 	switch subtype {
 	case NoMailbox, NoDomain, BadAddress, MailboxMoved, NoMail:
@@ -112,7 +110,7 @@ func isPermanentSubtype(subtype string) bool {
 	return false
 }
 
-// classify judges an answer whose text is normal.
+// classify classifies a reply whose text is normalized.
 func (a *Reply) classify() Classification {
 	said := a.match()
 	subtype, sure := a.subtype(said)
@@ -129,7 +127,7 @@ func (a *Reply) classify() Classification {
 		v.Type = Undetermined
 	}
 	_, code, _ := strings.Cut(a.Enhanced, ".")
-	unsaid := isGenericCode(a.Enhanced) || code == "5.0" // Outlook.com: of mailboxes that do not exist
+	unsaid := isGenericCode(a.Enhanced) || code == "5.0" // Outlook.com uses 5.5.0 for mailboxes that don't exist
 	if isPermanentSubtype(subtype) && (suppressCodes[code] || unsaid && subtype != NoMail || a.notInDirectory()) || subtype == MailboxDisabled && (code == "2.1" || isGenericCode(a.Enhanced)) {
 		v.Category = ByRecipient
 		v.Suppress = !temporary && a.Code/100 != 4 && (said.subtype == NoMailbox || !containsPhrase(a.Text, "temporar"))
@@ -137,11 +135,10 @@ func (a *Reply) classify() Classification {
 	return v
 }
 
-// suppressCodes are the codes that speak of the recipient's address and nothing
-// else.
+// suppressCodes are the codes that are only about the recipient's address.
 var suppressCodes = map[string]bool{"1.1": true, "1.2": true, "1.3": true, "1.6": true, "1.10": true, "2.1": true}
 
-// subtype says what is the matter, and whether that is more than a guess.
+// subtype returns the reason of the reply, and whether it is more than a guess.
 func (a *Reply) subtype(said pattern) (subtype string, sure bool) {
 	_, code, _ := strings.Cut(a.Enhanced, ".")
 	meant := subtypeByCode[code]
@@ -153,8 +150,8 @@ func (a *Reply) subtype(said pattern) (subtype string, sure bool) {
 	case a.notInDirectory():
 		return NoMailbox, true
 	case found == NoMailbox && !isPermanentSubtype(meant) && !slices.Contains([]string{"", StageConnect, StageMail, StageRcpt, "dsn", "dns"}, a.Stage):
-		// Who knows the recipient says so at RCPT. After the message this is
-		// what some hosts say of mail that they filter.
+		// A host that knows its recipients rejects unknown ones at RCPT. After the message, some
+		// hosts use these words for mail that they filter.
 		return Refused, true
 	case found == NoMailbox && strings.HasPrefix(code, "7.") && a.Stage != StageRcpt:
 		return Refused, true
@@ -163,7 +160,7 @@ func (a *Reply) subtype(said pattern) (subtype string, sure bool) {
 	case isPermanentSubtype(meant) && said.weight != weightLow && a.textOverrules(found):
 		return found, true
 	case code == "2.1":
-		return found, true // hosts say it of mailboxes that never were, of limits and of policies
+		return found, true // hosts use 2.1 for mailboxes that never existed, and for limits and policies
 	case (found == NoDomain || found == NoMail || found == Expired) && meant == Unreachable:
 		return found, true
 	}
@@ -186,17 +183,16 @@ func (a *Reply) subtype(said pattern) (subtype string, sure bool) {
 	return General, false
 }
 
-// notInDirectory reports whether Exchange Online says at its edge that nobody has
-// the address. Postfix says the same words, with 5.7.1, of whatever it is told to
-// reject.
+// notInDirectory reports whether Exchange Online's edge says that the address doesn't exist.
+// Postfix uses the same words, with 5.7.1, for anything that it is configured to reject.
 func (a *Reply) notInDirectory() bool {
 	return strings.HasSuffix(a.Enhanced, ".4.1") && containsPhrase(a.Text, "recipient address rejected: access denied")
 }
 
 func isVagueCode(code string) bool { return code == "" || slices.Contains(vagueCodes, code) }
 
-// textOverrules reports whether words of this meaning are believed against a code
-// that says that the address is bad: hosts say 5.1.1 of all sorts of things.
+// textOverrules reports whether a text with this meaning overrides a code for a bad address: hosts
+// use 5.1.1 for many things.
 func (a *Reply) textOverrules(found string) bool {
 	switch found {
 	case RelayDenied, Blocked, MailboxFull, MailboxMoved, SenderRejected, NoMail, MailboxDisabled, RateLimited, Refused:
@@ -207,12 +203,12 @@ func (a *Reply) textOverrules(found string) bool {
 	return false
 }
 
-// namePattern are mail addresses, and hosts with their address behind them as Postfix
-// and Exim tell who answered: "relay@" and "spam.example.org[192.0.2.7]" are no
-// words of the host's.
+// namePattern matches mail addresses, and host names with an IP address as Postfix and Exim write
+// them. Their words, as in "relay@" and "spam.example.org[192.0.2.7]", are not part of the host's
+// reply.
 var namePattern = regexp.MustCompile(`[^\s<>()\[\]"',;:@]+@[^\s<>()\[\]"',;:@]+|[a-z0-9_-]+(?:\.[a-z0-9_-]+)+\.? ?\[[0-9a-f:.]+\]`)
 
-// match is what the words mean; the zero meaning if nothing that is known.
+// match returns the first pattern that matches, or the zero pattern.
 func (a *Reply) match() pattern {
 	text := a.textWithoutNames()
 	for _, m := range patterns {
@@ -223,16 +219,16 @@ func (a *Reply) match() pattern {
 	return pattern{}
 }
 
-// noiseReplacer are what IronPort puts before whatever a host said ("5.1.0 - Unknown
-// address error 550-'...'"), and sendmail behind it.
+// noiseReplacer removes the words that IronPort puts before a host's reply ("5.1.0 - Unknown
+// address error 550-'...'"), and sendmail after it.
 var noiseReplacer = strings.NewReplacer("unknown address error", "", "relay=", "")
 
-// textWithoutNames are the text without names and the like.
+// textWithoutNames returns the text without names and noise.
 func (a *Reply) textWithoutNames() string {
 	return noiseReplacer.Replace(namePattern.ReplaceAllLiteralString(a.Text, "@"))
 }
 
-// matches reports whether a text says so.
+// matches reports whether a text contains one of the phrases.
 func (m pattern) matches(text string) bool {
 	return slices.ContainsFunc(m.phrases, func(phrase string) bool { return containsPhrase(text, phrase) })
 }

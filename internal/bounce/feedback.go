@@ -8,15 +8,14 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Feedback is what a complaint says (RFC 5965).
+// Feedback is the content of a complaint (RFC 5965).
 type Feedback struct {
 	Type     string         // Feedback-Type, lower case: abuse, fraud, virus, other, …
-	Reporter string         // Reporting-MTA, else the domain that the report is from
-	Fields   message.Header // of the machine-readable part; empty for forms without one
+	Reporter string         // Reporting-MTA, or else the domain of the report's author
+	Fields   message.Header // the machine-readable part; empty for formats without one
 }
 
-// readComplaint reads a feedback report, or a message that a feedback loop sent as
-// it is.
+// readComplaint parses a feedback report, or a message that a feedback loop forwarded unchanged.
 func (p *reportParts) readComplaint(r *Report) {
 	r.Kind = Complaint
 	f := p.feedback
@@ -46,17 +45,16 @@ func (p *reportParts) readComplaint(r *Report) {
 	r.setFeedbackKind()
 }
 
-// setFeedbackKind makes a notice of what is no complaint.
+// setFeedbackKind sets the kind to FeedbackNotice for reports that are no complaint.
 func (r *Report) setFeedbackKind() {
 	switch r.Feedback.Type {
-	case "not-spam", "auth-failure", "dmarc", "opt-in": // nobody complains of the mail (RFC 6430, RFC 6591)
+	case "not-spam", "auth-failure", "dmarc", "opt-in": // no complaint about the mail (RFC 6430, RFC 6591)
 		r.Kind = FeedbackNotice
 	}
 }
 
-// isLoopForward reports whether the message is one of a loop that
-// has no machine-readable part: Outlook.com's JMRP, which sends the message
-// as an attachment and names the recipient in a header field.
+// isLoopForward reports whether the message is from a feedback loop without a machine-readable
+// part: Outlook.com's JMRP. It attaches the message and names the recipient in a header field.
 func (p *reportParts) isLoopForward() bool {
 	return len(p.header.Text("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Text("X-HmXmrOriginalRecipient")) > 0
 }

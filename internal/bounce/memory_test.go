@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// What reads a report needs little memory, whatever the report is made of.
+// Parsing a report needs little memory, for any content.
 func TestMemoryOfReports(t *testing.T) {
 	read := func(r io.Reader) any {
 		report, err := bounce.Read(r)

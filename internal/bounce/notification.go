@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// sesNotification is what Amazon SES tells of a message in JSON, as SNS mails it:
-// by itself, or as a text within the Message of an envelope.
+// sesNotification is an Amazon SES notification in JSON, as SNS sends it by mail: by itself, or as
+// text in the Message of an envelope.
 type sesNotification struct {
-	Message          string // of the envelope
+	Message          string // in an envelope
 	NotificationType string
-	EventType        string // the same, of event publishing
+	EventType        string // NotificationType in event publishing
 	Mail             struct {
 		Source  string // MAIL FROM
 		Headers []struct{ Name, Value string }
@@ -32,17 +32,16 @@ type sesNotification struct {
 	}
 }
 
-// sesRecipient is what it tells of one recipient.
+// sesRecipient is the status of one recipient.
 type sesRecipient struct {
 	EmailAddress, Action, Status, DiagnosticCode string
 }
 
-// maxSESNotification is how many bytes of one are read. SES cuts the headers in it
-// at 10 KB.
+// maxSESNotification is the size of a notification, in bytes. SES truncates its headers at 10 KB.
 const maxSESNotification = 64 << 10
 
-// readSESNotification finds a notification in a text. A message that came with its
-// long lines broken has "!", a line end and a blank in it (sendmail).
+// readSESNotification parses a notification in a text. Where sendmail broke long lines, the text
+// has "!", a line end and a space.
 func readSESNotification(text string) (n sesNotification, ok bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") || len(text) > maxSESNotification {
@@ -65,8 +64,8 @@ func readSESNotification(text string) (n sesNotification, ok bool) {
 	return n, false
 }
 
-// readSES takes a notification of SES for a report; false if the message is
-// none that it knows.
+// readSES parses an SES notification as a report. It returns false if the message is not a known
+// notification.
 func (p *reportParts) readSES(r *Report) bool {
 	for _, text := range p.texts {
 		n, ok := readSESNotification(text)
@@ -108,7 +107,7 @@ func (p *reportParts) readSES(r *Report) bool {
 	return false
 }
 
-// header is that of the message that the notification is about.
+// header returns the header of the message that the notification is about.
 func (n *sesNotification) header() message.Header {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -126,7 +125,7 @@ func (n *sesNotification) header() message.Header {
 	return message.Header(b.String())
 }
 
-// cleanWord is the first word of a text, in lower case.
+// cleanWord returns the first word of a text in lower case.
 func cleanWord(s string) string {
 	s = strings.ToLower(firstWord(cleanDiagnostic(s)))
 	return strings.ToValidUTF8(s[:min(len(s), 50)], "")

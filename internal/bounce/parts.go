@@ -11,18 +11,18 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// reportParts are what a report is made of, decoded and bounded.
+// reportParts are the parts of a report, decoded and limited in size.
 type reportParts struct {
 	header   message.Header
-	texts    []string // for people, without HTML if there is plain text
-	status   string   // message/delivery-status
-	statuses int      // parts of that kind that were read
+	texts    []string // texts for people; HTML only without plain text
+	status   string   // message/delivery-status parts
+	statuses int      // number of delivery-status parts read
 	feedback message.Header
 	original message.Header
-	returned string // what a text cites of the original
+	returned string // quoted original in a text
 }
 
-// splitParts takes a message apart.
+// splitParts splits a message into its parts.
 func splitParts(raw []byte) *reportParts {
 	raw = normalizeLineEnds(raw)
 	ix, header, _ := message.ScanReader(bytes.NewReader(raw))
@@ -75,7 +75,7 @@ func (p *reportParts) addPart(raw []byte, i int, part *message.Part, pages *[]st
 	case typ == "message" && subtype == "feedback-report":
 		p.feedback = parseHeader(body())
 	case i > 0 && own.Text("Received") != "" && own.MessageID() != "":
-		if len(p.original) == 0 { // returned as a part with its header for the part's (X1, Active!mail)
+		if len(p.original) == 0 { // the original's header was returned as the part's own header (X1, Active!mail)
 			p.original = own[:min(len(own), maxOriginal)]
 		}
 	case typ == "text" && subtype == "html":
@@ -103,7 +103,7 @@ func partText(raw []byte, part *message.Part) string {
 	return strings.ReplaceAll(strings.ReplaceAll(string(b), "\r\n", "\n"), "\r", "\n")
 }
 
-// normalizeLineEnds makes all line ends CRLF, and drops the "From " line of an mbox.
+// normalizeLineEnds makes lone CRs line ends, and drops the "From " line of an mbox.
 func normalizeLineEnds(raw []byte) []byte {
 	if bytes.HasPrefix(raw, []byte("From ")) {
 		if i := bytes.IndexAny(raw, "\r\n"); i >= 0 {
@@ -116,7 +116,7 @@ func normalizeLineEnds(raw []byte) []byte {
 	return raw
 }
 
-// parseHeader makes a text that begins with a header one.
+// parseHeader converts a text that begins with a header into a header.
 func parseHeader(text string) message.Header {
 	text = strings.TrimLeft(text, " \t\n")
 	if end := strings.Index(text, "\n\n"); end >= 0 {
@@ -129,8 +129,8 @@ func parseHeader(text string) message.Header {
 	return message.Header(strings.ReplaceAll(text, "\n", "\r\n"))
 }
 
-// stripTags is the text of a page: what stands in tags, styles and comments
-// is left out, the ends of blocks are line ends.
+// stripTags returns the text of an HTML page without tags, styles and scripts. Blocks end with a
+// line end.
 func stripTags(page string) string {
 	var out strings.Builder
 	for page != "" {
@@ -146,7 +146,7 @@ func stripTags(page string) string {
 			break
 		}
 		if strings.Contains(page[1:end], "@") && !strings.ContainsAny(page[1:end], " =") {
-			out.WriteString(page[:end+1]) // <user@host>, unescaped
+			out.WriteString(page[:end+1]) // an unescaped <user@host>
 		}
 		name := strings.ToLower(strings.TrimRight(firstWord(page[1:end]), "/"))
 		switch name {
@@ -172,7 +172,7 @@ func firstWord(s string) string {
 	return word
 }
 
-// unquote takes the ">" off a text that is mostly a forwarded report.
+// unquote removes the ">" from a text that is mostly a quoted report.
 func unquote(text string) string {
 	lines := strings.Split(text, "\n")
 	quoted := 0

@@ -2,36 +2,36 @@
 
 package bounce
 
-// pattern are the words by which hosts say one thing. "*" stands for anything.
+// pattern is a set of phrases with one meaning. "*" matches anything.
 type pattern struct {
 	subtype string
-	phrases []string // normal text
+	phrases []string // normalized text
 	weight  weight
 }
 
-// weight is how far words are believed.
+// weight is how much a phrase counts against a code.
 type weight uint8
 
 const (
 	weightNormal   weight = iota
-	weightAlways          // whatever the code and wherever it was said: nothing else is ever meant
-	weightLow             // not against a code that calls the address bad
-	weightFallback        // only where no code says anything
+	weightAlways          // regardless of code and stage: the phrase has no other meaning
+	weightLow             // except against a code for a bad address
+	weightFallback        // only without a meaningful code
 )
 
-// patterns are tried in their order: what is said of the sender or the message
-// goes before what is said of the recipient, since a refusal of either names
-// the recipient too. After each line stands who says so.
+// patterns are tried in order. Those about the sender or the message come before those about the
+// recipient, because such replies name the recipient, too. The comment after each line names the
+// hosts that use it.
 var patterns = []pattern{
 	{subtype: SenderRejected, weight: weightAlways, phrases: []string{
-		// A sender call-out quotes what the sender's host says of the sender: words
-		// that below mean the recipient. Exim says "verification failed for", "called:"
-		// and the like of senders only.
+		// A sender call-out quotes what the sender's host says about the sender, in words that mean
+		// the recipient below. Exim uses "verification failed for", "called:" and the like only for
+		// senders.
 		"sender verif", "sender callback", "sender call-out", "sender callout", "sender address verif", "sender address callback", "verification failed for", "verification failed while checking", "callback setup failed",
 		"called: * sent: rcpt to:", "verify sender", "verify the sender", "verifying sender", "verifying the sender", "sender address rejected", "sender rejected", "sender unknown", "unknown sender",
 		"invalid sender", "bad sender", "sender denied", "sender blocked", "sender mailbox", "sender account", "sender user", "sender address", "sender's address", "sender could not", "sender cannot",
 		"sender does not exist", "sender doesn't exist", "sender not ", "envelope sender", "envelope-from", "envelope from address", "return path", "return-path", "reverse path", "reverse-path", "mail from address", "originator",
-		"outgoing mail from", "outgoing email from", "sending suspended", "sending is suspended", "sending disabled", "sending is disabled", // who relays for us
+		"outgoing mail from", "outgoing email from", "sending suspended", "sending is suspended", "sending disabled", "sending is disabled", // from our relay host
 		"absenderadresse", "absender existiert", "absender unbekannt", "unbekannter absender", "ungultiger absender", "absender nicht", "absender wurde", "de l'expediteur", "expediteur n'existe", "expediteur inconnu", "expediteur invalide", "expediteur refuse", "emetteur invalide", "emetteur inconnu",
 		"el remitente no", "del remitente", "remitente desconocido", "remitente inexistente", "remitente invalido", "o remetente nao", "do remetente", "remetente desconhecido", "remetente inexistente", "remetente invalido",
 		"il mittente non", "del mittente", "mittente sconosciuto", "mittente inesistente", "mittente non valido", "onbekende afzender", "afzender bestaat niet", "отправитель не", "адрес отправителя", "发件人不存在", "发件人地址", "寄件者不存在", "送信者が存在", "送信元アドレス",
@@ -48,7 +48,7 @@ var patterns = []pattern{
 		"illegal host/domain name found",  // Sun Messaging Server
 	}},
 	{subtype: NoMail, weight: weightAlways, phrases: []string{
-		"host does not accept mail", // sendmail of a null MX (RFC 7505), with the code for the sender's
+		"host does not accept mail", // sendmail, for a null MX (RFC 7505), with the code for the sender's
 	}},
 	{subtype: SystemTrouble, phrases: []string{"greylist", "graylist", "grey list", "grey-list"}},
 	{subtype: Refused, phrases: []string{"blocked by the recipient", "blocked by recipient"}},
@@ -106,7 +106,7 @@ var patterns = []pattern{
 		"missing header", "invalid header", "bare lf", "improper use of 8-bit", "header are not accepted", "recurrent pattern", "blocked due to", "message bounced due to",
 		"suspected", "554 5.7.0 reject", "threat", "encrypted", "contains a url", "html content",
 	}},
-	{subtype: Policy, phrases: []string{ // who may write to the recipient
+	{subtype: Policy, phrases: []string{ // restrictions on senders
 		"from outside", "outside of the organi", "outside the organi", "outside your organi", "outside our organi", "external sender", "external mail", "external email", "external e-mail", "internal sender", "internal use", "internal mail", "internal email",
 		"accept mail from", "accepts mail from", "accept email from", "accept e-mail from", "accept messages from", "accepting mail from", "accepting messages from", "accepting email from", "accepts messages from",
 		"authorized sender", "authorised sender", "allowed sender", "approved sender", "restricted to",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// originalMarkers are the lines after which a report returns the original, as normal
-// text without dashes and the like around it.
+// originalMarkers are the lines before the returned original, as normalized text without dashes and
+// the like.
 var originalMarkers = []string{
 	"below this line is a copy of the message", "this is a copy of", "original message", "original message follows", "returned message", "message header follows",
 	"message headers follow", "unsent message below", "undelivered message follows", "returned text follows", "the original message was", "your original message",
@@ -20,8 +20,7 @@ var originalMarkers = []string{
 	"transcript of message follows", "message follows",
 }
 
-// splitOriginal divides a text into what it says and what it returns of the
-// original message.
+// splitOriginal splits a text into the report for people and the returned original.
 func splitOriginal(text string) (human, returned string) {
 	at := 0
 	for at < len(text) {
@@ -34,7 +33,7 @@ func splitOriginal(text string) (human, returned string) {
 		line := text[at:end]
 		if at > 0 && (isOriginalMarker(line) && headerFollows(text[end:]) || startsReturnedHeader(line, text[end:])) {
 			kept := keepLine(line)
-			return text[:end-kept], text[end-kept:] // the line may give the reason
+			return text[:end-kept], text[end-kept:] // the line may contain the reason
 		}
 		at = end
 	}
@@ -55,7 +54,7 @@ func isOriginalMarker(line string) bool {
 	return false
 }
 
-// headerFollows reports whether a header follows soon.
+// headerFollows reports whether a header follows within a few lines.
 func headerFollows(rest string) bool {
 	lines := 0
 	for line := range strings.SplitSeq(rest[:min(len(rest), 4096)], "\n") {
@@ -73,7 +72,7 @@ func headerFollows(rest string) bool {
 	return false
 }
 
-// originalFields are fields of a returned header that no status has.
+// originalFields are fields of a returned header that no delivery status has.
 var originalFields = []string{"received:", "return-path:", "message-id:", "from:", "subject:", "mime-version:", "dkim-signature:", "x-mailer:", "delivered-to:", "x-originating-ip:", "date:", "to:", "x-yahoo"}
 
 func isHeaderLine(line string) bool {
@@ -85,15 +84,15 @@ func isHeaderLine(line string) bool {
 	return false
 }
 
-// startsReturnedHeader reports whether a line begins a returned header without any
-// announcement: "Received: from" or "Return-Path:", with more fields after it.
+// startsReturnedHeader reports whether a line begins a returned header without a marker: "Received:
+// from" or "Return-Path:", with more fields after it.
 func startsReturnedHeader(line, rest string) bool {
 	line = strings.TrimLeft(line, " \t>|")
 	starts := len(line) > 10 && (strings.EqualFold(line[:9], "received:") && (strings.Contains(line, "from") || strings.Contains(line, "by")) || len(line) > 12 && strings.EqualFold(line[:12], "return-path:"))
 	return starts && headerFollows(rest)
 }
 
-// keepLine is how much of a line belongs to what is returned.
+// keepLine returns how much of a line belongs to the returned original.
 func keepLine(line string) int {
 	if isHeaderLine(strings.TrimLeft(line, " \t>|")) {
 		return len(line)
@@ -101,30 +100,30 @@ func keepLine(line string) int {
 	return 0
 }
 
-// prose is what a report says to people, without what it returns.
+// prose returns the text for people, without the returned original.
 func (p *reportParts) prose() string {
 	words := strings.Join(p.texts, "\n")
 	return strings.ToValidUTF8(words[:min(len(words), maxProse)], "")
 }
 
-// readProse reads a message without a delivery status.
+// readProse parses a message without a delivery status.
 func (p *reportParts) readProse(r *Report, words string) {
 	text := normalize(words)
 	subject := normalize(p.header.Decoded("Subject"))
 	daemon := fromDaemon(p.header)
 	named := p.header.Text("X-Failed-Recipients") != ""
-	// An answer has the subject of what it answers, which may be "Delivery status".
+	// A reply repeats the subject of the original, which may be "Delivery status".
 	titled := named || isBounceSubject(subject) && (daemon || !isReplySubject(subject))
 	code, enhanced := findReply(words)
 	said := isFailureText(text) || titled && code >= 400 && enhanced != ""
 	failed := titled || said
 	switch auto := p.isAutoReply(subject); {
-	case auto && !failed, auto && !daemon && !named && !(titled && said): // somebody who is away may well speak of delivery
+	case auto && !failed, auto && !daemon && !named && !(titled && said): // an out-of-office message may mention delivery
 		r.Kind = AutoReply
 		return
 	case !daemon && !failed:
 		return
-	case !daemon && !titled && enhanced == "" && isReplySubject(subject): // somebody asks why the parcel was not delivered
+	case !daemon && !titled && enhanced == "" && isReplySubject(subject): // a person asks why an item was not delivered
 		return
 	}
 	switch {
@@ -138,11 +137,11 @@ func (p *reportParts) readProse(r *Report, words string) {
 	}
 	r.Recipients = p.proseRecipients(words)
 	if to := &r.Recipients[0]; !failed && to.Subtype == General && to.Code == 0 {
-		r.Kind, r.Recipients = Unknown, nil // a letter from a postmaster
+		r.Kind, r.Recipients = Unknown, nil // a person at a postmaster's address wrote it
 	}
 }
 
-// proseRecipients finds the recipients that a text tells of, at least one.
+// proseRecipients returns the recipients that a text mentions, at least one.
 func (p *reportParts) proseRecipients(words string) []Recipient {
 	var all []Recipient
 	var named []string
@@ -156,7 +155,7 @@ func (p *reportParts) proseRecipients(words string) []Recipient {
 		sections = []section{{text: words}}
 	}
 	common := words
-	if len(sections) > 1 { // what is said of one is not said of the others
+	if len(sections) > 1 { // a text about one recipient doesn't apply to others
 		at := strings.Index(words, sections[0].address)
 		common, _, _ = strings.Cut(words[:max(at, 0)], transcriptMarker)
 	}
@@ -172,8 +171,7 @@ func (p *reportParts) proseRecipients(words string) []Recipient {
 	return all
 }
 
-// guessAddress is the first address in a text that is not the one which the
-// report is for.
+// guessAddress returns the first address in a text that is not the report's own recipient.
 func (p *reportParts) guessAddress(words string) string {
 	to := findAddress(p.header.Text("To"))
 	for range 10 {
@@ -189,7 +187,7 @@ func (p *reportParts) guessAddress(words string) string {
 	return ""
 }
 
-// section is what a text says of one recipient.
+// section is the part of a text about one recipient.
 type section struct {
 	address string
 	text    string
@@ -222,12 +220,12 @@ func (s *section) add(line string) {
 	}
 }
 
-// splitByRecipient cuts a text at the lines that begin with an address, and sendmail's
-// transcript at those that tell of one.
+// splitByRecipient splits a text at lines that begin with an address, and sendmail's transcript at
+// lines about a recipient.
 func splitByRecipient(words string) []section {
 	listed, session, transcript := strings.Cut(words, transcriptMarker)
 	all := splitList(listed)
-	for i := len(all) - 2; i >= 0; i-- { // one reason for several
+	for i := len(all) - 2; i >= 0; i-- { // several addresses share a reason
 		if bare := strings.Trim(all[i].text, " \t\r\n<>*-|"); bare == all[i].address && !transcript {
 			all[i].add(all[i+1].text)
 		}
@@ -258,21 +256,21 @@ func splitList(words string) []section {
 	return all
 }
 
-// transcriptMarker is the line before sendmail's transcript of a session, for all
-// recipients: the list before it may give no reasons, and is missing in old ones.
+// transcriptMarker is the line before sendmail's transcript of a session, which covers all
+// recipients. The list before it may lack reasons, and old versions have no list.
 const transcriptMarker = "----- Transcript of session follows -----"
 
-// givenUpPattern is a line of the transcript that gives up a recipient.
+// givenUpPattern matches a line of the transcript with a recipient's final failure.
 var givenUpPattern = regexp.MustCompile(`^\s*5\d\d[ -](?:5\.\d+\.\d+ )?<?([^\s<>()]+@[^\s<>()]+?)>?\.\.\. `)
 
-// splitTranscript gives each recipient what the transcript tells of it: the
-// line that gives it up, and the conversation before that.
+// splitTranscript adds to each recipient its part of the transcript: the failure and the dialog
+// before it.
 func splitTranscript(all []section, session string) []section {
 	known := len(all)
 	before := ""
 	for line := range strings.SplitSeq(session, "\n") {
 		if talks := strings.TrimLeft(line, " ."); len(talks) > 13 && strings.EqualFold(talks[:13], "while talking") {
-			before = "" // with another host
+			before = "" // another host's session
 		}
 		m := givenUpPattern.FindStringSubmatch(line)
 		if m == nil {
@@ -282,7 +280,7 @@ func splitTranscript(all []section, session string) []section {
 			continue
 		}
 		i := slices.IndexFunc(all, func(s section) bool { return strings.EqualFold(s.address, m[1]) })
-		if i < 0 && known == 0 && len(all) < maxRecipients { // a list that is there is complete
+		if i < 0 && known == 0 && len(all) < maxRecipients { // an existing list is complete
 			i = len(all)
 			all = append(all, section{address: m[1]})
 		}
@@ -297,7 +295,7 @@ func splitTranscript(all []section, session string) []section {
 	return all
 }
 
-// leadingAddress is the address that a line begins with, "" if it begins otherwise.
+// leadingAddress returns the address that a line begins with, or "".
 func leadingAddress(line string) string {
 	line = strings.TrimLeft(line, " \t<>*-|")
 	word := line
@@ -310,8 +308,8 @@ func leadingAddress(line string) string {
 	return findAddress(word)
 }
 
-// sectionFor is what a text says of a recipient, normal; all of it if it does
-// not tell recipients apart.
+// sectionFor returns the normalized part of a text about a recipient, or all of the text if it has
+// no such part.
 func sectionFor(words, final, original string) string {
 	sections := splitByRecipient(words)
 	for _, s := range sections {

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/bounce"
 )
 
-// Replies at RCPT, of many hosts and in many languages, are hard or soft as
-// they mean it: the files have one in each line.
+// Replies at RCPT, of many hosts and in many languages, are classified as permanent or transient.
+// The files have one reply per line.
 func TestReplies(t *testing.T) {
 	for file, want := range map[string]bool{"testdata/hard.txt": true, "testdata/soft.txt": false} {
 		text, err := os.ReadFile(file)

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// recipientStatus is what a delivery status says of one recipient (RFC 3464 §2.3).
+// recipientStatus is the status of one recipient in a delivery status (RFC 3464 §2.3).
 type recipientStatus struct {
 	final, original string
 	action          string
@@ -17,19 +17,18 @@ type recipientStatus struct {
 	remote          string
 }
 
-// isComplete reports whether there is enough to go by.
+// isComplete reports whether the fields suffice for a result.
 func (s *recipientStatus) isComplete() bool {
 	return (s.final != "" || s.original != "" || s.action != "") && (s.action != "" || s.code != "" || s.diagnostic != "")
 }
 
-// isCertain reports whether this can be nothing but a delivery status. What people
-// or a help desk write may well have a line "Action: we will call you".
+// isCertain reports whether this is certainly a delivery status. People's text may have a line like
+// "Action: we will call you".
 func (s *recipientStatus) isCertain() bool {
 	return s.final != "" || s.original != "" || s.actionKind() != "" && findEnhanced(s.code) != ""
 }
 
-// kind says what becomes of the recipient. Who leaves Action out, or writes
-// something else there, is judged by Status.
+// kind returns the status of the recipient. Without a known Action, Status decides.
 func (s *recipientStatus) kind() Kind {
 	if kind := s.actionKind(); kind != "" {
 		return kind
@@ -40,7 +39,7 @@ func (s *recipientStatus) kind() Kind {
 	return Failure
 }
 
-// actionKind is what Action says, "" if nothing that is known.
+// actionKind returns the kind of Action, or "" if it is unknown.
 func (s *recipientStatus) actionKind() Kind {
 	action := strings.ToLower(s.action)
 	switch {
@@ -54,8 +53,8 @@ func (s *recipientStatus) actionKind() Kind {
 	return ""
 }
 
-// recipient judges a recipient; words are what the report says to people, for
-// when the status says too little, plain is the same in normal form.
+// recipient classifies a recipient. words is the report's text for people, used if the status says
+// too little; plain is the same text normalized.
 func (s *recipientStatus) recipient(words, plain string) Recipient {
 	r := Recipient{Address: s.final, Original: s.original, Remote: s.remote, Diagnostic: cleanDiagnostic(s.diagnostic)}
 	own := normalize(s.diagnostic)
@@ -96,9 +95,9 @@ func firstNonEmpty(a, b string) string {
 	return a
 }
 
-// parseStatus reads the groups of a delivery status, which may stand in any
-// text: fields may be folded or simply go on in the next line, groups may lack
-// the empty line between them or have too many.
+// parseStatus parses the groups of a delivery status, which may be in any text. Fields may be
+// folded, or continue on the next line without folding. The empty lines between groups may be
+// missing or repeated.
 func parseStatus(text string) []recipientStatus {
 	var all []recipientStatus
 	var s recipientStatus
@@ -149,14 +148,14 @@ func parseStatus(text string) []recipientStatus {
 	return all
 }
 
-// appendContinuation adds a further line to a field.
+// appendContinuation appends a continuation line to a field.
 func appendContinuation(field *string, line string) {
 	if len(*field) < maxDiagnostic {
 		*field += " " + strings.TrimSpace(line)
 	}
 }
 
-// startsGroup reports whether a field is the first of the next group.
+// startsGroup reports whether a field is the first of a new group.
 func (s *recipientStatus) startsGroup(name string, gap bool) bool {
 	switch name {
 	case "final-recipient":
@@ -190,7 +189,7 @@ func (s *recipientStatus) field(name string) *string {
 	return nil
 }
 
-// clean takes the types off the values.
+// clean removes the types from the values.
 func (s *recipientStatus) clean() {
 	s.final, s.original, s.remote = mailboxAddress(s.final), mailboxAddress(s.original), stripType(s.remote)
 	s.action = strings.TrimSpace(s.action)
@@ -200,7 +199,7 @@ func (s *recipientStatus) clean() {
 	s.diagnostic = message.DecodeWords(s.diagnostic[:min(len(s.diagnostic), maxDiagnostic)])
 }
 
-// stripType returns what follows the type in fields such as "dns; mx.example".
+// stripType returns the value after the type in fields such as "dns; mx.example".
 func stripType(value string) string {
 	if _, rest, ok := strings.Cut(value, ";"); ok {
 		value = rest
@@ -208,7 +207,7 @@ func stripType(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// mailboxAddress is the address in "rfc822; <a@b> (comment)".
+// mailboxAddress returns the address in "rfc822; <a@b> (comment)".
 func mailboxAddress(value string) string {
 	value = stripType(value)
 	if a := findAddress(value); a != "" {

@@ -7,16 +7,16 @@ import (
 	"unicode"
 )
 
-// asciiReplacer are letters with marks, and typographic signs, as people
-// without such keys write them: hosts send both.
+// asciiReplacer replaces accented letters and typographic quotes with ASCII, since hosts use both
+// forms.
 var asciiReplacer = strings.NewReplacer(
 	"à", "a", "á", "a", "â", "a", "ã", "a", "ä", "a", "å", "a", "ç", "c", "è", "e", "é", "e", "ê", "e", "ë", "e", "ì", "i", "í", "i",
 	"î", "i", "ï", "i", "ñ", "n", "ò", "o", "ó", "o", "ô", "o", "õ", "o", "ö", "o", "ø", "o", "ù", "u", "ú", "u", "û", "u", "ü", "u",
 	"ý", "y", "ß", "ss", "’", "'", "‘", "'", "`", "'", "“", `"`, "”", `"`, "„", `"`,
 )
 
-// normalize makes a text one line of lower case without doubled spaces, and
-// leaves out the codes with which each further line of a reply begins.
+// normalize converts a text to one lower-case line with single spaces, without the reply codes that
+// begin continuation lines.
 func normalize(s string) string {
 	s = asciiReplacer.Replace(strings.ToLower(s))
 	var out strings.Builder
@@ -36,7 +36,8 @@ func normalize(s string) string {
 	return out.String()
 }
 
-// trimContinuation takes "550-5.1.1" off a word, or "550-" off "550-the".
+// trimContinuation removes a code from the start of a word: all of "550-5.1.1", or "550-" of
+// "550-the".
 func trimContinuation(word string) string {
 	if len(word) < 4 || word[3] != '-' || !isReplyCode(word[:3]) {
 		return word
@@ -48,7 +49,7 @@ func trimContinuation(word string) string {
 	return rest
 }
 
-// cleanDiagnostic is a text as it is told to people.
+// cleanDiagnostic returns a text as one line of at most maxDiagnostic bytes.
 func cleanDiagnostic(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxDiagnostic {
@@ -63,8 +64,8 @@ func isReplyCode(s string) bool {
 	return len(s) == 3 && (s[0] == '4' || s[0] == '5') && s[1] >= '0' && s[1] <= '7' && isDigit(s[2])
 }
 
-// enhancedPrefixLen is the length of the status code (RFC 3463 §2) that s begins
-// with, 0 if it is none: an address of four numbers is none.
+// enhancedPrefixLen returns the length of the status code (RFC 3463 §2) at the start of s, or 0. An
+// IP address of four numbers is not a code.
 func enhancedPrefixLen(s string) int {
 	if len(s) < 5 || s[0] != '2' && s[0] != '4' && s[0] != '5' || s[1] != '.' {
 		return 0
@@ -87,16 +88,15 @@ func enhancedPrefixLen(s string) int {
 	return i
 }
 
-// findEnhanced is the first status code in a text; one that says more than
-// x.0.0 goes before.
+// findEnhanced returns the first specific status code in a text, or else the first generic one.
 func findEnhanced(s string) string {
 	found := ""
 	for i := 0; i < len(s); i++ {
-		if !isDigit(s[i]) || i > 0 && (isDigit(s[i-1]) || s[i-1] == '.' || isLetter(s[i-1])) {
+		if !isDigit(s[i]) || i > 0 && (isDigit(s[i-1]) || s[i-1] == '.' || isMail(s[i-1])) {
 			continue
 		}
 		n := enhancedPrefixLen(s[i:])
-		if n == 0 || i+n < len(s) && isLetter(s[i+n]) {
+		if n == 0 || i+n < len(s) && isMail(s[i+n]) {
 			continue
 		}
 		code := s[i : i+n]
@@ -111,9 +111,9 @@ func findEnhanced(s string) string {
 	return found
 }
 
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isMail(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// findReply finds the codes of the reply that a text cites.
+// findReply returns the codes of the reply that a text quotes.
 func findReply(s string) (code int, enhanced string) {
 	for i := 0; i+3 <= len(s); i++ {
 		if !isDigit(s[i]) || i > 0 && !strings.ContainsRune(" \n\t:;(<>[\"'=#", rune(s[i-1])) || !isReplyCode(s[i:i+3]) {
@@ -140,16 +140,16 @@ func ignoreSuccess(enhanced string) string {
 	return enhanced
 }
 
-// The stages at which a host may refuse.
+// Stages of the SMTP dialog at which a host may reject.
 const (
 	StageConnect = "connect"
 	StageMail    = "mail"
 	StageRcpt    = "rcpt"
 	StageData    = "data"
-	StageFinal   = "final" // after the message itself
+	StageFinal   = "final" // after the message
 )
 
-// stagePatterns are how reports say what the host answered to (normal text).
+// stagePatterns are the phrases by which reports name the stage (normalized text).
 var stagePatterns = []struct{ says, stage string }{
 	{"in reply to end of data", StageFinal}, {"after end of data", StageFinal}, {"failed after i sent the message", StageFinal},
 	{"in reply to data", StageFinal}, {"after data", StageFinal}, {"after pipelined end of data", StageFinal},
@@ -162,8 +162,7 @@ var stagePatterns = []struct{ says, stage string }{
 	{"connected to * but greeting failed", StageConnect},
 }
 
-// findStage finds at what point of the conversation a reply came; "" if the text
-// does not say it.
+// findStage returns the stage at which a reply came, or "" if the text doesn't say.
 func findStage(text string) string {
 	if i := strings.Index(text, "<<< 5"); i >= 0 {
 		// sendmail's transcript: the last command before the first refusal
@@ -188,7 +187,7 @@ func findStage(text string) string {
 	return ""
 }
 
-// containsPhrase reports whether a text has a phrase; "*" in it stands for anything.
+// containsPhrase reports whether a text contains a phrase; "*" matches anything.
 func containsPhrase(text, phrase string) bool {
 	for {
 		piece, rest, more := strings.Cut(phrase, "*")
@@ -203,7 +202,7 @@ func containsPhrase(text, phrase string) bool {
 	}
 }
 
-// findAddress is the first mail address in a text, "" if there is none.
+// findAddress returns the first mail address in a text, or "".
 func findAddress(s string) string {
 	for from := 0; ; {
 		at := strings.IndexByte(s[from:], '@')
@@ -236,5 +235,5 @@ func isLocalByte(c byte) bool {
 }
 
 func isDomainByte(c byte) bool {
-	return isLetter(c) || isDigit(c) || c == '.' || c == '-' || c >= 0x80
+	return isMail(c) || isDigit(c) || c == '.' || c == '-' || c >= 0x80
 }

@@ -22,38 +22,39 @@ import (
 // acmeProto is the ALPN protocol of the TLS-ALPN-01 challenge (RFC 8737).
 const acmeProto = "acme-tls/1"
 
-// maxCachedCerts is how many certificates for further names are held in memory.
+// maxCachedCerts is how many certificates for further names are cached in memory.
 const maxCachedCerts = 10_000
 
-// ACMEOptions says what NewACME needs.
+// ACMEOptions configure NewACME.
 type ACMEOptions struct {
-	Dir          string         // folder of the account and the certificates
-	Host         string         // the service's own name
-	Email        string         // told to the authority; may be empty
-	DirectoryURL string         // the authority's directory; Let's Encrypt if empty
-	Roots        *x509.CertPool // whom to trust when talking to it; the system's if nil
+	Dir          string         // directory of the account and the certificates
+	Host         string         // the service's own host name
+	Email        string         // contact address for the authority; may be empty
+	DirectoryURL string         // directory URL of the authority; Let's Encrypt if empty
+	Roots        *x509.CertPool // trusted roots for its TLS certificate; the system's if nil
 
-	// Where the doors listen that the authority reaches at ports 80 and 443.
-	// A port of 0 turns its challenge (HTTP-01, TLS-ALPN-01) off.
+	// Bind is the address, and HTTPPort and HTTPSPort are the ports, of the servers that the
+	// authority reaches at ports 80 and 443. Port 0 disables the port's challenge (HTTP-01,
+	// TLS-ALPN-01).
 	Bind      string
 	HTTPPort  int
 	HTTPSPort int
 
-	// AllowName says whether a further name may have a certificate when a client
-	// asks for it: nil if it may. Each one costs the authority work and us
-	// some of its limits. If Allow itself is nil, none may.
+	// AllowName returns nil if a further name may have a certificate when a client asks for it.
+	// Each certificate costs the authority work, and counts against our limits there. If AllowName
+	// is nil, no further name gets one.
 	AllowName func(ctx context.Context, name string) error
 
-	DNS *dns.Resolver    // says whether a further name leads here
-	Now func() time.Time // the clock of failures; time.Now if nil
-	Log *slog.Logger     // told of certificates that come into use, and of failures
+	DNS *dns.Resolver    // checks whether a further name points here
+	Now func() time.Time // clock for failures; time.Now if nil
+	Log *slog.Logger     // logs certificates that come into use, and failures
 
 	cacheCapacity int // maxCachedCerts if 0
 }
 
-// NewACME returns a source that obtains certificates from an NewACME authority (RFC
-// 8555) and renews them: the host's from Start on, further ones when first
-// asked for. To use it is to agree to the authority's terms.
+// NewACME returns a source that obtains certificates from an ACME authority (RFC 8555) and renews
+// them. It obtains the host's from Start on, and those for further names when a client first asks
+// for them. Its use means agreement to the authority's terms.
 func NewACME(a ACMEOptions) (*Source, error) {
 	if a.HTTPPort == 0 && a.HTTPSPort == 0 {
 		return nil, errors.New("acme: neither an HTTP nor an HTTPS port, so no challenge can be answered")
@@ -70,9 +71,9 @@ func NewACME(a ACMEOptions) (*Source, error) {
 	if a.Now == nil {
 		a.Now = time.Now
 	}
-	// Two configurations: certmagic obtains in advance only without OnDemand,
-	// and asks Allow only with it. Each has a cache, as from a full one any
-	// certificate may go, and one that is not there is not renewed.
+	// Two configurations: certmagic obtains certificates in advance only without OnDemand, and
+	// calls AllowName only with it. Each has its own cache, because a full cache may drop any
+	// certificate, and certificates outside the cache are not renewed.
 	var host, further *certmagic.Config
 	hosts, furthers := newCache(&host, 0), newCache(&further, a.cacheCapacity)
 	host, issuer := a.newConfig(hosts, nil, a.handleEvent)
@@ -95,8 +96,8 @@ func NewACME(a ACMEOptions) (*Source, error) {
 	return s, nil
 }
 
-// newCache returns a cache, of any size if capacity is 0, of what the
-// configuration maintains that will be there.
+// newCache returns a cache, unlimited if capacity is 0, for the configuration that *c will point
+// to.
 func newCache(c **certmagic.Config, capacity int) *certmagic.Cache {
 	return certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return *c, nil },
@@ -114,7 +115,7 @@ func (a ACMEOptions) newConfig(cache *certmagic.Cache, onDemand *certmagic.OnDem
 		OnEvent:           event,
 		OCSP:              certmagic.OCSPConfig{DisableStapling: true},
 		Storage:           &syncedStorage{FileStorage: certmagic.FileStorage{Path: a.Dir}},
-		Logger:            zap.NewNop(), // what matters comes as events
+		Logger:            zap.NewNop(), // important things come as events
 	})
 	issuer := certmagic.NewACMEIssuer(c, certmagic.ACMEIssuer{
 		CA:                      a.DirectoryURL,
@@ -132,10 +133,10 @@ func (a ACMEOptions) newConfig(cache *certmagic.Cache, onDemand *certmagic.OnDem
 	return c, issuer
 }
 
-// getCertificateFunc returns the host's certificate where none can be had for the name
-// asked for: other mail servers ask for all sorts of names and check none. The
-// host's is asked of its own configuration alone: the other one would take it
-// out of use when it is time to renew it, since Allow does not know it.
+// getCertificateFunc returns the GetCertificate function. If there is no certificate for the
+// requested name, it returns the host's, because other mail servers ask for any name and check
+// none. It requests the host's certificate only from the host's own configuration: the other one
+// would remove it when its renewal is due, since AllowName rejects it.
 func (a ACMEOptions) getCertificateFunc(host, further *certmagic.Config) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if slices.Contains(hello.SupportedProtos, acmeProto) {
@@ -165,11 +166,11 @@ func (a ACMEOptions) handleEvent(_ context.Context, event string, data map[strin
 	return nil
 }
 
-// syncedStorage is certmagic's, whose files would not survive a loss of power: it does
-// not sync their folders.
+// syncedStorage is certmagic's storage with synced directories. Without that, its files might not
+// survive a power failure.
 type syncedStorage struct{ certmagic.FileStorage }
 
-// Store writes the value of a key.
+// Store durably writes the value of a key.
 func (s *syncedStorage) Store(_ context.Context, key string, value []byte) error {
 	path := s.Filename(key)
 	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -26,16 +26,16 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// pebbleCommand is the NewACME authority that the tests run: not in go.mod, since
-// nothing of it is built in.
+// pebbleCommand is the ACME authority that the tests run. It is not in go.mod, since no code of
+// ours imports it.
 const pebbleCommand = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
 
-// pebble is a running NewACME authority that resolves every name to 127.0.0.1.
+// pebble is a running ACME authority that resolves every name to 127.0.0.1.
 type pebble struct {
 	url        string
-	httpPort   int            // where it looks for HTTP-01
-	httpsPort  int            // where it looks for TLS-ALPN-01
-	serverCAs  *x509.CertPool // whom to trust when talking to it
+	httpPort   int            // port that it uses for HTTP-01
+	httpsPort  int            // port that it uses for TLS-ALPN-01
+	serverCAs  *x509.CertPool // roots of its own TLS certificate
 	management string
 }
 
@@ -87,8 +87,7 @@ func startPebble(t *testing.T) *pebble {
 	return p
 }
 
-// run starts the program, shows what it says if the test fails, and ends it
-// with the test.
+// run starts the program, logs its output if the test fails, and stops it after the test.
 func (p *pebble) run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0")
@@ -130,8 +129,7 @@ func (p *pebble) await(t *testing.T, addr string) {
 	t.Fatal("pebble does not answer at", addr)
 }
 
-// roots returns whom to trust to trust pebble's certificates: it makes a new
-// root at each start.
+// roots returns the roots of pebble's certificates: it creates a new root at each start.
 func (p *pebble) roots(t *testing.T) *x509.CertPool {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.serverCAs}, DisableKeepAlives: true}}
@@ -151,8 +149,8 @@ func (p *pebble) roots(t *testing.T) *x509.CertPool {
 	return pool
 }
 
-// nameServer answers 127.0.0.1 for every name but those that begin with astray,
-// where nobody is, and returns its address.
+// nameServer starts a DNS server and returns its address. It answers 127.0.0.1 for every name,
+// except an unused address for names that begin with astray.
 func nameServer(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // pebble asks over TCP only
@@ -184,7 +182,7 @@ func nameServer(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// log is one that tells the test what happened to certificates.
+// log passes messages about certificates to the test.
 type log struct {
 	slog.Handler
 	lines chan string
@@ -204,7 +202,7 @@ func (l log) Enabled(context.Context, slog.Level) bool { return true }
 
 func newLog() log { return log{slog.DiscardHandler, make(chan string, 100)} }
 
-// await waits for the next line, which must be this one.
+// await waits for the next line, and fails the test if it is another one.
 func (l log) await(t *testing.T, want string) {
 	t.Helper()
 	select {
@@ -212,13 +210,13 @@ func (l log) await(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("%s, not: %s", got, want)
 		}
-	case <-time.After(time.Minute): // shows what pebble said, where the test's own limit would not
+	case <-time.After(time.Minute): // fails with pebble's output, unlike the test's own timeout
 		t.Fatal("nothing happened for a minute")
 	}
 }
 
-// started is a source that has the host's certificate in use, with doors that the
-// authority reaches if p is given. It is closed with the test.
+// started returns a source that has the host's certificate in use, with servers that the authority
+// reaches if p is given. It is closed after the test.
 func started(t *testing.T, a ACMEOptions, log log, p *pebble) *Source {
 	t.Helper()
 	s, err := NewACME(a)
@@ -227,7 +225,7 @@ func started(t *testing.T, a ACMEOptions, log log, p *pebble) *Source {
 	}
 	t.Cleanup(s.Close)
 	if p != nil {
-		openDoors(t, p, s)
+		openListeners(t, p, s)
 	}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -236,11 +234,11 @@ func started(t *testing.T, a ACMEOptions, log log, p *pebble) *Source {
 	return s
 }
 
-// openServers serves HTTP and HTTPS on the ports where pebble looks.
-func openDoors(t *testing.T, p *pebble, s *Source) {
+// openListeners serves HTTP and HTTPS on the ports that pebble uses.
+func openListeners(t *testing.T, p *pebble, s *Source) {
 	t.Helper()
 	var wg sync.WaitGroup
-	t.Cleanup(wg.Wait) // after the ones below
+	t.Cleanup(wg.Wait) // runs after the cleanups below
 	for port, config := range map[int]*tls.Config{p.httpPort: nil, p.httpsPort: s.TLSConfig("h2", "http/1.1")} {
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
@@ -291,8 +289,8 @@ func TestACME(t *testing.T) {
 	}
 }
 
-// restarted checks that a second process uses the certificates of the first,
-// without a word to the authority.
+// restarted checks that a second process uses the certificates of the first, without a request to
+// the authority.
 func restarted(t *testing.T, a ACMEOptions, first *Source) {
 	t.Helper()
 	log := newLog()
@@ -305,8 +303,8 @@ func restarted(t *testing.T, a ACMEOptions, first *Source) {
 	}
 }
 
-// Strangers choose what is asked for, so the authority hears only of names that
-// lead here, and not again at once of one that failed.
+// Untrusted clients choose the names, so the authority gets requests only for names that point
+// here, and no immediate retry of one that failed.
 func TestACMESparesTheAuthority(t *testing.T) {
 	p := startPebble(t)
 	addr, zone := dnstest.Start(t, "mail.host.test. A 127.0.0.1", "elsewhere.demo.test. A 127.0.0.9", "astray.demo.test. A 127.0.0.1")
@@ -343,7 +341,7 @@ func TestACMESparesTheAuthority(t *testing.T) {
 	}
 }
 
-// awaitUnlocked returns once nobody works on the certificates of a folder.
+// awaitUnlocked waits until no work on the certificates of a directory is in progress.
 func awaitUnlocked(t *testing.T, dir string) {
 	t.Helper()
 	retry := time.NewTicker(10 * time.Millisecond)
@@ -361,7 +359,7 @@ func awaitUnlocked(t *testing.T, dir string) {
 	t.Fatal("the folder stays locked:", dir)
 }
 
-// keep stores a certificate as NewACME does that was obtained at a time.
+// keep stores a certificate as certmagic does, with a given time of issue.
 func keep(t *testing.T, a ACMEOptions, name string, at time.Time) {
 	t.Helper()
 	ca, err := openLocalCA(a.Dir, time.Now())
@@ -384,8 +382,8 @@ func keep(t *testing.T, a ACMEOptions, name string, at time.Time) {
 	}
 }
 
-// However many further names there are, the host's certificate stays in memory:
-// what is not there is not renewed.
+// The host's certificate stays in memory with any number of further names, because certificates
+// outside of memory are not renewed.
 func TestACMEHostStaysInMemory(t *testing.T) {
 	log := newLog()
 	a := ACMEOptions{Dir: t.TempDir(), Host: "mail.host.test", DirectoryURL: "https://" + dnstest.ClosedAddr(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, AllowName: allowDemo,
@@ -403,8 +401,7 @@ func TestACMEHostStaysInMemory(t *testing.T) {
 	}
 }
 
-// The host's certificate serves on while it can't be renewed, however many ask
-// for it.
+// The host's certificate stays in use while its renewal fails, however many clients ask for it.
 func TestACMEHostIsRenewedInTime(t *testing.T) {
 	dir := t.TempDir()
 	a := ACMEOptions{Dir: dir, Host: "mail.host.test", DirectoryURL: "https://" + dnstest.ClosedAddr(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, AllowName: allowDemo}
@@ -413,7 +410,7 @@ func TestACMEHostIsRenewedInTime(t *testing.T) {
 	keep(t, a, a.Host, time.Now().Add(7*24*time.Hour-leafLifetime))
 	t.Cleanup(func() { awaitUnlocked(t, dir) }) // once it is closed
 	s := started(t, a, log, nil)
-	<-log.lines // it was not renewed, and is tried again in a minute
+	<-log.lines // the renewal failed, and is tried again in a minute
 	for _, name := range []string{a.Host, "", "stranger.test"} {
 		for range 50 {
 			if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cert gives the doors their TLS certificates: from a small authority
-// of our own, from files, or from an NewACME authority.
+// Package cert provides the TLS certificates of all servers: from a local certificate authority,
+// from files, or from an ACME authority.
 package cert
 
 import (
@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// Source is where certificates come from. NewSelfSigned, NewFiles and NewACME make one.
+// Source provides certificates. NewSelfSigned, NewFiles and NewACME create one.
 type Source struct {
 	getCertificate   func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	private          bool     // nobody else knows the authority
-	protos           []string // that the source itself needs on the HTTPS port
+	private          bool     // whether the authority is known only here
+	protos           []string // ALPN protocols that the source needs on the HTTPS port
 	challengeHandler func(next http.Handler) http.Handler
 	start            func(ctx context.Context) error
 	close            func()
 }
 
-// TLSConfig returns the configuration of a door that speaks the given ALPN
-// protocols: TLS 1.2 or newer, the certificate by the name that the client
-// asks for, and the host's own if it asks for none or one that we do not
-// serve. The HTTPS door names its protocols; a mail door names none, since
-// else it would have to refuse clients that offer only others (RFC 7301 §3.2).
+// TLSConfig returns the configuration of a server that speaks the given ALPN protocols, with TLS
+// 1.2 or newer. It selects the certificate by the name that the client asks for. Without a name, or
+// for a name that is not served, it uses the host's own. The HTTPS server passes its protocols. A
+// mail server passes none, since it would otherwise have to reject clients that offer only others
+// (RFC 7301 §3.2).
 func (s *Source) TLSConfig(protos ...string) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate}
 	if len(protos) > 0 {
@@ -34,8 +34,8 @@ func (s *Source) TLSConfig(protos ...string) *tls.Config {
 	return c
 }
 
-// HTTPChallengeHandler wraps the handler of the plain HTTP door so that an NewACME authority
-// finds its answers there (RFC 8555 §8.3). Other sources return next as it is.
+// HTTPChallengeHandler wraps the handler of the plain HTTP server so that it answers an ACME
+// authority's challenges (RFC 8555 §8.3). Other sources return next unchanged.
 func (s *Source) HTTPChallengeHandler(next http.Handler) http.Handler {
 	if s.challengeHandler == nil {
 		return next
@@ -43,8 +43,8 @@ func (s *Source) HTTPChallengeHandler(next http.Handler) http.Handler {
 	return s.challengeHandler(next)
 }
 
-// Start begins to obtain what is missing, in the background. Call it when the
-// doors are open: the authority will knock at them.
+// Start begins to obtain missing certificates in the background. Call it after the servers have
+// started: the authority connects to them.
 func (s *Source) Start(ctx context.Context) error {
 	if s.start == nil {
 		return nil
@@ -52,15 +52,15 @@ func (s *Source) Start(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close ends all background work.
+// Close stops all background work.
 func (s *Source) Close() {
 	if s.close != nil {
 		s.close()
 	}
 }
 
-// serverName returns the name that a client asks for in its one form, or ""
-// if it asks for none or for something that is no host name.
+// serverName returns the name that a client asks for, in lower case and without a trailing dot. It
+// returns "" if the client asks for none or for an invalid host name.
 func serverName(hello *tls.ClientHelloInfo) string {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if len(name) > 253 {

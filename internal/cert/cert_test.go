@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// handshake connects to a door over TCP and returns what it showed.
-func handshake(t *testing.T, door *tls.Config, client *tls.Config) (tls.ConnectionState, error) {
+// handshake connects to a server over TCP and returns the connection state.
+func handshake(t *testing.T, listener *tls.Config, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", door)
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", listener)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func handshake(t *testing.T, door *tls.Config, client *tls.Config) (tls.Connecti
 	go func() {
 		defer close(served)
 		if c, err := ln.Accept(); err == nil {
-			_ = c.(*tls.Conn).Handshake() // the client tells how it went
+			_ = c.(*tls.Conn).Handshake() // the client returns the error
 			_ = c.Close()
 		}
 	}()
@@ -39,7 +39,7 @@ func handshake(t *testing.T, door *tls.Config, client *tls.Config) (tls.Connecti
 	return c.ConnectionState(), nil
 }
 
-// leaf returns the certificate that a door shows for a name, without verifying it.
+// leaf returns the certificate that a server presents for a name, without verifying it.
 func leaf(t *testing.T, s *Source, name string) *x509.Certificate {
 	t.Helper()
 	state, err := handshake(t, s.TLSConfig(), &tls.Config{ServerName: name, InsecureSkipVerify: true})

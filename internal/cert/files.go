@@ -12,24 +12,23 @@ import (
 	"time"
 )
 
-// checkInterval is how often files are looked at for changes, when they are in use.
+// checkInterval is how often files in use are checked for changes.
 const checkInterval = 10 * time.Second
 
-// FilePair is a certificate chain and its key, as paths of PEM files.
+// FilePair holds the paths of a certificate chain and its key (PEM).
 type FilePair struct {
 	CertFile, KeyFile string
 }
 
-// FileOptions says what NewFiles needs.
+// FileOptions configure NewFiles.
 type FileOptions struct {
-	Pairs []FilePair       // the first one serves clients that ask for a name of none
-	Log   *slog.Logger     // told of changed files that cannot be used
+	Pairs []FilePair       // the first one is for clients that ask for any other name
+	Log   *slog.Logger     // logs changed files that can't be used
 	Now   func() time.Time // the clock; time.Now if nil
 }
 
-// NewFiles returns a source of certificates that somebody else puts into files.
-// Files that change are read again within 10 seconds of use; while they do not
-// fit together, what was read before stays in use.
+// NewFiles returns a source of certificates from files that others maintain. It rereads changed
+// files within 10 seconds of use. While they don't match, the previous certificate stays in use.
 func NewFiles(g FileOptions) (*Source, error) {
 	if len(g.Pairs) == 0 {
 		return nil, errors.New("certificate files: none given")
@@ -54,7 +53,7 @@ type fileSource struct {
 	loaded    []loadedPair
 }
 
-// loadedPair is a pair in use, with the state its files had when last tried.
+// loadedPair is a pair in use, with the state of its files at the last attempt to load them.
 type loadedPair struct {
 	cert  *tls.Certificate
 	state [2]fileState
@@ -86,7 +85,7 @@ func (f *fileSource) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificat
 	return f.loaded[0].cert, nil
 }
 
-// load reads a pair if its files changed since they were last tried.
+// load reads a pair if its files have changed since the last attempt.
 func (f *fileSource) load(i int) error {
 	pair := f.Pairs[i]
 	var state [2]fileState

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// place writes a certificate for names and its key as files.
+// place writes a certificate for names and its key to files.
 func place(t *testing.T, ca *localCA, dir, file string, names ...string) FilePair {
 	t.Helper()
 	chain, key, err := ca.issue(time.Now(), nil, names...)
@@ -68,7 +68,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("logged %s", &log)
 	}
 
-	// A new certificate whose key has not come yet, and a file that is gone.
+	// A new certificate without its new key, and a missing file.
 	if err := os.WriteFile(two.CertFile, []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}

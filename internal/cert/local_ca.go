@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// How long certificates of our own live. Systems refuse leaves of more than
-// 398 days even from authorities that their user added.
+// The lifetimes of our own certificates. Systems reject leaf certificates of more than 398 days,
+// even from authorities that their user added.
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 397 * 24 * time.Hour
@@ -28,23 +28,23 @@ const (
 	backdate     = time.Hour // for clients whose clock is behind
 )
 
-// CAFile returns the path of the authority's certificate (PEM) in a folder.
-// People and programs that trust it trust every certificate of NewSelfSigned.
+// CAFile returns the path of the authority's certificate (PEM) in a directory. Clients that trust
+// it trust every certificate of NewSelfSigned.
 func CAFile(dir string) string { return filepath.Join(dir, "ca.pem") }
 
-// localCA is a certificate with the key to sign others.
+// localCA is a certificate authority: its certificate and its key.
 type localCA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// openLocalCA reads the authority of a folder (ca.pem, ca.key) or makes one.
+// openLocalCA reads the authority in a directory (ca.pem, ca.key), or creates one.
 func openLocalCA(dir string, now time.Time) (*localCA, error) {
 	certFile, keyFile := CAFile(dir), filepath.Join(dir, "ca.key")
 	pair, err := readPair(certFile, keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A certificate without its key may be trusted by somebody already:
-		// that is for a person to sort out, not to be replaced.
+		// Clients may trust a certificate without its key already. A person must resolve that, so
+		// don't replace it.
 		if _, err := os.Stat(certFile); err == nil {
 			return nil, fmt.Errorf("certificate authority: %s is there, but not its key %s; restore the key, or remove the certificate for a new authority", certFile, keyFile)
 		}
@@ -85,7 +85,7 @@ func createLocalCA(certFile, keyFile string, now time.Time) (*tls.Certificate, e
 	return writePair(certFile, keyFile, [][]byte{der}, key)
 }
 
-// issue signs a certificate for names and addresses; the first name is its subject.
+// issue signs a certificate for names and addresses. The first name is its subject.
 func (a *localCA) issue(now time.Time, ips []net.IP, names ...string) ([][]byte, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *localCA) issue(now time.Time, ips []net.IP, names ...string) ([][]byte,
 		DNSNames:     names,
 		IPAddresses:  ips,
 	}
-	if len(names[0]) <= 64 { // the subject's limit (RFC 5280 A.1); the names above count
+	if len(names[0]) <= 64 { // limit of the subject (RFC 5280 A.1); DNSNames decide
 		template.Subject.CommonName = names[0]
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {

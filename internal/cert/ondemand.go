@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// failureBackoff is for how long a name is left alone after a failure. Let's Encrypt
-	// bears five in an hour.
+	// failureBackoff is how long a name is not tried again after a failure. Let's Encrypt allows
+	// five failures an hour.
 	failureBackoff = 20 * time.Minute
 
-	maxBackoffs   = 10_000           // names
-	lookupTimeout = 10 * time.Second // whether a name leads here
+	maxBackoffs   = 10_000           // maximum number of names
+	lookupTimeout = 10 * time.Second // for the check whether a name points here
 )
 
-// onDemandPolicy spares the authority what will fail: strangers choose which further
-// names are asked for and how often, and its limits are those of all names.
+// onDemandPolicy avoids requests to the authority that would fail. Untrusted clients choose the
+// further names and how often they ask, and all names share the authority's limits.
 type onDemandPolicy struct {
 	ACMEOptions
 
 	mu       sync.Mutex
-	backoffs map[string]time.Time // the ends
+	backoffs map[string]time.Time // end of each name's backoff
 }
 
-// cancelKey is the key of the function that ends a handshake's wait.
+// cancelKey is the context key of the function that ends a handshake's wait.
 type cancelKey struct{}
 
 func (o *onDemandPolicy) handleEvent(ctx context.Context, event string, data map[string]any) error {
@@ -46,13 +46,13 @@ func (o *onDemandPolicy) handleEvent(ctx context.Context, event string, data map
 	case "cert_failed":
 		o.backOff(name)
 		if stop, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
-			stop() // a client waits, and would for a minute until the next try
+			stop() // a client waits, and would wait a minute for the next try
 		}
 	}
 	return o.ACMEOptions.handleEvent(ctx, event, data)
 }
 
-// checkName says why the authority should not be asked for a name now, if so.
+// checkName returns an error if the authority should not be asked for a name now.
 func (o *onDemandPolicy) checkName(ctx context.Context, name string) error {
 	o.mu.Lock()
 	end := o.backoffs[name]
@@ -63,8 +63,8 @@ func (o *onDemandPolicy) checkName(ctx context.Context, name string) error {
 	return o.checkPointsHere(ctx, name)
 }
 
-// checkPointsHere asks the DNS, never the cache: a name works as soon as it is
-// published.
+// checkPointsHere returns an error if a name's DNS does not point here. It bypasses the cache, so
+// that a name works as soon as it is published.
 func (o *onDemandPolicy) checkPointsHere(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

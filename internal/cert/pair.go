@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/durable"
 )
 
-// readPair reads a certificate and its key, PEM files of ours. A key that
-// others may read is refused.
+// readPair reads a certificate and its key from our own PEM files. It rejects a key file that
+// others can access.
 func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	info, err := os.Stat(keyFile)
 	if err != nil {
@@ -31,8 +31,8 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// writePair stores a chain and its key so that a crash leaves no certificate
-// without its key, and returns what readPair will.
+// writePair stores a chain and its key, in an order in which a crash leaves no certificate without
+// its key. It returns the same as readPair.
 func writePair(certFile, keyFile string, chain [][]byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

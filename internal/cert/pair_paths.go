@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/certmagic"
 )
 
-// ACMEPair says where NewACME keeps the certificate of a host.
+// ACMEPair returns where NewACME stores a host's certificate.
 func ACMEPair(dir, url, host string) FilePair {
 	if url == "" {
 		url = certmagic.LetsEncryptProductionCA
@@ -22,12 +22,12 @@ func ACMEPair(dir, url, host string) FilePair {
 	}
 }
 
-// SelfSignedPair says where NewSelfSigned keeps the certificate of the host.
+// SelfSignedPair returns where NewSelfSigned stores the host's certificate.
 func SelfSignedPair(dir string) FilePair {
 	return FilePair{CertFile: filepath.Join(dir, "host.pem"), KeyFile: filepath.Join(dir, "host.key")}
 }
 
-// Load reads the certificate, for which the key must fit, with those behind it.
+// Load reads the certificate and the intermediates after it. The key must match.
 func (p FilePair) Load() (leaf *x509.Certificate, behind *x509.CertPool, err error) {
 	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {

@@ -14,27 +14,26 @@ import (
 	"time"
 )
 
-// maxLeaves is how many certificates for further names are held in memory.
+// maxLeaves is how many certificates for further names are cached in memory.
 const maxLeaves = 1000
 
-// SelfSignedOptions says what NewSelfSigned needs.
+// SelfSignedOptions configure NewSelfSigned.
 type SelfSignedOptions struct {
-	Dir  string // folder of ca.pem, ca.key and the host's certificate; must exist
-	Host string // the service's own name
+	Dir  string // directory of ca.pem, ca.key and the host's certificate; must exist
+	Host string // the service's own host name
 
-	// AllowName says whether a further name may have a certificate: nil if it
-	// may. If Allow itself is nil, none may.
+	// AllowName returns nil if a further name may have a certificate. If AllowName is nil, no
+	// further name gets one.
 	AllowName func(ctx context.Context, name string) error
 
 	Now func() time.Time // the clock; time.Now if nil
-	Log *slog.Logger     // told of a certificate that can't be renewed; may be nil
+	Log *slog.Logger     // logs failed renewals; may be nil
 }
 
-// NewSelfSigned returns a source that signs its certificates with an authority
-// of its own, made once and kept in the folder. The host's certificate is also
-// good for localhost, 127.0.0.1 and ::1. It is kept too, for people who told
-// their client to trust just this one, and renewed 30 days before its end,
-// while running as well.
+// NewSelfSigned returns a source that signs its certificates with its own authority, which it
+// creates once in the directory. The host's certificate is also valid for localhost, 127.0.0.1 and
+// ::1. It is stored too, for users whose client trusts only this certificate. It is renewed 30 days
+// before it expires, also while the service runs.
 func NewSelfSigned(l SelfSignedOptions) (*Source, error) {
 	if l.Now == nil {
 		l.Now = time.Now
@@ -85,8 +84,8 @@ func (s *selfSignedSource) getCertificate(hello *tls.ClientHelloInfo) (*tls.Cert
 	return leaf, nil
 }
 
-// hostCertificate returns the host's certificate: from memory, from the folder, or new. One
-// that can't be renewed serves on to its end.
+// hostCertificate returns the host's certificate: from memory, from the directory, or a new one. If
+// the renewal fails, the old one stays in use until it expires.
 func (s *selfSignedSource) hostCertificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *selfSignedSource) renewHostCertificate(certFile, keyFile string) (*tls.
 	return pair, nil
 }
 
-// logRenewalError tells the operator, not at each handshake.
+// logRenewalError logs a failed renewal, at most once an hour.
 func (s *selfSignedSource) logRenewalError(err error) {
 	if s.Log == nil || s.Now().Sub(s.lastLogged) < time.Hour {
 		return
@@ -134,8 +133,8 @@ func (s *selfSignedSource) logRenewalError(err error) {
 	s.Log.Error("the certificate of the host can't be renewed, the one before stays until its end", "err", err)
 }
 
-// isCurrent reports whether a certificate is there and not yet to be renewed.
-// Near the authority's own end nothing lasts longer than that.
+// isCurrent reports whether there is a certificate that need not be renewed yet. Near the
+// authority's own expiry no certificate lasts longer than the authority.
 func (s *selfSignedSource) isCurrent(c *tls.Certificate) bool {
 	if c == nil {
 		return false

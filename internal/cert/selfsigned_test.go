@@ -116,8 +116,8 @@ func TestSelfSignedRenews(t *testing.T) {
 	}
 }
 
-// A certificate that can't be renewed serves on to its end: a full disk does not
-// close the doors a month before.
+// A certificate that can't be renewed stays in use until it expires: a full disk does not stop the
+// servers a month early.
 func TestSelfSignedCannotRenew(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	s := openLocal(t, dir, &now)
@@ -170,8 +170,8 @@ func TestSelfSignedRefuses(t *testing.T) {
 	}
 }
 
-// A crash after the key was written and before the certificate was: nobody
-// can trust that authority yet, so another is made.
+// A crash after the key was written and before the certificate was: no client can trust that
+// authority yet, so a new one is created.
 func TestSelfSignedAfterHalfAStart(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	openLocal(t, dir, &now)

@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// SigningCertificate returns the certificate and key of a name, for signing what people
-// shall know to be from here; nil if nobody outside knows its authority. The
-// name is asked for in a handshake, as the sources expect.
+// SigningCertificate returns the certificate and key of a name, for signing content that users can
+// verify. It returns nil if the authority is known only here. It requests the certificate in a TLS
+// handshake, as the sources expect.
 func (s *Source) SigningCertificate(ctx context.Context, name string) (*tls.Certificate, error) {
 	if s.private {
 		return nil, nil

@@ -4,7 +4,7 @@ package clientsetup
 
 import "encoding/xml"
 
-// AnyAddress is what a client replaces by the address of its user.
+// AnyAddress is a placeholder that clients replace with their user's address.
 const AnyAddress = "%EMAILADDRESS%"
 
 type clientConfig struct {
@@ -29,9 +29,8 @@ type mailServer struct {
 	Username       string `xml:"username"`
 }
 
-// Autoconfig returns the configuration file that Thunderbird and others ask
-// for (Mozilla's autoconfiguration format, version 1.1). Without an address the
-// client puts in that of its user.
+// Autoconfig returns the configuration file for Thunderbird and others (Mozilla's autoconfiguration
+// format, version 1.1). Without an address, the client inserts that of its user.
 func (s *Service) Autoconfig(domain, address string) ([]byte, error) {
 	if address == "" {
 		address = AnyAddress

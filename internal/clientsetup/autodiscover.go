@@ -11,31 +11,30 @@ import (
 )
 
 const (
-	// MaxAutodiscoverRequest bounds the request of Autodiscover, in bytes.
+	// MaxAutodiscoverRequest is the limit for an Autodiscover request, in bytes.
 	MaxAutodiscoverRequest = 16 << 10
 
 	outlookSchema  = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
 	responseSchema = "http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006"
 )
 
-// The codes of an answer that has no settings (MS-OXDSCLI §2.2.4.1.1.2.2).
+// Error codes of a response without settings (MS-OXDSCLI §2.2.4.1.1.2.2).
 const (
-	NoSuchAddress     = 500 // also for a domain that is not hosted here
+	NoSuchAddress     = 500 // also for domains not hosted here
 	InvalidRequest    = 600
 	UnsupportedSchema = 601
 )
 
-// AutodiscoverRequest is what Outlook asks.
+// AutodiscoverRequest is a request from Outlook.
 type AutodiscoverRequest struct {
 	Address string
-	Schema  string // the form of answer that it takes
+	Schema  string // response schema that the client accepts
 }
 
 var errInvalidRequest = errors.New("no request of Autodiscover")
 
-// ReadAutodiscoverRequest reads a request (MS-OXDSCLI §2.2.3.1.1). It reads no more than
-// MaxAutodiscoverRequest bytes, and takes no document type and no entities but XML's
-// own.
+// ReadAutodiscoverRequest parses a request (MS-OXDSCLI §2.2.3.1.1). It reads at most
+// MaxAutodiscoverRequest bytes, and rejects document types and all entities except XML's own.
 func ReadAutodiscoverRequest(r io.Reader) (q AutodiscoverRequest, err error) {
 	d := xml.NewDecoder(io.LimitReader(r, MaxAutodiscoverRequest))
 	var at []string
@@ -67,7 +66,7 @@ func ReadAutodiscoverRequest(r io.Reader) (q AutodiscoverRequest, err error) {
 	}
 }
 
-// Supported reports whether the question takes the answer that there is.
+// Supported reports whether the client accepts the response schema.
 func (q AutodiscoverRequest) Supported() bool { return q.Schema == "" || q.Schema == outlookSchema }
 
 type autodiscoverResponse struct {
@@ -100,8 +99,8 @@ type outlookProtocol struct {
 	SMTPLast       string `xml:"SMTPLast,omitempty"`
 }
 
-// Autodiscover answers Outlook with the settings of an address, the preferred
-// doors first (MS-OXDSCLI §2.2.4).
+// Autodiscover returns the settings of an address for Outlook, preferred endpoints first
+// (MS-OXDSCLI §2.2.4).
 func (s *Service) Autodiscover(address string) ([]byte, error) {
 	settings := s.Settings(address, address)
 	answer := outlookSettings{Namespace: outlookSchema, Name: settings.Name}
@@ -113,7 +112,7 @@ func (s *Service) Autodiscover(address string) ([]byte, error) {
 				SSL: "on", Encryption: "SSL", AuthRequired: "on",
 			}
 			if e.Security == STARTTLS {
-				p.Encryption = "TLS" // its word for STARTTLS
+				p.Encryption = "TLS" // Outlook's word for STARTTLS
 			}
 			if kind == "SMTP" {
 				p.UsePOPAuth, p.SMTPLast = "on", "off"
@@ -136,7 +135,7 @@ type outlookError struct {
 	} `xml:"Error"`
 }
 
-// AutodiscoverError answers Outlook that there are no settings.
+// AutodiscoverError returns a response without settings for Outlook.
 func AutodiscoverError(code int, words string, at time.Time) ([]byte, error) {
 	var answer outlookError
 	e := &answer.Error
@@ -144,15 +143,13 @@ func AutodiscoverError(code int, words string, at time.Time) ([]byte, error) {
 	return marshalXML(autodiscoverResponse{Namespace: responseSchema, Response: answer})
 }
 
-// Redirect is the answer of the second version of Autodiscover: where the first
-// one is asked.
+// Redirect is the response of Autodiscover version 2: the URL of version 1.
 type Redirect struct {
 	Protocol string `json:"Protocol"`
 	URL      string `json:"Url"`
 }
 
-// AutodiscoverJSON answers the second version. ok is false for a protocol that
-// is not spoken here.
+// AutodiscoverJSON returns the response of version 2. ok is false for an unsupported protocol.
 func (s *Service) AutodiscoverJSON(protocol string) (Redirect, bool) {
 	if !strings.EqualFold(protocol, "AutodiscoverV1") {
 		return Redirect{}, false

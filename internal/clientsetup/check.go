@@ -18,9 +18,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Checker tries the doors as a mail client would, from this machine.
+// Checker connects to the endpoints like a mail client, from this machine.
 type Checker struct {
-	Dialer net.Dialer // to be set before the first check, if at all
+	Dialer net.Dialer // set it before the first check, if at all
 
 	service *Service
 	roots   *x509.CertPool
@@ -28,46 +28,44 @@ type Checker struct {
 }
 
 const (
-	// checkTimeout bounds a whole check.
+	// checkTimeout is the limit for a whole check.
 	checkTimeout = 30 * time.Second
-	// maxChecks is how many checks run at the same time; each opens a
-	// connection to each door.
+	// maxChecks is the maximum number of concurrent checks; each opens a connection to each
+	// endpoint.
 	maxChecks = 8
 )
 
-// NewChecker returns a checker that trusts certificates of roots; nil for those
-// that the system trusts.
+// NewChecker returns a Checker that trusts roots; nil means the system's roots.
 func NewChecker(s *Service, roots *x509.CertPool) *Checker {
 	return &Checker{service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
 }
 
-// Protocols of a door.
+// Protocols of an endpoint.
 const (
 	IMAP = "IMAP"
 	SMTP = "SMTP"
 )
 
-// CheckResult is what became of a connection to one door.
+// CheckResult is the result for one endpoint.
 type CheckResult struct {
 	Protocol string // IMAP or SMTP
 	Endpoint
-	Steps    []Step // those that were reached; the last one alone may have failed
+	Steps    []Step // steps so far; only the last may have failed
 	Duration time.Duration
 }
 
-// OK reports whether a mail client could go on to sign in.
+// OK reports whether a mail client could sign in next.
 func (t CheckResult) OK() bool { return len(t.Steps) > 0 && t.Steps[len(t.Steps)-1].OK }
 
-// Step is a part of a trial.
+// Step is a step of a check.
 type Step struct {
 	Name   string // Connect, Encrypt, Offer
 	OK     bool
-	Detail string // what was found, or what went wrong
+	Detail string // what was found, or the error
 }
 
-// Check connects to all doors at once, speaks TLS with each and asks what it
-// offers. It signs in nowhere. It takes 30 seconds at most; too many checks at
-// the same time are fault.RateLimited.
+// Check connects to all endpoints at once, negotiates TLS with each and reads its capabilities. It
+// doesn't sign in. It takes at most 30 seconds; too many concurrent checks are fault.RateLimited.
 func (c *Checker) Check(ctx context.Context) ([]CheckResult, error) {
 	select {
 	case c.slots <- struct{}{}:
@@ -93,7 +91,7 @@ func (c *Checker) Check(ctx context.Context) ([]CheckResult, error) {
 	return trials, nil
 }
 
-// checkEndpoint goes the steps until one fails.
+// checkEndpoint runs the steps until one fails.
 func (c *Checker) checkEndpoint(ctx context.Context, t *CheckResult) {
 	began := time.Now()
 	defer func() { t.Duration = time.Since(began) }()
@@ -132,7 +130,7 @@ func (c *Checker) checkEndpoint(ctx context.Context, t *CheckResult) {
 	step("Offer", "Signing in with a password is offered.", offer(newSession(sealed, t.Host), t.Security == TLS))
 }
 
-// explain says to a person what went wrong.
+// explain returns an error in words for people.
 func explain(ctx context.Context, err error) string {
 	var look *net.DNSError
 	var verify *tls.CertificateVerificationError

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// A door that is closed, or not ours, is told as such.
+// A closed port, or another service's, is reported.
 func TestCheckFails(t *testing.T) {
 	port := uint16(dnstest.FreePort(t, "127.0.0.1"))
 	other, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clientsetup says how mail clients reach a mailbox: for people, for
-// programs, and in the forms in which Thunderbird, Outlook and Apple's clients
-// ask for it. It answers by address alone and never looks whether there is
-// such a mailbox, so nobody learns that from it.
+// Package clientsetup provides the connection settings for a mailbox: for people, for programs, and
+// in the formats of Thunderbird, Outlook and Apple's clients. It uses only the address and never
+// checks whether the mailbox exists, so nobody learns that from it.
 package clientsetup
 
-// Service is where the doors for mail clients are.
+// Service has the endpoints for mail clients.
 type Service struct {
-	Host string // a name that the certificates are good for
-	// The ports of the doors with TLS from the first byte, and of those that
-	// begin in clear and demand STARTTLS (RFC 8314 §3 prefers the former).
+	Host string // name in the certificates
+	// Ports with implicit TLS, and ports that start in cleartext and require STARTTLS (RFC 8314 §3
+	// prefers the former).
 	IMAPS, IMAP, Submissions, Submission uint16
-	BaseURL                              string // of the HTTP door, without a slash at the end
+	BaseURL                              string // of the HTTP server, without a trailing slash
 }
 
-// How a connection is secured.
+// Connection security.
 const (
-	TLS      = "tls"      // from the first byte
-	STARTTLS = "starttls" // demanded before signing in
+	TLS      = "tls"      // implicit
+	STARTTLS = "starttls" // required before signing in
 )
 
-// Endpoint is one door.
+// Endpoint is a host and port that clients connect to.
 type Endpoint struct {
 	Host     string
 	Port     uint16
 	Security string // TLS or STARTTLS
 }
 
-// Settings is all that a client needs. Username and password are the same for
-// both directions; the password is sent as it is, within TLS.
+// Settings are the settings that a client needs. Username and password are the same for both
+// directions; the password is sent in cleartext within TLS.
 type Settings struct {
 	Address  string
 	Username string     // the address
-	Name     string     // of the person; may be ""
-	Incoming []Endpoint // IMAP, what to prefer first
+	Name     string     // person's name; may be ""
+	Incoming []Endpoint // IMAP, preferred first
 	Outgoing []Endpoint // SMTP submission
 }
 

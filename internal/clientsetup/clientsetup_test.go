@@ -27,7 +27,7 @@ func service() *clientsetup.Service {
 	return &clientsetup.Service{Host: "mail.host.example", IMAPS: 993, IMAP: 143, Submissions: 465, Submission: 587, BaseURL: "https://mail.host.example"}
 }
 
-// What a reader of an XML document sees: the path of each text.
+// texts returns the texts of an XML document with their paths.
 func texts(t *testing.T, doc []byte) (all []string) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(doc))
@@ -66,7 +66,7 @@ func expect(t *testing.T, got []string, want string) {
 	}
 }
 
-// In the order of preference: TLS from the first byte first.
+// In order of preference: implicit TLS first.
 func TestAutoconfig(t *testing.T) {
 	for address, username := range map[string]string{"": "%EMAILADDRESS%", "a&b@shop.example": "a&b@shop.example"} {
 		doc, err := service().Autoconfig("shop.example", address)

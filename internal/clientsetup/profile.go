@@ -55,11 +55,10 @@ type mailPayload struct {
 	Version     int    `plist:"PayloadVersion"`
 }
 
-// Profile returns the configuration profile of an address for Apple's clients
-// (.mobileconfig). Its UUIDs come from host and address, so that a profile that
-// is installed again replaces the former one. A password is put in if given;
-// else the device asks for it. With a certificate the profile is signed, as
-// CMS with its chain.
+// Profile returns an address's configuration profile for Apple's clients (.mobileconfig). Its UUIDs
+// depend on host and address, so that a profile replaces the previous one. It includes a password
+// if given; otherwise the device asks for it. With a certificate, the profile is signed as CMS with
+// its chain.
 func (s *Service) Profile(address, name, password string, signer *tls.Certificate) ([]byte, error) {
 	settings := s.Settings(address, name)
 	in, out := settings.Incoming[0], settings.Outgoing[0]

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// session speaks the first lines of IMAP and SMTP, as a mail client does.
+// session runs the beginning of IMAP and SMTP sessions, like a mail client.
 type session struct {
 	r          *bufio.Reader
 	w          io.Writer
-	clientName string // of us, for EHLO
+	clientName string // name for EHLO
 }
 
-// Bounds of what a door may say.
+// Limits for a server's responses.
 const (
-	maxLine  = 8 << 10 // bytes; the buffer of the reader
-	maxLines = 100     // of one answer
+	maxLine  = 8 << 10 // bytes; size of the read buffer
+	maxLines = 100     // lines of one response
 )
 
-// userError is what went wrong, in words for people.
+// userError is an error in words for people.
 type userError string
 
 func (a userError) Error() string { return string(a) }
@@ -44,7 +44,7 @@ func (d *session) writeLine(line string) error {
 	return err
 }
 
-// imapGreeting reads what comes first (RFC 9051 §7.1).
+// imapGreeting reads the greeting (RFC 9051 §7.1).
 func (d *session) imapGreeting() error {
 	text, err := d.readLine()
 	if err == nil && !strings.HasPrefix(strings.ToUpper(text), "* OK") {
@@ -75,7 +75,7 @@ func (d *session) imapCommand(command string) (untagged []string, err error) {
 	return nil, userError("The server says what no mail server says.")
 }
 
-// imapStartTLS goes as far as TLS begins (RFC 9051 §6.2.1).
+// imapStartTLS sends STARTTLS; the TLS handshake follows (RFC 9051 §6.2.1).
 func (d *session) imapStartTLS() error {
 	if err := d.imapGreeting(); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (d *session) imapStartTLS() error {
 	return err
 }
 
-// imapCheckAuth finds out whether one can sign in; greeting says whether the
-// greeting is still to come.
+// imapCheckAuth checks whether clients can sign in; greeting reports whether to read the greeting
+// first.
 func (d *session) imapCheckAuth(greeting bool) error {
 	if greeting {
 		if err := d.imapGreeting(); err != nil {
@@ -102,7 +102,7 @@ func (d *session) imapCheckAuth(greeting bool) error {
 			offers = offers || word == "AUTH=PLAIN"
 		}
 	}
-	_ = d.writeLine("a LOGOUT") // it is closed anyway
+	_ = d.writeLine("a LOGOUT") // the connection closes anyway
 	if !offers {
 		return userError("The server does not offer signing in with a password.")
 	}
@@ -135,7 +135,7 @@ func (d *session) smtpCommand(command, code string) ([]string, error) {
 	return d.smtpReply(code)
 }
 
-// smtpStartTLS goes as far as TLS begins (RFC 3207).
+// smtpStartTLS sends STARTTLS; the TLS handshake follows (RFC 3207).
 func (d *session) smtpStartTLS() error {
 	if _, err := d.smtpReply("220"); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (d *session) smtpCheckAuth(greeting bool) error {
 			}
 		}
 	}
-	_ = d.writeLine("QUIT") // it is closed anyway
+	_ = d.writeLine("QUIT") // the connection closes anyway
 	if !offers {
 		return userError("The server does not offer signing in with a password.")
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// copies is how often each subject is in each mailbox.
+// copies is the number of copies of each subject in each mailbox.
 type copies map[string]map[string]int
 
-// read reads all mailboxes over IMAP, and checks that each is sound in itself:
-// as many messages as SELECT says, with rising UIDs below UIDNEXT.
+// read reads all mailboxes over IMAP, and checks that each is consistent: as many messages as
+// SELECT says, with ascending UIDs below UIDNEXT.
 func (s *service) read() copies {
 	s.t.Helper()
 	found := copies{}
@@ -48,7 +48,7 @@ func (s *service) readOne(i int) map[string]int {
 	}
 	var last imap.UID
 	for n, m := range all {
-		// More may have come since SELECT, and have higher UIDs.
+		// More may have arrived since SELECT, with higher UIDs.
 		if m.UID <= last || (n < int(in.NumMessages)) != (m.UID < in.UIDNext) {
 			s.t.Errorf("%s: message %d of %d has UID %d, after %d and with UIDNEXT %d", box.Address, n+1, in.NumMessages, m.UID, last, in.UIDNext)
 		}
@@ -58,23 +58,22 @@ func (s *service) readOne(i int) map[string]int {
 	return subjects
 }
 
-// misplaced tells what is not where it belongs. What came from outside was
-// filed before its 250; what the API and submission took may still be on its
-// way, unless arrived says that its time is over.
+// misplaced describes the messages that are missing or duplicated. Mail from outside was filed
+// before its 250; mail from the API and submission may still be on its way, unless arrived is set.
 func (l *ledger) misplaced(found copies, arrived bool) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var bad []string
-	known := map[string]*letter{}
-	for _, m := range l.letters {
+	known := map[string]*mail{}
+	for _, m := range l.mails {
 		known[m.subject] = m
 		for _, to := range m.to {
 			n := found[to][m.subject]
 			switch {
 			case n > 1:
 				bad = append(bad, fmt.Sprintf("%s is in %s %d times", m.subject, to, n))
-			case n == 0 && m.acked && (arrived || m.door == "smtp"):
-				bad = append(bad, fmt.Sprintf("%s, acknowledged at the %s door at %s, is not in %s", m.subject, m.door, m.accepted.Format("15:04:05.000"), to))
+			case n == 0 && m.acked && (arrived || m.listener == "smtp"):
+				bad = append(bad, fmt.Sprintf("%s, acknowledged at the %s door at %s, is not in %s", m.subject, m.listener, m.accepted.Format("15:04:05.000"), to))
 			}
 		}
 	}
@@ -91,12 +90,11 @@ func (l *ledger) misplaced(found copies, arrived bool) string {
 	return strings.Join(bad, "\n")
 }
 
-// settle waits until all acknowledged mail has arrived, and checks that its
-// deliveries are told as they are.
+// settle waits until all acknowledged mail has arrived, and checks the reported deliveries.
 func (s *service) settle(l *ledger) {
 	s.t.Helper()
 	servertest.Eventually(s.t, func() string { return l.misplaced(s.read(), true) })
-	for _, m := range l.letters {
+	for _, m := range l.mails {
 		if m.id == "" {
 			continue
 		}
@@ -104,9 +102,8 @@ func (s *service) settle(l *ledger) {
 	}
 }
 
-// untold compares a message's deliveries, as the API shows them, with what was
-// asked for: all delivered.
-func (s *service) untold(m *letter) string {
+// untold compares a message's deliveries in the API with the expected ones: all delivered.
+func (s *service) untold(m *mail) string {
 	s.t.Helper()
 	shown, err := s.Client().GetMessage(s.t.Context(), m.id)
 	if err != nil {

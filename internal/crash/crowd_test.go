@@ -11,10 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Clients of two nodes that do everything to one mailbox at once are never
-// told anything wrong.
+// Clients of two nodes that use one mailbox concurrently never get a wrong response.
 func TestCrowdOfTwoNodes(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	var dial []func() (net.Conn, error)
 	for _, node := range []*service{h.a, h.b} {
 		dial = append(dial, func() (net.Conn, error) { return tls.Dial("tcp", node.Addr("imaps"), node.TLS()) })

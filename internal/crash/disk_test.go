@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The disk with the data folder fills under load: every door refuses for now,
-// what was acknowledged stays, and all goes on when there is room again.
+// The data directory's disk fills up under load: every listener rejects mail temporarily,
+// acknowledged messages stay, and everything works again once there is space.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=160m"); err != nil {
@@ -38,20 +38,19 @@ func TestDiskFull(t *testing.T) {
 	s := newService(t, filepath.Join(dir, "data"), dbtest.SQLite(t))
 	s.Start()
 	l := newLedger()
-	doors := []string{"api", "smtp", "submission"}
-	// First there is no room for the files of large messages, then none in the
-	// database.
-	s.loadUntil(l, "large", 3, func() string { return l.open(doors, 3) })
-	s.loadUntil(l, "small", 0, func() string { return l.open(doors, 10) })
+	listeners := []string{"api", "smtp", "submission"}
+	// First there is no space for the files of large messages, then none for the database.
+	s.loadUntil(l, "large", 3, func() string { return l.open(listeners, 3) })
+	s.loadUntil(l, "small", 0, func() string { return l.open(listeners, 10) })
 	for _, r := range l.refused {
 		if problem := r.temporary(); problem != "" {
-			t.Errorf("while the disk was full, the %s door said %d %s: %s", r.door, r.status, r.text, problem)
+			t.Errorf("while the disk was full, the %s door said %d %s: %s", r.listener, r.status, r.text, problem)
 		}
 	}
 	full := l.count()
 	t.Logf("%d messages acknowledged and %d refused until the disk was full", full, len(l.refused))
 
-	// It still answers, and what was filed can be read.
+	// The service still responds, and filed messages can be read.
 	if what := l.misplaced(s.read(), false); what != "" {
 		t.Errorf("with the disk full:\n%s", what)
 	}
@@ -59,7 +58,7 @@ func TestDiskFull(t *testing.T) {
 	if _, err := c.Select("INBOX", nil).Wait(); err != nil {
 		t.Errorf("with the disk full: %v", err)
 	}
-	_ = c.Close() // only read
+	_ = c.Close() // opened only for reading
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestDiskFull(t *testing.T) {
 	s.sound()
 }
 
-// loadUntil loads the service until there is nothing left to complain of.
+// loadUntil loads the service until complaint returns nothing.
 func (s *service) loadUntil(l *ledger, name string, large int, complaint func() string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -89,25 +88,25 @@ func (s *service) loadUntil(l *ledger, name string, large int, complaint func() 
 	servertest.Eventually(s.t, complaint)
 }
 
-// open names the doors that have not refused so many messages yet.
-func (l *ledger) open(doors []string, times int) string {
+// open returns the listeners with fewer rejections than this.
+func (l *ledger) open(listeners []string, times int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	count := map[string]int{}
 	for _, r := range l.refused {
-		count[r.door]++
+		count[r.listener]++
 	}
-	left := slices.DeleteFunc(slices.Clone(doors), func(door string) bool { return count[door] >= times })
+	left := slices.DeleteFunc(slices.Clone(listeners), func(listener string) bool { return count[listener] >= times })
 	if len(left) == 0 {
 		return ""
 	}
 	return "nothing was refused by the doors " + strings.Join(left, ", ")
 }
 
-// temporary says what is wrong with a refusal for lack of room; "" if nothing.
+// temporary describes what is wrong with a rejection for lack of space; "" if nothing.
 func (r refusal) temporary() string {
 	switch {
-	case r.door == "api":
+	case r.listener == "api":
 		if r.status < 500 {
 			return "not 5xx"
 		}

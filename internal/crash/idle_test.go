@@ -18,19 +18,18 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// idleMemory is how much a session that idles may cost the process, over TLS,
-// in bytes: the memory that the system sees, with what the runtime keeps in
-// reserve. TLS has its share; TestIdleMemory in imapd tells how much.
+// idleMemory is the maximum memory per idle session with TLS, in bytes: as the system sees it, with
+// the runtime's reserve. TestIdleMemory in imapd measures TLS's share.
 const idleMemory = 36 << 10
 
-// idler is a session that waits in IDLE.
+// idler is a session in IDLE.
 type idler struct {
 	nc net.Conn
 	br *bufio.Reader
 }
 
-// idler opens a session and has it wait in a folder. Connections come from
-// several addresses of loopback, for there are more than one has ports.
+// idler opens a session in IDLE on a folder. Connections come from several loopback addresses
+// because there are more than one address has ports.
 func (s *service) idler(i, box int, folder string) (*idler, error) {
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 3, byte(1+i/500))}}
 	nc, err := tls.DialWithDialer(from, "tcp", s.Addr("imaps"), s.TLS())
@@ -49,8 +48,7 @@ func (s *service) idler(i, box int, folder string) (*idler, error) {
 	return d, nil
 }
 
-// until reads up to a line that begins like this, or is an untagged answer that
-// ends like this.
+// until reads up to a line with this prefix, or an untagged response with this suffix.
 func (d *idler) until(line string) error {
 	if err := d.nc.SetReadDeadline(time.Now().Add(servertest.Timeout)); err != nil {
 		return err
@@ -66,7 +64,7 @@ func (d *idler) until(line string) error {
 	}
 }
 
-// idlers opens n sessions, of which the first watch INBOX of alice's.
+// idlers opens n sessions, of which the first watchers watch alice's INBOX.
 func (s *service) idlers(n, watchers int) []*idler {
 	s.t.Helper()
 	all := make([]*idler, n)
@@ -97,8 +95,8 @@ func (s *service) idlers(n, watchers int) []*idler {
 	return all
 }
 
-// tell appends a message by a node and returns how long after its OK each of
-// the sessions was told.
+// tell appends a message on a node and returns the delay between its OK and each session's
+// notification.
 func (s *service) tell(watchers ...*idler) []time.Duration {
 	s.t.Helper()
 	c := s.imap(0, nil)
@@ -125,19 +123,18 @@ func (s *service) tell(watchers ...*idler) []time.Duration {
 	return took
 }
 
-// latency sums up many.
+// latency summarizes delays.
 func latency(all []time.Duration) string {
 	slices.Sort(all)
 	return fmt.Sprintf("p50 %v, p99 %v, at most %v", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 }
 
-// Many sessions that idle cost little each, and those of a folder hear of what
-// arrives there.
+// Many idle sessions cost little each, and those on a folder are notified of new messages.
 func TestIdleSessions(t *testing.T) {
 	n := servertest.SoakSize(200, 10_000)
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
 	s.Start()
-	s.idlers(10, 0) // what the first cost is not a session's
+	s.idlers(10, 0) // the cost of the first is not a session's
 	before := s.Memory("VmRSS")
 	all := s.idlers(n, n/100)
 	if n == 10_000 {
@@ -157,10 +154,10 @@ func TestIdleSessions(t *testing.T) {
 	s.Stop()
 }
 
-// Sessions of both nodes hear of what arrives by one of them. They come from one
-// address, as from an office behind a router, and are let in all the same.
+// Sessions of both nodes are notified of messages that arrive at one of them. They come from one
+// address, as from an office behind a router, and are accepted all the same.
 func TestIdleAcrossNodes(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	n := servertest.SoakSize(240, 1000)
 	watchers := append(h.a.idlers(n/2, n/4), h.b.idlers(n/2, n/4)...)
 	var here, there []time.Duration
@@ -179,7 +176,7 @@ func TestIdleAcrossNodes(t *testing.T) {
 	h.b.Stop()
 }
 
-// drained waits until sessions have heard of one message.
+// drained waits until sessions are notified of one message.
 func drained(all []*idler) error {
 	for _, d := range all {
 		if err := d.until("EXISTS"); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// seed is a new one, or that of a run to be repeated: MAILSTEAD_CRASH_SEED.
+// seed returns a new seed, or that of a run to be repeated: MAILSTEAD_CRASH_SEED.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("MAILSTEAD_CRASH_SEED")
@@ -35,15 +35,14 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// The process is killed at random moments under load, and started again. Every
-// message that was acknowledged is then exactly once where it belongs; one
-// that was not is there once or not at all.
+// The process is killed at random moments under load, and restarted. Then every acknowledged
+// message exists exactly once in its place; an unacknowledged one exists at most once.
 func TestKill(t *testing.T) {
 	rounds, seed := servertest.SoakSize(5, 200), seed(t)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
-		// What a check costs grows with what there is: long runs begin anew.
+		// The cost of a check grows with the data: long runs start again with none.
 		const most = 20
 		for left := rounds; left > 0 && !t.Failed(); left -= min(left, most) {
 			if left != rounds && strings.HasPrefix(url, "postgres") {
@@ -63,8 +62,7 @@ func campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 		if what := l.misplaced(s.read(), false); what != "" {
 			t.Fatalf("round %d, at once after the start:\n%s", round, what)
 		}
-		// Every other time the next blow falls while the former one is still
-		// being mended.
+		// Every other time, the next kill comes during the recovery from the previous one.
 		if round%2 == 1 || round == rounds-1 {
 			s.settle(l)
 		}
@@ -75,17 +73,16 @@ func campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 	s.told(l)
 	s.Stop()
 	s.sound()
-	t.Logf("%d rounds, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
+	t.Logf("%d rounds, %d messages acknowledged, %d not", rounds, l.acks, len(l.mails)-l.acks)
 }
 
-// loadAndKill kills the service after so many acknowledgements and a moment.
+// loadAndKill kills the service after a number of acknowledgements and a moment.
 func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 	s.t.Helper()
 	s.loadAndEnd(l, round, r, s.Kill)
 }
 
-// loadAndEnd puts the service under load, and ends it by end after so many
-// acknowledgements and a moment.
+// loadAndEnd loads the service, and calls end after a number of acknowledgements and a moment.
 func (s *service) loadAndEnd(l *ledger, round string, r *rand.Rand, end func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -108,19 +105,18 @@ func (s *service) loadAndEnd(l *ledger, round string, r *rand.Rand, end func()) 
 	cancel()
 	wait()
 	for _, refused := range l.refused {
-		s.t.Errorf("refused at the %s listener: %d %s", refused.door, refused.status, refused.text)
+		s.t.Errorf("refused at the %s listener: %d %s", refused.listener, refused.status, refused.text)
 	}
 }
 
-// told checks the events: each delivery of an acknowledged message is told to
-// be delivered once.
+// told checks the events: exactly one reports the delivery of each acknowledged message.
 func (s *service) told(l *ledger) {
 	s.t.Helper()
 	// Events are numbered in the background; wait for those of the last round.
 	servertest.Eventually(s.t, func() string {
 		seen := s.events()
 		var bad []string
-		for _, m := range l.letters {
+		for _, m := range l.mails {
 			if m.id == "" {
 				continue
 			}
@@ -134,7 +130,7 @@ func (s *service) told(l *ledger) {
 	})
 }
 
-// events counts the events that tell of a delivery, by message and recipient.
+// events counts the events about deliveries, by message and recipient.
 func (s *service) events() map[string]int {
 	s.t.Helper()
 	seen := map[string]int{}
@@ -164,9 +160,9 @@ func (s *service) sound() {
 		s.t.Fatal(err)
 	}
 	defer d.Close() //nolint:errcheck // only read
-	var verdict string
-	if err := d.QueryRowContext(s.t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
-		s.t.Errorf("the database file: %s, %v", verdict, err)
+	var result string
+	if err := d.QueryRowContext(s.t.Context(), "PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
+		s.t.Errorf("the database file: %s, %v", result, err)
 	}
 	rows, err := d.QueryContext(s.t.Context(), "PRAGMA foreign_key_check")
 	if err != nil {

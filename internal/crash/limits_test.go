@@ -15,10 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// However much is sent at once, two nodes together take what the limit allows:
-// never more, and no less.
+// Under concurrent sends, two nodes together accept exactly as many messages as the limit allows.
 func TestLimitOfTwoNodes(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for {
 		day := time.Now().UTC().YearDay()
 		used, err := h.a.Client().GetLimits(t.Context())
@@ -28,7 +27,7 @@ func TestLimitOfTwoNodes(t *testing.T) {
 		h.allow(most)
 		accepted := h.exhaust()
 		if time.Now().UTC().YearDay() != day {
-			continue // at midnight all may send again
+			continue // at midnight the limit starts again
 		}
 		if accepted != more {
 			t.Errorf("%d messages were accepted of %d", accepted, more)
@@ -46,9 +45,9 @@ func TestLimitOfTwoNodes(t *testing.T) {
 	h.b.Stop()
 }
 
-// allow sets at the command line how many messages the customer may send a day,
-// and waits until both nodes know.
-func (h *house) allow(most int64) {
+// allow sets the customer's daily message limit with the command line, and waits until both nodes
+// know it.
+func (h *fixture) allow(most int64) {
 	h.Helper()
 	out, err := exec.CommandContext(h.Context(), binary, "account", "limits", "--email", "owner@example.org", "--sends-per-day", fmt.Sprint(most),
 		"--data", h.a.Data, "--database", h.url).CombinedOutput()
@@ -67,9 +66,8 @@ func (h *house) allow(most int64) {
 	}
 }
 
-// exhaust sends by both nodes until each says that it is too much, and returns
-// how many messages were accepted.
-func (h *house) exhaust() int {
+// exhaust sends on both nodes until each rejects, and returns the number of accepted messages.
+func (h *fixture) exhaust() int {
 	h.Helper()
 	var accepted atomic.Int64
 	var all sync.WaitGroup

@@ -21,44 +21,43 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// letter is a message that was offered to the service. Its subject, of one
-// word, tells it from all others.
-type letter struct {
+// mail is a message offered to the service, identified by its one-word subject.
+type mail struct {
 	subject  string
-	door     string   // api, smtp or submission
-	to       []string // the mailboxes here
-	outside  bool     // it also goes to a recipient elsewhere
+	listener string   // api, smtp or submission
+	to       []string // local mailboxes
+	outside  bool     // it also goes to an outside recipient
 	size     int      // of the text
-	acked    bool     // 202 or 250 came
-	id       string   // what the API called it, if that was heard
+	acked    bool     // 202 or 250 was received
+	id       string   // API id, if it was received
 	accepted time.Time
 }
 
-// ledger is what was offered to the service, and what it said.
+// ledger records the messages offered to the service, and its responses.
 type ledger struct {
 	mu      sync.Mutex
-	letters []*letter
+	mails   []*mail
 	acks    int
-	onAck   chan struct{} // one for each acknowledgement, as far as there is room
+	onAck   chan struct{} // one value per acknowledgement, unless full
 	refused []refusal
 }
 
 func newLedger() *ledger { return &ledger{onAck: make(chan struct{}, 1)} }
 
-// refusal is an answer other than yes.
+// refusal is a response other than acceptance.
 type refusal struct {
-	door   string
-	status int
-	text   string
+	listener string
+	status   int
+	text     string
 }
 
-func (l *ledger) offer(m *letter) {
+func (l *ledger) offer(m *mail) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.letters = append(l.letters, m)
+	l.mails = append(l.mails, m)
 }
 
-func (l *ledger) ack(m *letter, id string) {
+func (l *ledger) ack(m *mail, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m.acked, m.id, m.accepted = true, id, time.Now()
@@ -69,10 +68,10 @@ func (l *ledger) ack(m *letter, id string) {
 	}
 }
 
-func (l *ledger) refuse(door string, status int, text string) {
+func (l *ledger) refuse(listener string, status int, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused = append(l.refused, refusal{door, status, text})
+	l.refused = append(l.refused, refusal{listener, status, text})
 }
 
 func (l *ledger) count() int {
@@ -81,22 +80,22 @@ func (l *ledger) count() int {
 	return l.acks
 }
 
-// loader is one connection's worth of load.
+// loader is the load of one connection.
 type loader struct {
 	s     *service
 	l     *ledger
 	name  string
 	rand  *rand.Rand
-	large int // every so many messages is a large one; 0: none is
+	large int // every large-th message is large; 0: none
 	n     int
 }
 
-// next makes up a message.
-func (d *loader) next(door string) *letter {
+// next generates a message.
+func (d *loader) next(listener string) *mail {
 	d.n++
-	m := &letter{subject: fmt.Sprintf("%s-%d", d.name, d.n), door: door, size: 100 + d.rand.IntN(8<<10)}
+	m := &mail{subject: fmt.Sprintf("%s-%d", d.name, d.n), listener: listener, size: 100 + d.rand.IntN(8<<10)}
 	if d.large > 0 && d.n%d.large == 0 {
-		m.size = 100<<10 + d.rand.IntN(100<<10) // its bytes go to a file
+		m.size = 100<<10 + d.rand.IntN(100<<10) // stored in a file
 	}
 	alice, bob := d.s.Dev.Mailboxes[0].Address, d.s.Dev.Mailboxes[1].Address
 	switch d.rand.IntN(4) {
@@ -107,19 +106,19 @@ func (d *loader) next(door string) *letter {
 	default:
 		m.to = []string{alice, bob}
 	}
-	m.outside = door != "smtp" && d.rand.IntN(5) == 0
+	m.outside = listener != "smtp" && d.rand.IntN(5) == 0
 	return m
 }
 
-func (m *letter) recipients() []string {
+func (m *mail) recipients() []string {
 	if m.outside {
 		return append([]string{m.subject + "@elsewhere.example.net"}, m.to...)
 	}
 	return m.to
 }
 
-// text is what the message says: of the size wanted, and not easy to squeeze.
-func (m *letter) text(r *rand.Rand) string {
+// text returns the message's text: of the wanted size, and hard to compress.
+func (m *mail) text(r *rand.Rand) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "This is %s.\r\n", m.subject)
 	for b.Len() < m.size {
@@ -128,7 +127,7 @@ func (m *letter) text(r *rand.Rand) string {
 	return b.String()
 }
 
-// api sends by API until ctx ends or the service does not answer any more.
+// api sends by the API until ctx ends or the service stops responding.
 func (d *loader) api(ctx context.Context) {
 	client := d.s.HTTP()
 	client.Timeout = servertest.Timeout
@@ -152,7 +151,7 @@ func (d *loader) api(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		// The status alone is the promise, even if the rest gets lost.
+		// The status alone is the acknowledgement, even if the rest gets lost.
 		text, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusAccepted {
@@ -168,14 +167,14 @@ func (d *loader) api(ctx context.Context) {
 	}
 }
 
-// smtp sends to the MX, or by submission as alice, until ctx ends or the
-// service does not answer any more. Now and then it begins a new connection.
-func (d *loader) smtp(ctx context.Context, door string) {
+// smtp sends to the MX, or by submission as alice, until ctx ends or the service stops responding.
+// Now and then it opens a new connection.
+func (d *loader) smtp(ctx context.Context, listener string) {
 	for ctx.Err() == nil {
-		_, c, err := d.s.dial(door)
+		_, c, err := d.s.dial(listener)
 		if err != nil {
 			if answered(err) {
-				d.refused(door, err)
+				d.refused(listener, err)
 				continue
 			}
 			return
@@ -184,14 +183,14 @@ func (d *loader) smtp(ctx context.Context, door string) {
 			if ctx.Err() != nil {
 				break
 			}
-			m := d.next(door)
+			m := d.next(listener)
 			d.l.offer(m)
 			err := d.send(c, m)
 			switch {
 			case err == nil:
 				d.l.ack(m, "")
 			case answered(err):
-				d.refused(door, err)
+				d.refused(listener, err)
 				err = c.Reset()
 			}
 			if err != nil {
@@ -207,19 +206,19 @@ func answered(err error) bool {
 	return errors.As(err, &said)
 }
 
-func (d *loader) refused(door string, err error) {
+func (d *loader) refused(listener string, err error) {
 	var said *textproto.Error
 	errors.As(err, &said)
-	d.l.refuse(door, said.Code, said.Msg)
+	d.l.refuse(listener, said.Code, said.Msg)
 }
 
-// dial opens a session at a door; for submission, as alice.
-func (s *service) dial(door string) (net.Conn, *smtp.Client, error) {
-	return s.dialAs(door, s.Dev.Mailboxes[0].Address, s.Dev.Mailboxes[0].Password)
+// dial opens a session with a listener; for submission, as alice.
+func (s *service) dial(listener string) (net.Conn, *smtp.Client, error) {
+	return s.dialAs(listener, s.Dev.Mailboxes[0].Address, s.Dev.Mailboxes[0].Password)
 }
 
-func (s *service) dialAs(door, user, password string) (net.Conn, *smtp.Client, error) {
-	conn, err := net.Dial("tcp", s.Addr(door))
+func (s *service) dialAs(listener, user, password string) (net.Conn, *smtp.Client, error) {
+	conn, err := net.Dial("tcp", s.Addr(listener))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -228,7 +227,7 @@ func (s *service) dialAs(door, user, password string) (net.Conn, *smtp.Client, e
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
-	if door == "submission" {
+	if listener == "submission" {
 		err = c.StartTLS(s.TLS())
 		if err == nil {
 			err = c.Auth(smtp.PlainAuth("", user, password, "localhost"))
@@ -240,9 +239,9 @@ func (s *service) dialAs(door, user, password string) (net.Conn, *smtp.Client, e
 	return conn, c, nil
 }
 
-func (d *loader) send(c *smtp.Client, m *letter) error {
+func (d *loader) send(c *smtp.Client, m *mail) error {
 	from := d.s.Dev.Mailboxes[0].Address
-	if m.door == "smtp" {
+	if m.listener == "smtp" {
 		from = "someone@elsewhere.example.net"
 	}
 	if err := c.Mail(from); err != nil {
@@ -265,7 +264,7 @@ func (d *loader) send(c *smtp.Client, m *letter) error {
 	return w.Close()
 }
 
-// load starts connections at every door. wait returns when all have ended.
+// load starts connections to every listener. wait returns when all have ended.
 func (s *service) load(ctx context.Context, l *ledger, name string, seed uint64, large int) (wait func()) {
 	var all sync.WaitGroup
 	for i := range 7 {

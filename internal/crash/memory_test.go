@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// BenchmarkLargeSends has sixteen clients send 25 MiB of attachments each, at
-// the same time, and tells the memory of the process: resident before, and the
-// most that it ever had until all was delivered. Run it with -benchtime 1x, or 5x to see that it stays.
+// BenchmarkLargeSends has sixteen clients send 25 MiB of attachments each, concurrently. It reports
+// the memory of the process: resident before, and the peak until all messages are delivered. Run it
+// with -benchtime 1x, or 5x to see that memory doesn't grow.
 func BenchmarkLargeSends(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -50,7 +50,7 @@ func BenchmarkLargeSends(b *testing.B) {
 			took := b.Elapsed()
 			b.ReportMetric(float64(16*b.N)/took.Seconds(), "sends/s")
 			b.ReportMetric(float64(idle)/(1<<20), "idle-MiB")
-			for _, id := range sent { // signing and handing over are in it, too
+			for _, id := range sent { // includes signing and delivery
 				servertest.Eventually(b, func() string {
 					m, err := c.GetMessage(b.Context(), id)
 					if err != nil || m.Status != client.Delivered {
@@ -65,7 +65,7 @@ func BenchmarkLargeSends(b *testing.B) {
 	}
 }
 
-// large is a file that is made up as it is read.
+// large is a file whose contents are generated while it is read.
 func large(name string, size int64) client.Attachment {
 	return client.Attachment{Filename: name, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(pattern{}, size)), nil

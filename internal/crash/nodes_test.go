@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Two nodes are one service: what one is told, the other knows.
+// Two nodes are one service: changes on one are visible on the other.
 func TestTwoNodes(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.acrossNodes()
 	h.idleAcrossNodes()
 	h.oneMailbox()
@@ -30,10 +30,10 @@ func TestTwoNodes(t *testing.T) {
 	h.b.Stop()
 }
 
-// acrossNodes sends by one node and reads by the other.
-func (h *house) acrossNodes() {
+// acrossNodes sends on one node and reads on the other.
+func (h *fixture) acrossNodes() {
 	h.Helper()
-	large := strings.Repeat("0123456789abcdef\r\n", 10_000) // beyond what stands in a row
+	large := strings.Repeat("0123456789abcdef\r\n", 10_000) // larger than what a database row holds
 	m, err := h.a.Client().Send(h.Context(), &client.Send{
 		FromEmail: "alice@demo.example", To: []string{"bob@demo.example"}, Subject: "across", Text: large,
 	})
@@ -66,8 +66,8 @@ func (h *house) acrossNodes() {
 	})
 }
 
-// listen opens a session that idles on alice's INBOX, and tells how many
-// messages it hears of.
+// listen opens an IDLE session on alice's INBOX. The channel receives the number of messages of
+// each notification.
 func (s *service) listen(i int) <-chan uint32 {
 	s.t.Helper()
 	exists := make(chan uint32, 1000)
@@ -89,8 +89,8 @@ func (s *service) listen(i int) <-chan uint32 {
 	return exists
 }
 
-// idleAcrossNodes files by one node what a session of the other waits for.
-func (h *house) idleAcrossNodes() {
+// idleAcrossNodes files a message on one node that a session on the other waits for.
+func (h *fixture) idleAcrossNodes() {
 	h.Helper()
 	heard := h.b.listen(1)
 	for _, file := range []func(){
@@ -103,8 +103,8 @@ func (h *house) idleAcrossNodes() {
 	}
 }
 
-// add appends a message to INBOX by a node's IMAP and returns its UID.
-func (h *house) add(s *service, box int, subject string) imap.UID {
+// add appends a message to INBOX over a node's IMAP and returns its UID.
+func (h *fixture) add(s *service, box int, subject string) imap.UID {
 	h.Helper()
 	c := s.imap(box, nil)
 	uid, err := appendTo(c, subject)
@@ -129,8 +129,8 @@ func appendTo(c *imapclient.Client, subject string) (imap.UID, error) {
 	return d.UID, nil
 }
 
-// receive hands a message to a node's MX.
-func (h *house) receive(s *service, to, subject string) {
+// receive sends a message to a node's MX.
+func (h *fixture) receive(s *service, to, subject string) {
 	h.Helper()
 	_, c, err := s.dial("smtp")
 	h.must(err)
@@ -152,7 +152,7 @@ type row struct {
 	flags   string
 }
 
-func (h *house) rows(s *service, box int) []row {
+func (h *fixture) rows(s *service, box int) []row {
 	h.Helper()
 	c := s.imap(box, nil)
 	in, err := c.Select("INBOX", &imap.SelectOptions{ReadOnly: true}).Wait()
@@ -171,9 +171,8 @@ func (h *house) rows(s *service, box int) []row {
 	return rows
 }
 
-// oneMailbox hits alice's INBOX through both nodes at once, by the API, the MX
-// and APPEND.
-func (h *house) oneMailbox() {
+// oneMailbox writes to alice's INBOX through both nodes at once, by the API, the MX and APPEND.
+func (h *fixture) oneMailbox() {
 	h.Helper()
 	each := servertest.SoakSize(15, 500)
 	var all sync.WaitGroup
@@ -252,7 +251,7 @@ func (h *house) oneMailbox() {
 }
 
 // flagsFromBothSides changes and expunges messages through both nodes at once.
-func (h *house) flagsFromBothSides(rows []row) {
+func (h *fixture) flagsFromBothSides(rows []row) {
 	h.Helper()
 	var all sync.WaitGroup
 	for n, s := range []*service{h.a, h.b} {
@@ -295,9 +294,9 @@ func (h *house) flagsFromBothSides(rows []row) {
 	}
 }
 
-// revokedAcrossNodes changes bob's password by node b. He has sessions at node
-// a, which remembers his log-in.
-func (h *house) revokedAcrossNodes() {
+// revokedAcrossNodes changes bob's password on node b. He has sessions on node a, which has cached
+// his login.
+func (h *fixture) revokedAcrossNodes() {
 	h.Helper()
 	box := h.a.Dev.Mailboxes[1]
 	idle := h.a.imap(1, nil)
@@ -312,7 +311,7 @@ func (h *house) revokedAcrossNodes() {
 
 	fresh, err := h.b.Client().SetMailboxPassword(h.Context(), box.ID.String(), "")
 	h.must(err)
-	// What is remembered of the old password counts for nothing from now on.
+	// The cached old password is no longer valid.
 	if err := h.a.dialIMAP(nil).Login(box.Address, box.Password).Wait(); err == nil {
 		h.Error("the old password still opens a session at the other node")
 	}
@@ -339,7 +338,7 @@ func (h *house) revokedAcrossNodes() {
 }
 
 // refused starts processes that can't be nodes of this service.
-func (h *house) refused() {
+func (h *fixture) refused() {
 	h.Helper()
 	named, keyed := h.node("a"), h.node("c")
 	keyed.ServeFlags = append(keyed.ServeFlags, "--secret-key", strings.Repeat("0f", 32))

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// eachDisk runs a test on a disk of each model, with a seed for what survives.
+// eachDisk runs a test on a disk of each model, with a random source for what survives.
 func eachDisk(t *testing.T, run func(t *testing.T, d *disk, r *rand.Rand)) {
 	seed := seed(t)
 	for name, strict := range map[string]bool{"entries in order": false, "entries by folder": true} {
@@ -29,8 +29,8 @@ func eachDisk(t *testing.T, run func(t *testing.T, d *disk, r *rand.Rand)) {
 	}
 }
 
-// The power fails at random moments under load. Every message that was
-// acknowledged is then exactly once where it belongs, and nothing else is damaged.
+// The power fails at random moments under load. Then every acknowledged message exists exactly once
+// in its place, and nothing else is damaged.
 func TestPower(t *testing.T) {
 	rounds := servertest.SoakSize(2, 50)
 	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
@@ -45,7 +45,7 @@ func (d *disk) campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 	l := newLedger()
 	s.Start()
 	for round := range rounds {
-		// Every other time a random part of what was not synced survives.
+		// Every other time, a random part of the unsynced data survives.
 		if d.chaos = nil; round%2 == 1 {
 			d.chaos = r
 		}
@@ -67,10 +67,10 @@ func (d *disk) campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 	s.told(l)
 	s.Stop()
 	s.examine()
-	t.Logf("%d losses of power, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
+	t.Logf("%d losses of power, %d messages acknowledged, %d not", rounds, l.acks, len(l.mails)-l.acks)
 }
 
-// keepAuthority copies the certificate that the load trusts to where it survives.
+// keepAuthority copies the certificate that the load trusts to a safe place.
 func (s *service) keepAuthority() {
 	s.t.Helper()
 	text, err := os.ReadFile(s.Dev.CACert)
@@ -86,7 +86,7 @@ func (s *service) keepAuthority() {
 func (s *service) losePower(d *disk) {
 	s.t.Helper()
 	d.cut()
-	// From here on its calls hang. It is dead before they return.
+	// From here on, its calls hang. It is dead before they return.
 	if err := s.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		s.t.Fatalf("the service had ended by itself: %v", err)
 	}
@@ -94,7 +94,7 @@ func (s *service) losePower(d *disk) {
 	s.Cmd = nil
 }
 
-// examine has the doctor look at all that is kept.
+// examine runs doctor on all data.
 func (s *service) examine() {
 	s.t.Helper()
 	// It ends with an error: the sandbox has no name in the DNS.

@@ -10,8 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// The system calls of a disk. Inodes live as long as the mount, so that files
-// without a name can be used on.
+// The system calls of a disk. Inodes live as long as the mount, so that unlinked files stay usable.
 
 func (d *disk) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	folder, status := d.begin(h.NodeId)
@@ -138,7 +137,7 @@ func (d *disk) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fus
 	switch former := target.entries[to]; {
 	case in.Flags != 0 && (in.Flags != 1 || former != nil): // RENAME_NOREPLACE
 		return fuse.Status(syscall.EEXIST)
-	case former == n: // rename(2): does nothing
+	case former == n: // rename(2): no effect
 		return fuse.OK
 	case former != nil && len(former.entries) > 0:
 		return fuse.Status(syscall.ENOTEMPTY)
@@ -219,7 +218,7 @@ func (d *disk) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) 
 	return fuse.OK
 }
 
-// OpenDir keeps what the folder holds now, for ReadDir to go through.
+// OpenDir stores the current entries for ReadDir.
 func (d *disk) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n, status := d.begin(in.NodeId)
 	defer d.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The power fails as soon as a command has said that it is done. All that it
-// wrote is there, also the folders that it made.
+// The power fails as soon as a command has reported success. Everything that it wrote exists,
+// including new directories.
 func TestPowerAfterCommands(t *testing.T) {
 	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
 		s := newService(t, filepath.Join(d.dir, "new", "data"), dbtest.SQLite(t))
@@ -66,7 +66,7 @@ func TestPowerAfterCommands(t *testing.T) {
 	})
 }
 
-// fill has some mail of every kind accepted.
+// fill submits some mail of every kind.
 func (s *service) fill(l *ledger, name string, r *rand.Rand) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -81,7 +81,7 @@ func (s *service) fill(l *ledger, name string, r *rand.Rand) {
 	wait()
 }
 
-// migrate copies alice's mailbox into bob's, by IMAP.
+// migrate copies alice's mailbox into bob's, over IMAP.
 func (s *service) migrate() {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), binary, "migrate", "--data", s.Data, "--mailbox", s.Dev.Mailboxes[1].Address,
@@ -93,7 +93,7 @@ func (s *service) migrate() {
 	}
 }
 
-// holds checks how many messages are in a folder of bob's.
+// holds checks the number of messages in one of bob's folders.
 func (s *service) holds(folder string, want int) {
 	s.t.Helper()
 	c := s.imap(1, nil)

@@ -15,31 +15,31 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// disk is a file system in memory that loses power on demand: it then forgets what
-// no process has synced. Files forget page by page, folders entry by entry.
+// disk is an in-memory file system that loses power on demand: it then forgets unsynced data. Files
+// lose single pages, directories single entries.
 //
-// Every inode has two states: the live one, that processes see, and the one on disk.
-// A sync of a file copies its dirty pages to disk. What happens to a folder's
-// entries depends on the model, see entries.
+// Every inode has two states: the live one, which processes see, and the one on disk. A sync of a
+// file copies its dirty pages to disk. The effect on a directory's entries depends on the model,
+// see mountDisk.
 type disk struct {
 	fuse.RawFileSystem
-	dir     string // where it is mounted
+	dir     string // mount point
 	strict  bool
-	chaos   *rand.Rand // chooses what survives unsynced; nil: nothing does
+	chaos   *rand.Rand // chooses the unsynced data that survives; nil: none does
 	mounted *fuse.Server
 
 	mu      sync.Mutex
-	lost    chan struct{} // closed when calls are to fail; nil while there is power
+	lost    chan struct{} // closed to make calls fail; nil while there is power
 	inodes  map[uint64]*inode
 	next    uint64
-	folders map[uint64][]fuse.DirEntry // open ones, by handle
-	pending []operation                // on entries, not on disk yet
+	folders map[uint64][]fuse.DirEntry // open directories, by handle
+	pending []operation                // operations on entries that are not on disk yet
 }
 
-// operation is what one call does to entries.
+// operation is the effect of one call on entries.
 type operation []entry
 
-// entry gives a name in a folder to an inode, or takes it away (nil).
+// entry assigns a name in a directory to an inode, or removes it (nil).
 type entry struct {
 	folder *inode
 	name   string
@@ -54,14 +54,14 @@ type inode struct {
 	times [2]syscall.Timespec // access, change
 
 	data, saved []byte       // of a file: live, on disk
-	dirty       map[int]bool // its pages that differ
+	dirty       map[int]bool // pages that differ
 
-	entries, savedEntries map[string]*inode // of a folder: live, on disk
+	entries, savedEntries map[string]*inode // of a directory: live, on disk
 }
 
-// mountDisk mounts an empty disk in a new folder. In the strict model an entry is
-// durable once its own folder is synced, as POSIX says. Otherwise any sync makes all
-// earlier operations on entries durable, in order, as the journals of ext4 and XFS do.
+// mountDisk mounts an empty disk in a new directory. In the strict model, an entry is durable once
+// its own directory is synced, as POSIX says. Otherwise any sync makes all earlier operations on
+// entries durable, in order, as the journals of ext4 and XFS do.
 func mountDisk(t *testing.T, strict bool, chaos *rand.Rand) *disk {
 	t.Helper()
 	d := &disk{
@@ -97,15 +97,15 @@ func (d *disk) unmount(t *testing.T) {
 	d.mounted.Wait()
 }
 
-// cut takes the power away: no call returns any more.
+// cut turns the power off: no call returns any more.
 func (d *disk) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = make(chan struct{})
 }
 
-// restart brings the power back, when the processes have been killed: what was not
-// on disk is gone. dead is called when the calls that hang have returned.
+// restart turns the power on again after the processes were killed: data that was not on disk is
+// gone. It calls dead when the hanging calls have returned.
 func (d *disk) restart(t *testing.T, dead func()) {
 	t.Helper()
 	close(d.lost)
@@ -118,7 +118,7 @@ func (d *disk) restart(t *testing.T, dead func()) {
 	d.mount(t)
 }
 
-// forget makes what is on disk the live state.
+// forget replaces the live state by that on disk.
 func (d *disk) forget() {
 	d.survive()
 	d.pending = nil
@@ -145,8 +145,8 @@ func (d *disk) forget() {
 	d.inodes = reached
 }
 
-// survive has some of the pending operations reach the disk, in order: in the
-// strict model some of each folder.
+// survive lets some of the pending operations reach the disk, in order: in the strict model, some
+// of each directory.
 func (d *disk) survive() {
 	if d.chaos == nil {
 		return
@@ -179,7 +179,7 @@ func (d *disk) commit(done []operation) {
 	}
 }
 
-// change does an operation on entries.
+// change performs an operation on entries.
 func (d *disk) change(o ...entry) {
 	for _, e := range o {
 		if e.target == nil {
@@ -196,7 +196,7 @@ func (d *disk) change(o ...entry) {
 	}
 }
 
-// sync puts an inode on disk, and of the pending operations what the model says.
+// sync writes an inode to disk, and pending operations according to the model.
 func (d *disk) sync(n *inode) {
 	for page := range n.dirty {
 		n.save(page)
@@ -216,8 +216,7 @@ func (d *disk) sync(n *inode) {
 	d.pending = rest
 }
 
-// save writes a page to disk. One beyond the end makes the file longer, and leaves
-// zeros before it.
+// save writes a page to disk. A page beyond the end extends the file, with zeros before it.
 func (n *inode) save(page int) {
 	from, to := page*pageSize, min((page+1)*pageSize, len(n.data))
 	if from >= to {
@@ -229,7 +228,7 @@ func (n *inode) save(page int) {
 	copy(n.saved[from:to], n.data[from:to])
 }
 
-// resize never shows again what was cut off.
+// resize zeroes truncated data, so that it never reappears.
 func resize(b []byte, size int) []byte {
 	if size <= len(b) {
 		return b[:size:size]
@@ -265,7 +264,7 @@ func (d *disk) make(mode uint32) *inode {
 	return n
 }
 
-// begin locks the disk for a call on an inode. Without power it waits for the end.
+// begin locks the disk for a call on an inode. Without power it blocks until the end.
 func (d *disk) begin(id uint64) (*inode, fuse.Status) {
 	d.mu.Lock()
 	if lost := d.lost; lost != nil {

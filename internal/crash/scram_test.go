@@ -6,9 +6,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// scramAcrossNodes signs alice in by SCRAM-SHA-256 at one node while the other
-// makes and ends her passwords.
-func (h *house) scramAcrossNodes() {
+// scramAcrossNodes signs alice in by SCRAM-SHA-256 on one node while the other creates and revokes
+// her passwords.
+func (h *fixture) scramAcrossNodes() {
 	h.Helper()
 	box := h.a.Dev.Mailboxes[0]
 	proves := func(password string) error {

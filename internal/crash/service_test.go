@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash runs the real binary, loads it through every door, and takes
-// away what it stands on: the process, the disk. What was acknowledged must be
-// where it belongs afterwards.
+// Package crash runs the real binary, loads it through every listener, and takes away its process,
+// its disk or its power. Afterwards, every acknowledged message must be in its place.
 package crash
 
 import (
@@ -33,14 +32,14 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// service is the program, as it runs now or will run again.
+// service is the program, running or stopped.
 type service struct {
 	*servertest.Process
 	t testing.TB
 }
 
-// newService makes a service on a data folder, whose database is a URL from
-// dbtest, and ends it with the test.
+// newService creates a service with a data directory and a database URL from dbtest, and stops it
+// after the test.
 func newService(t testing.TB, data, url string) *service {
 	return &service{servertest.NewProcess(t, binary, data, url), t}
 }

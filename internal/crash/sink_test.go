@@ -11,30 +11,29 @@ import (
 	"testing"
 )
 
-// sink is the outside world's mail host: it takes everything, and can be made
-// to keep those who send waiting.
+// sink is the outside mail host: it accepts everything, and can delay its responses.
 type sink struct {
 	port string
 
 	mu     sync.Mutex
-	last   int                      // the number of the copy that arrived last
-	held   map[string]chan struct{} // stages at which sessions wait until it is closed
-	copies map[string][]arrival     // of each message, by its subject
+	last   int                      // number of the last copy
+	held   map[string]chan struct{} // stages at which sessions wait until the channel is closed
+	copies map[string][]arrival     // by the message's subject
 	open   map[net.Conn]bool
-	onStay chan string // one for each session that begins to wait, as far as there is room
+	onStay chan string // one value per session that begins to wait, unless full
 }
 
 // arrival is one copy of a message.
 type arrival struct {
 	id string // Message-ID
-	n  int    // its place among all copies
+	n  int    // position among all copies
 }
 
-// sinkAddr is where it listens: loopback, but not where we are.
+// sinkAddr is the sink's address: a loopback address other than the service's.
 const sinkAddr = "127.0.0.2"
 
-// The stages of a transaction at which a session can be held: when DATA is to
-// be answered, and when the whole message is.
+// Stages of a transaction at which a session can be held: before the response to DATA, and before
+// the response to the message.
 const (
 	atData  = "data"
 	atFinal = "final"
@@ -88,7 +87,7 @@ func (s *sink) hold(stage string) {
 	s.held[stage] = make(chan struct{})
 }
 
-// release lets them go on.
+// release lets waiting sessions continue.
 func (s *sink) release(stage string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +111,7 @@ func (s *sink) stay(stage string) {
 	<-until
 }
 
-// serve is one session (RFC 5321), without anything that a client might want
-// beyond the least.
+// serve runs one session (RFC 5321) without extensions.
 func (s *sink) serve(nc net.Conn) {
 	r := textproto.NewReader(bufio.NewReader(nc))
 	say := func(line string) bool {
@@ -140,8 +138,8 @@ func (s *sink) serve(nc net.Conn) {
 	}
 }
 
-// message takes a message up to its final dot: then it is there, whether the
-// client hears of it or not.
+// message receives a message up to its final dot: then it counts as arrived, even if the client
+// gets no response.
 func (s *sink) message(r *textproto.Reader, say func(string) bool) bool {
 	text := r.DotReader()
 	head, err := textproto.NewReader(bufio.NewReader(text)).ReadMIMEHeader()
@@ -170,7 +168,7 @@ func (s *sink) got(subject string) []arrival {
 	return append([]arrival(nil), s.copies[subject]...)
 }
 
-// mark returns how many copies have arrived.
+// mark returns the number of copies that have arrived.
 func (s *sink) mark() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

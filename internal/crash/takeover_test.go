@@ -19,9 +19,9 @@ type outgoing struct {
 	subject, id, messageID string
 }
 
-// hand gives a node messages to outside, one to each of some domains, and waits
-// until all their sessions stay where the sink holds them; stage "" is nowhere.
-func (h *house) hand(s *service, stage string, from, to int) (sent []outgoing) {
+// hand submits messages to outside on a node, one to each of some domains. It waits until the sink
+// holds all their sessions at the stage; "" means none.
+func (h *fixture) hand(s *service, stage string, from, to int) (sent []outgoing) {
 	h.Helper()
 	if stage != "" {
 		h.sink.hold(stage)
@@ -45,9 +45,8 @@ func (h *house) hand(s *service, stage string, from, to int) (sent []outgoing) {
 	return sent
 }
 
-// delivered waits until messages are delivered, as a node shows them, each at
-// the only attempt that is known of.
-func (h *house) delivered(s *service, sent []outgoing) {
+// delivered waits until a node reports messages as delivered, each on its only known attempt.
+func (h *fixture) delivered(s *service, sent []outgoing) {
 	h.Helper()
 	for _, o := range sent {
 		servertest.Eventually(h.T, func() string {
@@ -64,8 +63,8 @@ func (h *house) delivered(s *service, sent []outgoing) {
 	}
 }
 
-// left checks how often messages have left, always the same.
-func (h *house) left(sent []outgoing, want int) {
+// left checks how many copies of each message have left, all of them identical.
+func (h *fixture) left(sent []outgoing, want int) {
 	h.Helper()
 	for _, o := range sent {
 		copies := h.sink.got(o.subject)
@@ -80,8 +79,8 @@ func (h *house) left(sent []outgoing, want int) {
 	}
 }
 
-// told checks that each delivery is told once, whoever tells it.
-func (h *house) told(s *service, sent []outgoing) {
+// told checks that each delivery has exactly one event, from either node.
+func (h *fixture) told(s *service, sent []outgoing) {
 	h.Helper()
 	servertest.Eventually(h.T, func() string {
 		var bad []string
@@ -99,11 +98,11 @@ func (h *house) told(s *service, sent []outgoing) {
 	})
 }
 
-// A node is killed with mail in its hand; the other takes that over. What the
-// host outside had whole, and the node had no answer to or could not write
-// down, leaves once more, as the same message; all else leaves once.
+// A node is killed while it delivers mail; the other takes over. If the outside host has a message
+// completely, but the node missed or could not record the response, the message is sent once more,
+// unchanged. All others are sent once.
 func TestNodeKilled(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	done := h.hand(h.a, "", 0, outsides)
 	h.delivered(h.a, done)
 	whole := h.hand(h.a, atFinal, 0, outsides/2)
@@ -120,7 +119,7 @@ func TestNodeKilled(t *testing.T) {
 		h.told(h.b, sent)
 	}
 
-	// Started again it is a node as before.
+	// After a restart it is a node as before.
 	h.a.Start()
 	fresh := h.hand(h.a, "", 0, 1)
 	h.delivered(h.b, fresh)
@@ -129,17 +128,17 @@ func TestNodeKilled(t *testing.T) {
 	h.b.Stop()
 }
 
-// A node stands still for longer than its lease, as a machine does that is
-// moved or out of memory; the other takes over what it had in hand. When it
-// goes on it finishes nothing of that, and begins anew.
+// A node is suspended for longer than its lease, like a machine that is migrated or out of memory;
+// the other takes over its deliveries. When it resumes, it finishes none of them, and starts new
+// work.
 func TestNodeFrozen(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.delivered(h.a, h.hand(h.a, "", 0, outsides))
 	whole := h.hand(h.a, atFinal, 0, outsides/2)
 	begun := h.hand(h.a, atData, outsides/2, outsides)
 	waiting := h.hand(h.a, "", 0, 3*outsides)
 	h.a.Freeze()
-	// The answers wait for it.
+	// The responses wait for it.
 	h.sink.release(atFinal)
 	h.sink.release(atData)
 	all := [][]outgoing{whole, begun, waiting}
@@ -150,7 +149,7 @@ func TestNodeFrozen(t *testing.T) {
 	h.says(h.a, "the node's lease could not be renewed")
 	fresh := h.hand(h.a, "", 0, outsides)
 	h.delivered(h.b, fresh)
-	h.a.Stop() // whatever it still did it has done
+	h.a.Stop() // it has finished everything
 	for i, sent := range append(all, fresh) {
 		h.delivered(h.b, sent)
 		h.left(sent, []int{2, 1, 1, 1}[i])
@@ -160,9 +159,9 @@ func TestNodeFrozen(t *testing.T) {
 	h.b.Stop()
 }
 
-// replaced starts a process under the name of one that stands still. That one
-// ends when it goes on: both would make the same ids.
-func (h *house) replaced() {
+// replaced starts a process with the name of a suspended one. The latter ends when it resumes: both
+// would generate the same ids.
+func (h *fixture) replaced() {
 	h.Helper()
 	h.a.Start()
 	h.a.Freeze()
@@ -180,8 +179,8 @@ func (h *house) replaced() {
 	other.Stop()
 }
 
-// over waits until a node's lease is over, as the database sees it.
-func (h *house) over(node string) {
+// over waits until a node's lease has expired in the database.
+func (h *fixture) over(node string) {
 	h.Helper()
 	d, err := pgx.Connect(h.Context(), h.url)
 	h.must(err)
@@ -197,8 +196,8 @@ func (h *house) over(node string) {
 	})
 }
 
-// says waits until a node's log has some words.
-func (h *house) says(s *service, words string) {
+// says waits until a node's log contains some words.
+func (h *fixture) says(s *service, words string) {
 	h.Helper()
 	servertest.Eventually(h.T, func() string {
 		if said := s.Stderr(); !strings.Contains(said, words) {

@@ -21,42 +21,41 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// call is a system call of the service. Lines of the trace are the clock.
+// call is a system call of the service. Its line numbers in the trace serve as the clock.
 type call struct {
 	name       string
-	path       string // the file, or the connection
-	text       string // the arguments as strace shows them
+	path       string // file or connection
+	text       string // arguments as strace shows them
 	result     int
 	start, end int
 }
 
-// The program runs under strace: no 202 or 250 leaves before the bytes of its
-// message are written and the fsync after that has returned, for what stands
-// in the database as for what stands in a file of its own.
+// The program runs under strace. No 202 or 250 is sent before the message's bytes are written and a
+// later fsync has returned. This holds both for messages in the database and for those in files.
 func TestAcknowledgedAfterFsync(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
-	// -D: the service is our child, and gets our signals.
+	// -D: the service is our child, and receives our signals.
 	s.Wrapper = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
 		"-e", "trace=write,writev,sendto,sendmsg,pwrite64,fsync,fdatasync,rename,renameat,renameat2"}
 	s.Start()
 	type sent struct {
-		token, door string
-		port        int
-		large       bool
+		token, listener string
+		port            int
+		large           bool
 	}
 	var mu sync.Mutex
 	var all []sent
-	var doors sync.WaitGroup
-	for _, door := range []string{"api", "smtp", "submission"} {
-		doors.Go(func() {
+	var listeners sync.WaitGroup
+	for _, listener := range []string{"api", "smtp", "submission"} {
+		listeners.Go(func() {
 			for i := range 4 {
-				one := sent{token: fmt.Sprintf("token%s%d", door, i), door: door, large: i == 3}
+				one := sent{token: fmt.Sprintf("token%s%d", listener, i), listener: listener, large: i == 3}
 				size := 1000
 				if one.large {
 					size = 200 << 10
 				}
-				port, err := s.sendOne(t.Context(), door, one.token, size)
+				port, err := s.sendOne(t.Context(), listener, one.token, size)
 				if err != nil {
 					t.Errorf("%s: %v", one.token, err)
 					return
@@ -68,7 +67,7 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 			}
 		})
 	}
-	doors.Wait()
+	listeners.Wait()
 	s.Stop()
 	if t.Failed() {
 		return
@@ -88,9 +87,9 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 			bad = "was never written to the WAL, or not acknowledged after that"
 		case synced == nil:
 			bad = fmt.Sprintf("was acknowledged at line %d of the trace before its fsync", ack.start)
-		case one.door == "api" && !strings.Contains(ack.text, "202 Accepted"),
-			one.door == "smtp" && !strings.Contains(ack.text, `"250 2.0.0 `),
-			one.door == "submission" && ack.result < 40: // in TLS; the end of a connection is shorter
+		case one.listener == "api" && !strings.Contains(ack.text, "202 Accepted"),
+			one.listener == "smtp" && !strings.Contains(ack.text, `"250 2.0.0 `),
+			one.listener == "submission" && ack.result < 40: // in TLS; the close alert is shorter
 			bad = fmt.Sprintf("was followed by this answer: %.200s", ack.text)
 		case one.large:
 			bad = unsyncedFile(calls, filepath.Join(s.Data, "blobs"), one.token, ack)
@@ -101,14 +100,13 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 	}
 }
 
-// sendOne sends a message over a connection of its own, and returns our port
-// of it.
-func (s *service) sendOne(ctx context.Context, door, token string, size int) (port int, err error) {
+// sendOne sends a message over its own connection, and returns the client's port.
+func (s *service) sendOne(ctx context.Context, listener, token string, size int) (port int, err error) {
 	body := strings.Repeat(token+"\r\n", size/len(token))
-	if door == "api" {
+	if listener == "api" {
 		return s.postOne(ctx, token, body)
 	}
-	conn, c, err := s.dial(door)
+	conn, c, err := s.dial(listener)
 	if err != nil {
 		return 0, err
 	}
@@ -165,8 +163,8 @@ func (s *service) postOne(ctx context.Context, token, body string) (port int, er
 	return port, err
 }
 
-// acknowledged finds what the client was told first after its message was
-// written to the database's log, and the fsync of the log between the two.
+// acknowledged finds the first response to the client after its message was written to the
+// database's log. It also finds the fsync of the log between the two.
 func acknowledged(calls []*call, wal, token string, port int) (ack, synced *call) {
 	client := fmt.Sprintf(":%d]", port)
 	var stored *call
@@ -190,8 +188,8 @@ func acknowledged(calls []*call, wal, token string, port int) (ack, synced *call
 	return nil, nil
 }
 
-// unsyncedFile says what is missing of: the file's bytes synced, then its name,
-// then its folder synced, all before the acknowledgement.
+// unsyncedFile describes the missing step. The file's bytes must be synced, then the file renamed,
+// then its directory synced, all before the acknowledgement.
 func unsyncedFile(calls []*call, dir, token string, ack *call) string {
 	var written, synced, named *call
 	folder := ""
@@ -237,10 +235,10 @@ var (
 	result  = regexp.MustCompile(`\) += (-?\d+)(?: .*)?$`)
 )
 
-// readTrace reads what strace wrote, in the order in which calls began.
+// readTrace parses strace's output, in the order in which calls began.
 func readTrace(t *testing.T, trace io.Reader) (calls []*call) {
 	t.Helper()
-	open := map[string]*call{} // by thread: those that have not returned yet
+	open := map[string]*call{} // unfinished calls by thread
 	lines := bufio.NewScanner(trace)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -263,7 +261,7 @@ func readTrace(t *testing.T, trace io.Reader) (calls []*call) {
 			c.text += rest
 			delete(open, m[1])
 		} else {
-			continue // a signal, or an end
+			continue // a signal, or an exit
 		}
 		c.end, c.result = n, -1
 		if r := result.FindStringSubmatch(rest); r != nil {
@@ -282,7 +280,7 @@ func readTrace(t *testing.T, trace io.Reader) (calls []*call) {
 	return calls
 }
 
-// The judge of traces finds what it looks for.
+// The checks of traces find errors.
 func TestTraceBites(t *testing.T) {
 	const (
 		write  = `7 pwrite64(9</d/x-wal>, "..token..", 4096, 0) = 4096`

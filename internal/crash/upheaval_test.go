@@ -13,18 +13,17 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Both nodes work under load at every door, when one is killed or stands still
-// beyond its lease. Every message that was acknowledged is then where it
-// belongs: here exactly once, and outside once, or once more where it was on
-// its way at that moment.
+// Both nodes work under load on every listener, and one is killed or suspended beyond its lease.
+// Then every acknowledged message is in its place: in mailboxes exactly once, and outside once, or
+// once more if it was being delivered at that moment.
 func TestUpheaval(t *testing.T) {
 	rounds, seed := servertest.SoakSize(1, 100), seed(t)
 	t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	// What a check costs grows with what there is: long runs begin anew.
+	// The cost of a check grows with the data: long runs start again with none.
 	const most = 20
 	for left := rounds; left > 0 && !t.Failed(); left -= min(left, most) {
-		h := newHouse(t)
+		h := newFixture(t)
 		l := newLedger()
 		var losses []loss
 		for round := range min(left, most) {
@@ -40,16 +39,16 @@ func TestUpheaval(t *testing.T) {
 		h.a.told(l)
 		h.a.Stop()
 		h.b.Stop()
-		t.Logf("%d messages acknowledged, %d not", l.acks, len(l.letters)-l.acks)
+		t.Logf("%d messages acknowledged, %d not", l.acks, len(l.mails)-l.acks)
 	}
 }
 
-// loss is the time from when a node is gone to when its lease is over, by the
-// copies that the sink had got.
+// loss is the time from the loss of a node to the end of its lease, in numbers of the sink's
+// copies.
 type loss struct{ from, to int }
 
-// upheaval takes one of the nodes away under load, and gives it back.
-func (h *house) upheaval(l *ledger, round int, r *rand.Rand) (lost loss) {
+// upheaval removes one of the nodes under load, and restores it.
+func (h *fixture) upheaval(l *ledger, round int, r *rand.Rand) (lost loss) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()
@@ -82,25 +81,24 @@ func (h *house) upheaval(l *ledger, round int, r *rand.Rand) (lost loss) {
 	waitOut()
 	waitOther()
 	for _, refused := range l.refused {
-		h.Errorf("refused at the %s door: %d %s", refused.door, refused.status, refused.text)
+		h.Errorf("refused at the %s door: %d %s", refused.listener, refused.status, refused.text)
 	}
 	return lost
 }
 
-// acknowledged waits for so many more acknowledgements.
-func (h *house) acknowledged(l *ledger, more int) {
+// acknowledged waits for more acknowledgements.
+func (h *fixture) acknowledged(l *ledger, more int) {
 	h.Helper()
 	for until := l.count() + more; l.count() < until; {
 		next(h, l.onAck)
 	}
 }
 
-// outside waits until what was acknowledged has left. It checks that nothing
-// left twice but what was on its way when a node was lost, and that always as
-// the same message.
-func (h *house) outside(l *ledger, losses []loss) {
+// outside waits until all acknowledged messages have left. It checks that only messages in delivery
+// when a node was lost left twice, and always as the same message.
+func (h *fixture) outside(l *ledger, losses []loss) {
 	h.Helper()
-	for _, m := range l.letters {
+	for _, m := range l.mails {
 		if !m.outside || !m.acked {
 			continue
 		}
@@ -111,7 +109,7 @@ func (h *house) outside(l *ledger, losses []loss) {
 			return ""
 		})
 	}
-	for _, m := range l.letters {
+	for _, m := range l.mails {
 		copies := h.sink.got(m.subject)
 		for i := 1; i < len(copies); i++ {
 			a, b := copies[i-1], copies[i]

@@ -20,19 +20,19 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// receiver is an application that gets events.
+// receiver is an application that receives events.
 type receiver struct {
 	*httptest.Server
 	t      testing.TB
 	secret string
 	mu     sync.Mutex
-	took   map[string][]byte // the body by the event's id
-	more   int               // times that an event came again
-	came   chan struct{}     // one for each event, as far as there is room
+	took   map[string][]byte // bodies by event id
+	more   int               // number of repeated events
+	came   chan struct{}     // one value per event, unless full
 }
 
-// receive makes a receiver and the webhook for it. answer may be nil; what it
-// returns says whether the event is taken.
+// receive creates a receiver and its webhook. answer may be nil; it reports whether the event is
+// accepted.
 func (s *service) receive(answer func(http.ResponseWriter, *http.Request) bool) (r *receiver, hook string) {
 	s.t.Helper()
 	r = &receiver{t: s.t, took: map[string][]byte{}, came: make(chan struct{}, 1)}
@@ -79,9 +79,9 @@ func (r *receiver) count() int {
 	return len(r.took)
 }
 
-// Of four receivers one hangs, one answers 500, one is slow, while the service
-// is killed again and again. The fast one and the slow one get every event, with
-// the same id and bytes each time; for the others every event waits.
+// Of four receivers one hangs, one responds 500, one is slow, while the service is killed again and
+// again. The fast one and the slow one get every event, with the same id and bytes each time; for
+// the others every event waits.
 func TestKillWebhooks(t *testing.T) {
 	total, rounds, seed := servertest.SoakSize(1500, 100_000), servertest.SoakSize(3, 20), seed(t)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -138,9 +138,9 @@ func (r *receiver) wait(who string, want int) {
 	}
 }
 
-// sendAndKill sends at least n messages, each to one recipient, and kills the
-// service at a random moment meanwhile, and again as soon as it runs. What was not acknowledged is sent again
-// by the same key, so that each is accepted once.
+// sendAndKill sends at least n messages to one recipient each. It kills the service at a random
+// moment meanwhile, and again as soon as it runs. It repeats unacknowledged sends with the same
+// key, so that each is accepted once.
 func (s *service) sendAndKill(n int, round string, random *rand.Rand) (sent int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*servertest.Timeout)
@@ -173,7 +173,7 @@ func (s *service) sendAndKill(n int, round string, random *rand.Rand) (sent int)
 	if _, err := s.Client().SendBatch(ctx, unsure); err != nil {
 		s.t.Fatal(err)
 	}
-	s.Kill() // also while it mends what the last blow left
+	s.Kill() // also during the recovery from the last kill
 	return sent + len(unsure.Messages)
 }
 
@@ -187,7 +187,7 @@ func batch(key string) *client.Batch {
 	return b
 }
 
-// compare checks what receivers took against the events that the service has.
+// compare compares the events accepted by receivers with the service's events.
 func (s *service) compare(want int, receivers ...*receiver) {
 	s.t.Helper()
 	events := map[string]bool{}
@@ -209,7 +209,7 @@ func (s *service) compare(want int, receivers ...*receiver) {
 	}
 }
 
-// waiting checks that every event waits for a webhook that takes none.
+// waiting checks that every event waits for a webhook that accepts none.
 func (s *service) waiting(name, hook string, want int) {
 	s.t.Helper()
 	n := 0

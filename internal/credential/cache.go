@@ -8,32 +8,31 @@ import (
 	"time"
 )
 
-// subject is whose passwords are remembered: a credential, or an address that
-// has none.
+// subject is the owner of cached passwords: a credential, or an address without one.
 type subject struct {
 	id      int64
 	address string // only with id 0
 }
 
-// fingerprint stands for a password of a stored hash. It is keyed: a dump of the
-// memory offers nothing that is quicker to guess from without the process's key.
+// fingerprint identifies a password for a stored hash. It is keyed, so that without the process's
+// key a memory dump doesn't make guessing faster.
 type fingerprint [sha256.Size]byte
 
-// resultCache holds passwords that were found right, or wrong. It is bounded: of each
-// subject it keeps the latest, of all subjects those that were asked for last.
+// resultCache caches passwords that were found right, or wrong. It is bounded: it keeps the latest
+// passwords of each subject, and the most recently used subjects.
 type resultCache struct {
-	ttl           time.Duration // how long a password is kept, from when it was verified
-	maxPerSubject int           // passwords of a subject
-	maxSubjects   int           // subjects
+	ttl           time.Duration // lifetime of a password after its verification
+	maxPerSubject int           // maximum number of passwords of a subject
+	maxSubjects   int           // maximum number of subjects
 
 	bySubject map[subject]*list.Element
 	recent    list.List // of *passwords, most recently used first
 }
 
-// cacheEntry are those of one subject.
+// cacheEntry holds the passwords of one subject.
 type cacheEntry struct {
 	subject
-	next      int // where the next one goes, over the oldest
+	next      int // index of the oldest, which the next one replaces
 	passwords []cachedPassword
 }
 
@@ -84,8 +83,7 @@ func (m *resultCache) add(s subject, f fingerprint, now time.Time) {
 	p.next = (p.next + 1) % m.maxPerSubject
 }
 
-// expire drops the subjects that were not asked for since their passwords
-// expired.
+// expire drops the least recently used subjects whose passwords have all expired.
 func (m *resultCache) expire(now time.Time) {
 	for e := m.recent.Back(); e != nil; e = m.recent.Back() {
 		p := e.Value.(*cacheEntry)

@@ -27,51 +27,49 @@ const (
 	sumSize      = 32
 )
 
-// What is remembered of verifications, and for how long. Of right passwords a
-// few of each credential suffice; of wrong ones, as many as the login limiter
-// lets through.
+// Limits of the result caches. A few right passwords of each credential suffice; of wrong ones, as
+// many as the login limiter allows.
 const (
 	maxSubjects        = 10_000
 	rightTTL           = 5 * time.Minute
 	maxRightPerSubject = 4
 	wrongTTL           = time.Minute
 	maxWrongPerSubject = 32
-	// repeatPause is how long the answer to a repeated wrong password waits: many
-	// connections that repeat one as fast as they can would take all processors.
+	// repeatPause is the delay of the result for a repeated wrong password: many
+	// connections that repeat one as fast as they can would use all processors.
 	repeatPause = time.Second
 )
 
-// Hasher hashes and verifies passwords with argon2id (RFC 9106), at most as
-// many at once as there are processors: each takes one, and 19 MiB. Others wait
-// in a fair queue. It remembers results for a short time, so that a client that
-// repeats a password, right or wrong, costs microseconds.
+// Hasher hashes and verifies passwords with argon2id (RFC 9106). Each hash takes a processor and
+// 19 MiB, so at most as many run at once as there are processors; others wait in a fair queue. It
+// caches results for a short time, so that a repeated password, right or wrong, costs microseconds.
 type Hasher struct {
-	// The clock; change both before the first use.
+	// Now and Sleep are the clock. Set them before the first use.
 	Now   func() time.Time
 	Sleep func(context.Context, time.Duration) error
 
 	slots  *slotQueue
 	hashes atomic.Int64
-	key    [sha256.Size]byte // of this process alone
-	dummy  string            // a hash that no password has
+	key    [sha256.Size]byte // random key of this process
+	dummy  string            // hash that no password matches
 
 	mu           sync.Mutex
 	right, wrong resultCache
 	running      map[attempt]*verification
 }
 
-// verification is one that is done or under way. Others of the same network with
-// the same password wait for its result.
+// verification is a completed or running verification. Other requests of the same network with the
+// same password wait for its result.
 type verification struct {
 	done          chan struct{} // closed when ok and err are set
 	ok            bool
 	err           error
-	repeatedWrong bool // a wrong password again
+	repeatedWrong bool // whether it is a repeated wrong password
 }
 
-// attempt is a password that a client gives. A right one is remembered for all
-// networks. A wrong one, which may open something elsewhere, is for its own
-// network only: else time would tell which ones others have tried.
+// attempt is a password from a client. A right one is cached for all networks, a wrong one only for
+// its own network. Otherwise response times would reveal the wrong passwords that others have
+// tried, which may be right elsewhere.
 type attempt struct {
 	subject
 	anyNetwork, ownNetwork fingerprint
@@ -93,8 +91,7 @@ func NewHasher() *Hasher {
 }
 
 // Hash returns the PHC string to store for a password that has passed Check.
-// It fails when ctx ends before its turn comes, and is fault.RateLimited when too
-// many wait.
+// It fails when ctx ends before a slot is free, and returns a fault.RateLimited when too many wait.
 func (h *Hasher) Hash(ctx context.Context, by Requester, password string) (string, error) {
 	release, err := h.Acquire(ctx, by)
 	if err != nil {
@@ -107,16 +104,16 @@ func (h *Hasher) Hash(ctx context.Context, by Requester, password string) (strin
 	return fresh.String(), nil
 }
 
-// Verify reports whether the password is the one that phc was made from. id is
-// the credential that phc is stored with. An error means that it could not be
-// told: ctx ended, too many wait (fault.RateLimited), or phc is damaged.
+// Verify reports whether the password is the one that phc was made from. id is the credential that
+// phc is stored with. An error means that the result is unknown: ctx ended, too many wait
+// (fault.RateLimited), or phc is damaged.
 func (h *Hasher) Verify(ctx context.Context, by Requester, id int64, phc, password string) (bool, error) {
 	return h.verify(ctx, by, subject{id: id}, phc, password)
 }
 
-// VerifyDummy takes as long as Verify does with a wrong password, and costs as much.
-// A listener calls it for an address that does not exist, which is by's target,
-// so that time does not tell which addresses exist.
+// VerifyDummy takes as long, and costs as much, as Verify with a wrong password. Servers call it
+// for an address that does not exist, which is by.Target, so that response times don't reveal which
+// addresses exist.
 func (h *Hasher) VerifyDummy(ctx context.Context, by Requester, password string) error {
 	_, err := h.verify(ctx, by, subject{address: by.Target}, h.dummy, password)
 	return err
@@ -145,14 +142,14 @@ func (h *Hasher) verify(ctx context.Context, by Requester, s subject, phc, passw
 				return false, err
 			}
 		}
-		if v.err == nil { // else it is of the one who went ahead, whose client left
+		if v.err == nil { // otherwise it is the error of the first request, whose client left
 			return v.ok, nil
 		}
 	}
 }
 
-// startVerification returns the verification of a password: one that is done or under way,
-// or a new one that the caller carries out.
+// startVerification returns a completed or running verification of the password, or a new one. If
+// it is new, first is true and the caller must run it.
 func (h *Hasher) startVerification(c attempt) (v *verification, first bool) {
 	now := h.Now()
 	h.mu.Lock()
@@ -171,7 +168,7 @@ func (h *Hasher) startVerification(c attempt) (v *verification, first bool) {
 	return v, true
 }
 
-// finishVerification tells the result of a verification to those who wait, and remembers it.
+// finishVerification caches the result of a verification and wakes the waiting requests.
 func (h *Hasher) finishVerification(c attempt, v *verification) {
 	now := h.Now()
 	h.mu.Lock()
@@ -197,14 +194,14 @@ func (h *Hasher) compute(ctx context.Context, by Requester, stored hash, passwor
 	return stored.matches(password), nil
 }
 
-// Acquire waits for a slot for other work on passwords, which it shares with
-// hashes. The caller calls release after it.
+// Acquire waits for a slot for other work on passwords, which shares the slots with hashes. The
+// caller must call release afterwards.
 func (h *Hasher) Acquire(ctx context.Context, by Requester) (release func(), err error) {
 	return h.slots.acquire(ctx, by)
 }
 
-// Forget drops what is remembered of a credential: at a change of password, a
-// suspension or a revocation, on every node.
+// Forget drops the cached results of a credential. It is called on every node after a change of
+// password, a suspension or a revocation.
 func (h *Hasher) Forget(id int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +209,8 @@ func (h *Hasher) Forget(id int64) {
 	h.wrong.forget(subject{id: id})
 }
 
-// InvalidateAll drops everything: when signals from other nodes may have been lost.
+// ForgetAll drops all cached results. It is called when signals from other nodes may have been
+// lost.
 func (h *Hasher) ForgetAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -223,8 +221,9 @@ func (h *Hasher) ForgetAll() {
 // HashCount returns how many passwords were hashed since the start.
 func (h *Hasher) HashCount() int64 { return h.hashes.Load() }
 
-// newAttempt covers the stored hash, whose salt changes with each password: so what was
-// found of an old password says nothing of a new one, on any node.
+// newAttempt returns the attempt for a password. Its fingerprints include the stored hash, whose
+// salt changes with each password. So results for an old password don't apply to a new one, on any
+// node.
 func (h *Hasher) newAttempt(s subject, by Requester, phc, password string) attempt {
 	fingerprintOf := func(network string) (f fingerprint) {
 		mac := hmac.New(sha256.New, h.key[:])

@@ -19,7 +19,7 @@ import (
 // A hash made by the argon2 reference program: "password", salt "somesalt".
 const known = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 
-// cheap is the hash of a password with the least cost, so that tests are quick.
+// cheap returns a hash with the minimum cost, so that tests are fast.
 func cheap(password string) string {
 	h := hash{memory: 8, time: 1, threads: 1, salt: []byte("somesalt")}
 	h.sum = h.derive(password, sumSize)
@@ -41,7 +41,7 @@ func newTestHasher(t *testing.T) *testHasher {
 	return h
 }
 
-// hashed runs f, and checks how many hashes that costs.
+// hashed runs f, and checks the number of hashes.
 func (h *testHasher) hashed(want int64, f func()) {
 	h.t.Helper()
 	before := h.HashCount()
@@ -83,8 +83,7 @@ func TestHashAndVerify(t *testing.T) {
 	}
 }
 
-// The same password again is answered without a hash, right or wrong, and also
-// for an address that does not exist.
+// A repeated password, right or wrong, needs no hash, even for an address that does not exist.
 func TestResultsAreRemembered(t *testing.T) {
 	h := newTestHasher(t)
 	refuse := func() {
@@ -113,8 +112,8 @@ func TestResultsAreRemembered(t *testing.T) {
 	h.hashed(1, func() { _ = h.VerifyDummy(t.Context(), Requester{Target: "other@demo.test"}, "wrong") })
 }
 
-// A wrong password is remembered for the network that gave it: how long the answer
-// takes tells nobody what others have tried. Only to repeat it is slow.
+// A wrong password is cached for the network that sent it, so that response times don't reveal what
+// others have tried. Only a repetition is delayed.
 func TestWrongPasswordsAreOfTheirNetwork(t *testing.T) {
 	h, phc := newTestHasher(t), cheap("right")
 	verify := func(network, password string, want bool) {
@@ -136,7 +135,7 @@ func TestWrongPasswordsAreOfTheirNetwork(t *testing.T) {
 	}
 }
 
-// What was found of an old password says nothing of a new one.
+// Results for an old password don't apply to a new one.
 func TestNewPasswordCountsAtOnce(t *testing.T) {
 	h := newTestHasher(t)
 	h.verify(1, "right", true)
@@ -175,8 +174,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if len(h.right.bySubject) != 3 || h.right.recent.Len() != 3 {
 		t.Errorf("%d and %d credentials kept", len(h.right.bySubject), h.right.recent.Len())
 	}
-	// Not the longest unused was dropped; and no number of wrong ones pushes a
-	// right one out.
+	// The most recently used ones stay, and wrong passwords never push out a right one.
 	guess := func(id int64, i int) { h.verify(id, fmt.Sprint("wrong ", i), false) }
 	for i := range 1000 {
 		guess(9, i)
@@ -185,7 +183,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	h.hashed(0, func() { h.verify(0, "right", true); h.verify(9, "right", true) })
 	h.hashed(1, func() { h.verify(7, "right", true) })
-	// Of one credential the last are kept, as many as the login limiter lets through.
+	// The cache keeps the last passwords of a credential, as many as the login limiter allows.
 	h.hashed(0, func() {
 		for i := 1000 - maxWrongPerSubject; i < 1000; i++ {
 			guess(9, i)
@@ -198,7 +196,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := len(h.wrong.bySubject[subject{id: 9}].Value.(*cacheEntry).passwords); n != maxWrongPerSubject {
 		t.Errorf("%d wrong passwords of one kept", n)
 	}
-	// What is over goes, not only what is pushed out.
+	// Expired entries are deleted, not only those that are pushed out.
 	h.now = h.now.Add(wrongTTL)
 	guess(1, 0)
 	if n := len(h.wrong.bySubject); n != 1 {
@@ -206,7 +204,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whoever opens many connections at once pays for one hash.
+// Concurrent connections with the same password cost one hash.
 func TestSamePasswordAtOnce(t *testing.T) {
 	h := newTestHasher(t)
 	for password, want := range map[string]bool{"right": true, "wrong": false} {
@@ -220,7 +218,7 @@ func TestSamePasswordAtOnce(t *testing.T) {
 	}
 }
 
-// Who goes ahead may fail for a reason of its own: another takes over.
+// If the first request fails for its own reason, another one takes over.
 func TestAnotherTakesOver(t *testing.T) {
 	h := newTestHasher(t)
 	h.slots = newSlots(1)
@@ -265,7 +263,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	if _, err := h.Acquire(t.Context(), Requester{}); err != nil {
 		t.Fatal(err)
 	}
-	h.startVerification(h.newAttempt(subject{id: 2}, Requester{}, cheap("right"), "x")) // is under way, for ever
+	h.startVerification(h.newAttempt(subject{id: 2}, Requester{}, cheap("right"), "x")) // this verification never ends
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Hash(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
@@ -281,8 +279,8 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// 500 clients of one network try passwords at once: as many wait as the line has
-// places, the others are refused at once. A client from elsewhere gets its answer.
+// 500 clients of one network try passwords at once: as many wait as the queue allows, the others
+// are rejected at once. A client from another network gets its result.
 func TestFloodOfWrongPasswords(t *testing.T) {
 	h := newTestHasher(t)
 	h.slots = newSlots(1)
@@ -305,7 +303,7 @@ func TestFloodOfWrongPasswords(t *testing.T) {
 			}
 		})
 	}
-	// The line is full now; who is of that network is refused at once.
+	// The queue is now full for that network: its clients are rejected at once.
 	for lineOf(h) != maxGroupQueue || refused.Load() != clients-maxGroupQueue {
 		runtime.Gosched()
 	}

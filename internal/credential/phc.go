@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// What is accepted of a stored hash: a hostile or damaged string must not
-// take gigabytes or minutes.
+// Limits of a stored hash: a hostile or damaged string must not take gigabytes or minutes.
 const (
 	maxMemory    = 128 << 10 // KiB
 	maxTime      = 10        // passes
 	maxThreads   = 8
 	minSalt      = 8 // bytes
 	minSum       = 16
-	maxFieldSize = 64 // of salt, of sum
+	maxFieldSize = 64 // bytes of salt, of sum
 	maxPHC       = 512
 )
 
@@ -47,8 +46,7 @@ func (h hash) String() string {
 	return string(b)
 }
 
-// parsePHC reads a PHC string of argon2id, version 19, its parameters in the
-// order m, t, p.
+// parsePHC parses a PHC string of argon2id, version 19, with the parameters in the order m, t, p.
 func parsePHC(s string) (hash, error) {
 	if len(s) > maxPHC {
 		return hash{}, errPHC
@@ -75,7 +73,7 @@ func parsePHC(s string) (hash, error) {
 	return hash{memory: memory, time: time, threads: uint8(threads), salt: salt, sum: sum}, nil
 }
 
-// parameter reads name and a decimal number from 1 to limit.
+// parameter parses name and a decimal number from 1 to limit.
 func parameter(s, name string, limit uint64) (uint32, bool) {
 	digits, ok := strings.CutPrefix(s, name)
 	if !ok {

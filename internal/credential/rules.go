@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credential checks, hashes and verifies passwords. It shares the
-// processors fairly between those who ask for it, and remembers results for a
-// short time, so that the same password again costs microseconds.
+// Package credential checks, hashes and verifies passwords. It shares the processors fairly between
+// requesters, and caches results for a short time, so that a repeated password costs microseconds.
 package credential
 
 import (
@@ -21,10 +20,10 @@ const (
 	MaxLength = 256 // bytes
 )
 
-// Check returns what a password lacks, as faults of the named request field;
-// none if it is good: 8 characters at least, 256 bytes at most, with an
-// upper-case and a lower-case letter of any script, a digit, and a special
-// character (anything else, space included), and no control characters.
+// Check returns the rules that a password breaks, as errors of the named request field. A password
+// has 8 characters at least and 256 bytes at most. It contains an upper-case and a lower-case
+// letter of any script, a digit and a special character (anything else, including space). It
+// contains no control characters.
 func Check(field, password string) fault.FieldErrors {
 	var f fault.FieldErrors
 	if len(password) > MaxLength {
@@ -58,6 +57,6 @@ func isSpecial(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
-// normalize gives one form to passwords that look the same on systems that
-// compose letters differently (NFC, as RFC 8265 §4.2.2 asks).
+// normalize returns the NFC form of a password (RFC 8265 §4.2.2), as systems compose letters
+// differently.
 func normalize(password string) string { return norm.NFC.String(password) }

@@ -19,42 +19,41 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// MechanismSCRAM is the name of what SCRAM does, as doors announce it.
+// MechanismSCRAM is the SASL mechanism's name, as servers announce it.
 const MechanismSCRAM = "SCRAM-SHA-256"
 
 const (
-	// scramIterations is how often a password is hashed: RFC 7677 §4 asks for 4,096
-	// at least, and more than 65,536 some clients refuse. A client pays for it
-	// at each log-in (some 20 ms). It is one number for all, since a name with
-	// another one would be known to exist.
+	// scramIterations is the iteration count: RFC 7677 §4 requires at least 4,096,
+	// and some clients reject more than 65,536. A client spends the time (some
+	// 20 ms) at each login. It is the same for all names, since a different count
+	// would reveal that a name exists.
 	scramIterations = 50_000
 	scramSaltSize   = 16   // bytes
-	maxSCRAMMessage = 2048 // bytes of a client's message
+	maxSCRAMMessage = 2048 // maximum bytes of a client's message
 )
 
-// ErrSCRAMMessage is what a client sends that is no message of the exchange in hand, or
-// asks for a binding to the channel (SCRAM-SHA-256-PLUS), which is not offered.
+// ErrSCRAMMessage says that a client sent an invalid message, or asked for channel binding
+// (SCRAM-SHA-256-PLUS), which is not offered.
 var ErrSCRAMMessage = errors.New("not a message of SCRAM-SHA-256 that is understood here")
 
-// SCRAM makes and tests verifiers for SCRAM-SHA-256 (RFC 5802, RFC 7677). They
-// are weaker than argon2id: who steals them guesses thousands of times faster.
-// So it is the operator's option, and a nil *Scram makes none and offers nothing.
+// SCRAM creates and checks verifiers for SCRAM-SHA-256 (RFC 5802, RFC 7677). They are weaker than
+// argon2id: a thief can guess thousands of times faster. So it is optional for the operator, and a
+// nil *SCRAM creates no verifiers and offers nothing.
 //
-// A salt follows from Key and the name that signs in. So names that are not here
-// have one too, always the same; and all passwords of a name have the same salt,
-// though the exchange shows only afterwards which of them was meant.
+// The salt is derived from Key and the name that signs in. So unknown names also have one, always
+// the same. And all passwords of a name have the same salt, as the exchange only shows at the end
+// which of them the client used.
 type SCRAM struct {
 	Hasher  *Hasher
-	Key     []byte // secret, the same on all nodes and for ever
-	Offered bool   // false: verifiers are kept, so that they are there once it is
+	Key     []byte // secret, the same on all nodes, and permanent
+	Offered bool   // if false, verifiers are still stored, for when it is offered
 }
 
-// Offers reports whether clients may use it.
+// Offers reports whether clients may use SCRAM-SHA-256.
 func (s *SCRAM) Offers() bool { return s != nil && s.Offered }
 
-// Verifiers returns what to store for a name's password, of which several
-// spellings may be given, in the form of RFC 5803 §2 and separated by blanks. It
-// fails as Hasher.Hash does.
+// Verifiers returns the verifiers to store for the spellings of a name's password, in the form of
+// RFC 5803 §2 and separated by blanks. It fails as Hasher.Hash does.
 func (s *SCRAM) Verifiers(ctx context.Context, by Requester, name string, spellings ...string) (string, error) {
 	if s == nil {
 		return "", nil
@@ -75,21 +74,21 @@ func (s *SCRAM) Verifiers(ctx context.Context, by Requester, name string, spelli
 	return strings.Join(all, " "), nil
 }
 
-// NeedsVerifiers reports whether what is stored for a name's password has to be made
-// (again): there is nothing, or what there is was made in another way.
+// NeedsVerifiers reports whether a name's verifiers must be created: there are none stored, or they
+// have other parameters.
 func (s *SCRAM) NeedsVerifiers(name, stored string) bool {
 	return s != nil && !strings.HasPrefix(stored, verifierPrefix(s.keyFactors(name)))
 }
 
-// keyFactors are what a name's passwords are hashed with.
+// keyFactors returns the salt and iteration count for a name's passwords.
 func (s *SCRAM) keyFactors(name string) scram.KeyFactors {
 	h := hmac.New(sha256.New, s.Key)
 	h.Write([]byte(address.KeyOf(name)))
 	return scram.KeyFactors{Salt: string(h.Sum(nil)[:scramSaltSize]), Iters: scramIterations}
 }
 
-// preparedForms are what clients may make of a password: SASLprep, which RFC 5802 §5.1
-// asks for and which knows no letters newer than 2002, or what it is here.
+// preparedForms returns the forms that clients may make of a password: SASLprep, which RFC 5802
+// §5.1 requires and which knows no letters newer than 2002, or the form of normalize.
 func preparedForms(spellings []string) (list []string) {
 	for _, password := range spellings {
 		list = append(list, normalize(password))
@@ -101,7 +100,7 @@ func preparedForms(spellings []string) (list []string) {
 	return slices.Compact(list)
 }
 
-// newVerifier is what is stored of one form of a password.
+// newVerifier returns the verifier of one form of a password.
 func newVerifier(password string, f scram.KeyFactors) (string, error) {
 	c, err := scram.SHA256.NewClientUnprepped("", password, "")
 	if err != nil {
@@ -111,23 +110,23 @@ func newVerifier(password string, f scram.KeyFactors) (string, error) {
 	return verifierPrefix(f) + base64.StdEncoding.EncodeToString(keys.StoredKey) + ":" + base64.StdEncoding.EncodeToString(keys.ServerKey), err
 }
 
-// verifierPrefix is how each verifier made with f begins.
+// verifierPrefix returns the prefix of all verifiers with these factors.
 func verifierPrefix(f scram.KeyFactors) string {
 	return MechanismSCRAM + "$" + strconv.Itoa(f.Iters) + ":" + base64.StdEncoding.EncodeToString([]byte(f.Salt)) + "$"
 }
 
-// SCRAMExchange is the server's side of signing in by SCRAM-SHA-256.
+// SCRAMExchange is the server's side of a SCRAM-SHA-256 login.
 type SCRAMExchange struct {
-	User      string // who signs in, as the client wrote it
-	AuthzID   string // whom the client wants to act for; "" for itself
-	Challenge string // what the client is to answer
+	User      string // name that signs in, as the client wrote it
+	AuthzID   string // name that the client wants to act for; "" for its own
+	Challenge string // server's first message
 
 	clientFirst string // the client's first message
-	nonce       string // our part
+	nonce       string // server's part of the nonce
 	factors     func(name string) scram.KeyFactors
 }
 
-// Begin takes the client's first message. It looks nothing up. Its error is
+// Begin parses the client's first message. It accesses no stored data. Its error is
 // ErrSCRAMMessage.
 func (s *SCRAM) Begin(first string) (*SCRAMExchange, error) {
 	e := &SCRAMExchange{clientFirst: first, nonce: rand.Text(), factors: s.keyFactors}
@@ -146,22 +145,21 @@ func (e *SCRAMExchange) start() error {
 	return nil
 }
 
-// CheckFinal returns ErrSCRAMMessage if the client's last message does not belong to the
-// exchange. Whether it proves a password, it does not say.
+// CheckFinal returns ErrSCRAMMessage if the client's last message does not belong to the exchange.
+// It does not check the password.
 func (e *SCRAMExchange) CheckFinal(final string) error {
 	c, _, err := e.replay(nil, nil)
 	if err != nil || len(final) > maxSCRAMMessage {
 		return ErrSCRAMMessage
 	}
-	if why, _ := c.Step(final); why != scram.ErrInvalidProof { // without a key nothing is proved
+	if why, _ := c.Step(final); why != scram.ErrInvalidProof { // without keys no proof is valid
 		return ErrSCRAMMessage
 	}
 	return nil
 }
 
-// Verify reports whether the client's last message proves the password that
-// verifiers are stored of, and returns the answer by which the client learns
-// that we know it too.
+// Verify reports whether the client's last message proves the password of one of the verifiers. It
+// returns the answer that proves to the client that the server knows the password too.
 func (e *SCRAMExchange) Verify(final, verifiers string) (answer string, ok bool) {
 	for v := range strings.FieldsSeq(verifiers) {
 		keys, ours := strings.CutPrefix(v, verifierPrefix(e.factors(e.User)))
@@ -182,8 +180,8 @@ func (e *SCRAMExchange) Verify(final, verifiers string) (answer string, ok bool)
 	return "", false
 }
 
-// replay returns the library's side of the exchange, up to our challenge, with
-// the keys of one password: it tests one only, so it is run for each.
+// replay runs the library's conversation up to the challenge, with the keys of one verifier. As a
+// conversation only checks one, Verify replays it for each.
 func (e *SCRAMExchange) replay(storedKey, serverKey []byte) (c *scram.ServerConversation, challenge string, err error) {
 	server, err := scram.SHA256.NewServer(func(user string) (scram.StoredCredentials, error) {
 		return scram.StoredCredentials{KeyFactors: e.factors(user), StoredKey: storedKey, ServerKey: serverKey}, nil

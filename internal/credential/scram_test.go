@@ -43,8 +43,8 @@ func TestScramExample(t *testing.T) {
 	}
 }
 
-// converse runs an exchange with the library's client, and returns whether the
-// password was proved to us, and we to it.
+// converse runs an exchange with the library's client, and reports whether client and server proved
+// to each other that they know the password.
 func converse(t *testing.T, s *SCRAM, user, password, stored string) bool {
 	t.Helper()
 	client, err := scram.SHA256.NewClient(user, password, "")
@@ -129,7 +129,7 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// Clients send a password as SASLprep has it, or as it is in NFC.
+// Clients prepare a password with SASLprep, or send it in NFC.
 func TestScramForms(t *testing.T) {
 	for password, want := range map[string]int{
 		"Passw0rd!": 1, "Grüße-12": 1, "Gru\u0308ße-12": 1, "№7-Passw0rd": 2, "Pass\u00a0w0rd": 2, "Pass\u00adw0rd": 2, "Passw0rd😀": 1, "الف1": 1,
@@ -147,7 +147,7 @@ func TestScramForms(t *testing.T) {
 	}
 }
 
-// Who is not here has a salt too, always the same.
+// An unknown name also has a salt, always the same.
 func TestScramTellsNothing(t *testing.T) {
 	s := testScram()
 	salt := func(user string) string {
@@ -174,9 +174,9 @@ func TestScramTellsNothing(t *testing.T) {
 	}
 }
 
-var firstMessages = map[string]string{ // and the user's name; "-" if it is none
+var firstMessages = map[string]string{ // with the user's name; "-" if the message is invalid
 	"n,,n=ann@example.com,r=abc":    "ann@example.com",
-	"y,,n=ann@example.com,r=abc":    "ann@example.com", // could bind to the channel, and heard that we can't
+	"y,,n=ann@example.com,r=abc":    "ann@example.com", // client supports channel binding, but the server did not offer it
 	"n,a=eve,n=ann,r=abc":           "ann",
 	"n,,n=a=2Cb=3Dc=3D2C,r=abc":     "a,b=c=2C",
 	"n,,n=ann,r=abc,x=an extension": "ann",
@@ -230,7 +230,7 @@ func TestScramMessages(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, nothing is proved without the password.
+// No input proves the password without knowing it.
 func FuzzScram(f *testing.F) {
 	s := testScram()
 	stored, err := s.Verifiers(f.Context(), Requester{}, "ann@example.com", "Passw0rd!")

@@ -15,42 +15,41 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Requester is who causes a hash. Slots are shared fairly between networks, and
-// between targets.
+// Requester identifies the cause of a hash. Slots are shared fairly between networks, and between
+// targets.
 type Requester struct {
-	// Networks are the client's, from narrow to wide, as throttle.Networks
-	// returns them. None: it is not limited by network.
+	// Networks are the client's networks, from narrow to wide, as ratelimit.Networks
+	// returns them. If empty, the request is not limited by network.
 	Networks []netip.Prefix
-	// Target is whose password it is: an address in its normal form, or
-	// "account " and an id. "": it is not limited by target.
+	// Target is the owner of the password: an address in its normal form, or
+	// "account " and an id. If "", the request is not limited by target.
 	Target string
 }
 
 const (
-	maxGroupQueue = 200  // hashes of one network or one target that wait
-	maxQueue      = 4096 // hashes that wait in all
-	// usageHalvingInterval is after how many hashes the usage of each group is halved, so
-	// that a flood is forgotten, and groups without usage take no memory.
+	maxGroupQueue = 200  // waiting requests of one network or one target
+	maxQueue      = 4096 // waiting requests in total
+	// usageHalvingInterval is the number of hashes after which the usage of each group is
+	// halved. So a flood is forgotten, and groups without usage take no memory.
 	usageHalvingInterval = 256
 	queueRetryAfter      = 5 * time.Second
 )
 
-// slotQueue is a fair queue for the processors that hash passwords. Requests belong
-// to up to four groups: the client's network, its target, the wider network and
-// the target's domain. The first two may hold only a share of the slots, so that
-// a newcomer finds a free one. A free slot goes to the request whose heaviest
-// group used slots least. So a flood from one network, against one address or
-// against one domain waits behind everybody else.
+// slotQueue is a fair queue for the processors that hash passwords. A request belongs to up to four
+// groups: the client's network, its target, the wider network and the target's domain. The first
+// two may only hold a share of the slots, so that another client finds a free one. A free slot goes
+// to the request whose heaviest group used slots least. So a flood from one network, against one
+// address or against one domain waits behind all other requests.
 type slotQueue struct {
 	mu       sync.Mutex
 	free     int
-	maxShare int // slots that one network or one target may hold
+	maxShare int // maximum slots of one network or one target
 	groups   map[groupKey]*group
-	queue    []*waiter // in the order in which they came
-	grants   int       // since usage was halved
+	queue    []*waiter // in the order of arrival
+	grants   int       // number of grants since usage was halved
 }
 
-// groupKey is a network, or the name of a target or domain.
+// groupKey identifies a group: a network, or the name of a target or domain.
 type groupKey struct {
 	network netip.Prefix
 	name    string
@@ -59,7 +58,7 @@ type groupKey struct {
 // group counts the requests of a network, target or domain.
 type group struct {
 	running, waiting int
-	usage            int // slots it got lately
+	usage            int // slots used recently
 }
 
 // The groups of a waiter.
@@ -69,8 +68,8 @@ const (
 	groupWideNetwork
 	groupDomain
 	groupCount
-	// limitedGroups are the groups that are limited; those after them only decide the
-	// order. Since they stand for many people, their usage counts an eighth.
+	// limitedGroups is the number of groups with a share; those after them only decide the
+	// order. Since these represent many people, their usage counts an eighth.
 	limitedGroups = groupWideNetwork
 	narrowWeight  = 8
 )
@@ -78,17 +77,17 @@ const (
 // waiter is a request for a slot.
 type waiter struct {
 	keys   [groupCount]groupKey
-	groups [groupCount]*group // nil: not in one
-	ready  chan struct{}      // closed when it has a slot, or was dropped
-	err    error              // why it was dropped
+	groups [groupCount]*group // nil if not in that group
+	ready  chan struct{}      // closed when the request gets a slot, or is dropped
+	err    error              // why the request was dropped
 }
 
 func newSlots(n int) *slotQueue {
 	return &slotQueue{free: n, maxShare: max(1, n/2), groups: map[groupKey]*group{}}
 }
 
-// acquire waits for a slot. The caller gives it back with release. It is
-// fault.RateLimited when too many wait already.
+// acquire waits for a slot. The caller returns it with release. It returns a fault.RateLimited when
+// too many requests wait already.
 func (s *slotQueue) acquire(ctx context.Context, by Requester) (release func(), err error) {
 	w, err := s.enqueue(by)
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *slotQueue) acquire(ctx context.Context, by Requester) (release func(), 
 	return func() { s.release(w) }, nil
 }
 
-// enqueue puts a request into the line, and grants the slots that are free.
+// enqueue adds a request to the queue, and grants the free slots.
 func (s *slotQueue) enqueue(by Requester) (*waiter, error) {
 	w := &waiter{ready: make(chan struct{})}
 	if len(by.Networks) > 0 {
@@ -142,7 +141,7 @@ func (s *slotQueue) enqueue(by Requester) (*waiter, error) {
 	return w, nil
 }
 
-// dropLast refuses the request that would be the last to get a slot.
+// dropLast drops the request that would be the last to get a slot.
 func (s *slotQueue) dropLast() {
 	last := 0
 	for i, w := range s.queue {
@@ -156,7 +155,7 @@ func (s *slotQueue) dropLast() {
 	close(w.ready)
 }
 
-// dequeue takes a request out of the line, unless it has left that already.
+// dequeue removes a request from the queue, and reports whether it was still there.
 func (s *slotQueue) dequeue(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +212,7 @@ func (s *slotQueue) grant() {
 	}
 }
 
-// remove takes a request out of the line.
+// remove removes the i-th request from the queue.
 func (s *slotQueue) remove(i int) {
 	w := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
@@ -225,7 +224,7 @@ func (s *slotQueue) remove(i int) {
 	}
 }
 
-// deleteIfIdle drops a group that is no longer of interest.
+// deleteIfIdle deletes a group without requests and usage.
 func (s *slotQueue) deleteIfIdle(key groupKey, g *group) {
 	if *g == (group{}) {
 		delete(s.groups, key)
@@ -238,8 +237,8 @@ func (w *waiter) underShare(share int) bool {
 	return !slices.ContainsFunc(w.groups[:limitedGroups], func(g *group) bool { return g != nil && g.running >= share })
 }
 
-// before reports whether the request's groups used slots less than those of v:
-// the heaviest user of each is compared first.
+// before reports whether the request's groups used slots less than those of v. It compares the
+// heaviest group of each first.
 func (w *waiter) before(v *waiter) bool {
 	a, b := w.usage(), v.usage()
 	return slices.Compare(a[:], b[:]) < 0

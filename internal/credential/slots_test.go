@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// from is a client of a network, and of a wider one, that aims at an address.
+// from returns a requester in a network, and in a wider one, with a target address.
 func from(network, wide, target string) Requester {
 	return Requester{Networks: []netip.Prefix{netip.MustParsePrefix(network), netip.MustParsePrefix(wide)}, Target: target}
 }
@@ -28,13 +28,13 @@ func has(w *waiter) bool {
 	}
 }
 
-// Whatever a flood has in common, somebody without it gets the next slot; and if
-// she comes again and again, a fair part of those after that.
+// A requester that shares no group with a flood gets the next slot and, if it makes more requests,
+// a fair share of the slots after that.
 func TestFloodWaitsBehindOthers(t *testing.T) {
 	ann := from("198.51.100.1/32", "198.51.100.0/24", "ann@example.com")
 	for _, flood := range []struct {
 		name  string
-		turns int // that the flood gets between hers
+		turns int // slots of the flood between those of ann
 		by    func(i int) Requester
 	}{
 		{"one network, one address", 1, func(int) Requester { return from("192.0.2.1/32", "192.0.2.0/24", "bob@demo.test") }},
@@ -67,7 +67,7 @@ func TestFloodWaitsBehindOthers(t *testing.T) {
 			if len(line) < maxGroupQueue || !has(line[0]) || has(line[1]) {
 				t.Fatalf("%d of the flood are in the line", len(line))
 			}
-			running := 0 // of the flood
+			running := 0 // running requests of the flood
 			for n := range 20 {
 				w, err := s.enqueue(ann)
 				if err != nil || has(w) {
@@ -90,8 +90,7 @@ func TestFloodWaitsBehindOthers(t *testing.T) {
 	}
 }
 
-// One network, and one target, hold half of the slots at most: for others there
-// is one at once.
+// One network, or one target, holds half of the slots at most, so that others get one at once.
 func TestShare(t *testing.T) {
 	for _, slots := range []int{1, 2, 3, 4, 8} {
 		for name, flood := range map[string]func(i int) Requester{
@@ -140,7 +139,7 @@ func TestLineIsBounded(t *testing.T) {
 			t.Errorf("one more of %v: %v", half, err)
 		}
 	}
-	// Those who wait leave no trace when they give up.
+	// Cancelled requests leave no trace.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 100 {
@@ -153,7 +152,7 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-// When the line is full, the heaviest user gives way to a newcomer.
+// When the queue is full, a request of the heaviest user is dropped for a new one.
 func TestFullLineDropsTheHeaviestUser(t *testing.T) {
 	s := newSlots(1)
 	flood := func(n int) Requester {
@@ -163,7 +162,7 @@ func TestFullLineDropsTheHeaviestUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.release(first) // so the first of them is known
+	s.release(first) // so that the first group has usage
 	var all []*waiter
 	for i := range maxQueue + 1 {
 		w, err := s.enqueue(flood(i % 30))
@@ -193,7 +192,7 @@ func TestFullLineDropsTheHeaviestUser(t *testing.T) {
 	}
 }
 
-// What is known of networks and addresses is bounded, however many come.
+// The memory for networks and addresses is bounded, for any number of them.
 func TestGroupsAreBounded(t *testing.T) {
 	s, most := newSlots(4), 0
 	for i := range 50_000 {
@@ -250,7 +249,7 @@ func TestSlotsManyAtOnce(t *testing.T) {
 	}
 }
 
-// Joining the longest line goes through it once, as each free slot does.
+// To join the longest queue takes one pass over it, as does each grant.
 func BenchmarkLongLine(b *testing.B) {
 	s := newSlots(1)
 	enter := func(i int) {

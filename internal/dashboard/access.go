@@ -8,13 +8,13 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// accessPage is what the page shows of who signs in to a mailbox: the
-// customer's and the mailbox owner's.
+// accessPage is the data of the page with a mailbox's app passwords and sign-ins, for the customer
+// and for the mailbox owner.
 type accessPage struct {
 	Mailbox mailbox.Mailbox
-	Path    string // of the page
+	Path    string // path of the page
 	Apps    []mailbox.AppPassword
-	Open    []mailbox.Session // the newest hundred
+	Open    []mailbox.Session // the newest 100
 	SignIns []mailbox.SignIn
 	Pager   pager
 }
@@ -22,7 +22,7 @@ type accessPage struct {
 func (d *Dashboard) loadAccessPage(v *requestContext, m mailbox.Mailbox, path string) (page, error) {
 	s := accessPage{Mailbox: m, Path: path}
 	var err error
-	// A mailbox has no more of them than fit on a page.
+	// All app passwords of a mailbox fit on one page.
 	if s.Apps, _, err = d.Mailboxes.AppPasswords(v.ctx, m.Account, m.ID, db.Page{Limit: db.MaxPageSize}); err != nil {
 		return page{}, err
 	}
@@ -40,10 +40,10 @@ func (d *Dashboard) loadAccessPage(v *requestContext, m mailbox.Mailbox, path st
 	return page{Template: "access", Title: "Passwords and sign-ins", Section: "mailboxes", Data: s}, nil
 }
 
-// appPasswordPage is an app password, which is shown once.
+// appPasswordPage shows a new app password once.
 type appPasswordPage struct {
 	Mailbox  mailbox.Mailbox
-	Path     string // of the page that lists it
+	Path     string // path of the page that lists it
 	App      mailbox.AppPassword
 	Password string
 	Settings clientsetup.Settings
@@ -89,7 +89,7 @@ func (d *Dashboard) revokeAppPassword(v *requestContext) (actionResult, error) {
 	return d.revokeAppPasswordOf(v, m, accessPath(m))
 }
 
-// ownerAccessPath is the page of a mailbox's owner.
+// ownerAccessPath is the path of the mailbox owner's page.
 const ownerAccessPath = "/mailbox/access"
 
 func (d *Dashboard) ownerAccess(v *requestContext) (page, error) {

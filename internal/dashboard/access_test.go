@@ -30,7 +30,7 @@ type visitor struct {
 	http http.Client
 }
 
-func requestContext(t *testing.T, s *servertest.Server) *visitor {
+func newVisitor(t *testing.T, s *servertest.Server) *visitor {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func requestContext(t *testing.T, s *servertest.Server) *visitor {
 	return &visitor{t, s.Dev.BaseURL, http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// ask makes a request, and returns its status, where it leads, and its page.
+// ask makes a request and returns its status, its redirect target and its page.
 func (v *visitor) ask(method, path string, form url.Values, header ...string) (status int, to, text string) {
 	v.t.Helper()
 	req, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(form.Encode()))
@@ -72,9 +72,9 @@ func (v *visitor) signIn(email, password string) {
 
 const colleague = "Correct-Horse-7"
 
-// Every route, as a stranger and as somebody of another account: nothing is
-// shown, and nothing done. A new route is held to it by being in the list.
-func TestStrangers(t *testing.T) {
+// Every route, as a stranger and as a user of another account: no data is shown, and nothing is
+// changed. The test covers new routes through the route list.
+func TestClients(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestStrangers(t *testing.T) {
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "stranger@else.example", Name: "Mallory", Password: colleague}, acc.ID); err != nil {
 		t.Fatal(err)
 	}
-	nobody, stranger := requestContext(t, s), requestContext(t, s)
+	nobody, stranger := newVisitor(t, s), newVisitor(t, s)
 	stranger.signIn("stranger@else.example", colleague)
 	members, err := s.Users.Members(t.Context(), demo.ID)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		if path == r.Path || !r.RequiresSignIn || strings.HasPrefix(r.Path, "/join/") || strings.HasSuffix(r.Path, "/sessions/{id}/end") {
-			continue // names nothing of anybody, or says done where there was nothing to do
+			continue // shows no account's data, or reports success where there was nothing to do
 		}
 		if path == "/" {
 			continue
@@ -122,8 +122,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A form whose session has ended meanwhile is kept by the browser: once somebody has
-// signed in, in another tab, it can be sent again.
+// The browser keeps a form whose session has ended. After signing in in another tab, the user can
+// send it again.
 func TestFormOfEndedSession(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -146,11 +146,11 @@ func TestFormOfEndedSession(t *testing.T) {
 	b.reads("Added the domain typed.example.")
 }
 
-// Where the browser is after a form with an error is no dead end: its colours can be
-// changed, and its address be asked for.
+// A page with a form error has a working address: the user can switch its theme and reload the
+// address.
 func TestAddressOfForm(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	box, id := "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), s.Dev.Domain.ID.String()
 	status, _, text := v.ask("POST", box+"/vacation", url.Values{"enabled": {"yes"}})
@@ -167,7 +167,7 @@ func TestAddressOfForm(t *testing.T) {
 	}
 }
 
-// Roles hold: readers change nothing, members nothing about people.
+// Roles are enforced: readers change nothing, and members change nothing about people.
 func TestRoles(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -180,7 +180,7 @@ func TestRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		if status, to, text := v.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}}); status != 303 || to != "/" {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
@@ -219,11 +219,10 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// What another site makes a browser send changes nothing, and no page is led
-// elsewhere.
+// Cross-site requests change nothing, and no redirect leads to another site.
 func TestOtherSites(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	host := strings.TrimPrefix(s.Dev.BaseURL, "http://")
 	for _, header := range [][]string{
@@ -269,11 +268,11 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// Who comes to the second step too late, or once more, is led to where signing in
-// begins, or in.
+// A user who submits the second factor too late is sent to the sign-in page; one who submits it
+// twice is signed in.
 func TestCodeAtNoTime(t *testing.T) {
 	s := servertest.Start(t)
-	nobody, in := requestContext(t, s), requestContext(t, s)
+	nobody, in := newVisitor(t, s), newVisitor(t, s)
 	in.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	form := url.Values{"code": {"123456"}, "to": {"/domains"}}
 	for who, v := range map[string]*visitor{"nobody": nobody, "who is in": in} {
@@ -291,10 +290,10 @@ func TestCodeAtNoTime(t *testing.T) {
 	}
 }
 
-// Who withdraws an invitation that was accepted meanwhile reads that somebody is in.
+// Withdrawing an invitation that was accepted in the meantime reports that the person has joined.
 func TestWithdrawTooLate(t *testing.T) {
 	s := servertest.Start(t)
-	owner, guest := requestContext(t, s), requestContext(t, s)
+	owner, guest := newVisitor(t, s), newVisitor(t, s)
 	owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	if status, _, text := owner.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"owner"}}); status != 303 || strings.Contains(text, "/join/") {
 		t.Fatalf("%d\n%s", status, text)
@@ -313,7 +312,8 @@ func TestWithdrawTooLate(t *testing.T) {
 	}
 }
 
-// Who joins from where too many wrong passwords came from is in, and reads so.
+// A user can join from a network that is blocked for wrong passwords, and sees that joining
+// succeeded.
 func TestJoinAmongGuesses(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -331,7 +331,7 @@ func TestJoinAmongGuesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	if status, to, text := v.ask("POST", "/join/"+token, url.Values{"name": {"Guest"}, "password": {colleague}}); status != 303 || to != "/sign-in" {
 		t.Fatalf("%d %s\n%s", status, to, text)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// isSecretPath reports whether a path holds a link that lets somebody in.
+// isSecretPath reports whether a path contains a link token.
 func isSecretPath(r *http.Request) bool {
 	for _, below := range []string{"/join/", "/reset/", "/confirm/", "/phone/"} {
 		if strings.HasPrefix(r.URL.Path, below) {
@@ -29,15 +29,15 @@ func (d *Dashboard) forgotPasswordForm(*requestContext) (page, error) {
 	return page{Template: "forgotten", Title: "Choose a new password", Data: false}, nil
 }
 
-// requestPasswordReset sends a link to choose a new password. Its answer does not tell
-// who is here.
+// requestPasswordReset sends a link to choose a new password. Its response doesn't reveal whether
+// the user exists.
 func (d *Dashboard) requestPasswordReset(v *requestContext) (actionResult, error) {
 	if err := d.Users.ChargeMailRequest(v.ctx, v.formText("email"), clientAddr(v.r)); err != nil {
 		return actionResult{}, err
 	}
 	who, err := d.Users.ByEmail(v.ctx, v.formText("email"))
 	if err == nil {
-		// In the background, since how long it takes would tell.
+		// In the background, since the response time would reveal it.
 		go d.sendPasswordReset(context.WithoutCancel(v.ctx), who)
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -52,10 +52,10 @@ func (d *Dashboard) sendPasswordReset(ctx context.Context, who user.User) {
 	}
 }
 
-// accountClaim is an account that goes on or not when somebody proves an address.
+// accountClaim is an account that a user may keep or leave when proving ownership of an address.
 type accountClaim struct{ Field, Name, Role string }
 
-// accountClaims lists the accounts that the holder of a link is asked about.
+// accountClaims lists the accounts about which the holder of a link must decide.
 func (d *Dashboard) accountClaims(v *requestContext, t user.Link) (list []accountClaim, err error) {
 	of, err := d.Users.UnverifiedMemberships(v.ctx, t)
 	for _, m := range of {
@@ -68,7 +68,7 @@ func (d *Dashboard) accountClaims(v *requestContext, t user.Link) (list []accoun
 	return list, err
 }
 
-// accountName is the name of an account for people.
+// accountName returns the display name of an account.
 func accountName(acc account.Account) string {
 	if acc.Name != "" {
 		return acc.Name
@@ -76,7 +76,7 @@ func accountName(acc account.Account) string {
 	return acc.Email
 }
 
-// claimDecisions reads what was said about claims.
+// claimDecisions reads the decisions about claims from the form.
 func (v *requestContext) claimDecisions() map[db.ID]bool {
 	keep := map[db.ID]bool{}
 	for field, said := range v.form {
@@ -105,7 +105,7 @@ func (d *Dashboard) resetPasswordForm(v *requestContext) (page, error) {
 }
 
 func (d *Dashboard) resetPassword(v *requestContext) (actionResult, error) {
-	v.signedIn = false // whoever may be signed in here: it is told in the name of whose link it is
+	v.signedIn = false // the page and the log concern the link's user, not a user who is signed in here
 	t, err := d.Users.FindLink(v.ctx, v.r.PathValue("token"))
 	if err == nil {
 		err = d.Users.ResetPassword(v.ctx, v.r.PathValue("token"), v.form.Get("password"), v.claimDecisions())
@@ -113,17 +113,16 @@ func (d *Dashboard) resetPassword(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	// It is set, whoever gives up waiting.
+	// The password is set, even if the browser has disconnected.
 	if err := d.notifyPasswordReset(context.WithoutCancel(v.ctx), t.User, clientAddr(v.r)); err != nil {
 		d.Log.ErrorContext(v.ctx, "that a password was chosen by a link could not be told", "user", t.User, "error", err)
 	}
 	return actionResult{RedirectTo: "/sign-in", Summary: "The new password is set. Sign in with it."}, nil
 }
 
-// notifyPasswordReset tells that a password was chosen by a link: whoever can change the
-// mailbox that the link went to could have done it. It stands in the activity
-// of the user's accounts; the user, and the other owners of what the user owns,
-// get a mail.
+// notifyPasswordReset reports that a password was reset by a link, since anybody with access to the
+// link's mailbox could have done it. It adds an entry to the activity of the user's accounts. It
+// also mails the user and the other owners of accounts that the user owns.
 func (d *Dashboard) notifyPasswordReset(ctx context.Context, id db.ID, from netip.Addr) error {
 	who, err := d.Users.Get(ctx, id)
 	if err != nil {
@@ -155,13 +154,13 @@ func (d *Dashboard) notifyPasswordReset(ctx context.Context, id db.ID, from neti
 	return errors.Join(err, tell(who))
 }
 
-// joinPage is what a link to set up or to join shows.
+// joinPage is the data of the page behind a setup link or an invitation.
 type joinPage struct {
 	Ticket user.Link
-	Name   string // of the account
+	Name   string // name of the account
 	Path   string
-	Email  string // that the operator is asked to confirm
-	Accept bool   // who is signed in can join as they are
+	Email  string // address that the operator must confirm
+	Accept bool   // whether the signed-in user can join directly
 	Claims []accountClaim
 }
 
@@ -193,8 +192,8 @@ func (d *Dashboard) joinForm(v *requestContext) (page, error) {
 	return page{Template: "join", Title: "Welcome", Data: j}, nil
 }
 
-// join makes the user that a link lets in. The first of the service becomes its
-// operator, with an account of their own.
+// join creates the user that a link invites. The first user of the service becomes its operator,
+// with their own account.
 func (d *Dashboard) join(v *requestContext) (actionResult, error) {
 	token := v.r.PathValue("token")
 	t, err := d.Users.FindLink(v.ctx, token)
@@ -220,13 +219,13 @@ func (d *Dashboard) join(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	if !who.Verified() { // the link may come later, too: the profile has a button for it
+	if !who.Verified() { // the link may arrive later: the profile has a button to send it again
 		if err := d.Users.SendConfirmationLink(context.WithoutCancel(v.ctx), who); err != nil {
 			d.Log.WarnContext(v.ctx, "confirmation link not sent", "user", who.ID, "err", err)
 		}
 	}
 	in, session, err := d.Users.SignIn(v.ctx, who.Email, n.Password, clientAddr(v.r), v.r.UserAgent())
-	if err != nil { // such as too many tries from there; the link is spent
+	if err != nil { // for example, too many attempts from the network; the link is used up
 		d.Log.WarnContext(v.ctx, "who has joined could not be signed in", "request", v.requestID(), "user", who.ID, "error", err)
 		v.signedIn = false
 		return actionResult{RedirectTo: "/sign-in", Summary: "You have joined. Sign in with your new password."}, nil
@@ -243,14 +242,14 @@ func (d *Dashboard) acceptInvitation(v *requestContext) (actionResult, error) {
 	if err := d.Users.SwitchAccount(v.ctx, v.session, joined); err != nil {
 		return actionResult{}, err
 	}
-	v.session.Account = joined // it is told there
+	v.session.Account = joined // the joined account gets the audit log entry
 	return actionResult{RedirectTo: "/", Summary: "Joined the account."}, nil
 }
 
-// confirmPage is what a link to confirm an address shows.
+// confirmPage is the data of the page behind a link that confirms an address.
 type confirmPage struct {
 	Email, Path string
-	Mine        bool // who is signed in has asked for it
+	Mine        bool // whether the signed-in user requested it
 }
 
 func (d *Dashboard) confirmAddressForm(v *requestContext) (page, error) {

@@ -14,20 +14,20 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// What was done stands in the activity, also if its browser has hung up by then.
+// A completed action is in the activity, even if the browser has disconnected by then.
 func TestActivityOfWhoHungUp(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		ctx, hangUp := context.WithCancel(t.Context())
 		send := s.Users.SendMail
 		s.Users.SendMail = func(ctx context.Context, to, subject, text string) error {
 			hangUp()
-			<-ctx.Done() // by now the invitation is made
+			<-ctx.Done() // the invitation exists by now
 			return send(context.WithoutCancel(ctx), to, subject, text)
 		}
 		form := url.Values{"email": {"guest@else.example"}, "role": {"reader"}}
@@ -41,19 +41,19 @@ func TestActivityOfWhoHungUp(t *testing.T) {
 			t.Fatal("the browser did not hang up:", a.Status)
 		}
 		servertest.Eventually(t, func() string {
-			deeds, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 1})
+			entries, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if deeds[0].Description != "Sent an invitation to guest@else.example." {
-				return "the activity says " + deeds[0].Description
+			if entries[0].Description != "Sent an invitation to guest@else.example." {
+				return "the activity says " + entries[0].Description
 			}
 			return ""
 		})
 	})
 }
 
-// The path of a webhook's URL may be a secret: the activity names its host only.
+// The path of a webhook's URL may be a secret: the activity shows only the host.
 func TestActivityOfWebhooks(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -64,7 +64,7 @@ func TestActivityOfWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	path := "/webhooks/" + w.ID.String()
 	for _, act := range []struct {

@@ -10,13 +10,13 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// aliasView is an alias as the pages have it.
+// aliasView is an alias for the pages.
 type aliasView struct{ mailbox.Alias }
 
-// CatchAll reports whether it takes what nothing else of its domain does.
+// CatchAll reports whether the alias receives all mail to unknown addresses of its domain.
 func (a aliasView) CatchAll() bool { return strings.HasPrefix(a.Address, mailbox.CatchAll+"@") }
 
-// Lines are what it leads to, one to a line.
+// Lines returns the targets, one per line.
 func (a aliasView) Lines() string {
 	lines := make([]string, len(a.Targets))
 	for i, t := range a.Targets {
@@ -34,7 +34,7 @@ func (d *Dashboard) aliases(v *requestContext) (page, error) {
 	data := struct {
 		List  []aliasView
 		Pager pager
-		Ready bool // there is a domain that aliases can be made on
+		Ready bool // whether a domain exists for aliases
 	}{}
 	for _, a := range list {
 		data.List = append(data.List, aliasView{a})
@@ -49,7 +49,7 @@ func (d *Dashboard) aliases(v *requestContext) (page, error) {
 	return page{Template: "aliases", Title: "Aliases", Section: "mailboxes", Data: data}, err
 }
 
-// aliasTargetsQuery reads where the mail of an alias shall go.
+// aliasTargets reads the targets of an alias from the form.
 func (v *requestContext) aliasTargets() []string {
 	return strings.FieldsFunc(v.formText("targets"), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// sendProfile answers with the profile of a mailbox for Apple's clients, with a
-// password or, if it is "", without.
+// sendProfile responds with a mailbox's configuration profile for Apple devices, with a password
+// unless it is "".
 func (d *Dashboard) sendProfile(v *requestContext, m mailbox.Mailbox, password string) error {
 	var signer *tls.Certificate
 	if d.ProfileSigner != nil {
 		var err error
 		if signer, err = d.ProfileSigner(v.ctx); err != nil {
-			// A profile works without; the device says that it is not signed.
+			// An unsigned profile works; the device says that it is not signed.
 			d.Log.WarnContext(v.ctx, "signing a profile", "mailbox", m.ID, "error", err)
 			signer = nil
 		}
@@ -28,28 +28,27 @@ func (d *Dashboard) sendProfile(v *requestContext, m mailbox.Mailbox, password s
 	}
 	v.w.Header().Set("Content-Type", "application/x-apple-aspen-config")
 	v.w.Header().Set("Content-Disposition", `attachment; filename="mail.mobileconfig"`)
-	_, _ = v.w.Write(text) // whoever has gone needs no answer
+	_, _ = v.w.Write(text) // the client may have disconnected
 	return nil
 }
 
-// createProfileFor makes an app password for a device, and gives it within the
-// profile alone.
+// createProfileFor creates an app password for a device and returns it only inside the profile.
 func (d *Dashboard) createProfileFor(v *requestContext, m mailbox.Mailbox) (actionResult, error) {
 	made, password, err := d.Mailboxes.CreateAppPassword(v.ctx, m.Account, m.ID, v.formText("name"), []string{string(mailbox.IMAP), string(mailbox.SMTP)})
 	return actionResult{Summary: "Made a profile of " + m.Address + " with an app password for " + made.Name + ".", Respond: func() error { return d.sendProfile(v, m, password) }}, err
 }
 
-// profileLinkPage is a link for a phone, which is shown once.
+// profileLinkPage shows a profile link for a phone once.
 type profileLinkPage struct {
 	Mailbox mailbox.Mailbox
-	Name    string // of the device
-	Path    string // of the page that it comes from
+	Name    string // name of the device
+	Path    string // path of the page that created it
 	URL     string
 	QR      template.URL
 	Until   time.Time
 }
 
-// createProfileLinkFor makes a link that gives a phone the profile with an app password, once.
+// createProfileLinkFor creates a one-time link to a profile with an app password.
 func (d *Dashboard) createProfileLinkFor(v *requestContext, m mailbox.Mailbox, path string) (actionResult, error) {
 	token, err := d.Mailboxes.CreateProfileLink(v.ctx, m.Account, m.ID, v.formText("name"))
 	if err != nil {
@@ -98,15 +97,15 @@ func (d *Dashboard) createOwnerProfileLink(v *requestContext) (actionResult, err
 	return did, nil
 }
 
-// profileLink is what a phone sees that has followed the link. Nothing is made yet:
-// programs that only look at links spend none.
+// profileLink shows the page behind a profile link. It creates nothing, so that link scanners don't
+// use the link up.
 func (d *Dashboard) profileLink(v *requestContext) (page, error) {
 	v.signedIn = false
 	m, name, err := d.Mailboxes.FindProfileLink(v.ctx, v.r.PathValue("token"))
 	return page{Template: "phone-once", Title: "Set up mail", Data: profileLinkPage{Mailbox: m, Name: name, Path: v.r.URL.Path}}, err
 }
 
-// redeemProfileLink spends the link: the phone gets the profile with its password.
+// redeemProfileLink uses the link up and responds with the profile and its password.
 func (d *Dashboard) redeemProfileLink(v *requestContext) (actionResult, error) {
 	m, made, password, err := d.Mailboxes.RedeemProfileLink(v.ctx, v.r.PathValue("token"))
 	v.setOwner(m)

@@ -17,12 +17,12 @@ var (
 	onceLink  = regexp.MustCompile(`/phone/once/mpl_[a-z0-9]+`)
 )
 
-// A profile with an app password is made by who may make app passwords, is seen
-// by nobody else, and its link is spent by the first who takes it.
+// A profile with an app password can be created only by users who may create app passwords. No
+// other page shows the password. The link works for the first request only.
 func TestProfileWithPassword(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	opens := func(profile string) bool {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestProfileWithPassword(t *testing.T) {
 		return err == nil
 	}
 	setup := "/mailboxes/" + alice.ID.String() + "/setup"
-	owner := requestContext(t, s)
+	owner := newVisitor(t, s)
 	if status, _, text := owner.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}}); status != 303 {
 		t.Fatal(status, text)
 	}
@@ -51,7 +51,7 @@ func TestProfileWithPassword(t *testing.T) {
 		if status != 200 || link == "" {
 			t.Fatalf("%s: %d\n%s", path, status, shown)
 		}
-		phone := requestContext(t, s)
+		phone := newVisitor(t, s)
 		for range 2 {
 			if status, _, text := phone.ask("GET", link, nil); status != 200 || !strings.Contains(text, "Phone of "+path) {
 				t.Errorf("looking at the link: %d\n%s", status, text)
@@ -78,7 +78,7 @@ func TestProfileWithPassword(t *testing.T) {
 			t.Errorf("the activity does not say: %s", what)
 		}
 	}
-	nobody := requestContext(t, s)
+	nobody := newVisitor(t, s)
 	for _, path := range []string{"/mailbox/profile", "/mailbox/link"} {
 		if status, _, text := nobody.ask("POST", path, url.Values{"name": {"x"}}); status != 401 || !strings.Contains(text, `href="/mailbox"`) {
 			t.Errorf("%s: %d %s", path, status, text)
@@ -94,7 +94,7 @@ func TestPhonePages(t *testing.T) {
 	b.open(path)
 	script[string](b, `document.querySelector("#phone ~ details").open = true; ""`)
 	b.fill("name", "Ann’s iPhone")
-	b.press(path + "/profile") // the first button is that of the picture
+	b.press(path + "/profile") // the first button belongs to the QR code
 	b.reads("The link works once")
 	b.looks("phone-link")
 	b.open(onceLink.FindString(b.text()))

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// unauditedForms are the forms that the router writes no entry of the audit log for, with
-// the reason. A new form is audited unless it is added here.
+// unauditedForms maps the forms without an audit log entry by the router to the reason. A new form
+// is audited unless it is added here.
 var unauditedForms = map[string]string{
 	"POST /sign-in":                    "it writes its entry itself, of a success and of a failure",
 	"POST /sign-in/code":               "it writes its entry itself, of a success and of a failure",
@@ -31,13 +31,13 @@ var unauditedForms = map[string]string{
 	"POST /phone/once/{token}":         "nobody is known before the link is spent; the entry follows",
 }
 
-// partialForms are the forms that may have done some of their work when they fail.
+// partialForms are the forms that may have done part of their work when they fail.
 var partialForms = map[string]bool{
 	"POST /suppressions/import": true, "POST /migrations/many": true, "POST /webhooks/{id}/replay": true,
 	"POST /operator/queue/retry": true, "POST /operator/queue/hold": true, "POST /operator/queue/release": true,
 }
 
-// auditActor is who visits, for the audit log.
+// auditActor returns the actor of the request for the audit log.
 func (v *requestContext) auditActor() audit.Actor {
 	if v.ownerMailbox != 0 {
 		return audit.Actor{Kind: audit.ActorMailbox, ID: v.ownerMailbox, Name: v.session.User.Email, IP: clientAddr(v.r)}
@@ -45,7 +45,7 @@ func (v *requestContext) auditActor() audit.Actor {
 	return v.session.Actor(clientAddr(v.r))
 }
 
-// auditEntry is an entry of the audit log about this visit.
+// auditEntry returns an audit log entry about the request.
 func (v *requestContext) auditEntry(what string) audit.Entry {
 	e := audit.Entry{Account: v.session.Account, Actor: v.auditActor(), Action: v.r.Pattern, Description: what}
 	for _, name := range []string{"id", "app", "delivery"} { // never a token
@@ -59,7 +59,7 @@ func (v *requestContext) auditEntry(what string) audit.Entry {
 	return e
 }
 
-// beginAudit writes the entry of what a form does, before it is done: without one it is not.
+// beginAudit writes the entry of a form's action in advance: if it can't, the action doesn't run.
 func (v *requestContext) beginAudit() (err error) {
 	if v.auditBegun || v.r.Method != http.MethodPost || unauditedForms[v.r.Pattern] != "" {
 		return nil
@@ -69,8 +69,8 @@ func (v *requestContext) beginAudit() (err error) {
 	return err
 }
 
-// abortAudit takes the entry back after an error that says that nothing was done. After
-// others it stays, as failed.
+// abortAudit discards the entry if an error means that nothing was done. After other errors the
+// entry stays, as failed.
 func (v *requestContext) abortAudit(err error) {
 	end := v.pendingEntry.Discard
 	if partialForms[v.r.Pattern] || fault.KindOf(err) == fault.Internal {
@@ -81,7 +81,7 @@ func (v *requestContext) abortAudit(err error) {
 	}
 }
 
-// auditForCustomer writes what an operator did with an account into that account, too.
+// auditForCustomer also writes an operator's action on an account to that account's audit log.
 func (v *requestContext) auditForCustomer(did actionResult) error {
 	return v.d.Audit.Write(context.WithoutCancel(v.ctx), audit.Entry{
 		Account: did.Customer, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"},
@@ -89,15 +89,15 @@ func (v *requestContext) auditForCustomer(did actionResult) error {
 	})
 }
 
-// What the audit log says of mail that is read.
+// Audit log descriptions of reading mail.
 const (
 	auditReadMessage       = "Read a message"
 	auditDownloadedMessage = "Downloaded a message"
 	auditDownloadedFile    = "Downloaded a file of a message"
 )
 
-// auditMailRead writes that the visitor reads mail, before it is shown. box is the mailbox
-// that the mail is in; the zero one for mail of the account.
+// auditMailRead records that the user reads mail, before the page shows it. box is the mailbox of
+// the mail, or zero for mail of the account.
 func (v *requestContext) auditMailRead(what string, box mailbox.Mailbox) error {
 	if box.ID != 0 {
 		what += " in " + box.Address

@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Guessing is limited also when all guesses come at once.
+// Password guesses are limited, even if all arrive at once.
 func TestGuessesAtOnce(t *testing.T) {
 	s := servertest.Start(t)
 	s.Dashboard.Unfriend()
-	var judged atomic.Int64
+	var verified atomic.Int64
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
@@ -27,13 +27,13 @@ func TestGuessesAtOnce(t *testing.T) {
 				return
 			}
 			if a.StatusCode == http.StatusUnauthorized {
-				judged.Add(1)
+				verified.Add(1)
 			}
 			_ = a.Body.Close()
 		})
 	}
 	all.Wait()
-	if n := judged.Load(); n != 10 {
+	if n := verified.Load(); n != 10 {
 		t.Errorf("%d of 100 guesses were answered", n)
 	}
 }

@@ -26,24 +26,24 @@ var screenshots = flag.Bool("screenshots", false, "write docs/screenshots anew")
 //go:embed testdata/axe.min.js
 var axe string
 
-// browser is a real one that a person would use.
+// browser is a real browser.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context
 	base string
 }
 
-// patience bounds what a page may take on an overloaded machine.
+// patience is how long a page may take on an overloaded machine.
 const patience = 2 * time.Minute
 
-// browse starts chromium. It must be there: script/test-packages names it.
+// browse starts Chromium, which must be installed: see script/test-packages.
 func browse(t *testing.T, s *servertest.Server) *browser {
 	t.Helper()
 	return browseAt(t, s.Dev.BaseURL, "")
 }
 
-// browseAt is browse for a service whose name resolves by rules, and whose
-// certificate is not looked at.
+// browseAt is browse for a service whose name resolves by the given rules and whose certificate is
+// not verified.
 func browseAt(t *testing.T, base, rules string) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -62,7 +62,7 @@ func browseAt(t *testing.T, base, rules string) *browser {
 	return b
 }
 
-// run does something in the browser, and returns what that gives.
+// run runs an action in the browser and returns its result.
 func run[T any](b *browser, a chromedp.Action[T]) T {
 	b.t.Helper()
 	var value T
@@ -94,13 +94,13 @@ func script[T any](b *browser, text string) T {
 	return run(b, chromedp.Evaluate[T](text, chromedp.EvalAwaitPromise))
 }
 
-// path is where the browser is.
+// path returns the path of the current page.
 func (b *browser) path() string {
 	b.t.Helper()
 	return strings.TrimPrefix(run(b, chromedp.Location()), b.base)
 }
 
-// colours makes the browser one of somebody who likes light or dark.
+// colours makes the browser prefer light or dark colours.
 func colours(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
@@ -110,26 +110,26 @@ func colours(scheme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// open goes to a page of ours.
+// open opens a page of the service.
 func (b *browser) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base+path), chromedp.WaitReady("main"))
 }
 
-// fill enters something into a field by its name.
+// fill enters a value into the field with a name.
 func (b *browser) fill(name, value string) {
 	b.t.Helper()
 	b.do(chromedp.SetValue(`main [name="`+name+`"]`, value))
 }
 
-// press sends the form that goes to a path, and waits for the page after it.
+// press submits the form with the given action and waits for the next page.
 func (b *browser) press(action string) {
 	b.t.Helper()
 	script[string](b, `document.documentElement.dataset.before = "yes"`)
 	b.do(chromedp.Click(`form[method="post"][action="`+action+`"] button`), chromedp.WaitReady(`html:not([data-before]) main`))
 }
 
-// text is what a person reads on the page.
+// text returns the visible text of the page.
 func (b *browser) text() string {
 	b.t.Helper()
 	return script[string](b, `document.body.innerText`)
@@ -142,7 +142,7 @@ func (b *browser) reads(want string) {
 	}
 }
 
-// accessible fails when axe finds a violation on the page.
+// accessible fails the test if axe finds a violation on the page.
 func (b *browser) accessible() {
 	b.t.Helper()
 	script[string](b, axe+";''")
@@ -160,8 +160,8 @@ func (b *browser) accessible() {
 	}
 }
 
-// looks checks a page in light and dark and as wide as a phone, and takes its
-// picture if asked to.
+// looks checks a page in light and dark colours and at phone width, and takes screenshots if
+// requested.
 func (b *browser) looks(name string) {
 	b.t.Helper()
 	for _, view := range []struct {
@@ -174,7 +174,7 @@ func (b *browser) looks(name string) {
 			b.t.Errorf("%s is wider than a screen of %d pixels", b.path(), view.width)
 		}
 		if *screenshots {
-			if script[bool](b, `!!document.querySelector("iframe")`) { // frames are painted only where they are in view
+			if script[bool](b, `!!document.querySelector("iframe")`) { // frames are painted only when visible
 				b.do(chromedp.EmulateViewport(view.width, script[int64](b, `Math.max(860, document.documentElement.scrollHeight)`)))
 			}
 			png := run(b, chromedp.FullScreenshot(100))

@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// checkExplanation is what a check of an arriving message came to, in words.
+// checkExplanation is a check result of a received message, with an explanation.
 type checkExplanation struct{ Name, Value, Means string }
 
-// explainChecks explains the verdicts of a message.
+// explainChecks explains the check results of a message.
 func explainChecks(v summary.CheckResults) []checkExplanation {
 	var all []checkExplanation
 	if v.Author != "" {
@@ -51,8 +51,8 @@ func explainChecks(v summary.CheckResults) []checkExplanation {
 	}...)
 }
 
-// explainAuthor explains why the author of a message can't be told; "" for a doubt of
-// another release.
+// explainAuthor explains why the author of a message is unclear. It returns "" for an unknown
+// reason, for example from another release.
 func explainAuthor(doubt string) string {
 	return map[message.AuthorProblem]string{
 		message.NoFrom:      "The message has no From field, so it names no author.",
@@ -71,11 +71,11 @@ func explainValue(value string, words map[string]string) string {
 	return words[value]
 }
 
-// spamReason is something that counted in the spam filter's judgement.
+// spamReason is a rule that contributed to a spam score.
 type spamReason struct{ Name, Points, Means string }
 
-// spamReasons reads the reasons of a spam filter. Those of our own are explained;
-// rspamd's are named in its own documents.
+// spamReasons parses the reasons of a spam filter. It explains those of the built-in filter; rspamd
+// documents its own.
 func spamReasons(reasons string) (all []spamReason) {
 	for word := range strings.FieldsSeq(reasons) {
 		w := spamReason{}
@@ -94,8 +94,8 @@ func spamReasons(reasons string) (all []spamReason) {
 	return all
 }
 
-// explainSpamReason explains what our own filter (package spam) counts; "" for what it
-// does not.
+// explainSpamReason explains a rule of the built-in filter (package spam), or returns "" for
+// others.
 func explainSpamReason(name string) string {
 	return map[string]string{
 		"SPF_FAIL":             "SPF fails.",

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Every result has words, and so has what our own filter counts.
+// Every check result and every rule of the built-in filter has an explanation.
 func TestFindings(t *testing.T) {
 	for check, results := range map[string][]string{
 		"SPF":         {"none", "neutral", "pass", "fail", "softfail", "temperror", "permerror"},

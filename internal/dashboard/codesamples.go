@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// exampleRequest is what examples do.
+// exampleRequest is the request that code samples make.
 type exampleRequest struct {
 	method, url     string
-	body            any    // of JSON; nil for none
-	requestMedia    string // the media type of a file that is sent
-	responseMedia   string // the media type of a file that is answered
-	hasJSONResponse bool   // with JSON
+	body            any    // JSON body; nil for none
+	requestMedia    string // media type of an uploaded file
+	responseMedia   string // media type of a file in the response
+	hasJSONResponse bool   // whether the response is JSON
 }
 
 func (r exampleRequest) isStream() bool { return r.responseMedia == "text/event-stream" }
@@ -110,7 +110,7 @@ func (r exampleRequest) python() string {
 	return strings.TrimSpace(out.String())
 }
 
-// pythonLiteral writes a JSON value as Python has it.
+// pythonLiteral formats a JSON value as a Python literal.
 func pythonLiteral(value any, prefix string) string {
 	inner := prefix + "    "
 	switch x := value.(type) {
@@ -144,7 +144,7 @@ func pythonLiteral(value any, prefix string) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text))
 }
 
-// goProgram puts a call of the Go package into its surroundings.
+// goProgram wraps a call of the Go client in a program.
 func goProgram(base, call string) string {
 	return "c, err := client.New(" + fmt.Sprintf("%q", base) + ", os.Getenv(\"MAILSTEAD_API_KEY\"))\nif err != nil {\n\treturn err\n}\n" + call
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dashboard is the door for people with a browser: pages made on the
-// server, which call the same rooms as the API. Routes stand in one list
-// (routes.go), one page to a file; a page is a view, what a form does an act.
-// All of it works without JavaScript, which only adds to it.
+// Package dashboard serves the web interface: pages rendered on the server, which use the same
+// packages as the API. All routes are registered in routes.go; each page has its own file. A view
+// renders a page, and an action handles a form. All pages work without JavaScript, which only
+// enhances them.
 package dashboard
 
 import (
@@ -39,7 +39,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// Dashboard is the door with what lies behind it.
+// Dashboard serves the web interface on top of the domain packages.
 type Dashboard struct {
 	Users         *user.Users
 	Audit         *audit.Log
@@ -57,55 +57,53 @@ type Dashboard struct {
 	MailIO        *mailio.Service
 	Migrations    *migration.Service
 	Inbound       *inbound.Service
-	SandboxOutbox *relay.Sandbox // the sandbox's outbox; nil outside of the sandbox
+	SandboxOutbox *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
 	Limits        *quota.Limiter
 	ClientSetup   *clientsetup.Service
 	SetupChecker  *clientsetup.Checker
-	ProfileSigner func(context.Context) (*tls.Certificate, error) // signs profiles; nil, or nil from it: they are not signed
-	SigningKey    *secret.Key                                     // signs what browsers and phones bring back
+	ProfileSigner func(context.Context) (*tls.Certificate, error) // certificate that signs profiles; they are not signed if it is nil or returns nil
+	SigningKey    *secret.Key                                     // signs the tokens of browsers and phones
 	Health        func() Health
-	Host          string // the service's own name
-	Postmaster    string // the operator's address
-	// SuspendDomain suspends a domain for an operator, or ends that.
+	Host          string // host name of the service
+	Postmaster    string // address of the operator
+	// SuspendDomain suspends a domain on behalf of an operator, or lifts the suspension.
 	SuspendDomain   func(ctx context.Context, name string, yes bool) error
-	BaseURL         string // the URL that the pages are below, without a slash at its end
+	BaseURL         string // base URL of the pages, without a trailing slash
 	Dev             bool
 	Version         string
-	OpenAPIDocument []byte // the OpenAPI document, of which the reference is made
+	OpenAPIDocument []byte // the OpenAPI document, from which the reference is built
 	Log             *slog.Logger
 	Now             func() time.Time
-	CommandTimeout  time.Duration // how long one press of a button works on an order of the queue; 0: 5 s
+	CommandTimeout  time.Duration // how long one click works on a queue command; 5 s if 0
 
-	authLimiter   ratelimit.ConnLimiter // passwords and codes that are looked at
-	publicLimiter ratelimit.ConnLimiter // requests in hand for pages that are anybody's
+	authLimiter   ratelimit.ConnLimiter // concurrent password and code checks
+	publicLimiter ratelimit.ConnLimiter // concurrent requests for public pages
 	renderer      *renderer
 	manual        *manual
 	routeList     []Route
 }
 
 const (
-	// maxForm bounds a form, in bytes: the largest is a template's html and text,
-	// where each byte may take six, as a line end is %0D%0A. maxPublicForm bounds
-	// that of a page that is anybody's, which has publicReadTimeout to arrive, and
-	// maxOwnerForm that of a mailbox's owner: the largest is a vacation reply, and one
-	// that is too long is to come back.
+	// maxForm limits a form, in bytes. The largest has a template's html and text, where each byte
+	// may take six: a line end is %0D%0A. maxPublicForm limits forms of public pages, which must
+	// arrive within publicReadTimeout. maxOwnerForm limits forms of a mailbox owner. The largest is
+	// a vacation reply; one that is too long must still reach the server, to be shown again.
 	maxForm           = 12*template.MaxSource + 1<<20
 	maxPublicForm     = 64 << 10
 	maxOwnerForm      = 12*mailbox.MaxVacationText + maxPublicForm
 	publicReadTimeout = 30 * time.Second
-	// maxPublicRequests is how many requests for such pages are in hand at once, and
-	// maxPublicPerNetwork how many of them from one network: each holds a form, then a
-	// page, and one connection may bring hundreds.
+	// maxPublicRequests is the maximum number of concurrent requests for public pages, and
+	// maxPublicPerNetwork that from one network. Each request holds a form, then a page, in memory,
+	// and one connection may have hundreds.
 	maxPublicRequests   = 2000
 	maxPublicPerNetwork = 100
 )
 
-// csp lets a page load nothing from elsewhere and run no script or style that
-// stands in it.
+// csp forbids external resources and inline scripts and styles.
 const csp = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// Handler returns the handler of the pages.
+// Handler returns the handler of the web interface.
 func (d *Dashboard) Handler() (http.Handler, error) {
 	looks, err := newRenderer()
 	if err != nil {
@@ -129,7 +127,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 	return d.withSecurityHeaders(d.requireSameOrigin(r.mux)), nil
 }
 
-// withSecurityHeaders sets the headers that every page has.
+// withSecurityHeaders sets the security headers of every page.
 func (d *Dashboard) withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -150,12 +148,11 @@ func (d *Dashboard) withSecurityHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// isSecure reports whether a request was encrypted on its way here. Outside
-// the sandbox all are: the server answers no page without TLS, and a proxy in
-// front may have ended it.
+// isSecure reports whether the browser's connection is encrypted. Outside the sandbox it always is:
+// the server serves no page without TLS, although a proxy in front may terminate it.
 func (d *Dashboard) isSecure(r *http.Request) bool { return !d.Dev || r.TLS != nil }
 
-// clientAddr returns the address that a request comes from.
+// clientAddr returns the remote address of a request.
 func clientAddr(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// webhookPage is what the page of a webhook shows.
+// webhookPage is the data of a webhook's page.
 type webhookPage struct {
 	Hook   webhook.Webhook
 	About  []string
-	Kinds  [][2]string // to test with
-	State  string      // of the deliveries that are shown; "" for all
+	Kinds  [][2]string // event types for a test event
+	State  string      // state filter of the deliveries; "" for all
 	States []string
 	List   []webhook.Delivery
 	Pager  pager
@@ -53,7 +53,7 @@ func (d *Dashboard) webhook(v *requestContext) (page, error) {
 	return page{Template: "webhook", Title: w.URL, Section: "webhooks", Data: s}, nil
 }
 
-// webhookAttemptView is an attempt with its headers as they were sent.
+// webhookAttemptView is an attempt with the headers that were sent.
 type webhookAttemptView struct {
 	webhook.Attempt
 	Request string
@@ -71,11 +71,11 @@ func (d *Dashboard) delivery(v *requestContext) (page, error) {
 	s := struct {
 		Hook     webhook.Webhook
 		Delivery webhook.Delivery
-		Body     string // "" when the event is no longer kept
-		Withheld bool   // the visitor may not read mail
+		Body     string // "" if the event is no longer stored
+		Withheld bool   // whether the user may not read mail
 		Attempts []webhookAttemptView
 	}{Hook: w, Delivery: found}
-	slices.Reverse(attempts) // the last one is what people come for
+	slices.Reverse(attempts) // show the last attempt first
 	for _, a := range attempts {
 		var b strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
@@ -129,7 +129,7 @@ func (d *Dashboard) redeliverWebhook(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: deliveryPath(w.ID, id), Summary: "Sending an event to the webhook " + webhook.Origin(w.URL) + " again."}, err
 }
 
-// replayWebhook sends what happened since a time again.
+// replayWebhook replays the events since a time.
 func (d *Dashboard) replayWebhook(v *requestContext) (actionResult, error) {
 	w, err := d.findWebhook(v)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 
 // diffLine is a line of a comparison.
 type diffLine struct {
-	Mark string // "+", "-", " ", or "…" for lines that were left out
+	Mark string // "+", "-", " ", or "…" for omitted lines
 	Text string
 }
 
 const (
-	// maxDiffCells bounds the work of a comparison, in pairs of lines.
+	// maxDiffCells limits the work of a comparison, in pairs of lines.
 	maxDiffCells = 4_000_000
-	// contextLines is how many equal lines are shown around those that differ.
+	// contextLines is the number of equal lines shown around differences.
 	contextLines = 3
 )
 
-// diff compares two texts line by line; nil if they are equal. Of texts that
-// are too long to be compared all lines differ.
+// diff compares two texts line by line and returns nil if they are equal. If the texts are too long
+// to compare, all lines count as different.
 func diff(old, new string) []diffLine {
 	if old == new {
 		return nil
@@ -54,13 +54,13 @@ func markLines(mark string, lines []string) (out []diffLine) {
 	return out
 }
 
-// diffLines finds the longest common subsequence.
+// diffLines compares lines by their longest common subsequence.
 func diffLines(a, b []string) (out []diffLine) {
 	if len(a)*len(b) > maxDiffCells || len(a) == 0 || len(b) == 0 {
 		return append(markLines("-", a), markLines("+", b)...)
 	}
 	width := len(b) + 1
-	common := make([]int32, (len(a)+1)*width) // of the rests from i and j
+	common := make([]int32, (len(a)+1)*width) // lengths for the suffixes at i and j
 	for i, x := range slices.Backward(a) {
 		for j, y := range slices.Backward(b) {
 			if x == y {
@@ -87,7 +87,7 @@ func diffLines(a, b []string) (out []diffLine) {
 	return append(append(out, markLines("-", a[i:])...), markLines("+", b[j:])...)
 }
 
-// collapseEqual leaves out equal lines that are far from those that differ.
+// collapseEqual omits equal lines far from any difference.
 func collapseEqual(all []diffLine) (out []diffLine) {
 	for i := 0; i < len(all); {
 		end := i

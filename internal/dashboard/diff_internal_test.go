@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a comparison keeps and removes is the old text, what it keeps and adds
-// the new one.
+// The kept and removed lines of a diff are the old text; the kept and added lines are the new one.
 func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", ""}), 1, 12)

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// reading is what a page of the manual shows.
+// docsData is the data of a page of the manual.
 type docsData struct {
 	Manual *manual
-	Now    string // the path of the page, for the contents
+	Now    string // path of the current page, for the table of contents
 	Find   string
 	Guide  *guide
 	Of     *resource
@@ -45,7 +45,7 @@ func (d *Dashboard) reference(v *requestContext) (page, error) {
 	return page{}, notFound()
 }
 
-// searchHit is what a search has found, with the words around the first one.
+// searchHit is a search result with the text around the first match.
 type searchHit struct {
 	passage
 	Before, Word, After string
@@ -55,7 +55,7 @@ type searchHit struct {
 const (
 	maxHits       = 30
 	maxQueryBytes = 200
-	excerptBytes  = 120 // bytes shown on each side of a word
+	excerptBytes  = 120 // bytes shown on each side of a match
 )
 
 func (d *Dashboard) searchDocs(v *requestContext) (page, error) {
@@ -66,7 +66,7 @@ func (d *Dashboard) searchDocs(v *requestContext) (page, error) {
 	return d.docsPage("docs-search", "Search the documentation", docsData{Now: "/docs/search", Find: find, Hits: d.manual.search(find)}), nil
 }
 
-// search returns the passages that have all words, the best first.
+// search returns the passages that contain all words, best match first.
 func (m *manual) search(text string) (hits []searchHit) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 {
@@ -94,10 +94,10 @@ func (m *manual) search(text string) (hits []searchHit) {
 	return hits[:min(len(hits), maxHits)]
 }
 
-// excerpt is a piece of a text around a word, or its beginning.
+// excerpt returns a part of a text around a word, or its beginning.
 func excerpt(text, word string) (before, found, after string) {
 	at := strings.Index(strings.ToLower(text), word)
-	if at < 0 || at+len(word) > len(text) { // in the title, or lower case is longer than what it was made of
+	if at < 0 || at+len(word) > len(text) { // the match is in the title, or the lower-case text is longer than the original
 		return "", "", truncate(text, 2*excerptBytes)
 	}
 	start := max(0, at-excerptBytes)

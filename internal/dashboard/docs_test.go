@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The manual is there for everybody, and says all that the document does.
+// The manual is public and covers the whole OpenAPI document.
 func TestDocs(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -85,7 +85,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// fetched is a page as somebody gets it who has not signed in.
+// fetched returns a page as a visitor without a session gets it.
 func fetched(t *testing.T, s *servertest.Server, path string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(s.Dev.BaseURL, "/")+path, nil)

@@ -14,11 +14,11 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// pager are the paths of the pages beside a page of a list.
+// pager has the paths of the pages before and after a page of a list.
 type pager struct{ Newer, Older string }
 
-// newPager makes it from the page that was asked for, and whether more follows
-// in that direction. The path may have a query.
+// newPager builds a pager from the requested page and from whether more items follow in that
+// direction. The path may have a query.
 func newPager(path string, p db.Page, n int, more bool, first, last db.ID) (out pager) {
 	if n == 0 {
 		return out
@@ -38,8 +38,8 @@ func newPager(path string, p db.Page, n int, more bool, first, last db.ID) (out 
 	return out
 }
 
-// newSearchPager is newPager for a list that is searched, whose pages may be short:
-// next is where the room goes on, in the direction that was asked for.
+// newSearchPager is newPager for a searched list, whose pages may be short. next is where the
+// search continues in the requested direction.
 func newSearchPager(path string, search url.Values, p db.Page, n int, more bool, first, last, next db.ID) (out pager) {
 	q := maps.Clone(search)
 	to := func(direction string, at db.ID) string {
@@ -89,11 +89,11 @@ func (d *Dashboard) addDomain(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/domains/" + made.ID.String(), Summary: "Added the domain " + made.DisplayName + "."}, err
 }
 
-// domainPage is what the page of a domain shows.
+// domainPage is the data of a domain's page.
 type domainPage struct {
 	Domain                domain.Domain
 	Required, Recommended []domain.Record
-	Waiting               bool // its records are still looked for: the page follows
+	Waiting               bool // whether records are still being checked: the page polls for updates
 	Keys                  []domain.DKIMKey
 	Providers             []provider
 }
@@ -107,7 +107,7 @@ func (d *Dashboard) domain(v *requestContext) (page, error) {
 	return page{Template: "domain", Title: s.Domain.DisplayName, Section: "domains", Data: s}, nil
 }
 
-// domainRecords is the part of the page that follows what the DNS says.
+// domainRecords is the part of the page that is updated with the DNS check results.
 func (d *Dashboard) domainRecords(v *requestContext) (page, error) {
 	s, err := d.loadDomainPage(v)
 	return page{Template: "domain", Part: true, Data: s}, err
@@ -130,7 +130,7 @@ func (d *Dashboard) loadDomainPage(v *requestContext) (domainPage, error) {
 	return s, nil
 }
 
-// splitRequired parts required records from others.
+// splitRequired separates the required records from the others.
 func splitRequired(all []domain.Record) (required, optional []domain.Record) {
 	for _, r := range all {
 		if r.Required {
@@ -168,7 +168,7 @@ func (d *Dashboard) zoneFile(v *requestContext) error {
 	return nil
 }
 
-// writeZone answers with a zone file.
+// writeZone responds with a zone file.
 func (v *requestContext) writeZone(name, text string) {
 	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.zone"`)
@@ -212,7 +212,7 @@ func (d *Dashboard) deleteDomain(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/domains", Summary: "Deleted the domain " + found.DisplayName + "."}, d.Domains.Delete(v.ctx, v.session.Account, id)
 }
 
-// provider says where a DNS provider has its records, and what is odd there.
+// provider describes where a DNS provider has its record settings, and its quirks.
 type provider struct{ Name, Where, Quirk string }
 
 var providers = []provider{
@@ -226,7 +226,7 @@ var providers = []provider{
 	{"IONOS", "Domains & SSL, the domain, DNS, Add record.", "Switch the mail service of IONOS off, else its MX and SPF records come back."},
 }
 
-// renameField tells a fault of a field by the name that the form has for it.
+// renameField changes the path of a field error to the form's name for the field.
 func renameField(err error, field, as string) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -4,11 +4,11 @@ package dashboard
 
 import "maps"
 
-// Routes lists all routes, once there is a Handler.
+// Routes returns all routes. Handler must have been called first.
 func (d *Dashboard) Routes() []Route { return d.routeList }
 
-// Unfriend makes nobody a friend.
+// Unfriend removes all exemptions from the limits.
 func (d *Dashboard) Unfriend() { d.Users.Logins.Exempt, d.authLimiter.Exempt = nil, nil }
 
-// Unaudited are the forms without an entry of the audit log, and why.
+// Unaudited returns the forms without an audit log entry, and the reasons.
 func Unaudited() map[string]string { return maps.Clone(unauditedForms) }

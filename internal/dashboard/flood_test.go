@@ -14,12 +14,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Who has not signed in holds little of the service: short forms, and few at once
-// from one network.
+// Visitors without a session can use few resources: short forms, and few at once from one network.
 func TestFloodOfForms(t *testing.T) {
 	s := servertest.Start(t, servertest.ProxyFrom("127.0.0.1/32"))
-	// post begins a form, and returns the status of the first answer: 100 where the
-	// form is waited for.
+	// post starts a form and returns the status of the first response, which is 100 if the server
+	// waits for the form.
 	post := func(from, kind string, length int, form string) (net.Conn, int) {
 		t.Helper()
 		nc, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr("http"))
@@ -45,8 +44,8 @@ func TestFloodOfForms(t *testing.T) {
 	}
 	const form = "application/x-www-form-urlencoded"
 	long := "email=a%40b.example&password=" + strings.Repeat("x", 64<<10)
-	// What is no form is waited for and bounded as one is: else it would be after the
-	// answer, for as long as a stranger likes.
+	// The server reads and limits a body that is not a form, too. Otherwise it would read the body
+	// after the response, without a time limit.
 	for _, kind := range []string{form, "text/plain"} {
 		if _, status := post("192.0.2.9", kind, len(long), long); status != http.StatusRequestEntityTooLarge {
 			t.Errorf("a long form as %s: %d", kind, status)
@@ -75,7 +74,7 @@ func TestFloodOfForms(t *testing.T) {
 		t.Fatal(a, err)
 	}
 	_ = a.Body.Close()
-	for status := 0; status != http.StatusContinue; { // the place of it is free soon
+	for status := 0; status != http.StatusContinue; { // the slot is released soon after
 		_, status = post("192.0.2.9", form, 1000, "")
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// inputField is a labelled field of a form, with what was entered and what is
-// wrong with it.
+// inputField is a labelled form field with its value and its error.
 type inputField struct {
 	Name, Label, Value, Wrong string
 	Type                      string // text by default; password, email, number, textarea
@@ -20,16 +19,16 @@ type inputField struct {
 	Autocomplete              string
 	Placeholder               string
 	Required, Autofocus       bool
-	Unmarked                  bool   // that it may stay empty goes without saying
-	Mono                      bool   // as wide letters as code
-	Kept                      bool   // by a script that shows the form anew: it is not sent back
-	List                      string // the id of a datalist to choose from
-	Rows                      int    // of a textarea
+	Unmarked                  bool   // whether to omit the mark for optional fields
+	Mono                      bool   // whether to use a monospaced font
+	Kept                      bool   // whether a script keeps the value when it shows the form again: the server doesn't send it back
+	List                      string // id of a datalist with suggestions
+	Rows                      int    // rows of a textarea
 	Options                   [][2]string
 }
 
-// newInputField makes a field from the page that it is on, its name and its label,
-// and pairs of what else is to be said of it.
+// newInputField returns a field of a page with a name and a label. more has pairs of further
+// properties.
 func newInputField(s pageData, name, label string, more ...any) (inputField, error) {
 	f := inputField{Name: name, Label: label, Type: "text", Rows: 4, Wrong: s.Wrong[name]}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -73,8 +72,8 @@ func newInputField(s pageData, name, label string, more ...any) (inputField, err
 	return f, nil
 }
 
-// isTicked reports whether a box of several of one name is ticked: as it was
-// entered, else as it is.
+// isTicked reports whether a checkbox in a group of the same name is ticked: as submitted, or else
+// as stored.
 func isTicked(s pageData, name, value string, is bool) bool {
 	if s.Form != nil {
 		return slices.Contains(s.Form[name], value)
@@ -82,7 +81,7 @@ func isTicked(s pageData, name, value string, is bool) bool {
 	return is
 }
 
-// dict makes a map from pairs, for templates with more than one argument.
+// dict builds a map from pairs, for templates with more than one argument.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, fmt.Errorf("dict needs pairs")
@@ -94,7 +93,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// timeElement writes a time for people in these words, and for programs.
+// timeElement returns a time element with the given words and a machine-readable time.
 func timeElement(t time.Time, words string) template.HTML {
 	if t.IsZero() {
 		return template.HTML(words) //nolint:gosec // our own words
@@ -104,7 +103,7 @@ func timeElement(t time.Time, words string) template.HTML {
 
 func formatTimestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// relativeTime says how long ago a time was, or how far it is ahead, roughly.
+// relativeTime describes roughly how far a time is in the past or future.
 func relativeTime(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -138,7 +137,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// formatSize says a number of bytes as people do.
+// formatSize formats a number of bytes for people.
 func formatSize(n int64) string {
 	const unit = 1024
 	if n < unit {
@@ -156,16 +155,16 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%.0f %s", f, names[i])
 }
 
-// toMegabytes is how many of 1,048,576 bytes a size is.
+// toMegabytes converts bytes to megabytes of 1,048,576 bytes.
 func toMegabytes(n int64) int64 { return n >> 20 }
 
-// percentOf is so many hundredths of a number.
+// percentOf returns the given number of hundredths of n.
 func percentOf(n int64, hundredths int64) int64 { return n / 100 * hundredths }
 
-// formatInt writes a number as it is entered.
+// formatInt formats a number for an input field.
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
-// formatCount writes a number with its thousands apart.
+// formatCount formats a number with thousands separators.
 func formatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -174,7 +173,7 @@ func formatCount(n int64) string {
 	return s
 }
 
-// stateTone is the colour of a state.
+// stateTone returns the colour of a state.
 func stateTone(state string) string {
 	switch state {
 	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published", "completed", "done":
@@ -189,5 +188,5 @@ func stateTone(state string) string {
 	return "plain"
 }
 
-// formatState says a state in words.
+// stateText returns a state in words.
 func stateText(state string) string { return strings.ReplaceAll(state, "_", " ") }

@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// formOwnerField is the field by which each form says whom it was made for. Since then the
-// browser may have changed to another account, or mailbox, in another tab.
+// formOwnerField is the field with the account or mailbox for which a form was rendered. The
+// browser may have switched to another one in another tab since then.
 const formOwnerField = "made_for"
 
-// codeWrongOwner is that of the fault of a form that was made for another.
+// codeWrongOwner is the code of the fault for a form of another account or mailbox.
 const codeWrongOwner = "made_for_another"
 
-// formOwner is the account that is looked at, or the mailbox whose owner visits; 0 if
+// formOwner returns the id of the current account, or of the mailbox whose owner is signed in; 0 if
 // nobody is signed in.
 func (v *requestContext) formOwner() db.ID {
 	switch {
@@ -29,8 +29,8 @@ func (v *requestContext) formOwner() db.ID {
 	return 0
 }
 
-// checkFormOwner returns a fault.Conflict for a form that was made for another. One that does
-// not say is nobody else's.
+// checkFormOwner returns a fault.Conflict if a form was rendered for another account or mailbox. A
+// form without the field is accepted.
 func (v *requestContext) checkFormOwner(made string) error {
 	if made == "" || made == v.formOwner().String() {
 		return nil
@@ -45,7 +45,7 @@ func (v *requestContext) checkFormOwner(made string) error {
 	return fault.New(fault.Conflict, codeWrongOwner, "This form was made for another account, and you look at %s now. Nothing was done. Open the other in another tab, then %s", cmp.Or(v.account.Name, v.account.Email), again)
 }
 
-// addFormOwner is a page whose forms say whom they are made for.
+// addFormOwner adds the owner field to all forms of a page.
 func addFormOwner(page []byte, whose db.ID) (out []byte) {
 	field := []byte(`<input type="hidden" name="` + formOwnerField + `" value="` + whose.String() + `">`)
 	for {
@@ -53,7 +53,7 @@ func addFormOwner(page []byte, whose db.ID) (out []byte) {
 		if at < 0 || whose == 0 {
 			return append(out, page...)
 		}
-		at += bytes.IndexByte(page[at:], '>') + 1 // in attributes that is written &gt;
+		at += bytes.IndexByte(page[at:], '>') + 1 // in attributes, > is written as &gt;
 		out = append(append(out, page[:at]...), field...)
 		page = page[at:]
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// two returns the account of the demo and another one that its person owns, too.
+// two returns the demo account and another account of the same owner.
 func two(t *testing.T, s *servertest.Server) (demo, other account.Account) {
 	t.Helper()
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -44,8 +44,8 @@ func two(t *testing.T, s *servertest.Server) (demo, other account.Account) {
 	return demo, other
 }
 
-// A form does nothing in an account that was opened in another tab meanwhile, and can
-// be sent again in its own.
+// A form has no effect if another account was opened in another tab in the meantime. It can be sent
+// again in its own account.
 func TestFormOfAnotherAccount(t *testing.T) {
 	s := servertest.Start(t)
 	demo, other := two(t, s)
@@ -70,7 +70,7 @@ func TestFormOfAnotherAccount(t *testing.T) {
 	b.do(chromedp.Reload(), chromedp.WaitReady(`html:not([data-before]) main`))
 	b.reads("Added the domain typed.example.")
 
-	// A script shows the same beside what was entered.
+	// A script shows the same error next to the entered values.
 	b.open("/migrations/many")
 	b.fill("host", "old.example")
 	look(other)
@@ -86,12 +86,12 @@ func TestFormOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// What every form says of whom it is for is held to: in the accounts of a person, with
-// a file, and in the mailboxes of who has two. What is about the person is of every account.
+// The server checks the owner of every form: in several accounts of a user, with a file, and in two
+// mailboxes of one owner. Forms about the user themselves work in every account.
 func TestFormsSayWhomTheyAreFor(t *testing.T) {
 	s := servertest.Start(t)
 	demo, other := two(t, s)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	look := func(at account.Account) {
 		t.Helper()

@@ -24,7 +24,7 @@ import (
 
 var goSamples = flag.Bool("gosamples", false, "write reference/go.json anew")
 
-// goSample writes how the method of an operation is called.
+// goSample returns a call of an operation's method.
 func goSample(id string, path []string) string {
 	name := strings.ToUpper(id[:1]) + id[1:]
 	method, ok := reflect.TypeFor[*client.Client]().MethodByName(name)
@@ -57,7 +57,7 @@ func goSample(id string, path []string) string {
 	return "answer, err := " + call + "\nif err != nil {\n\treturn err\n}\nfmt.Printf(\"%+v\\n\", answer)"
 }
 
-// goArgument writes a value for a parameter; texts are those of the path.
+// goArgument returns the literal of a parameter; texts has the path's values.
 func goArgument(in reflect.Type, texts *[]string) string {
 	switch in {
 	case reflect.TypeFor[time.Time]():
@@ -99,7 +99,7 @@ func goArgument(in reflect.Type, texts *[]string) string {
 
 const sampleID = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"
 
-// filled are the structs that examples fill in.
+// filled are struct literals for the examples.
 var filled = map[string]string{
 	"client.NewMailbox":     `DomainID: "` + sampleID + `", LocalPart: "ann", DisplayName: "Ann Lee"`,
 	"client.NewMigration":   `MailboxID: "` + sampleID + `", Source: client.NewMigrationSource{Host: "imap.old.example", Username: "ann@example.com", Password: os.Getenv("OLD_PASSWORD")}`,
@@ -120,8 +120,8 @@ var filled = map[string]string{
 	"client.NewVacation":    `Enabled: true, Text: "I am back on Monday."`,
 }
 
-// arguments are texts that examples give, by operation; those of the path come
-// before them.
+// arguments are further string arguments of the examples, by operation; those of the path come
+// first.
 var arguments = map[string][]string{
 	"addSuppression": {"bob@example.org", "manual"}, "addSuppressions": {"bob@example.org", "manual"}, "importSuppressions": {"bounce"}, "createAccount": {"shop@example.com", "Shop"},
 	"createAlias": {"info@example.com", "ann@example.com"}, "updateAlias": {"ann@example.com"}, "createDomain": {"example.com"}, "duplicateTemplate": {"Order confirmation, in French"},
@@ -131,7 +131,7 @@ var arguments = map[string][]string{
 
 func goStruct(in reflect.Type) string { return in.String() + "{" + filled[in.String()] + "}" }
 
-// The examples in Go are those of the package, and it takes them.
+// The Go examples match the Go client, and compile with it.
 func TestGoSamples(t *testing.T) {
 	s := servertest.Start(t)
 	var doc struct {

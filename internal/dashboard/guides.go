@@ -23,17 +23,17 @@ import (
 	"github.com/mailstead/mailstead/docs"
 )
 
-// Guides for readers of the pages; those for readers of the repository, too, are
-// in docs.
+// guideFiles has the guides that only the dashboard shows. Guides that are also for readers of the
+// repository are in docs.
 //
 //go:embed guides/*.md
 var guideFiles embed.FS
 
-// manual is all that is to be read at /docs.
+// manual is the documentation at /docs.
 type manual struct {
 	Guides    []*guide
 	Resources []*resource
-	About     template.HTML // of the API
+	About     template.HTML // introduction to the API
 	passages  []passage
 }
 
@@ -47,14 +47,14 @@ type guide struct {
 // heading is a heading of a guide.
 type heading struct{ ID, Title string }
 
-// passage is what a search can find.
+// passage is a searchable part of the manual.
 type passage struct {
 	Title, In, Path string
-	text            string // what it says
-	lower           string // likewise, with its title, for comparing
+	text            string // its plain text
+	lower           string // title and text in lower case, for matching
 }
 
-// newManual reads the guides and makes the reference.
+// newManual reads the guides and builds the reference.
 func newManual(reference []byte, base string, dev bool) (*manual, error) {
 	m := &manual{}
 	for _, g := range []struct {
@@ -92,13 +92,13 @@ func newManual(reference []byte, base string, dev bool) (*manual, error) {
 	return m, nil
 }
 
-// newMarkdown reads Markdown. Html in it is left out.
+// newMarkdown returns a Markdown converter that leaves out raw HTML.
 func newMarkdown() goldmark.Markdown {
 	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Linkify), goldmark.WithParserOptions(parser.WithAutoHeadingID(),
 		parser.WithASTTransformers(util.Prioritized(linkTransformer{}, 100))), goldmark.WithRendererOptions(html.WithXHTML()))
 }
 
-// renderMarkdown is a short text as html.
+// renderMarkdown renders a short text as HTML.
 func renderMarkdown(source string) template.HTML {
 	var out bytes.Buffer
 	if err := newMarkdown().Convert([]byte(source), &out); err != nil {
@@ -107,13 +107,13 @@ func renderMarkdown(source string) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // of our own texts, and goldmark leaves html out
 }
 
-// linkTransformer turns links between files into links between pages. What is in the
-// repository alone is not linked.
+// linkTransformer turns links between files into links between pages. It removes links to files
+// that are only in the repository.
 type linkTransformer struct{}
 
 var fileLink = regexp.MustCompile(`^([a-z-]+)\.md(#.*)?$`)
 
-// Transform is what goldmark calls.
+// Transform implements parser.ASTTransformer.
 func (linkTransformer) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 	var dead []*ast.Link
 	_ = ast.Walk(doc, func(n ast.Node, enter bool) (ast.WalkStatus, error) {
@@ -142,8 +142,8 @@ func (linkTransformer) Transform(doc *ast.Document, _ text.Reader, _ parser.Cont
 	}
 }
 
-// addGuide reads a guide and what can be found in it. Its first heading is the
-// page's own.
+// addGuide renders a guide and indexes it for the search. Its first heading is the title of the
+// page.
 func (m *manual) addGuide(g *guide, source []byte) {
 	md := newMarkdown()
 	doc := md.Parser().Parse(text.NewReader(source))
@@ -175,13 +175,13 @@ func (m *manual) addGuide(g *guide, source []byte) {
 	end()
 	var out bytes.Buffer
 	if err := md.Renderer().Render(&out, source, doc); err != nil {
-		out.Reset() // to memory: it does not fail
+		out.Reset() // writing to memory doesn't fail
 	}
 	g.Text = template.HTML(strings.ReplaceAll(out.String(), "<pre>", `<pre tabindex="0">`)) //nolint:gosec // our own text, and goldmark leaves html out
 	m.Guides = append(m.Guides, g)
 }
 
-// isPlainText is what a node says.
+// plainText returns the text of a node.
 func plainText(n ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, enter bool) (ast.WalkStatus, error) {
@@ -223,7 +223,7 @@ func (m *manual) indexResource(r *resource) {
 
 var tagPattern = regexp.MustCompile(`<[^>]*>`)
 
-// stripTags is html of ours without its tags.
+// stripTags removes the tags from trusted HTML.
 func stripTags(text template.HTML) string {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&amp;", "&").Replace(tagPattern.ReplaceAllString(string(text), ""))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// What anybody may have put into names, answers and addresses of pages stays
-// text: no script of it runs, and no element of it is there.
+// Names, responses and page addresses from strangers are shown as text: no script in them runs, and
+// no element of them is in the page.
 func TestHostileNames(t *testing.T) {
 	const evil = "\"'></textarea></pre><img id=evil src=x onerror=\"window.evil=1\"><script id=evil>window.evil=1</script>{{.}}${evil}`id`javascript:window.evil=1"
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,13 +46,13 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settles(t, s, accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"far@far.example"}, "subject": evil, "from_name": evil}))["id"].(string), "delivered")
+	settles(t, s, callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{"far@far.example"}, "subject": evil, "from_name": evil}))["id"].(string), "delivered")
 
-	moved := accountName(t, s, "POST", "/migrations", object{"mailbox_id": box.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": evil, "password": "Secret-1", "insecure_skip_verify": true}})["id"].(string)
+	moved := callAPI(t, s, "POST", "/migrations", object{"mailbox_id": box.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": evil, "password": "Secret-1", "insecure_skip_verify": true}})["id"].(string)
 
 	harmless := func(where string) {
 		t.Helper()
-		// What an image or a script would do is awaited.
+		// Wait for the effect of an image or a script.
 		script[bool](b, `fetch("/static/").then(() => new Promise(done => setTimeout(() => done(true))))`)
 		if script[bool](b, `!!(window.evil || document.querySelector("#evil, main script, [onerror], [href^='javascript:'], [src^='javascript:']"))`) {
 			t.Errorf("%s runs what was entered, or has its elements", where)

@@ -16,8 +16,7 @@ import (
 
 const victim = "victim@outside.test"
 
-// attacker is an owner of an account of their own, whose list of suppressions has
-// the victim.
+// attacker returns the owner of another account whose suppression list has the victim.
 func attacker(t *testing.T, s *servertest.Server) (*visitor, user.Membership) {
 	t.Helper()
 	acc, err := s.Accounts.Create(t.Context(), "mallory@elsewhere.test", "Mallory Ltd")
@@ -27,7 +26,7 @@ func attacker(t *testing.T, s *servertest.Server) (*visitor, user.Membership) {
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "mallory@elsewhere.test", Name: "Mallory", Password: colleague}, acc.ID); err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn("mallory@elsewhere.test", colleague)
 	if status, _, text := v.ask("POST", "/suppressions", url.Values{"addresses": {victim}, "reason": {"manual"}}); status != 303 {
 		t.Fatalf("%d\n%s", status, text)
@@ -35,7 +34,7 @@ func attacker(t *testing.T, s *servertest.Server) (*visitor, user.Membership) {
 	return v, user.Membership{Account: acc.ID, Role: user.RoleOwner}
 }
 
-// Who invites somebody else's address sees no link by which to take it.
+// An inviter does not see the link with which the address's owner accepts the invitation.
 func TestInviterSeesNoLink(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		mallory, _ := attacker(t, s)
@@ -52,7 +51,7 @@ func TestInviterSeesNoLink(t *testing.T) {
 			}
 		}
 		link := link(t, mailed(t, s, victim, 1))
-		// The page of the link keeps it to itself, and shows it as often as it is asked for.
+		// The page behind the link doesn't leak it and can be opened repeatedly.
 		for range 2 {
 			req, err := http.NewRequestWithContext(t.Context(), "GET", s.Dev.BaseURL+link, nil)
 			if err != nil {
@@ -67,7 +66,7 @@ func TestInviterSeesNoLink(t *testing.T) {
 				t.Errorf("%d %v", res.StatusCode, res.Header)
 			}
 		}
-		// The invitation ends with the owner, however fresh its link.
+		// The invitation ends when its owner is removed, however new its link is.
 		other, err := s.Users.Create(t.Context(), user.CreateParams{Email: "partner@elsewhere.test", Name: "Partner", Password: colleague})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +82,7 @@ func TestInviterSeesNoLink(t *testing.T) {
 		if _, err := s.Users.AcceptInvitation(t.Context(), token, other); err != nil {
 			t.Fatal(err)
 		}
-		partner := requestContext(t, s)
+		partner := newVisitor(t, s)
 		partner.signIn(other.Email, colleague)
 		evil, err := s.Users.ByEmail(t.Context(), "mallory@elsewhere.test")
 		if err != nil {
@@ -92,15 +91,14 @@ func TestInviterSeesNoLink(t *testing.T) {
 		if status, _, text := partner.ask("POST", "/people/"+evil.ID.String()+"/role", url.Values{"role": {"reader"}}); status != 303 {
 			t.Fatalf("%d\n%s", status, text)
 		}
-		if status, _, text := requestContext(t, s).ask("POST", link, url.Values{"name": {"V"}, "password": {colleague}}); status != 404 {
+		if status, _, text := newVisitor(t, s).ask("POST", link, url.Values{"name": {"V"}, "password": {colleague}}); status != 404 {
 			t.Errorf("the invitation of a former owner: %d\n%s", status, text)
 		}
 	})
 }
 
-// A user of somebody else's address, such as there may be, keeps nobody from it: the
-// holder of the address joins another account, chooses a password, and shares nothing
-// with the user who was there.
+// A user who signed up with somebody else's address can't block it. The address's real owner joins
+// another account, chooses a password, and shares nothing with that user.
 func TestTakenAddressIsFree(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		_, theirs := attacker(t, s)
@@ -108,26 +106,26 @@ func TestTakenAddressIsFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		squatter := requestContext(t, s)
+		squatter := newVisitor(t, s)
 		if status, to, text := squatter.ask("POST", "/join/"+token, url.Values{"name": {"M"}, "password": {colleague}}); status != 303 || to != "/" {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
-		// Following the link to confirm the address in another browser confirms nothing.
+		// Opening the confirmation link in another browser confirms nothing.
 		confirm := link(t, mailed(t, s, victim, 1))
-		if status, _, text := requestContext(t, s).ask("GET", confirm, nil); status != 200 || !strings.Contains(text, "/sign-in?to=") || strings.Contains(text, "Confirm the address</button>") {
+		if status, _, text := newVisitor(t, s).ask("GET", confirm, nil); status != 200 || !strings.Contains(text, "/sign-in?to=") || strings.Contains(text, "Confirm the address</button>") {
 			t.Errorf("%d\n%s", status, text)
 		}
-		if status, _, _ := requestContext(t, s).ask("POST", confirm, nil); status != 401 {
+		if status, _, _ := newVisitor(t, s).ask("POST", confirm, nil); status != 401 {
 			t.Errorf("nobody confirms: %d", status)
 		}
 
-		owner := requestContext(t, s)
+		owner := newVisitor(t, s)
 		owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		if status, _, text := owner.ask("POST", "/people", url.Values{"email": {victim}, "role": {"reader"}}); status != 303 {
 			t.Fatalf("%d\n%s", status, text)
 		}
 		join := link(t, mailed(t, s, victim, 2))
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		keep := "keep-" + theirs.Account.String()
 		if status, _, text := v.ask("GET", join, nil); status != 200 || !strings.Contains(text, "Mallory Ltd") || !strings.Contains(text, keep) {
 			t.Errorf("nothing is said of the other account: %d\n%s", status, text)
@@ -152,16 +150,16 @@ func TestTakenAddressIsFree(t *testing.T) {
 		if status, _, _ := squatter.ask("POST", "/sign-in", url.Values{"email": {victim}, "password": {colleague}}); status != 401 {
 			t.Errorf("the squatter signs in: %d", status)
 		}
-		if status, _, text := requestContext(t, s).ask("POST", "/forgotten", url.Values{"email": {victim}}); status != 200 {
+		if status, _, text := newVisitor(t, s).ask("POST", "/forgotten", url.Values{"email": {victim}}); status != 200 {
 			t.Fatalf("%d\n%s", status, text)
 		}
 		reset := link(t, mailed(t, s, victim, 3))
-		if status, to, text := requestContext(t, s).ask("POST", reset, url.Values{"password": {colleague + " new"}}); status != 303 || to != "/sign-in" {
+		if status, to, text := newVisitor(t, s).ask("POST", reset, url.Values{"password": {colleague + " new"}}); status != 303 || to != "/sign-in" {
 			t.Errorf("%d %s\n%s", status, to, text)
 		}
 		v.signIn(victim, colleague+" new")
 
-		// Who has proven the address joins further accounts by signing in, and lands there.
+		// A user with a confirmed address joins further accounts by signing in.
 		third, err := s.Accounts.Create(t.Context(), "third@elsewhere.test", "Third Ltd")
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +167,7 @@ func TestTakenAddressIsFree(t *testing.T) {
 		if token, err = s.Users.CreateInviteLink(t.Context(), third.ID, victim, user.RoleReader, true); err != nil {
 			t.Fatal(err)
 		}
-		again := requestContext(t, s)
+		again := newVisitor(t, s)
 		_, _, text := again.ask("GET", "/join/"+token, nil)
 		to := regexp.MustCompile(`href="(/sign-in\?to=[^"]+)"`).FindStringSubmatch(text)
 		if to == nil || strings.Contains(text, keep) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// dmarcOptions are what may be done with mail that fails DMARC.
+// dmarcOptions are the actions for mail that fails DMARC.
 func dmarcOptions() [][2]string {
 	return [][2]string{
 		{string(domain.EnforceFully), "Do as the author’s domain asks: refuse it or file it in Junk"},
@@ -18,7 +18,7 @@ func dmarcOptions() [][2]string {
 	}
 }
 
-// spamFilteringOptions are what may be done with mail that the spam filter objects to.
+// spamFilteringOptions are the actions for mail that the spam filter flags.
 func spamFilteringOptions() [][2]string {
 	return [][2]string{
 		{string(domain.EnforceFully), "Do as the filter asks: refuse it or file it in Junk"},
@@ -27,7 +27,7 @@ func spamFilteringOptions() [][2]string {
 	}
 }
 
-// stsOptions are what may be asked of those who send.
+// stsOptions are the MTA-STS modes.
 func stsOptions() [][2]string {
 	return [][2]string{
 		{string(domain.STSTesting), "Testing: send anyway, and report what went wrong"},
@@ -36,7 +36,7 @@ func stsOptions() [][2]string {
 	}
 }
 
-// spamFilterOptions are how strict the spam filter may be with a mailbox.
+// spamFilterOptions are the strictness levels of a mailbox's spam filter.
 func spamFilterOptions() [][2]string {
 	words := map[mailbox.SpamFilter]string{
 		mailbox.SpamOff:     "Off: nothing goes to Junk for it",
@@ -51,7 +51,7 @@ func spamFilterOptions() [][2]string {
 	return all
 }
 
-// optionLabel is what is said of the option that was chosen.
+// optionLabel returns the label of the chosen option.
 func optionLabel(options [][2]string, chosen any) string {
 	for _, o := range options {
 		if o[0] == fmt.Sprint(chosen) {

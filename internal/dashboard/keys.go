@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// rejectOperators finds out whether there are keys to be seen here: those of operators
-// are made by the command line alone.
+// rejectOperators returns a not-found fault for the operator account, whose keys are created only
+// on the command line.
 func rejectOperators(v *requestContext) error {
 	if v.isOperator() {
 		return notFound()
@@ -41,13 +41,13 @@ func (d *Dashboard) keys(v *requestContext) (page, error) {
 	return page{Template: "keys", Title: "API keys", Section: "keys", Data: data}, nil
 }
 
-// scopeGroup are the scopes of one resource, to choose from.
+// scopeGroup has the scopes of one resource.
 type scopeGroup struct {
 	Name, Text string
 	Choices    [][2]string // scope and what it allows
 }
 
-// scopeNames says what the resources are that scopes are about.
+// scopeNames describes the resources of the scopes.
 var scopeNames = [...][3]string{
 	{"outbound", "Sending", "Mail from the account's domains."},
 	{"domains", "Domains", "Their DNS records and keys."},
@@ -66,7 +66,7 @@ var scopeNames = [...][3]string{
 	{"sandbox", "Sandbox", "Simulated mail, and the outbox."},
 }
 
-// scopeGroups lists all scopes but that for everything, by resource.
+// scopeGroups returns all scopes by resource, except for the scope for everything.
 func scopeGroups() (groups []scopeGroup) {
 	verbs := map[string]string{"read": "Read", "write": "Read and change", "send": "Send"}
 	for _, n := range scopeNames {
@@ -81,7 +81,7 @@ func scopeGroups() (groups []scopeGroup) {
 	return groups
 }
 
-// keyLimitFields are the limits that a key can have of its own, as fields.
+// keyLimitFields are the form fields for a key's own limits.
 var keyLimitFields = [][2]string{
 	{"requests_per_second", "Requests a second"}, {"burst", "Requests at once"}, {"sends_per_hour", "Messages an hour"},
 	{"sends_per_day", "Messages a day"}, {"recipients_per_day", "Recipients a day"},
@@ -107,7 +107,7 @@ func (d *Dashboard) newKey(v *requestContext) (page, error) {
 	}{choice, domainInputType(all), scopeGroups(), keyLimitFields}}, nil
 }
 
-// keyCreatedPage is a key with its token, which is shown once.
+// keyCreatedPage shows a new key's token once.
 type keyCreatedPage struct {
 	Key         account.Key
 	Token, Curl string
@@ -140,7 +140,7 @@ func (d *Dashboard) addKey(v *requestContext) (actionResult, error) {
 		Data: keyCreatedPage{k, token, d.sampleCurl(k, token, from)}}}, nil
 }
 
-// readKeyForm reads the form. No scope at all is a mistake here, not everything.
+// readKeyForm reads the form. It is an error to choose no scope: that doesn't mean all scopes.
 func (v *requestContext) readKeyForm() (account.KeyParams, error) {
 	var bad fault.FieldErrors
 	n := account.KeyParams{Name: v.formText("name"), Scopes: v.form["scopes"], Domain: v.formText("domain"), Networks: strings.Fields(strings.ReplaceAll(v.formText("allowed_ips"), ",", " "))}
@@ -166,7 +166,7 @@ func (v *requestContext) readKeyForm() (account.KeyParams, error) {
 	return n, bad.Err()
 }
 
-// renameLimitFields tells faults of limits by the names of the form.
+// renameLimitFields changes field errors of limits to the form's names.
 func renameLimitFields(err error) error {
 	for _, l := range keyLimitFields {
 		err = renameField(err, "limits."+l[0], l[0])
@@ -174,7 +174,7 @@ func renameLimitFields(err error) error {
 	return err
 }
 
-// sampleSender is an address that the key may send from, for the example.
+// sampleSender returns a sender address that the key may use, for the example.
 func (d *Dashboard) sampleSender(v *requestContext, k account.Key) (string, error) {
 	if k.Domain != "" {
 		return "you@" + k.Domain, nil
@@ -188,7 +188,7 @@ func (d *Dashboard) sampleSender(v *requestContext, k account.Key) (string, erro
 	return "you@example.com", err
 }
 
-// sampleCurl is a first call with a key, of what it may do.
+// sampleCurl returns a first curl call that the key's scopes allow.
 func (d *Dashboard) sampleCurl(k account.Key, token, from string) string {
 	head := "curl " + d.BaseURL + "/api/v1"
 	auth := " \\\n  -H 'Authorization: Bearer " + token + "'"
@@ -216,7 +216,7 @@ func (d *Dashboard) deleteKey(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	// The list is what tells of a key: it begins with this one.
+	// Only the list returns a key: it starts with this one.
 	found, _, err := d.Accounts.Keys(v.ctx, v.session.Account, db.Page{After: id + 1, Limit: 1})
 	if err != nil {
 		return actionResult{}, err

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// tick ticks, or clears, the box of a value.
+// tick ticks or clears the checkbox with a value.
 func (b *browser) tick(name, value string) {
 	b.t.Helper()
 	script[string](b, `document.querySelector('main input[name="`+name+`"][value="`+value+`"]').click(); ""`)
@@ -35,7 +35,7 @@ func TestKeyPages(t *testing.T) {
 	if !script[bool](b, `document.querySelector('[value="domains.read"]').checked`) {
 		t.Error("what was ticked is forgotten")
 	}
-	b.fill("expires_at", "9999-12-31") // it ends with that day: no answer of the API could say when
+	b.fill("expires_at", "9999-12-31") // it would expire at the end of that day, a time that JSON can't encode
 	b.press("/keys")
 	b.reads("Give a time before the year 10000.")
 	b.fill("expires_at", "9998-12-31")
@@ -70,8 +70,8 @@ func TestKeyPages(t *testing.T) {
 	}
 }
 
-// Who presses a button twice makes one key, whose token is shown; a preview is
-// made each time.
+// Double-clicking the button creates one key, and its token is shown. A preview is made for each
+// click.
 func TestPressedTwice(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -94,7 +94,7 @@ func TestPressedTwice(t *testing.T) {
 	}
 }
 
-// Members see keys and make none; each scope can be ticked.
+// Members see keys but can't create any; every scope can be ticked.
 func TestKeysAreOwners(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -105,7 +105,7 @@ func TestKeysAreOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker, owner := requestContext(t, s), requestContext(t, s)
+	worker, owner := newVisitor(t, s), newVisitor(t, s)
 	worker.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}})
 	owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	if status, _, text := worker.ask("GET", "/keys", nil); status != 200 || strings.Contains(text, "/keys/new") {
@@ -115,7 +115,7 @@ func TestKeysAreOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := requestContext(t, s)
+	reader := newVisitor(t, s)
 	reader.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}})
 	box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
 	for path, want := range map[string]int{

@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// quotaUsage is how much of something is used.
+// quotaUsage is the usage of a limited resource.
 type quotaUsage struct {
 	Name        string
-	Used, Limit int64 // 0: there is no limit
+	Used, Limit int64 // Limit is 0 for no limit
 	Resets      time.Time
 }
 
-// Left is how much is left of what has a limit.
+// Left returns how much of a limit is left.
 func (u quotaUsage) Left() int64 { return max(0, u.Limit-u.Used) }
 
 func (d *Dashboard) limits(v *requestContext) (page, error) {

@@ -15,7 +15,7 @@ func TestLimitsAndSandbox(t *testing.T) {
 	b.open("/sandbox")
 	b.reads("Nothing caught yet")
 	b.accessible()
-	id := accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"somebody@far.example"}, "subject": "Out into the world", "html": "<p>Hello <b>there</b></p>"}))["id"].(string)
+	id := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{"somebody@far.example"}, "subject": "Out into the world", "html": "<p>Hello <b>there</b></p>"}))["id"].(string)
 	settles(t, s, id, "delivered")
 	b.open("/sandbox")
 	b.reads("Out into the world")

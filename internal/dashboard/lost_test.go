@@ -16,8 +16,7 @@ var (
 	loseArrived = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM message WHERE id = $1)`)
 )
 
-// A message whose bytes are lost takes nothing else from its page, nor from that
-// of its conversation.
+// If the data of a message is lost, its page and its thread's page still show everything else.
 func TestLostMessagePages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -30,21 +29,21 @@ func TestLostMessagePages(t *testing.T) {
 		dbtest.Exec(t, s.DB, q.With(n))
 	}
 	alice := s.Dev.Mailboxes[0]
-	sent := accountName(t, s, "POST", "/outbound/send", messageView(object{"thread_id": "order-42"}))
+	sent := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"thread_id": "order-42"}))
 	id := sent["id"].(string)
 	settles(t, s, id, "delivered")
-	settles(t, s, accountName(t, s, "POST", "/outbound/send", messageView(object{"thread_id": "order-42", "html": nil, "text": "It is still here."}))["id"].(string), "delivered")
-	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Re: Your order 42",
+	settles(t, s, callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"thread_id": "order-42", "html": nil, "text": "It is still here."}))["id"].(string), "delivered")
+	got := callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Re: Your order 42",
 		"text": "When does it come?", "in_reply_to": sent["message_id"]})["recipients"].([]any)[0].(object)["id"].(string)
 	lose(loseSent, id)
 	lose(loseArrived, got)
 	for _, to := range []string{"one@far.example", "two@far.example"} {
-		settles(t, s, accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{to}}))["id"].(string), "delivered")
+		settles(t, s, callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{to}}))["id"].(string), "delivered")
 	}
-	caught := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)
+	caught := callAPI(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)
 	first := caught[0].(object)["id"].(string)
 	lose(loseCaught, first)
-	if list := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any); len(list) != 2 || list[0].(object)["subject"] != "" || list[1].(object)["subject"] == "" {
+	if list := callAPI(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any); len(list) != 2 || list[0].(object)["subject"] != "" || list[1].(object)["subject"] == "" {
 		t.Errorf("the outbox has %v", list)
 	}
 	for path, beside := range map[string]string{

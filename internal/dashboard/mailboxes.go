@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// mailboxesPage is what the list of mailboxes shows.
+// mailboxesPage is the data of the mailbox list.
 type mailboxesPage struct {
 	List     []mailbox.Mailbox
 	Pager    pager
-	Domains  [][2]string // to choose from
-	Input    string      // how it is chosen
-	Domain   string      // the id of the chosen one, or its name
+	Domains  [][2]string // options of the domain filter
+	Input    string      // type of the filter's input
+	Domain   string      // id or name of the chosen domain
 	Search   string
 	Deleted  bool
 	Filtered bool
-	Ready    bool // there is a domain that mailboxes can be made under
+	Ready    bool // whether a domain exists for mailboxes
 }
 
 func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
@@ -29,7 +29,7 @@ func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
 	var err error
 	if s.Domain != "" {
 		if filter.Domain, err = d.resolveDomain(v, s.Domain); fault.Is(err, fault.NotFound) {
-			filter.Domain, err = -1, nil // of none
+			filter.Domain, err = -1, nil // matches nothing
 		}
 	}
 	if err != nil {
@@ -65,11 +65,11 @@ func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
 	return page{Template: "mailboxes", Title: title, Section: "mailboxes", Data: s}, nil
 }
 
-// maxDomainOptions bounds the list to choose a domain from: of an account with so many its
-// name is typed.
+// maxDomainOptions limits the options of the domain filter. For an account with more domains, the
+// user types the name.
 const maxDomainOptions = 1000
 
-const inputText = "text" // as the type of an input
+const inputText = "text" // type of an input
 
 func domainInputType(all []domain.Domain) string {
 	if len(all) < maxDomainOptions {
@@ -78,8 +78,8 @@ func domainInputType(all []domain.Domain) string {
 	return inputText
 }
 
-// resolveDomain reads what was chosen or typed: an id, or the name of a domain of the
-// account, which is a fault.NotFound if it has none.
+// resolveDomain resolves an id or a domain name to a domain of the account. It returns a
+// fault.NotFound if there is none.
 func (d *Dashboard) resolveDomain(v *requestContext, text string) (db.ID, error) {
 	if id, err := db.ParseID(text); err == nil {
 		return id, nil
@@ -87,8 +87,7 @@ func (d *Dashboard) resolveDomain(v *requestContext, text string) (db.ID, error)
 	return d.Domains.IDByName(v.ctx, v.session.Account, text)
 }
 
-// allDomains returns the account's domains, the newest first; of very many the
-// newest.
+// allDomains returns the account's domains, newest first; if there are very many, only the newest.
 func (d *Dashboard) allDomains(v *requestContext) (all []domain.Domain, err error) {
 	for p := (db.Page{Limit: db.MaxPageSize}); len(all) < maxDomainOptions; {
 		some, more, err := d.Domains.List(v.ctx, v.session.Account, p)
@@ -122,11 +121,11 @@ func (d *Dashboard) newMailbox(v *requestContext) (page, error) {
 	}{choice, domainInputType(all), mailbox.DefaultQuotaMB}}, nil
 }
 
-// mailboxPasswordPage is a mailbox whose password is shown.
+// mailboxPasswordPage shows a mailbox's password.
 type mailboxPasswordPage struct {
 	Mailbox  mailbox.Mailbox
-	Password string // "" for one that was chosen
-	New      bool   // the mailbox itself is new
+	Password string // "" if the user chose it
+	New      bool   // whether the mailbox is new
 }
 
 func (d *Dashboard) addMailbox(v *requestContext) (actionResult, error) {
@@ -153,7 +152,7 @@ func (d *Dashboard) addMailbox(v *requestContext) (actionResult, error) {
 	return actionResult{Summary: "Made the mailbox " + made.Address + ".", Page: passwordPage(mailboxPasswordPage{made, password, true})}, nil
 }
 
-// formPassword is the password of the form; nil when one shall be made.
+// formPassword returns the password in the form, or nil to generate one.
 func (v *requestContext) formPassword() *string {
 	if p := v.form.Get("password"); p != "" {
 		return &p
@@ -165,7 +164,7 @@ func passwordPage(m mailboxPasswordPage) *page {
 	return &page{Template: "mailbox-password", Title: m.Mailbox.Address, Section: "mailboxes", Data: m}
 }
 
-// findMailbox finds the mailbox that the path names.
+// findMailbox returns the mailbox that the path names.
 func (d *Dashboard) findMailbox(v *requestContext) (mailbox.Mailbox, error) {
 	id, err := v.pathID("id")
 	if err != nil {
@@ -174,7 +173,7 @@ func (d *Dashboard) findMailbox(v *requestContext) (mailbox.Mailbox, error) {
 	return d.Mailboxes.Get(v.ctx, v.session.Account, id)
 }
 
-// mailboxPage is what its page shows of a mailbox.
+// mailboxPage is the data of a mailbox's page.
 type mailboxPage struct {
 	mailbox.Mailbox
 	Away vacationForms
@@ -247,7 +246,7 @@ func (d *Dashboard) restoreMailbox(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/mailboxes/" + id.String(), Summary: "Restored the mailbox " + m.Address + "."}, err
 }
 
-// deletedMailboxes is the list that has the button to restore.
+// deletedMailboxes shows the deleted mailboxes, which can be restored.
 func (d *Dashboard) deletedMailboxes(v *requestContext) (page, error) {
 	v.r.URL.RawQuery = encodeQuery("deleted", "1")
 	return d.mailboxes(v)

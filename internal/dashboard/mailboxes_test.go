@@ -99,8 +99,7 @@ func TestMailboxPages(t *testing.T) {
 	b.reads("Mail of carol@demo.test is forwarded.")
 }
 
-// away fills in the forms for the vacation reply and the forwarding, on the page
-// at path.
+// away submits the forms for the vacation reply and for forwarding, on the page at path.
 func away(b *browser, path string) {
 	b.t.Helper()
 	b.fill("enabled", "yes")

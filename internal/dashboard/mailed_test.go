@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// mailed returns the newest mail of the service to an address outside, as the
-// sandbox caught it, once there are so many.
+// mailed waits until the sandbox has captured the given number of service messages to an external
+// address, and returns the newest.
 func mailed(t *testing.T, s *servertest.Server, to string, want int) (text string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -49,7 +49,7 @@ func mailed(t *testing.T, s *servertest.Server, to string, want int) (text strin
 	return text
 }
 
-// link finds the path of a link in a mail.
+// link returns the path of the link in a message.
 func link(t *testing.T, text string) string {
 	t.Helper()
 	plain := strings.ReplaceAll(strings.ReplaceAll(text, "=\r\n", ""), "=3D", "=")
@@ -60,7 +60,7 @@ func link(t *testing.T, text string) string {
 	return path
 }
 
-// served lists the mail of the service to an address, the newest first.
+// served lists the service mail to an address, newest first.
 func served(t *testing.T, s *servertest.Server, to string) []outbound.Message {
 	t.Helper()
 	found, err := s.Outbox.Find(t.Context(), account.OperatorAccount, outbound.Filter{Recipient: to}, db.Page{})

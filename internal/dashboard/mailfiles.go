@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxMailFile bounds a file with mail, in bytes: browsers can't go on with
-	// an upload that broke off. The API and the command line have no bound.
+	// maxMailFile is the maximum size of a mail file, in bytes: browsers can't resume an upload.
+	// The API and the command line have no limit.
 	maxMailFile = 4 << 30
-	// maxDrainBytes is how much of a file is read and dropped after an error, so that
-	// the browser gets to see what is wrong.
+	// maxDrainBytes is how much of a file is read and dropped after an error, so that the browser
+	// shows the error.
 	maxDrainBytes = 256 << 20
 )
 
-// mailFileRoutes bring mail in files into a mailbox and out of it.
+// mailFileRoutes registers the import and export of a mailbox as a file.
 func (d *Dashboard) mailFileRoutes(r *router) {
 	r.viewFor(permWrite, "/mailboxes/{id}/files", d.mailFiles)
 	r.upload("/mailboxes/{id}/import", maxMailFile, d.importMail, d.mailFiles)
@@ -52,14 +52,14 @@ func (d *Dashboard) mailFiles(v *requestContext) (page, error) {
 	return page{Template: "mail-files", Title: "Import and export " + m.Address, Section: "mailboxes", Data: s}, err
 }
 
-// mailImportPage is how far an import came.
+// mailImportPage is the result of an import.
 type mailImportPage struct {
 	Box mailbox.Mailbox
 	mailio.Result
-	Trouble string // why it did not come to the end
+	Trouble string // why it ended early
 }
 
-// importMail takes a file in as it arrives. The form's folder stands before it.
+// importMail imports a file while it arrives. The form's folder field comes before the file.
 func (d *Dashboard) importMail(v *requestContext) (actionResult, error) {
 	m, err := d.findMailbox(v)
 	if err != nil {
@@ -93,7 +93,7 @@ func (d *Dashboard) importMail(v *requestContext) (actionResult, error) {
 			}
 			result, err := d.MailIO.Import(v.ctx, in, part)
 			if err != nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDrainBytes)) // what is wrong is known already
+				_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDrainBytes)) // the error is already known
 			}
 			body.Finish(err == nil)
 			return d.importResult(m, result, mailUploadError(err))
@@ -101,7 +101,7 @@ func (d *Dashboard) importMail(v *requestContext) (actionResult, error) {
 	}
 }
 
-// importResult shows what an import did, also one that did not come to the end.
+// importResult shows the result of an import, including one that ended early.
 func (d *Dashboard) importResult(m mailbox.Mailbox, result mailio.Result, err error) (actionResult, error) {
 	shown := mailImportPage{Box: m, Result: result}
 	var f *fault.Error
@@ -129,7 +129,7 @@ func missingMailFile() error {
 	return bad.Err()
 }
 
-// mailUploadError tells an error of a file that comes in as a stream.
+// mailUploadError converts an error of a streamed upload.
 func mailUploadError(err error) error {
 	var tooBig *http.MaxBytesError
 	switch {
@@ -141,7 +141,7 @@ func mailUploadError(err error) error {
 	return err
 }
 
-// exportMail offers a mailbox as a download.
+// exportMail responds with a mailbox as a download.
 func (d *Dashboard) exportMail(v *requestContext) error {
 	m, err := d.findMailbox(v)
 	if err != nil {
@@ -160,11 +160,11 @@ func (d *Dashboard) exportMail(v *requestContext) error {
 		v.w.Header().Set("Content-Type", order.ContentType())
 		v.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": m.Address + order.Extension()}))
 	})
-	// Noted first: it may be broken off when most of the mail is out.
+	// The entry comes first: the download may break off after most of the mail was sent.
 	if err := order.Check(v.ctx, d.MailIO); err != nil {
 		return err
 	}
-	if v.r.Method == http.MethodHead { // nothing is taken out
+	if v.r.Method == http.MethodHead { // nothing is exported
 		out.Finish()
 		return nil
 	}
@@ -178,24 +178,24 @@ func (d *Dashboard) exportMail(v *requestContext) error {
 	if !out.Begun {
 		return err
 	}
-	// Half of the mail must not look whole.
+	// A partial export must not look complete.
 	if v.ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) && !fault.Is(err, fault.Unauthenticated) {
 		d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 	}
-	_ = http.NewResponseController(v.w).Flush() // what was read is all given
+	_ = http.NewResponseController(v.w).Flush() // send all data that was read
 	panic(http.ErrAbortHandler)
 }
 
-// revalidatingStream is a file that comes or goes, maybe for hours: it breaks off when its
-// visitor is signed out, has left the account, or that is suspended.
+// revalidatingStream is an upload or download, which may take hours. It fails when the user is
+// signed out or leaves the account, or when the account is suspended.
 type revalidatingStream struct {
 	v          *requestContext
 	r          io.Reader
 	w          io.Writer
-	untilCheck int // bytes until that is looked at again
+	untilCheck int // bytes until the next check
 }
 
-// uploadBody has the visit's body read as such a file.
+// uploadBody wraps the request's body in a revalidatingStream.
 func (v *requestContext) uploadBody() *mailio.BodyReader {
 	body := mailio.NewBodyReader(v.w, v.r)
 	v.r.Body = struct {
@@ -205,10 +205,10 @@ func (v *requestContext) uploadBody() *mailio.BodyReader {
 	return body
 }
 
-// revalidateBytes is how much of a file may come or go between two looks, in bytes.
+// revalidateBytes is the number of bytes between two checks.
 const revalidateBytes = 1 << 20
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (a *revalidatingStream) Read(p []byte) (int, error) {
 	n, err := a.r.Read(p)
 	if gone := a.revalidate(n); gone != nil {
@@ -217,7 +217,7 @@ func (a *revalidatingStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (a *revalidatingStream) Write(p []byte) (int, error) {
 	if err := a.revalidate(len(p)); err != nil {
 		return 0, err
@@ -225,8 +225,8 @@ func (a *revalidatingStream) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// revalidate returns fault.Unauthenticated once the visit has ended. That nobody can tell does not
-// end it.
+// revalidate returns fault.Unauthenticated once the session has ended. If a check itself fails, the
+// session counts as valid.
 func (a *revalidatingStream) revalidate(n int) error {
 	if a.untilCheck -= n; a.untilCheck > 0 {
 		return nil

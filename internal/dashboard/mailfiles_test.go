@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// Mail comes in from a file and goes out to one, and both are noted.
+// Mail can be imported from a file and exported to one, and both are in the activity.
 func TestMailFiles(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -88,8 +88,8 @@ func TestMailFiles(t *testing.T) {
 	b.reads("of the mailbox bob@demo.test.")
 }
 
-// What goes or comes in a file breaks off when its visitor is signed out, may no
-// longer do that in the account, or that is suspended.
+// An upload or download breaks off when the user is signed out or loses the permission, or when the
+// account is suspended.
 func TestMailFilesOfWhoLeft(t *testing.T) {
 	s := servertest.Start(t)
 	ctx, box := t.Context(), s.Dev.Mailboxes[1].ID
@@ -162,10 +162,10 @@ func TestMailFilesOfWhoLeft(t *testing.T) {
 	}
 }
 
-// onceRead is empty, and does something when that is found.
+// onceRead is an empty reader that calls a function when it is read.
 type onceRead struct{ do func() }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (o *onceRead) Read([]byte) (int, error) {
 	o.do()
 	return 0, io.EOF

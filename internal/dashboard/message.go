@@ -15,30 +15,30 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// recipientDelivery is what became of a message for one of its recipients.
+// recipientDelivery is the delivery of a message to one recipient.
 type recipientDelivery struct {
 	queue.DeliveryStatus
 	Tries []queue.Attempt
 }
 
-// Waits reports whether it is tried at a time that is known.
+// Waits reports whether a next attempt is scheduled.
 func (c recipientDelivery) Waits() bool {
 	return !c.Held && (c.State == queue.Deferred || c.State == queue.Scheduled)
 }
 
-// sentMessagePage is what the page of a sent message shows.
+// sentMessagePage is the data of a sent message's page.
 type sentMessagePage struct {
 	Message  outbound.Message
 	Courses  []recipientDelivery
-	Moves    bool // it is on its way at this moment: the page follows
+	Moves    bool // whether it is being delivered: the page polls for updates
 	Letter   messageView
-	Sealed   bool   // only its recipient reads it
-	Withheld bool   // the visitor may not read mail
-	Mailbox  string // that submitted it
-	Template string // its name
+	Sealed   bool   // whether only its recipient may read it
+	Withheld bool   // whether the user may not read mail
+	Mailbox  string // mailbox that submitted it
+	Template string // name of the template
 	Metadata []metadataItem
 
-	Cancel, Retry, Reschedule bool // whether these can be done
+	Cancel, Retry, Reschedule bool // whether these actions are possible
 }
 
 func (d *Dashboard) loadSentMessage(v *requestContext) (s sentMessagePage, err error) {
@@ -56,7 +56,7 @@ func (d *Dashboard) loadSentMessage(v *requestContext) (s sentMessagePage, err e
 	if !v.session.ReadsMail {
 		if s.Message = s.Message.Redact(); s.Message.Redacted {
 			for i := range tries {
-				tries[i].Transcript = "" // it names who sent it
+				tries[i].Transcript = "" // the transcript names the sender
 			}
 		}
 	}
@@ -116,13 +116,14 @@ func (d *Dashboard) message(v *requestContext) (page, error) {
 	return page{Template: "message", Title: title, Section: "messages", Data: s}, nil
 }
 
-// messageProgress is the part of the page that follows a message on its way.
+// messageProgress is the part of the page that is updated during delivery.
 func (d *Dashboard) messageProgress(v *requestContext) (page, error) {
 	s, err := d.loadSentMessage(v)
 	return page{Template: "message", Part: true, Data: s}, err
 }
 
-// openSentMessage opens the message that the path names. told says what for.
+// openSentMessage returns an opener of the message that the path names. told is the audit log
+// description.
 func (d *Dashboard) openSentMessage(v *requestContext, told string) messageOpener {
 	return func() (*message.Index, *blob.Reader, error) {
 		id, err := v.pathID("id")

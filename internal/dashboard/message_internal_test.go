@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// A template that can't be read is not first seen by whoever opens its page.
+// All templates parse: an error would show up only when the page is first opened.
 func TestTemplates(t *testing.T) {
 	l, err := newRenderer()
 	if err != nil {
@@ -24,8 +24,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// What other servers said is shown as they said it, and nothing more: the
-// sandbox has no such conversations.
+// Pages show SMTP replies literally, escaped. The test builds its own data, since the sandbox has
+// no SMTP transcripts.
 func TestConversations(t *testing.T) {
 	l, err := newRenderer()
 	if err != nil {

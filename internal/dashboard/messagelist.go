@@ -17,42 +17,42 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// Directions of messages; "" is both.
+// Directions of messages; "" means both.
 const (
 	directionSent     = "sent"
 	directionReceived = "received"
 )
 
-// messageRow is a message of the list, whichever way it went.
+// messageRow is a sent or received message in the list.
 type messageRow struct {
 	ID       db.ID
 	Path     string
 	Out      bool
-	Arrived  bool // not of those that a client, or a migration, put into a mailbox
+	Arrived  bool // false for a message that a client or a migration stored
 	Subject  string
 	From, To string
-	More     int // recipients beside the one that is shown
+	More     int // number of recipients in addition to the one shown
 	State    string
 	At       time.Time
 	mailbox  db.ID
 }
 
-// messagesPage is what the list of messages shows.
+// messagesPage is the data of the message list.
 type messagesPage struct {
 	List      []messageRow
 	Pager     pager
 	States    [][2]string
-	Folders   [][2]string // of the chosen mailbox
-	Boxes     []string    // to choose from
+	Folders   [][2]string // of the selected mailbox
+	Boxes     []string    // suggested mailboxes
 	Ways      []directionLink
 	Direction string
-	Box       string // the address of the chosen mailbox
-	Searched  bool   // for anything
-	Further   bool   // with the fields that are folded away
+	Box       string // address of the selected mailbox
+	Searched  bool   // whether any filter is set
+	Further   bool   // whether to show the additional filters
 	AnyBox    bool
 }
 
-// directionLink is a link to the messages of one direction, or both.
+// directionLink is a link to the messages of one direction, or of both.
 type directionLink struct {
 	Name, Icon, To string
 	Now            bool
@@ -79,7 +79,7 @@ func directionLinks(q url.Values, direction string) (all []directionLink) {
 	return all
 }
 
-// messages lists what was sent and what was received, in the order of time.
+// messages lists the sent and received messages by time.
 func (d *Dashboard) messages(v *requestContext) (page, error) {
 	search := v.readSearch()
 	data := messagesPage{States: stateOptions, Direction: search.Get("direction"),
@@ -138,22 +138,22 @@ func (d *Dashboard) messages(v *requestContext) (page, error) {
 	return shown, nil
 }
 
-// messageSearch is a search of both kinds of messages, and what it found.
+// messageSearch is a search for sent and received messages, and its results.
 type messageSearch struct {
 	direction        string
-	mailbox          mailbox.Mailbox // the chosen one, if there is
-	wholeMailbox     bool            // what lies in it, not only what arrived
+	mailbox          mailbox.Mailbox // the selected mailbox, if any
+	wholeMailbox     bool            // whether to list all its messages, not only received ones
 	sentFilter       outbound.Filter
 	receivedFilter   folder.MessageFilter
-	recipientMailbox mailbox.Mailbox // the one that the recipient is the address of
+	recipientMailbox mailbox.Mailbox // the mailbox with the recipient's address
 
 	results []messageRow
 	more    bool
 	next    db.ID
 }
 
-// parseMessageSearch reads what is looked for; all faults are told at once, those of the
-// rooms too.
+// parseMessageSearch parses the filters. It reports all faults at once, including those of the
+// filters' own checks.
 func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, direction string) (*messageSearch, error) {
 	l := &messageSearch{direction: direction}
 	var bad fault.FieldErrors
@@ -168,12 +168,12 @@ func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, directio
 	}
 	since, until := parseDate(&bad, q, "since"), parseDate(&bad, q, "until")
 	if !until.IsZero() {
-		until = until.AddDate(0, 0, 1) // that day too
+		until = until.AddDate(0, 0, 1) // including that day
 	}
 	l.sentFilter = parseSentFilter(&bad, q)
 	l.sentFilter.Since, l.sentFilter.Until, l.sentFilter.Mailbox = since, until, l.mailbox.ID
 	l.receivedFilter = folder.MessageFilter{From: text("from"), To: text("recipient"), Words: strings.Fields(text("subject")), Thread: text("thread"), Since: since, Until: until}
-	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys) > 0 { // only what was sent has these
+	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys) > 0 { // only sent messages have these
 		if l.direction == directionReceived {
 			bad.Add("status", "sent_only", "Only sent messages have a state or metadata.")
 		}
@@ -205,8 +205,8 @@ func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, directio
 	return l, nil
 }
 
-// resolveMailbox finds a mailbox of the account by its address or id: a fault.Invalid
-// for an address of none, a fault.NotFound for an id.
+// resolveMailbox returns the account's mailbox with an address or an id. It returns a fault.Invalid
+// for an unknown address and a fault.NotFound for an unknown id.
 func (d *Dashboard) resolveMailbox(v *requestContext, text string) (mailbox.Mailbox, error) {
 	if !strings.Contains(text, "@") {
 		return d.mailboxByID(v, text)
@@ -222,8 +222,8 @@ func (d *Dashboard) resolveMailbox(v *requestContext, text string) (mailbox.Mail
 	return d.Mailboxes.Get(v.ctx, v.session.Account, into.Mailbox)
 }
 
-// parseSentFilter reads what only sent messages can be looked for by, and what both
-// can.
+// parseSentFilter parses the filters for sent messages, including those that also apply to received
+// ones.
 func parseSentFilter(bad *fault.FieldErrors, q url.Values) outbound.Filter {
 	text := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	f := outbound.Filter{Recipient: text("recipient"), From: text("from"), Subject: text("subject"), Thread: text("thread"), Status: queue.State(text("status"))}
@@ -244,8 +244,8 @@ func parseSentFilter(bad *fault.FieldErrors, q url.Values) outbound.Filter {
 	return f
 }
 
-// searchMessages finds a page of messages. A list that was not read to its end bounds
-// what can be told of the other.
+// searchMessages returns a page of messages. If one of the two lists was not read to its end, the
+// page ends where that list stopped.
 func (d *Dashboard) searchMessages(v *requestContext, l *messageSearch, at db.Page) error {
 	back := at.After == 0 && at.Before != 0
 	bound := func(more bool, to db.ID) {
@@ -300,8 +300,8 @@ func (d *Dashboard) searchMessages(v *requestContext, l *messageSearch, at db.Pa
 	return d.fillMailboxAddresses(v, l)
 }
 
-// searchReceived finds what was received: in the chosen mailbox, in that of the
-// recipient, or in all.
+// searchReceived searches received messages: in the selected mailbox, in the recipient's mailbox,
+// or in all.
 func (d *Dashboard) searchReceived(v *requestContext, l *messageSearch, at db.Page) ([]folder.StoredMessage, bool, db.ID, error) {
 	filter, box := l.receivedFilter, l.mailbox.ID
 	if l.recipientMailbox.ID != 0 {
@@ -316,8 +316,8 @@ func (d *Dashboard) searchReceived(v *requestContext, l *messageSearch, at db.Pa
 	return d.Folders.ListReceived(v.ctx, v.session.Account, filter, at)
 }
 
-// fillMailboxAddresses tells the mailboxes of what was received, and leaves out what lies
-// in deleted ones.
+// fillMailboxAddresses adds the mailbox addresses of received messages, and removes messages in
+// deleted mailboxes.
 func (d *Dashboard) fillMailboxAddresses(v *requestContext, l *messageSearch) error {
 	addresses := map[db.ID]string{}
 	for _, m := range l.results {

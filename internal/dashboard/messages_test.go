@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// messageView is a send of the demonstration account.
-func messageView(change object) object {
+// sendRequest returns a send of the demonstration account.
+func sendRequest(change object) object {
 	m := object{"from_email": "shop@demo.test", "from_name": "Demo Shop", "to": []string{"delivered@simulator.test"}, "subject": "Your order 42", "text": "Thank you for your order.",
 		"html": `<h1>Thank you!</h1><p>Your order <b>42</b> is on its way.</p>`}
 	for k, v := range change {
@@ -28,18 +28,18 @@ func messageView(change object) object {
 	return m
 }
 
-// settles waits until a message has reached a state.
+// settles waits until a message has a state.
 func settles(t *testing.T, s *servertest.Server, id, state string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
-		if got := accountName(t, s, "GET", "/outbound/messages/"+id, nil)["status"]; got != state {
+		if got := callAPI(t, s, "GET", "/outbound/messages/"+id, nil)["status"]; got != state {
 			return fmt.Sprintf("message %s is %v, not %s", id, got, state)
 		}
 		return ""
 	})
 }
 
-// What was sent and what arrived is found, shown, and can be changed.
+// Sent and received messages can be found, shown, and changed.
 func TestMessagePages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -48,13 +48,13 @@ func TestMessagePages(t *testing.T) {
 	b.reads("No message yet")
 	b.looks("messages-empty")
 
-	sent := accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
+	sent := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
 		"metadata":    object{"order": object{"id": 42}, "customer": "Ann"},
 		"attachments": []object{{"filename": "invoice.pdf", "content": base64.StdEncoding.EncodeToString([]byte("%PDF-1.7"))}}}))
 	id := sent["id"].(string)
-	later := accountName(t, s, "POST", "/outbound/send", messageView(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
+	later := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
 	settles(t, s, id, "bounced")
-	accountName(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
+	callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
 		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
 
 	b.open("/messages")
@@ -94,7 +94,7 @@ func TestMessagePages(t *testing.T) {
 	b.press("/messages/" + later + "/cancel")
 	b.reads("Cancelled “Tomorrow’s news”.")
 
-	waits := accountName(t, s, "POST", "/outbound/send", messageView(object{"to": []string{"deferred@simulator.test"}}))["id"].(string)
+	waits := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{"deferred@simulator.test"}}))["id"].(string)
 	settles(t, s, waits, "deferred")
 	b.open("/messages/" + waits)
 	b.press("/messages/" + waits + "/retry")
@@ -118,7 +118,7 @@ func TestMessagePages(t *testing.T) {
 	b.reads("no mailbox of yours with this address")
 	b.accessible()
 	b.open("/messages?thread=order%2F42")
-	if n := script[int](b, `document.querySelectorAll("tbody tr").length`); n != 3 { // one that was sent, and two that arrived
+	if n := script[int](b, `document.querySelectorAll("tbody tr").length`); n != 3 { // one sent and two received
 		t.Errorf("the thread has %d messages:\n%s", n, b.text())
 	}
 	b.open("/messages?direction=received&recipient=ALICE%40demo.test&subject=42+re:")
@@ -165,7 +165,7 @@ func TestMessagePages(t *testing.T) {
 	owner.findsNothing("GET /messages/"+id+"/files/1", "GET /messages/"+id+"/files/00", "GET "+arrived+"/preview", "GET /threads/none", "GET /threads/%00", "GET /threads/%FF")
 }
 
-// Whatever strangers write into a message runs nowhere.
+// Content of hostile messages is never executed.
 func TestHostileMessages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -175,10 +175,10 @@ func TestHostileMessages(t *testing.T) {
 		`<a id=link href="javascript:parent.postMessage('evil','*')" target=_top>x</a><meta http-equiv=refresh content="0;url=/profile"><form action="/sign-out" method=post target=_top><input type=submit autofocus></form>` +
 		`<iframe src="javascript:parent.parent.postMessage('evil','*')"></iframe><img id=cid src="cid:pixel"><img id=far src="https://tracker.invalid/pixel.png"><link rel=stylesheet href="https://tracker.invalid/a.css"></main>`
 	pixel := object{"filename": evil + ".png", "content": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "content_type": "image/png", "content_id": "pixel"}
-	id := accountName(t, s, "POST", "/outbound/send", messageView(object{"from_name": evil, "subject": evil, "html": html, "text": evil, "metadata": object{evil: evil}, "thread_id": "evil-thread",
+	id := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"from_name": evil, "subject": evil, "html": html, "text": evil, "metadata": object{evil: evil}, "thread_id": "evil-thread",
 		"to": []string{"alice@demo.test"}, "attachments": []object{pixel}}))["id"].(string)
 	settles(t, s, id, "delivered")
-	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": `"` + strings.ReplaceAll(evil, `"`, `\"`) + `" <evil@outside.test>`, "to": []string{"bob@demo.test"}, "subject": evil, "html": html, "text": evil, "attachments": []object{pixel},
+	got := callAPI(t, s, "POST", "/sandbox/inbound", object{"from": `"` + strings.ReplaceAll(evil, `"`, `\"`) + `" <evil@outside.test>`, "to": []string{"bob@demo.test"}, "subject": evil, "html": html, "text": evil, "attachments": []object{pixel},
 		"headers": object{"X-Evil": evil}})["recipients"].([]any)[0].(object)
 	arrived := fmt.Sprintf("/received/%v/%v", got["mailbox_id"], got["id"])
 
@@ -212,7 +212,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// A search for what can't be there is answered, on either engine.
+// A search with impossible values gets a response, on either engine.
 func TestHostileSearches(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
@@ -231,22 +231,21 @@ func TestHostileSearches(t *testing.T) {
 	})
 }
 
-// The pages of the list show everything once, in the order of time, forward and
-// back, whichever way it went.
+// Paging through the list, forward and back, shows all sent and received messages once, by time.
 func TestMessageLists(t *testing.T) {
 	s := servertest.Start(t)
 	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	const n = 110 // of each
+	const n = 110 // messages of each direction
 	for i := range n {
 		to := "alice@demo.test"
 		if i%7 == 0 || i > 100 {
 			to = "bob@demo.test"
 		}
-		accountName(t, s, "POST", "/sandbox/inbound", object{"from": "ann@outside.test", "to": []string{to}, "subject": fmt.Sprintf("Number %03d", i), "text": "x"})
+		callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "ann@outside.test", "to": []string{to}, "subject": fmt.Sprintf("Number %03d", i), "text": "x"})
 		if i%10 == 9 {
-			accountName(t, s, "POST", "/outbound/batch", object{"messages": func() (all []object) {
+			callAPI(t, s, "POST", "/outbound/batch", object{"messages": func() (all []object) {
 				for j := range 10 {
-					all = append(all, messageView(object{"subject": fmt.Sprintf("Number %d", i-j), "to": []string{"delivered@simulator.test"}}))
+					all = append(all, sendRequest(object{"subject": fmt.Sprintf("Number %d", i-j), "to": []string{"delivered@simulator.test"}}))
 				}
 				return all
 			}()})
@@ -288,7 +287,7 @@ func TestMessageLists(t *testing.T) {
 	} {
 		forth, last := walk(path, "next")
 		back, _ := walk(last, "prev")
-		// An id is as old as it is small.
+		// Ids increase over time.
 		want := slices.Clone(forth)
 		slices.Sort(want)
 		slices.Reverse(want)

@@ -11,13 +11,13 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// stateOptions are the choices of a search.
+// stateOptions are the options of the state filter.
 var stateOptions = [][2]string{
 	{"", "Any"}, {"scheduled", "Scheduled"}, {"queued", "Queued"}, {"sending", "Sending"}, {"deferred", "Deferred"}, {"delivered", "Delivered"},
 	{"bounced", "Bounced"}, {"complained", "Complained"}, {"suppressed", "Suppressed"}, {"failed", "Failed"}, {"cancelled", "Cancelled"},
 }
 
-// anyFilled reports whether any of some fields was filled in.
+// anyFilled reports whether any of the fields has a value.
 func anyFilled(search url.Values, fields ...string) bool {
 	for _, f := range fields {
 		if strings.TrimSpace(search.Get(f)) != "" {
@@ -27,7 +27,7 @@ func anyFilled(search url.Values, fields ...string) bool {
 	return false
 }
 
-// parseDate reads a date.
+// parseDate parses a date field.
 func parseDate(bad *fault.FieldErrors, q url.Values, name string) time.Time {
 	text := strings.TrimSpace(q.Get(name))
 	if text == "" {
@@ -40,10 +40,10 @@ func parseDate(bad *fault.FieldErrors, q url.Values, name string) time.Time {
 	return t
 }
 
-// noSubject stands where a message has no subject.
+// noSubject is shown for a message without a subject.
 const noSubject = "(no subject)"
 
-// quoteSubject is a message's, for sentences.
+// quoteSubject quotes a subject for use in a sentence.
 func quoteSubject(text string) string {
 	return "“" + cmp.Or(strings.TrimSpace(text), noSubject) + "”"
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// messageView is what there is to read in a message, sent or received.
+// messageView is the content of a sent or received message.
 type messageView struct {
-	Path string // of the message: its preview, its bytes and its files are below
+	Path string // path of the message; its preview, raw bytes and attachments are below
 	summary.Summary
 	summary.Content
-	Lost bool // its bytes can't be read, so there is nothing else
+	Lost bool // whether its data can't be read, so that there is no content
 }
 
-// messageOpener opens a message with the index of its parts.
+// messageOpener opens a message and the index of its parts.
 type messageOpener func() (*message.Index, *blob.Reader, error)
 
 func (v *requestContext) readMessage(path string, open messageOpener) (l messageView, err error) {
@@ -42,8 +42,8 @@ func (v *requestContext) readMessage(path string, open messageOpener) (l message
 	return l, err
 }
 
-// reportLost takes the error of a message whose bytes are lost, and logs it: the page
-// has more to show than that message's text.
+// reportLost logs an error about lost data and returns true: the page can still show the rest. It
+// returns other errors.
 func (v *requestContext) reportLost(err error) (bool, error) {
 	if !blob.IsLost(err) {
 		return false, err
@@ -52,11 +52,11 @@ func (v *requestContext) reportLost(err error) (bool, error) {
 	return true, nil
 }
 
-// previewCSP is for html that anybody may have written: no script, nothing
-// from elsewhere, and not of our origin.
+// previewCSP is the policy for untrusted HTML: no scripts, no external resources, and an opaque
+// origin.
 const previewCSP = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox"
 
-// writePreview answers with the html of a message, for a sandboxed frame.
+// writePreview responds with the HTML of a message, for a sandboxed frame.
 func (v *requestContext) writePreview(open messageOpener) error {
 	index, r, err := open()
 	if err != nil {
@@ -78,24 +78,24 @@ func (v *requestContext) writePreview(open messageOpener) error {
 	return nil
 }
 
-// messageStyle is how html looks that says nothing about it.
+// messageStyle is the default style of HTML messages.
 const messageStyle = `<!doctype html><meta name="color-scheme" content="light"><style>html{font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}img{max-width:100%}</style>`
 
-// writeUntrustedHTML answers with html that is not ours.
+// writeUntrustedHTML responds with untrusted HTML.
 func (v *requestContext) writeUntrustedHTML(html string) {
 	h := v.w.Header()
 	h.Set("Content-Security-Policy", previewCSP)
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(v.w, messageStyle+html) // whoever has gone needs no answer
+	_, _ = io.WriteString(v.w, messageStyle+html) // the client may have disconnected
 }
 
-// maxImages bounds the bytes that images of a message add to its html.
+// maxImages limits the bytes that inline images add to a message's HTML.
 const maxImages = 4 << 20
 
-// inlineImages puts the images that come with a message into its html. Those from
-// elsewhere are never loaded.
+// inlineImages embeds the attached images of a message in its HTML. External images are never
+// loaded.
 func inlineImages(html string, files []summary.Attachment, open func(n int) (io.Reader, bool)) string {
-	room := maxImages
+	capacity := maxImages
 	for _, f := range files {
 		switch f.ContentType {
 		case "image/png", "image/jpeg", "image/gif", "image/webp":
@@ -106,19 +106,19 @@ func inlineImages(html string, files []summary.Attachment, open func(n int) (io.
 		for _, quote := range []string{`"`, `'`} {
 			uses += strings.Count(html, quote+"cid:"+f.ContentID+quote)
 		}
-		if f.ContentID == "" || uses == 0 || f.Size > int64(room) {
+		if f.ContentID == "" || uses == 0 || f.Size > int64(capacity) {
 			continue
 		}
 		body, ok := open(f.N)
 		if !ok {
 			continue
 		}
-		data, err := io.ReadAll(io.LimitReader(body, int64(room)))
+		data, err := io.ReadAll(io.LimitReader(body, int64(capacity)))
 		need := uses * base64.StdEncoding.EncodedLen(len(data))
-		if err != nil || need > room {
+		if err != nil || need > capacity {
 			continue
 		}
-		room -= need
+		capacity -= need
 		src := "data:" + f.ContentType + ";base64," + base64.StdEncoding.EncodeToString(data)
 		for _, quote := range []string{`"`, `'`} {
 			html = strings.ReplaceAll(html, quote+"cid:"+f.ContentID+quote, quote+src+quote)
@@ -127,7 +127,7 @@ func inlineImages(html string, files []summary.Attachment, open func(n int) (io.
 	return html
 }
 
-// downloadRaw answers with all bytes of a message.
+// downloadRaw responds with the raw bytes of a message.
 func (v *requestContext) downloadRaw(name string, open messageOpener) error {
 	_, r, err := open()
 	if err != nil {
@@ -137,8 +137,8 @@ func (v *requestContext) downloadRaw(name string, open messageOpener) error {
 	return v.download(name+".eml", "message/rfc822", r.All())
 }
 
-// downloadAttachment answers with the file of a message that the path names. Whatever
-// it is, no browser shows it as a page of ours.
+// downloadAttachment responds with the attachment that the path names. Its headers keep browsers
+// from showing it as a page of the service.
 func (v *requestContext) downloadAttachment(open messageOpener) error {
 	n, err := strconv.Atoi(v.r.PathValue("n"))
 	if err != nil || strconv.Itoa(n) != v.r.PathValue("n") {
@@ -163,11 +163,11 @@ func (v *requestContext) downloadAttachment(open messageOpener) error {
 	return v.download(name, "application/octet-stream", body)
 }
 
-// downloadWriteTimeout is how long 32 KiB of a file may take to be read by the client.
+// downloadWriteTimeout limits how long the client may take to read 32 KiB of a file.
 const downloadWriteTimeout = time.Minute
 
-// download streams a file. One that breaks off must not look whole, so then the
-// connection is cut.
+// download streams a file. If reading fails, it cuts the connection, so that a partial file doesn't
+// look complete.
 func (v *requestContext) download(name, media string, body io.Reader) error {
 	chunk := make([]byte, 32<<10)
 	n, err := io.ReadFull(body, chunk)
@@ -181,7 +181,7 @@ func (v *requestContext) download(name, media string, body io.Reader) error {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	control := http.NewResponseController(v.w)
 	for {
-		_ = control.SetWriteDeadline(time.Now().Add(downloadWriteTimeout)) // the server has a bound of its own, too
+		_ = control.SetWriteDeadline(time.Now().Add(downloadWriteTimeout)) // the server has its own limit, too
 		if _, err := v.w.Write(chunk[:n]); err != nil || last {
 			return nil //nolint:nilerr // whoever has gone needs no answer
 		}
@@ -194,14 +194,14 @@ func (v *requestContext) download(name, media string, body io.Reader) error {
 	}
 }
 
-// metadataItem is a member of a JSON object, in words.
+// metadataItem is a member of a JSON object, formatted for display.
 type metadataItem struct{ Name, Value string }
 
-// maxMetadataItems bounds the members that a page shows.
+// maxMetadataItems is the maximum number of metadata members on a page.
 const maxMetadataItems = 200
 
-// flattenJSON reads a JSON object in its order; members of members are named by their
-// way, as in order.id.
+// flattenJSON lists the members of a JSON object in order. Nested members have dotted names, such
+// as order.id.
 func flattenJSON(text json.RawMessage) (list []metadataItem) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -212,7 +212,7 @@ func flattenJSON(text json.RawMessage) (list []metadataItem) {
 	return list
 }
 
-// walkJSON reads one value and tells its leaves; false ends it.
+// walkJSON reads a value and calls tell for each leaf. It returns false to stop.
 func walkJSON(d *json.Decoder, name string, tell func(metadataItem) bool) bool {
 	t, err := d.Token()
 	if err != nil {
@@ -241,9 +241,9 @@ func walkJSON(d *json.Decoder, name string, tell func(metadataItem) bool) bool {
 			return false
 		}
 	}
-	_, err = d.Token() // the end
+	_, err = d.Token() // the closing delimiter
 	return err == nil
 }
 
-// threadPath is where the conversation of a message is shown.
+// threadPath returns the path of a thread's page.
 func threadPath(id string) string { return "/threads/" + url.PathEscape(id) }

@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// maxBulkLines is how many mailboxes one form has copied.
+// maxBulkLines is the maximum number of mailboxes in one form.
 const maxBulkLines = 100
 
-// newMigrations is the form to have many mailboxes of one server copied.
+// newMigrations shows the form to migrate many mailboxes from one server.
 func (d *Dashboard) newMigrations(v *requestContext) (page, error) {
 	f := migrationForm{Source: migration.Source{TLS: migration.ImplicitTLS}, Securities: securityOptions}
 	var err error
@@ -34,8 +34,8 @@ type plannedMigration struct {
 	source migration.Source
 }
 
-// addMigrations has all mailboxes copied that the lines name: none, if anything
-// is wrong with one of them.
+// addMigrations starts the migration of all mailboxes in the form, or of none if a line has an
+// error.
 func (d *Dashboard) addMigrations(v *requestContext) (actionResult, error) {
 	var bad fault.FieldErrors
 	server := v.formSource(&bad)
@@ -62,7 +62,7 @@ func bulkSummary(n int, host string) string {
 	return fmt.Sprintf("Began to copy %d mailboxes from %s.", n, host)
 }
 
-// bulkError tells how far the lines were come with when it went on no more.
+// bulkError reports how many lines were processed before an error.
 func (v *requestContext) bulkError(err error, begun, line int) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind == fault.Internal {
@@ -75,7 +75,7 @@ func (v *requestContext) bulkError(err error, begun, line int) error {
 	return told
 }
 
-// withoutFields leaves the faults of some fields out.
+// withoutFields removes the faults of some fields.
 func withoutFields(bad fault.FieldErrors, fields ...string) (rest fault.FieldErrors) {
 next:
 	for _, f := range bad {
@@ -89,8 +89,8 @@ next:
 	return rest
 }
 
-// parsePlans reads the lines: user name and password there, the mailbox here, which
-// may be left out if the user name is its address.
+// parsePlans parses the lines. Each has the user name and password on the source, and the mailbox
+// here. The mailbox may be omitted if the user name is its address.
 func (d *Dashboard) parsePlans(v *requestContext, bad *fault.FieldErrors, server migration.Source) (plans []plannedMigration, err error) {
 	r := csv.NewReader(strings.NewReader(v.form.Get("lines")))
 	r.FieldsPerRecord, r.TrimLeadingSpace, r.LazyQuotes = -1, true, false
@@ -132,8 +132,7 @@ func (d *Dashboard) parsePlans(v *requestContext, bad *fault.FieldErrors, server
 	return plans, nil
 }
 
-// parsePlan reads one line; wrong says what is the matter with it, without what it
-// holds.
+// parsePlan parses one line. wrong describes an error without repeating the line's content.
 func (d *Dashboard) parsePlan(v *requestContext, record []string, server migration.Source) (p plannedMigration, wrong string, err error) {
 	if len(record) < 2 || len(record) > 3 {
 		return p, "it needs a user name, a password and a mailbox, with commas between them.", nil

@@ -15,33 +15,33 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// allMailboxes is no filter.
+// allMailboxes is an empty filter.
 var allMailboxes mailbox.Filter
 
-// securityOptions are the choices of the form.
+// securityOptions are the options of the form.
 var securityOptions = [][2]string{{migration.ImplicitTLS, "SSL/TLS (mostly port 993)"}, {migration.StartTLS, "STARTTLS (mostly port 143)"}, {migration.NoTLS, "None: everything in clear"}}
 
-// migrationForm is what the forms show, for one mailbox and for many.
+// migrationForm is the data of the forms for one and for many mailboxes.
 type migrationForm struct {
-	Source     migration.Source // to begin with
+	Source     migration.Source // initial values
 	Address    string
-	Boxes      []string // to choose from
+	Boxes      []string // suggested mailboxes
 	Securities [][2]string
-	Port       string // "" for the usual one
+	Port       string // "" for the default port
 	Offered    []folderOption
 	Tested     bool
-	Messages   int64 // of the offered folders
+	Messages   int64 // number in the offered folders
 	Again      bool
 }
 
-// folderOption is a folder of the source to choose or not.
+// folderOption is a source folder that can be selected.
 type folderOption struct {
 	migration.SourceFolder
-	Text   string // as the form carries it
+	Text   string // its encoding in the form
 	Ticked bool
 }
 
-// newMigration is the form to have one mailbox copied.
+// newMigration shows the form to migrate one mailbox.
 func (d *Dashboard) newMigration(v *requestContext) (page, error) {
 	f := migrationForm{Source: migration.Source{TLS: migration.ImplicitTLS}, Securities: securityOptions}
 	var err error
@@ -80,7 +80,7 @@ func (d *Dashboard) newMigration(v *requestContext) (page, error) {
 		f.Messages += o.Messages
 	}
 	if v.form != nil {
-		v.form.Del("password") // it is never shown again
+		v.form.Del("password") // never shown again
 	}
 	return page{Template: "migration-new", Title: "Copy a mailbox", Section: "mailboxes", Data: f, Part: v.isScript()}, nil
 }
@@ -93,7 +93,7 @@ func newFolderOption(o migration.SourceFolder, ticked bool) folderOption {
 	return folderOption{o, fmt.Sprintf("%d %d %d %s", copied, o.Messages, o.Bytes, o.Name), ticked}
 }
 
-// formFolders reads the folders that the form has offered, and which are ticked.
+// formFolders reads the offered folders from the form, and which of them are ticked.
 func (v *requestContext) formFolders() (all []folderOption) {
 	for _, text := range v.form["folder"] {
 		part := strings.SplitN(text, " ", 4)
@@ -108,14 +108,14 @@ func (v *requestContext) formFolders() (all []folderOption) {
 	return all
 }
 
-// formSource reads where the mail comes from; all that is wrong with it is told
-// under the form's fields.
+// formSource reads the source from the form and reports all its faults under the form's field
+// names.
 func (v *requestContext) formSource(bad *fault.FieldErrors) (s migration.Source) {
 	s = migration.Source{Host: v.formText("host"), TLS: v.formText("tls"), Username: v.formText("username"), Password: v.form.Get("password"), Insecure: v.form.Has("insecure")}
 	if text := v.formText("port"); text != "" {
 		var err error
 		if s.Port, err = strconv.Atoi(text); err != nil || s.Port == 0 {
-			s.Port = -1 // none that is possible
+			s.Port = -1 // an invalid port
 		}
 	}
 	for _, f := range s.Check() {
@@ -124,7 +124,7 @@ func (v *requestContext) formSource(bad *fault.FieldErrors) (s migration.Source)
 	return s
 }
 
-// sourceField is the form's name for a field of the API.
+// sourceField returns the form's name for an API field.
 func sourceField(name string) string {
 	if name = strings.TrimPrefix(name, "source."); name == "insecure_skip_verify" {
 		return "insecure"
@@ -132,7 +132,7 @@ func sourceField(name string) string {
 	return name
 }
 
-// renameSourceFields tells faults of a source under the form's fields.
+// renameSourceFields changes field errors of a source to the form's names.
 func renameSourceFields(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Fields) == 0 {
@@ -145,7 +145,7 @@ func renameSourceFields(err error) error {
 	return bad.Err()
 }
 
-// testSource tries the source, and shows the form with the folders there.
+// testSource tests the connection and shows the form with the source's folders.
 func (d *Dashboard) testSource(v *requestContext) (actionResult, error) {
 	var bad fault.FieldErrors
 	source := v.formSource(&bad)
@@ -172,7 +172,7 @@ func (d *Dashboard) testSource(v *requestContext) (actionResult, error) {
 	return actionResult{Page: &p}, nil
 }
 
-// addMigration has a mailbox copied.
+// addMigration starts the migration of a mailbox.
 func (d *Dashboard) addMigration(v *requestContext) (actionResult, error) {
 	var bad fault.FieldErrors
 	into, err := d.mailboxByAddress(v, &bad, "mailbox", v.formText("mailbox"))
@@ -192,7 +192,7 @@ func (d *Dashboard) addMigration(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/migrations/" + g.ID.String(), Summary: "Began to copy " + sourceName(g.Source) + " into " + s.Address + "."}, err
 }
 
-// selectedFolders are the folders to copy; none for those that are copied anyway.
+// selectedFolders returns the folders to copy, or none for the default selection.
 func (v *requestContext) selectedFolders(bad *fault.FieldErrors) (chosen []string) {
 	offered := v.formFolders()
 	usual := true

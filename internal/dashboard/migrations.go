@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// migrationRoutes are the pages of mailboxes that are copied from elsewhere.
+// migrationRoutes registers the pages for migrations from other servers.
 func (d *Dashboard) migrationRoutes(r *router) {
 	r.view("/migrations", d.migrations)
 	r.view("/migrations/progress", d.migrationsProgress)
@@ -25,12 +25,12 @@ func (d *Dashboard) migrationRoutes(r *router) {
 	r.action("/migrations/{id}/cancel", d.cancelMigration, d.migration)
 }
 
-// migrationView is a migration as pages tell of it.
+// migrationView is a migration for the pages.
 type migrationView struct {
 	migration.Migration
-	Address  string // of the mailbox; "" for one that was deleted
+	Address  string // address of the mailbox; "" if it was deleted
 	Trouble  string
-	Percent  int // of the messages; -1 while it is not known how many there are
+	Percent  int // percentage of the messages; -1 while their number is unknown
 	Folders  []migration.Folder
 	Failures []migration.Failure
 	Notes    []migration.Note
@@ -61,8 +61,7 @@ func (d *Dashboard) newMigrationView(v *requestContext, g migration.Migration) (
 	return s, nil
 }
 
-// formWording says with the words of the form what the room says with those of
-// the API.
+// formWording replaces API terms in an error message by the form's terms.
 func formWording(words string) string {
 	return strings.ReplaceAll(words, "insecure_skip_verify accepts it nevertheless.", "Tick “Accept any certificate” to copy from it nevertheless.")
 }
@@ -70,9 +69,9 @@ func formWording(words string) string {
 type migrationsPage struct {
 	List  []*migrationView
 	Pager pager
-	Moves bool   // something on this page goes on
-	Query string // of the page
-	Boxes bool   // there is a mailbox to copy to
+	Moves bool   // whether a migration on this page is running
+	Query string // query of the page
+	Boxes bool   // whether there is a target mailbox
 }
 
 func (d *Dashboard) migrations(v *requestContext) (page, error) {
@@ -103,7 +102,7 @@ func (d *Dashboard) migrationsProgress(v *requestContext) (page, error) {
 	return p, err
 }
 
-// findMigration finds the migration that the path names.
+// findMigration returns the migration that the path names.
 func (d *Dashboard) findMigration(v *requestContext) (migration.Migration, error) {
 	id, err := v.pathID("id")
 	if err != nil {
@@ -155,7 +154,7 @@ func (d *Dashboard) cancelMigration(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/migrations/" + g.ID.String(), Summary: told}, err
 }
 
-// sourceName names a source, for sentences.
+// sourceName describes a source for use in a sentence.
 func sourceName(s migration.Source) string { return s.Username + " at " + s.Host }
 
 // hasMailbox reports whether the account has a mailbox.
@@ -164,8 +163,8 @@ func (d *Dashboard) hasMailbox(v *requestContext) (bool, error) {
 	return len(boxes) > 0, err
 }
 
-// mailboxByAddress finds a mailbox of the account by its address. What is none is a
-// fault of the field.
+// mailboxByAddress returns the account's mailbox with an address. It adds a fault of the field if
+// there is none.
 func (d *Dashboard) mailboxByAddress(v *requestContext, bad *fault.FieldErrors, field, text string) (migration.Target, error) {
 	found, err := d.Mailboxes.ParseTargets(v.ctx, v.session.Account, []string{text})
 	if text == "" || fault.Is(err, fault.Invalid) || err == nil && found[0].Mailbox == 0 {
@@ -179,10 +178,10 @@ func (d *Dashboard) mailboxByAddress(v *requestContext, bad *fault.FieldErrors, 
 	return migration.Target{Account: v.session.Account, Domain: m.Domain, Mailbox: m.ID}, err
 }
 
-// maxSuggestions is how many mailboxes a form offers to choose from.
+// maxSuggestions is the maximum number of suggested mailboxes in a form.
 const maxSuggestions = 100
 
-// suggestMailboxes are addresses of mailboxes of the account, the newest.
+// suggestMailboxes returns the addresses of the account's newest mailboxes.
 func (d *Dashboard) suggestMailboxes(v *requestContext, limit int) (addresses []string, err error) {
 	boxes, _, err := d.Mailboxes.List(v.ctx, v.session.Account, allMailboxes, db.Page{Limit: limit})
 	for _, b := range boxes {

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// becomes waits until the page says something, without loading it anew.
+// becomes waits until the page has a text, without reloading it.
 func (b *browser) becomes(want string) {
 	b.t.Helper()
 	script[bool](b, fmt.Sprintf(`new Promise(done => {
@@ -24,7 +24,7 @@ func (b *browser) becomes(want string) {
 	})`, want))
 }
 
-// stow puts messages into folders of a mailbox, over IMAP.
+// stow appends messages to folders of a mailbox over IMAP.
 func stow(t *testing.T, s *servertest.Server, box int, folders map[string]int) {
 	t.Helper()
 	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
@@ -57,7 +57,7 @@ func stow(t *testing.T, s *servertest.Server, box int, folders map[string]int) {
 	}
 }
 
-// A mailbox is copied from a server elsewhere, which the page shows as it goes on.
+// A mailbox is migrated from another server, and the page shows the progress.
 func TestMigrationPages(t *testing.T) {
 	const evil = `<img id=evil src=x onerror="window.evil=1"><script id=evil>window.evil=1`
 	s := servertest.Start(t)
@@ -146,11 +146,11 @@ func TestMigrationPages(t *testing.T) {
 	x.findsNothing("GET "+path, "GET "+path+"/progress", "POST "+path+"/cancel", "GET /migrations/new?again="+strings.TrimPrefix(path, "/migrations/"), "GET /migrations/new?mailbox="+to.ID.String())
 }
 
-// Without scripts a source is tried, too; what is dialled stays within what the
-// operator allows.
+// The source test works without scripts, too, and connects only to addresses that the operator
+// allows.
 func TestMigrationForm(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	box := s.Dev.Mailboxes[0]
 	form := url.Values{"mailbox": {box.Address}, "host": {"localhost"}, "port": {strconv.Itoa(s.Dev.Ports["imaps"])}, "tls": {"implicit"}, "insecure": {"yes"}, "username": {box.Address}, "password": {box.Password}}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// openAPI is as much of the document as the reference shows.
+// openAPI is the part of the OpenAPI document that the reference shows.
 type openAPI struct {
 	Info struct{ Description string }
 	Tags []struct{ Name, Description string }
@@ -53,7 +53,7 @@ type media struct {
 
 type schema struct {
 	Ref                 string `json:"$ref"`
-	Type                any    // a name, or a list of names
+	Type                any    // a type name, or a list of them
 	Format, Description string
 	Enum, Examples      []any
 	Default             any
@@ -67,7 +67,7 @@ type schema struct {
 
 // resolve follows a schema's reference.
 func (o *openAPI) resolve(s *schema) *schema {
-	for range 8 { // a reference to a reference; none goes round
+	for range 8 { // follows nested references, but not forever
 		if s == nil || s.Ref == "" {
 			return s
 		}
@@ -78,7 +78,7 @@ func (o *openAPI) resolve(s *schema) *schema {
 
 func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// typeName says what a schema allows, in words.
+// typeName describes the type of a schema in words.
 func (o *openAPI) typeName(s *schema) string {
 	r := o.resolve(s)
 	if r == nil {
@@ -116,7 +116,7 @@ type fieldRow struct {
 
 const maxNesting = 3
 
-// fieldRows lists the members of an object, those within others too.
+// fieldRows lists the members of an object, including nested ones.
 func (o *openAPI) fieldRows(s *schema, prefix string, depth int) (rows []fieldRow) {
 	r := o.resolve(s)
 	for r != nil && r.Items != nil {
@@ -159,8 +159,8 @@ func (o *openAPI) newFieldRow(name string, s *schema, required bool) fieldRow {
 	return row
 }
 
-// example makes a value that a schema allows: of an object what is required,
-// and what containsAny asks for first.
+// example returns a value that matches a schema. For an object, it has the required members and the
+// first option of containsAny.
 func (o *openAPI) example(s *schema, depth int) any {
 	r := o.resolve(s)
 	if s != nil && len(s.Examples) > 0 {
@@ -206,7 +206,7 @@ func (o *openAPI) exampleObject(r *schema, depth int) map[string]any {
 			names = append(names, other[0].Required...)
 		}
 	}
-	if len(names) == 0 { // everything is optional: show the first that has an example
+	if len(names) == 0 { // everything is optional: show the first member that has an example
 		for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
 			if len(r.Properties[name].Examples) > 0 {
 				names = []string{name}

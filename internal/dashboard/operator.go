@@ -12,10 +12,10 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// Health is how the service is, for its operators.
+// Health is the state of the service for its operators.
 type Health struct {
-	Engine string // of the database
-	Node   string // that answers
+	Engine string // database engine
+	Node   string // node that responds
 	Queue  queue.Stats
 }
 
@@ -36,14 +36,14 @@ func (d *Dashboard) accounts(v *requestContext) (page, error) {
 	return page{Template: "accounts", Title: "Accounts", Section: "operator", Data: data}, nil
 }
 
-// addAccount makes an account, and invites its first owner.
+// addAccount creates an account and invites its first owner.
 func (d *Dashboard) addAccount(v *requestContext) (actionResult, error) {
 	made, err := d.Accounts.Create(v.ctx, v.formText("email"), v.formText("name"))
 	if err != nil {
 		return actionResult{}, err
 	}
 	did, err := d.inviteOwner(v, made, v.formText("email"))
-	if err != nil { // the account is there all the same
+	if err != nil { // the account exists nevertheless
 		d.Log.WarnContext(v.ctx, "invitation not sent", "request", v.requestID(), "account", made.ID, "err", err)
 		did = actionResult{RedirectTo: accountPath(made), Customer: made.ID, Summary: "Made the account " + made.Email + ". No invitation could be sent."}
 	}
@@ -57,19 +57,19 @@ func (d *Dashboard) inviteOwner(v *requestContext, acc account.Account, email st
 	return actionResult{RedirectTo: accountPath(acc), Customer: acc.ID, Summary: "Sent an invitation to " + email + ", as an owner of the account."}, err
 }
 
-// accountPage is what an operator sees of an account.
+// accountPage is the data of an operator's page about an account.
 type accountPage struct {
 	Account account.Account
 	Members []user.Member
 	Limits  []limitRow
-	Domains []domain.Domain // the newest
-	More    bool            // there are more domains
+	Domains []domain.Domain // newest first
+	More    bool            // whether there are more domains
 }
 
 type limitRow struct {
 	Name, Label string
-	Set         string // as it is entered; "" as for all
-	Holds       int64  // 0: none
+	Set         string // as entered; "" for the default
+	Holds       int64  // effective value; 0 for none
 }
 
 var limitLabels = map[string]string{
@@ -77,7 +77,7 @@ var limitLabels = map[string]string{
 	"sends_per_day": "Messages a day", "recipients_per_day": "Recipients a day", "storage_mb": "Storage, in megabytes",
 }
 
-// findCustomer finds the account of a path.
+// findCustomer returns the account that the path names.
 func (d *Dashboard) findCustomer(v *requestContext) (account.Account, error) {
 	id, err := v.pathID("id")
 	if err != nil {
@@ -150,7 +150,7 @@ func (d *Dashboard) suspendAccount(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	// The form says what is wanted: who presses twice, or on an old page, wants no turn.
+	// The form has the desired status, so that a double click or an old page doesn't toggle it.
 	status, told := v.formText("status"), "Suspended "+acc.Email+"."
 	if status == account.StatusActive {
 		told = "Ended the suspension of " + acc.Email + "."
@@ -158,7 +158,7 @@ func (d *Dashboard) suspendAccount(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: accountPath(acc), Customer: acc.ID, Summary: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
 }
 
-// suspendDomain suspends a domain of a customer, or ends that.
+// suspendDomain suspends a customer's domain or lifts the suspension.
 func (d *Dashboard) suspendDomain(v *requestContext) (actionResult, error) {
 	acc, err := d.findCustomer(v)
 	if err != nil {

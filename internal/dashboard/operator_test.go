@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// An operator makes an account, limits it, suspends it, and looks at the queue.
+// An operator creates an account, limits it, suspends it, and views the queue.
 func TestOperatorPages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -57,7 +57,7 @@ func TestOperatorPages(t *testing.T) {
 	b.looks("queue")
 }
 
-// Who presses the button twice suspends the account all the same.
+// Double-clicking the button suspends the account nevertheless.
 func TestSuspendTwice(t *testing.T) {
 	s := servertest.Start(t)
 	made, err := s.Accounts.Create(t.Context(), "customer@else.example", "")
@@ -70,7 +70,7 @@ func TestSuspendTwice(t *testing.T) {
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn("ops@else.example", colleague)
 	path := "/operator/accounts/" + made.ID.String()
 	_, _, page := v.ask("GET", path, nil)
@@ -88,7 +88,7 @@ func TestSuspendTwice(t *testing.T) {
 	}
 }
 
-// What an operator does with an account stands in the activity of both.
+// An operator's action on an account is in the activity of both accounts.
 func TestActivityOfCustomers(t *testing.T) {
 	s := servertest.Start(t)
 	made, err := s.Accounts.Create(t.Context(), "customer@else.example", "")
@@ -101,7 +101,7 @@ func TestActivityOfCustomers(t *testing.T) {
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn("ops@else.example", colleague)
 	path := "/operator/accounts/" + made.ID.String()
 	for _, c := range []struct {
@@ -126,10 +126,10 @@ func TestActivityOfCustomers(t *testing.T) {
 	}
 }
 
-// A suspended account shows nothing to its people.
+// The pages of a suspended account show nothing to its members.
 func TestSuspendedAccount(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestSuspendedAccount(t *testing.T) {
 	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"more.example"}}); status != 403 {
 		t.Errorf("it adds a domain: %d", status)
 	}
-	// Whoever is invited to another account gets there.
+	// The user can still join another account.
 	other, err := s.Accounts.Create(t.Context(), "other@else.example", "Else")
 	if err != nil {
 		t.Fatal(err)
@@ -161,20 +161,21 @@ func TestSuspendedAccount(t *testing.T) {
 	if status, _, text := v.ask("GET", "/domains", nil); status != 200 {
 		t.Errorf("the other: %d\n%s", status, text)
 	}
-	// Its activity says so; that of the account that was looked at does not.
+	// The joined account's activity has an entry; that of the suspended account, which was open,
+	// doesn't.
 	for id, want := range map[db.ID]bool{demo.ID: false, other.ID: true} {
-		deeds, _, err := s.Audit.List(t.Context(), id, db.Page{Limit: 1})
-		if err != nil || (len(deeds) > 0 && deeds[0].Description == "Joined the account.") != want {
-			t.Errorf("the activity of %s begins with %v %v", id, deeds, err)
+		entries, _, err := s.Audit.List(t.Context(), id, db.Page{Limit: 1})
+		if err != nil || (len(entries) > 0 && entries[0].Description == "Joined the account.") != want {
+			t.Errorf("the activity of %s begins with %v %v", id, entries, err)
 		}
 	}
 }
 
-// Nobody but operators sees these pages, whoever they are in their account.
+// Only operators see these pages, regardless of the role that others have in their account.
 func TestOnlyOperators(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
-	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password) // looks at an account of customers
+	v := newVisitor(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password) // opens a customer's account
 	seen := 0
 	for _, r := range s.Dashboard.Routes() {
 		if !strings.HasPrefix(r.Path, "/operator") {

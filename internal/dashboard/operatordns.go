@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// hostPage is what the page of the service's own DNS records shows.
+// hostPage is the data of the page with the service's own DNS records.
 type hostPage struct {
 	Host               string
-	At                 time.Time // of the check
-	Failed, Unknown    int       // required records
+	At                 time.Time // time of the check
+	Failed, Unknown    int       // numbers of required records
 	Summary            string
 	Required, Optional []domain.Record
 }
@@ -30,7 +30,7 @@ func (d *Dashboard) hostRecords(v *requestContext) (page, error) {
 	return page{Template: "host", Title: "DNS records", Section: "dns", Data: s}, nil
 }
 
-// hostSummary says how many of all required records are published.
+// hostSummary describes how many of all required records are published.
 func hostSummary(failed, unknown, all int) string {
 	if failed+unknown == 0 {
 		return fmt.Sprintf("All %d required records are published.", all)

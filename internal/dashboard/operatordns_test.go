@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// An operator sees the service's own records with what the DNS says of each: missing,
-// published, wrong, and while it gives no answer.
+// An operator sees the service's own DNS records and their status: missing, published, wrong, or
+// unknown while the DNS doesn't respond.
 func TestHostRecords(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t)
@@ -26,11 +26,11 @@ func TestHostRecords(t *testing.T) {
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn("ops@else.example", colleague)
 	shows := func(want ...string) (page string) {
 		t.Helper()
-		servertest.Eventually(t, func() string { // the last result is shown for a few seconds
+		servertest.Eventually(t, func() string { // the last result is cached for a few seconds
 			status, _, text := v.ask("GET", "/operator/dns", nil)
 			if status != 200 {
 				t.Fatalf("%d\n%s", status, text)
@@ -79,7 +79,7 @@ func TestHostRecords(t *testing.T) {
 		t.Errorf("%d, a zone file without an answer of the DNS:\n%s\nand with one:\n%s", status, again, text)
 	}
 
-	customer := requestContext(t, s)
+	customer := newVisitor(t, s)
 	customer.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	for _, path := range []string{"/operator/dns", "/operator/dns/zone"} {
 		if status, _, text := customer.ask("GET", path, nil); status != 404 || strings.Contains(text, domain.RecordFailed) {
@@ -88,8 +88,8 @@ func TestHostRecords(t *testing.T) {
 	}
 }
 
-// The page is read by everybody, also with errors and long values on a phone, and is
-// found in the navigation.
+// The page is accessible, also with errors and with long values on a phone, and is in the
+// navigation.
 func TestHostRecordsInBrowser(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t, host+". A 127.0.0.1", host+`. TXT "v=spf1 include:spf.`+host+` -all"`, "spf."+host+`. TXT "v=spf1 ip4:192.0.2.1 -all"`)

@@ -12,13 +12,13 @@ import (
 
 const (
 	destinationsPerPage = 50
-	// maxCommandRows is how many rows one part of an order looks at, about.
+	// maxCommandRows is the approximate number of rows in one part of a command.
 	maxCommandRows = 10_000
-	// defaultCommandTimeout is for how long one press of a button works on an order, about.
+	// defaultCommandTimeout is roughly how long one click works on a command.
 	defaultCommandTimeout = 5 * time.Second
 )
 
-// queueRemainder is what one press of a button left of an order.
+// queueRemainder is the rest of a command after one click.
 type queueRemainder struct{ Verb, Destination, After string }
 
 func (d *Dashboard) queue(v *requestContext) (page, error) {
@@ -42,8 +42,7 @@ func (d *Dashboard) queue(v *requestContext) (page, error) {
 	return page{Template: "queue", Title: "Queue", Section: "queue", Data: data}, nil
 }
 
-// runQueueCommand carries out the order of a form about one destination, in parts, and says
-// how far it came.
+// runQueueCommand runs a form's command for one destination, in parts, and reports the progress.
 func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do func(context.Context, queue.Command) (queue.Result, error)) (actionResult, error) {
 	to := v.formText("destination")
 	or := queue.Command{Filter: queue.Filter{Destination: to}, Reason: v.formText("reason"), Limit: maxCommandRows, After: v.formText("rest")}
@@ -71,7 +70,7 @@ func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do fun
 	return actionResult{RedirectTo: "/operator/queue?" + encodeQuery("continue", verb, "destination", to, "rest", or.After), Summary: told + ". More are left."}, nil
 }
 
-// deliveryCount says how many deliveries there are.
+// deliveryCount describes a number of deliveries.
 func deliveryCount(n int) string {
 	if n == 1 {
 		return "1 delivery"

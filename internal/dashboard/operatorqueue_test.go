@@ -23,8 +23,8 @@ var (
 	held = db.SQL(`SELECT COUNT(*) FROM delivery WHERE destination = 'slow.example' AND hold > 0`)
 )
 
-// A button is about all deliveries to a destination, however many: what one press
-// leaves, the next goes on with, and the page says so.
+// A button applies to all deliveries to a destination, however many there are. The next click
+// continues where the last one stopped, and the page says so.
 func TestQueueOfMany(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
@@ -35,7 +35,7 @@ func TestQueueOfMany(t *testing.T) {
 		}
 		later := time.Now().Add(24 * time.Hour)
 		dbtest.Exec(t, s.DB, manyWait.With(db.Micros(later)))
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		v.signIn("ops@else.example", colleague)
 		count := func(statement db.Statement) (n int) {
 			t.Helper()
@@ -74,7 +74,7 @@ func TestQueueOfMany(t *testing.T) {
 			t.Fatalf("%d are held, and %q is left", first, rest)
 		}
 		says(page, "More are left.")
-		for range 3 { // what is held is walked through as well
+		for range 3 { // held deliveries are counted as processed rows, too
 			if rest != "" {
 				rest, page = press("hold", rest)
 			}
@@ -84,7 +84,7 @@ func TestQueueOfMany(t *testing.T) {
 		}
 		s.Dashboard.CommandTimeout = time.Hour
 		rest, page = press("release", "")
-		says(page, "Released ") // some of them a node may release first
+		says(page, "Released ") // a node may release some of them first
 		says(page, " deliveries to slow.example.")
 		if n := count(held.With()); rest != "" || n != 0 {
 			t.Errorf("%d are held still, and %q is left", n, rest)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// requireSameOrigin refuses requests that another site makes a browser send, save those
-// that change nothing. Browsers say it in Sec-Fetch-Site, the older ones in Origin
-// alone; what is no browser says neither.
+// requireSameOrigin rejects cross-site requests, except for those that change nothing. Browsers
+// send Sec-Fetch-Site, older ones only Origin; clients that are not browsers send neither.
 func (d *Dashboard) requireSameOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
@@ -24,8 +23,8 @@ func (d *Dashboard) requireSameOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// origin is the origin of the pages as the browser of a request sees it (RFC 6454
-// §6.2), also where a proxy ends TLS.
+// origin returns the origin of the pages as the request's browser sees it (RFC 6454 §6.2), even if
+// a proxy terminates TLS.
 func (d *Dashboard) origin(r *http.Request) string {
 	scheme := "http"
 	if d.isSecure(r) {

@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// ownerSessionLifetime is for how long the owner of a mailbox stays signed in. A new
-// password, and whatever else ends log-ins, ends it before.
+// ownerSessionLifetime is how long a mailbox owner stays signed in. A new password, like any other
+// change that ends log-ins, ends the session earlier.
 const ownerSessionLifetime = 12 * time.Hour
 
 const ownerCookie = "mailbox"
 
-// requireOwner finds the mailbox whose owner visits: who has signed in with its
-// address and password. Everybody else is sent to sign in.
+// requireOwner returns the mailbox whose owner is signed in with its address and password. It
+// redirects all others to the sign-in page.
 func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
 	m, ok, err := d.signedInMailbox(v)
 	if err == nil && !ok {
@@ -37,15 +37,14 @@ func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
 	return m, err
 }
 
-// setOwner makes the visit one of a mailbox's owner. It is nothing of whoever may have
-// signed in to the dashboard with the same browser; what is done is told in the
-// activity of the account, though the owner is none of its people.
+// setOwner makes the request one of a mailbox owner, independent of a dashboard session in the same
+// browser. The owner's actions are in the account's activity, although the owner is not a member.
 func (v *requestContext) setOwner(m mailbox.Mailbox) {
 	v.signedIn, v.ownerMailbox = false, m.ID
 	v.session = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
 }
 
-// ownerToken is what who has signed in to a mailbox brings; nothing is looked up.
+// ownerToken returns the mailbox owner's token from the cookie. It checks no stored state.
 func (v *requestContext) ownerToken() (signedToken, bool) {
 	c, err := v.r.Cookie(v.cookieName(ownerCookie))
 	if err != nil {
@@ -73,7 +72,7 @@ func (d *Dashboard) signedInMailbox(v *requestContext) (mailbox.Mailbox, bool, e
 	return m, err == nil, err
 }
 
-// signInOwner signs somebody in as a mailbox's owner.
+// signInOwner signs in a mailbox owner.
 func (d *Dashboard) signInOwner(v *requestContext, m mailbox.Mailbox) {
 	v.setCookie(ownerCookie, d.signToken(ownerTokenKind, signedToken{m.ID, m.Generation(), d.Now().Add(ownerSessionLifetime)}), ownerSessionLifetime)
 }
@@ -104,13 +103,13 @@ func (d *Dashboard) ownerSignOut(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/mailbox/sign-in"}, nil
 }
 
-// ownerPage is what the page of a mailbox's owner shows.
+// ownerPage is the data of a mailbox owner's page.
 type ownerPage struct {
 	setupPage
 	Away vacationForms
 }
 
-// ownerHome is the page of a mailbox's owner.
+// ownerHome shows a mailbox owner's page.
 func (d *Dashboard) ownerHome(v *requestContext) (page, error) {
 	m, err := d.requireOwner(v)
 	if err != nil {
@@ -143,8 +142,8 @@ func (d *Dashboard) ownerProfile(v *requestContext) error {
 	return d.sendProfile(v, m, "")
 }
 
-// changeOwnerPassword changes the password of who knows the present one, and keeps this
-// browser signed in.
+// changeOwnerPassword changes the password after checking the current one, and keeps this browser
+// signed in.
 func (d *Dashboard) changeOwnerPassword(v *requestContext) (actionResult, error) {
 	m, err := d.requireOwner(v)
 	if err != nil {

@@ -16,29 +16,28 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// shows is where everyPage puts pictures, if anywhere: a folder that somebody
-// looks through.
+// shows is the directory for everyPage's screenshots; "" for none.
 var shows = os.Getenv("MAILSTEAD_SHOW_PAGES")
 
-// furnish puts something on every page, and returns the pages.
+// furnish adds content to every page and returns the pages' paths.
 func furnish(t *testing.T, s *servertest.Server) (paths []string) {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(receiver.Close)
-	id := func(path string, body object) string { return accountName(t, s, "POST", path, body)["id"].(string) }
+	id := func(path string, body object) string { return callAPI(t, s, "POST", path, body)["id"].(string) }
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
 	hook := id("/webhooks", object{"url": receiver.URL + "/a-rather-long-address/of-a-receiver/of-events/that-does-not-fit-on-a-phone", "events": []string{"all"}})
 	template := id("/templates", object{"name": "Order paid", "subject": "Your order {{order}}", "html": "<p>{{order}}</p>", "variables": []object{{"key": "order", "type": "string", "required": true}}})
-	message := id("/outbound/send", messageView(object{"subject": "A subject that is so long that it takes more than one line on most screens, and many on a phone", "to": []string{"bounced@simulator.test", alice.Address}, "thread_id": "order-42"}))
+	message := id("/outbound/send", sendRequest(object{"subject": "A subject that is so long that it takes more than one line on most screens, and many on a phone", "to": []string{"bounced@simulator.test", alice.Address}, "thread_id": "order-42"}))
 	settles(t, s, message, "bounced")
-	outside := id("/outbound/send", messageView(object{"to": []string{"somebody@elsewhere.example"}}))
+	outside := id("/outbound/send", sendRequest(object{"to": []string{"somebody@elsewhere.example"}}))
 	settles(t, s, outside, "delivered")
-	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": "Hello"})["recipients"].([]any)[0].(object)
-	caught := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+	got := callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": "Hello"})["recipients"].([]any)[0].(object)
+	caught := callAPI(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
 	alias := id("/aliases", object{"address": "info@demo.test", "targets": []string{alice.Address}})
 	id("/api-keys", object{"name": strings.Repeat("W", 90)})
 	long := "/mailboxes/" + id("/mailboxes", object{"domain_id": s.Dev.Domain.ID.String(), "local_part": strings.Repeat("w", 64)})
-	tested := accountName(t, s, "POST", "/webhooks/"+hook+"/test", object{"event": "bounce"})
+	tested := callAPI(t, s, "POST", "/webhooks/"+hook+"/test", object{"event": "bounce"})
 	delivery, _ := tested["id"].(string)
 	migration := id("/migrations", object{"mailbox_id": bob.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": alice.Address, "password": alice.Password, "insecure_skip_verify": true}})
 	box := "/mailboxes/" + alice.ID.String()
@@ -55,9 +54,8 @@ func furnish(t *testing.T, s *servertest.Server) (paths []string) {
 	return paths
 }
 
-// Every page has a title of its own and one heading, is no wider than the
-// narrowest phone, a tablet or a desk's screen, and is walked through by the
-// keyboard in the order in which it is read, with the focus seen.
+// Every page has its own title and one heading, and fits a narrow phone, a tablet and a desktop
+// screen. The Tab key moves through it in reading order, with a visible focus.
 func TestEveryPage(t *testing.T) {
 	s := servertest.Start(t)
 	paths := furnish(t, s)

@@ -20,8 +20,8 @@ func (d *Dashboard) people(v *requestContext) (page, error) {
 	}{members, open, [][2]string{{"member", "Member: everything but people and API keys"}, {"owner", "Owner: everything"}, {"reader", "Reader: looks, changes nothing"}}}}, err
 }
 
-// invite sends an invitation. Nobody here sees its link: it proves that who
-// follows it reads the mail of the address.
+// invite sends an invitation. Nobody here sees its link, which proves that the person reads the
+// mail of the address.
 func (d *Dashboard) invite(v *requestContext) (actionResult, error) {
 	email := v.formText("email")
 	err := d.Users.Invite(v.ctx, v.session, v.session.Account, v.account.Name, email, user.Role(v.formText("role")))
@@ -50,7 +50,7 @@ func (d *Dashboard) setRole(v *requestContext) (actionResult, error) {
 		d.Users.SetRole(v.ctx, v.session.Account, id, role)
 }
 
-// setMailAccess lets a member read mail of the account, or no longer.
+// setMailAccess grants or revokes a member's right to read the account's mail.
 func (d *Dashboard) setMailAccess(v *requestContext) (actionResult, error) {
 	id, err := v.pathID("id")
 	if err != nil {

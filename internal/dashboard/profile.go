@@ -16,11 +16,11 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// profilePage is what the page of the visitor's own things shows.
+// profilePage is the data of the user's profile page.
 type profilePage struct {
 	Sessions []user.Session
 	Current  db.ID
-	Left     int64 // recovery codes
+	Left     int64 // recovery codes left
 	Accounts []membershipRow
 }
 
@@ -82,7 +82,7 @@ func (d *Dashboard) endOtherSessions(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/profile", Summary: "Signed all other browsers out."}, d.Users.SignOutOthers(v.ctx, v.session.User.ID, v.session.ID)
 }
 
-// secondFactorForm shows a new second factor, or the one of the form that was sent.
+// secondFactorForm shows a new second factor, or the submitted one.
 func (d *Dashboard) secondFactorForm(v *requestContext) (page, error) {
 	e, err := d.Users.NewEnrolment(v.session.User)
 	if entered := v.formText("secret"); err == nil && entered != "" {
@@ -116,7 +116,7 @@ func recoveryCodesResult(codes []string, told string) actionResult {
 	return actionResult{Summary: told, Page: &page{Template: "recovery", Title: "Recovery codes", Section: "profile", Data: codes}}
 }
 
-// qrCode draws what a phone can read, as the address of a picture.
+// qrCode returns a QR code as a data URL.
 func qrCode(text string) (template.URL, error) {
 	code, err := qr.Encode(text, qr.M, qr.Auto)
 	if err == nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// redirectReceived leads to the one list of messages, from where the list of those that
-// were received once was.
+// redirectReceived redirects the former list of received messages to the message list.
 func (d *Dashboard) redirectReceived(v *requestContext) error {
 	q := v.r.URL.Query()
 	q.Set("direction", directionReceived)
@@ -29,19 +28,19 @@ func (d *Dashboard) redirectReceived(v *requestContext) error {
 	return nil
 }
 
-// receivedMessagePage is what the page of a received message shows.
+// receivedMessagePage is the data of a received message's page.
 type receivedMessagePage struct {
 	Kept     folder.StoredMessage
 	Mailbox  mailbox.Mailbox
 	At       time.Time
 	Findings []checkExplanation
-	Score    string // the spam filter's; "" if it was not asked
+	Score    string // of the spam filter; "" if it didn't check the message
 	Reasons  []spamReason
 	Letter   messageView
-	Sealed   bool // only a mail program shows it
+	Sealed   bool // whether only a mail client shows it
 }
 
-// findReceived finds the message that the path names, in a mailbox of the account.
+// findReceived returns the message that the path names, in a mailbox of the account.
 func (d *Dashboard) findReceived(v *requestContext) (box mailbox.Mailbox, k folder.StoredMessage, err error) {
 	at, err := v.pathID("box")
 	if err != nil {
@@ -63,10 +62,10 @@ func (d *Dashboard) receivedMessage(v *requestContext) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	verdicts := summary.ParseCheckResults(k.CheckResults)
-	data := receivedMessagePage{Kept: k, Mailbox: box, Findings: explainChecks(verdicts), Reasons: spamReasons(verdicts.SpamReasons)}
-	if verdicts.Spam != "none" {
-		data.Score = strconv.FormatFloat(verdicts.SpamScore, 'f', -1, 64)
+	results := summary.ParseCheckResults(k.CheckResults)
+	data := receivedMessagePage{Kept: k, Mailbox: box, Findings: explainChecks(results), Reasons: spamReasons(results.SpamReasons)}
+	if results.Spam != "none" {
+		data.Score = strconv.FormatFloat(results.SpamScore, 'f', -1, 64)
 	}
 	for i, p := range k.Locations {
 		if i == 0 || p.Date.Before(data.At) {
@@ -79,7 +78,8 @@ func (d *Dashboard) receivedMessage(v *requestContext) (page, error) {
 	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, noSubject), Section: "messages", Data: data}, err
 }
 
-// openReceivedMessage opens the message that the path names. told says what for.
+// openReceivedMessage returns an opener of the message that the path names. told is the audit log
+// description.
 func (d *Dashboard) openReceivedMessage(v *requestContext, told string) messageOpener {
 	return func() (*message.Index, *blob.Reader, error) {
 		box, k, err := d.findReceived(v)

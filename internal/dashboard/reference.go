@@ -23,31 +23,31 @@ type resource struct {
 	Operations []*operationDoc
 }
 
-// operationDoc is what the reference says of an operation.
+// operationDoc documents an operation.
 type operationDoc struct {
 	ID, Method, Path, Summary string
 	Text                      template.HTML
 	Parameters, Body, Answer  []fieldRow
-	Takes, Gives              string // media types that are not JSON
-	Status                    string // of success
-	Sample                    string // of the answer, as JSON
+	Takes, Gives              string // media types other than JSON
+	Status                    string // of a successful response
+	Sample                    string // JSON of the response
 	Errors                    []errorDoc
 	Examples                  []codeSample
-	Event                     bool // what a webhook is sent, in place of what is asked
+	Event                     bool // whether it documents a webhook payload instead of a request
 }
 
 type errorDoc struct{ Status, Text string }
 
-// codeSample is an example in a language.
+// codeSample is an example in one language.
 type codeSample struct{ Language, Text string }
 
-// goSamples are the calls of the Go package by operation, which the document
-// does not know. A test makes them of the package itself.
+// goSamples maps each operation to its call in the Go client, which the OpenAPI document doesn't
+// have. A test generates the calls from the client package.
 //
 //go:embed reference/go.json
 var goSamples []byte
 
-// readReference makes the pages of the document.
+// readReference builds the reference pages from the document.
 func readReference(text []byte, base string) (pages []*resource, about template.HTML, err error) {
 	o, err := readOpenAPI(text)
 	if err != nil {
@@ -81,7 +81,7 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 	return pages, renderMarkdown(o.Info.Description), nil
 }
 
-// eventPayloads are the events that webhooks are sent.
+// eventPayloads documents the events that webhooks receive.
 func (o *openAPI) eventPayloads() *resource {
 	r := &resource{Slug: "payloads", Name: "Event payloads", Text: renderMarkdown("What webhooks are sent, and what lists and streams of events show.")}
 	for _, kind := range slices.Sorted(maps.Keys(o.Webhooks)) {
@@ -105,7 +105,7 @@ func (o *openAPI) eventPayloads() *resource {
 	return r
 }
 
-// methodOrder is the order in which a path's operations are told.
+// methodOrder is the order of a path's operations.
 var methodOrder = map[string]int{http.MethodPost: 1, http.MethodGet: 2, http.MethodPut: 3, http.MethodPatch: 4, http.MethodDelete: 5}
 
 func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string) *operationDoc {
@@ -156,7 +156,7 @@ func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string)
 	return d
 }
 
-// withAllProperties is a schema all of whose members are shown in an example.
+// withAllProperties returns a schema whose example has all members.
 func (o *openAPI) withAllProperties(s *schema, depth int) *schema {
 	r := o.resolve(s)
 	if r == nil || depth > maxNesting {
@@ -186,10 +186,10 @@ func pathExample(value any) string {
 	return "1"
 }
 
-// slug makes a name fit for a path.
+// slug converts a name for use in a path.
 func slug(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
 
-// indentJSON writes JSON as people read it.
+// indentJSON formats JSON for people.
 func indentJSON(value any, prefix string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

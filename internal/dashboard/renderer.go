@@ -29,10 +29,10 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// renderer are the templates and the files that pages load, with names that change
-// with what is in them, so that browsers keep them for good.
+// renderer has the templates and the static files. The names of static files change with their
+// content, so that browsers can cache them forever.
 type renderer struct {
-	pages     map[string]func() (*template.Template, error) // made when first shown: together they take 14 MB
+	pages     map[string]func() (*template.Template, error) // parsed on first use: together they take 14 MB
 	static    map[string]*staticFile                        // by path below /static/
 	assetURLs map[string]string
 	icons     map[string]template.HTML
@@ -72,7 +72,7 @@ func newRenderer() (*renderer, error) {
 	return l, nil
 }
 
-// readStatic reads the files. A style sheet names others, so it comes last.
+// readStatic reads the static files. The style sheet refers to others, so it comes last.
 func (l *renderer) readStatic() error {
 	var sheets []string
 	add := func(name string, text []byte) {
@@ -83,7 +83,7 @@ func (l *renderer) readStatic() error {
 		if ext != ".woff2" {
 			var packed bytes.Buffer
 			w := gzip.NewWriter(&packed)
-			_, _ = w.Write(text) // to memory
+			_, _ = w.Write(text) // writes to memory
 			_ = w.Close()
 			f.gzip = packed.Bytes()
 		}
@@ -131,8 +131,7 @@ func mediaTypeOf(ext string) string {
 	return mime.TypeByExtension(ext)
 }
 
-// inlineIcon makes an icon fit to stand in a page: decoration, as large as its
-// text.
+// inlineIcon prepares an icon for a page: decorative, and in the size of the text.
 func inlineIcon(svg []byte) template.HTML {
 	at := bytes.Index(svg, []byte("<svg"))
 	end := bytes.IndexByte(svg[at:], '>') + at
@@ -141,10 +140,10 @@ func inlineIcon(svg []byte) template.HTML {
 		`stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" focusable="false">` + body + `</svg>`)
 }
 
-// assetURL returns the URL of a file.
+// assetURL returns the URL of a static file.
 func (l *renderer) assetURL(name string) string { return l.assetURLs[name] }
 
-// serveStatic serves the files.
+// serveStatic returns the handler of the static files.
 func (l *renderer) serveStatic() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := l.static[strings.TrimPrefix(r.URL.Path, "/static/")]
@@ -165,7 +164,7 @@ func (l *renderer) serveStatic() http.Handler {
 	})
 }
 
-// render writes a page, or the part of it that was asked for.
+// render writes a page, or the requested part of it.
 func (l *renderer) render(w io.Writer, s pageData) error {
 	page := l.pages[s.Template]
 	if page == nil {
@@ -181,7 +180,7 @@ func (l *renderer) render(w io.Writer, s pageData) error {
 	return t.ExecuteTemplate(w, "frame.html", s)
 }
 
-// templateFuncs are what templates can call.
+// templateFuncs returns the functions for templates.
 func (l *renderer) templateFuncs() template.FuncMap {
 	return template.FuncMap{
 		"asset": l.assetURL,
@@ -207,9 +206,9 @@ func (l *renderer) templateFuncs() template.FuncMap {
 		"tone": func(state any) string { return stateTone(fmt.Sprint(state)) },
 		"word": func(state any) string { return stateText(fmt.Sprint(state)) },
 		"join": strings.Join,
-		// A text with addresses: none passes for another one.
+		// Displays a text with addresses so that none can be mistaken for another.
 		"shown": address.DisplayText,
-		// A text as one segment of a path, whatever is in it.
+		// Escapes a text as one segment of a path.
 		"segment": url.PathEscape,
 		"minus":   func(n int) int { return n - 1 },
 	}

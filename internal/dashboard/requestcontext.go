@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// requestContext is one request of somebody.
+// requestContext is a request with its session and form.
 type requestContext struct {
 	d   *Dashboard
 	w   http.ResponseWriter
@@ -29,26 +29,26 @@ type requestContext struct {
 	ctx context.Context
 
 	session      user.Session
-	signedIn     bool // in is somebody, maybe halfway
+	signedIn     bool // whether there is a session, possibly before the second factor
 	account      account.Account
-	ownerMailbox db.ID               // the mailbox whose owner visits; 0: none does
-	pendingEntry *audit.PendingEntry // the entry of the audit log for what is being done
-	auditBegun   bool                // there was one
+	ownerMailbox db.ID               // mailbox whose owner is signed in; 0 for none
+	pendingEntry *audit.PendingEntry // audit log entry of the current action
+	auditBegun   bool                // whether an entry was begun
 
-	form        url.Values        // what was entered
-	fieldErrors map[string]string // what is wrong with it, by field
-	formError   string            // what is wrong as a whole
+	form        url.Values        // submitted values
+	fieldErrors map[string]string // errors by field
+	formError   string            // error of the whole form
 }
 
 func (v *requestContext) requestID() string { return v.w.Header().Get("X-Request-Id") }
 
-// isScript reports whether a script of ours asks, for a part of a page.
+// isScript reports whether a script of the pages makes the request, for a part of a page.
 func (v *requestContext) isScript() bool { return v.r.Header.Get("HX-Request") != "" }
 
-// isOperator reports whether the visitor is an operator of the service.
+// isOperator reports whether the user is an operator of the service.
 func (v *requestContext) isOperator() bool { return v.session.Account == account.OperatorAccount }
 
-// pathID reads an id of the path. One that is none belongs to nothing.
+// pathID parses an id in the path. An invalid id is a not-found error.
 func (v *requestContext) pathID(name string) (db.ID, error) {
 	id, err := db.ParseID(v.r.PathValue(name))
 	if err != nil {
@@ -57,7 +57,7 @@ func (v *requestContext) pathID(name string) (db.ID, error) {
 	return id, nil
 }
 
-// pageSize reads which page of a list is asked for.
+// listPage returns the requested page of a list.
 func (v *requestContext) listPage() db.Page {
 	p := db.Page{Limit: db.DefaultPageSize}
 	p.After, _ = db.ParseID(v.r.URL.Query().Get("after"))
@@ -65,14 +65,14 @@ func (v *requestContext) listPage() db.Page {
 	return p
 }
 
-// readForm reads what was entered. What comes of it has no deadline.
+// readForm reads the submitted form. After that, the request has no read deadline.
 func (v *requestContext) readForm() error {
 	var tooBig *http.MaxBytesError
 	err := v.r.ParseForm()
 	if err == nil && strings.HasPrefix(v.r.Header.Get("Content-Type"), "multipart/form-data") {
 		err = v.r.ParseMultipartForm(maxForm)
 	}
-	if err == nil { // what is no form, or stands behind one, would be waited for after the answer
+	if err == nil { // otherwise the server would read the rest of the body after the response
 		_, err = io.Copy(io.Discard, v.r.Body)
 	}
 	if errors.As(err, &tooBig) {
@@ -90,10 +90,10 @@ func badForm() error {
 	return fault.New(fault.Invalid, "bad_form", "The form could not be read. Go back and try again.")
 }
 
-// formText is a field as it was entered, without blanks around it.
+// formText returns a field's value without surrounding white space.
 func (v *requestContext) formText(field string) string { return strings.TrimSpace(v.form.Get(field)) }
 
-// formInt reads a field as a whole number; what is none is a fault of it.
+// formInt parses a field as an integer; a fault names the field.
 func (v *requestContext) formInt(field string) (int, error) {
 	n, err := strconv.Atoi(v.formText(field))
 	if err != nil {
@@ -104,8 +104,8 @@ func (v *requestContext) formInt(field string) (int, error) {
 	return n, nil
 }
 
-// redisplayForm shows a form once more, with what is wrong with what was entered. An
-// error that says nothing about it is returned.
+// redisplayForm shows a form again with its values and errors. It returns an error that is not
+// about the form.
 func (v *requestContext) redisplayForm(err error, form view) error {
 	if form == nil || !v.setFormErrors(err) {
 		return err
@@ -114,15 +114,15 @@ func (v *requestContext) redisplayForm(err error, form view) error {
 	if viewErr != nil {
 		return viewErr
 	}
-	if !p.Part { // scripts put only answers of success in
+	if !p.Part { // scripts insert only successful responses
 		p.Status, _ = httpStatus(fault.KindOf(err))
 	}
 	v.setRetryAfter(err)
 	return v.showPage(p)
 }
 
-// setFormErrors takes what is wrong with what was entered, to be shown beside it; false
-// if the error is not about that.
+// setFormErrors stores the form's errors to be shown next to the fields. It returns false if the
+// error is not about the form.
 func (v *requestContext) setFormErrors(err error) bool {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind == fault.NotFound || f.Code == codeWrongOwner && !v.isScript() {
@@ -142,13 +142,13 @@ func (v *requestContext) setFormErrors(err error) bool {
 	return true
 }
 
-// readSearch reads what a page is asked to look for, so that its fields show it.
+// readSearch returns the search parameters, and keeps them so that the fields show them.
 func (v *requestContext) readSearch() url.Values {
 	v.form = v.r.URL.Query()
 	return v.form
 }
 
-// finish notes what was done and goes on.
+// finish records the action in the audit log and redirects.
 func (v *requestContext) finish(did actionResult) error {
 	switch {
 	case v.auditBegun:
@@ -156,7 +156,7 @@ func (v *requestContext) finish(did actionResult) error {
 			return err
 		}
 	case did.Summary != "" && (v.signedIn && !v.session.NeedsSecondFactor || v.ownerMailbox != 0):
-		// It is done, whoever gives up waiting.
+		// The action is done, even if the browser has disconnected.
 		if err := v.d.Audit.Write(context.WithoutCancel(v.ctx), v.auditEntry(did.Summary)); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (v *requestContext) finish(did actionResult) error {
 	return nil
 }
 
-// takeNotice is what the act before this page did. It is said once.
+// takeNotice returns the message of the previous action and clears it.
 func (v *requestContext) takeNotice() string {
 	c, err := v.r.Cookie(v.cookieName("told"))
 	if err != nil {
@@ -190,8 +190,8 @@ func (v *requestContext) takeNotice() string {
 	return string(text)
 }
 
-// cookieName is the name of a cookie: one that only TLS brings can't be planted by
-// others of the same domain.
+// cookieName returns the full name of a cookie. Its prefix keeps other hosts of the same domain
+// from setting it; it requires TLS.
 func (v *requestContext) cookieName(name string) string {
 	if v.d.isSecure(v.r) {
 		return "__Host-" + name
@@ -199,42 +199,42 @@ func (v *requestContext) cookieName(name string) string {
 	return name
 }
 
-// setCookie sets a cookie that scripts and other sites don't get.
+// setCookie sets a cookie that scripts and other sites can't read.
 func (v *requestContext) setCookie(name, value string, life time.Duration) {
 	http.SetCookie(v.w, &http.Cookie{
 		Name: v.cookieName(name), Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, Secure: v.d.isSecure(v.r), SameSite: http.SameSiteLaxMode,
 	})
 }
 
-// pageData is what templates see.
+// pageData is the data of templates.
 type pageData struct {
 	page
-	Known    bool // somebody has signed in
+	Known    bool // whether a user has signed in
 	User     user.User
 	Role     user.Role
-	Mail     bool // may read mail
+	Mail     bool // whether the user may read mail
 	Account  account.Account
 	Operates bool
 	Path     string // of this page, with its query
-	Theme    string // light or dark; "" as the system has it
+	Theme    string // light or dark; "" for the system's setting
 	Told     string
 	Alert    string
 	Wrong    map[string]string
 	Form     url.Values
 	Host     string
 	Dev      bool
-	Sandbox  bool // there is one
+	Sandbox  bool // whether the sandbox runs
 	Version  string
 	Now      time.Time
 }
 
-// May reports whether the visitor can change things.
+// May reports whether the user can change things.
 func (s pageData) May() bool { return s.Known && s.Role != user.RoleReader }
 
-// Owns reports whether the visitor is an owner of the account.
+// Owns reports whether the user is an owner of the account.
 func (s pageData) Owns() bool { return s.Known && s.Role == user.RoleOwner }
 
-// showPage writes a page. It is made whole before its first byte is sent.
+// showPage writes a page. It renders the whole page before it sends the first byte.
 func (v *requestContext) showPage(p page) error {
 	in := v.signedIn && !v.session.NeedsSecondFactor
 	s := pageData{
@@ -255,11 +255,11 @@ func (v *requestContext) showPage(p page) error {
 	if p.Status != 0 {
 		v.w.WriteHeader(p.Status)
 	}
-	_, _ = v.w.Write(addFormOwner(out.Bytes(), v.formOwner())) // whoever has gone needs no answer
+	_, _ = v.w.Write(addFormOwner(out.Bytes(), v.formOwner())) // the client may have disconnected
 	return nil
 }
 
-// encodeQuery makes the query of a URL.
+// encodeQuery encodes the query of a URL.
 func encodeQuery(pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

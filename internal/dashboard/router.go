@@ -20,26 +20,26 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// page is what a view shows.
+// page is the result of a view.
 type page struct {
-	Template string // its file, without the ending
+	Template string // file name without extension
 	Title    string
-	Section  string // which entry of the navigation it belongs to
-	Owner    string // the mailbox whose owner sees it; "" for pages of the dashboard
-	Open     bool   // for readers who have not signed in: with a frame, too
-	Part     bool   // a part of a page, which a script asked for: no frame around it
-	Status   int    // 0 is 200
+	Section  string // its entry in the navigation
+	Owner    string // mailbox whose owner sees it; "" for pages of the dashboard
+	Open     bool   // whether it is public: with a frame, too
+	Part     bool   // whether it is a part of a page for a script, without a frame
+	Status   int    // 200 if 0
 	Data     any
 }
 
-// actionResult is what an act did.
+// actionResult is the result of an action.
 type actionResult struct {
-	RedirectTo string // where it goes on
-	Summary    string // what was done, in a sentence: for the person and for the audit log
-	Page       *page  // shown instead of going on, for what is seen once, such as a new key
-	// Customer is the account whose activity tells it, too: what an operator did with it.
+	RedirectTo string // path to redirect to
+	Summary    string // sentence about the result, for the user and the audit log
+	Page       *page  // shown instead of a redirect, for content shown once, such as a new key
+	// Customer is the account whose activity also shows an operator's action.
 	Customer db.ID
-	// Respond answers instead of going on, for what is downloaded once.
+	// Respond writes the response instead of a redirect, for one-time downloads.
 	Respond func() error
 }
 
@@ -48,33 +48,32 @@ type (
 	action func(v *requestContext) (actionResult, error)
 )
 
-// permission is what somebody must be allowed to do.
+// permission is the permission that a route requires.
 type permission int
 
 const (
-	permPublic   permission = iota // no need to sign in
+	permPublic   permission = iota // no sign-in needed
 	permRead                       // any member of the account
 	permWrite                      // members, but not readers
 	permOwner                      // owners of the account
-	permOperator                   // of the service
+	permOperator                   // operators of the service
 
-	// permReadMail is needed beside one of these: the right to read mail.
+	// permReadMail is combined with one of these: it requires the right to read mail.
 	permReadMail permission = 1 << 8
 )
 
-// router takes the routes. Views need the right to read and acts that to work,
-// unless said otherwise.
+// router registers the routes. By default, views require permRead and actions permWrite.
 type router struct {
 	d      *Dashboard
 	mux    *http.ServeMux
 	routes []Route
 }
 
-// Route is one of the dashboard's.
+// Route is a route of the dashboard.
 type Route struct {
 	Method, Path       string
-	RequiresSignIn     bool // only for people who have signed in
-	RequiresMailAccess bool // only for those who may read mail
+	RequiresSignIn     bool // whether it requires sign-in
+	RequiresMailAccess bool // whether it requires the right to read mail
 }
 
 func (r *router) register(method string, need permission, path string, f http.HandlerFunc) {
@@ -82,7 +81,7 @@ func (r *router) register(method string, need permission, path string, f http.Ha
 	r.mux.HandleFunc(method+" "+path, f)
 }
 
-// view enters a page.
+// view registers a page.
 func (r *router) view(path string, f view) { r.viewFor(permRead, path, f) }
 
 func (r *router) viewFor(need permission, path string, f view) {
@@ -97,8 +96,8 @@ func (r *router) viewFor(need permission, path string, f view) {
 	})
 }
 
-// action enters what a form does. form is the view that has the form: it is shown
-// again, with what was entered and what is wrong with it.
+// action registers a form's action. form is the view with the form, which is shown again if there
+// are errors.
 func (r *router) action(path string, f action, form view) { r.actionFor(permWrite, path, f, form) }
 
 func (r *router) actionFor(need permission, path string, f action, form view) {
@@ -127,8 +126,8 @@ func (r *router) actionFor(need permission, path string, f action, form view) {
 	})
 }
 
-// upload enters what a form with a file does. f reads the form itself, as a
-// stream of at most so many bytes.
+// upload registers the action of a form with a file. f reads the form as a stream of at most that
+// many bytes.
 func (r *router) upload(path string, most int64, f action, form view) {
 	r.register("POST", permWrite, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serveLimited(most, w, req, permWrite, func(v *requestContext) error {
@@ -146,8 +145,8 @@ func (r *router) upload(path string, most int64, f action, form view) {
 	})
 }
 
-// redirectForms leads who asks for the address of an act, as the browser shows it above a
-// form with an error, to the page that it belongs to.
+// redirectForms redirects GET requests for an action's path to the page that it belongs to. The
+// browser shows that path above a form with an error.
 func (r *router) redirectForms() {
 	pages := map[string]bool{"/": true}
 	for _, one := range r.routes {
@@ -171,7 +170,7 @@ func (r *router) redirectForms() {
 	}
 }
 
-// download enters a download.
+// download registers a download.
 func (r *router) download(path string, f func(v *requestContext) error) {
 	r.downloadFor(permRead, path, f)
 }
@@ -180,15 +179,15 @@ func (r *router) downloadFor(need permission, path string, f func(v *requestCont
 	r.register("GET", need, path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, need, f) })
 }
 
-// serve finds out who visits, and answers for errors and panics.
+// serve authorizes a request and handles errors and panics.
 func (r *router) serve(w http.ResponseWriter, req *http.Request, need permission, f func(*requestContext) error) {
 	if need != permPublic {
 		r.serveLimited(maxForm, w, req, need, f)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(publicReadTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(publicReadTimeout)) // the server has its own limit, too
 	leave, ok := r.d.publicLimiter.Acquire(clientAddr(req))
-	if !ok { // a page would be one more
+	if !ok { // an error page would use more memory
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Too many requests at the same time. Try again in a moment.", http.StatusTooManyRequests)
 		return
@@ -201,7 +200,7 @@ func (r *router) serve(w http.ResponseWriter, req *http.Request, need permission
 	r.serveLimited(most, w, req, need, f)
 }
 
-// serveLimited is serve for requests with bodies of at most so many bytes.
+// serveLimited is serve for requests whose bodies have at most that many bytes.
 func (r *router) serveLimited(most int64, w http.ResponseWriter, req *http.Request, need permission, f func(*requestContext) error) {
 	req.Body = http.MaxBytesReader(w, req.Body, most)
 	v := &requestContext{d: r.d, w: w, r: req, ctx: req.Context()}
@@ -227,20 +226,20 @@ func (r *router) serveLimited(most int64, w http.ResponseWriter, req *http.Reque
 	}
 }
 
-// serveNotFound answers for paths that are no page.
+// serveNotFound responds to unknown paths.
 func (r *router) serveNotFound(w http.ResponseWriter, req *http.Request) {
 	r.serve(w, req, permPublic, func(*requestContext) error { return notFound() })
 }
 
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such page.") }
 
-// errResponded says that a view has answered by itself.
+// errResponded means that a view has written its own response.
 var errResponded = errors.New("answered")
 
-// errSignInRequired says that a page is for people who have signed in.
+// errSignInRequired means that a page requires sign-in.
 var errSignInRequired = errors.New("not signed in")
 
-// authorize finds out who visits, and whether that is enough.
+// authorize finds the session of a request and checks its permission.
 func (v *requestContext) authorize(need permission) error {
 	if c, err := v.r.Cookie(v.cookieName("session")); err == nil {
 		in, err := v.d.Users.FindSession(v.ctx, c.Value)
@@ -260,7 +259,7 @@ func (v *requestContext) authorize(need permission) error {
 	may := need&permReadMail == 0 || v.session.ReadsMail
 	switch need &^= permReadMail; {
 	case need == permPublic:
-	case v.account.Status == account.StatusSuspended && !v.isPersonal(): // from there one gets to others
+	case v.account.Status == account.StatusSuspended && !v.isPersonal(): // personal pages lead to other accounts
 		return fault.New(fault.Denied, "account_suspended", "This account is suspended. Ask the operator of the service.")
 	case need == permWrite && v.session.Role == user.RoleReader,
 		need == permOwner && v.session.Role != user.RoleOwner:
@@ -275,16 +274,16 @@ func (v *requestContext) authorize(need permission) error {
 	return nil
 }
 
-// errMailAccess is what people are told who may not read mail.
+// errMailAccess is the fault for users who may not read mail.
 var errMailAccess = fault.New(fault.Denied, "mail", "You may not read mail of this account. Ask an owner to allow it on the page People.")
 
-// isPersonal reports whether a path is about the person, whichever account is looked at.
+// isPersonal reports whether a path is about the user, independent of the current account.
 func (v *requestContext) isPersonal() bool {
 	return strings.HasPrefix(v.r.URL.Path, "/profile") || isSecretPath(v.r)
 }
 
-// signedOutError is what is told to who is not signed in, or no longer. A form is not led
-// away from: what was entered would be lost, and a browser can send it again.
+// signedOutError returns the error for a request without a session. For a form it doesn't redirect:
+// the entered values would be lost, and the browser can send them again.
 func (v *requestContext) signedOutError() error {
 	if v.r.Method != http.MethodPost || v.isScript() {
 		return errSignInRequired
@@ -292,7 +291,7 @@ func (v *requestContext) signedOutError() error {
 	return fault.New(fault.Unauthenticated, "signed_out", "You are not signed in any more, so nothing was done. Sign in in another tab, then reload this page: what you entered is sent again.")
 }
 
-// redirectToSignIn sends a visitor to sign in, and back after that.
+// redirectToSignIn redirects to the sign-in page, which leads back afterwards.
 func (v *requestContext) redirectToSignIn() {
 	to := "/sign-in"
 	if v.r.Method == http.MethodGet && v.r.URL.Path != "/" && v.r.Header.Get("HX-Request") == "" {
@@ -301,7 +300,7 @@ func (v *requestContext) redirectToSignIn() {
 	v.redirect(to)
 }
 
-// redirect goes on at a path of ours.
+// redirect redirects to a local path.
 func (v *requestContext) redirect(to string) {
 	if v.r.Header.Get("HX-Request") != "" {
 		v.w.Header().Set("HX-Redirect", to)
@@ -311,19 +310,19 @@ func (v *requestContext) redirect(to string) {
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 }
 
-// isLocalPath reports whether a path that a request brought leads to a page here.
+// isLocalPath reports whether a path from a request leads to a page of the dashboard.
 func isLocalPath(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n\t")
 }
 
-// showError answers with a page that says what is the matter.
+// showError responds with an error page.
 func (v *requestContext) showError(err error) {
 	var f *fault.Error
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	if !errors.As(err, &f) || f.Kind == fault.Internal {
-		// Not its path, which may be a link that lets somebody in.
+		// The log must not contain the path, which may contain a sign-in link.
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
@@ -335,7 +334,7 @@ func (v *requestContext) showError(err error) {
 	}
 }
 
-// setRetryAfter tells programs when the request may go through.
+// setRetryAfter sets the Retry-After header.
 func (v *requestContext) setRetryAfter(err error) {
 	var f *fault.Error
 	if errors.As(err, &f) && f.RetryAfter > 0 {
@@ -343,10 +342,10 @@ func (v *requestContext) setRetryAfter(err error) {
 	}
 }
 
-// errorPage is a page without what was asked for, and where to go on.
+// errorPage is the data of an error page, with a link to continue.
 type errorPage struct {
 	Message, To, Action string
-	Beside              bool // in a tab of its own: a form in this one can be sent again then
+	Beside              bool // whether to open the link in a new tab, so that a form in this one can be sent again
 }
 
 func (v *requestContext) newErrorPage(f *fault.Error) errorPage {
@@ -365,7 +364,7 @@ func (v *requestContext) newErrorPage(f *fault.Error) errorPage {
 	return s
 }
 
-// httpStatus is how the door says the kinds of error.
+// httpStatus returns the HTTP status of a kind of fault.
 func httpStatus(k fault.Kind) (code int, title string) {
 	switch k {
 	case fault.Invalid:

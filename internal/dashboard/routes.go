@@ -2,7 +2,7 @@
 
 package dashboard
 
-// routes is the list of all pages and of what their forms do.
+// routes registers all pages and form actions.
 func (d *Dashboard) routes(r *router) {
 	r.viewFor(permPublic, "/sign-in", d.signInForm)
 	r.actionFor(permPublic, "/sign-in", d.limitAuth(d.signIn), d.signInForm)
@@ -76,7 +76,7 @@ func (d *Dashboard) routes(r *router) {
 	r.actionFor(permOperator, "/operator/queue/release", d.releaseQueue, d.queue)
 }
 
-// mailboxRoutes are the pages of addresses and who has them.
+// mailboxRoutes registers the pages about addresses and their owners.
 func (d *Dashboard) mailboxRoutes(r *router) {
 	r.view("/mailboxes", d.mailboxes)
 	r.viewFor(permWrite, "/mailboxes/new", d.newMailbox)
@@ -107,8 +107,8 @@ func (d *Dashboard) mailboxRoutes(r *router) {
 	r.action("/aliases/{id}/delete", d.deleteAlias, d.alias)
 }
 
-// ownerRoutes are for the owner of a mailbox, who signs in with its password, and
-// for their phone.
+// ownerRoutes registers the pages for mailbox owners, who sign in with the mailbox's password, and
+// for their phones.
 func (d *Dashboard) ownerRoutes(r *router) {
 	r.viewFor(permPublic, "/mailbox", d.ownerHome)
 	r.viewFor(permPublic, "/mailbox/sign-in", d.ownerSignInForm)
@@ -129,7 +129,7 @@ func (d *Dashboard) ownerRoutes(r *router) {
 	r.actionFor(permPublic, "/phone/once/{token}", d.redeemProfileLink, nil)
 }
 
-// developerRoutes are what programs are set up with, and tried out.
+// developerRoutes registers the pages for integrating and testing applications.
 func (d *Dashboard) developerRoutes(r *router) {
 	r.view("/webhooks", d.webhooks)
 	r.viewFor(permWrite, "/webhooks/new", d.newWebhook)
@@ -161,7 +161,7 @@ func (d *Dashboard) developerRoutes(r *router) {
 	r.actionFor(permOwner, "/keys/{id}/delete", d.deleteKey, d.keys)
 }
 
-// docRoutes are the manual, which anybody may read.
+// docRoutes registers the public manual.
 func (d *Dashboard) docRoutes(r *router) {
 	r.viewFor(permPublic, "/docs", d.docs)
 	r.viewFor(permPublic, "/docs/search", d.searchDocs)
@@ -169,7 +169,7 @@ func (d *Dashboard) docRoutes(r *router) {
 	r.viewFor(permPublic, "/docs/api/{resource}", d.reference)
 }
 
-// messageRoutes are the pages of what is sent and received.
+// messageRoutes registers the pages of sent and received messages.
 func (d *Dashboard) messageRoutes(r *router) {
 	r.view("/messages", d.messages)
 	r.view("/messages/{id}", d.message)

@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// capturedView is a message of the sandbox's outbox.
+// capturedView is a message in the sandbox's outbox.
 type capturedView struct {
 	relay.CapturedMessage
 	Subject string
 	From    []summary.Address
 }
 
-// sandbox lists what would have gone out to the world.
+// sandbox lists the captured outgoing messages.
 func (d *Dashboard) sandbox(v *requestContext) (page, error) {
 	if d.SandboxOutbox == nil {
 		return page{}, notFound()
@@ -34,7 +34,7 @@ func (d *Dashboard) sandbox(v *requestContext) (page, error) {
 	data := struct {
 		List  []capturedView
 		Pager pager
-		First string // a mailbox to write to; "" while there is none
+		First string // a mailbox to write to; "" if there is none
 	}{}
 	boxes, _, err := d.Mailboxes.List(v.ctx, v.session.Account, mailbox.Filter{}, db.Page{Limit: 1})
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *Dashboard) sandbox(v *requestContext) (page, error) {
 	}
 	for _, c := range list {
 		one, err := d.capturedSummary(v, c)
-		if _, err = v.reportLost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
+		if _, err = v.reportLost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may have been deleted in the meantime
 			return page{}, err
 		}
 		data.List = append(data.List, one)
@@ -68,7 +68,7 @@ func (d *Dashboard) capturedSummary(v *requestContext, c relay.CapturedMessage) 
 	return out, err
 }
 
-// findCaptured finds the captured message that the path names.
+// findCaptured returns the captured message that the path names.
 func (d *Dashboard) findCaptured(v *requestContext) (relay.CapturedMessage, error) {
 	if d.SandboxOutbox == nil {
 		return relay.CapturedMessage{}, notFound()

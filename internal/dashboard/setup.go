@@ -15,21 +15,21 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// phoneTokenLifetime is for how long the link works that a phone scans.
+// phoneTokenLifetime is how long the link in the QR code works.
 const phoneTokenLifetime = time.Hour
 
-// setupPage is what the page shows that sets up a mail client: the customer's
-// and the mailbox owner's.
+// setupPage is the data of the page with mail client settings, for the customer and for the mailbox
+// owner.
 type setupPage struct {
 	Mailbox   mailbox.Mailbox
 	Settings  clientsetup.Settings
 	Mutt      string
-	Path      string // of the page: what else it needs is below it
-	Access    string // the page of its app passwords
-	OwnersURL string // where the mailbox's owner signs in
+	Path      string // path of the page; related paths are below it
+	Access    string // path of the app passwords page
+	OwnersURL string // URL where the mailbox owner signs in
 	QR        template.URL
-	Trials    []clientsetup.CheckResult // nil unless a check was asked for
-	Works     bool                      // all trials are well
+	Trials    []clientsetup.CheckResult // nil unless a check was requested
+	Works     bool                      // whether all checks passed
 }
 
 func (d *Dashboard) newSetupPage(m mailbox.Mailbox, path string) (setupPage, error) {
@@ -43,13 +43,13 @@ func (d *Dashboard) newSetupPage(m mailbox.Mailbox, path string) (setupPage, err
 	return s, err
 }
 
-// PhoneProfileURL is a URL that gives the profile of a mailbox for an hour to whoever
-// has it: it leads to settings, not to a password.
+// PhoneProfileURL returns a URL that serves a mailbox's configuration profile for an hour, without
+// authentication. The profile has settings, but no password.
 func (d *Dashboard) PhoneProfileURL(mailbox db.ID) string {
 	return d.BaseURL + "/phone/" + d.signToken(phoneTokenKind, signedToken{Mailbox: mailbox, ExpiresAt: d.Now().Add(phoneTokenLifetime)})
 }
 
-// getClientSetup shows how a mail client reaches a mailbox.
+// clientSetup shows the mail client settings of a mailbox.
 func (d *Dashboard) clientSetup(v *requestContext) (page, error) {
 	m, err := d.findMailbox(v)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Dashboard) clientSetup(v *requestContext) (page, error) {
 	return page{Template: "setup", Title: "Set up a mail client", Section: "mailboxes", Data: s}, err
 }
 
-// checkClientSetup tries the doors, and shows the page with what became of it.
+// checkSetup tests the connections to the mail servers, and shows the page with the results.
 func (d *Dashboard) checkSetup(v *requestContext) (actionResult, error) {
 	p, err := d.clientSetup(v)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Dashboard) runSetupCheck(v *requestContext, s setupPage) (setupPage, er
 	return s, err
 }
 
-// mailboxProfile is the profile for Apple's clients.
+// mailboxProfile responds with the configuration profile for Apple devices.
 func (d *Dashboard) mailboxProfile(v *requestContext) error {
 	m, err := d.findMailbox(v)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Dashboard) mailboxProfile(v *requestContext) error {
 	return d.sendProfile(v, m, "")
 }
 
-// profileByToken gives the profile to who has scanned the picture: it holds no password.
+// profileByToken responds with the profile for the QR code's token. The profile has no password.
 func (d *Dashboard) profileByToken(v *requestContext) error {
 	t, ok := d.verifyToken(phoneTokenKind, v.r.PathValue("ticket"))
 	if !ok {
@@ -102,8 +102,8 @@ func (d *Dashboard) profileByToken(v *requestContext) error {
 	return d.sendProfile(v, m, "")
 }
 
-// muttrc is the configuration of mutt for a mailbox. What stands in single
-// quotes there is nothing but text, whatever a name has in it.
+// muttrc returns the mutt configuration for a mailbox. Names can't break out of it: mutt takes text
+// in single quotes literally.
 func muttrc(s clientsetup.Settings) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	in, out := s.Incoming[0], s.Outgoing[0]

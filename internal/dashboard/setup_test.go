@@ -114,16 +114,15 @@ func TestSetupPages(t *testing.T) {
 	b.open("/mailbox")
 	b.reads("Sign in to your mailbox")
 	b.open("/")
-	b.reads("last 24 hours") // the dashboard is another matter
+	b.reads("last 24 hours") // the dashboard session is independent
 }
 
-// A mailbox's owner is signed in for their own mailbox, and until its password
-// changes.
+// A mailbox owner is signed in only for their own mailbox, until its password changes.
 func TestOwner(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
 	enter := func() *visitor {
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		if status, to, text := v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}}); status != 303 || to != "/mailbox" {
 			t.Fatalf("%d %s\n%s", status, to, text)
 		}
@@ -137,7 +136,7 @@ func TestOwner(t *testing.T) {
 			}
 		}
 	}
-	nobody := requestContext(t, s)
+	nobody := newVisitor(t, s)
 	shows(nobody, 303)
 	for _, path := range []string{"/mailbox/check", "/mailbox/password", "/mailbox/vacation", "/mailbox/forwarding", "/mailbox/access", "/mailbox/access/" + alice.ID.String() + "/revoke"} {
 		if status, _, _ := nobody.ask("POST", path, nil); status != 401 {
@@ -164,12 +163,11 @@ func TestOwner(t *testing.T) {
 	shows(one, 303)
 }
 
-// What the owner of a mailbox does stands in the account's activity, as the same does
-// when its people do it.
+// A mailbox owner's actions are in the account's activity, just like those of the members.
 func TestOwnersActivity(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
 	ask := func(path string, form url.Values) string {
 		t.Helper()
@@ -189,12 +187,12 @@ func TestOwnersActivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deeds, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{})
+	entries, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := ""
-	for _, d := range deeds {
+	for _, d := range entries {
 		said += d.Actor.Name + ": " + d.Description + "\n"
 	}
 	const want = `alice@demo.test: Changed your password. Your mail clients ask for the new one.
@@ -208,12 +206,12 @@ alice@demo.test: Made an app password of alice@demo.test for The printer.
 	}
 }
 
-// A vacation reply that is too long comes back to be shortened, also in letters that
-// take many bytes in a form.
+// A vacation reply that is too long is shown again to be shortened, even with characters that take
+// many bytes in a form.
 func TestLongVacationReply(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
 	form := url.Values{"enabled": {"yes"}, "interval_days": {"7"}, "text": {strings.Repeat("Отпуск\n", 2000)}}
 	if status, _, text := v.ask("POST", "/mailbox/vacation", form); status != 422 || !strings.Contains(text, "Give at most 16384 bytes of text.") || !strings.Contains(text, form.Get("text")) {
@@ -229,8 +227,8 @@ func TestLongVacationReply(t *testing.T) {
 	}
 }
 
-// An address may have any letters before its @, also in a browser's eyes.
-func TestOwnerWithAnyLetters(t *testing.T) {
+// The local part of an address may have any letters, also in the browser's validation.
+func TestOwnerWithAnyMails(t *testing.T) {
 	s := servertest.Start(t)
 	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 	if err != nil {
@@ -253,11 +251,10 @@ func TestOwnerWithAnyLetters(t *testing.T) {
 
 var picture = regexp.MustCompile(`src="data:image/png;base64,([^"]+)"`)
 
-// The link of the picture needs no session, ends, and is good for its mailbox
-// alone.
+// The QR code's link needs no session, expires, and works only for its mailbox.
 func TestPhone(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	path := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/setup"
 	_, _, text := v.ask("GET", path, nil)
@@ -272,7 +269,7 @@ func TestPhone(t *testing.T) {
 	if _, err := png.Decode(bytes.NewReader(raw)); err != nil {
 		t.Fatal(err)
 	}
-	nobody := requestContext(t, s)
+	nobody := newVisitor(t, s)
 	link := s.Dashboard.PhoneProfileURL(s.Dev.Mailboxes[0].ID)
 	status, _, profile := nobody.ask("GET", strings.TrimPrefix(link, s.Dev.BaseURL), nil)
 	if status != 200 || !strings.Contains(profile, "com.apple.mail.managed") || !strings.Contains(profile, s.Dev.Mailboxes[0].Address) {

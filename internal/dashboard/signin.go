@@ -14,11 +14,11 @@ import (
 
 const sessionLifetime = 30 * 24 * time.Hour
 
-// maxAuthPerNetwork is how many passwords and codes of one network are looked at at the
-// same time: each takes a hash of the password (throttle.LoginLimiter counts them).
+// maxAuthPerNetwork is the maximum number of concurrent password and code checks per network. Each
+// computes a password hash (throttle.LoginLimiter counts attempts).
 const maxAuthPerNetwork = 10
 
-// limitAuth is an act that looks at a password or a code.
+// limitAuth wraps an action that checks a password or a code.
 func (d *Dashboard) limitAuth(f action) action {
 	return func(v *requestContext) (actionResult, error) {
 		release, ok := d.authLimiter.Acquire(clientAddr(v.r))
@@ -55,7 +55,7 @@ func (d *Dashboard) signIn(v *requestContext) (actionResult, error) {
 	return v.afterSignIn(in)
 }
 
-// afterSignIn goes on after a sign-in: to the second factor, or inside.
+// afterSignIn continues after a sign-in: to the second factor, or to the dashboard.
 func (v *requestContext) afterSignIn(in user.Session) (actionResult, error) {
 	to := v.formText("to")
 	if !isLocalPath(to) {
@@ -75,8 +75,8 @@ func (d *Dashboard) signInCodeForm(v *requestContext) (page, error) {
 	return page{Template: "sign-in-code", Title: "One more step", Data: v.r.FormValue("to")}, nil
 }
 
-// signInURL is where somebody goes on who is asked for no code, or no longer: to the
-// page to sign in, which leads on who is in already.
+// signInURL returns the URL for users without a pending code check: the sign-in page, which
+// redirects users who are signed in.
 func (v *requestContext) signInURL() string {
 	return "/sign-in?" + encodeQuery("to", v.r.FormValue("to"))
 }
@@ -91,7 +91,7 @@ func (d *Dashboard) checkSignInCode(v *requestContext) (actionResult, error) {
 	v.session.RemoteAddr = clientAddr(v.r)
 	err := d.Users.VerifySecondFactor(v.ctx, v.session, v.formText("code"))
 	if fault.Is(err, fault.RateLimited) {
-		go d.warnOfWrongCodes(context.WithoutCancel(v.ctx), v.session, clientAddr(v.r)) // the answer does not wait for the mail
+		go d.warnOfWrongCodes(context.WithoutCancel(v.ctx), v.session, clientAddr(v.r)) // the response does not wait for the mail
 	}
 	if err != nil {
 		return actionResult{}, err
@@ -100,8 +100,8 @@ func (d *Dashboard) checkSignInCode(v *requestContext) (actionResult, error) {
 	return v.afterSignIn(v.session)
 }
 
-// warnOfWrongCodes tells a user, once a day, that somebody with the password gave too
-// many wrong codes: by mail, and in the activity of the user's accounts.
+// warnOfWrongCodes warns a user, once a day, that somebody with the password entered too many wrong
+// codes: by mail, and in the activity of the user's accounts.
 func (d *Dashboard) warnOfWrongCodes(ctx context.Context, in user.Session, from netip.Addr) {
 	may, err := d.Users.ShouldWarn(ctx, in.User.ID)
 	if may && err == nil {
@@ -136,7 +136,7 @@ func (d *Dashboard) signOut(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/sign-in"}, nil
 }
 
-// setTheme keeps which colours somebody likes.
+// setTheme stores the preferred colour theme.
 func (d *Dashboard) setTheme(v *requestContext) (actionResult, error) {
 	if t := v.formText("theme"); t == "light" || t == "dark" {
 		v.setCookie("theme", t, 365*24*time.Hour)

@@ -13,8 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// simulateInbound takes a message in as from outside, in the sandbox alone, and goes on
-// to where it lies.
+// simulateInbound receives a simulated message in the sandbox, and redirects to it.
 func (d *Dashboard) simulateInbound(v *requestContext) (actionResult, error) {
 	if d.SandboxOutbox == nil {
 		return actionResult{}, notFound()
@@ -39,7 +38,7 @@ func (d *Dashboard) simulateInbound(v *requestContext) (actionResult, error) {
 		Date: now, MessageID: fmt.Sprintf("<%d.sandbox@%s>", now.UnixNano(), d.Host), From: shown(from), To: []message.Address{shown(to)},
 		Subject: v.formText("subject"), Text: v.form.Get("text"),
 	}
-	var mail bytes.Buffer // no longer than a form may be
+	var mail bytes.Buffer // no longer than the form limit
 	if _, err := message.Compose(&mail, draft); err != nil {
 		return actionResult{}, err
 	}

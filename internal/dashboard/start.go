@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// setupStep is something to do to get going.
+// setupStep is a step of the setup checklist.
 type setupStep struct {
 	Name, Text, To string
 	Done           bool
@@ -63,7 +63,7 @@ func (d *Dashboard) start(v *requestContext) (page, error) {
 	}, days}}, nil
 }
 
-// steps says how far an account has come.
+// steps returns the setup checklist of an account.
 func (d *Dashboard) steps(v *requestContext) ([]setupStep, error) {
 	one := db.Page{Limit: 1}
 	domains, _, err := d.Domains.List(v.ctx, v.session.Account, db.Page{Limit: db.MaxPageSize})

@@ -30,9 +30,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// formatValue writes a certificate of an authority, and the authority's own, and
-// returns the paths.
-func formatValue(t *testing.T, host string) (pair, authority string) {
+// writeCertificate writes a CA and a certificate that it issued, and returns their paths.
+func writeCertificate(t *testing.T, host string) (pair, authority string) {
 	t.Helper()
 	a := certtest.New(t, "Story")
 	dir := t.TempDir()
@@ -55,15 +54,15 @@ func formatValue(t *testing.T, host string) (pair, authority string) {
 	return write("cert.pem", "CERTIFICATE", made.Certificate...) + "," + write("key.pem", "PRIVATE KEY", key), write("ca.pem", "CERTIFICATE", a.Cert.Raw)
 }
 
-// ticked is how many steps of the checklist are.
+// ticked returns the number of completed steps in the checklist.
 func (b *browser) ticked() int {
 	b.t.Helper()
 	b.open("/")
 	return script[int](b, `document.querySelectorAll(".steps .ticked").length`)
 }
 
-// The first customer of a new service: from the link that serve prints to a
-// domain, a mailbox, a template that was sent and a webhook that was called.
+// The first customer of a new service starts from the link that serve prints. They set up a domain,
+// a mailbox, a template with a test message, and a webhook that is called.
 func TestStory(t *testing.T) {
 	const host = "mail.story.example"
 	heard := make(chan string, 10)
@@ -73,7 +72,7 @@ func TestStory(t *testing.T) {
 		heard <- string(body)
 	}))
 	defer receiver.Close()
-	pair, authority := formatValue(t, host)
+	pair, authority := writeCertificate(t, host)
 	resolver, zone := dnstest.Start(t, host+". A 127.0.0.1", "spf."+host+`. TXT "v=spf1 ip4:127.0.0.1 -all"`)
 	s := servertest.Start(t, servertest.ServeMode(host, resolver, pair, authority))
 	link, err := url.Parse(s.SetupURL)
@@ -123,7 +122,7 @@ func TestStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the service does a minute after the domain was added.
+	// The service does this a minute after the domain was added.
 	if _, err := s.Domains.CheckDNS(t.Context(), me.ID, domain); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +210,7 @@ func TestStory(t *testing.T) {
 	b.reads("ann@story.example")
 	b.accessible()
 
-	// What was sent is counted when it is made findable, some seconds later.
+	// A sent message is counted when it is indexed, some seconds later.
 	servertest.Eventually(t, func() string {
 		b.open("/")
 		if text := b.text(); strings.Contains(text, "Get going") {
@@ -241,7 +240,7 @@ func TestStory(t *testing.T) {
 	b.reads("code")
 }
 
-// readLink waits for a link in the inbox of a mailbox, as a mail client reads it.
+// readLink waits for a link in the INBOX of a mailbox, like a mail client.
 func readLink(t *testing.T, at, host, authority, address, password string) (path string) {
 	t.Helper()
 	known, err := os.ReadFile(authority)
@@ -278,7 +277,7 @@ func readLink(t *testing.T, at, host, authority, address, password string) (path
 	return path
 }
 
-// publish enters what the page of a domain asks for into a zone.
+// publish adds the records of a domain's page to a zone.
 func (b *browser) publish(s *servertest.Server, zone *dnstest.Zone) {
 	b.t.Helper()
 	type record struct {
@@ -297,7 +296,7 @@ func (b *browser) publish(s *servertest.Server, zone *dnstest.Zone) {
 	}
 }
 
-// responseCode is what an authenticator shows now (RFC 6238 §4).
+// codeOf returns the current code of an authenticator (RFC 6238 §4).
 func codeOf(t *testing.T, secret string) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
@@ -305,7 +304,7 @@ func codeOf(t *testing.T, secret string) string {
 		t.Fatal(err)
 	}
 	h := hmac.New(sha1.New, key)
-	_ = binary.Write(h, binary.BigEndian, time.Now().Unix()/30) // a hash takes everything
+	_ = binary.Write(h, binary.BigEndian, time.Now().Unix()/30) // writing to a hash doesn't fail
 	sum := h.Sum(nil)
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&15:])&0x7fffffff%1_000_000)
 }

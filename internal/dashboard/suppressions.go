@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// maxImportBytes bounds the file of an import, in bytes.
+// maxImportBytes limits the file of an import, in bytes.
 const maxImportBytes = 16 << 20
 
 var (
@@ -59,7 +59,7 @@ func (d *Dashboard) suppressions(v *requestContext) (page, error) {
 	return shown, nil
 }
 
-// nextCursor is where a list goes on, in the direction that was asked for.
+// nextCursor returns where a list continues in the requested direction.
 func nextCursor(at db.Page, list []suppression.Entry) db.ID {
 	if at.After == 0 && at.Before != 0 {
 		return list[0].ID
@@ -67,7 +67,7 @@ func nextCursor(at db.Page, list []suppression.Entry) db.ID {
 	return list[len(list)-1].ID
 }
 
-// parseReason reads a reason; what is none is "".
+// parseReason parses a reason; it returns "" for an unknown one.
 func parseReason(text string) suppression.Reason {
 	for _, known := range suppression.Reasons {
 		if string(known) == text {
@@ -108,7 +108,7 @@ func (d *Dashboard) suppress(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/suppressions", Summary: told}, err
 }
 
-// ordinal is 1st, 2nd, 3rd, 4th…
+// ordinal returns 1st, 2nd, 3rd, 4th…
 func ordinal(n int) string {
 	ending := "th"
 	if n/10%10 != 1 {
@@ -136,8 +136,8 @@ func (d *Dashboard) unsuppress(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/suppressions", Summary: "Allowed " + entry.Address + " again."}, d.Suppressions.Delete(v.ctx, v.session.Account, id.String())
 }
 
-// importSuppressions takes a file in as it arrives. The form's reason stands
-// before it.
+// importSuppressions imports a file while it arrives. The form's reason field comes before the
+// file.
 func (d *Dashboard) importSuppressions(v *requestContext) (actionResult, error) {
 	body := v.uploadBody()
 	form, err := v.r.MultipartReader()
@@ -160,7 +160,7 @@ func (d *Dashboard) importSuppressions(v *requestContext) (actionResult, error) 
 				err = v.checkFormOwner(string(made))
 			}
 			if err != nil {
-				_, _ = io.Copy(io.Discard, v.r.Body) // else the browser might not read why
+				_, _ = io.Copy(io.Discard, v.r.Body) // otherwise the browser might not show the error
 				return actionResult{}, csvUploadError(err)
 			}
 		case "fallback":
@@ -193,7 +193,7 @@ func missingCSVFile() error {
 	return bad.Err()
 }
 
-// csvUploadError tells an error of a form that comes in as a stream.
+// csvUploadError converts an error of a streamed form.
 func csvUploadError(err error) error {
 	var tooBig *http.MaxBytesError
 	var known *fault.Error
@@ -208,13 +208,13 @@ func csvUploadError(err error) error {
 	return badForm()
 }
 
-// exportWriteTimeout is how long a page of an export may take to be read.
+// exportWriteTimeout limits how long the client may take to read a page of an export.
 const exportWriteTimeout = time.Minute
 
 func (d *Dashboard) exportSuppressions(v *requestContext) error {
 	out := &csvWriter{w: v.w}
 	err := d.Suppressions.Export(v.ctx, v.session.Account, out)
-	if err != nil && out.started { // half of the list must not look whole
+	if err != nil && out.started { // a partial list must not look complete
 		if v.ctx.Err() == nil {
 			v.d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 		}
@@ -223,8 +223,8 @@ func (d *Dashboard) exportSuppressions(v *requestContext) error {
 	return err
 }
 
-// csvWriter begins the answer with the first bytes, so that a failure before them
-// gets a page of its own.
+// csvWriter starts the response with the first bytes, so that an earlier failure becomes an error
+// page.
 type csvWriter struct {
 	w       http.ResponseWriter
 	started bool
@@ -236,6 +236,6 @@ func (e *csvWriter) Write(p []byte) (int, error) {
 		e.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		e.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
 	}
-	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has a bound of its own, too
+	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has its own limit, too
 	return e.w.Write(p)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Addresses come on the list by hand and by file, are found, and leave it.
+// Addresses can be added by hand and by file, searched, and removed.
 func TestSuppressionPages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)
@@ -89,8 +89,8 @@ func TestSuppressionPages(t *testing.T) {
 	owner.findsNothing("POST "+remove, "POST /suppressions/x/remove")
 }
 
-// A file of addresses is read as one of mail is: as long as it goes on coming, and
-// while its visitor is signed in. That it stopped is told.
+// Importing a file of addresses works like importing mail: as long as the upload makes progress and
+// the user is signed in. The page reports that it stopped.
 func TestSuppressionsThatStop(t *testing.T) {
 	s := servertest.Start(t)
 	const media, form = "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n"

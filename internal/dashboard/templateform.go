@@ -16,15 +16,14 @@ import (
 
 var variableTypes = [][2]string{{"", "anything"}, {template.TypeString, "text"}, {template.TypeNumber, "number"}, {template.TypeBoolean, "yes or no"}, {template.TypeArray, "list"}, {template.TypeObject, "group"}}
 
-// variableRow is a line of the form in which variables are declared.
+// variableRow is a row of the variables form.
 type variableRow struct {
 	N                          int
-	Key, Type, Fallback, Trial string // Trial is the value of a preview
+	Key, Type, Fallback, Trial string // Trial is the value for a preview
 	Required                   bool
 }
 
-// spareRows is how many more variables a form has room for; it has more once
-// they are saved.
+// spareRows is the number of empty rows for new variables; saving adds more.
 const spareRows = 3
 
 func newVariableRows(declared []template.Variable) (rows []variableRow) {
@@ -41,7 +40,7 @@ func addSpareRows(rows []variableRow) []variableRow {
 	return rows
 }
 
-// formVariableRows reads the lines as they were entered.
+// formVariableRows reads the rows as entered.
 func formVariableRows(form url.Values) (rows []variableRow) {
 	required := map[string]bool{}
 	for _, n := range form["required"] {
@@ -62,8 +61,7 @@ func formVariableRows(form url.Values) (rows []variableRow) {
 	return addSpareRows(rows)
 }
 
-// formatValue writes a value as a person does: text as it is, lists and groups as
-// JSON.
+// formatValue formats a value for a form: text unchanged, lists and groups as JSON.
 func formatValue(value any) string {
 	switch x := value.(type) {
 	case nil:
@@ -78,7 +76,7 @@ func formatValue(value any) string {
 	return string(text)
 }
 
-// formatTypedValue writes a value so that valued reads the same.
+// formatTypedValue formats a value so that parseTypedValue returns the same value.
 func formatTypedValue(kind string, value any) string {
 	text, isText := value.(string)
 	if again, err := parseTypedValue(kind, text); !isText || err == nil && again == value {
@@ -91,8 +89,8 @@ func formatTypedValue(kind string, value any) string {
 	return string(quoted)
 }
 
-// parseTypedValue reads a value of a type as a person wrote it. Without a type, what is
-// a number, true, false, a list, a group or a text in quotes is taken as that.
+// parseTypedValue parses a value of a type from a form. Without a type, it recognizes numbers,
+// true, false, lists, groups and quoted text.
 func parseTypedValue(kind, text string) (any, error) {
 	if kind == template.TypeString {
 		return text, nil
@@ -110,7 +108,7 @@ func parseTypedValue(kind, text string) (any, error) {
 	return value, nil
 }
 
-// formTemplate reads what a template says.
+// formTemplate reads the content of a template from the form.
 func (v *requestContext) formTemplate() (template.Content, error) {
 	c := template.Content{
 		Subject: v.formText("subject"), HTML: unixLineEnds(v.form.Get("html")), Text: unixLineEnds(v.form.Get("text")), InlineCSS: v.form.Has("inline_css"), Variables: []template.Variable{},
@@ -141,11 +139,11 @@ func (v *requestContext) formTemplate() (template.Content, error) {
 	return c, bad.Err()
 }
 
-// unixLineEnds makes the line ends of a form's text those that templates have.
+// unixLineEnds converts the line ends of a form's text to those of templates.
 func unixLineEnds(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// formTrialValues reads the values that a preview is made with; what can't be read is
-// left out, and told as missing.
+// formTrialValues reads the values for a preview. It leaves out invalid values, which the preview
+// reports as missing.
 func (v *requestContext) formTrialValues() json.RawMessage {
 	values := map[string]any{}
 	for _, row := range formVariableRows(v.form) {
@@ -165,7 +163,7 @@ func (v *requestContext) formTrialValues() json.RawMessage {
 	return out.Bytes()
 }
 
-// setNested sets a value by its way through groups.
+// setNested sets a value by its path through groups.
 func setNested(values map[string]any, way []string, value any) {
 	for _, name := range way[:len(way)-1] {
 		inner, ok := values[name].(map[string]any)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// A fallback that a form shows is saved as it was.
+// A fallback that a form shows is saved unchanged.
 func TestEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"", template.TypeString}).Draw(t, "kind")

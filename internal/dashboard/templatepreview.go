@@ -13,8 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// previewTemplate fills in what a form says, saved or not, and answers with a
-// page for the frame beside the form.
+// previewTemplate renders the content in a form, saved or not, for the frame next to the form.
 func (d *Dashboard) previewTemplate(v *requestContext) (actionResult, error) {
 	c, err := v.formTemplate()
 	if err == nil {
@@ -27,7 +26,7 @@ func (d *Dashboard) previewTemplate(v *requestContext) (actionResult, error) {
 	return actionResult{}, v.writePreviewFault(err)
 }
 
-// previewVersion fills in a version with nothing but its fallbacks.
+// previewVersion renders a version with its fallbacks only.
 func (d *Dashboard) previewVersion(v *requestContext) error {
 	number, _ := strconv.Atoi(v.r.PathValue("n"))
 	t, err := d.findVersion(v, number)
@@ -42,14 +41,14 @@ func (d *Dashboard) previewVersion(v *requestContext) error {
 	return nil
 }
 
-// previewPaneStyle dresses the frame: no sheet of ours can be loaded there.
+// previewPaneStyle is the style of the frame, which can't load the style sheet.
 const previewPaneStyle = `<!doctype html><html lang="en"><meta name="color-scheme" content="light"><title>Preview</title><style>
 html,body{height:100%;margin:0}body{font:15px/1.5 system-ui,sans-serif;display:flex;flex-direction:column;background:#fff;color:#171a21}
 header{padding:10px 14px;border-bottom:1px solid #e1e4ea;background:#f6f7f9;overflow-wrap:anywhere}header strong{display:block}
 p{margin:4px 0 0;font-size:13px;color:#565e6d}p.bad{color:#b3261e}iframe{flex:1;border:0;width:100%;min-height:180px}
 details{border-top:1px solid #e1e4ea;padding:8px 14px;font-size:13px}pre{white-space:pre-wrap;overflow-wrap:anywhere;max-height:200px;overflow:auto}</style>`
 
-// writeTemplatePreview answers with a template that was filled in, in a frame of its own.
+// writeTemplatePreview responds with a rendered template, in its own frame.
 func (v *requestContext) writeTemplatePreview(r template.Output) {
 	var out strings.Builder
 	out.WriteString(previewPaneStyle + "<header><strong>" + html.EscapeString(r.Subject) + "</strong>")
@@ -69,7 +68,7 @@ func (v *requestContext) writeTemplatePreview(r template.Output) {
 	v.writePreviewHTML(out.String())
 }
 
-// writePreviewFault answers with what is wrong with a template.
+// writePreviewFault responds with the errors of a template.
 func (v *requestContext) writePreviewFault(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Invalid {
@@ -87,5 +86,5 @@ func (v *requestContext) writePreviewHTML(text string) {
 	h := v.w.Header()
 	h.Set("Content-Security-Policy", previewCSP)
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(v.w, text) // whoever has gone needs no answer
+	_, _ = io.WriteString(v.w, text) // the client may have disconnected
 }

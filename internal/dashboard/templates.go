@@ -22,15 +22,15 @@ func (d *Dashboard) templates(v *requestContext) (page, error) {
 	return page{Template: "templates", Title: "Templates", Section: "templates", Data: data}, nil
 }
 
-// templatePage is what the page of a template shows.
+// templatePage is the data of a template's page.
 type templatePage struct {
-	Template template.Template // zero for a new one
+	Template template.Template // zero for a new template
 	Rows     []variableRow
 	Types    [][2]string
-	Versions []template.Version // the newest of them
+	Versions []template.Version // the newest versions
 }
 
-// maxShownVersions is how many versions the page of a template names.
+// maxShownVersions is the maximum number of versions on a template's page.
 const maxShownVersions = 5
 
 func (d *Dashboard) newTemplate(v *requestContext) (page, error) {
@@ -127,7 +127,7 @@ func (d *Dashboard) deleteTemplate(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/templates", Summary: "Deleted the template “" + old.Name + "”."}, d.Templates.Delete(v.ctx, v.session.Account, id)
 }
 
-// findVersion reads the template and the number of a version that a path names.
+// findVersion returns the template that the path names, with the given version.
 func (d *Dashboard) findVersion(v *requestContext, number int) (template.Template, error) {
 	id, err := v.pathID("id")
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// pane is what the frame beside a form gets for an answer: the frame is of no
-// origin, so its answer is asked for once more.
+// pane returns the content of the frame next to a form. The frame has an opaque origin, so pane
+// requests the content again.
 func (b *browser) pane() string {
 	b.t.Helper()
 	return script[string](b, `fetch("/templates/preview", { method: "POST", body: new FormData(document.querySelector("form[data-preview]")) }).then((a) => a.text())`)
 }
 
-// A template as large as the API takes can be saved by its page, and one with the
-// longest name be copied under none.
+// The page can save a template of the API's maximum size, and copy one with the longest name
+// without giving a new name.
 func TestLargeTemplate(t *testing.T) {
 	s := servertest.Start(t)
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 	form := url.Values{
 		"name": {strings.Repeat("n", 200)}, "subject": {"S"}, "html": {strings.Repeat("я", template.MaxSource/2)}, "text": {"x" + strings.Repeat("\r\n", template.MaxSource-1)},
@@ -41,8 +41,7 @@ func TestLargeTemplate(t *testing.T) {
 	}
 }
 
-// A template is made, tried, changed, compared, published, sent, copied and
-// deleted.
+// A template is created, previewed, changed, compared, published, sent, copied and deleted.
 func TestTemplatePages(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// templateTestForm asks for the values that a test message is made with.
+// templateTestForm shows the form with the values for a test message.
 func (d *Dashboard) templateTestForm(v *requestContext) (page, error) {
 	id, err := v.pathID("id")
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Dashboard) templateTestForm(v *requestContext) (page, error) {
 	return page{Template: "template-test", Title: "Test " + data.Template.Name, Section: "templates", Data: data}, nil
 }
 
-// defaultSender is an address that the account may send from; "" if there is none.
+// defaultSender returns an address that the account may send from, or "" if there is none.
 func (d *Dashboard) defaultSender(ctx context.Context, account db.ID) (string, error) {
 	list, _, err := d.Domains.List(ctx, account, db.Page{Limit: db.MaxPageSize})
 	for _, x := range list {
@@ -51,7 +51,7 @@ func (d *Dashboard) defaultSender(ctx context.Context, account db.ID) (string, e
 	return "", err
 }
 
-// sendTemplateTest sends the newest version, a draft too. What is missing stays empty.
+// sendTemplateTest sends the newest version, even a draft. Missing values stay empty.
 func (d *Dashboard) sendTemplateTest(v *requestContext) (actionResult, error) {
 	id, err := v.pathID("id")
 	if err != nil {

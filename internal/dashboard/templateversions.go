@@ -47,12 +47,12 @@ func (d *Dashboard) templateVersion(v *requestContext) (page, error) {
 	}
 	return page{Template: "template-version", Title: t.Name + ", version " + strconv.Itoa(number), Section: "templates", Data: struct {
 		Template template.Template
-		Before   int // the version that it is compared with; 0 for none
+		Before   int // the version to compare with; 0 for none
 		Rows     []variableRow
 	}{t, number - 1, newVariableRows(t.Variables)[:len(t.Variables)]}}, nil
 }
 
-// partDiff is what a part of a template has become.
+// partDiff is the change of one part of a template.
 type partDiff struct {
 	Part    string
 	Changes []diffLine
@@ -88,7 +88,7 @@ func (d *Dashboard) compareVersions(v *requestContext) (page, error) {
 	return page{Template: "template-compare", Title: "Versions " + strconv.Itoa(from) + " and " + strconv.Itoa(to), Section: "templates", Data: data}, nil
 }
 
-// formatVariables writes variables, one to a line.
+// formatVariables formats variables, one per line.
 func formatVariables(c template.Content) string {
 	var out strings.Builder
 	for _, x := range c.Variables {

@@ -18,25 +18,24 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// threadPageSize is how many messages of a conversation a page shows; the beginning
-// of each is read.
+// threadPageSize is the number of messages on a thread's page, which shows the beginning of each.
 const threadPageSize = 20
 
-// threadMessage is a message of a conversation.
+// threadMessage is a message of a thread.
 type threadMessage struct {
 	ID                db.ID
 	Path              string
 	Out               bool
 	From, To, Subject string
-	State             string // of one that was sent
+	State             string // of a sent message
 	Beginning         string
-	Lost              bool // its bytes can't be read
+	Lost              bool // whether its data can't be read
 	At                time.Time
 	open              messageOpener
 	mailbox           db.ID
 }
 
-// thread shows a conversation, oldest first.
+// thread shows a thread, oldest message first.
 func (d *Dashboard) thread(v *requestContext) (page, error) {
 	name := v.r.PathValue("id")
 	if name == "" || utf8.RuneCountInString(name) > 255 || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) || c == utf8.RuneError }) {
@@ -57,7 +56,7 @@ func (d *Dashboard) thread(v *requestContext) (page, error) {
 		Name    string
 		Subject string
 		Turns   []threadMessage
-		Next    string // the path of what is later
+		Next    string // path of the next page
 	}{Name: name, Turns: turns}
 	for i := range turns {
 		data.Subject = cmp.Or(data.Subject, turns[i].Subject)
@@ -68,8 +67,8 @@ func (d *Dashboard) thread(v *requestContext) (page, error) {
 	return page{Template: "thread", Title: "Thread: " + cmp.Or(data.Subject, noSubject), Section: "messages", Data: data}, nil
 }
 
-// readThread reads a page of a conversation, what was sent and what arrived, in one
-// order. next is where it goes on, 0 at its end.
+// readThread reads a page of sent and received messages of a thread, in one order. next is where
+// the thread continues, or 0 at its end.
 func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all []threadMessage, next db.ID, err error) {
 	sent, err := d.Outbox.InThread(v.ctx, v.session.Account, 0, name, after, threadPageSize+1)
 	if err != nil {
@@ -106,8 +105,8 @@ func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all
 	return slices.DeleteFunc(all, func(t threadMessage) bool { return t.Path == "" }), next, nil
 }
 
-// readBeginning reads how a message begins. One that is gone, or whose mailbox is, loses
-// its path.
+// readBeginning reads the beginning of a message. It clears the path if the message or its mailbox
+// was deleted.
 func (d *Dashboard) readBeginning(v *requestContext, t *threadMessage) error {
 	if t.mailbox != 0 {
 		if _, err := d.Mailboxes.Get(v.ctx, v.session.Account, t.mailbox); err != nil {
@@ -120,11 +119,11 @@ func (d *Dashboard) readBeginning(v *requestContext, t *threadMessage) error {
 	}
 	index, r, err := t.open()
 	if fault.Is(err, fault.NotFound) {
-		t.Path = "" // expunged meanwhile
+		t.Path = "" // expunged in the meantime
 		return nil
 	}
 	if fault.Is(err, fault.Denied) {
-		return nil // only its recipient reads it
+		return nil // only its recipient may read it
 	}
 	if err == nil {
 		t.Beginning, err = summary.Preview(r, index)

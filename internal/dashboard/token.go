@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// signedToken is what we sign and somebody brings back: that it is about a mailbox
-// is proven by it, and nothing is stored.
+// signedToken is a signed statement about a mailbox that a browser or phone brings back. Nothing is
+// stored for it.
 type signedToken struct {
 	Mailbox    db.ID
-	Generation int64 // of the mailbox's log-ins; 0 where it does not matter
+	Generation int64 // generation of the mailbox's log-ins; 0 if irrelevant
 	ExpiresAt  time.Time
 }
 
-// What tickets are for: one of a kind is none of another.
+// Kinds of tokens. A token of one kind is not valid for another.
 const (
 	phoneTokenKind = "phone"   // to fetch the profile
-	ownerTokenKind = "mailbox" // signed in as the mailbox's owner
+	ownerTokenKind = "mailbox" // signed in as the mailbox owner
 )
 
 const (
@@ -44,7 +44,7 @@ func (d *Dashboard) mac(kind string, raw []byte) []byte {
 	return h.Sum(nil)[:tokenMACSize]
 }
 
-// verifyToken returns the ticket in a text if it is one of ours and not over.
+// verifyToken returns the token in a text if it has a valid signature and has not expired.
 func (d *Dashboard) verifyToken(kind, text string) (signedToken, bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != tokenSize+tokenMACSize || !hmac.Equal(raw[tokenSize:], d.mac(kind, raw[:tokenSize])) {

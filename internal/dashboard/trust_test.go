@@ -21,10 +21,10 @@ import (
 // hidden is in the text of every message of places, and nowhere else.
 const hidden = "tell-nobody-of-this"
 
-// places has one of everything that a path can name, and fills paths in.
+// places has an object for every wildcard in a path, and fills paths in.
 type places struct {
 	t   *testing.T
-	ids map[string]string // by the beginning of a route
+	ids map[string]string // by the prefix of a route
 	box string
 }
 
@@ -33,18 +33,18 @@ var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 func placesOf(t *testing.T, s *servertest.Server) *places {
 	t.Helper()
 	alice := s.Dev.Mailboxes[0]
-	id := func(path string, body object) string { return accountName(t, s, "POST", path, body)["id"].(string) }
-	got := accountName(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": hidden, "html": "<p>" + hidden + "</p>",
+	id := func(path string, body object) string { return callAPI(t, s, "POST", path, body)["id"].(string) }
+	got := callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": hidden, "html": "<p>" + hidden + "</p>",
 		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}})["recipients"].([]any)[0].(object)
-	sent := id("/outbound/send", messageView(object{"to": []string{"somebody@elsewhere.example"}, "text": hidden, "html": "<p>" + hidden + "</p>", "thread_id": "deal",
+	sent := id("/outbound/send", sendRequest(object{"to": []string{"somebody@elsewhere.example"}, "text": hidden, "html": "<p>" + hidden + "</p>", "thread_id": "deal",
 		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}}))
 	settles(t, s, sent, "delivered")
 	hook := id("/webhooks", object{"url": "http://127.0.0.1:19999/", "events": []string{"all"}})
-	caught := accountName(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
-	accountName(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
+	caught := callAPI(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+	callAPI(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
 	var delivery string
 	servertest.Eventually(t, func() string {
-		for _, d := range accountName(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
+		for _, d := range callAPI(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
 			if one := d.(object); one["type"] == "inbound_email" {
 				delivery = one["id"].(string)
 				return ""
@@ -77,7 +77,7 @@ func accountOf(t *testing.T, s *servertest.Server) db.ID {
 	return acc.ID
 }
 
-// path fills in what a route names.
+// path fills in the wildcards of a route.
 func (p *places) path(route string) string {
 	p.t.Helper()
 	first := "/" + strings.Split(route, "/")[1]
@@ -105,7 +105,7 @@ func (p *places) path(route string) string {
 	})
 }
 
-// member makes somebody with a role, and signs in.
+// member creates a user with a role and signs in.
 func member(t *testing.T, s *servertest.Server, name string, role user.Role, mail bool) *visitor {
 	t.Helper()
 	acc, email := accountOf(t, s), name+"@people.example"
@@ -119,21 +119,21 @@ func member(t *testing.T, s *servertest.Server, name string, role user.Role, mai
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := requestContext(t, s)
+	v := newVisitor(t, s)
 	v.signIn(email, colleague)
 	return v
 }
 
-// Every page and file, as each role with and without the permission to read mail: who
-// may not read mail sees the text of none, and who may sees it. A new route is held to
-// it by being in the list.
+// Each role, with and without the right to read mail, requests every page and file. Users without
+// the right see no message text; users with it do. The test covers new routes through the route
+// list.
 func TestReadingMail(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := placesOf(t, s)
 		people := []struct {
 			name string
 			role user.Role
-			mail bool // was given
+			mail bool // whether the right was granted
 			may  bool
 		}{
 			{"reader", user.RoleReader, false, false}, {"reader-of-mail", user.RoleReader, true, true},
@@ -173,8 +173,8 @@ func TestReadingMail(t *testing.T) {
 	})
 }
 
-// Who reads mail stands in the activity: who, which message, of which mailbox; once
-// an hour, however often a page is loaded. A permission that is taken away holds at once.
+// Reading mail is in the activity: who read which message of which mailbox, once an hour, however
+// often a page is loaded. Revoking the right takes effect at once.
 func TestReadingIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := placesOf(t, s)
@@ -198,7 +198,7 @@ func TestReadingIsAudited(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("the activity says %q, want %q", got, want)
 		}
-		owner := requestContext(t, s)
+		owner := newVisitor(t, s)
 		owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		who, err := s.Users.ByEmail(t.Context(), "reader@people.example")
 		if err != nil {
@@ -238,12 +238,12 @@ var (
 	countAudit = db.SQL(`SELECT COUNT(*) FROM dashboard_audit`)
 )
 
-// Every form writes its entry before it changes anything: while no entry can be
-// written none does anything. A new form is held to it by being in the list.
+// Every form writes its audit log entry before it changes anything: while entries can't be written,
+// no form has an effect. The test covers new forms through the route list.
 func TestEveryFormIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := placesOf(t, s)
-		owner, operator, box := member(t, s, "owner", user.RoleOwner, false), requestContext(t, s), requestContext(t, s)
+		owner, operator, box := member(t, s, "owner", user.RoleOwner, false), newVisitor(t, s), newVisitor(t, s)
 		if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "op@people.example", Name: "Op", Password: colleague}, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestEveryFormIsAudited(t *testing.T) {
 		if forms < 60 || len(unaudited) > 0 {
 			t.Errorf("%d forms; exceptions that are no form: %q", forms, unaudited)
 		}
-		// What is refused leaves nothing.
+		// Rejected forms leave no entry.
 		var before, after, begun int
 		count := func(n *int, q *db.Query) {
 			if err := s.DB.One(t.Context(), q.With(), n); err != nil {
@@ -302,10 +302,10 @@ func TestEveryFormIsAudited(t *testing.T) {
 	})
 }
 
-// Failed sign-ins stand in the activity of the user's accounts, a bounded number of them.
+// Failed sign-ins are in the activity of the user's accounts, up to a maximum number.
 func TestFailedSignInsAreAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		const tries = 40
 		for i := range tries {
 			v.ask("POST", "/sign-in", url.Values{"email": {s.Dev.Dashboard.Email}, "password": {fmt.Sprint("wrong", i)}})

@@ -4,8 +4,8 @@ package dashboard
 
 import "strings"
 
-// Browsers and systems by what stands in their User-Agent. Most name others,
-// too, so the first that fits counts.
+// Browsers and systems by substrings of their User-Agent. Most also name others, so the first match
+// counts.
 var (
 	browsers = [...][2]string{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Vivaldi/", "Vivaldi"}, {"FxiOS/", "Firefox"}, {"Firefox/", "Firefox"},
@@ -16,8 +16,8 @@ var (
 	}
 )
 
-// describeUserAgent says in words what a User-Agent is: “Chrome on Linux”. What it doesn't
-// know it leaves as it is.
+// describeUserAgent describes a User-Agent in words, such as “Chrome on Linux”. It returns an
+// unknown one unchanged.
 func describeUserAgent(text string) string {
 	find := func(list [][2]string) string {
 		for _, x := range list {

@@ -10,30 +10,30 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// vacationForms is what a page shows of where a mailbox's mail goes as well, and of
-// what it answers: the customer's and the mailbox owner's.
+// vacationForms is the data of the forms for forwarding and the vacation reply, for the customer
+// and for the mailbox owner.
 type vacationForms struct {
 	Mailbox  mailbox.Mailbox
 	Vacation mailbox.Vacation
-	Path     string // of the page
+	Path     string // path of the page
 	now      time.Time
 }
 
-// The choices of the two forms.
+// The options of the two forms.
 const yes, no = "yes", "no"
 
-// Answering and Keeping are the choices of the forms.
+// Answering returns the options for the vacation reply.
 func (vacationForms) Answering() [][2]string { return [][2]string{{no, "No"}, {yes, "Yes"}} }
 
-// Keeping are those of what is forwarded.
+// Keeping returns the options for keeping a copy of forwarded mail.
 func (vacationForms) Keeping() [][2]string {
 	return [][2]string{{yes, "Yes, it is here too"}, {no, "No, it is only forwarded"}}
 }
 
-// Answers and Keeps are what is chosen.
+// Answers returns the selected option for the vacation reply.
 func (s vacationForms) Answers() string { return yesNo(s.Vacation.Enabled) }
 
-// Keeps says whether what is forwarded is filed too.
+// Keeps returns the selected option for keeping a copy.
 func (s vacationForms) Keeps() string { return yesNo(s.Mailbox.KeepCopy) }
 
 func yesNo(is bool) string {
@@ -43,10 +43,10 @@ func yesNo(is bool) string {
 	return no
 }
 
-// Lines are the addresses that it forwards to, one to a line.
+// Lines returns the forwarding addresses, one per line.
 func (s vacationForms) Lines() string { return strings.Join(s.Mailbox.ForwardTo(), "\n") }
 
-// State says in a word whether it answers.
+// State returns the state of the vacation reply in a word.
 func (s vacationForms) State() string {
 	v := s.Vacation
 	switch {
@@ -60,13 +60,13 @@ func (s vacationForms) State() string {
 	return "over"
 }
 
-// formTimeLayout is how a form has a time, in UTC.
+// formTimeLayout is the format of times in a form, in UTC.
 const formTimeLayout = "2006-01-02T15:04"
 
-// From and Until are the times of the answer as the form has them.
+// From returns the start of the vacation reply for the form.
 func (s vacationForms) From() string { return formatFormTime(s.Vacation.StartsAt) }
 
-// Until is when it ends.
+// Until returns the end of the vacation reply for the form.
 func (s vacationForms) Until() string { return formatFormTime(s.Vacation.EndsAt) }
 
 func formatFormTime(t time.Time) string {
@@ -81,7 +81,7 @@ func (d *Dashboard) loadVacationForms(v *requestContext, m mailbox.Mailbox, path
 	return vacationForms{Mailbox: m, Vacation: vacation, Path: path, now: d.Now()}, err
 }
 
-// formTime reads a time of a form, in UTC; zero for none.
+// formTime parses a time in a form, in UTC; it returns the zero time for none.
 func (v *requestContext) formTime(bad *fault.FieldErrors, field string) time.Time {
 	text := v.formText(field)
 	if text == "" {

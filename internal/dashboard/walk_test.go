@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// loginPassword signs in as the owner that `mailstead dev` makes.
+// signIn signs in as the owner that `mailstead dev` creates.
 func (b *browser) signIn(s *servertest.Server) {
 	b.t.Helper()
 	b.open("/sign-in")
@@ -18,8 +18,8 @@ func (b *browser) signIn(s *servertest.Server) {
 	b.reads("last 24 hours")
 }
 
-// A customer's walk through all pages, each looked at by axe, in light, in dark
-// and on a phone.
+// A customer visits all pages. axe checks each of them in light and dark colours and at phone
+// width.
 func TestWalk(t *testing.T) {
 	s := servertest.Start(t)
 	b := browse(t, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// eventKinds say what the kinds of event are, in the order of event.Kinds.
+// eventKinds describes the event types, in the order of event.Kinds.
 var eventKinds = [...][3]string{
 	{event.InboundEmail, "Mail arrived", "A message came in for one of your mailboxes."},
 	{event.DeliveryStatus, "Delivery status", "A recipient’s message moved on: delivered, deferred, given up."},
@@ -40,11 +40,11 @@ func (d *Dashboard) webhooks(v *requestContext) (page, error) {
 	return page{Template: "webhooks", Title: "Webhooks", Section: "webhooks", Data: data}, nil
 }
 
-// webhookForm is what the form of a webhook shows.
+// webhookForm is the data of a webhook's form.
 type webhookForm struct {
-	Hook   webhook.Webhook // zero for a new one
-	About  string          // the filter, a name to a line
-	Gone   bool            // of what it was about some is no longer there
+	Hook   webhook.Webhook // zero for a new webhook
+	About  string          // the filter, one name per line
+	Gone   bool            // whether some domains or mailboxes of the filter were deleted
 	Kinds  [][3]string
 	All    bool
 	Wanted map[string]bool
@@ -74,7 +74,7 @@ func (d *Dashboard) editWebhook(v *requestContext) (page, error) {
 	return page{Template: "webhook-form", Title: "Change a webhook", Section: "webhooks", Data: f}, err
 }
 
-// findWebhook finds the webhook that the path names.
+// findWebhook returns the webhook that the path names.
 func (d *Dashboard) findWebhook(v *requestContext) (webhook.Webhook, error) {
 	id, err := v.pathID("id")
 	if err != nil {
@@ -83,8 +83,8 @@ func (d *Dashboard) findWebhook(v *requestContext) (webhook.Webhook, error) {
 	return d.Webhooks.Get(v.ctx, v.session.Account, id)
 }
 
-// webhookFilterNames says what a webhook is about, by names: none is everything. What
-// is no longer there is left out.
+// webhookFilterNames returns the names of a webhook's domains and mailboxes; no names mean no
+// filter. It leaves out deleted ones.
 func (d *Dashboard) webhookFilterNames(v *requestContext, w webhook.Webhook) (names []string, err error) {
 	for _, id := range w.Domains {
 		x, err := d.Domains.Get(v.ctx, v.session.Account, id)
@@ -109,12 +109,12 @@ func (d *Dashboard) webhookFilterNames(v *requestContext, w webhook.Webhook) (na
 	return names, nil
 }
 
-// readWebhookFilter reads what a webhook shall be about: domains and mailboxes, by name.
+// readWebhookFilter reads the domains and mailboxes of a webhook, by name.
 func (d *Dashboard) readWebhookFilter(v *requestContext) (domains, mailboxes []db.ID, err error) {
 	lines := strings.Fields(strings.ReplaceAll(v.formText("about"), ",", " "))
 	domains, mailboxes = []db.ID{}, []db.ID{}
 	var bad fault.FieldErrors
-	if len(lines) > 2*webhook.MaxFilterIDs { // so many domains, and so many mailboxes
+	if len(lines) > 2*webhook.MaxFilterIDs { // the limit for domains plus that for mailboxes
 		bad.Add("about", "too_many", "Give at most %d domains and %d mailboxes.", webhook.MaxFilterIDs, webhook.MaxFilterIDs)
 		return nil, nil, bad.Err()
 	}
@@ -140,17 +140,17 @@ func (d *Dashboard) readWebhookFilter(v *requestContext) (domains, mailboxes []d
 	return domains, mailboxes, bad.Err()
 }
 
-// renameFilterFields tells faults of the filter by the name of the form's field.
+// renameFilterFields changes field errors of the filter to the form's name.
 func renameFilterFields(err error) error {
 	return renameField(renameField(err, "domains", "about"), "mailboxes", "about")
 }
 
-// webhookSecretPage is a webhook with its secret, which is shown once.
+// webhookSecretPage shows a webhook's secret once.
 type webhookSecretPage struct {
 	Hook   webhook.Webhook
 	Secret string
 	New    bool
-	Until  time.Time // when a former secret signs no more; zero for none
+	Until  time.Time // when the former secret stops signing; zero for none
 }
 
 func secretPage(s webhookSecretPage) *page {

@@ -100,7 +100,7 @@ func TestWebhookPages(t *testing.T) {
 	b.press(path + "/replay")
 	b.reads("again.")
 	servertest.Eventually(t, func() string {
-		if accountName(t, s, "GET", path, nil)["failing_since"] == nil {
+		if callAPI(t, s, "GET", path, nil)["failing_since"] == nil {
 			return "no attempt has failed"
 		}
 		return ""
@@ -131,8 +131,8 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, $4, 0, 0, 0, 0, 0)`)
 
-// An account's oldest domain is one like others, however many are newer: a webhook may
-// be about it, and about mailboxes beside as many domains as it may have.
+// An account's oldest domain works like any other, however many are newer. A webhook may filter by
+// it, and by mailboxes in addition to the maximum number of domains.
 func TestManyDomains(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -150,7 +150,7 @@ func TestManyDomains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := requestContext(t, s)
+		v := newVisitor(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
 		about := "DEMO.test\nalice@demo.test\nbob@demo.test"
 		for n := range 99 {
@@ -160,11 +160,11 @@ func TestManyDomains(t *testing.T) {
 		if status, _, text := v.ask("POST", "/webhooks", form); status != 200 {
 			t.Errorf("%d\n%s", status, text)
 		}
-		// Nor do those that send nothing yet keep the service from writing to its people.
+		// Domains that can't send yet don't keep the service from mailing the account's members.
 		if status, _, text := v.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"reader"}}); status != 303 {
 			t.Errorf("an invitation: %d\n%s", status, text)
 		}
-		// Lists to choose from would not hold it: its name is typed.
+		// It is not among the options: the user types its name.
 		for path, want := range map[string]string{
 			"/mailboxes/new": `<input id="f-domain"`, "/keys/new": `<input id="f-domain"`,
 			"/mailboxes?domain=Demo.test": "alice@demo.test", "/mailboxes?domain=d7.example": "No mailbox like that", "/mailboxes?domain=none.example": "No mailbox like that",

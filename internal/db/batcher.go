@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// maxBatch bounds how many jobs share a commit, and so how long one waits.
+// maxBatch is the maximum number of mutations in a commit. It also bounds how long one waits.
 const maxBatch = 256
 
-// Write runs job in the lane of key (a mailbox, an account) and returns after
-// its commit: nil, the error that its guard or statement gave, or a database
-// error; with an error nothing of it was written, save ErrCommitUnknown. ctx only
-// bounds the wait for a place in the lane: a job that began is carried through.
-// One that has not begun after Options.DefaultMaxWait is taken back while the database
-// does not answer.
+// Write hands job to the batcher of key (a mailbox, an account) and returns after its commit.
+// It returns nil, the error of the job's guard or statement, or a database error. After an
+// error nothing was written, except for ErrCommitUnknown. ctx only bounds the wait for a place
+// in the batcher's queue: a job that has begun always finishes. While the database does not
+// answer, Write withdraws a job that has not begun within Options.MaxWait.
 func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 	if err := checkWritable(ctx); err != nil {
 		return err
@@ -46,8 +45,8 @@ func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 		case err := <-p.done:
 			return callerError(p, err)
 		case <-l.stopped:
-			// The lane answered everything it took; what it left in the
-			// channel it never began.
+			// The batcher has answered every job that it took. It never began
+			// those that are still in the channel.
 			select {
 			case err := <-p.done:
 				return callerError(p, err)
@@ -63,10 +62,10 @@ func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 	}
 }
 
-// errUnavailable is what a job is told that was taken back.
+// errUnavailable is the error of a job that Write withdrew.
 var errUnavailable = &connLostError{cause: errors.New("the database did not answer, and others waited before")}
 
-// callerError is what a job's caller learns.
+// callerError returns the error for the caller of Write, and repeats a panic of AfterCommit.
 func callerError(p *pendingWrite, err error) error {
 	if p.panicked != nil {
 		panic(p.panicked)
@@ -78,13 +77,13 @@ func callerError(p *pendingWrite, err error) error {
 var (
 	// ErrClosed says that the database is being closed.
 	ErrClosed = errors.New("the database is closed")
-	// ErrCommitUnknown says that the connection was lost while PostgreSQL
-	// committed, and that it could not be asked afterwards what became of
-	// it: the write may be there or not.
+	// ErrCommitUnknown says that the connection was lost during COMMIT on
+	// PostgreSQL, and that the outcome could not be found out afterwards:
+	// the write may be there or not.
 	ErrCommitUnknown = errors.New("it is not known whether the write was committed")
 )
 
-// batcher is a queue of jobs with one goroutine that commits them together.
+// batcher is a queue of mutations with one goroutine that commits them together.
 type batcher struct {
 	writes   chan *pendingWrite
 	stopping chan struct{}
@@ -120,7 +119,7 @@ func (l *batcher) run(e engine) {
 		case p := <-l.writes:
 			batch = append(batch, p)
 		case <-l.stopping:
-			// Jobs already in the channel are still carried through.
+			// Mutations already in the channel are still committed.
 			select {
 			case p := <-l.writes:
 				batch = append(batch, p)
@@ -145,14 +144,14 @@ func (l *batcher) run(e engine) {
 			continue
 		}
 		waiting := 0
-		batch[0].beforeDone = func() { waiting = len(l.writes) } // who has his answer may be back at once
+		batch[0].beforeDone = func() { waiting = len(l.writes) } // a caller may write again as soon as it is answered
 		began := l.now()
 		e.commitBatch(batch)
 		callers.observe(len(batch), waiting, began, l.now())
 	}
 }
 
-// awaitWriters adds to a batch the jobs of callers who should come in a moment.
+// awaitWriters waits a moment for the expected callers, and adds their mutations to the batch.
 func (l *batcher) awaitWriters(batch []*pendingWrite, c *commitDelay) []*pendingWrite {
 	enough := l.after(c.timeout())
 	for len(batch) < c.expected {
@@ -170,13 +169,11 @@ func (l *batcher) awaitWriters(batch []*pendingWrite, c *commitDelay) []*pending
 	return batch
 }
 
-// commitWithBisection is how both engines carry a batch out: all jobs in one
-// transaction. After a failure the transaction is given up as a whole and each
-// half of the jobs tried again by itself, in their order, until the one at
-// fault is alone: no job suffers from another and none is told a result that
-// is not its own. together runs the given jobs in one transaction: it sets err
-// of the jobs that declined cleanly, and returns an error when nothing was
-// committed.
+// commitWithBisection commits a batch in one transaction, on both engines. After a failure the
+// whole transaction is rolled back, and each half of the jobs is tried again separately, in
+// order, until the failing job is alone. So no job fails because of another, and each gets its
+// own result. together runs the given jobs in one transaction: it sets err of the jobs that
+// declined cleanly, and returns an error when nothing was committed.
 func commitWithBisection(jobs []*pendingWrite, together func([]*pendingWrite) error) {
 	err := together(jobs)
 	var fate *batchError
@@ -197,9 +194,9 @@ func commitWithBisection(jobs []*pendingWrite, together func([]*pendingWrite) er
 	}
 }
 
-// batchError is a failure that no job of a batch caused: the database can't be
-// reached, or never told whether it committed. Repeating the jobs apart would
-// not help, or do something twice.
+// batchError is a failure that no job of a batch caused: the database can't be reached, or the
+// outcome of the commit is unknown. To repeat the jobs separately would not help, or would
+// write something twice.
 type batchError struct{ error }
 
 func (s *batchError) Unwrap() error { return s.error }

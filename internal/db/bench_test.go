@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// The shapes of the two hot writes, without the packages that own them.
+// The two most frequent writes, without the packages that own their tables.
 var (
 	benchBlob = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
 
@@ -26,9 +26,9 @@ var (
 		VALUES ($1, $2, $3, $4, 'to', $5, 'queued', $6, $7, $8, 0, 0, 0, '', '', '', $6)`)
 	benchEvent = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
-	benchRoom   = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + 1 WHERE mailbox = $1 AND bytes + $2 <= $3`)
-	benchNext   = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, messages = messages + 1, unseen = unseen + 1, bytes = bytes + $2 WHERE id = $1`)
-	benchFolder = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+	benchCapacity = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + 1 WHERE mailbox = $1 AND bytes + $2 <= $3`)
+	benchNext     = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, messages = messages + 1, unseen = unseen + 1, bytes = bytes + $2 WHERE id = $1`)
+	benchFolder   = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		SELECT $1, uid_next - 1, $2, 0, '', modseq, $3, $4, $4 FROM folder WHERE id = $1`)
 	benchMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure)
 		VALUES ($1, $2, $3, $4, 0, $5, $6, $7)`)
@@ -51,7 +51,7 @@ func BenchmarkAccept(b *testing.B) {
 	body := bytes.Repeat([]byte("x"), benchSize)
 	data := `{"status":"queued","recipient":"someone@dest.example"}`
 	bench(b, func(b *testing.B, d *db.DB) func(i int64) error {
-		tenure := d.NewID()
+		lease := d.NewID()
 		return func(i int64) error {
 			account, id, blob, event := db.ID(1000+i%100), d.NewID(), d.NewID(), d.NewID()
 			at := db.Micros(id.Time())
@@ -59,15 +59,15 @@ func BenchmarkAccept(b *testing.B) {
 				q.Queue(benchBlob.With(blob, benchSize, 0, body))
 				q.Queue(benchSent.With(id, account, 7, 0, "", "bounces.bench.example", "sender@bench.example", "A subject of usual length",
 					"<0190-aaaa-bbbb@bench.example>", "thread", "{}", false, false, benchSize, blob, at+1, at))
-				q.Queue(benchDelivery.With(id, 0, account, "someone@dest.example", "dest.example", at, at+1, tenure))
+				q.Queue(benchDelivery.With(id, 0, account, "someone@dest.example", "dest.example", at, at+1, lease))
 				q.Queue(benchEvent.With(event, account, "delivery_status", id, data, at))
 			}})
 		}
 	})
 }
 
-// BenchmarkFile writes what the arrival of a message in one of 100 mailboxes
-// writes: room, UID, the slim row, the message of 4 KiB and an event.
+// BenchmarkFile writes what filing a message in one of 100 mailboxes writes: usage, UID, the
+// folder's row, the message of 4 KiB and an event.
 func BenchmarkFile(b *testing.B) {
 	body, envelope := bytes.Repeat([]byte("x"), benchSize), bytes.Repeat([]byte("e"), 400)
 	full := fmt.Errorf("full")
@@ -97,7 +97,7 @@ func BenchmarkFile(b *testing.B) {
 			blob, id, event := d.NewID(), d.NewID(), d.NewID()
 			at := db.Micros(id.Time())
 			return d.Write(ctx, mailbox, &db.Mutation{
-				Guard: func(q *db.Batch) { q.Queue(benchRoom.With(mailbox, benchSize, int64(1)<<40)).OrFail(full) },
+				Guard: func(q *db.Batch) { q.Queue(benchCapacity.With(mailbox, benchSize, int64(1)<<40)).OrFail(full) },
 				Apply: func(q *db.Batch) {
 					q.Queue(benchNext.With(inbox, benchSize))
 					q.Queue(benchFolder.With(inbox, id, benchSize, at))

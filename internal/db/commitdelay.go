@@ -4,32 +4,32 @@ package db
 
 import "time"
 
-// commitDelay is what a lane knows of who writes through it. Those whose jobs were
-// committed together come back together, but one of them first: its job alone would
-// get the next batch, and all others wait for the end of that. From then on they go
-// in two groups, each with a flush and round trips of its own, which for few callers
-// are most of what a batch costs. So the lane waits a moment for those who should
-// come; if they don't it soon gives up waiting.
+// commitDelay decides whether a batcher waits for more writers before it commits. Callers
+// whose mutations were committed together write again together, but one of them is first. Its
+// mutation alone would form the next batch, and all others would wait for the end of that. From
+// then on they would alternate in two groups, each with its own flush and round trips. These
+// are most of a batch's cost when callers are few. So the batcher waits a moment for the
+// expected callers. If they don't come, it soon stops waiting.
 type commitDelay struct {
-	expected     int           // whose jobs were in the last batch, or waited when it ended
-	lastEnd      time.Time     // the last batch
-	lastDuration time.Duration // the last batch
-	misses       int           // how often in a row they did not come, as a power of two less one
-	skip         int           // how many batches begin without waiting
+	expected     int           // callers in the last batch, and those waiting when it ended
+	lastEnd      time.Time     // end of the last batch
+	lastDuration time.Duration // duration of the last batch
+	misses       int           // consecutive misses, as a power of two minus one
+	skip         int           // number of batches that begin without waiting
 }
 
 const (
-	// maxDelayWriters is for how many it is worth while: of more, a part can make ready
-	// what comes next while the others' batch is being flushed.
+	// maxDelayWriters is the maximum number of callers to wait for. With more, some prepare their
+	// next write while the batch of the others is being flushed.
 	maxDelayWriters = 6
-	// maxCommitDelay bounds the wait where flushes take long.
+	// maxCommitDelay is the longest wait, for disks with slow flushes.
 	maxCommitDelay = 5 * time.Millisecond
-	// maxSkippedDelays is for how many batches at most nobody is waited for.
+	// maxSkippedDelays is the maximum number of consecutive batches without a wait.
 	maxSkippedDelays = 255
 )
 
-// shouldWait reports whether to wait for others when jobs of some have come. Who has not
-// come at once after his answer does something else.
+// shouldWait reports whether to wait for more callers when some have come. A caller that does
+// not write again right after its answer is doing something else.
 func (c *commitDelay) shouldWait(come int, now time.Time) bool {
 	if come >= c.expected || c.expected > maxDelayWriters || now.Sub(c.lastEnd) > c.timeout() {
 		return false
@@ -41,11 +41,10 @@ func (c *commitDelay) shouldWait(come int, now time.Time) bool {
 	return true
 }
 
-// timeout is how long to wait: less than a batch of their own would keep the
-// others waiting.
+// timeout is how long to wait: less than the time that a separate batch would delay the others.
 func (c *commitDelay) timeout() time.Duration { return min(c.lastDuration/2, maxCommitDelay) }
 
-// observe notes a batch, and how many jobs waited when it ended.
+// observe records a batch, and how many mutations were waiting when it ended.
 func (c *commitDelay) observe(jobs, waiting int, began, ended time.Time) {
 	c.expected, c.lastEnd, c.lastDuration = jobs+waiting, ended, ended.Sub(began)
 }

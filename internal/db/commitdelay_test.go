@@ -11,17 +11,17 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// Few callers who write over and over share each commit, and nobody is waited for
-// who stayed away.
+// A few callers that write repeatedly share each commit, and the batcher does not wait for callers
+// that stopped.
 func TestCallersComeTogether(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
 		key := d.NewID()
 		enough := make(chan time.Time)
-		var late atomic.Bool // the next to come come late
+		var late atomic.Bool // the next callers come late
 		looks := 0
 		d.WaitFor(key, func() time.Time {
-			looks++ // when jobs have come, when they are carried out, and when that has ended
+			looks++ // when jobs have come, when the batch begins, and when it ends
 			if looks%3 == 1 && late.Load() {
 				return time.Unix(3600, 0)
 			}
@@ -34,8 +34,8 @@ func TestCallersComeTogether(t *testing.T) {
 			}
 		}
 		write := func() <-chan error { return d.Enqueue(key, &db.Mutation{Apply: add(d.NewID())}) }
-		// together has n jobs come while another's batch is being carried out,
-		// and waits for the end of that.
+		// together queues n jobs while another's batch is being committed, and
+		// waits for the end of that batch.
 		together := func(n int) []<-chan error {
 			t.Helper()
 			begun, end := make(chan struct{}), make(chan struct{})
@@ -66,32 +66,32 @@ func TestCallersComeTogether(t *testing.T) {
 		}
 		three()
 		late.Store(true)
-		told(write()) // who comes an hour later does not wait for the others
+		told(write()) // a caller an hour later does not wait for the others
 		late.Store(false)
 		three()
 		alone := write()
 		enough <- time.Time{} // it waited for the two
 		told(alone)
-		told(write()) // nobody is known any more
+		told(write()) // no caller is expected any more
 
-		told(together(1)[0]) // after a wait in vain there is none
+		told(together(1)[0]) // after a timeout there is no wait
 		second := together(1)
-		enough <- time.Time{} // then again
+		enough <- time.Time{} // then one wait again
 		told(second[0])
-		for range 3 { // and then three times none
+		for range 3 { // and then three batches without one
 			told(together(1)[0])
 		}
 		second = together(1)
 		enough <- time.Time{}
 		told(second[0])
 
-		for _, done := range together(8) { // a crowd needs none
+		for _, done := range together(8) { // many callers need no wait
 			told(done)
 		}
 	})
 }
 
-// A lane that waits for callers ends without them, and what came is carried out.
+// A batcher that waits for callers can be closed, and commits the jobs that it has.
 func TestCloseEndsTheWait(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, err := db.Open(t.Context(), db.Options{URL: url})

@@ -17,10 +17,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// CopyToPostgres fills a PostgreSQL database with all that a file of SQLite holds, in one
-// transaction: both have one schema. The file's must be up to date, as Open leaves
-// it. A database on which a service has started is a fault.Conflict, and stays as
-// it is.
+// CopyToPostgres copies all rows of a SQLite file into a PostgreSQL database, in one
+// transaction. Both engines have the same schema; the file's must be up to date, as Open
+// leaves it. A database on which a service has started is a fault.Conflict, and is left
+// unchanged.
 func CopyToPostgres(ctx context.Context, path, to string) error {
 	file, err := openSQLiteFile(path, "rw", "query_only(1)")
 	if err != nil {
@@ -36,7 +36,7 @@ func CopyToPostgres(ctx context.Context, path, to string) error {
 		return err
 	}
 	defer pg.Close(context.WithoutCancel(ctx))   //nolint:errcheck // committed by then
-	if err := checkUnused(ctx, pg); err != nil { // before anything is changed, or a service that runs is kept waiting
+	if err := checkUnused(ctx, pg); err != nil { // before anything is changed, or a running service has to wait
 		return err
 	}
 	conn := stdlib.OpenDB(*pg.Config())
@@ -68,14 +68,14 @@ func CopyToPostgres(ctx context.Context, path, to string) error {
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	// The plans of the first queries need to know how much there is. Otherwise they
-	// learn it by themselves, somewhat later.
+	// The planner needs statistics for the first queries. Without ANALYZE, autovacuum
+	// collects them somewhat later.
 	_, _ = pg.Exec(ctx, `ANALYZE`)
 	return nil
 }
 
-// clearTables takes away what the migrations put there, and keeps all others out
-// until the end.
+// clearTables deletes the rows that the migrations inserted, and locks the tables until the
+// end of the transaction.
 func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
 	all := quotedNames(tables)
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+all+` IN ACCESS EXCLUSIVE MODE`); err != nil {
@@ -88,9 +88,9 @@ func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
 	return err
 }
 
-// dropPostgresIndexes drops the indexes of empty tables but for those of constraints, and
-// returns the statements that make them again: of all rows at once that takes less
-// than row by row.
+// dropPostgresIndexes drops the indexes of empty tables, except for those of constraints. It
+// returns the statements that create them again: to build an index over all rows at once is
+// faster than row by row.
 func dropPostgresIndexes(ctx context.Context, tx pgx.Tx, tables []table) (again []string, err error) {
 	names := make([]string, len(tables))
 	for i, t := range tables {
@@ -119,7 +119,7 @@ func dropPostgresIndexes(ctx context.Context, tx pgx.Tx, tables []table) (again 
 	return again, err
 }
 
-// CheckUnused returns the fault with which CopyToPostgres would refuse a PostgreSQL database.
+// CheckUnused returns a fault.Conflict if CopyToPostgres would reject the PostgreSQL database.
 func CheckUnused(ctx context.Context, url string) error {
 	pg, err := connectUnlimited(ctx, url)
 	if err != nil {
@@ -156,7 +156,7 @@ func (t *table) copyToPostgres(ctx context.Context, file *sql.DB, to pgx.Tx) err
 	return errors.Join(err, rows.Err())
 }
 
-// columnTypes are the types of the table's columns.
+// columnTypes returns the OIDs of the types of the table's columns.
 func (t *table) columnTypes(ctx context.Context, tx pgx.Tx) ([]uint32, error) {
 	rows, err := tx.Query(ctx, `SELECT `+t.quotedColumns()+` FROM "`+t.name+`" LIMIT 0`)
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *table) columnTypes(ctx context.Context, tx pgx.Tx) ([]uint32, error) {
 	return kinds, rows.Err()
 }
 
-// rowSource gives SQLite's rows to COPY.
+// rowSource passes SQLite's rows to COPY.
 type rowSource struct {
 	rows   *sql.Rows
 	types  []uint32
@@ -200,15 +200,15 @@ func (s *rowSource) Values() ([]any, error) {
 	return s.values, nil
 }
 
-// postgresValue is a value in the type that PostgreSQL's column has: in SQLite each value has
-// one of its own, and a text may hold what is none in PostgreSQL.
+// postgresValue converts a value to the type of PostgreSQL's column: in SQLite each value has
+// its own type, and a text may hold bytes that PostgreSQL rejects.
 func postgresValue(kind uint32, v any) any {
 	switch v := v.(type) {
 	case []byte:
 		if kind == pgtype.TextOID {
 			return validText(string(v))
 		}
-		if v == nil { // how an empty one is read
+		if v == nil { // how the driver reads an empty blob
 			return []byte{}
 		}
 	case string:

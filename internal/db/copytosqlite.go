@@ -15,24 +15,23 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Rows go from PostgreSQL into a file of SQLite in bulk: a statement inserts many,
-// the next ones are read meanwhile, and indexes are made at the end, each of a sorted
-// list, for which SQLite uses temporary files.
+// Rows are copied from PostgreSQL into a SQLite file in bulk: a statement inserts many rows
+// while the next ones are read. Indexes are created at the end, each from a sorted list, for
+// which SQLite uses temporary files.
 
-// A batch is what is inserted at once: as many rows, or fewer that take many bytes.
+// A batch holds batchRows rows, or fewer once they take batchBytes.
 const (
 	batchRows  = 50
 	batchBytes = 256 << 10
 )
 
-// copyTables copies all rows of tables that are empty, or hold what migrations put
-// there.
+// copyTables copies all rows. The target tables are empty, or hold only rows from migrations.
 func copyTables(ctx context.Context, file *sql.DB, from pgx.Tx, tables []table) error {
 	indexes, err := dropSQLiteIndexes(ctx, file)
 	if err != nil {
 		return err
 	}
-	// For those that are read in the order of their keys.
+	// For the tables that are read in the order of their keys.
 	if _, err := from.Exec(ctx, `SET LOCAL work_mem = '32MB'`); err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func copyTables(ctx context.Context, file *sql.DB, from pgx.Tx, tables []table) 
 	return nil
 }
 
-// dropSQLiteIndexes returns the statements that make them again.
+// dropSQLiteIndexes drops all indexes, and returns the statements that create them again.
 func dropSQLiteIndexes(ctx context.Context, file *sql.DB) ([]string, error) {
 	names, err := queryStrings(ctx, file, `SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY rowid`)
 	if err != nil {
@@ -81,14 +80,14 @@ func dropSQLiteIndexes(ctx context.Context, file *sql.DB) ([]string, error) {
 	return again, nil
 }
 
-// sqliteDriverConn is the driver's connection to SQLite: database/sql takes longer for a row
-// than SQLite does.
+// sqliteDriverConn is the driver's connection to SQLite. It bypasses database/sql, which takes
+// longer for a row than SQLite does.
 type sqliteDriverConn interface {
 	driver.ConnPrepareContext
 	driver.ExecerContext
 }
 
-// rowBatch is rows that are to be inserted, one after the other.
+// rowBatch is a batch of rows to insert, in order.
 type rowBatch struct {
 	values []driver.NamedValue
 	rows   int
@@ -96,12 +95,12 @@ type rowBatch struct {
 
 // copyToSQLite copies the table's rows from PostgreSQL.
 func (t *table) copyToSQLite(ctx context.Context, to sqliteDriverConn, from pgx.Tx) (err error) {
-	// Each statement would watch for its end. Between them ctx is looked at.
+	// Each statement would watch ctx, which is slow. The reader checks ctx between batches.
 	in := context.WithoutCancel(ctx)
 	if _, err := to.ExecContext(in, `BEGIN`, nil); err != nil {
 		return err
 	}
-	if _, err := to.ExecContext(in, `DELETE FROM "`+t.name+`"`, nil); err != nil { // what the migrations put there
+	if _, err := to.ExecContext(in, `DELETE FROM "`+t.name+`"`, nil); err != nil { // rows from migrations
 		return err
 	}
 	one, err := t.prepareInsert(in, to, 1)
@@ -123,7 +122,7 @@ func (t *table) copyToSQLite(ctx context.Context, to sqliteDriverConn, from pgx.
 	for b := range batches {
 		if err == nil {
 			if err = b.write(in, one, many, len(t.columns)); err != nil {
-				stop() // and take what was read
+				stop() // and drain the batches
 			}
 		}
 	}
@@ -140,7 +139,7 @@ type sqliteDriverStmt interface {
 	driver.StmtExecContext
 }
 
-// prepareInsert prepares a statement that inserts so many rows.
+// prepareInsert prepares a statement that inserts the given number of rows.
 func (t *table) prepareInsert(ctx context.Context, to sqliteDriverConn, rows int) (sqliteDriverStmt, error) {
 	row := `(?` + strings.Repeat(`, ?`, len(t.columns)-1) + `)`
 	made, err := to.PrepareContext(ctx, `INSERT INTO "`+t.name+`" (`+t.quotedColumns()+`) VALUES `+row+strings.Repeat(`, `+row, rows-1))
@@ -175,10 +174,10 @@ func ordinals(values []driver.NamedValue) []driver.NamedValue {
 	return values
 }
 
-// readBatches reads all rows of the table, as of one moment, into batches.
+// readBatches reads all rows of the table, from one snapshot, and sends them in batches.
 func (t *table) readBatches(ctx context.Context, from pgx.Tx, into chan<- rowBatch) error {
 	query := `SELECT ` + t.quotedColumns() + ` FROM "` + t.name + `"`
-	if len(t.primaryKey) > 0 { // SQLite has the rows themselves in this order
+	if len(t.primaryKey) > 0 { // SQLite stores the rows in this order
 		query += ` ORDER BY "` + strings.Join(t.primaryKey, `", "`) + `"`
 	}
 	rows, err := from.Query(ctx, query)
@@ -222,7 +221,7 @@ func (t *table) readBatches(ctx context.Context, from pgx.Tx, into chan<- rowBat
 	return nil
 }
 
-// sqliteValue makes a value for SQLite of what PostgreSQL has sent in binary.
+// sqliteValue converts a value in PostgreSQL's binary format for SQLite.
 func sqliteValue(kind uint32, raw []byte) (driver.Value, error) {
 	switch {
 	case raw == nil:

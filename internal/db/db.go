@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package db keeps all state in SQLite or PostgreSQL behind one text per
-// query. Ordinary writes use Tx; the hot ones (accept, file, outcomes, flags)
-// use Write, whose lanes commit the jobs of many callers at once. Both return
-// only after the commit is on disk, and tell each caller the truth about its
-// own part.
+// Package db stores all state in SQLite or PostgreSQL, with one SQL text per query for both.
+// Ordinary writes use Tx. Frequent ones (accepting and filing mail, delivery outcomes, flags)
+// use Write, whose batchers commit the mutations of many callers together. Both return only
+// after the commit is on disk, and return to each caller the result of its own write.
 package db
 
 import (
@@ -46,15 +45,16 @@ type Reader interface {
 	One(ctx context.Context, s Statement, dst ...any) error
 }
 
-// engine is what SQLite and PostgreSQL each do in their own way.
+// engine is the part that differs between SQLite and PostgreSQL.
 type engine interface {
 	each(ctx context.Context, s Statement, f func(Row) error) error
 	tx(ctx context.Context, f func(txSession) error) error
-	// priorityTx is tx for one at a time, which no crowd of others may keep waiting.
+	// priorityTx is tx that does not queue behind ordinary transactions. It serves one caller at
+	// a time.
 	priorityTx(ctx context.Context, f func(txSession) error) error
 	commitBatch(jobs []*pendingWrite) // answers every job
 	batcherCount() int
-	isDown() bool // whether it was missed, and has not answered since
+	isDown() bool // whether the database has stopped answering
 	isUniqueViolation(error) bool
 	ping(ctx context.Context) error
 	close() error
@@ -80,31 +80,30 @@ type DB struct {
 	maxWait       time.Duration
 }
 
-// Options are what Open needs to know.
+// Options are the options of Open.
 type Options struct {
 	// URL is "sqlite:PATH" of the database file or "postgres://…".
 	URL string
-	// Log gets warnings such as a growing WAL.
+	// Log receives warnings, for example about a growing WAL.
 	Log *slog.Logger
-	// Fatal is called when an fsync failed: what the kernel dropped can't
-	// be known, so the process must end. The default logs and exits.
+	// Fatal is called when an fsync failed: the kernel may have dropped
+	// pages, so the process must end. The default logs and exits.
 	Fatal func(error)
-	// Now is the clock for ids and, with its monotonic reading, for how
-	// long the node's lease is safe.
+	// Now is the clock for ids and, with its monotonic reading, for the
+	// expiry of the node's lease.
 	Now func() time.Time
-	// Lease is how long a node's tenure lasts when it can't renew it; 0: Lease.
+	// Lease is how long a node's lease lasts without a renewal; 0 means DefaultLease.
 	Lease time.Duration
-	// DefaultMaxWait is how long a read or write waits for PostgreSQL while it does not
-	// answer, before it fails with a fault.Unavailable; 0: DefaultMaxWait. A write that
-	// is cut off while it is being committed waits as long again, to learn what
-	// became of it.
+	// MaxWait is how long a read or write waits for PostgreSQL while it does not answer, before
+	// it fails with a fault.Unavailable; 0 means DefaultMaxWait. A write whose connection is
+	// lost during the commit waits as long again, to find out its outcome.
 	MaxWait time.Duration
 
-	// Exclusive is for a file of SQLite that this process alone uses, wherever it is:
-	// without the write-ahead log, which network shares may not bear.
+	// Exclusive is for a SQLite file that only this process uses. It turns the write-ahead log
+	// off, which some network file systems don't support.
 	Exclusive bool
 
-	wal walLimits // of SQLite; zero for the default
+	wal walLimits // for SQLite; zero means the default
 }
 
 // Open opens the database and brings its schema up to date.
@@ -149,7 +148,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// Close finishes the jobs in hand and closes the database.
+// Close commits the queued mutations and closes the database.
 func (d *DB) Close() error {
 	for _, l := range d.batchers {
 		l.stop()
@@ -157,13 +156,13 @@ func (d *DB) Close() error {
 	return d.close()
 }
 
-// Engine says which of the two this is.
+// Engine returns the database's engine.
 func (d *DB) Engine() Engine { return d.kind }
 
-// Ping reports whether the database answers.
+// Ping returns an error if the database does not answer.
 func (d *DB) Ping(ctx context.Context) error { return d.ping(ctx) }
 
-// NewID makes an id that no other row has.
+// NewID returns a new unique id.
 func (d *DB) NewID() ID { return d.ids.next() }
 
 // IsConflict reports whether err says that a unique key is already taken.
@@ -201,7 +200,7 @@ func scanOne(each func(func(Row) error) error, dst []any) error {
 	return nil
 }
 
-// All collects what scan makes of every row.
+// All calls scan for every row and returns the results.
 func All[T any](ctx context.Context, r Reader, s Statement, scan func(Row) (T, error)) ([]T, error) {
 	var all []T
 	err := r.Each(ctx, s, func(row Row) error {

@@ -47,7 +47,7 @@ func TestOpenTwice(t *testing.T) {
 	})
 }
 
-// Bytes that were read belong to the reader, whatever is read afterwards.
+// Bytes that were read belong to the reader, and later reads don't change them.
 func TestBytesStay(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -120,7 +120,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// Many callers share commits; each is told what became of its own part.
+// Many callers share commits, and each gets its own result.
 func TestWriteTellsEachTheTruth(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, mailbox := t.Context(), d.NewID()
@@ -170,7 +170,7 @@ func TestWriteTellsEachTheTruth(t *testing.T) {
 	})
 }
 
-// Else asks for a row of a SELECT, too, that nobody reads.
+// OrFail also requires a row of a SELECT that has no reader.
 func TestWriteElseOfSelect(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		id, gone := d.NewID(), errors.New("gone")
@@ -189,8 +189,8 @@ func TestWriteElseOfSelect(t *testing.T) {
 	})
 }
 
-// A job that declines after it has changed something leaves no trace, and the
-// others of its batch are carried out.
+// A job that declines after it has changed something leaves no trace, and the others of its batch
+// are committed.
 func TestWriteDeclineAfterChange(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, id := t.Context(), d.NewID()
@@ -230,8 +230,8 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 	})
 }
 
-// A node that starts while another migrates waits for it, however long that
-// takes: its sessions wait for other locks no longer than a while.
+// A node that starts while another migrates waits without a timeout, although its sessions have a
+// lock_timeout for other locks.
 func TestMigrationTurn(t *testing.T) {
 	u := dbtest.Postgres(t)
 	admin := connect(t, u)

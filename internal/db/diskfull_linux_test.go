@@ -24,8 +24,8 @@ import (
 
 var blobSize = db.SQL(`SELECT size FROM blob WHERE id = $1`)
 
-// The disk fills in the middle of a batch: every caller is told the truth, and
-// all goes on once there is room.
+// The disk fills up in the middle of a batch: every caller gets its own result, and writes succeed
+// again once there is space.
 func TestDiskFullSQLite(t *testing.T) {
 	dir := t.TempDir()
 	smallDisk(t, dir, 12<<20, "")
@@ -62,7 +62,7 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 	const callers = 40
 	bytes := make([]byte, 65<<10)
 	_, _ = rand.Read(bytes) // never fails; PostgreSQL would compress zeros
-	var last error          // that a caller was told
+	var last error          // last error of a caller
 	round := func() (stored, refused int) {
 		var wg sync.WaitGroup
 		ids, told := make([]db.ID, callers), make([]error, callers)
@@ -72,7 +72,7 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 			size := (1 + i%5*16) << 10 // where a large one does not fit, a small one may
 			add := []db.Statement{addAccount.With(ids[i], ids[i].String(), "A"), benchBlob.With(ids[i], size, 0, bytes[:size]), setName.With(ids[i], "B")}
 			wg.Go(func() {
-				if i%10 == 9 { // an ordinary transaction among the lanes' jobs
+				if i%10 == 9 { // an ordinary transaction among the batchers' jobs
 					told[i] = d.Tx(t.Context(), func(tx *db.Tx) error {
 						tx.AfterCommit(func() { committed[i]++ })
 						for _, s := range add {
@@ -116,7 +116,7 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 		if refused == callers && (split || n > 50) {
 			break
 		}
-		if refused == callers { // it was full just at the end of a round
+		if refused == callers { // the disk became full just at the end of a round
 			ballast -= 400 << 10
 			free(ballast)
 		}
@@ -133,7 +133,7 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 	}
 }
 
-// smallDisk mounts a tmpfs of so many bytes over dir.
+// smallDisk mounts a tmpfs of size bytes over dir.
 func smallDisk(t *testing.T, dir string, size int, options string) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d%s", size, options)); err != nil {
@@ -148,7 +148,7 @@ func smallDisk(t *testing.T, dir string, size int, options string) {
 
 const ballastSize = 6 << 20
 
-// ballast takes up room, of which the returned function leaves so many bytes.
+// ballast fills the disk. The returned function frees all but leave bytes of that.
 func ballast(t *testing.T, dir string) (free func(leave int64)) {
 	t.Helper()
 	name := filepath.Join(dir, "ballast")
@@ -162,7 +162,7 @@ func ballast(t *testing.T, dir string) (free func(leave int64)) {
 	}
 }
 
-// serverFolder is the folder of the server that script/with-postgres started.
+// serverFolder returns the folder of the server that script/with-postgres started.
 func serverFolder(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))

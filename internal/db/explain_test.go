@@ -24,22 +24,21 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// small are tables with a handful of rows, which may be read whole.
+// small lists tables with few rows, for which a full scan is allowed.
 var small = []string{"node", "tenure", "duty", "queue_hold"}
 
-// scans are queries that may read a growing table whole, with the reason.
+// scans lists queries that may scan a growing table, with the reason.
 var scans = map[string]string{
 	`SELECT COALESCE(MIN(uidvalidity), 0) FROM folder`: "once, in a copy that is being restored",
 }
 
-// compares are where up to a thousand rows that were chosen are compared with
-// those of a table which has few: the enabled webhooks.
+// compares lists files with queries that compare up to a thousand chosen rows with all rows of a
+// small set: the enabled webhooks.
 var compares = []string{"internal/webhook/follow.go"}
 
 type namedQuery struct{ where, text string }
 
-// Every query of the project runs on both engines and reads no growing table
-// whole.
+// Every query of the project runs on both engines and scans no growing table.
 func TestExplain(t *testing.T) {
 	queries := projectQueries(t)
 	if len(queries) < 10 {
@@ -107,7 +106,7 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 			where, _ := filepath.Rel(root, path)
 			text, ok := literal(call.Args[0], constants[filepath.Dir(path)])
 			if !ok && where == filepath.Join("internal", "db", "page.go") {
-				return true // Paged itself
+				return true // PagedSQL itself
 			}
 			if !ok {
 				t.Errorf("%s: the text of a query that can't be read: literals and constants only", where)
@@ -154,7 +153,7 @@ var (
 	chosen       = regexp.MustCompile(`-> +(?:CTE|Subquery) Scan on`)
 )
 
-// sqliteConn opens a database without what db.Open adds.
+// sqliteConn opens a database without db.Open.
 func sqliteConn(t *testing.T, url string) *sql.DB {
 	t.Helper()
 	conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
@@ -202,8 +201,8 @@ func explainSQLite(t *testing.T, queries []namedQuery) {
 	}
 }
 
-// Who looks at a message reads the last attempts of each delivery, and no others,
-// by the key: not all, nor all of them for each delivery.
+// The queries for a message's page read only the last attempts of each delivery, by the key: they
+// don't read all attempts.
 func TestExplainAttempts(t *testing.T) {
 	queries := slices.DeleteFunc(projectQueries(t), func(q namedQuery) bool {
 		return q.where != filepath.Join("internal", "queue", "read.go") || !strings.Contains(q.text, "attempt AS a")
@@ -284,8 +283,8 @@ func explainPostgres(t *testing.T, queries []namedQuery) {
 				t.Errorf("%s: %s\n%s\n%s", q.where, m[0], q.text, plan)
 			}
 		}
-		// On tables that are empty, or were when they were analysed, this looks
-		// cheap; with many rows it takes seconds.
+		// The planner considers this cheap on tables that are empty, or were empty at the last
+		// ANALYZE; with many rows it takes seconds.
 		if !slices.Contains(compares, q.where) && changes.MatchString(plan) && strings.Contains(plan, "Join Filter") && chosen.MatchString(plan) {
 			t.Errorf("%s: finds the rows that it changes by comparing all with those chosen\n%s\n%s", q.where, q.text, plan)
 		}
@@ -323,8 +322,8 @@ func TestRowsTakeTheSame(t *testing.T) {
 	}
 }
 
-// plannerConn makes a connection with the settings of the service's: what is planned
-// on it, on empty tables, is what runs when the service is new.
+// plannerConn returns a connection with the service's settings. Its plans, on empty tables, are
+// those of a new service.
 func plannerConn(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MigrateTo makes the schema of an older release in an empty PostgreSQL database.
+// MigrateTo creates the schema of an older release in an empty PostgreSQL database.
 func MigrateTo(ctx context.Context, url string, version int64) error {
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
@@ -21,26 +21,25 @@ func MigrateTo(ctx context.Context, url string, version int64) error {
 	return errors.Join(migrateTo(ctx, Postgres, conn, version), conn.Close())
 }
 
-// Rendered shows tests a query's text as an engine gets it.
+// Rendered returns a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }
 
-// SessionSettings shows tests what each connection to PostgreSQL sets.
+// SessionSettings are the settings of each connection to PostgreSQL.
 var SessionSettings = sessionSettings
 
-// Refusal is what is made of an error of connecting.
+// Refusal is explainConnectError.
 var Refusal = explainConnectError
 
-// Replan is what happens when a connection is taken from its pool.
+// Replan is called when a connection is taken from its pool.
 var Replan = replan
 
-// FirstReplan is how old a connection is when its plans are first made anew.
+// FirstReplan is the age of a connection at its first replanning.
 const FirstReplan = minReplanInterval
 
-// LaneOf tells tests which lane a key's jobs go through.
-func (d *DB) LaneOf(key ID) int { return int(mix64(uint64(key)) % uint64(len(d.batchers))) }
+// BatcherOf returns the index of a key's batcher.
+func (d *DB) BatcherOf(key ID) int { return int(mix64(uint64(key)) % uint64(len(d.batchers))) }
 
-// Batch has jobs carried out together, as a lane does with those that wait, and
-// returns what each was told.
+// Batch commits jobs together, as a batcher does with waiting ones, and returns the error of each.
 func (d *DB) Batch(keys []ID, jobs []*Mutation) []error {
 	all := make([]*pendingWrite, len(jobs))
 	for i, job := range jobs {
@@ -54,8 +53,7 @@ func (d *DB) Batch(keys []ID, jobs []*Mutation) []error {
 	return told
 }
 
-// Statements are the texts that PostgreSQL gets for the two steps of jobs that are
-// carried out together.
+// Statements returns the texts that PostgreSQL gets for the two steps of a batch of jobs.
 func Statements(keys []ID, jobs []*Mutation) (guards, applies []string) {
 	all := make([]*pendingWrite, len(jobs))
 	for i, job := range jobs {
@@ -72,22 +70,22 @@ func Statements(keys []ID, jobs []*Mutation) (guards, applies []string) {
 	return texts(func(j *Mutation) func(*Batch) { return j.Guard }), texts(func(j *Mutation) func(*Batch) { return j.Apply })
 }
 
-// WaitFor sets the clock of a lane, and what ends its wait for callers who should
-// come. The lane of the key must have nothing to do.
+// WaitFor sets the clock of a key's batcher, and the channel that ends its wait for expected
+// callers. The batcher must be idle.
 func (d *DB) WaitFor(key ID, now func() time.Time, enough <-chan time.Time) {
-	l := d.batchers[d.LaneOf(key)]
+	l := d.batchers[d.BatcherOf(key)]
 	l.now, l.after = now, func(time.Duration) <-chan time.Time { return enough }
 }
 
-// Enqueue is Write that does not wait: the answer comes through the channel.
+// Enqueue is Write that does not wait: the result comes through the channel.
 func (d *DB) Enqueue(key ID, job *Mutation) <-chan error {
 	p := &pendingWrite{key: key, mutation: job, done: make(chan error, 1)}
-	d.batchers[d.LaneOf(key)].writes <- p
+	d.batchers[d.BatcherOf(key)].writes <- p
 	return p.done
 }
 
-// CommitTogether runs n jobs through commitWithBisection and returns what each was
-// told. together gets the numbers of the jobs in one transaction.
+// CommitTogether runs n jobs through commitWithBisection and returns the error of each. together
+// gets the numbers of the jobs in one transaction.
 func CommitTogether(n int, together func(jobs []int) error) []error {
 	jobs := make([]*pendingWrite, n)
 	number := map[*pendingWrite]int{}
@@ -109,19 +107,19 @@ func CommitTogether(n int, together func(jobs []int) error) []error {
 	return told
 }
 
-// Outage is what Write and Tx make of an error.
+// Outage converts an error as Write and Tx do.
 var Outage = asUnavailable
 
-// Shared marks an error as one that no job caused.
+// Shared wraps an error as one that no job caused.
 func Shared(err error) error { return &batchError{err} }
 
-// Renew is what Keep does every third of a lease.
+// Renew renews the lease, as MaintainLease does after each third of it.
 func (n *Node) Renew(ctx context.Context) error { return n.renew(ctx) }
 
-// Reads says whether a query is taken to change nothing.
+// Reads reports whether a query is considered read-only.
 func (q *Query) Reads() bool { return q.readOnly }
 
-// Rows are the texts of a plain INSERT for several rows.
+// Rows returns the texts of a plain INSERT for several rows.
 func (q *Query) Rows() []string { return q.multiRow }
 
 // WithWAL sets other limits of the write-ahead log, in pages.
@@ -130,19 +128,19 @@ func (o Options) WithWAL(copy, hold, alarm int) Options {
 	return o
 }
 
-// LookAtWAL is what the keeper of the write-ahead log does now and then, by a
-// connection of its own, after it said that the log was over its limit.
+// LookAtWAL polls the write-ahead log over the given connection, as the checkpointer does after its
+// warning that the log is over its limit.
 func (d *DB) LookAtWAL(ctx context.Context, own *sql.DB) {
 	(&checkpointer{sqliteEngine: d.engine.(*sqliteEngine), conn: own, warned: true}).poll(ctx)
 }
 
-// Committed is how a transaction of PostgreSQL is asked for whose connection
-// was lost, in a life of the server.
+// Committed looks up the outcome of a PostgreSQL transaction whose connection was lost, in an
+// incarnation of the server.
 func (d *DB) Committed(ctx context.Context, xid uint64, life string) (bool, error) {
 	return d.engine.(*postgresEngine).wasCommitted(ctx, xid, life)
 }
 
-// Life is the life of the server.
+// Life returns the server's incarnation.
 func (d *DB) Life(ctx context.Context) (string, error) {
 	conn, err := d.engine.(*postgresEngine).pool.Acquire(ctx)
 	if err != nil {
@@ -152,8 +150,8 @@ func (d *DB) Life(ctx context.Context) (string, error) {
 	return incarnationOf(conn.Conn()), nil
 }
 
-// Until is when a caller who asked at a moment gives up, after the server has been
-// away for so long; less than 0: it answers.
+// Until returns when a caller that began at asked gives up, after the server has been down for
+// away; below 0 the server answers.
 func Until(maxWait, away time.Duration, asked time.Time) time.Time {
 	p := availability{maxWait: maxWait}
 	if away >= 0 {
@@ -163,5 +161,5 @@ func Until(maxWait, away time.Duration, asked time.Time) time.Time {
 	return p.deadline(asked)
 }
 
-// Away reports whether the server was missed and has not answered since.
+// Away reports whether the server has stopped answering.
 func (d *DB) Away() bool { return d.isDown() }

@@ -54,8 +54,8 @@ func TestWriteDeclineInApply(t *testing.T) {
 	})
 }
 
-// The INSERTs of a batch are few statements on PostgreSQL; every job has its own row
-// all the same, and its own error.
+// On PostgreSQL the INSERTs of a batch are combined into few statements; every job still gets its
+// own row and its own error.
 func TestManyRows(t *testing.T) {
 	addWhole := db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, $4, $5)`)
 	statementsOf := db.SQL(`SELECT COUNT(DISTINCT CAST(cmin AS TEXT)) FROM account WHERE id BETWEEN $1 AND $2`)
@@ -100,7 +100,7 @@ func TestManyRows(t *testing.T) {
 	})
 }
 
-// A panic in a job's function is that job's error; the lane lives on.
+// A panic in a job's function is that job's error; the batcher continues.
 func TestWritePanics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		id := d.NewID()
@@ -137,7 +137,7 @@ func TestWritePanics(t *testing.T) {
 	})
 }
 
-// A panic after the commit reaches the caller, and only him.
+// A panic after the commit reaches the caller, and only that one.
 func TestAfterCommitPanics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		id, next := d.NewID(), d.NewID()
@@ -171,8 +171,7 @@ func TestTxPanics(t *testing.T) {
 	})
 }
 
-// After a failed statement nothing of a Tx is stored, even if its function
-// goes on as if nothing had been.
+// After a failed statement nothing of a Tx is stored, even if its function ignores the error.
 func TestTxGoesOnAfterError(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, before, after := t.Context(), d.NewID(), d.NewID()
@@ -193,7 +192,7 @@ func TestTxGoesOnAfterError(t *testing.T) {
 	})
 }
 
-// A caller that goes away midway changes nothing: all is stored or nothing.
+// A caller that is cancelled midway leaves no partial write: all is stored or nothing.
 func TestCancelledMidway(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		first, second, third := d.NewID(), d.NewID(), d.NewID()
@@ -245,7 +244,7 @@ func TestCancelledReaders(t *testing.T) {
 	})
 }
 
-// Another process may hold SQLite's lock for a while, such as a backup.
+// Another process, for example a backup, may hold SQLite's lock for a while.
 func TestBusy(t *testing.T) {
 	url := dbtest.SQLite(t)
 	d, _ := dbtest.Open(t, url)
@@ -292,7 +291,7 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// Calls after Close say so; none waits for ever.
+// Calls after Close return ErrClosed; none blocks forever.
 func TestAfterClose(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, err := db.Open(t.Context(), db.Options{URL: url})

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// walks are lists that test rows for a filter after they were read, by a part of their
-// text, with the reason.
+// walks lists queries that filter rows after reading them, by a part of their text, with the
+// reason.
 var walks = map[string]string{
 	"FROM captured\n":                                       "an account has at most 1,000 captured messages",
 	"FROM found\n\t\tWHERE ($5":                             "an address has at most two entries",
@@ -32,9 +32,9 @@ var walks = map[string]string{
 	"FROM mailbox JOIN mailbox_usage u ON u.mailbox = id\n": "parts of names are searched",
 }
 
-// Each filter of each list is a condition of the index by which the list is read,
-// whatever the engine knows about the tables: nothing, or that all rows are one
-// account's and have the same value, as a list has that asks for a rare one.
+// Each filter of each list is a condition of the index that reads the list. That must hold without
+// statistics, and with statistics in which all rows belong to one account and have the same value.
+// The latter is the case of a filter for a rare value.
 func TestFilters(t *testing.T) {
 	var lists []namedQuery
 	for _, q := range projectQueries(t) {
@@ -79,7 +79,7 @@ func TestFilters(t *testing.T) {
 				t.Fatalf("%v\n%s", err, s)
 			}
 		}
-		if err := conn.Close(); err != nil { // what ANALYZE found is read when a file is opened
+		if err := conn.Close(); err != nil { // SQLite reads ANALYZE's statistics when it opens a file
 			t.Fatal(err)
 		}
 		conn = sqliteConn(t, url)
@@ -126,19 +126,19 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// owners are the columns by which many rows belong together.
+// owners lists the columns that group many rows.
 var owners = []string{"account", "mailbox", "folder", "webhook", "domain", "tenure", "state", "algorithm", "kind"}
 
-// manyValued are columns other than keys of which rows rarely have the same.
+// manyValued lists columns, other than keys, whose values are nearly unique.
 var manyValued = []string{"thread", "thread_id", "reference", "message_id"}
 
-// likely are values that most rows have: those for which there are partial indexes.
+// likely lists the values of most rows: those with partial indexes.
 var likely = map[string]string{
 	"delivery.state": "'queued'", "webhook_delivery.state": "'pending'", "webhook.status": "'enabled'", "mailbox.deleted_at": "i % 2",
 }
 
-// oneOfAll makes the statements that fill each table with rows of one owner, which are
-// all alike but for their keys and times.
+// oneOfAll returns statements that fill each table with rows of one owner. The rows only differ in
+// their keys and times.
 func oneOfAll(t *testing.T, schema *sql.DB) (statements []string) {
 	t.Helper()
 	for _, table := range column(t, schema, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'schema_version%'`) {
@@ -210,7 +210,7 @@ func column(t *testing.T, conn *sql.DB, query string) (values []string) {
 
 var (
 	writing = regexp.MustCompile(`\b(INSERT INTO|UPDATE \w+\s+(SET|AS)|DELETE FROM)\b`)
-	// A column after a plus, or with one behind it, is not to be searched by.
+	// A plus before or after a column keeps SQLite from using its index.
 	compared   = regexp.MustCompile(`(\+(?:\w+\.)?)?\b([a-z_]+) (?:[<>]?=|LIKE) \$\d`)
 	bounded    = regexp.MustCompile(`\(([a-z_., ]+)\) [<>]=? \(\$\d`)
 	searched   = regexp.MustCompile(`^SEARCH .*?\(([^ ].*)\)$`)
@@ -247,7 +247,7 @@ func missedBySQLite(text string, plan []string) (missed []string) {
 	return missed
 }
 
-// missedByPostgres returns the columns that rows are tested by after they were read.
+// missedByPostgres returns the columns that PostgreSQL filters by after reading the rows.
 func missedByPostgres(plan string) (missed []string) {
 	for _, line := range filterLine.FindAllStringSubmatch(plan, -1) {
 		for _, m := range tested.FindAllStringSubmatch(line[1], -1) {

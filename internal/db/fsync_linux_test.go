@@ -20,7 +20,7 @@ import (
 // fsyncFailsIn names the database for the process that TestFsyncFails starts.
 const fsyncFailsIn = "MAILSTEAD_TEST_FSYNC_FAILS_IN"
 
-// A failed fsync ends the process, and nobody is told that the write is safe.
+// A failed fsync ends the process, and no caller gets success.
 func TestFsyncFails(t *testing.T) {
 	if url := os.Getenv(fsyncFailsIn); url != "" {
 		writeWithoutFsync(t, url)

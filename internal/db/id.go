@@ -11,11 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// ID names a row. Inside it is a compact integer in the order of time, so
-// that an index grows at its right edge: 41 bits of milliseconds since 2024,
-// 10 bits of node, 12 bits of sequence. Outside it is shown as a UUIDv7 (RFC 9562
-// §5.7) that is computed from it, so that no second, wide index is needed.
-// IDs are no secret: every look-up also tests the account.
+// ID identifies a row. In the database it is an integer in the order of time, so that an index
+// grows at its right edge: 41 bits of milliseconds since 2024, 10 bits of node, 12 bits of
+// sequence. Clients see it as a UUIDv7 (RFC 9562 §5.7) that is computed from it, so that no
+// second, wide index is needed. IDs are not secret: every look-up also checks the account.
 type ID int64
 
 const (
@@ -26,13 +25,12 @@ const (
 	maxSeq   = 1<<seqBits - 1
 )
 
-// Time returns when the id was made, to the millisecond.
+// Time returns when the id was generated, to the millisecond.
 func (id ID) Time() time.Time {
 	return time.UnixMilli(int64(id)>>(nodeBits+seqBits) + idEpoch).UTC()
 }
 
-// MinIDAt returns the lowest id that can be made at t; 0 for a time before there
-// were ids.
+// MinIDAt returns the lowest id that can be generated at t; 0 for a time before the epoch of ids.
 func MinIDAt(t time.Time) ID {
 	ms := t.UnixMilli() - idEpoch
 	return ID(min(max(ms, 0), 1<<41-1) << (nodeBits + seqBits))
@@ -45,7 +43,7 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
-// MarshalText returns the UUIDv7 form, so that ids stand in JSON as strings.
+// MarshalText returns the UUIDv7 form, so that ids are strings in JSON.
 func (id ID) MarshalText() ([]byte, error) {
 	var b [36]byte
 	id.encode(&b)
@@ -62,7 +60,7 @@ func (id ID) encode(dst *[36]byte) {
 	ms := uint64(id)>>(nodeBits+seqBits) + idEpoch
 	node := uint64(id) >> seqBits & maxNode
 	seq := uint64(id) & maxSeq
-	// 62 bits: the node, then bits that only this id gives.
+	// 62 bits: the node, then bits of a hash of the id, which ParseID checks.
 	low := node<<52 | mix64(uint64(id))>>12
 	var u [16]byte
 	for i := range 6 {
@@ -81,8 +79,8 @@ func (id ID) encode(dst *[36]byte) {
 	dst[8], dst[13], dst[18], dst[23] = '-', '-', '-', '-'
 }
 
-// ParseID reads the UUIDv7 form, in any case (RFC 9562 §4). Anything else, also a
-// UUID that no ID gives, is a fault.NotFound: nothing can have that id.
+// ParseID parses the UUIDv7 form, case-insensitively (RFC 9562 §4). Anything else is a
+// fault.NotFound, as is a UUID that String never returns: no row can have that id.
 func ParseID(s string) (ID, error) {
 	none := fault.New(fault.NotFound, "not_found", "There is nothing with this id.")
 	if len(s) != 36 {
@@ -120,7 +118,7 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// idGenerator makes IDs that no other node makes, rising within this one.
+// idGenerator generates IDs that are unique across nodes and increase within this one.
 type idGenerator struct {
 	mu   sync.Mutex
 	node int64
@@ -131,21 +129,21 @@ type idGenerator struct {
 func (s *idGenerator) next() ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// When the clock stands or goes back, the sequence runs on into the
-	// milliseconds to come: ids stay unique and rising.
+	// When the clock stops or goes back, the sequence runs on into future
+	// milliseconds: ids stay unique and increasing.
 	at := (s.now().UnixMilli() - idEpoch) << seqBits
 	s.last = max(at, s.last+1)
 	return ID(s.last>>seqBits<<(nodeBits+seqBits) | s.node<<seqBits | s.last&maxSeq)
 }
 
-// lastTime is when the last id says that it was made, in microseconds.
+// lastTime returns the time in the last id, in microseconds.
 func (s *idGenerator) lastTime() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (s.last>>seqBits + idEpoch) * 1000
 }
 
-// startAfter makes the source give only ids later than t.
+// startAfter sets the node, and makes the generator return only ids later than t.
 func (s *idGenerator) startAfter(node int64, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +151,7 @@ func (s *idGenerator) startAfter(node int64, t time.Time) {
 	s.last = max(s.last, (t.UnixMilli()-idEpoch)<<seqBits|maxSeq)
 }
 
-// Micros is how a time stands in a column: microseconds since 1970; the zero
-// time is 0.
+// Micros returns a time as a column stores it: microseconds since 1970, 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

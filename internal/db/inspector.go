@@ -18,31 +18,31 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Inspector is a database that is only looked at, beside a service or without one: it
-// is not migrated, no file is made, and nothing can be written through it.
+// Inspector reads a database without changing it, whether or not a service is running: it
+// doesn't migrate, creates no files, and can't write.
 type Inspector struct {
 	kind     Engine
-	sqlite   *sql.DB // of SQLite
+	sqlite   *sql.DB // for SQLite
 	path     string
-	postgres *pgxpool.Pool // of PostgreSQL
+	postgres *pgxpool.Pool // for PostgreSQL
 	name     string
 }
 
-// InspectOptions are what OpenInspector needs to know.
+// InspectOptions are the options of OpenInspector.
 type InspectOptions struct {
 	// URL is "sqlite:PATH" of the database file or "postgres://…".
 	URL string
-	// Offline says that no service runs on the file of SQLite, so that what a crash
-	// left in its log has to be read without putting its index in order.
+	// Offline says that no service is using the SQLite file. The inspector then reads a log
+	// that a crash left without changing the log's index.
 	Offline bool
 }
 
-// inspectorConns is how many connections to PostgreSQL a look takes: on a server
-// that has few left it should still come in.
+// inspectorConns is the maximum number of connections of an inspector. It is low so that an
+// inspector can connect to a PostgreSQL server that has few left.
 const inspectorConns = 2
 
-// OpenInspector opens a database to look at it. A file of SQLite that is not there is
-// fs.ErrNotExist.
+// OpenInspector opens a database for inspection. It returns fs.ErrNotExist if the SQLite file
+// does not exist.
 func OpenInspector(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if path, isFile := strings.CutPrefix(o.URL, "sqlite:"); isFile {
 		return inspectSQLite(ctx, path, o.Offline)
@@ -58,12 +58,12 @@ func inspectSQLite(ctx context.Context, path string, alone bool) (*Inspector, er
 	log, err := os.Stat(path + "-wal")
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && alone && log.Size() == 0:
-		// Whoever opens a WAL database makes its log and index, even to read, unless
-		// it is told that nobody writes: nobody does, who had made them.
+		// SQLite creates the log and its index when it opens a WAL database, even for
+		// reading, unless it knows that nobody writes. Without a log nobody does.
 		v.Set("immutable", "1")
 	case alone:
-		// What is in the log counts, but its index stays as it is: another one is
-		// made in memory.
+		// The log is read, but its index stays unchanged: SQLite builds another one in
+		// memory.
 		v.Set("readonly_shm", "1")
 		if _, err := os.Stat(path + "-shm"); err != nil {
 			return nil, fmt.Errorf("there is a log (%s-wal) without its index, as of a copy that was made while the service ran", path)
@@ -80,7 +80,7 @@ func inspectSQLite(ctx context.Context, path string, alone bool) (*Inspector, er
 		var se *sqlite.Error
 		if alone && errors.As(err, &se) && se.Code() == sqlite3.SQLITE_READONLY_CANTINIT {
 			_ = file.Close()
-			return inspectSQLite(ctx, path, false) // somebody has it open, in another container
+			return inspectSQLite(ctx, path, false) // another container has it open
 		}
 		return nil, errors.Join(err, file.Close())
 	}
@@ -108,7 +108,7 @@ func inspectPostgres(ctx context.Context, url string) (*Inspector, error) {
 	return l, nil
 }
 
-// Close ends the look.
+// Close closes the inspector's connections.
 func (l *Inspector) Close() error {
 	if l.kind == Postgres {
 		l.postgres.Close()
@@ -117,10 +117,10 @@ func (l *Inspector) Close() error {
 	return l.sqlite.Close()
 }
 
-// Engine says which of the two this is.
+// Engine returns the database's engine.
 func (l *Inspector) Engine() Engine { return l.kind }
 
-// Name says which database this is, without a password.
+// Name returns the database's name for messages, without a password.
 func (l *Inspector) Name() string { return l.name }
 
 // Each calls f for every row that s returns.
@@ -151,11 +151,11 @@ func (l *Inspector) One(ctx context.Context, s Statement, dst ...any) error {
 	return scanOne(func(f func(Row) error) error { return l.Each(ctx, s, f) }, dst)
 }
 
-// SchemaState is how the schema of a database stands to this program.
+// SchemaState compares a database's schema with this program's.
 type SchemaState struct {
-	Version int64 // the newest migration that it has; 0: it is empty
-	Latest  int64 // the newest that this program has
-	Missing int   // migrations of this program that it lacks
+	Version int64 // newest migration of the database; 0 if it is empty
+	Latest  int64 // newest migration of this program
+	Missing int   // number of this program's migrations that the database lacks
 }
 
 var appliedMigrationsQuery = SQL(`SELECT version_id FROM schema_version WHERE id > 0 AND version_id > 0 ORDER BY id LIMIT 10000`)
@@ -188,7 +188,7 @@ func (l *Inspector) Schema(ctx context.Context) (s SchemaState, err error) {
 	return s, err
 }
 
-// hasSchema reports whether any migration was ever made.
+// hasSchema reports whether any migration has run.
 func (l *Inspector) hasSchema(ctx context.Context) (there bool, err error) {
 	if l.kind == Postgres {
 		err = l.postgres.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
@@ -200,7 +200,7 @@ func (l *Inspector) hasSchema(ctx context.Context) (there bool, err error) {
 
 var nowQuery = SQL(`SELECT {now}`)
 
-// Now is what the clock of the database says: on SQLite that of this machine.
+// Now returns the time of the database's clock: on SQLite that of this machine.
 func (l *Inspector) Now(ctx context.Context) (time.Time, error) {
 	var micros int64
 	err := l.One(ctx, nowQuery.With(), &micros)
@@ -209,8 +209,8 @@ func (l *Inspector) Now(ctx context.Context) (time.Time, error) {
 
 var keyFingerprintQuery = SQL(`SELECT fingerprint FROM service_key WHERE id = 1`)
 
-// KeyFingerprint is that of the secret key that the database is used with; ""
-// before it was first used. BindSecretKey compares it.
+// KeyFingerprint returns the fingerprint of the secret key that the database is used with; ""
+// before its first use. BindSecretKey compares it.
 func (l *Inspector) KeyFingerprint(ctx context.Context) (fingerprint string, err error) {
 	err = l.One(ctx, keyFingerprintQuery.With(), &fingerprint)
 	if errors.Is(err, ErrNoRow) {
@@ -221,7 +221,7 @@ func (l *Inspector) KeyFingerprint(ctx context.Context) (fingerprint string, err
 
 var instanceNameQuery = SQL(`SELECT name FROM database_name WHERE id = 1`)
 
-// InstanceName is what DB.InstanceName says; "" before it was first asked for.
+// InstanceName returns the name that DB.InstanceName returns; "" before the first call of that.
 func (l *Inspector) InstanceName(ctx context.Context) (name string, err error) {
 	err = l.One(ctx, instanceNameQuery.With(), &name)
 	if errors.Is(err, ErrNoRow) {
@@ -230,13 +230,13 @@ func (l *Inspector) InstanceName(ctx context.Context) (name string, err error) {
 	return name, err
 }
 
-// NodeState is a node as the database knows it, by the clock of the database.
+// NodeState is the state of a node in the database, by the database's clock.
 type NodeState struct {
 	Name     string
-	LastSeen time.Time // when it last renewed; ids are not made before
-	LeaseID  ID        // of its life; 0: it has none, or has handed everything over
-	Holder   string    // names the data folder of that
-	Expires  time.Time // of that; zero once the node has ended it
+	LastSeen time.Time // last renewal; the node's next ids are later
+	LeaseID  ID        // 0 if it has none, or its work has been taken over
+	Holder   string    // data folder of the lease's process
+	Expires  time.Time // end of the lease; zero once the node has released it
 	Live     bool
 }
 
@@ -244,8 +244,8 @@ var nodeStatesQuery = SQL(`SELECT n.name, n.seen_at, COALESCE(t.id, 0), COALESCE
 		COALESCE(t.expires_at, 0), COALESCE(t.expires_at, 0) > {now}
 	FROM node AS n LEFT JOIN tenure AS t ON t.node = n.id ORDER BY n.name, t.id LIMIT 2000`)
 
-// Nodes lists the nodes by name; one whose former lives are not wound up yet is
-// there several times.
+// Nodes lists the nodes by name. A node with earlier leases that are not yet deleted appears
+// several times.
 func (l *Inspector) Nodes(ctx context.Context) ([]NodeState, error) {
 	return All(ctx, l, nodeStatesQuery.With(), func(r Row) (n NodeState, err error) {
 		var seen, expires int64
@@ -255,11 +255,10 @@ func (l *Inspector) Nodes(ctx context.Context) ([]NodeState, error) {
 	})
 }
 
-// WALWarnSize is from how many bytes on the write-ahead log of SQLite is told to
-// the operator.
+// WALWarnSize returns the size in bytes from which SQLite's write-ahead log is worth a warning.
 func WALWarnSize() int64 { return int64(defaultWALLimits().warn) * 4096 }
 
-// QuickCheck has SQLite read its whole file, and returns what is wrong with it.
+// QuickCheck has SQLite read its whole file, and returns the errors that it finds, 10 at most.
 func (l *Inspector) QuickCheck(ctx context.Context) (faults []string, err error) {
 	rows, err := l.sqlite.QueryContext(ctx, `PRAGMA quick_check(10)`)
 	if err != nil {
@@ -276,19 +275,20 @@ func (l *Inspector) QuickCheck(ctx context.Context) (faults []string, err error)
 	return faults, err
 }
 
-// PostgresState is how a server of PostgreSQL is set and what it has left.
+// PostgresState holds settings and the connection usage of a PostgreSQL server.
 type PostgresState struct {
 	Version           string
 	Fsync             bool
-	FullPageWrites    bool // full_page_writes
+	FullPageWrites    bool // the setting full_page_writes
 	SynchronousCommit string
 	Standby           bool
-	MaxConnections    int // at most
-	Reserved          int // of them, for superusers
+	MaxConnections    int // the setting max_connections
+	Reserved          int // connections reserved for superusers
 	InUse             int
 }
 
-// Postgres asks the server how it is. Settings are those of our own sessions.
+// Postgres returns the state of the PostgreSQL server. The settings are those of Mailstead's
+// own sessions.
 func (l *Inspector) Postgres(ctx context.Context) (s PostgresState, err error) {
 	err = l.postgres.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('fsync')::boolean,
 		current_setting('full_page_writes')::boolean, current_setting('synchronous_commit'), pg_is_in_recovery(),

@@ -29,7 +29,7 @@ var (
 	lookInsert  = db.SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ('look', 1, 1, 1) RETURNING fence`)
 )
 
-// Who looks sees what is there, and can't write.
+// An inspector reads the data, and can't write.
 func TestLook(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -62,7 +62,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// An empty database stays empty, and a file that is not there is not made.
+// An empty database stays empty, and a missing file is not created.
 func TestLookEmpty(t *testing.T) {
 	l := look(t, db.InspectOptions{URL: dbtest.Postgres(t)})
 	if s, err := l.Schema(t.Context()); err != nil || s.Version != 0 || s.Missing == 0 {
@@ -77,8 +77,8 @@ func TestLookEmpty(t *testing.T) {
 	}
 }
 
-// What a crash left in the log of SQLite is seen, and nothing in the folder
-// changes, nor after an orderly end.
+// An inspector sees what a crash left in SQLite's log. Nothing in the folder changes, after a crash
+// or a clean shutdown.
 func TestLookLeavesFiles(t *testing.T) {
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
@@ -87,9 +87,9 @@ func TestLookLeavesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Exec(t, d, newerSchema.With())
-	// A copy of the folder as it is now is what a crash leaves. To read a file
-	// of the database that this process has open would end its locks; it has
-	// nothing more to do but to close it.
+	// A copy of the folder in this state is what a crash leaves. Reading a file of the
+	// database releases this process's locks on it; that is harmless, as it only has to
+	// close it now.
 	crashed := t.TempDir()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		text, err := os.ReadFile(path + suffix)
@@ -144,7 +144,7 @@ func contents(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// How the server of PostgreSQL is set.
+// The inspector returns the settings of the PostgreSQL server.
 func TestLookPostgres(t *testing.T) {
 	url := dbtest.Postgres(t)
 	s, err := look(t, db.InspectOptions{URL: url}).Postgres(t.Context())

@@ -13,14 +13,14 @@ var (
 	resetInstanceNameQuery = SQL(`DELETE FROM database_name WHERE id = 1`)
 )
 
-// InstanceName tells this database from others that are used with the same secret key.
-// It is made up when it is first asked for.
+// InstanceName returns a random name that tells this database from others with the same secret
+// key. The first call generates it.
 func (d *DB) InstanceName(ctx context.Context) (name string, err error) {
 	err = d.Tx(ctx, func(tx *Tx) error { return tx.One(ctx, ensureInstanceNameQuery.With(rand.Text()), &name) })
 	return name, err
 }
 
-// ResetInstanceName lets a copy of a database get a name of its own.
+// ResetInstanceName deletes the instance name, so that a copy of a database gets its own.
 func (d *DB) ResetInstanceName(ctx context.Context) error {
 	_, err := d.Exec(ctx, resetInstanceNameQuery.With())
 	return err

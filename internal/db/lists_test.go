@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// manyFolders makes folders of ten messages each, largeFolder one of many.
+// manyFolders creates folders of ten messages each, largeFolder one of many.
 const (
 	manyFolders = `INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		SELECT f, u, f * 100 + u, 0, '', 1, 1, 0, 0 FROM generate_series(1, 2000) f, generate_series(1, 10) u`
@@ -18,9 +18,9 @@ const (
 		SELECT 5000, u, 1000000 + u, 0, '', 1, 1, 0, 0 FROM generate_series(1, 20000) u`
 )
 
-// PostgreSQL finds messages by a list of UIDs, or of their keys, one by one in a large folder, too,
-// whatever it knows of folders: that they are small, as most are, or nothing. Nor does it look
-// through all folders for those of one.
+// PostgreSQL looks up messages by a list of UIDs, or of keys, one by one, also in a large folder.
+// That must hold without statistics, and with statistics in which most folders are small. It also
+// finds the messages of one folder without reading those of all folders.
 func TestListsInLargeFolders(t *testing.T) {
 	var about []namedQuery
 	lists := 0

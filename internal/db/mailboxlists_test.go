@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// byIndex are queries about the mailboxes of an account, by what their text has, and the
-// index that finds what they read and nothing else.
+// byIndex lists queries about the mailboxes of an account, by a part of their text, with the index
+// that finds exactly the rows that they need.
 var byIndex = map[string]string{
 	"WHERE \n{postgres}account = $1 AND (deleted_at, id)":                            "mailbox_account_live",
 	"= $1 AND \n{postgres}domain = $4 AND (deleted_at, id)":                          "mailbox_domain_live",
@@ -30,7 +30,7 @@ var byIndex = map[string]string{
 	"FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2":     "mailbox_piece",
 }
 
-// largeAccount makes three accounts, one of which has nearly all mailboxes, half of them deleted.
+// largeAccount creates three accounts. One has nearly all mailboxes, half of them deleted.
 var largeAccount = []*db.Query{
 	db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES (1, 'a@a', '', 'active', 0), (2, 'b@b', '', 'active', 0), (3, 'c@c', '', 'active', 0)`),
 	db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
@@ -46,8 +46,8 @@ var largeAccount = []*db.Query{
 	db.SQL(`UPDATE mailbox SET counted = 1 - deleted_at, indexed_name = display_name`),
 }
 
-// Lists of mailboxes and aliases, searches and sums go by the index for their filter, whatever
-// the database knows of its tables: nothing yet, that they were empty, or how they are filled.
+// Lists, searches and sums of mailboxes and aliases use the index for their filter: without
+// statistics, with statistics of empty tables, and with current ones.
 func TestListsOfMailboxes(t *testing.T) {
 	var about []namedQuery
 	for _, q := range projectQueries(t) {

@@ -18,10 +18,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrate brings the schema up to date. Any node runs a migration, once:
-// PostgreSQL's session lock and SQLite's single writer see to it. Migrations
-// expand first and contract a release later, so that the binary one release
-// back still runs on the newer schema.
+// migrate brings the schema up to date. Each migration runs once, on any node: PostgreSQL's
+// session lock and SQLite's single writer ensure that. Migrations expand first and contract a
+// release later, so that the previous release's binary still runs on the newer schema.
 func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) error {
 	p, err := newMigrator(e, conn)
 	if err != nil {
@@ -40,7 +39,7 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) erro
 	}
 }
 
-// migrateTo makes the schema of a version in an empty database.
+// migrateTo creates the schema of a version in an empty database.
 func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error {
 	p, err := newMigrator(e, conn)
 	if err != nil {
@@ -76,9 +75,9 @@ func newMigrator(e Engine, conn *sql.DB) (*goose.Provider, error) {
 // goose's own locker it waits without polling.
 type migrationLocker struct{}
 
-// A migration waits only so long for a table that others use, and then lets
-// them work: behind it everybody waits who needs that table. It is less than
-// PostgreSQL's deadlock_timeout, so that none of them is a deadlock's victim.
+// A migration waits at most migrationLockTimeout for a table that others use, then retries
+// after migrationRetryDelay: everyone who needs the table queues behind it. The timeout is less
+// than PostgreSQL's deadlock_timeout, so that none of them becomes a deadlock's victim.
 const (
 	migrationLockTimeout = 500 * time.Millisecond
 	migrationRetryDelay  = 2 * time.Second
@@ -86,8 +85,8 @@ const (
 
 const migrationLockKey = `(hashtext('mailstead migration ' || current_schema()))`
 
-// SessionLock waits for this node's turn, as long as others migrate: that may be
-// longer than a session waits for a lock.
+// SessionLock waits while other nodes migrate. That may take longer than a session's
+// lock_timeout.
 func (migrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	patience := fmt.Sprintf(`SET lock_timeout = %d`, migrationLockTimeout.Milliseconds())
 	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + migrationLockKey, patience} {
@@ -98,13 +97,13 @@ func (migrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SessionUnlock lets the next one in.
+// SessionUnlock lets the next node migrate.
 func (migrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock`+migrationLockKey)
 	return err
 }
 
-// renderMigrations returns the migrations with their fragments in the engine's words.
+// renderMigrations returns the migrations with the engine's text for each fragment.
 func renderMigrations(e Engine) (fs.FS, error) {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	if err != nil {

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Mutation is one caller's part of a commit that it shares with others. The lane
-// runs the guards of all waiting jobs, then the applies of those that were
-// not declined, and commits once. A job may run more than once, so its
-// functions only queue statements and overwrite their own results.
+// Mutation is one caller's part of a shared commit. The batcher runs the guards of all waiting
+// mutations, then the applies of those that were not declined, and commits once. A mutation
+// may run more than once, so its functions only queue statements and overwrite their own
+// results.
 type Mutation struct {
-	// Guard queues the statements that decide: conditional updates and
-	// selects whose rows are read. May be nil.
+	// Guard queues the statements that can decline the mutation: conditional
+	// updates, and selects whose rows are read. May be nil.
 	Guard func(b *Batch)
-	// Apply queues what follows from the guards; it runs after their
+	// Apply queues the remaining statements; it runs after the guards'
 	// results were read. May be nil.
 	Apply func(b *Batch)
 	// AfterCommit runs once, when the commit is on disk, before Write
-	// returns. Those of one lane run one after another, in the order of
+	// returns. A batcher runs them one after another, in the order of
 	// their commits, so it must be short. A panic in it is passed on to the
-	// caller of Write; one in Guard or Apply declines the job.
+	// caller of Write; one in Guard or Apply declines the mutation.
 	AfterCommit func()
 }
 
-// Combine makes one job of several, to be committed together: their guards run in
-// order, then their applies. What one of them declines declines all.
+// Combine joins several mutations into one, which commits as a whole: their guards run in
+// order, then their applies. If one of them declines, all are declined.
 func Combine(jobs ...*Mutation) *Mutation {
 	each := func(f func(*Mutation)) {
 		for _, j := range jobs {
@@ -56,8 +56,8 @@ func Combine(jobs ...*Mutation) *Mutation {
 	}
 }
 
-// Batch collects the statements of one step of a job. Those that take rows which
-// many jobs want go in one order everywhere: see Of.
+// Batch collects the statements of one step of a mutation. Statements that lock rows which many
+// mutations need run in the same order everywhere: see QueuedStatement.LockKey.
 type Batch struct{ statements []*QueuedStatement }
 
 // QueuedStatement is a statement in a batch.
@@ -75,9 +75,9 @@ func (b *Batch) Queue(s Statement) *QueuedStatement {
 	return q
 }
 
-// LockKey says that the statement, and those after it, take rows of a key that comes
-// after the job's own. PostgreSQL runs the statements of a step of all jobs in the
-// order of their keys, so that lanes and nodes take the same rows in the same order.
+// LockKey says that the statement, and those after it, lock rows of a key that is higher than
+// the mutation's own. On PostgreSQL the statements of a step, of all mutations in the batch, run
+// in the order of their keys. So batchers and nodes lock the same rows in the same order.
 func (q *QueuedStatement) LockKey(key ID) *QueuedStatement {
 	q.key = key
 	return q
@@ -89,35 +89,36 @@ func (q *QueuedStatement) One(dst ...any) *QueuedStatement {
 	return q
 }
 
-// Each calls f for every row. An error of f declines the job with it.
+// Each calls f for every row. An error of f declines the mutation with that error.
 func (q *QueuedStatement) Each(f func(Row) error) *QueuedStatement {
 	q.read = f
 	return q
 }
 
-// OrFail declines the job with err when no row was read or changed.
+// OrFail declines the mutation with err when no row was read or changed.
 func (q *QueuedStatement) OrFail(err error) *QueuedStatement {
 	q.noRowErr = err
 	return q
 }
 
-// pendingWrite is a job on its way through a lane.
+// pendingWrite is a mutation in a batcher.
 type pendingWrite struct {
 	key        ID
 	mutation   *Mutation
 	queuedAt   time.Time
-	claimed    atomic.Bool // by the lane, or back by its caller
+	claimed    atomic.Bool // by the batcher, or by its caller to withdraw it
 	done       chan error
 	err        error  // why it was declined
-	changed    bool   // a statement of it changed something
-	panicked   any    // by AfterCommit
-	beforeDone func() // is called before the answer; may be nil
+	changed    bool   // whether a statement of it changed something
+	panicked   any    // value with which AfterCommit panicked
+	beforeDone func() // called before done gets the result; may be nil
 }
 
-// claim gives the job to the lane, or back to its caller, whoever takes it first.
+// claim assigns the mutation to the batcher or to its caller, and reports whether this call was
+// first.
 func (p *pendingWrite) claim() bool { return p.claimed.CompareAndSwap(false, true) }
 
-// collect has one of the job's functions queue its statements in b.
+// collect calls one of the mutation's functions to queue its statements in b.
 func (p *pendingWrite) collect(queue func(*Batch), b *Batch) {
 	p.err = catchPanic(func() error { queue(b); return nil })
 	if p.err != nil {
@@ -125,8 +126,8 @@ func (p *pendingWrite) collect(queue func(*Batch), b *Batch) {
 	}
 }
 
-// reader returns what reads the rows of q, and the error that declined them.
-// All rows are read in any case, as the connection must be left clean.
+// reader returns a function that reads the rows of q, and a pointer to the error that declined
+// the mutation. All rows are read in any case, to leave the connection clean.
 func (q *QueuedStatement) reader() (read func(Row) error, declined *error) {
 	if q.read == nil {
 		return nil, new(error)
@@ -140,8 +141,8 @@ func (q *QueuedStatement) reader() (read func(Row) error, declined *error) {
 	}, &err
 }
 
-// recordResult notes what became of a statement of the job that ran without error.
-// It returns errTainted when the job declines although it changed something.
+// recordResult records the result of a statement that ran without error. It returns errTainted
+// when the mutation declines although it changed something.
 func (p *pendingWrite) recordResult(q *QueuedStatement, rows int64, declined error) error {
 	if rows > 0 && !q.query.readOnly {
 		p.changed = true
@@ -175,8 +176,7 @@ func (p *pendingWrite) complete(err error) {
 	p.done <- err
 }
 
-// catchPanic turns a panic in a caller's function into an error, so that the lane
-// lives on for the others.
+// catchPanic turns a panic in a caller's function into an error, so that the batcher survives.
 func catchPanic(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -186,6 +186,6 @@ func catchPanic(f func() error) (err error) {
 	return f()
 }
 
-// errTainted says that a job was declined after it had changed something: the
-// whole transaction must be given up.
+// errTainted says that a mutation was declined after it had changed something: the whole
+// transaction must be rolled back.
 var errTainted = errors.New("declined after a change")

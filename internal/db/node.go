@@ -12,20 +12,20 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// DefaultLease is how long a tenure lasts when its node can't renew it, unless
-// Options say otherwise; it renews every third of that, at least every 5 s.
+// DefaultLease is how long a lease lasts without a renewal, unless Options.Lease is set. A node
+// renews its lease after a third of that, and every 5 s at least.
 const DefaultLease = 15 * time.Second
 
 // MaxClockSkew is how far a node's clock may be from PostgreSQL's.
 const MaxClockSkew = 24 * time.Hour
 
-// nodeIDReuseAge is for how long a node was not seen whose number another may get: no
-// clock is wrong by so much that both would make the same ids.
+// nodeIDReuseAge is how long a node must be absent before another may get its number. Clocks
+// differ by no more (MaxClockSkew), so the two don't generate the same ids.
 const nodeIDReuseAge = 24 * time.Hour
 
-// Node is this process as the database knows it. What a node has in hand
-// carries its tenure, and every outcome is conditional on that, so a node that
-// was cut off and replaced can't undo what its successor does.
+// Node is this process in the database. The rows that a node works on carry the id of its
+// lease, and every write of an outcome is conditional on that. So a node that was cut off and
+// replaced can't undo its successor's work.
 type Node struct {
 	db     *DB
 	Name   string
@@ -37,8 +37,8 @@ type Node struct {
 type lease struct {
 	id ID
 	// safeUntil is until when, on this machine's clock, the node may start
-	// something: two thirds of the lease, so that it has ended before others
-	// take over. ends is when they may.
+	// work: two thirds of the lease, so that the work has ended before other
+	// nodes take over. expires is when they may.
 	safeUntil, expires time.Time
 }
 
@@ -46,9 +46,8 @@ func (n *Node) newLease(id ID, asked time.Time) *lease {
 	return &lease{id: id, safeUntil: asked.Add(n.db.leaseDuration * 2 / 3), expires: asked.Add(n.db.leaseDuration)}
 }
 
-// notReached reports whether a moment has not come yet, by the monotonic clock and
-// by the other: the first stands still while a machine sleeps, the second may
-// be set back.
+// notReached reports whether a moment is still in the future, by both the monotonic clock and
+// the wall clock: the first stops while a machine sleeps, the second may be set back.
 func notReached(now, moment time.Time) bool {
 	return now.Before(moment) && now.Round(0).Before(moment.Round(0))
 }
@@ -57,15 +56,15 @@ var (
 	addNodeQuery = SQL(`INSERT INTO node (id, name, seen_at)
 		SELECT COALESCE(MAX(id), 0) + 1, $1, 0 FROM node WHERE true
 		ON CONFLICT (name) DO NOTHING`)
-	// reuseNodeQuery gives a new name the number of a node that is long gone, once all
-	// are given: in a container each process may have another name. Of several that
-	// begin at once each gets its own.
+	// reuseNodeQuery gives a new name the number of a node that has long been absent, once all
+	// numbers are assigned: in a container each process may have another name. Nodes that start
+	// at the same time get different numbers.
 	reuseNodeQuery = SQL(`UPDATE node SET name = $1
 		WHERE id = (SELECT id FROM node WHERE seen_at < {now} - $2
 				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1 {skip_locked})
 			AND (SELECT MAX(id) FROM node) >= $3 AND NOT EXISTS (SELECT 1 FROM node WHERE name = $1)`)
-	// touchNodeQuery also notes when the node's last id says that it was made: a clock
-	// that is ahead may be set right before the next process.
+	// touchNodeQuery also records the time in the node's last id: a clock that is ahead may be
+	// corrected before the next process starts.
 	touchNodeQuery = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} AND seen_at > $2 THEN seen_at WHEN {now} > $2 THEN {now} ELSE $2 END
 		WHERE name = $1 RETURNING id, seen_at, {now}`)
 	releaseLeaseQuery = SQL(`UPDATE tenure SET expires_at = 0 WHERE (node = $1 OR $3) AND holder = $2 AND expires_at > 0`)
@@ -78,10 +77,9 @@ var (
 	deleteLeaseQuery   = SQL(`DELETE FROM tenure WHERE id = $1 AND expires_at <= {now}`)
 )
 
-// Join begins a tenure under a node's name. holder names the data folder that
-// the process has locked: it proves that a former process of the same folder
-// is gone, whatever its lease says. A fault.Conflict says that another
-// process runs under this name.
+// Join acquires a lease under a node's name. holder names the data folder that the process has
+// locked. The lock proves that an earlier process of the same folder has ended, even if its
+// lease has not expired. A fault.Conflict says that another process runs under this name.
 func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 	n := &Node{db: d, Name: name, holder: holder}
 	if err := n.acquire(ctx); err != nil {
@@ -90,7 +88,7 @@ func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 	return n, nil
 }
 
-// ExpireLeases ends every tenure: in a copy of a database nobody has anything in hand.
+// ExpireLeases expires every lease: no node works on a copy of a database.
 func (d *DB) ExpireLeases(ctx context.Context) error {
 	_, err := d.Exec(ctx, expireLeasesQuery.With())
 	return err
@@ -98,13 +96,13 @@ func (d *DB) ExpireLeases(ctx context.Context) error {
 
 func (n *Node) acquire(ctx context.Context) error {
 	t, number, err := n.tryAcquire(ctx)
-	for n.db.IsConflict(err) { // another has just got the same number
+	for n.db.IsConflict(err) { // another node has just got the same number
 		t, number, err = n.tryAcquire(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("joining as node %s: %w", n.Name, err)
 	}
-	if n.Number == 0 { // Join; afterwards it stays what it is, and others read it
+	if n.Number == 0 { // set in Join only, as other goroutines read it afterwards
 		n.Number = number
 	}
 	n.lease.Store(t)
@@ -119,7 +117,7 @@ func (n *Node) tryAcquire(ctx context.Context) (t *lease, number int64, err erro
 		if _, err := tx.Exec(ctx, addNodeQuery.With(n.Name)); err != nil {
 			return err
 		}
-		// This update also makes two processes of one name take turns.
+		// This update also serializes two processes of the same name.
 		var seen, theirs int64
 		if err := tx.One(ctx, touchNodeQuery.With(n.Name, n.db.ids.lastTime()), &number, &seen, &theirs); err != nil {
 			return err
@@ -131,11 +129,11 @@ func (n *Node) tryAcquire(ctx context.Context) (t *lease, number int64, err erro
 			return fmt.Errorf("there can be %d nodes at most", maxNode)
 		}
 		taken := Time(seen)
-		if taken.Sub(n.db.now()) > n.db.leaseDuration { // the clock that was ahead made some after that as well
+		if taken.Sub(n.db.now()) > n.db.leaseDuration { // the clock that was ahead made later ids as well
 			taken = taken.Add(n.db.leaseDuration)
 		}
 		n.db.ids.startAfter(number, taken)
-		// SQLite's database is in the folder: nobody else is left, by whatever name.
+		// SQLite's database is in the folder, so leases of all node names have ended.
 		if _, err := tx.Exec(ctx, releaseLeaseQuery.With(number, n.holder, n.db.kind == SQLite)); err != nil {
 			return err
 		}
@@ -150,10 +148,10 @@ func (n *Node) tryAcquire(ctx context.Context) (t *lease, number int64, err erro
 	return t, number, err
 }
 
-// checkClock returns an error if this machine's clock is far from the database's: by
-// one that is ahead mail that waits would expire, and what is kept for a while be
-// deleted, too early; what is written by one that is behind, by all others. SQLite
-// has no clock of its own.
+// checkClock returns an error if this machine's clock differs from the database's by more than
+// MaxClockSkew. A node whose clock is ahead would expire queued mail, and delete stored data,
+// too early. If its clock is behind, all other nodes would do so with its rows. SQLite has no
+// clock of its own.
 func (n *Node) checkClock(theirs int64) error {
 	off, side := n.db.now().Sub(Time(theirs)), "ahead of"
 	if off < 0 {
@@ -165,25 +163,25 @@ func (n *Node) checkClock(theirs int64) error {
 	return fmt.Errorf("this machine's clock is %d hours %s the database's, by which mail would expire, and what is kept be deleted, too early; set both by NTP", int(off.Hours()), side)
 }
 
-// Lease returns the id that marks what this node has in hand, and whether it
-// may start something now.
+// Lease returns the id that marks the rows this node works on, and whether the node may start
+// work now.
 func (n *Node) Lease() (ID, bool) {
 	t := n.lease.Load()
 	return t.id, notReached(n.db.now(), t.safeUntil)
 }
 
-// OwnsLease reports whether what the node has in hand under a tenure is still its
-// own: nobody else may have taken it over yet. What can't be undone, and is not
-// done by a commit that depends on the tenure, is to be done only while it does.
+// OwnsLease reports whether the node still owns the work that it started under a lease: no
+// other node can have taken it over yet. Check it before an action that can't be undone and is
+// not part of a commit that depends on the lease.
 func (n *Node) OwnsLease(id ID) bool {
 	t := n.lease.Load()
 	return t.id == id && notReached(n.db.now(), t.expires)
 }
 
-// MaintainLease renews the tenure until ctx ends, and then ends it, so that others
-// take over at once. A tenure that was lost is replaced by a new one, unless
-// another process has taken the node's name meanwhile: that is returned, as a
-// fault.Conflict, and the process must end, for both would make the same ids.
+// MaintainLease renews the lease until ctx ends, and then releases it, so that other nodes take
+// over at once. It replaces an expired lease by a new one. If another process has taken the
+// node's name or number meanwhile, it returns a fault.Conflict: the process must end, as both
+// would generate the same ids.
 func (n *Node) MaintainLease(ctx context.Context) error {
 	tick := time.NewTicker(min(n.db.leaseDuration, DefaultLease) / 3)
 	defer tick.Stop()
@@ -202,7 +200,7 @@ func (n *Node) MaintainLease(ctx context.Context) error {
 	}
 }
 
-// release ends the tenure: first here, then for the others.
+// release releases the lease: first in this process, then in the database.
 func (n *Node) release(ctx context.Context) error {
 	n.lease.Store(&lease{id: n.lease.Load().id})
 	ctx, cancel := context.WithTimeout(ctx, n.db.leaseDuration/3)
@@ -225,7 +223,7 @@ func (n *Node) renew(ctx context.Context) error {
 			return err
 		}
 		if astray = n.checkClock(theirs); astray != nil {
-			return nil //nolint:nilerr // what its ids say is noted all the same
+			return nil //nolint:nilerr // the time in its last id is recorded all the same
 		}
 		renewed, err := tx.Exec(ctx, renewLeaseQuery.With(t.id, n.db.leaseDuration.Microseconds()))
 		lost = renewed == 0
@@ -241,7 +239,7 @@ func (n *Node) renew(ctx context.Context) error {
 		n.lease.Store(&lease{id: t.id})
 		return astray
 	case lost:
-		// Nothing is started in the name of what others may take over.
+		// Start nothing under a lease whose work other nodes may take over.
 		n.lease.Store(&lease{id: t.id})
 		return errors.Join(errors.New("it had run out"), n.acquire(ctx))
 	}
@@ -249,12 +247,12 @@ func (n *Node) renew(ctx context.Context) error {
 	return nil
 }
 
-// ExpiredLeases lists the tenures whose work others may take over.
+// ExpiredLeases lists the leases whose work other nodes may take over.
 func (d *DB) ExpiredLeases(ctx context.Context) ([]ID, error) {
 	return All(ctx, d, expiredLeasesQuery.With(), func(r Row) (id ID, err error) { return id, r.Scan(&id) })
 }
 
-// DeleteLease forgets an ended tenure once nothing carries its id any more.
+// DeleteLease deletes an expired lease. Call it once no row carries the lease's id any more.
 func (d *DB) DeleteLease(ctx context.Context, id ID) error {
 	_, err := d.Exec(ctx, deleteLeaseQuery.With(id))
 	return err
@@ -266,13 +264,13 @@ var acquireLeaderJobQuery = SQL(`INSERT INTO duty (name, tenure, fence, expires_
 	WHERE duty.tenure = excluded.tenure OR duty.expires_at <= {now}
 		OR NOT EXISTS (SELECT 1 FROM tenure WHERE id = duty.tenure AND expires_at > {now})`)
 
-// noRowQuery finds nothing.
+// noRowQuery returns no row.
 var noRowQuery = SQL(`SELECT 1 FROM duty WHERE name = '' AND tenure = 0`)
 
-// AcquireLeaderJob takes or keeps a work that one node at a time does for all, for the
-// length of a lease. Called first in the transaction that does the work, it
-// fences it: the row stays locked until the commit. It returns false when
-// another node has it.
+// AcquireLeaderJob acquires or renews a leader job, which one node at a time does for all, for
+// the duration of a lease. Call it first in the transaction that does the work: the row stays
+// locked until the commit, which fences the work. It returns false when another node has the
+// job.
 func (n *Node) AcquireLeaderJob(ctx context.Context, tx *Tx, name string) (bool, error) {
 	id, ok := n.Lease()
 	if !ok {
@@ -282,8 +280,8 @@ func (n *Node) AcquireLeaderJob(ctx context.Context, tx *Tx, name string) (bool,
 	return taken == 1, err
 }
 
-// GuardLeaderJob is Duty as a guard of a job: the job is declined with other when
-// another node has the duty, or this one may start nothing now.
+// GuardLeaderJob is AcquireLeaderJob as a guard of a mutation. The mutation is declined with
+// other when another node has the leader job, or when this node may start no work now.
 func (n *Node) GuardLeaderJob(b *Batch, name string, other error) {
 	id, ok := n.Lease()
 	if !ok {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// notifyChannel is where nodes tell each other what changed.
+// notifyChannel is the channel on which nodes notify each other of changes.
 const notifyChannel = "mailstead"
 
-// Notify tells the other nodes, each of payloads at most 8,000 bytes long. On
-// SQLite there are none.
+// Notify sends payloads, each at most 8,000 bytes long, to the other nodes. With SQLite there
+// are none, and it does nothing.
 func (d *DB) Notify(ctx context.Context, payloads ...string) error {
 	e, ok := d.engine.(*postgresEngine)
 	if !ok {
@@ -29,9 +29,8 @@ func (d *DB) Notify(ctx context.Context, payloads ...string) error {
 	return e.pool.SendBatch(ctx, &b).Close()
 }
 
-// Listen calls heard with what other nodes (and this one) tell, until ctx
-// ends. After the connection was lost and made anew it calls missed, since
-// anything may have been told meanwhile.
+// Listen calls heard with the payloads of other nodes (and this one), until ctx ends. It calls
+// missed after each new connection, as payloads may have been lost before.
 func (d *DB) Listen(ctx context.Context, heard func(payload string), missed func()) error {
 	e, ok := d.engine.(*postgresEngine)
 	if !ok {
@@ -73,9 +72,9 @@ func (e *postgresEngine) listen(ctx context.Context, heard func(string), missed 
 	}
 }
 
-// awaitNotification waits for what is told next. After a time without anything it asks
-// whether the server is still there: a network that drops packets breaks no
-// connection, and this node would go on with log-ins that have ended.
+// awaitNotification waits for the next notification. After idleTimeout without one it pings the
+// server: a network that drops packets breaks no connection, and this node would go on
+// accepting logins that have been revoked.
 func (e *postgresEngine) awaitNotification(ctx context.Context, own *pgx.Conn, heard func(string)) error {
 	quiet, cancel := context.WithTimeout(ctx, e.idleTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// A server that says nothing more when a connection has just begun stops no lane.
+// A server that stops answering right after a connection begins does not block a batcher.
 func TestSilentServer(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, Lease: 600 * time.Millisecond})
@@ -30,8 +30,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// What one node tells the others hear; after their connection was lost, or
-// has gone dead without a word, they know that they may have missed something.
+// Nodes receive each other's notifications. After a connection was lost, or died silently, missed
+// is called.
 func TestListen(t *testing.T) {
 	target := dbtest.Postgres(t)
 	proxy := dbtest.StartProxy(t, target)
@@ -50,13 +50,13 @@ func TestListen(t *testing.T) {
 		if err := teller.Notify(t.Context(), what); err != nil {
 			t.Fatal(err)
 		}
-		for what != <-heard { // the channel is all tests'
+		for what != <-heard { // all tests share the channel
 		}
 	}
 	<-missed
 	tell(fmt.Sprint(d.NewID()))
 	for _, lose := range []func(){proxy.Cut, proxy.SilenceOpen} {
-		// One that waits in the pool is lost as well.
+		// An idle connection in the pool is lost as well.
 		if err := d.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// asUnavailable turns an error by which a read or write was refused as a whole, for a time,
-// into a fault.Unavailable: whoever asked may ask again. ErrCommitUnknown stays what
-// it is, whatever cut the connection: what was written may be there.
+// asUnavailable turns an error after which nothing was written, and which is temporary, into a
+// fault.Unavailable: the caller may retry. ErrCommitUnknown stays unchanged, whatever broke the
+// connection: the write may be there.
 func asUnavailable(err error) error {
 	var se *sqlite.Error
 	var away *pgconn.ConnectError
@@ -33,8 +33,8 @@ func asUnavailable(err error) error {
 	return err
 }
 
-// codeUnavailable is the code of the fault while the database can't be reached.
+// codeUnavailable is the fault's code while the database can't be reached.
 const codeUnavailable = "database_unavailable"
 
-// outageRetryAfter is when callers are to ask again then: a failover takes seconds.
+// outageRetryAfter is the fault's RetryAfter: a failover takes seconds.
 const outageRetryAfter = 5 * time.Second

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// A server whose disk is full may end while it commits, and one that is away
-// can't be asked: callers throw nothing away that may have been committed.
+// A server whose disk is full may stop during a commit, and can't be asked for the outcome while it
+// is down. Callers then get ErrCommitUnknown, so that they discard nothing that may be committed.
 func TestUnknownIsNoOutage(t *testing.T) {
 	for _, cause := range []error{
 		&pgconn.PgError{Severity: "PANIC", Code: "53100"},
@@ -38,7 +38,7 @@ var (
 	manyRows = db.SQL(`SELECT n FROM generate_series(1, 1000000) n`)
 )
 
-// Whoever reads while the database is away is told to try again, as who writes is.
+// Reads fail with a fault.Unavailable while the database is down, as writes do.
 func TestAway(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, MaxWait: time.Second})

@@ -12,10 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// CollapseOutages returns a handler that passes records on to another. Of those whose
-// error is that the database can't be reached it passes one each second, and says
-// how many it left out: in an outage every delivery that waits has one. Those that
-// came last are counted with the next record, whatever it is about.
+// CollapseOutages returns a handler that passes records on to h, but only one a second of those
+// whose error is that the database can't be reached. It logs how many it left out: in an outage
+// every queued delivery causes one. It reports the last of them with the next record of any kind.
 func CollapseOutages(h slog.Handler) slog.Handler {
 	return &outageHandler{Handler: h, counter: &outageCounter{base: h}}
 }
@@ -26,11 +25,11 @@ type outageHandler struct {
 }
 
 type outageCounter struct {
-	base slog.Handler // without the attributes of one logger
+	base slog.Handler // without a logger's attributes
 
 	mu         sync.Mutex
-	lastPassed time.Time // when one was passed on
-	suppressed int       // since then
+	lastPassed time.Time // when a record about an outage was last passed on
+	suppressed int       // number of records left out since then
 	level      slog.Level
 }
 
@@ -63,8 +62,8 @@ func (h *outageHandler) WithGroup(name string) slog.Handler {
 	return &outageHandler{Handler: h.Handler.WithGroup(name), counter: h.counter}
 }
 
-// record says how many records are to be told of now, of which level, and whether the
-// record itself is to be passed on: after a count it is not, if it is one of them.
+// record returns how many suppressed records to report now, their highest level, and whether to
+// pass the record itself on. A record that is in the count is not passed on.
 func (k *outageCounter) record(outage bool, level slog.Level) (leftOut int, most slog.Level, pass bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +84,7 @@ func (k *outageCounter) record(outage bool, level slog.Level) (leftOut int, most
 	return leftOut, most, pass
 }
 
-// isOutage reports whether a record's error is that the database can't be reached.
+// isOutage reports whether a record's error says that the database can't be reached.
 func isOutage(r slog.Record) (yes bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, _ := a.Value.Any().(error)

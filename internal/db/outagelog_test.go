@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Each of thousands of deliveries that wait says that the database is away: one line
-// a second tells it, with their number. Nothing else is kept back.
+// Each of thousands of queued deliveries logs that the database is down: one line a second reports
+// it, with their number. No other record is suppressed.
 func TestGatherOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -24,24 +24,24 @@ var (
 	more       = db.SQL(`UPDATE mailbox_usage SET messages = messages + 1 WHERE mailbox = $1`)
 )
 
-// trimPage is where the proxy cuts a connection that commits.
-type trimPage int
+// cutPoint says where the proxy cuts a connection during a commit.
+type cutPoint int
 
 const (
-	beforeCommit trimPage = iota // COMMIT never arrives
+	beforeCommit cutPoint = iota // COMMIT never arrives
 	withCommit                   // COMMIT is on its way
 	afterCommit                  // committed, and the answer gets lost
 	killedBefore                 // the server ends the session before COMMIT
-	killedAfter                  // … and after it, in place of the answer
-	commitCuts                   // how many there are
+	killedAfter                  // the server ends the session after COMMIT, in place of the answer
+	commitCuts                   // number of values
 )
 
-func (c trimPage) String() string {
+func (c cutPoint) String() string {
 	return [...]string{"before", "with", "after", "killed before", "killed after"}[c]
 }
 
-// A connection lost around COMMIT leaves nobody in the dark, and does nothing
-// twice.
+// After a connection is lost around COMMIT, each caller gets the right result, and nothing is
+// written twice.
 func TestConnectionLostAroundCommit(t *testing.T) {
 	for where := range commitCuts {
 		t.Run(where.String(), func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 	}
 }
 
-// Nobody is told that nothing was written because the database is being closed
-// when the answer to COMMIT gets lost.
+// If the answer to COMMIT gets lost while the database is being closed, the caller does not get an
+// error that says that nothing was written.
 func TestConnectionLostWhileClosing(t *testing.T) {
 	u := dbtest.Postgres(t)
 	proxy := startCutter(t, u)
@@ -109,7 +109,7 @@ func TestConnectionLostWhileClosing(t *testing.T) {
 	id, closed := direct.NewID(), make(chan error, 1)
 	err = d.Tx(t.Context(), func(tx *db.Tx) error {
 		go func() { closed <- d.Close() }()
-		for d.Ping(t.Context()) == nil { // until it is under way
+		for d.Ping(t.Context()) == nil { // until closing has begun
 		}
 		proxy.arm(afterCommit)
 		_, err := tx.Exec(t.Context(), addAccount.With(id, "tx", "A"))
@@ -123,16 +123,16 @@ func TestConnectionLostWhileClosing(t *testing.T) {
 	}
 }
 
-// cutter passes a connection's bytes on, until it cuts one.
+// cutter is a proxy that forwards connections until it cuts one.
 type cutter struct {
 	t      *testing.T
 	url    string
 	server string
 	kill   func(pid uint32)
-	armed  atomic.Pointer[trimPage]
+	armed  atomic.Pointer[cutPoint]
 }
 
-func (c *cutter) arm(where trimPage) { c.armed.Store(&where) }
+func (c *cutter) arm(where cutPoint) { c.armed.Store(&where) }
 
 func startCutter(t *testing.T, target string) *cutter {
 	u, err := url.Parse(target)
@@ -177,7 +177,7 @@ func startCutter(t *testing.T, target string) *cutter {
 	return c
 }
 
-// passed is one connection through the cutter.
+// passed is a connection through the cutter.
 type passed struct {
 	*cutter
 	client, server net.Conn
@@ -203,7 +203,7 @@ func (c *cutter) pass(client net.Conn) {
 	wg.Wait()
 }
 
-// requests passes on what the client sends, and looks for COMMIT.
+// requests forwards the client's messages, and looks for COMMIT.
 func (p *passed) requests() {
 	from := pgproto3.NewBackend(p.client, p.client)
 	start, err := from.ReceiveStartupMessage()
@@ -235,8 +235,8 @@ func (p *passed) requests() {
 	}
 }
 
-// cut carries out one cut; m is the message that brings COMMIT.
-func (p *passed) cut(where trimPage, from *pgproto3.Backend, m pgproto3.FrontendMessage) {
+// cut cuts the connection; m is the message with COMMIT.
+func (p *passed) cut(where cutPoint, from *pgproto3.Backend, m pgproto3.FrontendMessage) {
 	switch where {
 	case beforeCommit:
 		return
@@ -279,7 +279,7 @@ func (p *passed) send(m pgproto3.FrontendMessage) error {
 	return err
 }
 
-// answers passes on what the server sends.
+// answers forwards the server's messages.
 func (p *passed) answers() {
 	from := pgproto3.NewFrontend(p.server, p.server)
 	defer func() {
@@ -350,12 +350,11 @@ func TestSessionKilled(t *testing.T) {
 	}
 }
 
-// Lanes that wait for each other's rows are disentangled, and each job is
-// carried out once.
+// A deadlock between batchers is resolved, and each job is committed once.
 func TestDeadlock(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.Postgres(t))
 	a, b := d.NewID(), d.NewID()
-	for d.LaneOf(a) == d.LaneOf(b) {
+	for d.BatcherOf(a) == d.BatcherOf(b) {
 		b = d.NewID()
 	}
 	for _, id := range []db.ID{a, b} {
@@ -402,8 +401,8 @@ func TestDeadlock(t *testing.T) {
 
 var freeUsage = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {skip_locked}`)
 
-// Jobs that share a commit take the rows of several keys in the order of these, so
-// that lanes and nodes do not wait for each other in a circle.
+// Jobs in a shared commit lock rows in the order of their keys, so that batchers and nodes don't
+// deadlock.
 func TestRowsAreTakenInOrder(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.Postgres(t))
 	var ids []db.ID

@@ -12,9 +12,9 @@ import (
 
 // Page is a part of a list that is ordered newest first.
 type Page struct {
-	After  ID  // only what comes after (is older than) this one; 0 from the newest
-	Before ID  // only what comes just before (is newer than) this one; 0 for no bound. After wins
-	Limit  int // at most so many, 1 to MaxPageSize; 0 is DefaultPageSize
+	After  ID  // only items after (older than) this one; 0 starts at the newest
+	Before ID  // only items just before (newer than) this one; 0 for no bound. After wins
+	Limit  int // maximum number of items, 1 to MaxPageSize; 0 means DefaultPageSize
 }
 
 // Sizes of a page.
@@ -33,14 +33,14 @@ func (p Page) limit() int {
 // PagedQuery is a query that reads pages of a list.
 type PagedQuery struct{ older, newer *Query }
 
-// PagedSQL makes a list query from a text whose last condition is {page}: it
-// becomes a bound on the column id, an order and a limit. $1 is what owns the
-// list, $2 and $3 are the page's, further conditions use $4….
+// PagedSQL makes a list query from a text whose last condition is {page}: it becomes a bound on
+// the column id, an order and a limit. $1 is the list's owner, $2 and $3 are the page's bound
+// and limit, further conditions use $4….
 //
-// {page account = $1, deleted_at = 0} makes these conditions, too, and has the list
-// read by an index on account, deleted_at and id. With {page} alone PostgreSQL may
-// take the primary key instead, where it expects to find a page's rows soon among all.
-// Of a {clustered} table it is {clustered page webhook = $1}.
+// {page account = $1, deleted_at = 0} also adds these conditions, and makes the database use an
+// index on account, deleted_at and id. With {page} alone PostgreSQL may use the primary key
+// instead, if it expects to find a page's rows soon among all. For a {clustered} table, write
+// {clustered page webhook = $1}.
 func PagedSQL(text string) *PagedQuery {
 	older, newer := PagedSQLTexts(text)
 	return &PagedQuery{older: SQL(older), newer: SQL(newer)}
@@ -71,14 +71,14 @@ func PagedSQLTexts(text string) (older, newer string) {
 		for i := range last {
 			fixed += columns[i] + " = " + values[i] + " AND "
 		}
-		// Equal to a value would leave no order but that of the ids, which other indexes
-		// have, too. Of the columns before there is one value: PostgreSQL goes on to the
-		// end of the first one's where it differs in another.
+		// With an equality on the last column only the order of ids would remain, which other
+		// indexes also provide. The columns before it have a fixed value: in a row comparison
+		// PostgreSQL would read on to the end of the first column's value where another differs.
 		by := fixed + "(" + column + ", id)" + beyond + "(" + value + ", $2) AND " + column + within + value +
 			" ORDER BY " + column + order + ", id" + order + " LIMIT $3"
 		if mark[1] == "" {
-			// SQLite finds an id that is a row number in no such list, and takes the index
-			// that has all columns.
+			// SQLite can't use an id that is the rowid in a row comparison. With plain
+			// equalities it takes the index that has all columns.
 			by = "\n{postgres}" + by + "\n{sqlite}" + fixed + column + " = " + value + " AND " + plain
 		}
 		return strings.Replace(text, mark[0], by, 1)
@@ -86,8 +86,8 @@ func PagedSQLTexts(text string) (older, newer string) {
 	return page(" < ", " >= ", " DESC"), page(" > ", " <= ", "")
 }
 
-// ReadPage reads a page of owner's list, newest first. more says whether the
-// list goes on in the direction that was asked for.
+// ReadPage reads a page of owner's list, newest first. more are the arguments from $4 on.
+// hasMore says whether the list continues in the requested direction.
 func ReadPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, scan func(Row) (T, error), owner ID, more ...any) (items []T, hasMore bool, err error) {
 	limit := p.limit()
 	query, from, back := q.start(p)
@@ -96,8 +96,8 @@ func ReadPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, scan 
 	return items, hasMore, err
 }
 
-// start returns the query that reads a page, the id that it begins after, and whether it
-// reads towards the newest.
+// start returns the query that reads a page, the id that it starts after, and whether it reads
+// towards the newest.
 func (q *PagedQuery) start(p Page) (query *Query, from ID, back bool) {
 	switch {
 	case p.After > 0:
@@ -108,10 +108,9 @@ func (q *PagedQuery) start(p Page) (query *Query, from ID, back bool) {
 	return q.older, ID(math.MaxInt64), false
 }
 
-// ReadFilteredPage is ReadPage for a list of which only what matches is shown. It reads on, in
-// ever larger steps, until the page is full, the list ends, or so many steps are done; 0 is
-// no bound. all is false if that kept it from filling the page. The first step is as
-// much as a page.
+// ReadFilteredPage is ReadPage for the items that match. It reads in ever larger steps until
+// the page is full, the list ends, or steps are done; 0 steps means no bound. all is false if
+// that bound kept it from filling the page. The first step reads one page.
 func ReadFilteredPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, steps int, scan func(Row) (T, error), id func(T) ID,
 	matches func(T) bool, owner ID, more ...any) (items []T, hasMore, all bool, err error) {
 	limit := p.limit()
@@ -135,10 +134,10 @@ func ReadFilteredPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Pag
 	return items, hasMore, all, nil
 }
 
-// maxFilterRows is how many rows ReadFilteredPage reads at once.
+// maxFilterRows is the maximum number of rows that ReadFilteredPage reads at once.
 const maxFilterRows = 2000
 
-// Paginate returns a page of a list that is newest first, as ReadPage does.
+// Paginate returns a page of a list in memory that is newest first, as ReadPage does.
 func Paginate[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) {
 	back := p.After <= 0 && p.Before > 0
 	if back {
@@ -154,7 +153,7 @@ func Paginate[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) 
 	return trimPage(items, p.limit(), back)
 }
 
-// trimPage makes a page of what was read for it, which may be more by some.
+// trimPage makes a page of the items read for it, which may be more than limit.
 func trimPage[T any](items []T, limit int, back bool) (page []T, hasMore bool) {
 	if len(items) > limit {
 		items, hasMore = items[:limit], true

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// manyDeliveries makes deliveries of three webhooks, few of which failed: 7, 2007, 4007…
+// manyDeliveries creates deliveries of three webhooks, few of which failed: 7, 2007, 4007…
 var manyDeliveries = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 20000)
 	INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
 	SELECT 1 + i / 18000, i, 'bounce', CASE WHEN i % 2000 = 7 THEN 'failed' WHEN i % 3 = 0 THEN 'pending' ELSE 'delivered' END, 0, 0, 0, 0, '', '', 0, 0 FROM s`)
@@ -27,7 +27,7 @@ var pagedLists = map[string]*db.PagedQuery{
 	"rows":      db.PagedSQL(`SELECT id FROM suppression WHERE {page account = $1, reason = $4}`),
 }
 
-// Pages of what is rare hold it and nothing else, in both directions.
+// Pages with a filter for rare rows contain exactly these, in both directions.
 func TestPaged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dbtest.Exec(t, d, manyDeliveries.With())
@@ -61,8 +61,8 @@ func TestPaged(t *testing.T) {
 
 var buffers = regexp.MustCompile(`Buffers: shared hit=(\d+)`)
 
-// PostgreSQL ends the read of such a page where the value ends: a bound by a row of
-// several columns would have it read on, to the end of the first column's value.
+// PostgreSQL stops reading a page where the filter's value ends. With a row comparison over several
+// columns it would read on to the end of the first column's value.
 func TestPagedEnds(t *testing.T) {
 	url := dbtest.Postgres(t)
 	d, _ := dbtest.Open(t, url)

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// RestrictPermissions keeps a database file of SQLite, and its logs, from the machine's other
-// users, whatever the folder lets them do: SQLite itself makes files that all may
-// read. It makes the file when it is not there. A group that may read stays.
+// RestrictPermissions removes all access of other users to a SQLite file and its logs, as SQLite
+// creates files that everyone may read. It creates the file if it does not exist. The group's
+// permissions stay.
 func RestrictPermissions(path string) error {
-	// One that is there is not opened: to close it would end SQLite's locks on it.
+	// Don't open an existing file: to close it would release SQLite's locks on it.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
 		err = f.Close()
@@ -25,7 +25,7 @@ func RestrictPermissions(path string) error {
 		if err == nil && info.Mode()&0o007 != 0 {
 			err = os.Chmod(name, info.Mode()&^0o007)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // another user's file is his to keep
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // another user's file stays unchanged
 			return err
 		}
 	}

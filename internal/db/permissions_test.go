@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// All mail is in the file: nobody else on the machine may read it, nor its logs,
-// also if they were made when everybody could.
+// Other users of the machine can't read the database file and its logs, which contain all mail,
+// even if the files were created readable.
 func TestPrivate(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "mailstead.db")
@@ -19,7 +19,7 @@ func TestPrivate(t *testing.T) {
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chmod(file, 0o644); err != nil { // whatever the mask is
+			if err := os.Chmod(file, 0o644); err != nil { // regardless of the umask
 				t.Fatal(err)
 			}
 		}

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultMaxWait is how long a read or write waits for PostgreSQL while it does not
-// answer, unless Options say otherwise.
+// DefaultMaxWait is how long a read or write waits for PostgreSQL while it does not answer,
+// unless Options.MaxWait is set.
 const DefaultMaxWait = 10 * time.Second
 
-// availability is what the engine knows of whether the server answers. While it does
-// not, each caller waits for DefaultMaxWait, as a failover may be under way. When it has
-// been away for longer than that, callers wait for a fifth of it.
+// availability tracks whether the PostgreSQL server answers. While it does not, each caller
+// waits for maxWait, as a failover may be under way. When the server has been down for longer
+// than that, callers wait for a fifth of it.
 type availability struct {
 	maxWait   time.Duration
 	config    *pgx.ConnConfig
-	downSince atomic.Pointer[time.Time] // when it was first missed; nil while it answers
+	downSince atomic.Pointer[time.Time] // when it first failed to answer; nil while it answers
 	probes    singleflight.Group
 }
 
-// deadline is when a caller who asked at a moment gives up, unless the server answers.
+// deadline returns when a caller that began at asked gives up, unless the server answers.
 func (p *availability) deadline(asked time.Time) time.Time {
 	wait := p.maxWait
 	if since := p.downSince.Load(); since != nil && time.Since(*since) > p.maxWait {
@@ -38,7 +38,7 @@ func (p *availability) deadline(asked time.Time) time.Time {
 	return p.minDeadline(asked.Add(wait))
 }
 
-// minDeadline returns end, or the end of a short try: what waited for its turn gets one.
+// minDeadline returns end, but leaves a tenth of maxWait for a caller that waited in a queue.
 func (p *availability) minDeadline(end time.Time) time.Time {
 	if short := time.Now().Add(p.maxWait / 10); short.After(end) {
 		return short
@@ -46,7 +46,7 @@ func (p *availability) minDeadline(end time.Time) time.Time {
 	return end
 }
 
-// isDown reports whether the server was missed, and has not answered since.
+// isDown reports whether the server has stopped answering.
 func (p *availability) isDown() bool { return p.downSince.Load() != nil }
 
 func (p *availability) markUp() {
@@ -60,8 +60,8 @@ func (p *availability) markDown() {
 	p.downSince.CompareAndSwap(nil, &now)
 }
 
-// probe asks the server for its life over a new connection, and notes whether it
-// answered. All who want to know share one question.
+// probe reads the server's incarnation over a new connection, and records whether the server
+// answered. Concurrent callers share one probe.
 func (p *availability) probe() (life string, err error) {
 	answer, err, _ := p.probes.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), p.maxWait/5)
@@ -84,10 +84,9 @@ func (p *availability) probe() (life string, err error) {
 	return answer.(string), nil
 }
 
-// watch returns a context for what is asked of the server over conn. It ends after
-// maxTxTime. It ends earlier, from a moment on, if the server does not answer a new
-// connection either, or is another than conn's: a statement that takes long is
-// left alone.
+// watch returns a context for requests over conn. It ends after maxTxTime. From until on, watch
+// probes the server over new connections, and ends the context if the server does not answer or
+// has another incarnation than conn's. So a slow statement alone is not interrupted.
 func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.Time) (context.Context, func()) {
 	ctx, gone := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTxTime, errNotResponding)
@@ -114,13 +113,13 @@ func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.T
 	}
 }
 
-// Why what was asked of the server was given up.
+// Causes with which watch ends a context.
 var (
 	errNotResponding = errors.New("PostgreSQL does not answer")
 	errFailover      = errors.New("another PostgreSQL server has taken over")
 )
 
-// newConnLostError is a connection that was lost with an error, in a context of watch.
+// newConnLostError wraps the error of a lost connection, with the cause of the context of watch.
 func newConnLostError(ctx context.Context, err error) *connLostError {
 	if cause := context.Cause(ctx); cause != nil {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -128,7 +127,7 @@ func newConnLostError(ctx context.Context, err error) *connLostError {
 	return &connLostError{cause: err}
 }
 
-// acquire takes a connection from a pool, and waits for one until a moment.
+// acquire takes a connection from a pool, and waits for one until the given time.
 func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until time.Time) (*pgxpool.Conn, error) {
 	bound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -137,7 +136,7 @@ func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until 
 	case err == nil:
 		return conn, nil
 	case errors.Is(ctx.Err(), context.Canceled):
-		return nil, ctx.Err() // nobody waits any more: that says nothing of the server
+		return nil, ctx.Err() // the caller has gone: that says nothing about the server
 	case unreachable(err):
 		e.availability.markDown()
 	case bound.Err() != nil && ctx.Err() == nil:
@@ -146,8 +145,8 @@ func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until 
 	return nil, &connLostError{cause: err}
 }
 
-// unreachable reports whether err says that the server can't be reached, or is
-// starting or ending.
+// unreachable reports whether err says that the server can't be reached, or is starting or
+// shutting down.
 func unreachable(err error) bool {
 	var failed *pgconn.ConnectError
 	switch sqlState(err) {
@@ -157,9 +156,8 @@ func unreachable(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// shouldRetry reports whether what failed the n-th time may be tried once more: the
-// database rolled it back for another's sake, or the server is away and its caller
-// still waits for it.
+// shouldRetry reports whether to retry after the n-th failure: the database rolled the
+// transaction back in favor of another, or the server is down and the caller still waits.
 func shouldRetry(err error, n int, until time.Time) bool {
 	var cut *connLostError
 	switch sqlState(err) {

@@ -26,7 +26,7 @@ func openAt(t *testing.T, url string, wait time.Duration) *db.DB {
 	return d
 }
 
-// unbounded is earlier than what else would end a wait, which is a minute.
+// unbounded is shorter than the next limit that would end a wait, which is a minute.
 const unbounded = 40 * time.Second
 
 func tries(d *db.DB) map[string]func(context.Context) error {
@@ -37,8 +37,8 @@ func tries(d *db.DB) map[string]func(context.Context) error {
 	}
 }
 
-// Who reads or writes does not wait for long for a server that says nothing, neither
-// over the connections that there are nor over new ones, also where many wait.
+// Reads and writes don't wait long for a server that does not answer, over existing or new
+// connections, even when many wait.
 func TestSilentForLong(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Second)
@@ -63,7 +63,7 @@ func TestSilentForLong(t *testing.T) {
 			t.Error("some waited for longer")
 		}
 		cancel()
-		proxy.Cut() // what waits in silence
+		proxy.Cut() // end requests that wait for an answer
 		proxy.Silent.Store(false)
 		for what, try := range tries(d) {
 			if err := try(t.Context()); err != nil {
@@ -73,8 +73,7 @@ func TestSilentForLong(t *testing.T) {
 	}
 }
 
-// A failover passes without an error, though the server refuses connections for
-// longer than a few tries.
+// A failover causes no error, though the server refuses connections for longer than a few tries.
 func TestFailover(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Minute)
@@ -101,7 +100,7 @@ func TestFailover(t *testing.T) {
 
 var slow = db.SQL(`SELECT 1 FROM pg_sleep(1.5)`)
 
-// A statement that takes long is not taken for a server that is away.
+// A slow statement is not treated as a server that is down.
 func TestSlowStatement(t *testing.T) {
 	d := openAt(t, dbtest.Postgres(t), 200*time.Millisecond)
 	if err := d.One(t.Context(), slow.With(), new(int)); err != nil {
@@ -118,8 +117,7 @@ func TestSlowStatement(t *testing.T) {
 	}
 }
 
-// When another server has taken over, connections to the former one, of which
-// nothing is heard any more, are given up.
+// When another server has taken over, connections to the silent old one are dropped.
 func TestTakenOver(t *testing.T) {
 	u := dbtest.Postgres(t)
 	proxy := dbtest.StartProxy(t, u)
@@ -141,14 +139,14 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// A caller who goes away is no outage.
+// A cancelled caller does not count as an outage.
 func TestCallerGone(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Minute)
 	proxy.Down.Store(true)
 	proxy.Cut()
 	for what, try := range tries(d) {
-		if what == "a write" { // waits with others, and does not end with its caller
+		if what == "a write" { // waits in a batch, and does not end with its caller
 			continue
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -164,8 +162,8 @@ func TestCallerGone(t *testing.T) {
 	}
 }
 
-// Once the server has been away for long, callers wait for less; not before, since
-// then it may be back in a moment.
+// Once the server has been down for longer than maxWait, callers wait less. Before that it may be
+// back in a moment.
 func TestAwayForLong(t *testing.T) {
 	const wait = 10 * time.Second
 	now := time.Now()
@@ -181,7 +179,8 @@ func TestAwayForLong(t *testing.T) {
 	}
 }
 
-// Of a read that is cut off midway nothing is concluded.
+// A read that is cut off midway fails with a fault.Unavailable, but the server does not count as
+// down.
 func TestCutMidway(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Minute)
@@ -191,8 +190,7 @@ func TestCutMidway(t *testing.T) {
 	}
 }
 
-// A job that waits behind others is taken back when its time is over, and not
-// carried out afterwards.
+// A job that waits behind others is withdrawn after maxWait, and not committed afterwards.
 func TestTakenBack(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Second)

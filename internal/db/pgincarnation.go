@@ -17,9 +17,9 @@ var (
 	addIncarnationQuery = SQL(`INSERT INTO server_life (id, name) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`)
 )
 
-// loadIncarnation notes in which life of the server a new connection began. A
-// connection ends with that life; the numbers of transactions, of which the last
-// are forgotten with a crash or a failover and given out again, count within it.
+// loadIncarnation stores the server's incarnation with a new connection. A connection ends with
+// the incarnation. Transaction ids are only unique within one: after a crash or a failover the
+// server forgets the last ids and assigns them again.
 func loadIncarnation(ctx context.Context, conn *pgx.Conn) error {
 	var name string
 	read := func() error { return conn.QueryRow(ctx, incarnationQuery.postgres).Scan(&name) }
@@ -32,12 +32,11 @@ func loadIncarnation(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil && conn.IsClosed() {
 		return err
 	}
-	conn.PgConn().CustomData()[incarnationKey] = name // "" of a standby, which can't tell
+	conn.PgConn().CustomData()[incarnationKey] = name // "" on a standby, which can't add it
 	return nil
 }
 
-// incarnationOf returns the life of the server in which a connection began; "" if that
-// is not known.
+// incarnationOf returns the server's incarnation at the start of a connection; "" if unknown.
 func incarnationOf(conn *pgx.Conn) string {
 	name, _ := conn.PgConn().CustomData()[incarnationKey].(string)
 	return name

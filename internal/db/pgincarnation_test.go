@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// After a crash PostgreSQL gives the numbers of transactions of which nothing
-// had reached the disk to others: that one of these was committed says nothing.
+// After a crash PostgreSQL reassigns the ids of transactions that had not reached the disk. So a
+// committed one with the same id proves nothing.
 func TestTransactionOfAnotherLife(t *testing.T) {
 	ctx := t.Context()
 	u := dbtest.Postgres(t)

@@ -9,24 +9,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plans are made anew when a connection is so old, and then each time when
-// twice as much time has passed.
+// A connection's statements are replanned after minReplanInterval, and then at intervals that
+// double up to maxReplanInterval.
 const (
 	minReplanInterval = 250 * time.Millisecond
 	maxReplanInterval = 5 * time.Minute
 )
 
-// replanSchedule is when a connection's plans are to be made anew.
+// replanSchedule is when to replan a connection's statements.
 type replanSchedule struct {
 	due      time.Time
 	interval time.Duration
 }
 
-// replan drops the plans of a connection's statements from time to time, so
-// that each is planned anew when it runs next. PostgreSQL plans by the size of
-// the tables, and does it again by itself only after autovacuum's ANALYZE, up to
-// minutes later: until then, what was planned when the service was new would read
-// some whole index of thousands of rows that was empty then, over and over.
+// replan drops the plans of a connection's statements from time to time, so that PostgreSQL
+// plans each again when it runs next. PostgreSQL plans by the size of the tables, and replans by
+// itself only after autovacuum's ANALYZE, minutes later. Until then, plans from the time when
+// the service was new would scan whole indexes of thousands of rows that were empty then.
 func replan(ctx context.Context, conn *pgx.Conn, now time.Time) error {
 	const key = "replanning"
 	data := conn.PgConn().CustomData()

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// What was planned on an empty table is planned anew once it has grown, without
-// waiting for autovacuum.
+// Statements that were planned on an empty table are replanned once it has grown, without waiting
+// for autovacuum.
 func TestReplan(t *testing.T) {
 	ctx := t.Context()
 	conn := plannerConn(t, dbtest.Postgres(t))
@@ -33,7 +33,7 @@ func TestReplan(t *testing.T) {
 		}
 		return text.String()
 	}
-	// That a table is read whole shows best where it is allowed.
+	// A full scan shows best where it is allowed.
 	run(`SET enable_seqscan = on; SET enable_bitmapscan = on;
 		CREATE TABLE box (id BIGINT PRIMARY KEY, size BIGINT NOT NULL) WITH (autovacuum_enabled = off);
 		INSERT INTO box VALUES (1, 0);
@@ -44,7 +44,7 @@ func TestReplan(t *testing.T) {
 		t.Fatal("a table of one row is not read whole: this test shows nothing")
 	}
 	run(`INSERT INTO box SELECT n, 0 FROM generate_series(2, 10000) AS n`)
-	// The connection is new, and then old enough.
+	// First the connection is new, then old enough.
 	for _, now := range []time.Time{start, start.Add(db.FirstReplan)} {
 		if err := db.Replan(ctx, conn, now); err != nil {
 			t.Fatal(err)
@@ -55,8 +55,8 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// Plans are dropped when a connection is so old, then after twice as long: on
-// one that is closed that fails, and only that.
+// Plans are dropped after minReplanInterval, then after twice as long. On a closed connection
+// Replan only fails when it is due.
 func TestWhenReplanned(t *testing.T) {
 	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, dbtest.Postgres(t))

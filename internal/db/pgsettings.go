@@ -13,38 +13,38 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sessionSettings are what each connection sets unless the URL does.
+// sessionSettings are the settings of each connection, unless the URL sets them.
 var sessionSettings = map[string]string{
 	"application_name":   "mailstead",
 	"synchronous_commit": "on",
-	// What the server sets for others, or for this role, may not suit: statements
-	// are made for this isolation, have a bound of their own (maxTxTime) but for
-	// migrations, and who listens is idle for long.
+	// The defaults of the server or the role may not suit: statements are written for
+	// this isolation, they have their own time limit (maxTxTime) except in migrations,
+	// and the listening connection is idle for long.
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "0",
 	"idle_session_timeout":          "0",
 	// A transaction that hangs holds locks that others need.
 	"idle_in_transaction_session_timeout": "30s",
 	"lock_timeout":                        "20s",
-	// Every query finds its rows by an index, whatever the arguments: to
-	// plan it anew for them costs more than to run it.
+	// Every query finds its rows by an index, for any arguments: planning
+	// it for them costs more than running it.
 	"plan_cache_mode":   "force_generic_plan",
 	"enable_seqscan":    "off",
 	"enable_bitmapscan": "off",
 	"enable_hashjoin":   "off",
 	"enable_mergejoin":  "off",
 	"jit":               "off",
-	// It would order a list by a part of its key, and sort all of that part.
+	// An incremental sort would order a list by a prefix of its key, and sort all rows of
+	// that prefix.
 	"enable_incremental_sort": "off",
 }
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
 
-// checkSession reports whether a new connection is to a database that can hold every text
-// (what is written in Greek does not go into LATIN1), and has the settings that it
-// asked for. Behind a pooler that was told to drop them mail would be acknowledged
-// before it is flushed, where the server's default says so; most poolers lose
-// notifications too.
+// checkSession returns an error unless a new connection has the requested settings and its
+// database is encoded as UTF-8 (LATIN1 can't store Greek, for example). A pooler may drop
+// the settings. Then mail could be acknowledged before it is flushed, if that is the server's
+// default; most poolers lose notifications too.
 func checkSession(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
 		return fmt.Errorf("the database keeps its text as %s: make another by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one", encoding)
@@ -57,7 +57,7 @@ func checkSession(ctx context.Context, conn *pgx.Conn) error {
 	asked := conn.Config().RuntimeParams
 	var name, value string
 	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
-		// What the URL sets may be written in other ways.
+		// The server may format the URL's own settings differently, so they are not compared.
 		if want := sessionSettings[name]; asked[name] == want && value != want {
 			return fmt.Errorf("%w (%s is %q, not %q)", errPooler, name, value, want)
 		}
@@ -66,7 +66,7 @@ func checkSession(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// checkSessionOrClose is settled, for what does not close a connection that is not.
+// checkSessionOrClose is checkSession for callers that don't close a connection after an error.
 func checkSessionOrClose(ctx context.Context, conn *pgx.Conn) error {
 	err := checkSession(ctx, conn)
 	if err != nil {
@@ -75,7 +75,7 @@ func checkSessionOrClose(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// explainConnectError says what to do about a connection that is refused for its settings.
+// explainConnectError adds what to do if the server rejected a connection for its settings.
 func explainConnectError(err error) error {
 	switch state := sqlState(err); {
 	case state == "08P01": // protocol_violation: an unsupported startup parameter

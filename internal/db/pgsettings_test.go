@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// database makes one on the tests' server that is set in its own way, and returns its URL.
+// database creates a database with its own settings on the tests' server, and returns its URL.
 func database(t *testing.T, settings ...string) string {
 	t.Helper()
 	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
@@ -34,7 +34,7 @@ func database(t *testing.T, settings ...string) string {
 	return u.String()
 }
 
-// A database that can't hold every text is refused before anything is in it.
+// A database that can't store every text is rejected before anything is written to it.
 func TestUnsuitedDatabase(t *testing.T) {
 	ctx, latin, from := t.Context(), database(t, `ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'`), dbtest.SQLite(t)
 	_, open := db.Open(ctx, db.Options{URL: latin})
@@ -51,7 +51,7 @@ func TestUnsuitedDatabase(t *testing.T) {
 	}
 }
 
-// What a server sets for all sessions, to suit other programs, does not bind ours.
+// The server's defaults for all sessions don't apply to the service's own.
 func TestSettingsOfOthers(t *testing.T) {
 	hasty := database(t, "", "statement_timeout = 1", "default_transaction_isolation = serializable", "synchronous_commit = off")
 	d, err := db.Open(t.Context(), db.Options{URL: hasty})
@@ -68,7 +68,7 @@ func TestSettingsOfOthers(t *testing.T) {
 
 var ours = db.SQL(`SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')`)
 
-// What an older server than any that tests run on says of a setting that it lacks.
+// The error of a server that is too old to know a setting.
 func TestOldServer(t *testing.T) {
 	err := db.Refusal(&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "idle_session_timeout"`})
 	if !strings.Contains(err.Error(), "PostgreSQL 14 or a newer one") {
@@ -76,8 +76,8 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
-// Every index compares texts byte by byte, whatever language the database was made
-// for: what the system thinks of a language changes with its upgrades.
+// Every index compares texts byte by byte, in a database of any locale: the rules of locales change
+// with the system's upgrades.
 func TestIndexesInByteOrder(t *testing.T) {
 	u := dbtest.Postgres(t)
 	dbtest.Open(t, u)

@@ -18,11 +18,11 @@ import (
 type pgTx struct {
 	ctx      context.Context
 	conn     *pgx.Conn
-	xid      uint64 // its number, by which its outcome can be asked for
-	finished bool   // COMMIT was answered
+	xid      uint64 // transaction id, for looking up the outcome
+	finished bool   // whether COMMIT was answered
 }
 
-// begin starts a batch with what opens a transaction and gives it a number.
+// begin returns a batch that opens a transaction and reads its id.
 func (s *pgTx) begin() *pgx.Batch {
 	b := &pgx.Batch{}
 	b.Queue("BEGIN")
@@ -30,7 +30,7 @@ func (s *pgTx) begin() *pgx.Batch {
 	return b
 }
 
-// send carries out what was queued, in one round trip.
+// send runs the queued statements in one round trip.
 func (s *pgTx) send(b *pgx.Batch) error {
 	if b.Len() == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (s *pgTx) send(b *pgx.Batch) error {
 	return err
 }
 
-// commit carries out what was queued, then commits.
+// commit runs the queued statements, then commits, in one round trip.
 func (s *pgTx) commit(b *pgx.Batch) error {
 	var tag string
 	b.Queue("COMMIT").Exec(func(t pgconn.CommandTag) error {
@@ -53,10 +53,10 @@ func (s *pgTx) commit(b *pgx.Batch) error {
 	switch {
 	case tag == "COMMIT":
 		s.finished = true
-		return nil // whatever became of the connection afterwards
+		return nil // even if the connection failed afterwards
 	case err != nil && s.conn.IsClosed():
-		// Even an error that the server sent, such as 57P01, does not
-		// say on which side of the commit it stood.
+		// Even an error from the server, for example 57P01, does not say
+		// whether it came before or after the commit.
 		cut := newConnLostError(s.ctx, err)
 		cut.committing, cut.xid, cut.incarnation = true, s.xid, incarnationOf(s.conn)
 		return cut
@@ -67,8 +67,8 @@ func (s *pgTx) commit(b *pgx.Batch) error {
 	return errors.New("PostgreSQL rolled the transaction back")
 }
 
-// rollback gives the transaction up. A connection that can't roll back is
-// closed, and with it PostgreSQL drops the transaction.
+// rollback rolls the transaction back. If that fails it closes the connection, which makes
+// PostgreSQL drop the transaction.
 func (s *pgTx) rollback() {
 	if s.finished || s.conn.IsClosed() {
 		return
@@ -80,7 +80,7 @@ func (s *pgTx) rollback() {
 	}
 }
 
-// run carries out a statement of an ordinary transaction.
+// run executes a statement of an ordinary transaction.
 func (s *pgTx) run(st Statement, f func(Row) error) (n int64, err error) {
 	if f == nil {
 		f = func(Row) error { return nil }
@@ -118,21 +118,20 @@ func (e *postgresEngine) txOnPool(ctx context.Context, pool *pgxpool.Pool, f fun
 	})
 }
 
-// connLostError is a connection that could not be had or was lost.
+// connLostError is the error of a connection that could not be acquired or was lost.
 type connLostError struct {
 	cause       error
-	committing  bool // COMMIT was sent: transaction xid may have been committed or not
+	committing  bool // whether COMMIT was sent: transaction xid may be committed or not
 	xid         uint64
-	incarnation string // of the server, in which xid was given out
+	incarnation string // server's incarnation, in which xid is valid
 }
 
 func (l *connLostError) Error() string { return l.cause.Error() }
 func (l *connLostError) Unwrap() error { return l.cause }
 
-// retryTx has carry work on a connection of the pool. It repeats it as
-// long as the database rolled it back for another's sake, and until a moment
-// while its connection was lost; after one lost during COMMIT it first asks what
-// became of it.
+// retryTx runs carry on a connection of the pool. It retries when the database rolled the
+// transaction back in favor of another and, before until, when the connection was lost. After a
+// loss during COMMIT it first looks up the outcome.
 func (e *postgresEngine) retryTx(ctx context.Context, pool *pgxpool.Pool, until time.Time, carry func(*pgTx) error) error {
 	for n := 1; ; n++ {
 		err := e.tryTx(ctx, pool, until, carry)
@@ -142,7 +141,7 @@ func (e *postgresEngine) retryTx(ctx context.Context, pool *pgxpool.Pool, until 
 			return nil
 		case e.closed.Load():
 			if errors.As(err, &cut) && cut.committing {
-				err = errors.Join(ErrCommitUnknown, err) // there is nobody left to ask
+				err = errors.Join(ErrCommitUnknown, err) // no connection is left for the lookup
 			}
 			return &batchError{errors.Join(ErrClosed, err)}
 		case errors.As(err, &cut):
@@ -171,8 +170,8 @@ func (e *postgresEngine) tryTx(ctx context.Context, pool *pgxpool.Pool, until ti
 		return fmt.Errorf("waiting for a connection: %w", err)
 	}
 	defer conn.Release()
-	// What began is carried through or rolled back; it is cut off only if the
-	// server is gone.
+	// A transaction that has begun is completed or rolled back. It is interrupted only if
+	// the server does not answer.
 	ctx, end := e.watch(context.WithoutCancel(ctx), conn.Conn(), e.availability.minDeadline(until))
 	defer end()
 	s := &pgTx{ctx: ctx, conn: conn.Conn()}
@@ -184,7 +183,7 @@ func (e *postgresEngine) tryTx(ctx context.Context, pool *pgxpool.Pool, until ti
 	return err
 }
 
-// backoff is how long to wait after the n-th try: at most half a second.
+// backoff returns how long to wait after the n-th try: at most half a second.
 func backoff(n int) time.Duration {
 	n = min(n, 7)
 	return time.Duration(n*n) * (5*time.Millisecond + rand.N(5*time.Millisecond))
@@ -199,10 +198,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wasCommitted asks what became of a transaction. While its old session still
-// carries it out there is no answer yet, so it waits, up to a minute, and gives up
-// earlier if the server does not answer at all. In another life of the server the transaction is there only if it was committed, and its
-// number may be that of another by now.
+// wasCommitted looks up the outcome of a transaction. While the old session is still executing
+// it, there is no outcome yet. So wasCommitted waits up to a minute, or gives up earlier if the
+// server does not answer at all. In another incarnation of the server the transaction exists only
+// if it was committed, and its id may by now belong to another one.
 func (e *postgresEngine) wasCommitted(ctx context.Context, xid uint64, life string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -219,7 +218,7 @@ func (e *postgresEngine) wasCommitted(ctx context.Context, xid uint64, life stri
 			return false, errors.New("PostgreSQL may have given the number of the transaction to another, after a crash or a failover")
 		case err == nil && (status == "aborted" || another):
 			return false, nil
-		case another && sqlState(err) == "22023": // a number that is still to come
+		case another && sqlState(err) == "22023": // an id that has not been assigned yet
 			return false, nil
 		case ctx.Err() != nil, time.Now().After(until):
 			return false, fmt.Errorf("asking what became of the transaction: %w", errors.Join(err, ctx.Err()))
@@ -230,8 +229,8 @@ func (e *postgresEngine) wasCommitted(ctx context.Context, xid uint64, life stri
 	}
 }
 
-// xactStatus returns what PostgreSQL says of a transaction, "" if it no longer knows,
-// and the life of the server that says so.
+// xactStatus returns PostgreSQL's status of a transaction, "" if it no longer knows it, and the
+// incarnation of the server that answered.
 func (e *postgresEngine) xactStatus(ctx context.Context, until time.Time, xid uint64) (status, life string, err error) {
 	conn, err := e.acquire(ctx, e.pool, until)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// commitBatch carries a lane's jobs out in two round trips: BEGIN and all guards,
-// then all applies and, where none of them can still decline, COMMIT.
+// commitBatch executes a batch in two round trips: BEGIN and all guards, then all applies and, if
+// none of them can decline, COMMIT.
 func (e *postgresEngine) commitBatch(jobs []*pendingWrite) {
 	until := e.availability.deadline(jobs[0].queuedAt)
 	commitWithBisection(jobs, func(jobs []*pendingWrite) error {
@@ -30,7 +30,7 @@ func (e *postgresEngine) commitBatch(jobs []*pendingWrite) {
 // pipeline is one pipelined transaction.
 type pipeline struct {
 	*pgTx
-	tainted error // errTainted once a job declined after a change
+	tainted error // errTainted once a mutation declined after a change
 }
 
 func (p *pipeline) execute(jobs []*pendingWrite) error {
@@ -39,8 +39,8 @@ func (p *pipeline) execute(jobs []*pendingWrite) error {
 	if err := p.send(guards); err != nil {
 		return err
 	}
-	// The number of the transaction is known before COMMIT is sent: only so
-	// can its outcome be asked for when the answer gets lost.
+	// The transaction's id must be known before COMMIT is sent: without it the
+	// outcome can't be looked up when the answer gets lost.
 	applies := &pgx.Batch{}
 	final := p.queueStep(applies, jobs, func(j *Mutation) func(*Batch) { return j.Apply })
 	if p.tainted != nil {
@@ -52,8 +52,8 @@ func (p *pipeline) execute(jobs []*pendingWrite) error {
 		}
 		applies = &pgx.Batch{}
 	}
-	// After an error PostgreSQL skips the rest of what was sent together,
-	// COMMIT included.
+	// After an error PostgreSQL skips the rest of the statements in the round trip,
+	// including COMMIT.
 	return p.commit(applies)
 }
 
@@ -64,15 +64,15 @@ func (p *pipeline) send(b *pgx.Batch) error {
 	return p.tainted
 }
 
-// orderedStatement is a statement of a job, in its place among those of all.
+// orderedStatement is a statement of a mutation with its position in the batch.
 type orderedStatement struct {
 	*QueuedStatement
 	write *pendingWrite
-	order ID // its place
+	order ID // key that determines the position
 }
 
-// queueStep adds one step of all jobs to b, its statements in the order of their
-// keys. It reports whether none of it can decline.
+// queueStep adds one step of all jobs to b, with its statements in the order of their keys. It
+// reports whether no statement of it can decline.
 func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutation) func(*Batch)) (final bool) {
 	final = true
 	var all []orderedStatement
@@ -82,7 +82,7 @@ func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutati
 		if queue == nil || job.err != nil {
 			continue
 		}
-		step.statements = nil // the callbacks keep what they point to
+		step.statements = nil // callbacks keep pointers into the old slice
 		job.collect(queue, &step)
 		p.noteTaint(job.checkTaint())
 		at := job.key
@@ -94,7 +94,7 @@ func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutati
 	}
 	slices.SortStableFunc(all, func(a, b orderedStatement) int { return cmp.Compare(a.order, b.order) })
 	for i := 0; i < len(all); {
-		n := 0 // of plain INSERTs in a row
+		n := 0 // number of plain INSERTs in a row
 		for i+n < len(all) && all[i+n].mergeable() {
 			n++
 		}
@@ -111,26 +111,26 @@ func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutati
 	return final
 }
 
-// ignoresResult reports whether nothing that the statement returns decides anything.
+// ignoresResult reports whether the statement's result can't decline the mutation.
 func (q *QueuedStatement) ignoresResult() bool { return q.read == nil && q.noRowErr == nil }
 
-// mergeable reports whether it may share a statement with other INSERTs.
+// mergeable reports whether the INSERT may be combined with others in one statement.
 func (q *QueuedStatement) mergeable() bool { return q.ignoresResult() && q.query.multiRow != nil }
 
-// locksRow reports whether it is a SELECT that is there for the lock of a row.
+// locksRow reports whether the statement is a SELECT that only locks a row.
 func (q *QueuedStatement) locksRow() bool {
 	return q.ignoresResult() && q.query.readOnly && len(q.args) == 1
 }
 
-// alreadyLocked reports whether a lock is one that another job of the batch takes before.
+// alreadyLocked reports whether an earlier statement of the batch takes the same lock.
 func alreadyLocked(before []orderedStatement, s orderedStatement) bool {
 	return s.locksRow() && slices.ContainsFunc(before, func(o orderedStatement) bool {
 		return o.query == s.query && o.locksRow() && o.args[0] == s.args[0]
 	})
 }
 
-// queueInserts adds plain INSERTs as few statements of many rows, since PostgreSQL takes
-// its time to begin and to end each. Which comes first is all the same to them.
+// queueInserts combines plain INSERTs into few statements of many rows, since each statement has
+// a fixed cost in PostgreSQL. Their order does not matter.
 func (p *pipeline) queueInserts(b *pgx.Batch, all []orderedStatement) {
 	for len(all) > 0 {
 		query := all[0].query
@@ -170,9 +170,9 @@ func (p *pipeline) queueMultiRow(b *pgx.Batch, text string, rows []orderedStatem
 	})
 }
 
-// queueStatement adds a statement. A job that declines has its later statements of
-// this step run all the same, since they were sent together; if any of them,
-// or one before, changed something, the transaction is tainted.
+// queueStatement adds a statement. If a mutation declines, its later statements of this step still
+// run, since they were sent together. If any of its statements changed something, the transaction
+// is tainted.
 func (p *pipeline) queueStatement(b *pgx.Batch, job *pendingWrite, q *QueuedStatement) {
 	sent := b.Queue(q.query.postgres, q.args...)
 	if q.read == nil {

@@ -16,8 +16,7 @@ import (
 
 var holdUsage = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {for_update}`)
 
-// Jobs of one batch take the lock of a row once, and their plain INSERTs share
-// statements.
+// Jobs of one batch lock a row once, and their plain INSERTs share statements.
 func TestBatchSendsFewStatements(t *testing.T) {
 	var keys []db.ID
 	var jobs []*db.Mutation
@@ -47,8 +46,8 @@ func TestBatchSendsFewStatements(t *testing.T) {
 	}
 }
 
-// Whatever jobs share a batch, each is told what became of it, and nothing counts
-// twice or for a job that failed.
+// In batches of random jobs, each job gets its own result, and nothing is written twice or for a
+// failed job.
 func TestBatchesAtRandom(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
@@ -69,8 +68,8 @@ func TestBatchesAtRandom(t *testing.T) {
 				box     db.ID
 				amount  int64
 				ids     []db.ID
-				declare bool // that a row is missing, after its INSERTs
-				spoil   bool // a row, against a rule
+				declare bool // whether it fails for a missing row, after its INSERTs
+				spoil   bool // whether it violates a constraint
 				after   int
 			}
 			tasks := make([]*task, 1+r.IntN(40))

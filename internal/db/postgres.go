@@ -16,41 +16,40 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// postgresEngine works through pgx's own interface, whose batches send many
-// statements in one round trip.
+// postgresEngine uses pgx's own interface, whose batches send many statements in one round
+// trip.
 type postgresEngine struct {
 	pool *pgxpool.Pool
-	// batcherPool is the lanes' own, and the lease's, so that no crowd of
-	// ordinary transactions keeps them waiting.
+	// batcherPool is reserved for the batchers and the lease, so that they
+	// don't wait behind ordinary transactions.
 	batcherPool *pgxpool.Pool
 	log         *slog.Logger
-	// idleTimeout is how long the connection that listens may be quiet.
+	// idleTimeout is how long the listening connection may be quiet before a ping.
 	idleTimeout  time.Duration
 	availability availability
 	closed       atomic.Bool
 }
 
-// Lanes on PostgreSQL, and connections for everything else.
+// Limits of the PostgreSQL engine.
 const (
 	postgresBatchers = 4
 	postgresPoolSize = 16
-	// maxStaleRetries bounds how often a transaction is repeated on request of
-	// the database (deadlock, serialisation); the waits between add up to a
-	// second.
+	// maxTries is how often a transaction is tried when the database asks to
+	// repeat it (deadlock, serialization). The waits between add up to a second.
 	maxTries = 8
 	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT, one
-	// read, and what is told to other nodes: a server that says nothing any more
-	// must not stop a lane, or a duty, for ever.
+	// read, and one notification of other nodes: a server that stops answering
+	// must not block a batcher or a leader job forever.
 	maxTxTime = time.Minute
-	// minPrepareTimeout is how long the server may take at least to make a connection
-	// ready for use that is there: a third of the lease may be short for that.
+	// minPrepareTimeout is the minimum time for preparing an existing connection
+	// for use, as a third of the lease may be too short for that.
 	minPrepareTimeout = 2 * time.Second
 )
 
 var errURL = errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
 
-// parsePostgres reads a URL, and adds what our sessions need. Errors do not
-// repeat it: it may hold a password.
+// parsePostgres parses a URL, and adds sessionSettings. Errors don't repeat the URL, as it may
+// hold a password.
 func parsePostgres(url string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -72,12 +71,12 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if err != nil {
 		return nil, err
 	}
-	// Who waits for a connection may have no end set: a lane has not.
+	// The caller's ctx may have no deadline: a batcher's has none.
 	ready := max(o.Lease/3, minPrepareTimeout)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, ready)
 		defer cancel()
-		return replan(ctx, c, time.Now()) == nil, nil // a connection that can't is made anew
+		return replan(ctx, c, time.Now()) == nil, nil // a connection that fails is replaced
 	}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, ready)
@@ -91,22 +90,22 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		cfg.PingTimeout = ready
 	}
 	if cfg.ConnConfig.ConnectTimeout <= 0 {
-		cfg.ConnConfig.ConnectTimeout = o.MaxWait / 2 // of each server that the URL names
+		cfg.ConnConfig.ConnectTimeout = o.MaxWait / 2 // for each server that the URL names
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(checkSessionOrClose))
 	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())
 	if err != nil {
 		return nil, explainConnectError(err)
 	}
-	lanes := cfg.Copy()
+	batchers := cfg.Copy()
 	cfg.MaxConns = max(cfg.MaxConns, postgresPoolSize)
-	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresBatchers+1, 0, 0
+	batchers.MaxConns, batchers.MinConns, batchers.MinIdleConns = postgresBatchers+1, 0, 0
 	e := &postgresEngine{log: o.Log, idleTimeout: o.Lease / 3}
 	e.availability.maxWait, e.availability.config = o.MaxWait, cfg.ConnConfig.Copy()
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	if e.batcherPool, err = pgxpool.NewWithConfig(ctx, lanes); err != nil {
+	if e.batcherPool, err = pgxpool.NewWithConfig(ctx, batchers); err != nil {
 		e.pool.Close()
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
@@ -136,20 +135,19 @@ func sqlState(err error) string {
 
 func (e *postgresEngine) isUniqueViolation(err error) bool { return sqlState(err) == "23505" }
 
-// codeStalePlan is the state of what was prepared before another node's migration
+// codeStalePlan is the SQLSTATE for a statement that was prepared before another node's migration
 // changed the type of a column ("cached plan must not change result type").
 const codeStalePlan = "0A000"
 
-// resetStaleConns has all connections of a pool made anew if what they had prepared
-// may be outdated.
+// resetStaleConns replaces all connections of a pool if their prepared statements may be outdated.
 func resetStaleConns(pool *pgxpool.Pool, err error) {
 	if sqlState(err) == codeStalePlan {
 		pool.Reset()
 	}
 }
 
-// each repeats a read whose connection turns out to be dead, as all are after
-// a restart of the server, as long as f has seen nothing of it.
+// each retries a read whose connection turns out to be dead, as all are after a restart of the
+// server, unless f has already seen a row.
 func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) error) error {
 	until := e.availability.deadline(time.Now())
 	for n := 1; ; n++ {
@@ -193,7 +191,7 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 	return err
 }
 
-// readPgRows returns how many rows were changed or read.
+// readPgRows calls f for every row, and returns how many rows were changed or read.
 func readPgRows(rows pgx.Rows, f func(Row) error) (int64, error) {
 	defer rows.Close()
 	for rows.Next() {

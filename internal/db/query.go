@@ -14,16 +14,16 @@ import (
 // source and run EXPLAIN on both engines.
 type Query struct {
 	sqlite, postgres string
-	readOnly         bool // a plain SELECT, which changes nothing
-	// multiRow are the texts of a plain INSERT for one, two, four and eight rows, for
-	// PostgreSQL; of any other query there are none.
+	readOnly         bool // whether it is a plain SELECT, which changes nothing
+	// multiRow holds PostgreSQL's texts of a plain INSERT for one, two, four and eight rows;
+	// empty for any other query.
 	multiRow []string
 }
 
-// SQL makes a query from one text with $1…$n placeholders. Where the engines
-// need other words, the text holds a fragment: {blob}, {id}, {text}, {clustered},
-// {hot}, {skip_locked}, {for_update}, {lock}, {now} (see fragments). A line that begins
-// with {postgres} is for PostgreSQL alone.
+// SQL makes a query from one text with $1…$n placeholders. Where the engines' syntax differs,
+// the text holds a fragment: {blob}, {id}, {text}, {clustered}, {hot}, {skip_locked},
+// {for_update}, {lock}, {now} (see fragments). A line that begins with {postgres} is only for
+// PostgreSQL, one with {sqlite} only for SQLite.
 func SQL(text string) *Query {
 	q := &Query{
 		sqlite:   render(SQLite, text),
@@ -38,18 +38,18 @@ func SQL(text string) *Query {
 	return q
 }
 
-// writePattern finds the statements that change something; FOR UPDATE does not.
+// writePattern matches statements that change something; FOR UPDATE does not.
 var writePattern = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
 
-// insertPattern is an INSERT of one row made of arguments, numbers and texts, with
-// nothing after it.
+// insertPattern matches an INSERT of one row of arguments, numbers and texts, with nothing after
+// it.
 var insertPattern = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\((?:(?:\$?\d+|'[^'$]*')(?:, )?)+\))$`)
 
-// maxInsertRows is how many rows a plain INSERT is made for at most: each number of them is
-// a statement that every connection prepares.
+// maxInsertRows is the maximum number of rows in a combined INSERT. Every connection prepares a
+// separate statement for each number of rows.
 const maxInsertRows = 8
 
-// repeatRow makes n rows of one, with arguments that follow one another.
+// repeatRow repeats a row n times, with consecutive arguments.
 func repeatRow(row string, n int) string {
 	parts := strings.Split(row, "$")
 	ends, numbers, args := make([]string, len(parts)), make([]int, len(parts)), 0
@@ -72,11 +72,11 @@ func repeatRow(row string, n int) string {
 	return text.String()
 }
 
-// With binds arguments, giving a statement that can be run. Times are passed
-// as microseconds (Micros), ids as ID.
+// With binds arguments and returns a statement that can be run. Times are passed as microseconds
+// (Micros), ids as ID.
 func (q *Query) With(args ...any) Statement { return Statement{query: q, args: args} }
 
-// name is the beginning of the text, for logs and errors.
+// name returns the beginning of the text, for logs and errors.
 func (q *Query) name() string {
 	text := strings.Join(strings.Fields(q.sqlite), " ")
 	if len(text) > 80 {
@@ -85,7 +85,7 @@ func (q *Query) name() string {
 	return text
 }
 
-// wrapQueryError says which statement failed, without its arguments.
+// wrapQueryError adds to err which statement failed, without its arguments.
 func wrapQueryError(q *Query, err error) error { return fmt.Errorf("%s: %w", q.name(), err) }
 
 // Statement is a query with its arguments.
@@ -94,7 +94,7 @@ type Statement struct {
 	args  []any
 }
 
-// fragments are the few words in which the two engines differ.
+// fragments maps each fragment to the text for each engine.
 var fragments = [2]*strings.Replacer{
 	SQLite: strings.NewReplacer(
 		"{blob}", "BLOB",
@@ -106,7 +106,7 @@ var fragments = [2]*strings.Replacer{
 		"{postgres}", "--",
 		"{skip_locked}", "",
 		"{for_update}", "",
-		"{lock}", "TYPEOF", // of its number: nothing is to be done
+		"{lock}", "TYPEOF", // harmless: SQLite needs no lock
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 	),
 	Postgres: strings.NewReplacer(

@@ -29,7 +29,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A plain INSERT is made for several rows, and nothing else is.
+// Only a plain INSERT has texts for several rows.
 func TestRows(t *testing.T) {
 	got := db.SQL("INSERT INTO a (b, c)\n\tVALUES ($1, $2)").Rows()
 	want := []string{"($1, $2)", "($1, $2), ($3, $4)", "($1, $2), ($3, $4), ($5, $6), ($7, $8)",

@@ -12,16 +12,16 @@ type readOnlyKey struct{}
 // ErrReadOnly is the error of Tx, Exec and Write under the context of WithReadOnly.
 var ErrReadOnly = errors.New("the context does not let anything be written")
 
-// WithReadOnly returns a context under which nothing is written: for finding out what is
-// wrong with a change without making it.
+// WithReadOnly returns a context under which nothing can be written. It serves to validate a
+// change without making it.
 func WithReadOnly(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readOnlyKey{}, true)
 }
 
-// IsReadOnly reports whether a context is that of WithReadOnly.
+// IsReadOnly reports whether ctx comes from WithReadOnly.
 func IsReadOnly(ctx context.Context) bool { return ctx.Value(readOnlyKey{}) != nil }
 
-// checkWritable returns why nothing may be written under a context.
+// checkWritable returns an error if nothing may be written under ctx.
 func checkWritable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// Under the context of WithReadOnly everything can be read, and nothing is written.
+// Under a context of WithReadOnly reads work, and writes fail.
 func TestReadOnly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)

@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// CheckSnapshot refuses a file of SQLite that is not what Snapshot makes: one whose
-// schema differs from that of its version, such as by a trigger, a view or a column,
-// that SQLite finds damaged, or that has ids which the service never gives. What
-// remains is read as data, not as instructions.
+// CheckSnapshot returns a fault.Invalid for a SQLite file that Snapshot can't have written: its
+// schema differs from that of its version (a trigger, a view, a column), SQLite finds it damaged,
+// or it has ids that the service never generates. A file that passes contains only data, and no
+// code that SQLite would run.
 func CheckSnapshot(ctx context.Context, path string) error {
 	file, err := openSQLiteFile(path, "ro", "query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")
 	if err != nil {
@@ -30,7 +30,7 @@ func CheckSnapshot(ctx context.Context, path string) error {
 	if _, ok := found["table schema_version"]; !ok {
 		return invalidFileFault("it has no schema version")
 	}
-	// What keeps a view or a trigger from answering here in the table's place.
+	// A view or a trigger could forge the answers of the queries below.
 	if odd := findViewOrTrigger(found); odd != "" {
 		return invalidFileFault("it has a %s, which no version has", odd)
 	}
@@ -80,7 +80,7 @@ func readSchema(ctx context.Context, file *sql.DB) (map[string]string, error) {
 	return all, rows.Err()
 }
 
-// findViewOrTrigger names a view or trigger.
+// findViewOrTrigger returns the name of a view or trigger in the schema; "" if there is none.
 func findViewOrTrigger(schema map[string]string) string {
 	for key := range schema {
 		if strings.HasPrefix(key, "view ") || strings.HasPrefix(key, "trigger ") {
@@ -107,7 +107,7 @@ func schemaAt(ctx context.Context, version int64) (map[string]string, error) {
 	return readSchema(ctx, fresh)
 }
 
-// firstDifference names the first difference; "" for none.
+// firstDifference describes the first difference; "" if there is none.
 func firstDifference(wanted, found map[string]string) string {
 	var names []string
 	for name, text := range wanted {
@@ -127,9 +127,8 @@ func firstDifference(wanted, found map[string]string) string {
 	return "its " + names[0]
 }
 
-// normalizeSQL is a statement without comments and with single blanks: a later release
-// may have worded a migration's comments anew. A text with a NUL, where SQLite stops
-// reading, stays as it is.
+// normalizeSQL removes comments and repeated blanks from a statement: a later release may have
+// reworded a migration's comments. A text with a NUL, where SQLite stops reading, stays unchanged.
 func normalizeSQL(text string) string {
 	if strings.IndexByte(text, 0) >= 0 {
 		return text
@@ -147,7 +146,7 @@ func normalizeSQL(text string) string {
 			i, blank = i+n, true
 			continue
 		case strings.HasPrefix(rest, "/*"):
-			n := strings.Index(rest[2:], "*/") // "/*/" is no whole comment
+			n := strings.Index(rest[2:], "*/") // "/*/" is not a complete comment
 			if n < 0 {
 				return b.String() + rest
 			}
@@ -175,7 +174,7 @@ func normalizeSQL(text string) string {
 	return b.String()
 }
 
-// checkIntegrity has SQLite look at all pages and rows.
+// checkIntegrity has SQLite check all pages and rows.
 func checkIntegrity(ctx context.Context, file *sql.DB) error {
 	found, err := queryStrings(ctx, file, `PRAGMA quick_check(1)`)
 	switch {
@@ -189,8 +188,8 @@ func checkIntegrity(ctx context.Context, file *sql.DB) error {
 	return nil
 }
 
-// checkIDs refuses ids that the service never gives: those below 1, and those that are
-// no numbers. What they name would be passed over.
+// checkIDs returns a fault.Invalid for ids that the service never generates: those below 1, and
+// those that are not integers. Rows with these ids would be skipped.
 func checkIDs(ctx context.Context, file *sql.DB) error {
 	tables, err := listTables(ctx, file)
 	if err != nil {
@@ -201,7 +200,7 @@ func checkIDs(ctx context.Context, file *sql.DB) error {
 		switch {
 		case t.name == "blob":
 			query += ` OR file < 0 OR size < LENGTH(bytes) OR typeof(file) <> 'integer' OR typeof(size) <> 'integer'`
-		case t.name == "sts_policy", !t.hasColumn("id"): // that of a policy is a text of its domain's
+		case t.name == "sts_policy", !t.hasColumn("id"): // a policy's id is a text from its domain's DNS
 			continue
 		}
 		var id string

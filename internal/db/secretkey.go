@@ -11,9 +11,9 @@ import (
 var bindSecretKeyQuery = SQL(`INSERT INTO service_key (id, fingerprint) VALUES (1, $1)
 	ON CONFLICT (id) DO UPDATE SET fingerprint = service_key.fingerprint RETURNING fingerprint`)
 
-// BindSecretKey notes the fingerprint of the secret key that this database is used
-// with, and returns a fault.Conflict if it is used with another: what one node
-// sealed or signed the others must be able to open and to know again.
+// BindSecretKey stores the fingerprint of the secret key that this database is used with. It
+// returns a fault.Conflict if the database is used with another key: every node must be able to
+// open and verify secrets and signatures of the others.
 func (d *DB) BindSecretKey(ctx context.Context, fingerprint string) error {
 	var known string
 	err := d.Tx(ctx, func(tx *Tx) error { return tx.One(ctx, bindSecretKeyQuery.With(fingerprint), &known) })

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ShrinkMemory gives back the memory of SQLite's page caches, up to 40 MB after much
-// work; they fill again with use. PostgreSQL keeps none in this process.
+// ShrinkMemory releases the memory of SQLite's page caches, up to 40 MB after much work; they
+// fill again with use. With PostgreSQL there are none in this process.
 func (d *DB) ShrinkMemory(ctx context.Context) error {
 	e, ok := d.engine.(*sqliteEngine)
 	if !ok {
@@ -30,13 +30,13 @@ func (d *DB) ShrinkMemory(ctx context.Context) error {
 
 const (
 	shrinkMemoryPragma = "PRAGMA shrink_memory"
-	// shrinkTimeout is how long connections that are free are kept from
-	// others while those at work are waited for.
+	// shrinkTimeout bounds the wait for busy connections, during which the
+	// free ones are not available to others.
 	shrinkTimeout = time.Second
 )
 
-// ShrinkPoolMemory does so for all connections of a pool of SQLite connections that
-// are free, or soon are.
+// ShrinkPoolMemory releases the page caches of all connections of a SQLite pool that are free, or
+// become free within shrinkTimeout.
 func ShrinkPoolMemory(ctx context.Context, pool *sql.DB) (err error) {
 	soon, cancel := context.WithTimeout(ctx, shrinkTimeout)
 	defer cancel()

@@ -11,8 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// TestShrink: caches are given back while others read and write, and nothing is
-// lost by it.
+// TestShrink releases caches during reads and writes, and checks that no data is lost.
 func TestShrink(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()

@@ -15,12 +15,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Snapshot writes all that a database holds at one moment into a new file of
-// SQLite, whichever engine it is on: both have one schema. The service may run
-// beside it; on SQLite its write-ahead log grows meanwhile. When Snapshot returns,
-// the file is durable; after an error it is to be thrown away.
+// Snapshot writes a consistent copy of a database into a new SQLite file. It works with both
+// engines, as they have the same schema. The service may run meanwhile; on SQLite its write-ahead
+// log grows until Snapshot is done. When Snapshot returns, the file is durable; after an error
+// the caller must delete it.
 func Snapshot(ctx context.Context, from, path string) error {
-	// Made here, it is nobody else's to read; one that is there is not touched.
+	// Created here, the file is not readable by other users. An existing file is not touched.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func Snapshot(ctx context.Context, from, path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// openSQLiteFile opens a file of SQLite that nobody else uses, or only to be read.
+// openSQLiteFile opens a SQLite file that nobody else uses, or opens one for reading.
 func openSQLiteFile(path, mode string, pragmas ...string) (*sql.DB, error) {
 	v := url.Values{"mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()))}
 	d, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+v.Encode())
@@ -53,7 +53,7 @@ func openSQLiteFile(path, mode string, pragmas ...string) (*sql.DB, error) {
 }
 
 func vacuumInto(ctx context.Context, source, path string) error {
-	d, err := openSQLiteFile(source, "rw") // not "ro": it may have to make the log's index
+	d, err := openSQLiteFile(source, "rw") // not "ro": SQLite may have to create the log's index
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func vacuumInto(ctx context.Context, source, path string) error {
 	return errors.Join(err, d.Close())
 }
 
-// copyFromPostgres makes a file of PostgreSQL's version of the schema, and copies every
-// row of one moment into it.
+// copyFromPostgres creates a file with the schema version of the PostgreSQL database, and copies
+// every row of one snapshot into it.
 func copyFromPostgres(ctx context.Context, from, path string) error {
 	pg, err := connectUnlimited(ctx, from)
 	if err != nil {
@@ -93,8 +93,8 @@ func copyFromPostgres(ctx context.Context, from, path string) error {
 		return err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	// Of a table that is written anew, as a migration may do, who began to read
-	// before sees no row. The locks come before the moment that is read.
+	// If a migration rewrites a table, a transaction with an older snapshot sees no rows in
+	// it. So the locks come first: they are taken before the snapshot.
 	if _, err := tx.Exec(ctx, `LOCK TABLE schema_version, `+quotedNames(tables)+` IN ACCESS SHARE MODE`); err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func copyFromPostgres(ctx context.Context, from, path string) error {
 	return file.Close()
 }
 
-// connectUnlimited opens a connection for a long read or write, without the limits of
-// those that serve.
+// connectUnlimited opens a connection for a long read or write, without the service's time
+// limits.
 func connectUnlimited(ctx context.Context, to string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(to)
 	if err != nil {
@@ -120,7 +120,7 @@ func connectUnlimited(ctx context.Context, to string) (*pgx.Conn, error) {
 	for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
 		cfg.RuntimeParams[name] = "0"
 	}
-	cfg.RuntimeParams["lock_timeout"] = sessionSettings["lock_timeout"] // who waits for a lock keeps others waiting
+	cfg.RuntimeParams["lock_timeout"] = sessionSettings["lock_timeout"] // others queue behind one that waits for a lock
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, explainConnectError(err)
@@ -133,8 +133,7 @@ type querier interface {
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 }
 
-// schemaVersion is the number of the last migration that a database has seen; 0
-// for one without a schema.
+// schemaVersion returns the number of the last migration of a database; 0 without a schema.
 func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 	var there bool
 	err = pg.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
@@ -144,15 +143,15 @@ func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 	return version, err
 }
 
-// table is one to be copied.
+// table is a table to copy.
 type table struct {
 	name       string
 	columns    []string
-	primaryKey []string // that SQLite keeps the rows in the order of; nil for a plain number
+	primaryKey []string // order in which SQLite stores the rows; nil for a rowid table
 }
 
-// listTables lists the tables of a file, each after those that it refers to. What
-// tells of the server itself is left out.
+// listTables lists the tables of a file, each after those that it refers to, without the tables
+// about the server itself.
 func listTables(ctx context.Context, file *sql.DB) (list []table, err error) {
 	names, err := queryStrings(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
 		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_version', 'server_life') ORDER BY name`)

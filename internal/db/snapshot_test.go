@@ -29,7 +29,7 @@ var (
 		VALUES ($1, $2, $3, 'pending', TRUE, '', FALSE, TRUE, FALSE, '{}', 0, 0, 0, 0, 0, 0, 0)`)
 )
 
-// everyRow reads every row of a file of SQLite, as text, in an order of its own.
+// everyRow reads every row of a SQLite file, as text, in a fixed order.
 func everyRow(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
@@ -67,8 +67,7 @@ func everyRow(t *testing.T, path string) map[string][]string {
 	return all
 }
 
-// A snapshot of either engine, loaded into PostgreSQL, and a snapshot of that hold
-// the same.
+// A snapshot of either engine, loaded into PostgreSQL, and a snapshot of that are the same.
 func TestSnapshotAndLoad(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -100,7 +99,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 		if len(one["account"]) != 2 || len(one["blob"]) != 134 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
 			t.Errorf("the first snapshot holds %v", one)
 		}
-		delete(one, "server_life") // is the server's own
+		delete(one, "server_life") // belongs to the server
 		delete(two, "server_life")
 		for name := range one {
 			if !reflect.DeepEqual(one[name], two[name]) {
@@ -130,8 +129,8 @@ var (
 		SELECT (i * 48271) % 97, i, (i * 48271) % 65521, 0, '', 1, 2000, i, i FROM n`)
 )
 
-// A snapshot is written in bulk: rows in the order of their keys, and each index of a
-// sorted list, so that no page is left half empty. Its schema is as migrations make it.
+// A snapshot is written in bulk: rows in the order of their keys, and each index from a sorted
+// list, so that no page stays half empty. Its schema is that of the migrations.
 func TestSnapshotIsPacked(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -161,12 +160,12 @@ func TestSnapshotIsPacked(t *testing.T) {
 	})
 }
 
-// A snapshot that nobody waits for any more ends, though it waits itself.
+// A cancelled snapshot ends, even while it waits for a lock.
 func TestSnapshotEnds(t *testing.T) {
 	url := dbtest.Postgres(t)
 	d, _ := dbtest.Open(t, url)
 	dbtest.Exec(t, d, someEvents.With(1, 2_000))
-	// Held back at a table that it reads after others.
+	// It waits at a table that it reads after others.
 	conn := plannerConn(t, url)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
@@ -190,7 +189,7 @@ func TestSnapshotEnds(t *testing.T) {
 	}
 }
 
-// What SQLite lets stand in a text, PostgreSQL may not.
+// SQLite accepts texts that PostgreSQL rejects.
 func TestLoadOddTexts(t *testing.T) {
 	url := dbtest.SQLite(t)
 	d, _ := dbtest.Open(t, url)
@@ -210,7 +209,7 @@ func TestLoadOddTexts(t *testing.T) {
 	}
 }
 
-// A snapshot is of one moment, however much is written beside it.
+// A snapshot is consistent, even during many writes.
 func TestSnapshotIsOfOneMoment(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -257,8 +256,8 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	})
 }
 
-// A node that migrates the database meanwhile, which may write a table anew, does
-// not make the snapshot lose it.
+// A migration during a snapshot, which may rewrite a table, does not make the snapshot lose its
+// rows.
 func TestSnapshotBesideMigration(t *testing.T) {
 	url := dbtest.Postgres(t)
 	d, _ := dbtest.Open(t, url)
@@ -295,7 +294,7 @@ func TestSnapshotBesideMigration(t *testing.T) {
 	}
 }
 
-// What is there already is not written over, and what has no service not copied.
+// Snapshot does not overwrite an existing file, and does not copy a database without a service.
 func TestSnapshotRefuses(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		path := filepath.Join(t.TempDir(), "snapshot.db")

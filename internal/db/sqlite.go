@@ -17,23 +17,23 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// sqliteEngine has one connection that writes, and a few that read. WAL lets
-// them read while it writes; synchronous=FULL makes a commit wait for fsync.
+// sqliteEngine has one writing connection and a few reading ones. WAL lets them read while it
+// writes; synchronous=FULL makes a commit wait for fsync.
 type sqliteEngine struct {
 	writer        *sqliteConn
 	writeToken    chan struct{} // holds one token: the right to write
-	priorityToken chan struct{} // takes the token to who is not to wait for a crowd
+	priorityToken chan struct{} // passes the token to a priorityTx first
 	readers       *sql.DB
 	stmts         sync.Map // *Query → *sql.Stmt on readers
-	writerPool    *sql.DB  // of the writer, for migrations
+	writerPool    *sql.DB  // writer's pool, for migrations
 	log           *slog.Logger
 	fatal         func(error)
 	walLimits     walLimits
 
-	dirty           chan struct{} // something was committed
+	dirty           chan struct{} // signals that something was committed
 	closing         context.Context
 	stopCheckpoints context.CancelFunc
-	checkpointsDone chan struct{} // checkpoints are over
+	checkpointsDone chan struct{} // closed when checkpoints have ended
 }
 
 // busyTimeout is how long to wait for another process that has the database
@@ -103,7 +103,7 @@ func (e *sqliteEngine) batcherCount() int { return 1 }
 
 func (e *sqliteEngine) ping(ctx context.Context) error { return e.readers.PingContext(ctx) }
 
-// close ends with the writer, which copies the WAL back into the database.
+// close closes the writer last, as that copies the WAL back into the database.
 func (e *sqliteEngine) close() error {
 	e.stopCheckpoints()
 	<-e.checkpointsDone
@@ -136,8 +136,8 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 		return err
 	}
 	began := time.Now()
-	// A read is short: ctx is looked at between its rows, as watching it would
-	// take two goroutines, which cost a third of reading a row by its key.
+	// A read is short, so ctx is only checked between rows: watching it would take two
+	// goroutines, which cost a third of reading a row by its key.
 	rows, err := stmt.(*sql.Stmt).QueryContext(context.Background(), s.args...)
 	if err != nil {
 		return wrapQueryError(s.query, err)
@@ -158,7 +158,7 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 	return err
 }
 
-// slowReadThreshold is how long a read transaction may live.
+// slowReadThreshold is how long a read transaction may last without a warning.
 const slowReadThreshold = time.Second
 
 func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
@@ -172,8 +172,8 @@ func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 	return n, rows.Err()
 }
 
-// sqliteRow gives out the bytes that the driver has made for the row alone, of
-// which database/sql would make a copy.
+// sqliteRow passes on the bytes that the driver allocated for the row, which database/sql would
+// copy.
 type sqliteRow struct{ *sql.Rows }
 
 // Scan reads the row.
@@ -188,7 +188,7 @@ func (r sqliteRow) Scan(dst ...any) error {
 
 type rawBytes []byte
 
-// Scan takes over what the driver has made.
+// Scan keeps the driver's bytes without a copy.
 func (b *rawBytes) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
@@ -208,7 +208,7 @@ func (e *sqliteEngine) tx(ctx context.Context, f func(txSession) error) error {
 	return e.withWriter(ctx, nil, f)
 }
 
-// priorityTx waits for who has the turn now, and for none of those who want it too.
+// priorityTx only waits for the current writer, not for those that are queued.
 func (e *sqliteEngine) priorityTx(ctx context.Context, f func(txSession) error) error {
 	return e.withWriter(ctx, e.priorityToken, f)
 }
@@ -242,8 +242,8 @@ func (e *sqliteEngine) unlockWriter() {
 	}
 }
 
-// transaction runs on the writer, whose turn the caller has. Another process
-// may hold the database's own lock: BEGIN waits for it, up to busy_timeout.
+// transaction runs f on the writer, whose token the caller holds. Another process may hold the
+// database's own lock: BEGIN waits for it, up to busy_timeout.
 func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
 	if err := e.writer.exec(beginQuery); err != nil {
 		return &batchError{fmt.Errorf("begin: %w", e.checkFsync(err))}
@@ -251,8 +251,8 @@ func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
 	committed := false
 	defer func() {
 		if !committed { // also when f panics
-			// SQLite may have rolled back by itself already (disk full,
-			// I/O error); that this fails then is as it should be.
+			// SQLite may already have rolled back by itself (disk full,
+			// I/O error). Then this fails, which is harmless.
 			_ = e.writer.exec(rollbackQuery)
 		}
 	}()
@@ -281,7 +281,7 @@ func (e *sqliteEngine) checkFsync(err error) error {
 }
 
 func (e *sqliteEngine) commitBatch(jobs []*pendingWrite) {
-	<-e.writeToken // the lanes end before close takes it for good
+	<-e.writeToken // batchers stop before close takes it for good
 	defer e.unlockWriter()
 	commitWithBisection(jobs, func(jobs []*pendingWrite) error {
 		return e.transaction(func(s txSession) error {
@@ -315,7 +315,7 @@ func runStep(s txSession, jobs []*pendingWrite, of func(*Mutation) func(*Batch))
 	return nil
 }
 
-// runStatements runs a step of one job, until it declines.
+// runStatements runs one step of a mutation, until it declines.
 func runStatements(s txSession, p *pendingWrite, queued []*QueuedStatement) error {
 	for _, q := range queued {
 		read, declined := q.reader()
@@ -360,10 +360,10 @@ func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// What began is carried through or rolled back, never cut off.
+	// A transaction that has begun is completed or rolled back, never interrupted.
 	ctx := context.Background()
 	if f == nil && s.query.readOnly {
-		// RowsAffected would tell of the last statement that wrote.
+		// RowsAffected would return the count of the last statement that wrote.
 		f = func(Row) error { return nil }
 	}
 	if f == nil {

@@ -11,16 +11,15 @@ import (
 // Tx is an ordinary transaction.
 type Tx struct {
 	session     txSession
-	failed      error // of a statement: both engines then give everything up
+	failed      error // error of a statement: both engines then roll back
 	afterCommit []func()
 }
 
-// Tx runs f in a transaction of its own and returns after the commit: nil, or
-// an error with which nothing of it was written, save ErrCommitUnknown. f runs again
-// when the database asks for it (BUSY, 40001, 40P01, a lost connection), so it
-// must have no side effects but through AfterCommit. Once f began, ctx no
-// longer interrupts it. Once a statement of it failed, all that follow fail
-// too, and so does the commit.
+// Tx runs f in its own transaction and returns after the commit. After an error nothing was
+// written, except for ErrCommitUnknown. f runs again when the database asks for it (BUSY, 40001,
+// 40P01, a lost connection), so it must have no side effects except through AfterCommit. Once f
+// has begun, ctx no longer interrupts it. Once a statement has failed, all later ones and the
+// commit fail too.
 func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	return runTx(ctx, d.tx, f)
 }
@@ -47,8 +46,8 @@ func runTx(ctx context.Context, carry func(context.Context, func(txSession) erro
 	return nil
 }
 
-// Exec runs s in a transaction of its own, as Tx does, and returns how many
-// rows it changed: 0 with an error.
+// Exec runs s in its own transaction, as Tx does, and returns how many rows it changed: 0 with an
+// error.
 func (d *DB) Exec(ctx context.Context, s Statement) (changed int64, err error) {
 	err = d.Tx(ctx, func(tx *Tx) error {
 		changed, err = tx.Exec(ctx, s)
@@ -68,10 +67,9 @@ func (t *Tx) Exec(_ context.Context, s Statement) (int64, error) { return t.run(
 
 var lockQuery = SQL(`SELECT {lock}($1)`)
 
-// Lock makes transactions that lock the same name and id follow one another until
-// they end. It is for limits on how many rows there may be: what is counted after
-// it is still true at the commit. Take it first. On SQLite, transactions follow one
-// another anyway.
+// Lock serializes transactions that lock the same name and id, until they end. It is for limits
+// on the number of rows: a count after Lock is still true at the commit. Call it first. On
+// SQLite, transactions are serialized anyway.
 func (t *Tx) Lock(_ context.Context, name string, id ID) error {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d", name, id)
@@ -101,13 +99,13 @@ func (t *Tx) One(_ context.Context, s Statement, dst ...any) error {
 	return err
 }
 
-// run runs a statement. After a failed one SQLite may have rolled back by
-// itself (disk full) and would carry out the next one outside any transaction.
+// run runs a statement, unless one has failed. SQLite may have rolled back by itself then (disk
+// full), and would run the next statement outside any transaction.
 func (t *Tx) run(s Statement, f func(Row) error) (int64, error) {
 	if t.failed != nil {
 		return 0, t.failed
 	}
-	var own error // of f, which does no harm to the transaction
+	var own error // error of f, which does not break the transaction
 	read := f
 	if f != nil {
 		read = func(r Row) error {

@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// A node of a newer release changes the type of a column: whoever works on the
-// database sees nothing of that, whatever his connections had prepared.
+// When a node of a newer release changes the type of a column, other nodes get no errors, despite
+// the statements that their connections have prepared.
 func TestColumnChangesBelowANode(t *testing.T) {
 	u := dbtest.Postgres(t)
 	d, _ := dbtest.Open(t, u)
 	admin := connect(t, u)
 	dbtest.Exec(t, d, addAccount.With(1, "a@b.example", "A"))
-	var names []*db.Query // more than a transaction is repeated
+	var names []*db.Query // more than maxTries
 	for n := range 12 {
 		names = append(names, db.SQL(fmt.Sprintf(`SELECT name FROM account WHERE id = $1 AND id <> -%d`, n+1)))
 	}
@@ -56,8 +56,8 @@ func TestColumnChangesBelowANode(t *testing.T) {
 	}
 }
 
-// A node that migrates the database takes no table from those who work on it, and
-// goes on once it can: neither they nor its start fail.
+// A migrating node does not block others from a table, and continues once it can: neither the
+// others nor its start fail.
 func TestMigrationBesideWork(t *testing.T) {
 	u := dbtest.Postgres(t)
 	if err := db.MigrateTo(t.Context(), u, 44); err != nil {
@@ -89,7 +89,7 @@ func TestMigrationBesideWork(t *testing.T) {
 	}
 }
 
-// The program one release back works on the newer schema.
+// The previous release works on the newer schema.
 func TestNewerSchema(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, u string) {
 		d, _ := dbtest.Open(t, u)

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// walLimits bound the write-ahead log, by sizes in pages of 4 KiB.
+// walLimits are the limits of the write-ahead log. Sizes are in pages of 4 KiB.
 type walLimits struct {
-	passive int // once so many wait for it, they are copied back into the database
-	// exclusive is from when on the writer stands still for the last of them, as
-	// only a WAL that is copied whole begins anew. It is well above copy:
-	// every commit that comes meanwhile waits for a flush of the database.
+	passive int // number of uncopied pages that starts a copy back into the database
+	// exclusive is the size from which the writer is paused for copying the last
+	// pages, as SQLite only restarts a WAL that is copied completely. It is well
+	// above passive: every commit meanwhile waits for a flush of the database.
 	exclusive int
-	// restart is from when on the writer is held up until the readers have let
-	// go of the WAL: where they follow each other without a gap, the next
-	// commit would never find it free to begin anew. A file that had to grow
-	// further is cut back to this when it does.
+	// restart is the size from which the writer is paused until no reader uses
+	// the WAL: while readers overlap without a gap, no commit could restart
+	// the WAL. A file that has grown further is truncated to this size at the
+	// restart.
 	restart         int
-	warn            int           // is told to the operator
-	restartInterval time.Duration // how often the writer is held up at most
+	warn            int           // size that is logged as a warning
+	restartInterval time.Duration // minimum time between two pauses for readers
 }
 
 func defaultWALLimits() walLimits {
@@ -30,32 +30,32 @@ func defaultWALLimits() walLimits {
 }
 
 const (
-	// restartTimeout bounds how long the writer is held up at a time.
+	// restartTimeout bounds each pause of the writer.
 	restartTimeout = 250 * time.Millisecond
-	// checkpointInterval is how often the WAL is looked at while there are commits.
+	// checkpointInterval is how often the WAL is checked while there are commits.
 	checkpointInterval = 200 * time.Millisecond
-	// While more than few pages wait, they are copied without holding the
-	// writer up, maxPasses times at most: it writes more meanwhile.
+	// While more than fewPages pages are uncopied, they are copied without
+	// pausing the writer, in maxPasses passes at most, as it writes more
+	// meanwhile.
 	fewPages, maxPasses = 128, 4
 )
 
 // walState is the state of the write-ahead log.
 type walState struct {
-	pages   int  // in it
-	copied  int  // of them, into the database
-	blocked bool // by readers, which were waited for in vain
+	pages   int  // in the log
+	copied  int  // pages that are copied into the database
+	blocked bool // whether readers still used it after the wait
 }
 
-// checkpointer copies the WAL back in the background, so that no commit waits
-// for it, and from time to time has the writer stand still for the few pages
-// that came meanwhile: only when all are copied does the next commit begin the
-// WAL anew.
+// checkpointer copies the WAL back in the background, so that no commit waits for it. From time
+// to time it pauses the writer to copy the few pages that were added meanwhile: the next commit
+// restarts the WAL only when all pages are copied.
 type checkpointer struct {
 	*sqliteEngine
 	conn        *sql.DB
-	again       bool      // look again without a further commit
-	warned      bool      // said once until it is over
-	lastRestart time.Time // when the writer was last made to wait for readers
+	again       bool      // whether to poll again without a further commit
+	warned      bool      // whether the warning is logged, until it is over
+	lastRestart time.Time // when the writer last waited for readers
 }
 
 // runCheckpoints runs until the database is being closed.
@@ -102,7 +102,7 @@ func (k *checkpointer) poll(ctx context.Context) {
 	}
 	k.again = err != nil || w.pages-w.copied >= k.walLimits.passive
 	switch over := w.pages >= k.walLimits.warn; {
-	case over && w.blocked && !k.warned: // a single commit may be as large
+	case over && w.blocked && !k.warned: // without readers it may be a single large commit
 		k.log.Warn("the write-ahead log is over its limit: something holds a read transaction open", "pages", w.pages)
 	case err == nil && !over && k.warned:
 		k.log.Info("the write-ahead log is within its limit again", "pages", w.pages)
@@ -112,13 +112,13 @@ func (k *checkpointer) poll(ctx context.Context) {
 	k.warned = !k.warned
 }
 
-// checkpointIfGrown looks at the WAL and copies it back if it has grown.
+// checkpointIfGrown copies the WAL back if it has grown.
 func (k *checkpointer) checkpointIfGrown(ctx context.Context) (walState, error) {
 	w, err := k.checkpoint(ctx, "NOOP")
 	if err != nil || w.pages-w.copied < k.walLimits.passive && w.pages < k.walLimits.exclusive {
 		return w, err
 	}
-	needed := false // by a reader: waiting for the writer alone would not help
+	needed := false // whether a reader needs pages: pausing the writer would not help
 	for pass := 0; pass < maxPasses && w.pages-w.copied > fewPages && !needed; pass++ {
 		copied, err := k.checkpoint(ctx, "PASSIVE")
 		if err != nil {
@@ -142,12 +142,12 @@ func (k *checkpointer) checkpointIfGrown(ctx context.Context) (walState, error) 
 	return k.checkpoint(ctx, mode)
 }
 
-// errWALSizeUnknown: a commit was just changing the index of the WAL, or another
+// errWALSizeUnknown says that a commit was just changing the index of the WAL, or that another
 // process is copying it back.
 var errWALSizeUnknown = errors.New("the size of the write-ahead log could not be told")
 
-// checkpoint is the pragma: NOOP only tells, PASSIVE copies what no reader
-// still needs in the WAL, RESTART also waits for the readers.
+// checkpoint runs PRAGMA wal_checkpoint. NOOP only returns the state, PASSIVE copies the pages
+// that no reader needs in the WAL, RESTART also waits for the readers.
 func (k *checkpointer) checkpoint(ctx context.Context, mode string) (walState, error) {
 	var w walState
 	var busy int

@@ -23,7 +23,7 @@ const page = 4096
 
 var someBlobs = db.SQL(`SELECT id, size FROM blob WHERE id > $1 ORDER BY id LIMIT 100`)
 
-// walTest is a database with a small write-ahead log and what it logs.
+// walTest is a database with a small write-ahead log, and its log messages.
 type walTest struct {
 	*db.DB
 	t    *testing.T
@@ -71,8 +71,8 @@ func (w *walTest) size() int64 {
 	return info.Size()
 }
 
-// turns is how often the WAL has begun anew: the checkpoint sequence number in
-// its header (sqlite.org/fileformat2.html#walformat).
+// turns returns how often the WAL was restarted: the checkpoint sequence number in its header
+// (sqlite.org/fileformat2.html#walformat).
 func (w *walTest) turns() uint32 {
 	w.t.Helper()
 	f, err := os.Open(w.file)
@@ -87,7 +87,7 @@ func (w *walTest) turns() uint32 {
 	return binary.BigEndian.Uint32(header[12:])
 }
 
-// write commits a little more than so many pages.
+// write commits slightly more than the given number of pages.
 func (w *walTest) write(pages int) {
 	w.t.Helper()
 	body := bytes.Repeat([]byte("x"), 16*page)
@@ -99,14 +99,13 @@ func (w *walTest) write(pages int) {
 	}
 }
 
-// However much is written, the WAL begins anew, even when at every moment
-// some reader is in the middle of it.
+// Under permanent writes the WAL is restarted, even when there is always a reader in it.
 func TestWALBounded(t *testing.T) {
 	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 1<<20) })
 	w.write(32)
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
-	// Each reader ends only after the other one has begun anew.
+	// Each reader ends only after the other one has begun again.
 	began := [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
 	for i := range 2 {
 		mine, others := began[i], began[1-i]
@@ -119,7 +118,7 @@ func TestWALBounded(t *testing.T) {
 					}
 					first = false
 					select {
-					case <-others: // from before
+					case <-others: // an earlier signal
 					default:
 					}
 					select {
@@ -151,8 +150,8 @@ func TestWALBounded(t *testing.T) {
 	readers.Wait()
 }
 
-// A reader that stays too long makes the WAL grow, which is said once; when
-// it is gone all is well again, without a restart.
+// A reader that stays too long makes the WAL grow, which is logged once. When the reader has ended,
+// the WAL recovers without a restart of the service.
 func TestWALSlowReader(t *testing.T) {
 	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 512) })
 	w.write(64)
@@ -178,8 +177,8 @@ func TestWALSlowReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is written between two looks may be over these limits again, so
-	// nothing more is once the WAL has begun anew.
+	// Writes between two polls may exceed these limits again, so the test stops
+	// writing once the WAL has restarted.
 	large := w.size()
 	for before := w.turns(); w.turns() == before; {
 		w.write(16)
@@ -198,8 +197,8 @@ func TestWALSlowReader(t *testing.T) {
 	}
 }
 
-// A commit that is larger than the limit by itself is nobody's who reads: nothing
-// is said, and the WAL begins anew.
+// A single commit above the limit is not caused by a reader: nothing is logged, and the WAL
+// restarts.
 func TestWALLargeCommit(t *testing.T) {
 	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 512) })
 	w.write(64)
@@ -215,9 +214,8 @@ func TestWALLargeCommit(t *testing.T) {
 	}
 }
 
-// That the WAL is within its limit is not said by a look that falls between
-// the two copies which a commit writes of the header of the WAL's index
-// (sqlite.org/walformat.html#the_wal_index_file_format).
+// A poll between the two copies of the WAL index's header, which a commit writes, does not log that
+// the WAL is within its limit (sqlite.org/walformat.html#the_wal_index_file_format).
 func TestWALUntold(t *testing.T) {
 	w := openWAL(t, func(o db.Options) db.Options { return o })
 	w.write(32)

@@ -10,7 +10,7 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// maxTXTRecords bounds what one answer makes us walk through and keep.
+// maxRecords bounds the records of one answer that we examine and keep.
 const maxRecords = 1000
 
 var (
@@ -19,7 +19,7 @@ var (
 	errTooManyRecords = errors.New("more than 1000 records")
 )
 
-// rcodeError is a server's refusal or failure to answer.
+// rcodeError is the response code of a server that refused or failed to answer.
 type rcodeError int
 
 func (e rcodeError) Error() string {
@@ -29,21 +29,21 @@ func (e rcodeError) Error() string {
 	return "the server says an unknown code"
 }
 
-// question is what is asked: a canonical name and a type, in class IN.
+// question is a DNS question: a canonical name and a type, in class IN.
 type question struct {
 	name  string
 	qtype uint16
 }
 
-// answer is what a server said to a question. Without records and reason, the
-// chain of CNAMEs leads to canonical, which is to be asked for next.
+// answer is a server's answer to a question. If it has neither records nor a reason, the CNAME
+// chain leads to canonical, which is the next name to ask for.
 type answer struct {
 	records   []wire.RR
 	canonical string
 	reason    error // nil, ErrNotFound or ErrNoData
 	authentic bool
 	expires   time.Time
-	size      int // octets in the message
+	size      int // size of the message, in octets
 }
 
 // isReplyTo reports whether m answers q as sent with this id.
@@ -52,7 +52,7 @@ func isReplyTo(m *wire.Msg, id uint16, q question) bool {
 		return false
 	}
 	if len(m.Question) == 0 {
-		// A server that could not read the question has none to repeat.
+		// A server that could not parse the question can't repeat it.
 		return m.Rcode == wire.RcodeFormatError || m.Rcode == wire.RcodeNotImplemented
 	}
 	got := m.Question[0]
@@ -60,9 +60,9 @@ func isReplyTo(m *wire.Msg, id uint16, q question) bool {
 		strings.EqualFold(got.Name, q.name)
 }
 
-// parseAnswer takes from a message what answers the question: the chain of CNAMEs
-// from its name on and the records at the end, nothing else that a server may
-// have put there. The TTL is the shortest on the way.
+// parseAnswer extracts the answer to the question from a message: the CNAME chain from its name and
+// the records at the end. It ignores all other records in the message. The TTL is the shortest in
+// the chain.
 func parseAnswer(m *wire.Msg, q question) (answer, time.Duration, error) {
 	if m.Rcode != wire.RcodeSuccess && m.Rcode != wire.RcodeNameError {
 		return answer{}, 0, rcodeError(m.Rcode)
@@ -82,11 +82,11 @@ func parseAnswer(m *wire.Msg, q question) (answer, time.Duration, error) {
 			if h.Class != wire.ClassINET || !strings.EqualFold(h.Name, a.canonical) {
 				continue
 			}
-			if h.Rdlength == 0 { // no type that we read may be empty
+			if h.Rdlength == 0 { // no type that we use may be empty
 				if h.Rrtype != wire.TypeTXT {
 					return answer{}, 0, errMalformed
 				}
-				empty = true // some publish one beside another
+				empty = true // some domains publish an empty record besides another
 				continue
 			}
 			if h.Rrtype == q.qtype {
@@ -120,8 +120,8 @@ func parseAnswer(m *wire.Msg, q question) (answer, time.Duration, error) {
 	return a, ttlDuration(min(ttl, soaTTL)), nil
 }
 
-// soaNegativeTTL is how long the absence may be kept (RFC 2308 §5): without an SOA
-// for a second, so that a flood of the same question is not passed on.
+// soaNegativeTTL returns how long a negative answer may be cached (RFC 2308 §5): one second without
+// an SOA, so that a flood of the same question does not reach the server.
 func soaNegativeTTL(m *wire.Msg) (uint32, bool) {
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*wire.SOA); ok {
@@ -131,7 +131,7 @@ func soaNegativeTTL(m *wire.Msg) (uint32, bool) {
 	return 1, false
 }
 
-// ttlDuration reads a TTL; one with the top bit set counts as 0 (RFC 2181 §8).
+// ttlDuration converts a TTL. One with the top bit set counts as 0 (RFC 2181 §8).
 func ttlDuration(ttl uint32) time.Duration {
 	if ttl > 1<<31-1 {
 		return 0

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// maxCachedSize is the size in octets above which an answer is not kept.
+// maxCachedSize is the size in octets above which an answer is not cached.
 const maxCachedSize = 8 << 10
 
-// cache keeps answers until they expire, and no more than a number of them:
-// the one least recently used goes first.
+// cache caches answers until they expire. If it is full, it drops the least recently used answer.
 type cache struct {
 	mu       sync.Mutex
 	entries  map[question]*list.Element
@@ -45,7 +44,7 @@ func newCache(c Config, now func() time.Time) *cache {
 	return k
 }
 
-// capTTL shortens a TTL to what the cache keeps at most.
+// capTTL limits a TTL to the maximum of the cache.
 func (c *cache) capTTL(ttl time.Duration, negative bool) time.Duration {
 	if negative {
 		return min(ttl, c.maxNegativeTTL)
@@ -69,8 +68,8 @@ func (c *cache) get(q question) (answer, bool) {
 	return a, true
 }
 
-// put keeps an answer in place of an older one, which goes even if the new one
-// can't be kept.
+// put caches an answer in place of an older one, which it removes even if the new one can't be
+// cached.
 func (c *cache) put(q question, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

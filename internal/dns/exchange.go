@@ -14,15 +14,15 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// maxUDPSize is the largest answer asked for over UDP: it passes unfragmented
-// nearly everywhere. Longer ones come over TCP.
+// maxUDPSize is the largest answer requested over UDP, in octets. Nearly all networks transmit that
+// size without fragmentation. Larger answers come over TCP.
 const maxUDPSize = 1232
 
 var errMalformed = errors.New("malformed DNS message")
 
-// exchange asks one server once: over UDP, and over TCP if the answer did not
-// fit. A server that chokes on EDNS (RFC 6891 §7) is asked again without. heard is
-// called when that takes another question.
+// exchange queries one server once: over UDP, and over TCP if the answer was truncated. If the
+// server does not support EDNS (RFC 6891 §7), it repeats the query without. It calls heard when it
+// needs another query for that.
 func exchange(ctx context.Context, addr string, q question, heard func()) (*wire.Msg, error) {
 	network, edns := "udp", true
 	for {
@@ -46,8 +46,8 @@ func exchange(ctx context.Context, addr string, q question, heard func()) (*wire
 	}
 }
 
-// roundTrip sends a question from a socket of its own: its random port is,
-// beside the id, what a forger has to guess.
+// roundTrip sends a query from its own socket: a forger has to guess its random port besides the
+// id.
 func roundTrip(ctx context.Context, network, addr string, q question, edns bool) (*wire.Msg, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
@@ -58,7 +58,7 @@ func roundTrip(ctx context.Context, network, addr string, q question, edns bool)
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
 	m := new(wire.Msg).SetQuestion(q.name, q.qtype)
-	m.AuthenticatedData = true // RFC 6840 §5.7: we would know what to do with AD
+	m.AuthenticatedData = true // RFC 6840 §5.7: we understand the AD bit in the answer
 	if edns {
 		m.SetEdns0(maxUDPSize, true)
 	}
@@ -101,22 +101,21 @@ func sendAndReceive(conn net.Conn, network string, m *wire.Msg, q question) (*wi
 		if err != nil {
 			return nil, err
 		}
-		// What does not answer our question may be forged: the real answer
-		// may still come.
+		// A message that does not answer our query may be forged: the real answer may still come.
 		if reply, ours, err := unpack(buf[:n], m.Id, q); ours {
 			return reply, err
 		}
 	}
 }
 
-// unpack reads a message and reports whether it is meant as the answer.
+// unpack parses a message, and reports whether it answers the query.
 func unpack(raw []byte, id uint16, q question) (m *wire.Msg, ours bool, err error) {
 	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != id {
 		return nil, false, nil
 	}
 	m = new(wire.Msg)
 	if err := m.Unpack(raw); err != nil {
-		// Cut off in the middle of a record, as some servers do.
+		// Some servers truncate in the middle of a record.
 		if m.Truncated && isReplyTo(m, id, q) {
 			return m, true, nil
 		}

@@ -2,7 +2,7 @@
 
 package dns
 
-// Patient has a resolver repeat questions late.
+// Patient makes a resolver repeat queries late.
 func Patient(r *Resolver) {
 	for _, s := range r.upstreams {
 		s.timing.srtt = maxTimeout
@@ -12,7 +12,7 @@ func Patient(r *Resolver) {
 	}
 }
 
-// Waiting tells how many callers wait for answers that they share.
+// Waiting returns how many callers wait for shared answers.
 func Waiting(r *Resolver) int {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()
@@ -23,7 +23,7 @@ func Waiting(r *Resolver) int {
 	return n
 }
 
-// Open tells how many questions are open.
+// Open returns how many queries are open.
 func Open(r *Resolver) (n int) {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()

@@ -13,47 +13,46 @@ import (
 )
 
 const (
-	// initialBackoff is how long a question that failed is not asked again
-	// (RFC 9520 §3.2); it doubles with each failure after that.
+	// initialBackoff is how long a failed question is not asked again (RFC 9520 §3.2). It doubles
+	// with each further failure.
 	initialBackoff = 5 * time.Second
-	// defaultMaxBackoff is the most that it comes to, if Config does not say otherwise.
+	// defaultMaxBackoff is the maximum backoff, unless Config says otherwise.
 	defaultMaxBackoff = 5 * time.Minute
-	// answeredTTL is how long a domain that gave an answer is not taken for silent
-	// as a whole: only some of its names may be on servers that are gone.
+	// answeredTTL is how long after an answer a domain as a whole is not considered silent: only
+	// some of its names may be on servers that are down.
 	answeredTTL = time.Hour
-	// minSilence is how long a question must have had no answer when its caller
-	// gave up, for that to count as silence.
+	// minSilence is how long a question must have been unanswered when its caller gave up, to count
+	// as silence.
 	minSilence = time.Second
 )
 
-// errNoAnswer says that no server answered in time. It is a net.Error that is a
-// timeout.
+// errNoAnswer says that no server answered in time. It is a net.Error with Timeout.
 var errNoAnswer = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 
-// errIncompleteAnswer says that an answer began, and its rest did not come over TCP in time.
+// errIncompleteAnswer says that a server answered, but the whole answer did not arrive over TCP in
+// time.
 var errIncompleteAnswer = fmt.Errorf("the answer did not end: %w", context.DeadlineExceeded)
 
-// failureCache remembers which questions failed, and which domains are silent or gave
-// an answer, no more than a number of them: what was noted least recently goes
-// first.
+// failureCache remembers which questions failed, and which domains are silent or have answered. If
+// it is full, it drops the oldest entry.
 type failureCache struct {
 	mu         sync.Mutex
 	entries    map[question]*list.Element
-	order      *list.List // of *failed, the newest in front
+	order      *list.List // of *failureEntry, the newest in front
 	size       int
-	maxBackoff time.Duration // negative: nothing is remembered
+	maxBackoff time.Duration // negative: remember nothing
 }
 
 type failureEntry struct {
-	question   question // of a domain: whole
+	question   question // key of the entry; for a domain see domainKey
 	err        error
-	silent     bool // it stands for the names below as well
+	silent     bool // whether no server answered; applies to the names below too
 	retryAt    time.Time
 	backoff    time.Duration
-	answeredAt time.Time // of a domain
+	answeredAt time.Time // last answer about the domain
 }
 
-// domainKey is the key of what is remembered of the domain that a question is about.
+// domainKey returns the key of the entry for a question's domain.
 func domainKey(q question) question { return question{name: domainOf(q.name)} }
 
 func newFailureCache(c Config, size int) *failureCache {
@@ -64,10 +63,9 @@ func newFailureCache(c Config, size int) *failureCache {
 	return f
 }
 
-// get returns the error that a question had, while it is remembered. Servers that
-// were silent about a name are not asked for the same type below it either, nor,
-// if they gave no answer lately, for anything else of the domain: that would cost
-// the time again.
+// get returns the remembered error of a question, or nil. If servers were silent about a name, the
+// error also applies to questions of the same type below it. If they have not answered lately
+// either, it applies to all questions about the domain. Asking would cost the whole timeout again.
 func (f *failureCache) get(q question, now time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,13 +96,13 @@ func (f *failureCache) cachedError(q question, now time.Time) error {
 	return nil
 }
 
-// record remembers a failure. double tells that it may be remembered for longer
-// than the last time: the servers are there, and only this fails.
+// record remembers a failure. If double is set, the backoff may double: the servers are reachable,
+// and only this question fails.
 func (f *failureCache) record(q question, err error, double bool, now time.Time) {
 	silent := errors.Is(err, errNoAnswer)
 	var rc rcodeError
 	if f.maxBackoff < 0 || !silent && !errors.As(err, &rc) && !errors.Is(err, errMalformed) && !errors.Is(err, errIncompleteAnswer) {
-		return // the network here, or the caller: that says nothing of the question
+		return // the local network or the caller failed, which says nothing about the question
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +126,7 @@ func (f *failureCache) putFailure(q question, err error, silent, double bool, no
 	f.put(&failureEntry{question: q, err: err, silent: silent, retryAt: now.Add(rest), backoff: rest})
 }
 
-// recordResponse notes that a question had an answer.
+// recordAnswer records that a question was answered.
 func (f *failureCache) recordAnswer(q question, now time.Time) {
 	domain := domainKey(q)
 	f.mu.Lock()

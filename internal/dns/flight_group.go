@@ -12,27 +12,26 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// flightGroup lets concurrent callers with the same question share one asking. It
-// goes on while at least one of them waits, whoever began it, and ends with
-// the last.
+// flightGroup lets concurrent callers with the same question share one query. The query continues
+// while at least one caller waits, and ends when the last one leaves.
 type flightGroup struct {
 	mu          sync.Mutex
 	flights     map[question]*flight
 	domainSlots map[string]*domainSlots
 }
 
-// domainSlots bound how many questions about one domain are open at once.
+// domainSlots limits the open queries about one domain.
 type domainSlots struct {
 	slots chan struct{}
-	users int // who hold a place, or wait for one
+	users int // queries that hold a slot, or wait for one
 }
 
 const (
-	// maxPerDomain is that bound: servers that are silent, asked for ever new
-	// names, keep nobody else's mail waiting.
+	// maxPerDomain is the maximum number of open queries about one domain. Queries for many names
+	// of a silent domain then don't delay other mail.
 	maxPerDomain = 32
-	// slotTimeout is how long a question waits for a place before it fails. Of a
-	// domain whose servers answer one is free sooner.
+	// slotTimeout is how long a query waits for a slot before it fails. Slots of a domain whose
+	// servers answer become free sooner.
 	slotTimeout = time.Second
 )
 
@@ -50,8 +49,7 @@ func newFlightGroup() *flightGroup {
 	return &flightGroup{flights: make(map[question]*flight), domainSlots: make(map[string]*domainSlots)}
 }
 
-// acquireSlot waits for a place among the questions about a domain, and returns what
-// gives it back.
+// acquireSlot waits for one of the domain's slots, and returns the function that releases it.
 func (f *flightGroup) acquireSlot(ctx context.Context, domain string) (func(), error) {
 	f.mu.Lock()
 	p := f.domainSlots[domain]
@@ -89,8 +87,8 @@ func (f *flightGroup) acquireSlot(ctx context.Context, domain string) (func(), e
 	}, nil
 }
 
-// accountDomainQuery returns the domain that a question counts for: the one that was
-// registered, or of a reverse name the network of 16 bits (IPv6: 32).
+// domainOf returns the domain that a question counts for: the registered domain, or for a reverse
+// name its network of 16 bits (IPv6: 32).
 func domainOf(fqdn string) string {
 	name := strings.TrimSuffix(fqdn, ".")
 	labels := 0
@@ -160,7 +158,7 @@ func (f *flightGroup) leave(q question, l *flight) {
 	}
 }
 
-// remove takes l away, so that the next caller begins anew.
+// remove removes l, so that the next caller starts a new query.
 func (f *flightGroup) remove(q question, l *flight) {
 	if f.flights[q] == l {
 		delete(f.flights, q)

@@ -15,7 +15,7 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// seed feeds the messages of testdata/messages.txt: a comment after each.
+// seed adds the messages of testdata/messages.txt; each has a comment after it.
 func seed(f *testing.F, add func(raw []byte)) {
 	f.Helper()
 	r, err := os.Open("testdata/messages.txt")
@@ -106,11 +106,11 @@ func FuzzTXT(f *testing.F) {
 		if got := joinTXT(a.records[0].(*wire.TXT).Txt); !bytes.Equal([]byte(got), text) {
 			t.Errorf("text %q came as %q", text, got)
 		}
-		joinTXT([]string{string(text)}) // not what the library gives
+		joinTXT([]string{string(text)}) // the library does not return this, but it must not fail
 	})
 }
 
-// FuzzServer hands requests to the server as the library does.
+// FuzzServer passes requests to the server as the library does.
 func FuzzServer(f *testing.F) {
 	known := map[string]string{"a.test.": "a.test. TXT text", "b.test.": "b.test. CNAME a.test.", "l.test.": "l.test. CNAME l.test."}
 	source := func(_ context.Context, name string) (NameData, error) {

@@ -10,12 +10,11 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// localTTL is the TTL of what is answered here, in seconds.
+// localTTL is the TTL of local answers, in seconds.
 const localTTL = 3600
 
-// localZones are the reverse names of networks that are on no public server:
-// those of the host, private ones, and those for documentation (RFC 6303 §4,
-// RFC 7793).
+// localZones are the reverse zones of networks that no public server knows: the local host, private
+// networks, and those for documentation (RFC 6303 §4, RFC 7793).
 var localZones = reverseZones()
 
 func reverseZones() map[string]bool {
@@ -39,8 +38,8 @@ func reverseZones() map[string]bool {
 	return zones
 }
 
-// localAnswer answers what no server outside could know: names under localhost, which
-// are this host, those that do not exist (RFC 6761 §6.2 to 6.4, RFC 7686), and
+// localAnswer answers questions that no outside server can answer. These are names under localhost,
+// which are this host, reserved names that don't exist (RFC 6761 §6.2 to 6.4, RFC 7686), and
 // localZones.
 func localAnswer(q question) (answer, bool) {
 	a := answer{canonical: q.name, reason: ErrNotFound}
@@ -57,7 +56,7 @@ func localAnswer(q question) (answer, bool) {
 			a.reason = ErrNoData
 		}
 		return a, true
-	case "invalid", "test", "onion": // not local and home.arpa, where many a company has its smart host
+	case "invalid", "test", "onion": // not local and home.arpa, where many companies have their smart host
 		return a, true
 	case "arpa":
 		for name = q.name; name != ""; _, name, _ = strings.Cut(name, ".") {

@@ -19,20 +19,17 @@ type MX struct {
 	Preference uint16 // lower first
 }
 
-// IsNullMX reports whether the records say that the domain takes no mail
-// (RFC 7505).
+// IsNullMX reports whether the records say that the domain accepts no mail (RFC 7505).
 func IsNullMX(records []MX) bool { return len(records) == 1 && records[0].Host == "." }
 
-// SRV is a place of a service (RFC 2782). The target "." says that there is
-// no such service.
+// SRV is the location of a service (RFC 2782). The target "." says that the service does not exist.
 type SRV struct {
 	Target                 string
 	Port, Priority, Weight uint16
 }
 
-// MX returns the mail exchangers by preference; equal ones in no order that
-// means anything. Null MX records beside real ones are left out: such a mix
-// has no meaning (RFC 7505 §3).
+// MX returns the mail exchangers by preference. Those of equal preference come in arbitrary order.
+// Null MX records besides real ones are dropped, as that mix has no meaning (RFC 7505 §3).
 func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
 	res, err := lookup(ctx, r, name, wire.TypeMX, func(rr *wire.MX) MX {
 		return MX{Host: trimDot(rr.Mx), Preference: rr.Preference}
@@ -48,21 +45,20 @@ func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
 	return res, err
 }
 
-// TXT returns the texts: octets as they are, the strings of a record joined
-// without a space between. They are bounded by the size of a DNS message, 64
-// KiB in all, and hold whatever their author put there.
+// TXT returns the texts as raw octets, with the strings of each record joined without spaces. Their
+// total size is limited by that of a DNS message, 64 KiB. The content is untrusted.
 func (r *Resolver) TXT(ctx context.Context, name string) (Result[string], error) {
 	return lookup(ctx, r, name, wire.TypeTXT, func(rr *wire.TXT) string { return joinTXT(rr.Txt) })
 }
 
-// CNAME returns the one CNAME at the name itself, without following it. In a
-// name without one, whatever else it has, that is ErrNoData.
+// CNAME returns the CNAME at the name itself, without following it. A name without a CNAME gets
+// ErrNoData, whatever other records it has.
 func (r *Resolver) CNAME(ctx context.Context, name string) (Result[string], error) {
 	return lookup(ctx, r, name, wire.TypeCNAME, func(rr *wire.CNAME) string { return trimDot(rr.Target) })
 }
 
-// SRV returns the places of a service by priority. The name is in full, such
-// as _imaps._tcp.example.com.
+// SRV returns the locations of a service by priority. The name is the full one, such as
+// _imaps._tcp.example.com.
 func (r *Resolver) SRV(ctx context.Context, name string) (Result[SRV], error) {
 	res, err := lookup(ctx, r, name, wire.TypeSRV, func(rr *wire.SRV) SRV {
 		return SRV{Target: trimDot(rr.Target), Port: rr.Port, Priority: rr.Priority, Weight: rr.Weight}
@@ -71,8 +67,8 @@ func (r *Resolver) SRV(ctx context.Context, name string) (Result[SRV], error) {
 	return res, err
 }
 
-// PTR returns the names that an address claims. They prove nothing until a
-// lookup of their addresses agrees.
+// PTR returns the names that an address claims. They prove nothing unless a lookup of their
+// addresses confirms them.
 func (r *Resolver) PTR(ctx context.Context, ip netip.Addr) (Result[string], error) {
 	name, err := wire.ReverseAddr(ip.Unmap().WithZone("").String())
 	if err != nil {
@@ -81,26 +77,26 @@ func (r *Resolver) PTR(ctx context.Context, ip netip.Addr) (Result[string], erro
 	return lookup(ctx, r, name, wire.TypePTR, func(rr *wire.PTR) string { return trimDot(rr.Ptr) })
 }
 
-// TLSA pins the certificate of a server (RFC 6698 §2.1). Its fields are as
-// they came: values that mean nothing and data of any length may be there.
+// TLSA is a TLSA record (RFC 6698 §2.1). Its fields are unchecked: they may hold undefined values,
+// and data of any length.
 type TLSA struct {
 	Usage, Selector, Matching uint8
 	Data                      []byte
 }
 
-// TLSA returns the pins of a server. The name is in full, such as
-// _25._tcp.mx.example.com. They are worth something only if Authentic.
+// TLSA returns the TLSA records of a server. The name is the full one, such as
+// _25._tcp.mx.example.com. Use them only if Authentic is set.
 func (r *Resolver) TLSA(ctx context.Context, name string) (Result[TLSA], error) {
 	return lookup(ctx, r, name, wire.TypeTLSA, func(rr *wire.TLSA) TLSA {
-		data, _ := hex.DecodeString(rr.Certificate) // hex is how the library shows octets
+		data, _ := hex.DecodeString(rr.Certificate) // the library returns hex
 		return TLSA{Usage: rr.Usage, Selector: rr.Selector, Matching: rr.MatchingType, Data: data}
 	})
 }
 
-// Addrs returns the addresses of a host, IPv6 (AAAA) and IPv4 (A) asked for at
-// the same time, IPv6 first. If only one of the two could be found out, its
-// addresses are all there are, and it alone says whether they are authentic:
-// else whoever spoils one answer could make the other look unsigned.
+// Addrs returns the addresses of a host, IPv6 first. It looks up IPv6 (AAAA) and IPv4 (A) at the
+// same time. If only one of the lookups succeeds, Addrs returns its addresses, and that lookup
+// alone decides whether they are authentic. Otherwise an attacker who blocks one answer could make
+// the other look unsigned.
 func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], error) {
 	var four Result[netip.Addr]
 	var fourErr error
@@ -130,7 +126,7 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 	case errors.Is(sixErr, ErrTemporary):
 		return res, sixErr
 	case errors.Is(sixErr, ErrNotFound):
-		// Should the two disagree on whether the name exists, it does.
+		// If the answers disagree on whether the name exists, it does.
 		return res, fourErr
 	case errors.Is(fourErr, ErrTemporary):
 		return res, fourErr
@@ -138,8 +134,7 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 	return res, sixErr
 }
 
-// AddrsByFamily returns the addresses of a host in one family: IPv4 (A), or IPv6
-// (AAAA).
+// AddrsByFamily returns the addresses of a host in one family: IPv4 (A) or IPv6 (AAAA).
 func (r *Resolver) AddrsByFamily(ctx context.Context, name string, four bool) (Result[netip.Addr], error) {
 	if four {
 		return lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return toAddr(rr.A) })
@@ -147,7 +142,7 @@ func (r *Resolver) AddrsByFamily(ctx context.Context, name string, four bool) (R
 	return lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return toAddr(rr.AAAA) })
 }
 
-// toAddr reads an address; one that is IPv4 in IPv6's clothes is IPv4.
+// toAddr converts an address. An IPv4-mapped IPv6 address becomes IPv4.
 func toAddr(ip []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(ip)
 	return a.Unmap()

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// A question that is lost is sent again, and what comes late is taken.
+// A lost question is sent again, and a late answer is still accepted.
 func TestLost(t *testing.T) {
 	lost := func(*wire.Msg) [][]byte { return nil }
 	for name, script := range map[string][]func(q *wire.Msg) [][]byte{
@@ -32,7 +32,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got.Records, err)
 		}
 	}
-	// The answer to the first question comes only once the second was sent, and lost.
+	// The answer to the first question comes only after the second was sent and lost.
 	server, _ := dnstest.Start(t, "a.test. TXT late")
 	second := make(chan struct{})
 	late := dnstest.StartProxy(t, server, func(n int, _ *wire.Msg) dnstest.Fault {
@@ -50,8 +50,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// All that a forger could send ahead, also from another port, changes nothing, over
-// UDP and where the answer needs TCP.
+// Forged answers that arrive first, even from another port, change nothing, over UDP and if the
+// answer needs TCP.
 func TestForgeries(t *testing.T) {
 	server, z := dnstest.Start(t, "a.test. TXT true")
 	for i := range 40 {
@@ -67,7 +67,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// A server that sends people to TCP, and says nothing there, costs the time once.
+// A server that truncates and then sends nothing over TCP costs the timeout only once.
 func TestUnfinishedIsRemembered(t *testing.T) {
 	var asked atomic.Int32
 	hang := make(chan struct{})
@@ -93,7 +93,7 @@ func TestUnfinishedIsRemembered(t *testing.T) {
 	}
 }
 
-// Whoever is silent costs the time once.
+// A silent server costs the timeout only once.
 func TestSilenceIsRemembered(t *testing.T) {
 	addr, z := dnstest.Start(t, "other.test. TXT x")
 	now := &clock{now: time.Unix(1e9, 0)}
@@ -116,7 +116,7 @@ func TestSilenceIsRemembered(t *testing.T) {
 	if _, err := cached.TXT(t.Context(), names[0]); !errors.Is(err, dns.ErrTemporary) || missed.Load() {
 		t.Errorf("it is not known that it failed: %v", err)
 	}
-	// A person who asks gets a new answer, which counts for all.
+	// An uncached lookup gets a new answer, which is then cached for all.
 	z.ClearFaults(names[0])
 	z.Set(names[0], "TXT healed")
 	if _, err := r.Uncached().TXT(t.Context(), names[0]); err != nil {
@@ -127,7 +127,7 @@ func TestSilenceIsRemembered(t *testing.T) {
 	}
 }
 
-// A failure that a server tells of is remembered too, for longer each time.
+// A failure that a server reports is remembered too, longer each time.
 func TestServFailIsRemembered(t *testing.T) {
 	addr, z := dnstest.Start(t)
 	z.ServFail("a.test")
@@ -148,8 +148,8 @@ func TestServFailIsRemembered(t *testing.T) {
 	}
 }
 
-// The servers that are silent about one domain keep no question about another
-// waiting, however many names they are asked for.
+// Servers that are silent about one domain delay no question about another, for any number of
+// names.
 func TestOpenQuestions(t *testing.T) {
 	addr, z := dnstest.Start(t, "other.test. TXT x")
 	r := newResolver(t, dns.Config{Server: addr, Timeout: time.Hour})
@@ -169,7 +169,7 @@ func TestOpenQuestions(t *testing.T) {
 	if _, err := r.TXT(t.Context(), "other.test"); err != nil {
 		t.Errorf("another domain: %v", err)
 	}
-	// What found no place fails soon, and says so.
+	// Questions without a slot fail soon, with that reason.
 	waitFor(t, func() bool { return len(refused) == cap(refused)-32 })
 	if n := dns.Open(r); n != 32 {
 		t.Errorf("%d questions about one domain are open", n)
@@ -182,7 +182,7 @@ func TestOpenQuestions(t *testing.T) {
 	waitFor(t, func() bool { return dns.Open(r) == 0 })
 }
 
-// What is on no server outside is asked of none, unless one is named.
+// Names that no outside server knows are asked of none, unless a server is configured for them.
 func TestLocalNames(t *testing.T) {
 	own, zown := dnstest.Start(t, "7.0.0.10.in-addr.arpa. PTR seven.corp.example.")
 	r := newResolver(t, dns.Config{Server: dnstest.ClosedAddr(t), Zones: map[string]string{"10.in-addr.arpa": own}})
@@ -219,8 +219,8 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
-// The servers of a domain that were silent about one of its names are not asked for
-// ever new ones; those of a domain that gave an answer lately are.
+// If the servers of a domain were silent about one of its names, they are not asked for further
+// names, unless they have answered for the domain lately.
 func TestSilentDomainIsRemembered(t *testing.T) {
 	addr, z := dnstest.Start(t, "there.example. TXT x")
 	now := &clock{now: time.Unix(1e9, 0)}
@@ -252,7 +252,7 @@ func TestSilentDomainIsRemembered(t *testing.T) {
 	if !ask("n3.there.example") || ask("n4.there.example") {
 		t.Error("an answer counts for an hour")
 	}
-	// Once it answers, it is silent no longer.
+	// Once it answers, it is no longer considered silent.
 	z.Set("back.silent.example", "TXT back")
 	if _, err := r.Uncached().TXT(t.Context(), "back.silent.example"); err != nil {
 		t.Error(err)

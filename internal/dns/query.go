@@ -12,24 +12,23 @@ import (
 const (
 	// maxSends bounds how often one question is sent.
 	maxSends = 16
-	// maxErrors is after how many errors at once, such as an answer that
-	// can't be read, a question is given up.
+	// maxErrors is how many errors, such as unreadable answers, end a question.
 	maxErrors = 3
 )
 
-// queryState is one question on its way to the servers. What is lost is sent again,
-// to the next server where there is one, after as long as the server usually
-// takes; answers to what was sent before are taken as well.
+// queryState is one question being sent to servers. It sends the question again, to the next server
+// if there is one, once the last server has had its usual time to answer. It still accepts answers
+// to earlier sends.
 type queryState struct {
 	resolver   *Resolver
 	question   question
 	upstreams  []upstream
-	refused    []bool // by server: it has spoken, and would say the same again
-	sendCounts []int  // by server: how often it was asked
+	refused    []bool // for each server: whether it refused, and would refuse again
+	sendCounts []int  // for each server: how often it was asked
 
 	transmissions []transmission
 	events        chan queryEvent
-	inFlight      int // sends without a result
+	inFlight      int // number of sends without a result
 	errors        int
 	lastErr       error
 }
@@ -37,26 +36,26 @@ type queryState struct {
 type transmission struct {
 	upstream  int
 	sentAt    time.Time
-	responded bool // something has come
+	responded bool // whether the server has sent anything
 	finished  bool
 }
 
-// queryEvent is what came of a sending.
+// queryEvent is the result of a transmission.
 type queryEvent struct {
 	index   int
-	partial bool // the first octets came, which may not be all; the rest is told by another reply
+	partial bool // whether only a first response came; another event follows
 	answer  answer
 	err     error
 }
 
-// query sends a question until it is answered, for the resolver's timeout at most.
+// query sends a question until it is answered, at most for the resolver's timeout.
 func (r *Resolver) query(ctx context.Context, q question) (answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	servers := r.serversFor(q.name)
 	a := &queryState{
 		resolver: r, question: q, upstreams: servers, refused: make([]bool, len(servers)), sendCounts: make([]int, len(servers)),
-		events: make(chan queryEvent, 2*maxSends), // so that none has to wait for us
+		events: make(chan queryEvent, 2*maxSends), // so that no sender blocks
 	}
 	again := time.NewTimer(a.sendNext(within))
 	defer again.Stop()
@@ -81,13 +80,13 @@ func (r *Resolver) query(ctx context.Context, q question) (answer, error) {
 	}
 }
 
-// doneSending reports whether nothing more is sent.
+// doneSending reports whether the question is not sent any more.
 func (a *queryState) doneSending() bool {
 	return a.nextServer() < 0 || len(a.transmissions) == maxSends || a.errors >= max(maxErrors, len(a.upstreams))
 }
 
-// nextServer is the server to ask now: the one after that which was asked last; -1
-// if all have refused.
+// nextServer returns the index of the server to ask now: the one after the last one asked. It
+// returns -1 if all have refused.
 func (a *queryState) nextServer() int {
 	after := -1
 	if n := len(a.transmissions); n > 0 {
@@ -101,7 +100,7 @@ func (a *queryState) nextServer() int {
 	return -1
 }
 
-// sendNext asks the next server, and returns how long to wait for it.
+// sendNext sends the question to the next server, and returns how long to wait for it.
 func (a *queryState) sendNext(ctx context.Context) time.Duration {
 	at := a.nextServer()
 	s, n := a.upstreams[at], len(a.transmissions)
@@ -116,8 +115,8 @@ func (a *queryState) sendNext(ctx context.Context) time.Duration {
 	return wait
 }
 
-// handleTimeout sends the question again. A server of which something was heard, and
-// which now takes its time over TCP, is waited for a little longer.
+// handleTimeout sends the question again. If a server has responded, and is still transferring over
+// TCP, it waits a little longer.
 func (a *queryState) handleTimeout(ctx context.Context) time.Duration {
 	s := a.transmissions[len(a.transmissions)-1]
 	switch {
@@ -132,7 +131,7 @@ func (a *queryState) handleTimeout(ctx context.Context) time.Duration {
 	return a.sendNext(ctx)
 }
 
-// handleEvent notes what came. done tells that it is the answer, next that another
+// handleEvent handles an event. done means that the event has the answer; next means that another
 // server is to be asked at once.
 func (a *queryState) handleEvent(got queryEvent) (out answer, done, next bool) {
 	s := &a.transmissions[got.index]
@@ -156,7 +155,7 @@ func (a *queryState) handleEvent(got queryEvent) (out answer, done, next bool) {
 	return answer{}, false, got.index == len(a.transmissions)-1
 }
 
-// timeoutError is the error of a question that had no whole answer in time.
+// timeoutError returns the error of a question without a complete answer in time.
 func (a *queryState) timeoutError(ctx context.Context) error {
 	var err error
 	for _, s := range a.transmissions {

@@ -9,12 +9,11 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// defaultTTL is for lines that give none, in seconds.
+// defaultTTL is the TTL of lines that give none, in seconds.
 const defaultTTL = 60
 
-// ParseRecords reads full zone-file lines, one record each (RFC 1035 §5.1).
-// Names without a trailing dot are complete too. Directives are refused. The
-// TTL is 60 s where none is given.
+// ParseRecords parses full zone-file lines, one record each (RFC 1035 §5.1). Names without a
+// trailing dot are complete too. It rejects directives. The default TTL is 60 s.
 func ParseRecords(lines ...string) ([]wire.RR, error) {
 	var rrs []wire.RR
 	for i, line := range lines {
@@ -38,8 +37,8 @@ func ParseRecords(lines ...string) ([]wire.RR, error) {
 	return rrs, nil
 }
 
-// validRecord reports whether a record has its data and fits a message: the parser
-// lets records without data pass, for dynamic updates.
+// validRecord reports whether a record has its data and fits into a message. The parser accepts
+// records without data, for dynamic updates.
 func validRecord(rr wire.RR) bool {
 	text := rr.String()
 	if strings.TrimSpace(strings.TrimPrefix(text, rr.Header().String())) == "" {

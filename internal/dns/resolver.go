@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dns asks DNS servers, and is one: the resolver that all of Mailstead
-// uses, and the sandbox server that answers for the reserved top-level
-// domains, which the public DNS never has.
+// Package dns has the DNS resolver that all of Mailstead uses, and the sandbox's DNS server, which
+// answers for the reserved top-level domains that the public DNS does not have.
 package dns
 
 import (
@@ -22,54 +21,53 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// maxForwardChain is how many CNAMEs are followed.
+// maxChain is how many CNAMEs are followed.
 const maxChain = 8
 
-// Config says whom a Resolver asks, and how. The zero value asks the system's
-// servers.
+// Config configures a Resolver. The zero value uses the system's servers.
 type Config struct {
-	Server string // HOST:PORT; empty for those in /etc/resolv.conf
-	// Zones are the servers, each HOST:PORT, of some zones: of names in them
-	// nobody else is asked, and nothing is answered here, whatever is reserved.
+	Server string // HOST:PORT; empty: those in /etc/resolv.conf
+	// Zones maps zones to their servers, each HOST:PORT. Names in these zones are asked only of
+	// those servers, and get no local answers even if they are reserved.
 	Zones map[string]string
 
-	// TrustAD takes the AD bit of a server on a loopback address as proof
-	// that DNSSEC validation passed. Of any other server it never counts.
+	// TrustAD accepts the AD bit of a server on a loopback address as proof of DNSSEC validation.
+	// The AD bit of any other server is ignored.
 	TrustAD bool
 
-	Timeout time.Duration // for a question, however often it is sent; 9 s if 0
+	Timeout time.Duration // for a question with all its retries; 9 s if 0
 
 	CacheEntries   int           // 4096 if 0
-	MaxTTL         time.Duration // longest stay of an answer in the cache; 1 h if 0
-	MaxNegativeTTL time.Duration // the same of NXDOMAIN and no data; 5 min if 0
-	MaxFailureTTL  time.Duration // longest that a failure is remembered; 5 min if 0, not at all if negative
+	MaxTTL         time.Duration // maximum time that an answer is cached; 1 h if 0
+	MaxNegativeTTL time.Duration // the same for NXDOMAIN and no data; 5 min if 0
+	MaxFailureTTL  time.Duration // maximum time that a failure is remembered; 5 min if 0, none if negative
 
 	Now func() time.Time // time.Now if nil
 }
 
-// Resolver asks a recursive DNS server and keeps the answers. It is safe for
-// concurrent use. Names are given in ASCII, with or without a trailing dot, in
-// any case; names in answers are lowercase and without it.
+// Resolver queries a recursive DNS server and caches the answers. It is safe for concurrent use. It
+// accepts names in ASCII, with or without a trailing dot, in any case. Names in answers are
+// lowercase and have no trailing dot.
 type Resolver struct {
 	upstreams   []upstream
-	zones       map[string]upstream // by their canonical names
+	zones       map[string]upstream // by canonical name
 	timeout     time.Duration
 	cache       *cache
 	failures    *failureCache
 	flights     *flightGroup
 	now         func() time.Time
 	bypassCache bool
-	cacheMiss   *atomic.Bool // set: it asks nobody, and notes here that it would have to
+	cacheMiss   *atomic.Bool // if set: send no queries, and record here that one was needed
 }
 
-// upstream is one address to ask.
+// upstream is a server to query.
 type upstream struct {
 	addr    string
-	trusted bool // its AD bit counts
+	trusted bool // whether its AD bit is trusted
 	timing  *serverTiming
 }
 
-// New checks the configuration. It sends nothing.
+// New returns a Resolver, or an error if the configuration is invalid. It sends no queries.
 func New(c Config) (*Resolver, error) {
 	r := &Resolver{timeout: c.Timeout, now: c.Now, flights: newFlightGroup(), zones: map[string]upstream{}}
 	if r.timeout <= 0 {
@@ -120,7 +118,7 @@ func newUpstream(addr string, trustAD bool) (upstream, error) {
 	return upstream{addr: addr, trusted: trustAD && err == nil && ip.Unmap().IsLoopback(), timing: &serverTiming{}}, nil
 }
 
-// systemServers reads resolv.conf. Without one the server is the local host
+// systemServers reads the servers from resolv.conf. Without any, it is the local host
 // (resolv.conf(5)).
 func systemServers(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
@@ -141,8 +139,8 @@ func systemServers(file string) ([]string, error) {
 	return addrs, nil
 }
 
-// Servers returns the addresses that are asked, in their order, and whether the
-// AD bit of all of them counts.
+// Servers returns the addresses of the servers, in order, and whether the AD bit of all of them is
+// trusted.
 func (r *Resolver) Servers() (addrs []string, trusted bool) {
 	trusted = true
 	for _, s := range r.upstreams {
@@ -151,35 +149,34 @@ func (r *Resolver) Servers() (addrs []string, trusted bool) {
 	return addrs, trusted
 }
 
-// Uncached returns a Resolver that does not answer from the cache, and asks again
-// what failed a moment ago, for a check that a person asked for. It joins others
-// who are asking the same. What it learns is still kept.
+// Uncached returns a Resolver that ignores cached answers and failures, for a check that a user
+// requested. It shares queries that are already running, and caches the answers.
 func (r *Resolver) Uncached() *Resolver {
 	f := *r
 	f.bypassCache = true
 	return &f
 }
 
-// CacheOnly returns a Resolver that answers from what is remembered alone, at once.
-// What is not there is ErrTemporary; missed then tells that this is all that it means.
+// CacheOnly returns a Resolver that answers at once, and only from its caches. Anything else is
+// ErrTemporary, and missed is then set.
 func (r *Resolver) CacheOnly() (cached *Resolver, missed *atomic.Bool) {
 	c := *r
 	c.cacheMiss = new(atomic.Bool)
 	return &c, c.cacheMiss
 }
 
-// Result is an answer. With ErrNotFound and ErrNoData it has no records, but
-// the rest holds.
+// Result is an answer. With ErrNotFound and ErrNoData it has no records, but the other fields are
+// valid.
 type Result[T any] struct {
 	Records   []T
-	Canonical string // the name that the records are at, after CNAMEs
-	// Authentic tells that a trusted server has validated the answer by DNSSEC.
+	Canonical string // the name of the records, after CNAMEs
+	// Authentic is set if a trusted server has validated the answer by DNSSEC.
 	Authentic bool
-	TTL       time.Duration // how long the answer may be kept from now on
+	TTL       time.Duration // how long the answer may be cached from now on
 }
 
-// Records asks for the records of any one type. CNAMEs are followed, unless
-// they are what is asked for. Don't change the records: the cache shares them.
+// Records looks up the records of any one type. It follows CNAMEs, unless those are the type. Don't
+// change the records: the cache shares them.
 func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Result[wire.RR], error) {
 	fail := func(reason, cause error) error {
 		return &Error{Reason: reason, Name: name, Type: typeName(qtype), Cause: cause}
@@ -206,13 +203,13 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 		if len(a.records) > 0 {
 			return res, nil
 		}
-		fqdn = a.canonical // the chain goes on where this server knows no more
+		fqdn = a.canonical // the chain continues outside of what this server knows
 	}
 	return Result[wire.RR]{}, fail(ErrTemporary, errCNAMEChain)
 }
 
-// answer finds the answer to one question in the cache, or asks for it;
-// concurrent callers share the asking.
+// answer returns the answer to one question, from the cache or by a query. Concurrent callers share
+// queries.
 func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
 	if _, ok := r.zoneServer(q.name); !ok {
 		if a, ok := localAnswer(q); ok {
@@ -237,7 +234,7 @@ func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
 	return r.flights.do(ctx, q, learn)
 }
 
-// resolve asks, and keeps what comes of it.
+// resolve sends the question, and caches the answer or the failure.
 func (r *Resolver) resolve(ctx context.Context, q question) (answer, error) {
 	began := r.now()
 	a, err := r.query(ctx, q)
@@ -251,9 +248,8 @@ func (r *Resolver) resolve(ctx context.Context, q question) (answer, error) {
 	return a, nil
 }
 
-// serversFor returns the servers to ask for a name: those of the zone that it is
-// in, or the usual ones, which come in their order, but those that don't answer
-// after the others.
+// serversFor returns the servers to ask for a name: the server of its zone, or the usual ones in
+// order, with those that don't respond last.
 func (r *Resolver) serversFor(fqdn string) []upstream {
 	if s, ok := r.zoneServer(fqdn); ok {
 		return []upstream{s}
@@ -272,7 +268,7 @@ func (r *Resolver) serversFor(fqdn string) []upstream {
 	return append(first, last...)
 }
 
-// zoneServer returns the server that is named for the zone of a name.
+// zoneServer returns the configured server for the zone of a name.
 func (r *Resolver) zoneServer(fqdn string) (upstream, bool) {
 	if len(r.zones) > 0 {
 		for name := fqdn; name != ""; _, name, _ = strings.Cut(name, ".") {
@@ -284,8 +280,8 @@ func (r *Resolver) zoneServer(fqdn string) (upstream, bool) {
 	return upstream{}, false
 }
 
-// canonical returns a name in lower case with the trailing dot. It refuses
-// what the DNS could carry but nobody means: spaces, escapes, raw Unicode.
+// canonical returns a name in lower case with the trailing dot. It rejects names that DNS allows
+// but nobody uses: those with spaces, escapes or raw Unicode.
 func canonical(name string) (string, bool) {
 	if strings.IndexByte(name, ' ') >= 0 {
 		return "", false
@@ -293,9 +289,8 @@ func canonical(name string) (string, bool) {
 	return canonicalQuery(name)
 }
 
-// canonicalQuery is canonical for a name that is asked for, which SPF's macros may
-// have made of anything: the library writes a backslash before what is special
-// in a zone file.
+// canonicalQuery is canonical for a name to look up, which SPF macros may have made from anything.
+// It escapes special characters with a backslash, as the library does in zone files.
 func canonicalQuery(name string) (string, bool) {
 	special := 0
 	for i := range len(name) {
@@ -326,10 +321,10 @@ func canonicalQuery(name string) (string, bool) {
 	return strings.ToLower(wire.Fqdn(name)), true
 }
 
-// zoneFileSpecials is what the library escapes in names.
+// zoneFileSpecials are the characters that the library escapes in names.
 const zoneFileSpecials = ` '@;()"`
 
-// trimDot drops the trailing dot, except of the root.
+// trimDot removes the trailing dot, except from the root, and returns the name in lower case.
 func trimDot(fqdn string) string {
 	if fqdn == "." {
 		return fqdn

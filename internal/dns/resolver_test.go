@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// clock is a time that the test moves.
+// clock is a clock that the test advances.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -142,7 +142,7 @@ func TestFailureIsNotCached(t *testing.T) {
 	}
 }
 
-// What is known is told at once, what is not is asked of nobody.
+// Cached answers come at once, and other questions are not sent.
 func TestCached(t *testing.T) {
 	addr, z := dnstest.Start(t, "a.test. 100 TXT one", "a.test. 100 A 192.0.2.1", "b.test. 100 CNAME a.test.")
 	r := newResolver(t, dns.Config{Server: addr})
@@ -235,7 +235,7 @@ func TestSharedAsking(t *testing.T) {
 		})
 	}
 	waitFor(t, func() bool { return dns.Waiting(r) == 11 })
-	// The one who began it goes; the others are not to suffer.
+	// The caller that started the query leaves; the others still get the answer.
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("the cancelled one got %v", err)
@@ -253,7 +253,7 @@ func TestSharedAsking(t *testing.T) {
 	}
 }
 
-// waitFor yields until a condition holds that other goroutines bring about.
+// waitFor yields until a condition holds, which other goroutines cause.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -304,7 +304,7 @@ func TestZones(t *testing.T) {
 	if _, err := r.MX(t.Context(), "in.public.org"); !errors.Is(err, dns.ErrNotFound) {
 		t.Errorf("a name outside that leads in: %v", err)
 	}
-	// A CNAME leads out of the zone, whose server knows nothing outside.
+	// A CNAME leads out of the zone; the zone's server knows no names outside.
 	r = newResolver(t, dns.Config{Server: outside, Zones: map[string]string{"example.": sandbox.Addr()}})
 	got, err := r.TXT(t.Context(), "out.example")
 	if err != nil || !slices.Equal(got.Records, []string{"outside"}) {

@@ -14,51 +14,49 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Limits of the sandbox server, which serves the local host.
+// Limits of the sandbox server, which serves only the local host.
 const (
 	sourceTimeout  = 5 * time.Second
 	maxConnections = 64
-	maxConcurrent  = 256 // questions in hand; more are not answered
+	maxConcurrent  = 256 // simultaneous questions; more get no answer
 )
 
-// ErrDrop returned by a Source leaves a question without any answer.
+// ErrDrop, returned by a Source, leaves a question unanswered.
 var ErrDrop = errors.New("no answer is sent")
 
-// SandboxZones returns the zones that the sandbox answers itself: the reserved
-// top-level domains (RFC 2606 §2), and those of a local network (RFC 6762, RFC 8375).
+// SandboxZones returns the zones that the sandbox serves: the reserved top-level domains (RFC 2606
+// §2), and those of a local network (RFC 6762, RFC 8375).
 func SandboxZones() []string {
 	return []string{"test.", "example.", "invalid.", "localhost.", "local.", "home.arpa."}
 }
 
-// Source tells all that there is at a name, which comes in lower case with a
-// trailing dot; the Server picks by type. An error becomes SERVFAIL. Records
-// once given must not be changed.
+// Source returns all data of a name, which is in lower case with a trailing dot; the Server selects
+// by type. An error becomes SERVFAIL. Don't change records after returning them.
 type Source func(ctx context.Context, name string) (NameData, error)
 
-// NameData is what a Source knows of a name.
+// NameData is a Source's data of a name.
 type NameData struct {
 	Records []wire.RR
-	// Exists tells of a name without records that it, or one below it, is
-	// there: no data instead of NXDOMAIN.
+	// Exists is set if a name without records, or a name below it, exists: the answer is then no
+	// data instead of NXDOMAIN.
 	Exists bool
 	// Authentic sets the AD bit, as a validating server would.
 	Authentic bool
 }
 
-// ServerConfig is for Listen.
+// ServerConfig configures a Server.
 type ServerConfig struct {
-	Addr   string // HOST:PORT for UDP and TCP both; with port 0 a free one
+	Addr   string // HOST:PORT for both UDP and TCP; port 0: a free port
 	Source Source
-	// Origins are the zones served, such as "test."; names outside are
-	// refused. Empty means SandboxZones.
+	// Origins are the served zones, such as "test.". Names outside are refused. Empty:
+	// SandboxZones.
 	Origins []string
-	// NegativeTTL is how long others may keep NXDOMAIN and no data; 1 s if 0.
+	// NegativeTTL is how long clients may cache NXDOMAIN and no data; 1 s if 0.
 	NegativeTTL time.Duration
 }
 
-// Server is an authoritative DNS server over UDP and TCP. It forwards nothing.
-// It sets RA nonetheless, since clients such as Go's own take a server without
-// it for a broken delegation.
+// Server is an authoritative DNS server over UDP and TCP. It forwards nothing, but sets RA: without
+// it, clients such as Go's own would assume a broken delegation.
 type Server struct {
 	source      Source
 	origins     []string
@@ -71,7 +69,7 @@ type Server struct {
 	serving     sync.WaitGroup
 }
 
-// Listen starts a Server. It answers by the time it returns.
+// Listen starts a Server, which answers questions once Listen returns.
 func Listen(c ServerConfig) (*Server, error) {
 	s := &Server{source: c.Source, negativeTTL: 1, querySlots: make(chan struct{}, maxConcurrent)}
 	if c.NegativeTTL > 0 {
@@ -99,7 +97,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	for _, w := range []*wire.Server{s.udp, s.tcp} {
 		started := make(chan struct{})
 		w.NotifyStartedFunc = func() { close(started) }
-		s.serving.Go(func() { _ = w.ActivateAndServe() }) // ends by Close; it retries temporary errors itself
+		s.serving.Go(func() { _ = w.ActivateAndServe() }) // ends with Close; it retries temporary errors itself
 		<-started
 	}
 	return s, nil
@@ -126,10 +124,10 @@ func listen(addr string) (net.PacketConn, net.Listener, error) {
 	return nil, nil, err
 }
 
-// Addr returns the address with its port.
+// Addr returns the server's address, including the port.
 func (s *Server) Addr() string { return s.addr }
 
-// Close ends the server and waits for what it has in hand.
+// Close stops the server and waits for the questions in progress.
 func (s *Server) Close() error {
 	s.cancel()
 	err := errors.Join(s.udp.Shutdown(), s.tcp.Shutdown())
@@ -148,13 +146,12 @@ func (s *Server) handler(tcp bool) wire.HandlerFunc {
 		ctx, cancel := context.WithTimeout(s.ctx, sourceTimeout)
 		defer cancel()
 		if m := s.respond(ctx, req, tcp); m != nil {
-			_ = w.WriteMsg(m) // who asked may be gone
+			_ = w.WriteMsg(m) // the client may be gone
 		}
 	}
 }
 
-// respond answers a request that has exactly one question, or returns nil for
-// none.
+// respond returns the response to a request, which has exactly one question, or nil to send none.
 func (s *Server) respond(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
 	m := new(wire.Msg).SetReply(req)
 	m.RecursionAvailable = true
@@ -188,8 +185,8 @@ func (s *Server) respond(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg
 	return m
 }
 
-// fillAnswer puts in the records of q, with the CNAMEs that lead to them (RFC 1034
-// §4.3.2) as far as they are ours.
+// fillAnswer adds the records for q, with the CNAMEs that lead to them (RFC 1034 §4.3.2), as long
+// as they are in our zones.
 func (s *Server) fillAnswer(ctx context.Context, m *wire.Msg, q question) error {
 	m.Authoritative, m.AuthenticatedData = true, true
 	for range maxChain {
@@ -227,7 +224,7 @@ func (s *Server) fillAnswer(ctx context.Context, m *wire.Msg, q question) error 
 	return errCNAMEChain
 }
 
-// zoneServer returns the zone that a name is in, or "".
+// zoneOf returns the zone of a name, or "".
 func (s *Server) zoneOf(name string) string {
 	for _, o := range s.origins {
 		if wire.IsSubDomain(o, name) {
@@ -237,7 +234,7 @@ func (s *Server) zoneOf(name string) string {
 	return ""
 }
 
-// soa goes with an absence, to say how long it may be kept (RFC 2308 §3).
+// soa returns the SOA of a negative answer, which says how long that may be cached (RFC 2308 §3).
 func (s *Server) soa(origin string) *wire.SOA {
 	return &wire.SOA{
 		Hdr: wire.RR_Header{Name: origin, Rrtype: wire.TypeSOA, Class: wire.ClassINET, Ttl: s.negativeTTL},

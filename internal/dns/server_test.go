@@ -43,7 +43,7 @@ func ask(t *testing.T, s *dns.Server, network string, q *wire.Msg) *wire.Msg {
 	if err != nil {
 		t.Fatalf("asking over %s: %v", network, err)
 	}
-	m.Compress = true // so that Len is what came
+	m.Compress = true // so that Len is the received size
 	return m
 }
 
@@ -168,7 +168,7 @@ func TestServerSurvivesGarbage(t *testing.T) {
 	}
 }
 
-// Programs beside us, such as a Postfix under test, ask by other resolvers.
+// Other programs, such as a Postfix under test, use other resolvers.
 func TestServerServesGoResolver(t *testing.T) {
 	s, _ := serve(t, "demo.test. MX 10 mx.demo.test.", `demo.test. TXT "v=spf1 " "-all"`)
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -8,34 +8,34 @@ import (
 )
 
 const (
-	// initialTimeout is how long a question waits for an answer before it is sent
-	// again, while nothing is known of the server.
+	// initialTimeout is how long a question waits for a server without measurements before it is
+	// sent again.
 	initialTimeout = 400 * time.Millisecond
-	// minTimeout and maxMeasuredTimeout bound what is measured, maxWait what it
-	// doubles to.
+	// minTimeout and maxMeasuredTimeout bound the measured timeout. maxTimeout bounds the timeout
+	// after it doubles.
 	minTimeout         = 100 * time.Millisecond
 	maxMeasuredTimeout = time.Second
 	maxTimeout         = 3 * time.Second
-	// maxLosses is after how many questions in a row without an answer a
-	// server is asked after the others.
+	// maxLosses is how many unanswered questions in a row make a server unresponsive, so that it is
+	// asked after the others.
 	maxLosses = 2
-	// probeInterval is how often such a server is asked first all the same.
+	// probeInterval is how often an unresponsive server is asked first nevertheless.
 	probeInterval = 10 * time.Second
 )
 
-// serverTiming is how fast a server answers, by the estimator of RFC 6298, and
-// whether it does. Each sending of a question has a port and an id of its own, so
-// that every answer can be measured (Karn's rule has nothing to leave out).
+// serverTiming measures how fast a server answers, by the estimator of RFC 6298, and whether it
+// answers. Each transmission has its own port and id, so every answer can be measured, and Karn's
+// rule does not apply.
 type serverTiming struct {
 	mu         sync.Mutex
-	srtt       time.Duration // SRTT; 0: nothing is known
+	srtt       time.Duration // SRTT; 0: no measurement yet
 	rttvar     time.Duration // RTTVAR
-	losses     int           // questions in a row without an answer
-	nextProbe  time.Time     // when it is asked first again
-	lastAnswer time.Time     // when it answered last
+	losses     int           // number of unanswered questions in a row
+	nextProbe  time.Time     // when the server is asked first again
+	lastAnswer time.Time     // time of the last answer
 }
 
-// timeout is how long to wait for an answer.
+// timeout returns how long to wait for an answer.
 func (t *serverTiming) timeout() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,12 +45,12 @@ func (t *serverTiming) timeout() time.Duration {
 	return min(max(t.srtt+4*t.rttvar, minTimeout), maxMeasuredTimeout)
 }
 
-// recordResponse notes how long an answer took (RFC 6298 §2.2 and §2.3). More than a
-// second counts as one: a slow domain says little about the server asked for it.
+// recordAnswer records how long an answer took (RFC 6298 §2.2 and §2.3), at most
+// maxMeasuredTimeout: a slow domain says little about the recursive server.
 func (t *serverTiming) recordAnswer(took time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	took = min(max(took, time.Microsecond), maxMeasuredTimeout) // 0 stands for nothing known
+	took = min(max(took, time.Microsecond), maxMeasuredTimeout) // 0 means no measurement
 	if t.srtt == 0 {
 		t.srtt, t.rttvar = took, took/2
 	} else {
@@ -60,7 +60,7 @@ func (t *serverTiming) recordAnswer(took time.Duration, now time.Time) {
 	t.losses, t.lastAnswer = 0, now
 }
 
-// recordLoss notes that a question was not answered in time.
+// recordLoss records that a question was not answered in time.
 func (t *serverTiming) recordLoss(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,8 +69,9 @@ func (t *serverTiming) recordLoss(now time.Time) {
 	}
 }
 
-// isUnresponsive reports whether the server is asked after the others, since it does not
-// answer. Now and then one question finds out whether it does again.
+// isUnresponsive reports whether the server is to be asked after the others because it does not
+// answer. Once per probeInterval it returns false, so that one question finds out whether the
+// server answers again.
 func (t *serverTiming) isUnresponsive(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +85,7 @@ func (t *serverTiming) isUnresponsive(now time.Time) bool {
 	return false
 }
 
-// answeredSince reports whether the server has answered anything since a moment.
+// answeredSince reports whether the server has answered anything since that moment.
 func (t *serverTiming) answeredSince(moment time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// How long a question waits follows what the server has taken (RFC 6298).
+// The timeout of a question follows the server's measured times (RFC 6298).
 func TestTiming(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var s serverTiming
@@ -50,7 +50,7 @@ func TestTiming(t *testing.T) {
 	}
 }
 
-// A server that does not answer is asked after the others, but now and then.
+// An unresponsive server is asked after the others, except for occasional probes.
 func TestSilentServerIsLast(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	r, err := New(Config{Server: "192.0.2.1:53", Now: func() time.Time { return now }})
@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 		rests(want * time.Second)
 		now = now.Add(want * time.Second)
 	}
-	f.record(q, errNoAnswer, false, now) // no server was heard of: perhaps ours are gone
+	f.record(q, errNoAnswer, false, now) // no server answered: ours may be down
 	rests(5 * time.Second)
 	for name, kept := range map[string]bool{"_dmarc.shop.example.com.": true, "example.com.": false, "eshop.example.com.": false} {
 		if (f.get(question{name, wire.TypeTXT}, now) != nil) != kept {
@@ -111,8 +111,8 @@ func TestFailures(t *testing.T) {
 	if f.get(q, now) != nil {
 		t.Error("it was answered, and is remembered as failed")
 	}
-	// That a server fails says nothing of the names below, an error of the
-	// network here nothing at all.
+	// A server failure says nothing about the names below. An error of the local network says
+	// nothing at all.
 	for _, err := range []error{rcodeError(wire.RcodeServerFailure), errIncompleteAnswer} {
 		f.record(q, err, true, now)
 		if f.get(q, now) == nil || f.get(question{"a." + q.name, q.qtype}, now) != nil {
@@ -121,7 +121,7 @@ func TestFailures(t *testing.T) {
 		f.recordAnswer(q, now)
 	}
 	f.record(q, errors.New("network is unreachable"), true, now)
-	if f.get(q, now) != nil || f.order.Len() != 1 { // that the domain gave an answer
+	if f.get(q, now) != nil || f.order.Len() != 1 { // only the entry that the domain has answered
 		t.Error("an error of the network is remembered")
 	}
 	for i := range 10 {

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// A real validating resolver's verdicts: signed, unsigned, and bogus.
-func TestUnboundsVerdicts(t *testing.T) {
+// Results of a real validating resolver: signed, unsigned and bogus.
+func TestUnboundsResults(t *testing.T) {
 	addr, z := dnstest.StartSigned(t,
 		"signed.test. MX 10 mx.signed.test.", "mx.signed.test. A 127.0.0.1", "alias.signed.test. CNAME mx.signed.test.",
 		"out.signed.test. CNAME mx.plain.test.", "plain.test. MX 10 mx.plain.test.", "mx.plain.test. A 127.0.0.1",

@@ -4,9 +4,9 @@ package dns
 
 import "strings"
 
-// joinTXT joins the strings of a TXT record (RFC 7208 §3.3, RFC 6376
-// §3.6.2.2), which the library gives in a zone file's notation, and makes
-// octets of their escapes (RFC 1035 §5.1: \DDD in decimal, \X for X).
+// joinTXT joins the strings of a TXT record (RFC 7208 §3.3, RFC 6376 §3.6.2.2) and decodes their
+// escapes. The library returns strings in zone-file notation (RFC 1035 §5.1: \DDD in decimal, \X
+// for X).
 func joinTXT(parts []string) string {
 	if len(parts) == 1 && strings.IndexByte(parts[0], '\\') < 0 {
 		return parts[0]
@@ -30,7 +30,7 @@ func joinTXT(parts []string) string {
 	return b.String()
 }
 
-// parseDecimal reads three digits of at most 255.
+// parseDecimal parses three decimal digits, at most 255.
 func parseDecimal(s string) (byte, bool) {
 	if len(s) < 3 {
 		return 0, false

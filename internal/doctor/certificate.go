@@ -12,28 +12,28 @@ import (
 	"github.com/mailstead/mailstead/internal/cert"
 )
 
-// Certificate is what the doors show of themselves.
+// Certificate checks the certificate of the listeners.
 type Certificate struct {
 	Kind         string // acme, self-signed or files
 	Pair         cert.FilePair
 	Host         string
-	Roots        *x509.CertPool // whom clients trust; nil: the system's
-	RunningSince time.Time      // since when the service has been running; zero: it is not
+	Roots        *x509.CertPool // roots that clients trust; nil: the system's
+	RunningSince time.Time      // start of the running service; zero: stopped
 	Now          func() time.Time
 }
 
-// trustedFix is what to do about a certificate that nobody knows.
+// trustedFix is the fix for a certificate of an unknown authority.
 const trustedFix = "Use --tls acme, which obtains one by itself, or --tls CERTIFICATE.pem,KEY.pem with one of an authority that all know."
 
 const (
-	// renewBefore is when a certificate is to be renewed at the latest. ACME does it a
-	// month before its end.
+	// renewBefore is the minimum remaining validity of a certificate. ACME renews it a month before
+	// it expires.
 	renewBefore = 14 * 24 * time.Hour
-	// acmeDelay is how long ACME may take at first.
+	// acmeDelay is how long the first ACME order may take.
 	acmeDelay = 10 * time.Minute
 )
 
-// Check looks whether the certificate is there, and good.
+// Check checks that the certificate exists and is valid.
 func (c Certificate) Check(_ context.Context, r *Report) {
 	var renew string
 	switch c.Kind {

@@ -15,8 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
-// pair writes a certificate of an authority, for a name, that is valid for so
-// long from now on.
+// pair writes a certificate of an authority for a name, which is valid for the given time.
 func pair(t *testing.T, a *certtest.CA, name string, left time.Duration) cert.FilePair {
 	t.Helper()
 	leaf, key := a.Issue(&x509.Certificate{DNSNames: []string{name}, NotBefore: time.Now().Add(-1000 * time.Hour), NotAfter: time.Now().Add(left)})
@@ -43,7 +42,7 @@ func TestCertificate(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
 		pair   cert.FilePair
-		since  time.Duration // ago; 0: stopped
+		since  time.Duration // how long ago; 0: stopped
 		status doctor.Status
 		says   string
 	}{

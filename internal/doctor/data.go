@@ -20,27 +20,26 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// Data is what a service keeps in its database, and what belongs to that.
+// Data checks a service's database contents and the related files.
 type Data struct {
 	*Database
-	Blobs string      // the folder of large messages
-	Key   *secret.Key // nil: it could not be had, because of KeyErr
-	// KeyErr is fs.ErrNotExist where serve would make a new key.
+	Blobs string      // directory of large messages
+	Key   *secret.Key // nil: unavailable, because of KeyErr
+	// KeyErr is fs.ErrNotExist if serve would create a new key.
 	KeyErr error
-	Deep   bool // everything, not a sample
-	// Host is the service's own name, and Postmaster the operator's address.
+	Deep   bool // check everything, not a sample
+	// Host is the service's host name, and Postmaster the operator's address.
 	Host, Postmaster string
 }
 
-// How many rows are looked at unless all are.
+// Number of rows to check unless Deep is set.
 const (
 	maxKeys     = 100
 	maxFiles    = 2000
 	maxExamples = 3
 )
 
-// CheckKey looks whether the secret key is the one that the database is used
-// with, and opens what is sealed there.
+// CheckKey checks that the secret key belongs to the database, and decrypts the secrets in it.
 func (k *Data) CheckKey(ctx context.Context, r *Report) {
 	restore := "Give the key that this database is used with: as --secret-key (MAILSTEAD_SECRET_KEY), or as the file secret.key of the data folder, from a backup or another node."
 	known, err := k.KeyFingerprint(ctx)
@@ -85,7 +84,7 @@ func (k *Data) CheckKey(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckFiles looks whether the large messages are in their folder.
+// CheckFiles checks that the large messages are in their directory.
 func (k *Data) CheckFiles(ctx context.Context, r *Report) {
 	owner, database, used, err := blob.DirOwner(k.Blobs)
 	if err != nil {
@@ -131,7 +130,7 @@ func (k *Data) CheckFiles(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckDomains counts the domains that are in trouble.
+// CheckDomains counts the domains with problems.
 func (k *Data) CheckDomains(ctx context.Context, r *Report) {
 	count, named, err := domain.CountByStatus(ctx, k.Inspector, maxExamples)
 	if err != nil {
@@ -154,13 +153,13 @@ func (k *Data) CheckDomains(ctx context.Context, r *Report) {
 	r.OK("%d verified, %d pending, %d suspended", count[domain.StatusVerified], count[domain.StatusPending], count[domain.StatusSuspended])
 }
 
-// How late work may be before it is told of.
+// How late work may be before it is reported.
 const (
 	maxQueueDelay = 15 * time.Minute
 	maxEventDelay = time.Minute
 )
 
-// CheckQueue looks at what waits to be delivered, and whether anybody does it.
+// CheckQueue checks the delivery queue, and whether a node works on it.
 func (k *Data) CheckQueue(ctx context.Context, r *Report) {
 	b, err := queue.ReadBacklog(ctx, k.Inspector)
 	if err != nil {
@@ -190,13 +189,12 @@ func (k *Data) CheckQueue(ctx context.Context, r *Report) {
 	}
 }
 
-// workingFor reports whether a node has been at work for so long at least.
+// workingFor reports whether a node has been running for at least this long.
 func (k *Data) workingFor(at time.Duration) bool {
 	return slices.ContainsFunc(k.liveNodes(), func(n db.NodeState) bool { return k.Database.Now().Sub(n.LeaseID.Time()) > at })
 }
 
-// CheckEvents looks whether events get their places, without which no webhook
-// and no stream hears of them.
+// CheckEvents checks that events get sequence numbers: webhooks and streams receive no others.
 func (k *Data) CheckEvents(ctx context.Context, r *Report) {
 	n, oldest, err := event.CountUnnumbered(ctx, k.Inspector)
 	if err != nil {
@@ -212,7 +210,7 @@ func (k *Data) CheckEvents(ctx context.Context, r *Report) {
 	r.OK("%s", text)
 }
 
-// CheckWebhooks counts those that were given up.
+// CheckWebhooks counts the disabled webhooks.
 func (k *Data) CheckWebhooks(ctx context.Context, r *Report) {
 	all, failed, some, err := webhook.CountDisabled(ctx, k.Inspector, maxExamples)
 	switch {

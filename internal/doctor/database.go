@@ -12,16 +12,16 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Database is the database of a service, opened to be looked at.
+// Database checks the database of a service.
 type Database struct {
 	*db.Inspector
-	Path    string // of the file of SQLite
-	Running bool   // a service runs on the data folder
+	Path    string // of the SQLite file
+	Running bool   // a service uses the data directory
 	Now     func() time.Time
-	Nodes   []db.NodeState // as the database knows them
+	Nodes   []db.NodeState // according to the database
 }
 
-// CheckSchema looks whether this program and the database go together.
+// CheckSchema checks that this program supports the database's schema.
 func (d *Database) CheckSchema(r *Report, s db.SchemaState) {
 	switch {
 	case s.Version == 0:
@@ -37,7 +37,7 @@ func (d *Database) CheckSchema(r *Report, s db.SchemaState) {
 	}
 }
 
-// CheckWAL looks at how much waits in the log of SQLite.
+// CheckWAL checks the size of SQLite's write-ahead log.
 func (d *Database) CheckWAL(_ context.Context, r *Report) {
 	info, err := os.Stat(d.Path + "-wal")
 	switch {
@@ -53,7 +53,7 @@ func (d *Database) CheckWAL(_ context.Context, r *Report) {
 	}
 }
 
-// CheckIntegrity has SQLite read its whole file.
+// CheckIntegrity lets SQLite verify its whole file.
 func (d *Database) CheckIntegrity(ctx context.Context, r *Report) {
 	faults, err := d.QuickCheck(ctx)
 	if err != nil {
@@ -70,10 +70,10 @@ func (d *Database) CheckIntegrity(ctx context.Context, r *Report) {
 	}
 }
 
-// nodeConnections is how many connections a node takes.
+// nodeConnections is the number of connections per node.
 const nodeConnections = 24
 
-// CheckPostgres looks at how the server is set and what it has left.
+// CheckPostgres checks the server's settings and free capacity.
 func (d *Database) CheckPostgres(ctx context.Context, r *Report) {
 	s, err := d.Postgres(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Database) CheckPostgres(ctx context.Context, r *Report) {
 	d.ReportPostgres(r, s)
 }
 
-// ReportPostgres says what is wrong with such a server.
+// ReportPostgres reports problems with the server's state.
 func (d *Database) ReportPostgres(r *Report, s db.PostgresState) {
 	if !s.Fsync {
 		r.Fail("Set fsync = on in postgresql.conf and restart the server.", "fsync is off: mail that was accepted is lost when the machine goes down")
@@ -110,14 +110,14 @@ func (d *Database) ReportPostgres(r *Report, s db.PostgresState) {
 	}
 }
 
-// How far clocks may be apart, and how far the newest row may be ahead.
+// How far clocks may differ, and how far the newest row may be ahead.
 const (
 	warnClockSkew = 2 * time.Second
 	maxClockLag   = time.Minute
 )
 
-// CheckClock compares this machine's clock with the database's, and with when
-// nodes were last seen: ids are made by the one, leases end by the other.
+// CheckClock compares this machine's clock with the database's, and with the times that nodes were
+// last seen: ids come from the former, leases expire by the latter.
 func (d *Database) CheckClock(ctx context.Context, r *Report) {
 	do := "Set the clock of this machine by NTP (timedatectl set-ntp true), and that of the database's."
 	asked := d.Now()
@@ -150,7 +150,7 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckNodes looks at who works on the database.
+// CheckNodes checks which nodes work on the database.
 func (d *Database) CheckNodes(_ context.Context, r *Report) {
 	now := d.Now()
 	var live []string
@@ -177,8 +177,8 @@ func (d *Database) CheckNodes(_ context.Context, r *Report) {
 	}
 }
 
-// liveNodes are the nodes at work. On SQLite a process that was killed counts as live
-// for minutes; there it is known better.
+// liveNodes returns the running nodes. On SQLite, a killed process counts as running for minutes,
+// but there Running says more.
 func (d *Database) liveNodes() (live []db.NodeState) {
 	for _, n := range d.Nodes {
 		if n.Live && (d.Running || d.Engine() == db.Postgres) {

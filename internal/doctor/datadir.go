@@ -14,18 +14,18 @@ import (
 	"syscall"
 )
 
-// DataDir is where a service keeps what it has.
+// DataDir checks the data directory of a service.
 type DataDir struct {
 	Path   string
-	SQLite bool // the database is there
-	HasKey bool // the secret key is there: CheckKey looks at it
-	HasCA  bool // so is the authority that certificates are signed by
+	SQLite bool // the database exists
+	HasKey bool // the secret key exists: CheckKey checks it
+	HasCA  bool // the CA for self-signed certificates exists
 }
 
 const permissionFix = "Run doctor as the user that the service runs as, or as root."
 
-// FixFor is what to do about an error: to look as another user where that is all
-// that is wrong, else what is given.
+// FixFor returns the fix for an error: to run as another user if permissions are the only problem,
+// otherwise do.
 func FixFor(err error, do string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return permissionFix
@@ -33,7 +33,7 @@ func FixFor(err error, do string) string {
 	return do
 }
 
-// Check looks whose the folder is and who may do what there.
+// Check checks the directory's owner and permissions.
 func (f DataDir) Check(_ context.Context, r *Report) {
 	info, err := os.Stat(f.Path)
 	switch {
@@ -69,13 +69,13 @@ func (f DataDir) Check(_ context.Context, r *Report) {
 	}
 }
 
-// checkFiles looks at what holds secrets or mail. To run a command as root, beside a
-// service that is not, leaves files that the service can't open.
+// checkFiles checks the files with secrets or mail. Commands run as root, beside a service that is
+// not, leave files that the service can't open.
 func (f DataDir) checkFiles(r *Report, owner int) {
 	type rule struct {
 		name string
 		mask fs.FileMode
-		fail bool // serve refuses it
+		fail bool // serve rejects it
 	}
 	rules := []rule{{"ca.key", 0o077, f.HasCA}, {"host.key", 0o077, false}, {"lock", 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
 	if !f.HasKey {
@@ -95,7 +95,7 @@ func (f DataDir) checkFiles(r *Report, owner int) {
 		path := filepath.Join(f.Path, x.name)
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // what must be there, others ask for
+			continue // other checks report required files
 		}
 		if FileOwner(info) != owner {
 			foreign = append(foreign, x.name)
@@ -117,7 +117,7 @@ func (f DataDir) checkFiles(r *Report, owner int) {
 	}
 }
 
-// FileOwner says which user of this machine owns a file.
+// FileOwner returns the id of the user that owns a file.
 func FileOwner(info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -132,20 +132,20 @@ func userName(uid int) string {
 	return fmt.Sprintf("user %d", uid)
 }
 
-// Disk is the file system that a folder is on.
+// Disk checks the file system of a directory.
 type Disk struct {
 	Path  string
 	Space func(path string) (DiskSpace, error) // ReadDiskSpace
 }
 
-// DiskSpace is what a file system has.
+// DiskSpace is the capacity of a file system.
 type DiskSpace struct {
-	Size, Free       uint64 // bytes; free for ordinary users
-	Files, FreeFiles uint64 // how many files there can be, and how many more; 0 and 0 where that is not counted
+	Size, Free       uint64 // bytes; free: for ordinary users
+	Files, FreeFiles uint64 // maximum number of files, and how many more are possible; 0 and 0 if there is no limit
 	ReadOnly         bool
 }
 
-// ReadDiskSpace asks the file system of a path.
+// ReadDiskSpace returns the capacity of a path's file system.
 func ReadDiskSpace(path string) (s DiskSpace, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(path, &st); err != nil {
@@ -158,12 +158,12 @@ func ReadDiskSpace(path string) (s DiskSpace, err error) {
 	}, nil
 }
 
-// nonNegative is a figure of Statfs, whose type is not the same everywhere; what is
-// left for ordinary users may be less than nothing.
+// nonNegative converts a number from Statfs, whose type depends on the system. The space for
+// ordinary users may be negative.
 func nonNegative[T int64 | uint64](n T) uint64 { return uint64(max(n, 0)) }
 
-// Bounds of what is left on a disk. Below least the next checkpoint of SQLite, or
-// a large message, may find no room.
+// Limits for free disk space. Below the minimum, the next SQLite checkpoint or a large message may
+// not fit.
 const (
 	minFree  = 16 << 20
 	lowFree  = 1 << 30
@@ -171,11 +171,11 @@ const (
 	minFiles = 100
 )
 
-// Check looks how much room there is.
+// Check checks the free space.
 func (d Disk) Check(_ context.Context, r *Report) {
 	path := d.Path
 	s, err := d.Space(path)
-	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) { // not made yet
+	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) { // not created yet
 		path = filepath.Dir(path)
 		s, err = d.Space(path)
 	}
@@ -183,26 +183,25 @@ func (d Disk) Check(_ context.Context, r *Report) {
 		r.Fail(FixFor(err, "Look at the disk."), "%s: %v", d.Path, err)
 		return
 	}
-	room := fmt.Sprintf("%s of %s free on the disk of %s", formatBytes(s.Free), formatBytes(s.Size), d.Path)
+	capacity := fmt.Sprintf("%s of %s free on the disk of %s", formatBytes(s.Free), formatBytes(s.Size), d.Path)
 	more := "Make room, or move the folder to a larger disk: without room the service takes no mail in."
 	switch {
 	case s.ReadOnly:
 		r.Fail("Mount it for writing; after errors of the disk Linux itself mounts it so: look at dmesg.", "the disk of %s is mounted read-only", d.Path)
 	case s.Free < minFree:
-		r.Fail(more, "%s: too little to write", room)
+		r.Fail(more, "%s: too little to write", capacity)
 	case s.Files > 0 && s.FreeFiles < minFiles:
 		r.Fail("Delete files that are not needed: without free inodes the service takes no large mail in.", "%d inodes left on the disk of %s", s.FreeFiles, d.Path)
 	case s.Free < lowFree || s.Free < s.Size/10:
-		r.Warn(more, "%s", room)
+		r.Warn(more, "%s", capacity)
 	case s.Files > 0 && (s.FreeFiles < lowFiles || s.FreeFiles < s.Files/10):
 		r.Warn("Delete files that are not needed: each large message is a file.", "%d of %d inodes free on the disk of %s", s.FreeFiles, s.Files, d.Path)
 	default:
-		r.OK("%s", room)
+		r.OK("%s", capacity)
 	}
 }
 
-// SameDisk reports whether two folders, made already or not, are on one file
-// system.
+// SameDisk reports whether two directories, existing or not, are on one file system.
 func SameDisk(a, b string) bool {
 	return device(a) == device(b)
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor looks at a service, running or stopped, and says what is wrong
-// with it in words that its operator can act on. It changes nothing: no lock is
-// taken, no port opened, no file made, and no row written. Each check has a
-// deadline of its own, so that a host which swallows packets is told of as well.
+// Package doctor checks a service, running or stopped, and reports problems with fixes for its
+// operator. It changes nothing: it takes no lock, opens no port, creates no file, and writes no
+// row. Each check has its own deadline, so that a host that drops packets is reported as well.
 package doctor
 
 import (
@@ -16,61 +15,61 @@ import (
 	"unicode"
 )
 
-// Status is what a check has come to.
+// Status is the result of a check.
 type Status string
 
-// The statuses. An error keeps the service from doing its work, or soon will; a
-// warning is to be looked into.
+// Values of Status. An error prevents the service from working, or soon will; a warning needs
+// attention.
 const (
 	OK      Status = "ok"
 	Warning Status = "warning"
 	Error   Status = "error"
 )
 
-// Finding is what a check has found out about one thing.
+// Finding is one result of a check.
 type Finding struct {
 	Status  Status `json:"status"`
-	Check   string `json:"check"`        // the thing that was looked at
-	Message string `json:"says"`         // how it is
-	Fix     string `json:"do,omitempty"` // what to do about it; "" if it is ok
+	Check   string `json:"check"`        // name of the check
+	Message string `json:"says"`         // what was found
+	Fix     string `json:"do,omitempty"` // how to fix it; "" if it is ok
 }
 
-// Check is one thing to look at.
+// Check is a named check.
 type Check struct {
 	Name string
-	// Timeout is how long it may take; 0: Patience.
+	// Timeout is the limit for the check; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Func must not outlive its context for long.
+	// Func must return soon after its context ends.
 	Func func(ctx context.Context, r *Report)
 }
 
-// DefaultTimeout is how long a check may take that does not read everything.
+// DefaultTimeout is the limit for a check that doesn't read everything.
 const DefaultTimeout = 10 * time.Second
 
 const (
-	// maxConcurrent bounds how many checks run side by side.
+	// maxConcurrent is the maximum number of concurrent checks.
 	maxConcurrent = 8
-	// gracePeriod is how long a check that is over time may take to say so itself.
+	// gracePeriod is how long a check may take to report its own timeout.
 	gracePeriod = time.Second
 )
 
-// Report takes what a check finds.
+// Report collects the findings of a check.
 type Report struct {
 	name     string
 	findings []Finding
 }
 
-// OK notes that something is as it should be.
+// OK adds a finding without a problem.
 func (r *Report) OK(format string, args ...any) {
 	r.add(OK, "", fmt.Sprintf(format, args...))
 }
 
-// Warn notes something to look into, and what to do about it.
+// Warn adds a warning with its fix.
 func (r *Report) Warn(do, format string, args ...any) {
 	r.add(Warning, do, fmt.Sprintf(format, args...))
 }
 
-// Fail notes something wrong, and what to do about it.
+// Fail adds an error with its fix.
 func (r *Report) Fail(do, format string, args ...any) {
 	r.add(Error, do, fmt.Sprintf(format, args...))
 }
@@ -79,7 +78,7 @@ func (r *Report) add(s Status, do, says string) {
 	r.findings = append(r.findings, Finding{Status: s, Check: r.name, Message: printable(says), Fix: printable(do)})
 }
 
-// worst is the gravest status that was noted so far.
+// worst returns the most severe status so far.
 func (r *Report) worst() Status {
 	worst := OK
 	for _, f := range r.findings {
@@ -90,8 +89,7 @@ func (r *Report) worst() Status {
 	return worst
 }
 
-// Run carries out the checks, several side by side, and returns what they found
-// in their own order.
+// Run runs the checks concurrently, and returns their findings in the order of the checks.
 func Run(ctx context.Context, checks []Check) []Finding {
 	found := make([][]Finding, len(checks))
 	slots := make(chan struct{}, maxConcurrent)
@@ -107,8 +105,8 @@ func Run(ctx context.Context, checks []Check) []Finding {
 	return slices.Concat(found...)
 }
 
-// run ends with its limit even if the check hangs, as a file system that went
-// away makes it do; what it finds later is lost.
+// run returns at the timeout even if the check hangs, for example on an unavailable file system;
+// later findings are lost.
 func (c Check) run(ctx context.Context) []Finding {
 	limit := c.Timeout
 	if limit == 0 {
@@ -139,11 +137,10 @@ func (c Check) run(ctx context.Context) []Finding {
 	}
 }
 
-// unlimitedText is how much of what others say is shown.
+// maxText is how much foreign text is shown, in bytes.
 const maxText = 400
 
-// printable keeps what others made up, such as a greeting, from doing things to
-// a terminal, and in one line.
+// printable makes foreign text, such as a greeting, safe for a terminal, in one line.
 func printable(s string) string {
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
@@ -160,7 +157,7 @@ func printable(s string) string {
 	return s
 }
 
-// formatBytes shows a size as people read it.
+// formatBytes formats a size for people.
 func formatBytes(n uint64) string {
 	switch {
 	case n >= 10<<30:
@@ -173,7 +170,7 @@ func formatBytes(n uint64) string {
 	return fmt.Sprintf("%d KB", (n+1023)>>10)
 }
 
-// formatDuration shows how long something takes, coarsely.
+// formatDuration formats a duration, rounded.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -186,7 +183,7 @@ func formatDuration(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// plural counts things: "1 domain", "2 domains", "more than 10000 domains".
+// plural formats a count: "1 domain", "2 domains", "more than 10000 domains".
 func plural(n int, more bool, one, several string) string {
 	switch {
 	case more:

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
-// Findings come in the order of the checks; one that hangs, deaf to its context,
-// is told of; and what others say can't do things to a terminal.
+// Findings are in the order of the checks; a check that hangs and ignores its context is reported;
+// foreign text is safe for a terminal.
 func TestRun(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })

@@ -2,5 +2,5 @@
 
 package doctor
 
-// Unprivileged is the first port that everybody may take on this machine.
+// Unprivileged returns the first port that every user may bind on this machine.
 var Unprivileged = firstUnprivilegedPort

@@ -18,7 +18,7 @@ func write(t *testing.T, mode os.FileMode, path ...string) string {
 	if err := os.WriteFile(name, []byte("x"), mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(name, mode); err != nil { // whatever the umask
+	if err := os.Chmod(name, mode); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
 	return name
@@ -34,7 +34,7 @@ func TestFolder(t *testing.T) {
 	expect(t, f.Check, doctor.OK, "mode 0700")
 
 	key := write(t, 0o640, dir, "secret.key")
-	expect(t, f.Check, doctor.OK, "mode 0700") // the check of the key tells that
+	expect(t, f.Check, doctor.OK, "mode 0700") // the check of the key reports that
 	given := f
 	given.HasKey = false
 	expect(t, given.Check, doctor.Warning, "others may use "+key)
@@ -48,7 +48,7 @@ func TestFolder(t *testing.T) {
 
 	wal := write(t, 0o644, dir, "mailstead.db-wal")
 	expect(t, f.Check, doctor.Warning, "others may use "+wal+" (mode 0644)")
-	write(t, 0o640, dir, "mailstead.db-wal") // a group is somebody's choice
+	write(t, 0o640, dir, "mailstead.db-wal") // group permissions are a choice
 	expect(t, f.Check, doctor.OK, "private")
 
 	for mode, says := range map[os.FileMode]string{0o703: "every user of this machine may change", 0o500: "its owner can't write"} {
@@ -60,7 +60,7 @@ func TestFolder(t *testing.T) {
 	expect(t, doctor.DataDir{Path: key}.Check, doctor.Error, "")
 }
 
-// A command that was run as root leaves files that the service can't open.
+// A command run as root leaves files that the service can't open.
 func TestFolderOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -71,7 +71,7 @@ func TestFolderOfAnother(t *testing.T) {
 		if err := os.Chown(write(t, 0o600, path), 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-	} else if err := os.Symlink("/usr/bin", path); err != nil { // root's
+	} else if err := os.Symlink("/usr/bin", path); err != nil { // owned by root
 		t.Fatal(err)
 	}
 	found := look(t, doctor.DataDir{Path: dir, SQLite: true}.Check)
@@ -80,7 +80,7 @@ func TestFolderOfAnother(t *testing.T) {
 	}
 }
 
-// How full a disk may be.
+// Limits for disk usage.
 func TestDisk(t *testing.T) {
 	expect(t, doctor.Disk{Path: filepath.Join(t.TempDir(), "not", "there"), Space: fixed(doctor.DiskSpace{Size: 100 << 30, Free: 50 << 30, Files: 1e6, FreeFiles: 5e5})}.Check, doctor.OK, "50 GB of 100 GB free")
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func fixed(s doctor.DiskSpace) func(string) (doctor.DiskSpace, error) {
 	return func(string) (doctor.DiskSpace, error) { return s, nil }
 }
 
-// Who has a lock is known without trying it.
+// The owner of a lock is found without trying to take it.
 func TestHolder(t *testing.T) {
 	path := write(t, 0o600, t.TempDir(), "lock")
 	if pid, known := doctor.LockHolder(path); pid != 0 || !known {
@@ -130,8 +130,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// Who may not look is told to look as another user, and not that something is to
-// be restored.
+// A user without permission is told to run as another user, not to restore something.
 func TestUnless(t *testing.T) {
 	if got := doctor.FixFor(os.ErrNotExist, "restore"); got != "restore" {
 		t.Error(got)

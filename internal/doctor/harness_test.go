@@ -16,8 +16,8 @@ func look(t *testing.T, check func(context.Context, *doctor.Report)) []doctor.Fi
 	return doctor.Run(t.Context(), []doctor.Check{{Name: "it", Func: check}})
 }
 
-// expect wants one finding of a status that says something; what is not ok also
-// says what to do.
+// expect requires one finding with this status and text; every finding that is not OK must have a
+// fix.
 func expect(t *testing.T, check func(context.Context, *doctor.Report), status doctor.Status, part string) {
 	t.Helper()
 	found := look(t, check)

@@ -15,17 +15,17 @@ import (
 	"github.com/mailstead/mailstead/internal/egress"
 )
 
-// HostDNS is what the DNS says of the service's own name.
+// HostDNS checks the DNS records of the service's own host name.
 type HostDNS struct {
 	Host         string
 	DNS          *dns.Resolver
-	TrustDNSSEC  bool // the resolver's DNSSEC verdict is to be believed
-	Relayed      bool // mail leaves by a smart host, so that nobody asks for our reverse name
+	TrustDNSSEC  bool // the resolver's DNSSEC results are trusted
+	Relayed      bool // mail leaves through a smart host, so the reverse name doesn't matter
 	MachineAddrs func() ([]netip.Addr, error)
-	Key          *domain.HostKey // the service's own; nil: not known
+	Key          *domain.HostKey // the service's own; nil: unknown
 }
 
-// MachineAddrs are the addresses of this machine.
+// MachineAddrs returns the addresses of this machine.
 func MachineAddrs() (list []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	for _, a := range all {
@@ -36,10 +36,10 @@ func MachineAddrs() (list []netip.Addr, err error) {
 	return list, err
 }
 
-// typeNS is the type of name servers (RFC 1035 §3.2.2).
+// typeNS is the record type of name servers (RFC 1035 §3.2.2).
 const typeNS = 2
 
-// CheckResolver looks whether the DNS answers, and whether it validates.
+// CheckResolver checks that the DNS resolver responds, and whether it validates.
 func (n HostDNS) CheckResolver(ctx context.Context, r *Report) {
 	addrs, trusted := n.DNS.Servers()
 	servers := strings.Join(addrs, ", ")
@@ -67,7 +67,7 @@ func (n HostDNS) CheckResolver(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckHost looks whether our name leads to us.
+// CheckHost checks that the host name resolves to this machine.
 func (n HostDNS) CheckHost(ctx context.Context, r *Report) {
 	res, err := n.DNS.Uncached().Addrs(ctx, n.Host)
 	switch {
@@ -107,8 +107,8 @@ func (n HostDNS) CheckHost(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckReverse looks whether the public addresses have our name: large providers
-// refuse mail from others.
+// CheckReverse checks that the public addresses have our host name: large providers reject mail
+// from others.
 func (n HostDNS) CheckReverse(ctx context.Context, r *Report) {
 	if n.Relayed {
 		r.OK("not needed, as the relay sends")
@@ -140,8 +140,8 @@ func (n HostDNS) CheckReverse(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckRecords looks for the records of our own names that customers' records lead
-// to. CheckHost and CheckReverse tell of addresses.
+// CheckRecords checks the records of the host's own names that customers' records refer to.
+// CheckHost and CheckReverse check addresses.
 func (n HostDNS) CheckRecords(ctx context.Context, r *Report) {
 	h := domain.Host{Name: n.Host, Resolver: n.DNS, UsesSmartHost: n.Relayed, Key: n.Key}
 	if own, err := n.MachineAddrs(); err == nil {

@@ -22,14 +22,14 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// kept is what a service keeps, as the doctor sees it, and the service itself.
+// kept is a service and its data, as the doctor sees it.
 type kept struct {
 	*doctor.Data
 	url, dir string
 	service  *servertest.Server
 }
 
-// each runs a test beside a service on each engine, with the sandbox's domain.
+// each runs a test with a service on each engine, with the sandbox's domain.
 func each(t *testing.T, f func(t *testing.T, k *kept)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -54,7 +54,7 @@ func each(t *testing.T, f func(t *testing.T, k *kept)) {
 	})
 }
 
-// nodes reads the nodes anew.
+// nodes reloads the nodes.
 func (k *kept) nodes(t *testing.T) {
 	t.Helper()
 	var err error
@@ -63,12 +63,12 @@ func (k *kept) nodes(t *testing.T) {
 	}
 }
 
-// later lets the doctor's clock be ahead.
+// later moves the doctor's clock ahead.
 func (k *kept) later(d time.Duration) {
 	k.Database.Now = func() time.Time { return time.Now().Add(d) }
 }
 
-// stop ends the service and opens its database for the test alone.
+// stop stops the service and opens its database for the test alone.
 func (k *kept) stop(t *testing.T) *db.DB {
 	t.Helper()
 	if err := k.service.Stop(); err != nil {
@@ -79,7 +79,7 @@ func (k *kept) stop(t *testing.T) *db.DB {
 	return d
 }
 
-// A service that is well gives no cause for anything.
+// A healthy service has no findings.
 func TestHealthy(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		checks := map[string]func(context.Context, *doctor.Report){
@@ -120,13 +120,13 @@ func TestWAL(t *testing.T) {
 	expect(t, d.CheckWAL, doctor.OK, "is not there")
 	log := write(t, 0o600, d.Path+"-wal")
 	expect(t, d.CheckWAL, doctor.OK, "has 1 KB")
-	if err := os.Truncate(log, 256<<20); err != nil { // of holes
+	if err := os.Truncate(log, 256<<20); err != nil { // sparse
 		t.Fatal(err)
 	}
 	expect(t, d.CheckWAL, doctor.Warning, "has 256 MB: ")
 }
 
-// A page that something else has written over is found by reading everything.
+// The check of everything finds an overwritten page.
 func TestWhole(t *testing.T) {
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
@@ -155,22 +155,22 @@ func TestWhole(t *testing.T) {
 	expect(t, (&doctor.Database{Inspector: l, Path: path}).CheckIntegrity, doctor.Error, "is damaged or can't be read: ")
 }
 
-// What one server of a test can't be: each of these loses mail, or soon will.
+// Problems that a test server can't have: each of these loses mail, or soon will.
 func TestPostgres(t *testing.T) {
 	good := db.PostgresState{Version: "17", Fsync: true, FullPageWrites: true, SynchronousCommit: "on", MaxConnections: 100, Reserved: 3, InUse: 10}
-	judge := func(change func(*db.PostgresState), here bool) func(context.Context, *doctor.Report) {
+	verify := func(change func(*db.PostgresState), here bool) func(context.Context, *doctor.Report) {
 		s := good
 		change(&s)
 		return func(_ context.Context, r *doctor.Report) { (&doctor.Database{Running: here}).ReportPostgres(r, s) }
 	}
-	expect(t, judge(func(*db.PostgresState) {}, false), doctor.OK, "87 of 100 connections left")
-	expect(t, judge(func(s *db.PostgresState) { s.Fsync = false }, true), doctor.Error, "fsync is off")
-	expect(t, judge(func(s *db.PostgresState) { s.SynchronousCommit = "off" }, true), doctor.Error, "synchronous_commit is off")
-	expect(t, judge(func(s *db.PostgresState) { s.FullPageWrites = false }, true), doctor.Warning, "full_page_writes is off")
-	expect(t, judge(func(s *db.PostgresState) { s.Standby = true }, true), doctor.Error, "standby")
-	expect(t, judge(func(s *db.PostgresState) { s.InUse = 80 }, true), doctor.OK, "17 of 100")
-	expect(t, judge(func(s *db.PostgresState) { s.InUse = 80 }, false), doctor.Warning, "17 of 100 connections left")
-	expect(t, judge(func(s *db.PostgresState) { s.InUse = 97 }, true), doctor.Warning, "0 of 100 connections left")
+	expect(t, verify(func(*db.PostgresState) {}, false), doctor.OK, "87 of 100 connections left")
+	expect(t, verify(func(s *db.PostgresState) { s.Fsync = false }, true), doctor.Error, "fsync is off")
+	expect(t, verify(func(s *db.PostgresState) { s.SynchronousCommit = "off" }, true), doctor.Error, "synchronous_commit is off")
+	expect(t, verify(func(s *db.PostgresState) { s.FullPageWrites = false }, true), doctor.Warning, "full_page_writes is off")
+	expect(t, verify(func(s *db.PostgresState) { s.Standby = true }, true), doctor.Error, "standby")
+	expect(t, verify(func(s *db.PostgresState) { s.InUse = 80 }, true), doctor.OK, "17 of 100")
+	expect(t, verify(func(s *db.PostgresState) { s.InUse = 80 }, false), doctor.Warning, "17 of 100 connections left")
+	expect(t, verify(func(s *db.PostgresState) { s.InUse = 97 }, true), doctor.Warning, "0 of 100 connections left")
 }
 
 func TestClock(t *testing.T) {
@@ -250,7 +250,7 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Of each several recipients have a copy, with a head of its own.
+			// Several recipients have a copy of each, with a header of its own.
 			dbtest.Exec(t, k.service.DB, b.InsertStatement(), k.service.Blobs.Prepend(b, []byte("Received: here\r\n")).InsertStatement())
 		}
 		expect(t, k.CheckFiles, doctor.OK, "the newest 3 ")
@@ -267,7 +267,7 @@ func TestFiles(t *testing.T) {
 		}
 		k.Deep = true
 		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 1 missing and 1 of a wrong size")
-		if err := os.Symlink(files[1], files[1]); err != nil { // no way to look at it
+		if err := os.Symlink(files[1], files[1]); err != nil { // unreadable
 			t.Fatal(err)
 		}
 		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 0 missing, 1 of a wrong size and 1 that can't be looked at: stat "+files[1])
@@ -303,7 +303,7 @@ func TestDomains(t *testing.T) {
 	})
 }
 
-// includes wants a finding of a status among those of a check.
+// includes requires a finding with this status and text among those of a check.
 func includes(t *testing.T, check func(context.Context, *doctor.Report), status doctor.Status, part string) {
 	t.Helper()
 	found := look(t, check)

@@ -20,34 +20,34 @@ import (
 	"time"
 )
 
-// Listeners are the ports of a service.
+// Listeners checks the ports of a service.
 type Listeners struct {
 	Bind          netip.Addr
 	Host          string
-	Running       bool           // a service answers there
-	ProxyNetworks []netip.Prefix // whose connections begin with the PROXY protocol
+	Running       bool           // the service is running
+	ProxyNetworks []netip.Prefix // networks whose connections begin with the PROXY protocol
 	MachineAddrs  func() ([]netip.Addr, error)
-	Certificate   *x509.Certificate // what is to be shown; nil: that is not known
+	Certificate   *x509.Certificate // expected certificate; nil: unknown
 }
 
-// Listener is one of them.
+// Listener is a port of the service.
 type Listener struct {
 	Name string // smtp, submission, submissions, imap, imaps, http, https
 	Port int
 }
 
-// listenerTimeout is how long one address of a door may take: it is of this machine.
+// listenerTimeout is the limit for one address of a listener: it is local.
 const listenerTimeout = 5 * time.Second
 
-// CheckBind looks whether the service can listen where it shall.
-func (d Listeners) CheckBind(doors []Listener, owner int) func(context.Context, *Report) {
+// CheckBind checks that the service can listen on its ports.
+func (d Listeners) CheckBind(listeners []Listener, owner int) func(context.Context, *Report) {
 	return func(_ context.Context, r *Report) {
 		if !d.isLocal() {
 			r.Fail("Give --bind an address of this machine, or 0.0.0.0 or :: for all.", "%s is no address of this machine", d.Bind)
 		}
 		first, lowest := firstUnprivilegedPort(), 65536
-		for _, door := range doors {
-			lowest = min(lowest, door.Port)
+		for _, listener := range listeners {
+			lowest = min(lowest, listener.Port)
 		}
 		if !d.Running && lowest < first && owner != 0 && !(os.Geteuid() == owner && canBindPrivileged()) {
 			r.Warn("Unless its unit has them already: AmbientCapabilities=CAP_NET_BIND_SERVICE for systemd, or setcap cap_net_bind_service=+ep on the program.",
@@ -64,7 +64,7 @@ func (d Listeners) CheckBind(doors []Listener, owner int) func(context.Context, 
 	}
 }
 
-// isLocal reports whether the address is one of this machine.
+// isLocal reports whether the configured address belongs to this machine.
 func (d Listeners) isLocal() bool {
 	if d.Bind.IsUnspecified() || d.Bind.IsLoopback() {
 		return true
@@ -73,7 +73,7 @@ func (d Listeners) isLocal() bool {
 	return err != nil || slices.Contains(own, d.Bind.Unmap())
 }
 
-// firstUnprivilegedPort is the first port that everybody may take.
+// firstUnprivilegedPort returns the first port that every user may bind.
 func firstUnprivilegedPort() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 	if err == nil {
@@ -84,8 +84,7 @@ func firstUnprivilegedPort() int {
 	return 1024
 }
 
-// canBindPrivileged reports whether this process has the capability for ports below
-// that.
+// canBindPrivileged reports whether this process has the capability to bind lower ports.
 func canBindPrivileged() bool {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -101,23 +100,23 @@ func canBindPrivileged() bool {
 	return false
 }
 
-// Check connects to a door, which is to greet if the service runs, and is to be
-// free if not. To try to take it would keep a service that starts just then from
-// taking it.
-func (d Listeners) Check(door Listener) func(context.Context, *Report) {
+// Check connects to a listener. If the service runs, it must send a greeting; otherwise the port
+// must be free. Check doesn't bind the port, because that could stop a service that is just
+// starting.
+func (d Listeners) Check(listener Listener) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) {
 		if !d.isLocal() {
-			return // said once, and nobody else is to be bothered
+			return // reported once; other hosts are left alone
 		}
 		taken, free := "", error(nil)
 		for _, addr := range d.addresses() {
-			said, err := d.readGreeting(ctx, door, addr)
+			said, err := d.readGreeting(ctx, listener, addr)
 			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoSuchFamily) {
 				free = err
 				continue
 			}
 			if d.Running {
-				d.report(r, door, addr, said, err)
+				d.report(r, listener, addr, said, err)
 				return
 			}
 			taken = fmt.Sprintf("%s on %s", describeGreeting(said), addr)
@@ -125,18 +124,18 @@ func (d Listeners) Check(door Listener) func(context.Context, *Report) {
 		}
 		switch {
 		case taken != "":
-			r.Fail(fmt.Sprintf("Find out what it is (ss -ltnp 'sport = :%d') and stop it for good, such as by systemctl disable --now postfix.", door.Port),
-				"port %d is taken by another program: %s", door.Port, taken)
+			r.Fail(fmt.Sprintf("Find out what it is (ss -ltnp 'sport = :%d') and stop it for good, such as by systemctl disable --now postfix.", listener.Port),
+				"port %d is taken by another program: %s", listener.Port, taken)
 		case d.Running:
-			r.Fail("Look at the log of the service, and whether it was started with other settings (--bind, --port-base).", "the service runs, but nothing answers at port %d: %v", door.Port, free)
+			r.Fail("Look at the log of the service, and whether it was started with other settings (--bind, --port-base).", "the service runs, but nothing answers at port %d: %v", listener.Port, free)
 		default:
-			r.OK("port %d is free", door.Port)
+			r.OK("port %d is free", listener.Port)
 		}
 	}
 }
 
-// IsRunning reports whether a Mailstead of our name greets at a door, wherever it
-// keeps its data.
+// IsRunning reports whether a Mailstead with our host name greets on a listener, whatever its data
+// directory.
 func (d Listeners) IsRunning(ctx context.Context, smtp Listener) bool {
 	if !d.isLocal() {
 		return false
@@ -150,7 +149,7 @@ func (d Listeners) IsRunning(ctx context.Context, smtp Listener) bool {
 	return false
 }
 
-// describeGreeting names what answered.
+// describeGreeting describes the server that answered.
 func describeGreeting(said string) string {
 	if said == "" {
 		return "something that says nothing"
@@ -158,8 +157,8 @@ func describeGreeting(said string) string {
 	return "it says “" + said + "”"
 }
 
-// addresses are where to connect: the service listens at all of them, but of
-// others who have the port each may be at one only.
+// addresses returns the addresses to connect to: the service listens on all of them, but another
+// program that has the port may use only one.
 func (d Listeners) addresses() []netip.Addr {
 	if !d.Bind.IsUnspecified() {
 		return []netip.Addr{d.Bind}
@@ -171,7 +170,7 @@ func (d Listeners) addresses() []netip.Addr {
 	if d.Running {
 		return list
 	}
-	own, _ := d.MachineAddrs() // loopback is looked at in any case
+	own, _ := d.MachineAddrs() // loopback is always checked
 	for _, a := range own {
 		if !a.IsLoopback() && !a.IsLinkLocalUnicast() && (a.Is4() || d.Bind.Is6()) {
 			list = append(list, a)
@@ -187,12 +186,12 @@ var (
 	errOtherCertificate = errors.New("it is another one")
 )
 
-// readGreeting connects and returns what is said first.
-func (d Listeners) readGreeting(ctx context.Context, door Listener, addr netip.Addr) (string, error) {
+// readGreeting connects and returns the greeting.
+func (d Listeners) readGreeting(ctx context.Context, listener Listener, addr netip.Addr) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenerTimeout)
 	defer cancel()
 	var dialer net.Dialer
-	nc, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(addr, uint16(door.Port)).String())
+	nc, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(addr, uint16(listener.Port)).String())
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EAFNOSUPPORT), errors.Is(err, syscall.EHOSTUNREACH):
 		return "", errNoSuchFamily
@@ -206,13 +205,13 @@ func (d Listeners) readGreeting(ctx context.Context, door Listener, addr netip.A
 		if addr.Is6() {
 			family = "TCP6"
 		}
-		if _, err := fmt.Fprintf(nc, "PROXY %s %s %s %d %d\r\n", family, from.Addr().Unmap(), addr, from.Port(), door.Port); err != nil {
+		if _, err := fmt.Fprintf(nc, "PROXY %s %s %s %d %d\r\n", family, from.Addr().Unmap(), addr, from.Port(), listener.Port); err != nil {
 			return "", err
 		}
 	}
 	var shown *x509.Certificate
-	if door.Name == "submissions" || door.Name == "imaps" || door.Name == "https" {
-		// Whether the certificate is a good one, another check says.
+	if listener.Name == "submissions" || listener.Name == "imaps" || listener.Name == "https" {
+		// Another check verifies the certificate.
 		t := tls.Client(nc, &tls.Config{ServerName: d.Host, InsecureSkipVerify: true})
 		if err := t.HandshakeContext(ctx); err != nil {
 			return "", fmt.Errorf("TLS: %w", err)
@@ -220,13 +219,13 @@ func (d Listeners) readGreeting(ctx context.Context, door Listener, addr netip.A
 		nc, shown = t, t.ConnectionState().PeerCertificates[0]
 	}
 	in := bufio.NewReader(io.LimitReader(nc, 64<<10))
-	if door.Name == "http" || door.Name == "https" {
+	if listener.Name == "http" || listener.Name == "https" {
 		if _, err := fmt.Fprintf(nc, "HEAD / HTTP/1.0\r\nHost: %s\r\n\r\n", d.Host); err != nil {
 			return "", err
 		}
 	}
 	said, err := readLine(in)
-	if err == nil && door.Name == "submission" && strings.HasPrefix(said, "220 ") {
+	if err == nil && listener.Name == "submission" && strings.HasPrefix(said, "220 ") {
 		err = checkSTARTTLS(nc, in)
 	}
 	if err == nil && shown != nil && d.Running {
@@ -235,8 +234,7 @@ func (d Listeners) readGreeting(ctx context.Context, door Listener, addr netip.A
 	return said, err
 }
 
-// checkCertificate tells of a certificate that the service still shows although there is
-// another one in its place.
+// checkCertificate reports a certificate that the service still uses although it was replaced.
 func (d Listeners) checkCertificate(shown *x509.Certificate) error {
 	switch {
 	case time.Now().After(shown.NotAfter):
@@ -250,12 +248,12 @@ func (d Listeners) checkCertificate(shown *x509.Certificate) error {
 func readLine(in *bufio.Reader) (string, error) {
 	text, err := in.ReadString('\n')
 	if text != "" {
-		err = nil // who hangs up after a word has said it
+		err = nil // a server that hangs up after a greeting has sent it
 	}
 	return printable(text), err
 }
 
-// checkSTARTTLS asks by EHLO.
+// checkSTARTTLS sends EHLO and looks for STARTTLS.
 func checkSTARTTLS(nc net.Conn, in *bufio.Reader) error {
 	if _, err := io.WriteString(nc, "EHLO localhost\r\n"); err != nil {
 		return err
@@ -271,16 +269,16 @@ func checkSTARTTLS(nc net.Conn, in *bufio.Reader) error {
 			break
 		}
 	}
-	_, _ = io.WriteString(nc, "QUIT\r\n") // nothing depends on it
+	_, _ = io.WriteString(nc, "QUIT\r\n") // the result doesn't matter
 	if !found {
 		return errNoTLS
 	}
 	return nil
 }
 
-// isMailstead reports whether a greeting is that of a Mailstead.
-func (d Listeners) isMailstead(door Listener, said string) bool {
-	switch door.Name {
+// isMailstead reports whether a greeting comes from Mailstead.
+func (d Listeners) isMailstead(listener Listener, said string) bool {
+	switch listener.Name {
 	case "smtp", "submission", "submissions":
 		return strings.HasPrefix(said, "220 ") && strings.HasSuffix(said, " ESMTP Mailstead")
 	case "imap", "imaps":
@@ -289,24 +287,24 @@ func (d Listeners) isMailstead(door Listener, said string) bool {
 	return false
 }
 
-// report is about a door of a service that runs.
-func (d Listeners) report(r *Report, door Listener, addr netip.Addr, said string, err error) {
-	want := map[string]string{"smtp": "220 ", "submission": "220 ", "submissions": "220 ", "imap": "* OK", "imaps": "* OK", "http": "HTTP/", "https": "HTTP/"}[door.Name]
+// report adds the finding for a listener of a running service.
+func (d Listeners) report(r *Report, listener Listener, addr netip.Addr, said string, err error) {
+	want := map[string]string{"smtp": "220 ", "submission": "220 ", "submissions": "220 ", "imap": "* OK", "imaps": "* OK", "http": "HTTP/", "https": "HTTP/"}[listener.Name]
 	switch {
 	case errors.Is(err, errNoTLS):
-		r.Fail("Look at the log of the service: it may have no certificate.", "port %d greets, but offers no STARTTLS", door.Port)
+		r.Fail("Look at the log of the service: it may have no certificate.", "port %d greets, but offers no STARTTLS", listener.Port)
 	case errors.Is(err, errExpired):
-		r.Fail("Restart the service if its certificate is a good one; else see to that.", "port %d shows a certificate that has expired", door.Port)
+		r.Fail("Restart the service if its certificate is a good one; else see to that.", "port %d shows a certificate that has expired", listener.Port)
 	case errors.Is(err, errOtherCertificate):
-		r.Warn("Look at the log of the service, and restart it, unless the file was changed a moment ago.", "port %d shows another certificate than the one that is kept", door.Port)
+		r.Warn("Look at the log of the service, and restart it, unless the file was changed a moment ago.", "port %d shows another certificate than the one that is kept", listener.Port)
 	case err != nil:
-		r.Fail("Look at the log of the service; if it is overloaded or hangs, restart it.", "port %d is open at %s, but gives no greeting: %v", door.Port, addr, err)
-	case !strings.HasPrefix(said, want), door.Name != "http" && door.Name != "https" && !d.isMailstead(door, said):
+		r.Fail("Look at the log of the service; if it is overloaded or hangs, restart it.", "port %d is open at %s, but gives no greeting: %v", listener.Port, addr, err)
+	case !strings.HasPrefix(said, want), listener.Name != "http" && listener.Name != "https" && !d.isMailstead(listener, said):
 		r.Fail("The service may have been started with other settings (--bind, --port-base): give doctor the same, or stop the other program.",
-			"port %d is answered by another program: %s", door.Port, describeGreeting(said))
+			"port %d is answered by another program: %s", listener.Port, describeGreeting(said))
 	case want == "220 " && !strings.HasPrefix(said, "220 "+d.Host+" "):
-		r.Warn("Restart the service after a change of --host, and give doctor the same settings.", "port %d greets by another name than %s: “%s”", door.Port, d.Host, said)
+		r.Warn("Restart the service after a change of --host, and give doctor the same settings.", "port %d greets by another name than %s: “%s”", listener.Port, d.Host, said)
 	default:
-		r.OK("port %d greets", door.Port)
+		r.OK("port %d greets", listener.Port)
 	}
 }

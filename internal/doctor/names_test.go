@@ -15,7 +15,7 @@ import (
 
 const host = "mail.example.com"
 
-// names asks a server about our name, on a machine that has one address.
+// names returns a check of our name with a DNS server, on a machine with one address.
 func names(t *testing.T, server string) doctor.HostDNS {
 	t.Helper()
 	r, err := dns.New(dns.Config{Server: server, TrustAD: true, Timeout: time.Second})
@@ -45,7 +45,7 @@ func TestResolver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same by an address that is not one of loopback: anybody may be there.
+	// The same with an address other than loopback, which anybody could have.
 	n = names(t, "0.0.0.0:"+port)
 	n.TrustDNSSEC = true
 	expect(t, n.CheckResolver, doctor.Warning, "--trust-resolver has no effect")

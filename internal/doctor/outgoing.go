@@ -14,16 +14,16 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// Outgoing is the way of mail to other servers.
+// Outgoing checks delivery to other servers.
 type Outgoing struct {
 	Router   *route.Router
-	EHLOName string // our own, for EHLO
+	EHLOName string // our own host name, for EHLO
 }
 
-// stepTimeout is how long one host may take for each step.
+// stepTimeout is the limit for each step with one host.
 const stepTimeout = 4 * time.Second
 
-// CheckRelay looks whether the smart host takes us in. Nobody signs in there.
+// CheckRelay checks that the smart host accepts our session. It doesn't sign in.
 func (o Outgoing) CheckRelay(ctx context.Context, r *Report) {
 	s := o.Router.SmartHost
 	where := fmt.Sprintf("%s:%d", s.Host, s.Port)
@@ -41,7 +41,7 @@ func (o Outgoing) CheckRelay(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckProbe looks whether mail could be handed to a domain's own hosts.
+// CheckProbe checks whether mail could be delivered to a domain's own hosts.
 func (o Outgoing) CheckProbe(domain string) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) {
 		_, facts, err := o.probe(ctx, domain)
@@ -68,8 +68,7 @@ func orDefault(s, fallback string) string {
 	return s
 }
 
-// probe leads a conversation up to the first MAIL with one of the hosts for a
-// domain, without signing in.
+// probe runs an SMTP session up to the first MAIL with one of a domain's hosts, without signing in.
 func (o Outgoing) probe(ctx context.Context, domain string) (smtpclient.Extensions, smtpclient.Peer, error) {
 	plan, err := o.Router.Hosts(ctx, domain)
 	if err != nil {
@@ -85,7 +84,7 @@ func (o Outgoing) probe(ctx context.Context, domain string) (smtpclient.Extensio
 			}
 			c, err := smtpclient.Dial(ctx, dial)
 			var failed *smtpclient.DialError
-			if errors.As(err, &failed) && failed.Class == smtpclient.RetryPlaintext { // as mail goes
+			if errors.As(err, &failed) && failed.Class == smtpclient.RetryPlaintext { // as deliveries do
 				dial.TLS = smtpclient.Never
 				c, err = smtpclient.Dial(ctx, dial)
 			}
@@ -94,15 +93,14 @@ func (o Outgoing) probe(ctx context.Context, domain string) (smtpclient.Extensio
 				continue
 			}
 			ext, facts := c.Extensions(), c.Peer()
-			_ = c.Close() // nothing depends on it
+			_ = c.Close() // the result doesn't matter
 			return ext, facts, nil
 		}
 	}
 	return smtpclient.Extensions{}, smtpclient.Peer{}, errors.New(strings.Join(troubles, "; "))
 }
 
-// CheckRspamd asks rspamd whether it is there. closed says that mail is not
-// taken in without it.
+// CheckRspamd checks whether rspamd responds. closed means that mail is not accepted without it.
 func CheckRspamd(s *spam.Rspamd, closed bool) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) { reportPing(r, s.Ping(ctx), "--rspamd", closed) }
 }

@@ -15,16 +15,14 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// Of how many domains CheckPostmaster looks where their mail goes, and up to how
-// many it shows each.
+// How many domains CheckPostmaster checks, and how many it shows each.
 const (
 	maxDomains      = 1000
 	maxShownDomains = 20
 )
 
-// CheckPostmaster shows where mail to postmaster goes: of the host, and of the
-// domains that are held here. Mail to abuse goes the same way, unless it has a mailbox
-// or alias of its own.
+// CheckPostmaster shows where mail to postmaster goes: of the host, and of the hosted domains. Mail
+// to abuse takes the same route, unless it has its own mailbox or alias.
 func (k *Data) CheckPostmaster(ctx context.Context, r *Report) {
 	err := k.hostPostmaster(ctx, r)
 	if err == nil {
@@ -35,7 +33,7 @@ func (k *Data) CheckPostmaster(ctx context.Context, r *Report) {
 	}
 }
 
-// hostPostmaster looks at the host's own.
+// hostPostmaster checks the host's own.
 func (k *Data) hostPostmaster(ctx context.Context, r *Report) error {
 	name := "postmaster@" + k.Host
 	to, err := address.Parse(k.Postmaster)
@@ -73,7 +71,7 @@ func (k *Data) hostPostmaster(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// domainPostmasters looks at those of the domains.
+// domainPostmasters checks those of the domains.
 func (k *Data) domainPostmasters(ctx context.Context, r *Report) error {
 	var lines, nobody []string
 	boxes, owners := 0, 0
@@ -115,10 +113,10 @@ func (k *Data) domainPostmasters(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// ownerPrefix is how the owner of an account is told of.
+// ownerPrefix introduces the owner of an account in a finding.
 const ownerPrefix = "the account's owner "
 
-// postmasterOf is where mail to postmaster of a domain goes; "" is nowhere.
+// postmasterOf returns where mail to a domain's postmaster goes; "" is nowhere.
 func (k *Data) postmasterOf(ctx context.Context, d domain.HostedDomain) (string, error) {
 	route, err := mailbox.PostmasterRoute(ctx, k.Inspector, d.Domain, d.Account, d.Name)
 	if err == nil {
@@ -134,7 +132,7 @@ func (k *Data) postmasterOf(ctx context.Context, d domain.HostedDomain) (string,
 	return ownerPrefix + owners[0].String(), nil
 }
 
-// describeRoute tells where a route leads first.
+// describeRoute describes where a route leads first.
 func describeRoute(r mailbox.Route) string {
 	if len(r.Mailboxes) > 0 {
 		return "mailbox " + r.Mailboxes[0].Address

@@ -15,14 +15,13 @@ import (
 	"syscall"
 )
 
-// LockHolder says which process has locked a file, by what the kernel tells of its
-// locks: to try the lock would, for a moment, keep a service that starts just then
-// from getting it. known is false where the kernel doesn't tell. A process in a
-// container of its own is not seen from another one.
+// LockHolder returns the process that has locked a file, from the kernel's list of locks: trying
+// the lock could stop a service that is just starting. known is false if the kernel doesn't say. A
+// process in another container is not visible.
 func LockHolder(lock string) (pid int, known bool) {
 	info, err := os.Stat(lock)
 	if err != nil {
-		return 0, errors.Is(err, fs.ErrNotExist) // nobody has ever locked it
+		return 0, errors.Is(err, fs.ErrNotExist) // it was never locked
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	locks, err := os.Open("/proc/locks")
@@ -52,14 +51,13 @@ func LockHolder(lock string) (pid int, known bool) {
 	return 0, true
 }
 
-// OpenFiles is how many files the process of a service may open, each connection
-// being one.
+// OpenFiles checks how many files the service's process may open; each connection is one.
 type OpenFiles struct {
 	PID      int
-	Required uint64 // that it needs
+	Required uint64 // minimum
 }
 
-// Check looks at the process itself: a shell's limits are others than a unit's.
+// Check reads the limit of the process itself: a shell's limits differ from a unit's.
 func (o OpenFiles) Check(_ context.Context, r *Report) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", o.PID))
 	if err != nil {
@@ -81,8 +79,8 @@ func (o OpenFiles) Check(_ context.Context, r *Report) {
 	}
 }
 
-// hasOpenFile reports whether a process has a file open, for file systems whose files
-// are on another device than the kernel's list says, as on btrfs and overlays.
+// hasOpenFile reports whether a process has a file open. It is for file systems whose device
+// differs from the kernel's list of locks, as with btrfs and overlays.
 func hasOpenFile(pid int, file os.FileInfo) bool {
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

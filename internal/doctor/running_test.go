@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
-// A process is asked for its own limit.
+// The limit is that of the process.
 func TestOpenFiles(t *testing.T) {
 	service := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -n 64; echo ready; exec cat")
 	stdin, err := service.StdinPipe()

@@ -14,11 +14,11 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// degradeAfter is for how long a verified domain may be wrong before it degrades.
+// degradeAfter is how long a verified domain may have wrong records before it degrades.
 const degradeAfter = 24 * time.Hour
 
 var (
-	// The rows are locked (lockClaimsQuery).
+	// The rows are locked by lockClaimsQuery.
 	updateDomainQuery = db.SQL(`UPDATE domain SET status = $2, held = $3, receives = $4, sends = $5, aligned = $6, records = $7,
 			checked_at = $8, next_check_at = $9, checks = $10, mismatch_since = $11, contested_since = $12, verified_at = $13
 		WHERE id = $1`)
@@ -32,10 +32,9 @@ type VerifiedEvent struct {
 	VerifiedAt time.Time `json:"verified_at" doc:"Since when."`
 }
 
-// applySnapshot draws the consequences of a look, in one transaction that has all
-// claims on the name locked: looks at the same time, also of several accounts
-// or nodes, follow one another, and each transition happens once. manual says
-// that a person asked for it.
+// applySnapshot applies the result of a DNS check in one transaction. It locks all claims on the
+// name. So concurrent checks, also by several accounts or nodes, run one after the other, and each
+// transition happens once. manual says that a person requested the check.
 func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dnsSnapshot, manual bool) (Domain, error) {
 	var after Domain
 	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -62,7 +61,7 @@ func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dn
 			me.checkedAt = l.at
 		}
 		me.nextCheckAt = me.nextCheck(l.at, keys, d.withObservations(d.expectedRecords(me, keys), me.observations))
-		// The former holder first: only one may hold the name at any moment.
+		// The former owner first: only one account may own the name at any moment.
 		slices.SortStableFunc(claims, func(a, b *claim) int { return cmp.Compare(claimRank(a), claimRank(b)) })
 		for _, c := range claims {
 			if c == me || c.claimState != before[c.id] {
@@ -77,7 +76,7 @@ func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dn
 	return after, err
 }
 
-// claimStates keeps what the claims were before.
+// claimStates returns the states of the claims before a change.
 func claimStates(claims []*claim) map[db.ID]claimState {
 	all := make(map[db.ID]claimState, len(claims))
 	for _, c := range claims {
@@ -93,7 +92,7 @@ func claimRank(c *claim) int {
 	return 0
 }
 
-// saveClaim writes a claim, with the event if it has become verified.
+// saveClaim writes a claim, with an event if it has become verified.
 func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before claimState) error {
 	text, err := json.Marshal(c.observations)
 	if err != nil {
@@ -116,15 +115,15 @@ func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before cla
 	}})
 }
 
-// evaluateClaims changes the claims as the look demands, and reports whether it brought
-// anything new about me.
+// evaluateClaims updates the claims from the DNS check, and reports whether anything about me has
+// changed.
 func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSnapshot) bool {
 	was := *me
 	seen := observations{}
 	place := "TXT _mailstead." + me.name
 	for _, r := range d.expectedRecords(me, keys) {
 		if s, ok := me.observations[r.key()]; ok {
-			seen[r.key()] = s // records that are no longer asked for are dropped
+			seen[r.key()] = s // observations of records that are no longer expected are dropped
 		}
 		if s, ok := l.observations[r.key()]; ok && !s.At.Before(seen[r.key()].At) {
 			if s.Status == RecordTemporaryFailure {
@@ -147,7 +146,7 @@ func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSn
 	return fresh || was.status != me.status || was.owned != me.owned
 }
 
-// differFrom reports whether anything but times is different.
+// differFrom reports whether anything except times differs.
 func (s observations) differFrom(than observations) bool {
 	for place, now := range than {
 		if was := s[place]; was.Status != now.Status || was.Expected != now.Expected {
@@ -157,8 +156,8 @@ func (s observations) differFrom(than observations) bool {
 	return false
 }
 
-// updateStatus moves the status on. Records without an answer are neither good
-// nor bad, so they change nothing.
+// updateStatus updates the claim's status. Records without an answer are neither good nor bad, so
+// they change nothing.
 func (c *claim) updateStatus(records []Record, at time.Time) {
 	good, bad := c.owned, false
 	for _, r := range records {
@@ -188,8 +187,7 @@ func (c *claim) updateStatus(records []Record, at time.Time) {
 	}
 }
 
-// updateCapabilities sets what follows for sending and receiving, each from the last
-// answer that there was.
+// updateCapabilities sets sends, receives and aligned, each from the last answer that there was.
 func (c *claim) updateCapabilities(records []Record, keys []key) {
 	mx, spf := RecordPending, RecordPending
 	for _, r := range records {
@@ -216,6 +214,6 @@ func (c *claim) updateCapabilities(records []Record, keys []key) {
 	for _, k := range keys {
 		anySeen = anySeen || k.seen && k.state != KeyPending
 	}
-	// A day's grace for a verified domain: its DNS may just be in the making.
+	// A verified domain has a day's grace: its DNS may be just changing.
 	c.sends = anySeen || c.status == StatusVerified && c.sends
 }

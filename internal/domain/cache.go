@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// cacheTTL is how long a look-up is answered from memory, should the signal
-// of a change on another node be lost.
+// cacheTTL is how long a look-up is cached, in case the notification of a change on another node is
+// lost.
 const cacheTTL = 5 * time.Second
 
-// maxCacheBytes bounds how much of one kind is remembered, so that mail to made-up
-// names costs no more memory than that.
+// maxCached limits the number of cached entries of one kind, and so the memory that mail to made-up
+// names can take.
 const maxCached = 8192
 
-// cacheEntry is a look-up's result, or the error that it ends with each time.
+// cacheEntry is the result of a look-up, or the error that it returns each time.
 type cacheEntry[T any] struct {
 	value     T
 	err       error
 	expiresAt time.Time
 }
 
-// lookupCache remembers look-ups: the latest, and of those before at most as many
-// again. The zero value is ready to use.
+// lookupCache caches look-ups: the current generation and the previous one, of at most the same
+// size. The zero value is ready to use.
 type lookupCache[K comparable, V any] struct {
 	mu         sync.RWMutex
 	current    map[K]V
@@ -31,7 +31,7 @@ type lookupCache[K comparable, V any] struct {
 	clearCount uint64
 }
 
-// get returns what is remembered, and a mark for put.
+// get returns the cached value, and a mark for put.
 func (m *lookupCache[K, V]) get(k K) (v V, mark uint64, ok bool) {
 	m.mu.RLock()
 	mark = m.clearCount
@@ -42,8 +42,8 @@ func (m *lookupCache[K, V]) get(k K) (v V, mark uint64, ok bool) {
 	return v, mark, ok
 }
 
-// put remembers v, unless the memo was cleared since the mark: what was
-// looked up before a change must not outlive it.
+// put caches v, unless the cache was cleared since the mark: the result of a look-up before a
+// change must not outlive it.
 func (m *lookupCache[K, V]) put(k K, v V, mark uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,25 +16,25 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// Limits of one look at a domain.
+// Limits of one DNS check of a domain.
 const (
 	checkTimeout         = 20 * time.Second
-	maxConcurrentQueries = 8    // questions
-	maxObserved          = 16   // values kept per record
+	maxConcurrentQueries = 8    // concurrent DNS queries
+	maxObserved          = 16   // values stored per record
 	maxObservedValue     = 1024 // octets of each
-	maxTXTRecords        = 64   // TXT records read where only one of ours should be
-	maxParentDomains     = 8    // names whose KindDMARC policies are asked for
+	maxTXTRecords        = 64   // TXT records read at a name that should have one of ours
+	maxParentDomains     = 8    // parent names whose DMARC policies are queried
 )
 
-// dnsSnapshot is what the DNS says about a domain at one time.
+// dnsSnapshot is the content of the DNS for a domain at one time.
 type dnsSnapshot struct {
 	at           time.Time
 	observations observations
-	// tokens are those found in OWNERSHIP records, nil if there was no answer.
+	// tokens are those found in OWNERSHIP records; nil if there was no answer.
 	tokens map[string]bool
 }
 
-// recordResult is what one answer is worth.
+// recordResult is the result of checking one answer.
 type recordResult struct {
 	status   string
 	observed []string
@@ -45,15 +45,15 @@ func failedResult(observed []string, format string, args ...any) recordResult {
 	return recordResult{RecordFailed, observed, fmt.Sprintf(format, args...)}
 }
 
-// checkRecords asks the DNS, never the cache, for all records of a domain, or for
-// those of one kind.
+// checkRecords queries the DNS, bypassing the cache, for all records of a domain, or for those of
+// one kind.
 func (d *Domains) checkRecords(ctx context.Context, c *claim, keys []key, kind string) (dnsSnapshot, error) {
 	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	l := dnsSnapshot{at: d.Now().UTC().Truncate(time.Microsecond), observations: observations{}}
 	resolver := d.Resolver.Uncached()
 	records := d.expectedRecords(c, keys)
-	verdicts := make([]recordResult, len(records))
+	results := make([]recordResult, len(records))
 	group := new(errgroup.Group)
 	group.SetLimit(maxConcurrentQueries)
 	for i, r := range records {
@@ -62,11 +62,11 @@ func (d *Domains) checkRecords(ctx context.Context, c *claim, keys []key, kind s
 		}
 		group.Go(func() error {
 			if r.Kind == KindOwnership {
-				verdicts[i], l.tokens = checkOwnership(ask, resolver, c, &r)
+				results[i], l.tokens = checkOwnership(ask, resolver, c, &r)
 				return nil
 			}
 			var err error
-			verdicts[i], err = d.checkRecord(ask, resolver, c, keys, &r)
+			results[i], err = d.checkRecord(ask, resolver, c, keys, &r)
 			return err
 		})
 	}
@@ -74,10 +74,10 @@ func (d *Domains) checkRecords(ctx context.Context, c *claim, keys []key, kind s
 		return l, err
 	}
 	if err := ctx.Err(); err != nil {
-		return l, err // the answers are missing because the asker left
+		return l, err // answers are missing because the caller cancelled
 	}
 	for i, r := range records {
-		if v := verdicts[i]; v.status != "" {
+		if v := results[i]; v.status != "" {
 			l.observations[r.key()] = observation{Expected: r.Value, Status: v.status, Observed: printableValues(v.observed), Error: v.problem, At: l.at}
 		}
 	}
@@ -102,13 +102,13 @@ func (d *Domains) checkRecord(ctx context.Context, resolver *dns.Resolver, c *cl
 	case KindSPF:
 		return d.checkSPF(ctx, resolver, c, r), nil
 	}
-	judge, err := d.txtVerifier(r, keys)
+	verify, err := d.txtVerifier(r, keys)
 	if err != nil {
 		return recordResult{}, err
 	}
 	res, err := resolver.TXT(ctx, r.Name)
 	return resultOrMissing(ctx, resolver, c, r, err, func() recordResult {
-		ok, problem := judge(res.Records)
+		ok, problem := verify(res.Records)
 		if ok {
 			return recordResult{RecordVerified, res.Records, ""}
 		}
@@ -116,8 +116,8 @@ func (d *Domains) checkRecord(ctx context.Context, resolver *dns.Resolver, c *cl
 	}), nil
 }
 
-// checkDMARC also looks at the names above, up to the registered one, whose
-// policies hold for those below that have none (RFC 7489 §6.6.3).
+// checkDMARC also checks the parent names, up to the registered domain. Their policies apply to
+// subdomains without a policy (RFC 7489 §6.6.3).
 func checkDMARC(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record) recordResult {
 	at := c.name
 	for n := 0; n < maxParentDomains && !address.IsPublicSuffix(at); n++ {
@@ -138,8 +138,8 @@ func checkDMARC(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record
 	return missingResult(ctx, resolver, c, r, dns.ErrNotFound)
 }
 
-// checkSPF also evaluates what the record includes: one name without a record is
-// a permanent error of the whole (RFC 7208 §5.2).
+// checkSPF also evaluates the record's includes: one name without a record is a permanent error of
+// the whole (RFC 7208 §5.2).
 func (d *Domains) checkSPF(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record) recordResult {
 	res, err := resolver.TXT(ctx, r.Name)
 	return resultOrMissing(ctx, resolver, c, r, err, func() recordResult {
@@ -169,7 +169,7 @@ func noAnswerResult(name string) recordResult {
 		"The name servers for %s gave no usable answer. What was found before stands; we will ask again.", name)}
 }
 
-// txtVerifier returns what judges the TXT records at r's name.
+// txtVerifier returns the function that verifies the TXT records at r's name.
 func (d *Domains) txtVerifier(r *Record, keys []key) (func([]string) (bool, string), error) {
 	switch r.Kind {
 	case KindMTASTS:
@@ -186,19 +186,19 @@ func (d *Domains) txtVerifier(r *Record, keys []key) (func([]string) (bool, stri
 	return nil, fmt.Errorf("a record of kind %s has no judge", r.Kind)
 }
 
-// resultOrMissing gives the verdict on an answer with records, and itself speaks
-// about one without and about no answer.
-func resultOrMissing(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record, err error, judge func() recordResult) recordResult {
+// resultOrMissing returns the result of judge if there are records, and else its own result for a
+// missing record or a missing answer.
+func resultOrMissing(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record, err error, verify func() recordResult) recordResult {
 	switch {
 	case err == nil:
-		return judge()
+		return verify()
 	case errors.Is(err, dns.ErrTemporary):
 		return noAnswerResult(r.Name)
 	}
 	return missingResult(ctx, resolver, c, r, err)
 }
 
-// missingResult says what to do about a record that is not there.
+// missingResult says what to do about a missing record.
 func missingResult(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record, err error) recordResult {
 	switch {
 	case r.Name == c.name && errors.Is(err, dns.ErrNotFound):
@@ -207,7 +207,7 @@ func missingResult(ctx context.Context, resolver *dns.Resolver, c *claim, r *Rec
 		_, problem := mailauth.CheckSPFRecord(nil, strings.TrimPrefix(strings.Fields(r.Value)[1], "include:"))
 		return failedResult(nil, "%s", problem)
 	}
-	// Many providers' forms append the domain to what is typed in.
+	// Many providers' forms append the domain to the entered name.
 	label := strings.TrimSuffix(r.Name, "."+c.name)
 	if r.Name != c.name && r.Required {
 		if _, err := resolver.TXT(ctx, r.Name+"."+c.name); err == nil {
@@ -217,7 +217,7 @@ func missingResult(ctx context.Context, resolver *dns.Resolver, c *claim, r *Rec
 	return failedResult(nil, "No %s record was found at %s. Publish: %s %s %s", r.Type, r.Name, r.Name, r.Type, r.displayValue())
 }
 
-// displayValue is the value with its priority, without a zone file's quotes.
+// displayValue returns the value with its priority, without a zone file's quotes.
 func (r *Record) displayValue() string {
 	if r.Priority != nil {
 		return fmt.Sprintf("%d %s", *r.Priority, r.Value)
@@ -225,7 +225,7 @@ func (r *Record) displayValue() string {
 	return r.Value
 }
 
-// printableValues bounds what is kept of what the DNS says, and makes it printable.
+// printableValues limits the stored DNS values and makes them printable.
 func printableValues(values []string) []string {
 	var out []string
 	for _, v := range values[:min(len(values), maxObserved)] {

@@ -48,7 +48,8 @@ func TestLifeOfADomain(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 
-		// The KindMX moves away: that counts at once, the state waits a day.
+		// The MX record moves away: sending and receiving change immediately, the status after a
+		// day.
 		w.zone.Set("shop.test", "MX 10 mx.elsewhere.test.", `TXT "v=spf1 include:spf.mail.service.test -all"`)
 		w.expect(w.check(dom), domain.StatusVerified, false, true)
 		w.clock.pass(23 * time.Hour)
@@ -56,7 +57,7 @@ func TestLifeOfADomain(t *testing.T) {
 		w.clock.pass(time.Hour)
 		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 
-		// A degraded domain sends while a KindDKIM key is seen.
+		// A degraded domain can send while a DKIM key is seen.
 		for _, r := range dom.Records {
 			if r.Kind == domain.KindDKIM {
 				w.zone.Set(r.Name)
@@ -120,7 +121,7 @@ func TestNoAnswerChangesNothing(t *testing.T) {
 			t.Errorf("hosted %+v, %t, %v", h, ok, err)
 		}
 
-		// A degraded domain does not recover by silence either.
+		// Without answers a degraded domain doesn't recover either.
 		for _, r := range dom.Records {
 			w.zone.ClearFaults(r.Name)
 		}
@@ -157,8 +158,8 @@ func TestTimeoutChangesNothing(t *testing.T) {
 	w.expect(w.check(dom), domain.StatusVerified, true, true)
 }
 
-// TestInclude checks the records that a domain's KindSPF record includes: without
-// them receivers ignore it (permanent error).
+// TestInclude checks the records that a domain's SPF record includes: without them receivers ignore
+// it (permanent error).
 func TestInclude(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -178,7 +179,7 @@ func TestInclude(t *testing.T) {
 		w.zone.Set(ours, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
 		w.expect(spf(domain.RecordVerified, ""), domain.StatusVerified, true, true)
 
-		// No answer changes nothing, however long.
+		// Without an answer nothing changes, for any time.
 		w.zone.ServFail(ours)
 		w.clock.pass(48 * time.Hour)
 		w.expect(spf(domain.RecordTemporaryFailure, "no answer about "+ours), domain.StatusVerified, true, true)
@@ -186,7 +187,7 @@ func TestInclude(t *testing.T) {
 		w.expect(spf(domain.RecordTemporaryFailure, "we will ask again"), domain.StatusVerified, true, true)
 		w.zone.ClearFaults(ours)
 
-		// A part of the customer's own that leads to nothing.
+		// An include of the customer's own that doesn't resolve.
 		apex := func(record string) { w.zone.Set("shop.test", "MX 10 mail.service.test.", `TXT "`+record+`"`) }
 		apex("v=spf1 include:" + ours + " include:gone.test ~all")
 		w.expect(spf(domain.RecordVerified, "For other senders receivers ignore the SPF record: it includes gone.test, which has no record"), domain.StatusVerified, true, true)
@@ -252,7 +253,7 @@ func TestChangeOfHands(t *testing.T) {
 		w.publish(a)
 		w.expect(w.check(a), domain.StatusVerified, true, true)
 
-		// Both records: the holder keeps the name, for as long as it likes.
+		// Both records: the owner keeps the name indefinitely.
 		ownership := "_mailstead.shop.test"
 		ofA, ofB := `TXT "`+record(t, a, domain.KindOwnership).Value+`"`, `TXT "`+record(t, b, domain.KindOwnership).Value+`"`
 		w.zone.Set(ownership, ofA, ofB)
@@ -264,13 +265,13 @@ func TestChangeOfHands(t *testing.T) {
 			t.Errorf("the newcomer is told: %+v", r)
 		}
 
-		// None: it keeps it too.
+		// No record: the owner keeps it too.
 		w.zone.Set(ownership)
 		w.clock.pass(25 * time.Hour)
 		w.check(b)
 		w.expect(w.check(a), domain.StatusVerified, true, true)
 
-		// The newcomer's alone, but the holder's comes back in between.
+		// Only the new claim's record, but the owner's comes back in between.
 		w.zone.Set(ownership, ofB)
 		w.check(b)
 		w.clock.pass(20 * time.Hour)
@@ -284,7 +285,7 @@ func TestChangeOfHands(t *testing.T) {
 			t.Errorf("the holder is told: %+v", r)
 		}
 
-		// A day without it.
+		// A day without the owner's record.
 		if _, ok, err := w.FindHosted(ctx, "shop.test"); !ok || err != nil {
 			t.Errorf("hosted: %t, %v", ok, err)
 		}
@@ -315,7 +316,7 @@ func TestChangeOfHands(t *testing.T) {
 			t.Errorf("%d and %d events", na, nb)
 		}
 
-		// The same way back.
+		// The same in reverse.
 		w.zone.Set(ownership, ofA)
 		w.check(a)
 		w.clock.pass(24 * time.Hour)

@@ -16,12 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// MaxDomains is how many domains an account may have.
+// MaxDomains is the maximum number of domains of an account.
 const MaxDomains = 10_000
 
 var countDomainsQuery = db.SQL(`SELECT COUNT(*) FROM domain WHERE account = $1`)
 
-// checkLimit refuses one domain more than an account may have.
+// checkLimit returns a fault if the account has the maximum number of domains.
 func checkLimit(ctx context.Context, from db.Reader, account db.ID) error {
 	var n int
 	err := from.One(ctx, countDomainsQuery.With(account), &n)
@@ -31,9 +31,10 @@ func checkLimit(ctx context.Context, from db.Reader, account db.ID) error {
 	return err
 }
 
-// Create claims a name for an account and makes its KindDKIM keys. A name that
-// nobody may claim is fault.Invalid; one that the account claims already is
-// fault.Conflict, and so is one more than MaxDomains. Others may claim it as well: who proves it holds it.
+// Create adds a claim on a name to an account and generates its DKIM keys. A name that nobody may
+// claim is fault.Invalid. A name that the account claims already is fault.Conflict, and so is one
+// more than MaxDomains. Others may claim the name as well: the account that verifies ownership owns
+// it.
 func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domain, error) {
 	name, err := d.normalizeName(name)
 	if err != nil {
@@ -46,7 +47,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	} else if !errors.Is(err, db.ErrNoRow) {
 		return Domain{}, err
 	}
-	if err := checkLimit(ctx, d.DB, account); err != nil { // before keys are made
+	if err := checkLimit(ctx, d.DB, account); err != nil { // before generating keys
 		return Domain{}, err
 	}
 	if db.IsReadOnly(ctx) {
@@ -90,8 +91,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	return d.toDomain(c, keys), nil
 }
 
-// normalizeName normalises a name and refuses those that can't belong to a
-// customer.
+// normalizeName normalizes a name and rejects names that can't belong to a customer.
 func (d *Domains) normalizeName(name string) (string, error) {
 	name, err := address.ParseDomain(strings.TrimSpace(name))
 	if err != nil {

@@ -15,55 +15,54 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// The states of a KindDKIM key.
+// The states of a DKIM key.
 const (
-	KeyPending  = "pending"  // to be published; used once it was seen in the DNS
-	KeyActive   = "active"   // mail is signed with it
-	KeyRetiring = "retiring" // another has taken its place; stays published a while
+	KeyPending  = "pending"  // to be published; used after it was seen in the DNS
+	KeyActive   = "active"   // signs mail
+	KeyRetiring = "retiring" // replaced by another; stays published for a while
 	KeyRetired  = "retired"  // destroyed; its record can be removed
 )
 
-// DKIMKey is a KindDKIM key of a domain. The private half is never shown.
+// DKIMKey is a DKIM key of a domain. The private key is never shown.
 type DKIMKey struct {
 	ID               db.ID
 	Selector         string
 	Algorithm        string // rsa or ed25519
 	State            string
-	CustomerProvided bool   // brought by the customer, not made here
-	Record           Record // to publish, and what was seen of it; with RecordPending for a retired key
+	CustomerProvided bool   // provided by the customer, not generated here
+	Record           Record // record to publish, with what was seen of it; RecordPending for a retired key
 	CreatedAt        time.Time
-	ActiveAt         time.Time // since when it is used; zero for never
-	PublishUntil     time.Time // of a retiring key; else zero
-	RetiredAt        time.Time // of a retired key; else zero
+	ActiveAt         time.Time // when it was first used; zero for never
+	PublishUntil     time.Time // for a retiring key; else zero
+	RetiredAt        time.Time // for a retired key; else zero
 }
 
 const (
-	// retiringKeyPeriod is how long a key stays published after another has taken
-	// its place: mail that is under way, and mail that is looked at again, is
-	// verified that long.
+	// retiringKeyPeriod is how long a key stays published after it was replaced, so that mail in
+	// transit, and mail that is verified again, can be verified.
 	retiringKeyPeriod = 7 * 24 * time.Hour
-	// retiredKeyRetention is how long a retired key is still listed.
+	// retiredKeyRetention is how long a retired key is listed.
 	retiredKeyRetention = 90 * 24 * time.Hour
-	// maxMetadataKeys bounds a domain's keys that are not retired.
+	// maxKeys limits a domain's keys that are not retired.
 	maxKeys = 20
-	// maxSelectorLabels bounds the labels of a selector.
+	// maxSelectorLabels limits the labels of a selector.
 	maxSelectorLabels = 4
 )
 
-// key is a KindDKIM key as stored.
+// key is a DKIM key as stored.
 type key struct {
 	id, domain       db.ID
 	selector         string
 	algorithm        string
 	record           string
-	seen             bool // in the DNS, at the last look that got an answer
+	seen             bool // in the DNS, at the last check with an answer
 	state            string
 	customerProvided bool // by the customer
 
 	createdAt, activeAt time.Time
-	retireAt            time.Time // retiring: until when; retired: since when
+	retireAt            time.Time // retiring: end of that period; retired: time of retirement
 
-	sealedPrivate []byte // sealed; of a new key only
+	sealedPrivate []byte // sealed private key; only set for a new key
 }
 
 var (
@@ -74,7 +73,7 @@ var (
 	keyPageQuery = db.PagedSQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
 		FROM dkim_key WHERE {page domain = $1}`)
 	updateKeyQuery = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
-	// The key is destroyed; its selector stays taken.
+	// The private key is destroyed; the selector stays taken.
 	retireKeyQuery = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private = $3 WHERE id = $1`)
 	deleteKeyQuery = db.SQL(`DELETE FROM dkim_key WHERE id = $1 AND domain = $2`)
 	checkSoonQuery = db.SQL(`UPDATE domain SET checks = 0, next_check_at = CASE WHEN next_check_at > $2 THEN $2 ELSE next_check_at END
@@ -93,10 +92,10 @@ func scanKey(r db.Row) (key, error) {
 	return k, err
 }
 
-// recordLabel is where the key's record stands below its domain.
+// recordLabel returns the part of the record's name before the domain.
 func (k *key) recordLabel() string { return k.selector + "._domainkey." }
 
-// recordNote says what a key's record is for while it is not the one in use.
+// recordNote explains a key's record while the key is not active.
 func (k *key) recordNote() string {
 	switch k.state {
 	case KeyPending:
@@ -107,10 +106,10 @@ func (k *key) recordNote() string {
 	return ""
 }
 
-// timeFormat is how words tell a time.
+// timeFormat is the format of times in text.
 const timeFormat = "2 January 2006 15:04 MST"
 
-// toDKIMKey makes what the account sees of a key.
+// toDKIMKey returns the account's view of a key.
 func (d *Domains) toDKIMKey(c *claim, k *key) DKIMKey {
 	out := DKIMKey{
 		ID: k.id, Selector: k.selector, Algorithm: k.algorithm, State: k.state, CustomerProvided: k.customerProvided, CreatedAt: k.createdAt, ActiveAt: k.activeAt,
@@ -135,8 +134,8 @@ func (d *Domains) toDKIMKey(c *claim, k *key) DKIMKey {
 	return out
 }
 
-// Keys returns a page of a domain's KindDKIM keys, newest first, and whether there
-// are more. A domain that the account does not have is fault.NotFound.
+// Keys returns a page of a domain's DKIM keys, newest first, and whether there are more. If the
+// account has no such domain, it returns fault.NotFound.
 func (d *Domains) Keys(ctx context.Context, account, id db.ID, page db.Page) ([]DKIMKey, bool, error) {
 	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
@@ -150,12 +149,11 @@ func (d *Domains) Keys(ctx context.Context, account, id db.ID, page db.Page) ([]
 	return all, more, err
 }
 
-// AddKey takes a KindDKIM key that the customer made: a selector, in lower case
-// afterwards, and the private key as mailauth.ParsePEMKey reads it. It is used once
-// its record was seen, and takes the place of the key of its algorithm. Faults
-// of the two are a fault.Invalid with fields selector and private_key; a
-// selector that the domain has already, or a key of the algorithm that still
-// waits to be seen, is fault.Conflict.
+// AddKey adds a DKIM key that the customer generated: a selector, which is lower-cased, and the
+// private key as mailauth.ParsePEMKey reads it. It is used after its record was seen, and replaces
+// the key of its algorithm. Invalid values are a fault.Invalid with fields selector and
+// private_key. It returns fault.Conflict if the domain has the selector already, or a pending key
+// of the algorithm.
 func (d *Domains) AddKey(ctx context.Context, account, id db.ID, selector, pem string) (DKIMKey, error) {
 	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
@@ -193,12 +191,12 @@ func parseCustomerKey(domain, selector, pem string) (crypto.Signer, string, erro
 	return private, selector, bad.Err()
 }
 
-// checkSelector says what is wrong with a selector (RFC 6376 §3.1), or "".
+// checkSelector returns what is wrong with a selector (RFC 6376 §3.1), or "".
 func checkSelector(selector, domain string) string {
 	labels := strings.Split(selector, ".")
 	for _, label := range labels {
-		letters := strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789")
-		if label == "" || len(label) > 63 || strings.Trim(letters, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+		mails := strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789")
+		if label == "" || len(label) > 63 || strings.Trim(mails, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
 			label[0] == '-' || label[len(label)-1] == '-' {
 			return "A selector is made of letters, digits and hyphens, such as s1 or mail-2026; not at its ends."
 		}
@@ -212,8 +210,8 @@ func checkSelector(selector, domain string) string {
 	return ""
 }
 
-// addPendingKeys inserts keys that wait to be seen, all or none. also, if not nil,
-// has a say while the domain is locked.
+// addPendingKeys inserts pending keys, all or none. also, if not nil, runs while the domain is
+// locked and may return an error.
 func (d *Domains) addPendingKeys(ctx context.Context, account, id db.ID, keys []key, also func(there []key) error) ([]key, error) {
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	for i := range keys {
@@ -256,8 +254,8 @@ func (d *Domains) addPendingKeys(ctx context.Context, account, id db.ID, keys []
 var errKeyPending = fault.New(fault.Conflict, "key_pending",
 	"A new key of this algorithm waits to be seen in the DNS. Publish its record, or delete the key first.")
 
-// updateKeys changes a domain's keys while its row is locked, so that one such
-// change, or look at the DNS, comes after the other.
+// updateKeys changes a domain's keys while its row is locked, so that key changes and DNS checks
+// run one after the other.
 func (d *Domains) updateKeys(ctx context.Context, account, id db.ID, change func(tx *db.Tx, keys []key) error) error {
 	return d.DB.Tx(ctx, func(tx *db.Tx) error {
 		err := tx.One(ctx, lockDomainQuery.With(id, account), new(db.ID))
@@ -276,10 +274,10 @@ func (d *Domains) updateKeys(ctx context.Context, account, id db.ID, change func
 	})
 }
 
-// DeleteKey destroys a KindDKIM key at once: its record is no longer asked for, and
-// what it signed can no longer be verified once that is gone. The last key in
-// use, and the last of these that was seen in the DNS, can't be deleted:
-// fault.Conflict. A key that the domain does not have is fault.NotFound.
+// DeleteKey destroys a DKIM key immediately. Its record is no longer expected; once that is
+// removed, mail that it signed can't be verified. It returns fault.Conflict for the last active
+// key, and for the last active key that was seen in the DNS. It returns fault.NotFound if the
+// domain has no such key.
 func (d *Domains) DeleteKey(ctx context.Context, account, id, dkim db.ID) error {
 	return d.updateKeys(ctx, account, id, func(tx *db.Tx, keys []key) error {
 		at := slices.IndexFunc(keys, func(k key) bool { return k.id == dkim })
@@ -297,7 +295,7 @@ func (d *Domains) DeleteKey(ctx context.Context, account, id, dkim db.ID) error 
 	})
 }
 
-// checkDeletable refuses to give up the key that the domain can't do without.
+// checkDeletable returns a fault if the domain needs the key.
 func checkDeletable(keys []key, at int) error {
 	k := keys[at]
 	if k.state != KeyActive {

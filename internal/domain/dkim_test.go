@@ -26,7 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// keys lists a domain's KindDKIM keys, oldest first.
+// keys lists a domain's DKIM keys, oldest first.
 func (w *world) keys(dom domain.Domain) []domain.DKIMKey {
 	w.t.Helper()
 	keys, more, err := w.Keys(w.t.Context(), dom.Account, dom.ID, db.Page{Limit: db.MaxPageSize})
@@ -37,7 +37,7 @@ func (w *world) keys(dom domain.Domain) []domain.DKIMKey {
 	return keys
 }
 
-// expectKeys wants the keys to be in these states, as "rsa active, …".
+// expectKeys fails unless the keys are in these states, as "rsa active, …".
 func (w *world) expectKeys(dom domain.Domain, want string) []domain.DKIMKey {
 	w.t.Helper()
 	keys := w.keys(dom)
@@ -51,8 +51,7 @@ func (w *world) expectKeys(dom domain.Domain, want string) []domain.DKIMKey {
 	return keys
 }
 
-// signs lists the selectors that a domain signs with, here and on another
-// node.
+// signs lists the selectors that a domain signs with, here and on another node.
 func (w *world) signs(dom domain.Domain, node *domain.Domains) (selectors []string) {
 	w.t.Helper()
 	for _, d := range []*domain.Domains{w.Domains, node} {
@@ -88,7 +87,7 @@ func (w *world) get(dom domain.Domain) domain.Domain {
 	return got
 }
 
-// asks reports whether a domain's records and its zone file ask for a key.
+// asks reports whether a domain's records and its zone file contain a key.
 func (w *world) asks(dom domain.Domain, k domain.DKIMKey) (r domain.Record, ok bool) {
 	w.t.Helper()
 	for _, r = range w.get(dom).Records {
@@ -221,7 +220,7 @@ func TestDeleteKey(t *testing.T) {
 		if err := del(keys[0]); code(err) != "last_key" {
 			t.Errorf("the last: %v", err)
 		}
-		// A rotation renews what there is; a new key that nobody wants is deleted.
+		// A rotation replaces existing keys; an unneeded new key is deleted.
 		made, err := w.RotateKeys(ctx, w.ann, dom.ID, "")
 		if err != nil || len(made) != 1 || made[0].Algorithm != "rsa" {
 			t.Fatalf("made %+v, %v", made, err)
@@ -233,7 +232,7 @@ func TestDeleteKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.publish(dom)
-		w.expect(w.check(dom), domain.StatusVerified, true, true) // though no Ed25519 key is there
+		w.expect(w.check(dom), domain.StatusVerified, true, true) // although no Ed25519 key is in the DNS
 		w.expectKeys(dom, "rsa retiring, rsa active")
 		if err := del(keys[0]); err != nil {
 			t.Errorf("a retiring one: %v", err)
@@ -250,7 +249,7 @@ func TestDeleteKey(t *testing.T) {
 		w.publish(dom)
 		w.check(dom)
 		w.expectKeys(dom, "rsa active, ed25519 active")
-		// Two at once, which together would leave none: one is refused.
+		// Two concurrent deletions, which together would leave no key: one is rejected.
 		keys = w.keys(dom)
 		var done atomic.Int32
 		var group sync.WaitGroup
@@ -270,7 +269,7 @@ func TestDeleteKey(t *testing.T) {
 	})
 }
 
-// The sandbox publishes every key that is asked for.
+// The sandbox publishes every expected key.
 func TestSandboxKeys(t *testing.T) {
 	w := open(t, dbOf(t))
 	server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: w.ZoneRecords})

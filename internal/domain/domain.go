@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package domain keeps the names that accounts send and receive under: which
-// DNS records each is asked for, what was seen of them, and who holds a name
-// that several accounts claim.
+// Package domain manages the names that accounts send and receive under. It checks the DNS records
+// that each domain must publish, and decides which account owns a name that several accounts claim.
 package domain
 
 import (
@@ -26,72 +25,69 @@ import (
 const (
 	StatusPending   = "pending"   // some required record was never seen
 	StatusVerified  = "verified"  // all required records were seen
-	StatusDegraded  = "degraded"  // it was verified, and has been wrong for a day
-	StatusFailed    = "failed"    // another account took the name over
+	StatusDegraded  = "degraded"  // was verified, and its records have been wrong for a day
+	StatusFailed    = "failed"    // another account took over the name
 	StatusSuspended = "suspended" // by the operator
 )
 
-// Domain is a name that an account claims. Whether anyone else claims it too
-// never shows, but in the words of the OWNERSHIP record.
+// Domain is a name that an account claims. It doesn't show whether others claim the name too,
+// except in the text about the OWNERSHIP record.
 type Domain struct {
 	ID, Account     db.ID
 	Name            string // A-labels, lower case
 	DisplayName     string // the same in Unicode
 	Status          string
 	OwnershipStatus string // pending or verified
-	Receives        bool   // it is held, its KindMX was seen to be ours, and it is not suspended
-	Sends           bool   // it is held, a KindDKIM key of ours was seen, and it is not suspended
+	Receives        bool   // owned, its MX record was seen to be ours, and not suspended
+	Sends           bool   // owned, a DKIM key of ours was seen, and not suspended
 	Records         []Record
-	// DKIMRotationDays is after how many days KindDKIM keys are replaced; 0 for never.
+	// RotationDays is the number of days after which DKIM keys are replaced; 0 for never.
 	RotationDays int
-	// DMARCEnforcement is what is done with mail to it that fails its author's KindDMARC
-	// policy.
+	// DMARCEnforcement is the handling of incoming mail that fails its author's DMARC policy.
 	DMARCEnforcement Enforcement
-	// SpamFiltering is what is done with mail to it that a spam filter objects to.
+	// SpamFiltering is the handling of incoming mail that the spam filter objects to.
 	SpamFiltering Enforcement
-	// STS is the mode of the MTA-STS policy that is published for it.
+	// STS is the mode of the domain's MTA-STS policy.
 	STS         STSMode
 	CreatedAt   time.Time
-	VerifiedAt  time.Time // the last entry into verified; zero for never
+	VerifiedAt  time.Time // when it last became verified; zero for never
 	CheckedAt   time.Time // zero for never
 	NextCheckAt time.Time
 }
 
-// Ports are those that mail clients shall find by KindSRV records.
+// Ports are the ports that SRV records announce to mail clients.
 type Ports struct{ IMAPS, Submissions, Submission uint16 }
 
-// Options are what Domains works with; all are needed unless said otherwise.
+// Options are the dependencies and settings of Domains. All are required unless noted.
 type Options struct {
 	DB            *db.DB
 	Events        *event.Log
 	Hub           *notify.Hub
-	Key           *secret.Key // seals KindDKIM keys
+	Key           *secret.Key // seals DKIM keys
 	Resolver      *dns.Resolver
 	Host          string       // the service's own host name
-	Addrs         []netip.Addr // its public addresses; may be empty outside of the sandbox zone
-	UsesSmartHost bool         // a smart host sends all mail
+	Addrs         []netip.Addr // its public addresses; may be empty outside the sandbox zone
+	UsesSmartHost bool         // a smart host relays all mail
 	Ports         Ports
-	// ReservedNames are more names that nobody may claim, nor any below them, such
-	// as the simulator's; the service's own and public suffixes always are.
+	// ReservedNames are additional names that nobody may claim, including all subdomains, such as
+	// the simulator's. The service's own names and public suffixes are always reserved.
 	ReservedNames []string
-	// FirstCheckDelay is how long after its creation a domain is first looked for, and
-	// after a change of what it has to publish; a minute if 0.
+	// FirstCheckDelay is the time until the first check of a domain after its creation, or after a
+	// change of the records to publish; a minute if 0.
 	FirstCheckDelay time.Duration
 	Now             func() time.Time
 	Log             *slog.Logger
 }
 
-// Domains creates, checks and finds domains. Run must be running for checks
-// to happen by themselves.
+// Domains creates, checks and finds domains. Automatic checks happen only while Run is running.
 type Domains struct {
 	Options
 
-	// HasMailboxes tells whether a domain still has mailboxes, also deleted
-	// ones that can be restored. The server sets it; the row of the domain is
-	// locked meanwhile.
+	// HasMailboxes reports whether a domain still has mailboxes, including deleted ones that can be
+	// restored. The server sets it. The row of the domain is locked during the call.
 	HasMailboxes func(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error)
 
-	spareKeys     chan crypto.Signer // an RSA key made in advance
+	spareKeys     chan crypto.Signer // an RSA key generated in advance
 	sendersByName lookupCache[senderKey, cacheEntry[SendingDomain]]
 	sendersByID   lookupCache[db.ID, cacheEntry[SendingDomain]]
 	hostedByName  lookupCache[string, cacheEntry[HostedDomain]]
@@ -99,8 +95,8 @@ type Domains struct {
 	signers       lookupCache[db.ID, cachedSigner]
 	after         func(time.Duration) <-chan time.Time
 
-	hostSigner atomic.Pointer[mailauth.Signer] // once it is known: its key never changes
-	hostCheck  chan *HostCheck                 // the last one; whoever takes it out may check anew
+	hostSigner atomic.Pointer[mailauth.Signer] // cached after the first use: its key never changes
+	hostCheck  chan *HostCheck                 // the last result; the goroutine that receives it may run a new check
 }
 
 // New returns the domains of a database.
@@ -119,7 +115,7 @@ func New(o Options) *Domains {
 	}
 }
 
-// toDomain makes what the account sees of a claim.
+// toDomain returns the account's view of a claim.
 func (d *Domains) toDomain(c *claim, keys []key) Domain {
 	ownership, status := StatusPending, c.status
 	if c.suspended() {

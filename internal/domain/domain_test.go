@@ -56,7 +56,7 @@ type world struct {
 
 const host = "mail.service.test"
 
-// spfOfHost is what the operator has published, and every domain includes.
+// spfOfHost is the record that the operator published; every domain includes it.
 const spfOfHost = `spf.mail.service.test. TXT "v=spf1 ip4:127.0.0.1 -all"`
 
 func open(t testing.TB, d *db.DB) *world {
@@ -96,7 +96,7 @@ func (w *world) account(name string) db.ID {
 
 var countEvents = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND kind = 'domain_verified'`)
 
-// verifiedEvents tells how many an account got.
+// verifiedEvents counts the verified events of an account.
 func (w *world) verifiedEvents(account db.ID) (n int) {
 	w.t.Helper()
 	if err := w.db.One(w.t.Context(), countEvents.With(account), &n); err != nil {
@@ -129,7 +129,7 @@ func (w *world) publish(dom domain.Domain) {
 	}
 }
 
-// withdraw takes all that a domain is asked for out of the DNS.
+// withdraw removes all records of a domain from the DNS.
 func (w *world) withdraw(dom domain.Domain) {
 	for _, r := range dom.Records {
 		w.zone.Set(r.Name)
@@ -240,7 +240,7 @@ func TestRequiredRecords(t *testing.T) {
 	}
 }
 
-// dbOf opens SQLite alone, for what does not touch SQL.
+// dbOf opens only SQLite, for tests that don't depend on SQL.
 func dbOf(t *testing.T) *db.DB {
 	d, _ := dbtest.Open(t, dbtest.SQLite(t))
 	return d
@@ -301,7 +301,7 @@ var manyDomains = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 
 	INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	SELECT i, $1, 'd' || CAST(i AS TEXT) || '.test', 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, 0, 0, 0, 0, 0, 0 FROM n`)
 
-// An account has no more domains than it may, however many are added at once.
+// An account can't exceed the maximum number of domains, even with concurrent requests.
 func TestMostDomains(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)

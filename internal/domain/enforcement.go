@@ -9,18 +9,18 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Enforcement is what is done with mail that fails the KindDMARC policy of its
-// author's domain, or that a spam filter objects to.
+// Enforcement is the handling of mail that fails the DMARC policy of its author's domain, or that
+// the spam filter objects to.
 type Enforcement string
 
-// The ways to enforce, from hard to soft.
+// The enforcement settings, from strict to lenient.
 const (
-	EnforceFully Enforcement = "enforce" // what the author's domain, or the filter, asks for
-	EnforceJunk  Enforcement = "junk"    // no refusals: at most it goes to EnforceJunk
-	EnforceOff   Enforcement = "off"     // nothing
+	EnforceFully Enforcement = "enforce" // as the author's domain, or the filter, requests
+	EnforceJunk  Enforcement = "junk"    // never reject: move to Junk at most
+	EnforceOff   Enforcement = "off"     // no effect
 )
 
-// MinEnforcement returns the softer of two.
+// MinEnforcement returns the more lenient of two.
 func MinEnforcement(a, b Enforcement) Enforcement {
 	if a == EnforceOff || b == EnforceOff {
 		return EnforceOff
@@ -37,19 +37,17 @@ var (
 	setSpamFilteringQuery    = db.SQL(`UPDATE domain SET spam_filtering = $3 WHERE id = $1 AND account = $2`)
 )
 
-// enforcementSettings is what the holder of a domain wants to be done with mail that arrives
-// for it.
+// enforcementSettings are a domain owner's settings for incoming mail.
 type enforcementSettings struct{ dmarc, spam Enforcement }
 
-// DMARCEnforcement returns what the holder of a domain chose; Enforce if the domain
-// is gone.
+// DMARCEnforcement returns the domain's setting, or EnforceFully if the domain is gone.
 func (d *Domains) DMARCEnforcement(ctx context.Context, id db.ID) (Enforcement, error) {
 	c, err := d.enforcementSettings(ctx, id)
 	return c.dmarc, err
 }
 
-// SpamFiltering returns what the holder of a domain wants to be done with mail that
-// a spam filter objects to; Enforce if the domain is gone.
+// SpamFiltering returns the domain's setting for the spam filter, or EnforceFully if the domain is
+// gone.
 func (d *Domains) SpamFiltering(ctx context.Context, id db.ID) (Enforcement, error) {
 	c, err := d.enforcementSettings(ctx, id)
 	return c.spam, err

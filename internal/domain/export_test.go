@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Poll looks at what is due, once.
+// Poll runs one poll.
 func (d *Domains) Poll(ctx context.Context) (time.Duration, error) { return d.poll(ctx) }
 
 // SetAfter replaces the timer of Run.
 func (d *Domains) SetAfter(f func(time.Duration) <-chan time.Time) { d.after = f }
 
-// What reads text from the network.
+// Functions that parse text from the network.
 var (
 	TokensIn    = ownershipTokens
 	CheckMTASTS = verifyMTASTS

@@ -10,8 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// FuzzClaims reads what strangers put into the DNS at our names; records are
-// separated by line feeds.
+// FuzzClaims reads untrusted DNS content at our names; records are separated by line feeds.
 func FuzzClaims(f *testing.F) {
 	for _, seed := range []string{
 		"", "mailstead-verification=abc", `"mailstead-verification=abc"`, "MAILSTEAD-VERIFICATION= abc \nx",

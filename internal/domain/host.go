@@ -19,34 +19,33 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// The kinds of record that only the service's own names have.
+// Kinds of record that only the service's own names have.
 const (
 	KindAddress = "ADDRESS"
 	KindReverse = "REVERSE"
 )
 
-// Host is the service's own name with those below it that the records of
-// customers' domains lead to. Its operator publishes their records.
+// Host is the service's own name, with the names below it that the records of customers' domains
+// refer to. The operator publishes their records.
 type Host struct {
 	Name     string
 	Resolver *dns.Resolver
-	// Addrs are the addresses that mail leaves from, as far as they are known.
+	// Addrs are the known addresses that mail is sent from.
 	Addrs         []netip.Addr
-	UsesSmartHost bool     // a smart host sends all mail
-	Key           *HostKey // nil: none was generated yet
+	UsesSmartHost bool     // a smart host relays all mail
+	Key           *HostKey // nil: not generated yet
 }
 
-// maxHostAddrs bounds the addresses that are looked at.
+// maxHostAddrs limits the addresses that are checked.
 const maxHostAddrs = 16
 
-// Values for what the service cannot know.
+// Placeholders for values that the service doesn't know.
 const (
 	addressPlaceholder = "PUBLIC-ADDRESS-OF-THIS-SERVER"
 	relayPlaceholder   = "SPF-NAME-OF-THE-RELAY"
 )
 
-// LoadHost returns the service's own names, and generates their KindDKIM key if there
-// is none.
+// LoadHost returns the service's own names. It generates their DKIM key if there is none.
 func (d *Domains) LoadHost(ctx context.Context) (*Host, error) {
 	key, err := d.HostKey(ctx)
 	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, UsesSmartHost: d.UsesSmartHost, Key: key}, err
@@ -55,8 +54,8 @@ func (d *Domains) LoadHost(ctx context.Context) (*Host, error) {
 func spfHost(host string) string    { return "spf." + host }
 func bounceHost(host string) string { return "bounces." + host }
 
-// expectedRecords lists what is to be published, required records first. found are the
-// addresses that the name has in the DNS.
+// expectedRecords lists the records to publish, required records first. found are the addresses of
+// the name in the DNS.
 func (h *Host) expectedRecords(found []netip.Addr) []Record {
 	var required, optional []Record
 	add := func(needed bool, kind, typ, name, value, note string) *Record {
@@ -93,8 +92,8 @@ func (h *Host) expectedRecords(found []netip.Addr) []Record {
 	return all
 }
 
-// addAddressRecords adds the addresses of the name, and the reverse names of those
-// that mail leaves from.
+// addAddressRecords adds the address records of the name, and the PTR records of the addresses that
+// mail is sent from.
 func (h *Host) addAddressRecords(found []netip.Addr, add func(bool, string, string, string, string, string) *Record) {
 	const leads = "MX records, mail programs and the dashboard lead here."
 	if len(found)+len(h.Addrs) == 0 {
@@ -124,7 +123,7 @@ func (h *Host) addAddressRecords(found []netip.Addr, add func(bool, string, stri
 	}
 }
 
-// allAddrs joins the addresses that are known here with those in the DNS.
+// allAddrs joins the configured addresses with those in the DNS.
 func (h *Host) allAddrs(found []netip.Addr) []netip.Addr {
 	all := slices.Clone(h.Addrs)
 	for _, a := range found {
@@ -135,7 +134,7 @@ func (h *Host) allAddrs(found []netip.Addr) []netip.Addr {
 	return all[:min(len(all), maxHostAddrs)]
 }
 
-// spfValue is the record that lists the senders.
+// spfValue returns the SPF record that lists the sending addresses.
 func (h *Host) spfValue(found []netip.Addr) string {
 	if h.UsesSmartHost {
 		return "v=spf1 include:" + relayPlaceholder + " -all"
@@ -154,7 +153,7 @@ func (h *Host) spfValue(found []netip.Addr) string {
 	return text + " -all"
 }
 
-// Check asks the DNS, never the cache, for all records of the service's names.
+// Check queries the DNS, bypassing the cache, for all records of the service's names.
 func (h *Host) Check(ctx context.Context) ([]Record, error) {
 	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -181,13 +180,13 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
-// uncheckedResult is the verdict on a record while the DNS gives no answer about it.
+// uncheckedResult is the result for a record if the DNS gives no answer.
 func uncheckedResult(name string) recordResult {
 	return recordResult{RecordTemporaryFailure, nil, fmt.Sprintf("The name servers for %s gave no usable answer, so this record could not be checked.", name)}
 }
 
-// checkAddresses returns the addresses of the name in the DNS at which others reach
-// it, and the verdict on all of them.
+// checkAddresses returns the name's publicly reachable addresses in the DNS, and the common result
+// for all of them.
 func (h *Host) checkAddresses(ctx context.Context, resolver *dns.Resolver) (found []netip.Addr, v recordResult) {
 	res, err := resolver.Addrs(ctx, h.Name)
 	if errors.Is(err, dns.ErrTemporary) {
@@ -209,7 +208,7 @@ func (h *Host) checkAddresses(ctx context.Context, resolver *dns.Resolver) (foun
 	return found, recordResult{RecordVerified, all, ""}
 }
 
-// checkRecord gives the verdict on one record; reached is that on the addresses.
+// checkRecord returns the result for one record; reached is the result for the addresses.
 func (h *Host) checkRecord(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr, reached recordResult) (recordResult, error) {
 	c := &claim{name: h.Name}
 	switch r.Kind {
@@ -243,7 +242,7 @@ func (h *Host) checkRecord(ctx context.Context, resolver *dns.Resolver, r *Recor
 	}), nil
 }
 
-// checkReverse wants the reverse name to be ours, and to lead back to the address.
+// checkReverse requires that the reverse name is ours, and that it resolves to the address.
 func (h *Host) checkReverse(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) recordResult {
 	at := slices.IndexFunc(h.allAddrs(found), func(a netip.Addr) bool {
 		name, err := wire.ReverseAddr(a.String())
@@ -265,7 +264,7 @@ func (h *Host) checkReverse(ctx context.Context, resolver *dns.Resolver, r *Reco
 	return recordResult{RecordVerified, res.Records, ""}
 }
 
-// checkSPF wants the record to allow the addresses that mail leaves from.
+// checkSPF requires that the record allows the addresses that mail is sent from.
 func (h *Host) checkSPF(ctx context.Context, resolver *dns.Resolver, r *Record, found []netip.Addr) recordResult {
 	res, err := resolver.TXT(ctx, r.Name)
 	if errors.Is(err, dns.ErrTemporary) {
@@ -297,9 +296,9 @@ func (h *Host) checkSPF(ctx context.Context, resolver *dns.Resolver, r *Record, 
 	return recordResult{RecordVerified, res.Records, ""}
 }
 
-// disallowedAddrs returns the addresses that a name's KindSPF record does not allow. Where
-// only the DNS tells of addresses, as behind NAT, one that is allowed will do:
-// others may only receive.
+// disallowedAddrs returns the addresses that a name's SPF record does not allow. If the addresses
+// are known only from the DNS, as behind NAT, one allowed address is enough: the others may only
+// receive.
 func (h *Host) disallowedAddrs(ctx context.Context, resolver *dns.Resolver, name string, found []netip.Addr) (refused []string, unknown bool) {
 	addrs := h.Addrs
 	if len(addrs) == 0 {
@@ -320,8 +319,8 @@ func (h *Host) disallowedAddrs(ctx context.Context, resolver *dns.Resolver, name
 	return refused, unknown
 }
 
-// Zone returns records of the service's names as text to paste into a zone file. What
-// is not known, and reverse names, which stand in other zones, are comments.
+// Zone returns records of the service's names as text to paste into a zone file. Unknown values,
+// and reverse names, which belong to other zones, are comments.
 func (h *Host) Zone(records []Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "; DNS records of the mail service %s itself.\n", h.Name)

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// hostOf is the service at two public addresses, with a DNS that knows nothing of it.
+// hostOf is the service at two public addresses, with a DNS that has no records of it.
 func hostOf(t *testing.T, w *world) (*domain.Host, *dnstest.Zone) {
 	t.Helper()
 	addr, zone := dnstest.Start(t)
@@ -38,7 +38,7 @@ func checkHost(t *testing.T, h *domain.Host) []domain.Record {
 	return all
 }
 
-// publishAll publishes what the service asks its operator for.
+// publishAll publishes all records that the service expects.
 func publishAll(t *testing.T, h *domain.Host, zone *dnstest.Zone) {
 	t.Helper()
 	for _, r := range checkHost(t, h) {
@@ -50,8 +50,8 @@ func publishAll(t *testing.T, h *domain.Host, zone *dnstest.Zone) {
 	}
 }
 
-// TestHostRecords checks the service's own records: before any is published, all of
-// them, and each missing or wrong.
+// TestHostRecords checks the service's own records: with none published, with all, and with each
+// one missing or wrong.
 func TestHostRecords(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -124,8 +124,8 @@ func TestHostRecords(t *testing.T) {
 	})
 }
 
-// TestHostOfUnknownAddress is a service behind NAT, which knows no public address of its
-// own, and one whose mail a relay sends.
+// TestHostOfUnknownAddress checks a service behind NAT, which knows no public address of its own,
+// and one that sends through a relay.
 func TestHostOfUnknownAddress(t *testing.T) {
 	w := open(t, dbOf(t))
 	h, zone := hostOf(t, w)
@@ -143,7 +143,7 @@ func TestHostOfUnknownAddress(t *testing.T) {
 	if _, err := dns.ParseRecords(slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return l == "" || l[0] == ';' })...); err != nil {
 		t.Error(err)
 	}
-	// Of two addresses one only receives.
+	// One of two addresses only receives.
 	zone.Add(host+". A 9.9.9.1", host+". A 9.9.9.2", "spf."+host+`. TXT "v=spf1 ip4:9.9.9.2 -all"`)
 	for _, r := range checkHost(t, h) {
 		if (r.Kind == domain.KindAddress || r.Name == "spf."+host) && r.Status != domain.RecordVerified {
@@ -168,7 +168,7 @@ func TestHostOfUnknownAddress(t *testing.T) {
 	}
 }
 
-// TestHostKey generates the key of the service once, whichever node comes first.
+// TestHostKey checks that the service's key is generated once, no matter which node is first.
 func TestHostKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)

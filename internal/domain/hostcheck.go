@@ -33,7 +33,7 @@ func (c *HostCheck) countRequired(status string) (n int) {
 // Zone returns the records as text to paste into a zone file.
 func (c *HostCheck) Zone() string { return c.Host.Zone(c.Records) }
 
-// hostCheckTTL is how long the result of a check is given to others who ask.
+// hostCheckTTL is how long the result of a check is shared with other callers.
 const hostCheckTTL = 3 * time.Second
 
 func newHostCheckSlot() chan *HostCheck {
@@ -42,9 +42,9 @@ func newHostCheckSlot() chan *HostCheck {
 	return c
 }
 
-// CheckHost checks the service's own records, within 20 seconds. There is one check at
-// a time: others who ask wait for it and share its result. Records of which there is
-// no answer by the end of ctx could not be checked, but are listed.
+// CheckHost checks the service's own records, within 20 seconds. One check runs at a time:
+// concurrent callers wait for it and share its result. Records without an answer by the end of ctx
+// are listed as not checked.
 func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 	h, err := d.LoadHost(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 	return last, nil
 }
 
-// uncheckedResult lists the records without asking the DNS.
+// uncheckedResult lists the records without querying the DNS.
 func (h *Host) uncheckedResult(now time.Time) *HostCheck {
 	all := h.expectedRecords(nil)
 	for i := range all {

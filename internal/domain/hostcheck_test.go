@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// TestCheckHost counts what is missing, wrong and not to be checked, and keeps the result
-// for a few seconds.
+// TestCheckHost checks the counts of missing, wrong and unchecked records, and that the result is
+// shared for a few seconds.
 func TestCheckHost(t *testing.T) {
 	w := open(t, dbOf(t))
 	check := func(failed, unknown int) *domain.HostCheck {
@@ -32,7 +32,7 @@ func TestCheckHost(t *testing.T) {
 		return c
 	}
 	w.Addrs = w.Addrs[:1]
-	first := check(6, 0) // all but spf., which open publishes
+	first := check(6, 0) // all except spf., which open publishes
 	w.zone.Set(host, "A 127.0.0.1")
 	for _, r := range first.Records {
 		if r.Status == domain.RecordFailed && r.Type != "A" {
@@ -48,7 +48,7 @@ func TestCheckHost(t *testing.T) {
 	}
 	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:9.9.9.9 -all"`)
 	w.clock.pass(5 * time.Second)
-	check(3, 0) // those that include it, too
+	check(3, 0) // including the records that include it
 	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
 	w.zone.ServFail("bounces." + host)
 	w.clock.pass(5 * time.Second)
@@ -62,7 +62,7 @@ func TestCheckHost(t *testing.T) {
 	check(0, 0)
 }
 
-// TestCheckHostOnce has many ask at the same time: the DNS is asked for one of them.
+// TestCheckHostOnce checks that concurrent callers cause only one round of DNS queries.
 func TestCheckHostOnce(t *testing.T) {
 	addr, zone := dnstest.Start(t)
 	begun, held := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,7 @@ func TestCheckHostOnce(t *testing.T) {
 	for i := range all {
 		askers.Go(func() { all[i] = ask(d) })
 	}
-	// One of them has begun; another leaves, and a third has little time.
+	// One caller has started; another leaves, and a third has little time.
 	<-begun
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -110,12 +110,12 @@ func TestCheckHostOnce(t *testing.T) {
 			t.Error("there was more than one check")
 		}
 	}
-	if n := zone.TotalQueries() - once; n > 3*once { // a question is sent again while it waits
+	if n := zone.TotalQueries() - once; n > 3*once { // a query is repeated while it waits
 		t.Errorf("%d questions, and %d for one check", n, once)
 	}
 }
 
-// TestCheckHostInTime ends a check that gets no answer at the time that its asker has.
+// TestCheckHostInTime checks that a check without answers ends at its caller's deadline.
 func TestCheckHostInTime(t *testing.T) {
 	w := open(t, dbOf(t))
 	for _, r := range []string{host, "spf." + host, "bounces." + host, "_dmarc." + host} {

@@ -11,18 +11,17 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// HostKey is the public side of the KindDKIM key of the service's own name.
+// HostKey is the public part of the DKIM key of the service's own name.
 type HostKey struct{ Selector, Record string }
 
 var (
-	// Of two nodes that generate it at the same time, the first wins.
+	// If two nodes generate a key at the same time, the first one wins.
 	insertHostKeyQuery = db.SQL(`INSERT INTO host_key (algorithm, selector, private, record, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (algorithm) DO NOTHING`)
 	hostKeyQuery = db.SQL(`SELECT selector, private, record FROM host_key WHERE algorithm = 'rsa'`)
 )
 
-// ReadHostKey reads the KindDKIM key of the service's own name; nil if none was
-// generated yet.
+// ReadHostKey reads the DKIM key of the service's own name; nil if none was generated yet.
 func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
@@ -42,9 +41,9 @@ func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
 	return all[0], nil
 }
 
-// CheckHostKey reports why the KindDKIM key of the service's own name, if there is one, can't
-// sign with a secret key: broken says that the key can't be opened, or that its private
-// half is not that of its record.
+// CheckHostKey reports why the DKIM key of the service's own name, if there is one, can't sign with
+// a secret key. broken means that the key can't be opened, or that its private key doesn't match
+// its record.
 func CheckHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
@@ -65,8 +64,7 @@ func CheckHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, e
 	return broken, nil
 }
 
-// HostKey returns the KindDKIM key of the service's own name. The first call, on
-// whatever node, generates it.
+// HostKey returns the DKIM key of the service's own name. The first call on any node generates it.
 func (d *Domains) HostKey(ctx context.Context) (*HostKey, error) {
 	k, err := d.hostKey(ctx)
 	if err != nil {

@@ -16,8 +16,7 @@ var (
 	newestKeysQuery    = db.SQL(`SELECT id, selector, private FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 )
 
-// CountByStatus counts the domains by their states, and names the first few that are
-// degraded or failed.
+// CountByStatus counts the domains by status, and names the first few that are degraded or failed.
 func CountByStatus(ctx context.Context, r db.Reader, few int) (count map[string]int, named []string, err error) {
 	count = map[string]int{}
 	const atOnce = 500
@@ -45,7 +44,7 @@ func CountByStatus(ctx context.Context, r db.Reader, few int) (count map[string]
 	}
 }
 
-// ListHosted lists the first domains that someone here holds, at most that many, and
+// ListHosted lists the first domains that are owned by an account here, at most that many, and
 // whether there are more.
 func ListHosted(ctx context.Context, r db.Reader, most int) (all []HostedDomain, more bool, err error) {
 	all, err = db.All(ctx, r, hostedDomainsQuery.With(0, most+1), scanHosted)
@@ -55,7 +54,7 @@ func ListHosted(ctx context.Context, r db.Reader, most int) (all []HostedDomain,
 	return all, more, err
 }
 
-// FindHosted finds the domain that someone here holds under a name in A-labels.
+// FindHosted finds the domain that an account here owns under a name in A-labels.
 func FindHosted(ctx context.Context, r db.Reader, name string) (HostedDomain, bool, error) {
 	all, err := db.All(ctx, r, hostedByNameQuery.With(name), scanHosted)
 	if err != nil || len(all) == 0 {
@@ -69,9 +68,9 @@ func scanHosted(r db.Row) (h HostedDomain, err error) {
 	return h, err
 }
 
-// CheckSealedKeys tries whether a secret key opens the newest KindDKIM keys, at most that
-// many, or all if it is 0: those that it does not are counted, and the selector
-// of one is given.
+// CheckSealedKeys tries to open the newest DKIM keys with a secret key, at most that many, or all
+// if most is 0. It counts those that it can and can't open, and returns the selector of one that it
+// can't.
 func CheckSealedKeys(ctx context.Context, r db.Reader, key *secret.Key, most int) (opened, closed int, selector string, err error) {
 	const atOnce = 100
 	for last, n := db.ID(1<<63-1), atOnce; n == atOnce && (most == 0 || opened+closed < most); {

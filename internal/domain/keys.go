@@ -20,9 +20,9 @@ import (
 // sealPurpose is the purpose under which private keys are sealed.
 const sealPurpose = "dkim"
 
-// generateKeys makes KindDKIM keys for a domain. The selectors carry a random part, so
-// that the claims of two accounts, or of one that deletes a domain and adds it
-// again, do not want the same name for different keys.
+// generateKeys generates DKIM keys for a domain. Selectors have a random part: the claims of two
+// accounts, or of one that deletes a domain and adds it again, must not use the same name for
+// different keys.
 func (d *Domains) generateKeys(ctx context.Context, domain db.ID, algorithms []mailauth.Algorithm) (keys []key, err error) {
 	suffix := strings.ToLower(rand.Text()[:8])
 	for _, a := range algorithms {
@@ -39,7 +39,7 @@ func (d *Domains) generateKeys(ctx context.Context, domain db.ID, algorithms []m
 	return keys, nil
 }
 
-// sealKey makes the row of a key, to which its state is still to be given.
+// sealKey returns the row of a key; the caller sets its state.
 func (d *Domains) sealKey(domain db.ID, selector string, private crypto.Signer) (key, error) {
 	der, err := mailauth.MarshalKey(private)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Domains) sealKey(domain db.ID, selector string, private crypto.Signer) 
 	}, nil
 }
 
-// takePrivateKey takes an RSA key from those made in advance, if there is one.
+// takePrivateKey takes an RSA key from those generated in advance, if there is one.
 func (d *Domains) takePrivateKey(ctx context.Context, a mailauth.Algorithm) (crypto.Signer, error) {
 	if a == mailauth.RSA {
 		select {
@@ -74,14 +74,14 @@ func (d *Domains) takePrivateKey(ctx context.Context, a mailauth.Algorithm) (cry
 	return generateKey(a)
 }
 
-// generateKey gives way to what others wait for.
+// generateKey runs as low-priority work.
 func generateKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
 	notify.RunLowPriority(func() { k, err = mailauth.GenerateKey(a) })
 	return k, err
 }
 
-// keepSpareKey keeps one RSA key ready: making one takes a tenth of a second and
-// more, which nobody should wait for.
+// keepSpareKey maintains one spare RSA key: generating one takes a tenth of a second or more, which
+// nobody should wait for.
 func (d *Domains) keepSpareKey(ctx context.Context) error {
 	for {
 		k, err := generateKey(mailauth.RSA)
@@ -96,7 +96,7 @@ func (d *Domains) keepSpareKey(ctx context.Context) error {
 	}
 }
 
-// publicKey reads the key out of the record that we ask for.
+// publicKey reads the key from the expected record.
 func (k *key) publicKey() (crypto.PublicKey, error) {
 	_, p, _ := strings.Cut(k.record, "p=")
 	der, err := base64.StdEncoding.DecodeString(p)

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// markSeenKeys notes which keys are in the DNS, from the last answer that there was.
+// markSeenKeys updates which keys are in the DNS, from the last answer that there was.
 func (c *claim) markSeenKeys(keys []key, records []Record) {
 	for _, r := range records {
 		if r.Kind != KindDKIM || r.Status != RecordVerified && r.Status != RecordFailed {
@@ -23,8 +23,8 @@ func (c *claim) markSeenKeys(keys []key, records []Record) {
 	}
 }
 
-// advanceKeys moves the keys on: one that was seen takes the place of the one of its
-// algorithm, and what has been kept long enough is retired.
+// advanceKeys advances the states of keys: a key that was seen replaces the active one of its
+// algorithm, and keys whose retiring period has ended are retired.
 func advanceKeys(keys []key, at time.Time) {
 	for i := range keys {
 		k := &keys[i]
@@ -45,8 +45,8 @@ func advanceKeys(keys []key, at time.Time) {
 	}
 }
 
-// startRetiring ends a key's use. One that was never seen has signed nothing that
-// anybody could verify.
+// startRetiring ends a key's use. A key that was never seen is retired immediately, since nobody
+// could verify its signatures.
 func (k *key) startRetiring(at time.Time) {
 	if k.activeAt.IsZero() {
 		k.retire(at)
@@ -57,8 +57,7 @@ func (k *key) startRetiring(at time.Time) {
 
 func (k *key) retire(at time.Time) { k.state, k.retireAt, k.seen = KeyRetired, at, false }
 
-// nextCheck is when a domain is looked at again: by its schedule, or sooner for
-// the sake of its keys.
+// nextCheck returns when a domain is checked again: by its schedule, or sooner because of its keys.
 func (c *claim) nextCheck(at time.Time, keys []key, records []Record) time.Time {
 	next := at.Add(jitter(c.checkInterval(keys, records)))
 	sooner := func(t time.Time) {
@@ -77,7 +76,7 @@ func (c *claim) nextCheck(at time.Time, keys []key, records []Record) time.Time 
 
 var deleteRetiredKeysQuery = db.SQL(`DELETE FROM dkim_key WHERE domain = $1 AND state = 'retired' AND until_at < $2`)
 
-// saveKeys writes what became of keys. The domain's row is locked.
+// saveKeys writes changed keys. The domain's row is locked.
 func (d *Domains) saveKeys(ctx context.Context, tx *db.Tx, before, now []key) error {
 	for i, k := range now {
 		was := before[i]

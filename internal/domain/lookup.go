@@ -13,21 +13,20 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// SendingDomain is what a message from a domain needs.
+// SendingDomain is a domain that an account may send from, with its signer.
 type SendingDomain struct {
 	Domain db.ID
 	Name   string
 	Signer *mailauth.Signer
-	// Aligned says that the domain's KindMX and KindSPF name us, so that it can be
-	// its own return path.
+	// Aligned means that the domain's MX and SPF name us, so that it can be its own return path.
 	Aligned bool
 }
 
-// HostedDomain is a domain that someone here holds.
+// HostedDomain is a domain that an account here owns.
 type HostedDomain struct {
 	Domain, Account db.ID
 	Name            string
-	Receives        bool // its KindMX was seen to be ours
+	Receives        bool // its MX record was seen to be ours
 	Suspended       bool // by an operator
 }
 
@@ -46,9 +45,9 @@ var (
 		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
 )
 
-// SendingDomain finds the domain that an account sends from, by its name in
-// A-labels. It is fault.Denied with the code sender_not_allowed unless the
-// account holds it, a KindDKIM key of it was seen, and it is not suspended.
+// SendingDomain finds the domain that an account sends from, by its name in A-labels. It returns
+// fault.Denied with the code sender_not_allowed unless the account owns it, a DKIM key of it was
+// seen, and it is not suspended.
 func (d *Domains) SendingDomain(ctx context.Context, account db.ID, name string) (SendingDomain, error) {
 	k := senderKey{account, name}
 	e, mark, ok := d.sendersByName.get(k)
@@ -66,8 +65,8 @@ func (d *Domains) SendingDomain(ctx context.Context, account db.ID, name string)
 	return e.value, e.err
 }
 
-// SendingDomainByID finds what a queued message is signed with, as long as its domain
-// exists; after that it is fault.NotFound.
+// SendingDomainByID finds the domain that signs a queued message. It returns fault.NotFound after
+// the domain was deleted.
 func (d *Domains) SendingDomainByID(ctx context.Context, domain db.ID) (SendingDomain, error) {
 	e, mark, ok := d.sendersByID.get(domain)
 	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
@@ -93,7 +92,7 @@ func (d *Domains) loadSendingDomain(ctx context.Context, q db.Statement) (Sendin
 	return s, err
 }
 
-// FindHosted finds the domain that someone here holds under a name in A-labels.
+// FindHosted finds the domain that an account here owns under a name in A-labels.
 func (d *Domains) FindHosted(ctx context.Context, name string) (HostedDomain, bool, error) {
 	e, mark, ok := d.hostedByName.get(name)
 	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
@@ -107,8 +106,8 @@ func (d *Domains) FindHosted(ctx context.Context, name string) (HostedDomain, bo
 	return e.value, e.value.Domain != 0, nil
 }
 
-// Claims lists who claims a name in A-labels, or has held it and still has it in his
-// account; whoever holds it first.
+// Claims lists the claims on a name in A-labels, including those of former owners. The current
+// owner comes first.
 func (d *Domains) Claims(ctx context.Context, name string) ([]HostedDomain, error) {
 	return db.All(ctx, d.DB, claimantsQuery.With(name), func(r db.Row) (h HostedDomain, err error) {
 		h.Name = name
@@ -116,11 +115,11 @@ func (d *Domains) Claims(ctx context.Context, name string) ([]HostedDomain, erro
 	})
 }
 
-// Invalidate drops what is remembered of a domain. It happens by itself on this
-// node, and on others when Run gets the signal.
+// Invalidate drops the cached data of a domain. This node does so itself; Run does it when another
+// node sends a notification.
 func (d *Domains) Invalidate(db.ID) {
-	// A change of hands or a new holder shows under several keys, also as
-	// the absence of one. Changes are rare, so everything goes.
+	// A change of owner affects several keys, also cached absences. Changes are rare, so everything
+	// is dropped.
 	d.sendersByName.clear()
 	d.sendersByID.clear()
 	d.hostedByName.clear()
@@ -134,10 +133,10 @@ func (d *Domains) notifyChanged(id db.ID) {
 	d.Hub.Wake(anyDomainKey)
 }
 
-// anyDomainKey is woken with every change of a domain.
+// anyDomainKey is woken by every change of a domain.
 var anyDomainKey = notify.Key{Kind: notify.Domain}
 
-// sealedKey is a KindDKIM key with its sealed private half.
+// sealedKey is a DKIM key with its sealed private key.
 type sealedKey struct {
 	id            db.ID
 	selector      string
@@ -146,15 +145,14 @@ type sealedKey struct {
 	state         string
 }
 
-// cachedSigner is a signer with the keys that it was made of.
+// cachedSigner is a signer with the keys that it was created from.
 type cachedSigner struct {
 	keys   []db.ID
 	signer *mailauth.Signer
 }
 
-// signer makes the signer of a domain, of the keys that signingKeys picks. It is kept
-// until other keys are to be used, since reading an RSA key costs more than a
-// signature.
+// signer returns the signer of a domain, with the keys that signingKeys selects. It is cached until
+// the keys change, because parsing an RSA key costs more than a signature.
 func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*mailauth.Signer, error) {
 	rows, err := db.All(ctx, d.DB, signingKeysQuery.With(domain), func(r db.Row) (sealedKey, error) {
 		var k sealedKey
@@ -181,10 +179,9 @@ func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*maila
 	return s, nil
 }
 
-// signingKeys picks the keys to sign with: the active ones that were seen in the DNS.
-// Should none be, as when somebody put an old zone file back, then those that
-// are seen though they are retiring; and all active ones if there is nothing
-// to be seen at all.
+// signingKeys selects the keys to sign with: the active ones that were seen in the DNS. If there
+// are none, for example after an old zone file was restored, it selects retiring keys that were
+// seen. If no key was seen at all, it selects all active ones.
 func signingKeys(keys []sealedKey) []sealedKey {
 	for _, fit := range []func(sealedKey) bool{
 		func(k sealedKey) bool { return k.seen && k.state == KeyActive },

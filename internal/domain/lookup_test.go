@@ -87,8 +87,7 @@ func TestSender(t *testing.T) {
 	})
 }
 
-// What another node changes holds here with its signal, and without it after
-// seconds.
+// A change on another node takes effect here with its notification, and without it after seconds.
 func TestForgetting(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -123,7 +122,7 @@ func TestForgetting(t *testing.T) {
 			t.Fatal(err)
 		}
 		for still := true; still; {
-			// The signal and whoever follows it take their time.
+			// The notification and its handler take some time.
 			node.Hub.Receive([]notify.Key{{Kind: notify.Domain}})
 			<-idle
 			_, ok, err := node.FindHosted(t.Context(), "shop.test")
@@ -139,8 +138,8 @@ func TestForgetting(t *testing.T) {
 	})
 }
 
-// What a domain chose holds at once where it was changed, on another node after
-// seconds even without the signal.
+// A changed setting takes effect immediately on the node that changed it, and on others after
+// seconds even without the notification.
 func TestChoices(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -189,7 +188,7 @@ func TestHostedRemembersLittle(t *testing.T) {
 	}
 }
 
-// The sandbox answers with what domains are asked for, so they verify.
+// The sandbox answers with the expected records, so domains are verified.
 func TestSandbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)

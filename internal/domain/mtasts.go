@@ -12,15 +12,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// STSMode is what a domain's MTA-STS policy asks of those who send to it (RFC
-// 8461 §5).
+// STSMode is the mode of a domain's MTA-STS policy, which applies to its senders (RFC 8461 §5).
 type STSMode string
 
-// The modes.
+// The modes of an MTA-STS policy.
 const (
-	STSNone    STSMode = "none"    // nothing; also how a policy is withdrawn (§8.3)
-	STSTesting STSMode = "testing" // to report what enforce would have refused
-	STSEnforce STSMode = "enforce" // to send only over TLS, to hosts that prove who they are
+	STSNone    STSMode = "none"    // no policy; also withdraws a policy (§8.3)
+	STSTesting STSMode = "testing" // report what enforce would reject
+	STSEnforce STSMode = "enforce" // send only over TLS, to hosts with a valid certificate
 )
 
 var (
@@ -29,8 +28,8 @@ var (
 		WHERE id = $1 AND account = $2`)
 )
 
-// STSPolicy returns the MTA-STS policy of a domain that is held here, in its
-// wire form; ok is false if it is not.
+// STSPolicy returns the MTA-STS policy of a domain that is owned here, in its wire form; ok is
+// false for other domains.
 func (d *Domains) STSPolicy(ctx context.Context, name string) (text string, ok bool, err error) {
 	var mode string
 	err = d.DB.One(ctx, stsModeQuery.With(name), &mode)
@@ -40,9 +39,9 @@ func (d *Domains) STSPolicy(ctx context.Context, name string) (text string, ok b
 	return d.stsPolicy(STSMode(mode)), err == nil, err
 }
 
-// stsPolicy is the same for all domains in a mode. One that binds is to be kept
-// for a week, long enough to outlast an attack (RFC 8461 §3.2); the others
-// for a day, so that a domain can begin and end.
+// stsPolicy returns the policy for a mode, which is the same for all domains. Senders cache an
+// enforced policy for a week, long enough to outlast an attack (RFC 8461 §3.2). They cache others
+// for a day, so that a domain can start and stop.
 func (d *Domains) stsPolicy(mode STSMode) string {
 	age := 24 * 60 * 60
 	if mode == STSEnforce {
@@ -51,8 +50,8 @@ func (d *Domains) stsPolicy(mode STSMode) string {
 	return fmt.Sprintf("version: STSv1\r\nmode: %s\r\nmx: %s\r\nmax_age: %d\r\n", mode, d.Host, age)
 }
 
-// stsID changes with the policy, and so tells who has an older one to fetch it
-// again (RFC 8461 §3.1).
+// stsID returns the policy id. It changes with the policy, so that senders fetch the policy again
+// (RFC 8461 §3.1).
 func (d *Domains) stsID(mode STSMode) string {
 	sum := sha256.Sum256([]byte(d.stsPolicy(mode)))
 	return hex.EncodeToString(sum[:8])

@@ -12,12 +12,12 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// contestPeriod is for how long another account's OWNERSHIP record must have been
-// seen without the holder's, until the name changes hands.
+// contestPeriod is how long another account's OWNERSHIP record must have been seen without the
+// owner's before the name changes hands.
 const contestPeriod = 24 * time.Hour
 
-// ownershipTokens reads the tokens from the TXT records at _mailstead.<domain>. Some
-// providers keep quotation marks that were typed in, so they are forgiven.
+// ownershipTokens reads the tokens from the TXT records at _mailstead.<domain>. It accepts
+// surrounding quotation marks, because some providers store those that were typed in.
 func ownershipTokens(txts []string) map[string]bool {
 	tokens := map[string]bool{}
 	for _, txt := range txts[:min(len(txts), maxTXTRecords)] {
@@ -29,8 +29,8 @@ func ownershipTokens(txts []string) map[string]bool {
 	return tokens
 }
 
-// checkOwnership asks for the OWNERSHIP records. Its verdict is about the
-// claim's own token; who holds the name is decided by settle.
+// checkOwnership queries the OWNERSHIP records. Its result is about the claim's own token;
+// transferOwnership decides who owns the name.
 func checkOwnership(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record) (recordResult, map[string]bool) {
 	res, err := resolver.TXT(ctx, r.Name)
 	var tokens map[string]bool
@@ -50,9 +50,9 @@ func checkOwnership(ctx context.Context, resolver *dns.Resolver, c *claim, r *Re
 	return v, tokens
 }
 
-// transferOwnership applies what the OWNERSHIP records say to all claims on a name,
-// whose rows are locked. me is the claim that was looked at. A name that is suspended
-// stays with who holds it: else another account would end the suspension.
+// transferOwnership applies the OWNERSHIP records to all claims on a name, whose rows are locked.
+// me is the claim that was checked. A suspended name keeps its owner; otherwise another account
+// could end the suspension.
 func transferOwnership(claims []*claim, me *claim, tokens map[string]bool, at time.Time) {
 	if slices.ContainsFunc(claims, (*claim).suspended) {
 		return
@@ -75,7 +75,7 @@ func transferOwnership(claims []*claim, me *claim, tokens map[string]bool, at ti
 	case tokens[holder.token] || !rival:
 		holder.contestedSince = time.Time{}
 	case holder.contestedSince.IsZero():
-		holder.contestedSince, holder.nextCheckAt = at, at // so that its account is told soon
+		holder.contestedSince, holder.nextCheckAt = at, at // so that its account is informed soon
 	case holder != me && proven && at.Sub(holder.contestedSince) >= contestPeriod:
 		holder.loseOwnership()
 		holder.nextCheckAt = at
@@ -90,15 +90,15 @@ func (c *claim) gainOwnership() {
 	}
 }
 
-// loseOwnership leaves the former holder its mail and nothing else.
+// loseOwnership leaves the former owner its stored mail and nothing else.
 func (c *claim) loseOwnership() {
 	c.owned, c.receives, c.sends, c.aligned = false, false, false, false
 	c.contestedSince, c.mismatchSince = time.Time{}, time.Time{}
 	c.status = StatusFailed
 }
 
-// explainOwnership puts into words what the OWNERSHIP record means for a
-// claim, now that it is known who holds the name.
+// explainOwnership returns the observation with the text that explains the OWNERSHIP record of a
+// claim, when it is known who owns the name.
 func explainOwnership(claims []*claim, me *claim, s observation, tokens map[string]bool) observation {
 	if tokens == nil {
 		return s

@@ -15,24 +15,25 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// The polling: fast at first, since somebody is waiting, then ever slower;
-// once a day when all is well, or nothing is expected to change.
+// Polling starts fast, because somebody is waiting, and slows down. It is once a day if all is
+// well, or if no change is expected.
 const (
 	minInterval    = time.Minute
 	maxInterval    = time.Hour
 	stableInterval = 24 * time.Hour
 
-	// checkReservation is for how long a domain that is being looked at is left alone
-	// by others; after that its node has died.
+	// checkReservation is how long other nodes leave a domain alone that is being checked; after
+	// that, its node is assumed dead.
 	checkReservation    = 5 * time.Minute
-	maxConcurrentChecks = 4  // domains; also how many of an account are in a batch
+	maxConcurrentChecks = 4  // domains; also the maximum per account in a batch
 	pollBatchSize       = 64 // domains
 	maxPollWait         = time.Minute
 )
 
 var (
-	// Accounts take turns: thousands of names whose servers never answer delay
-	// nobody else's. With + 0 SQLite reads what is due, not all in the order of accounts.
+	// The query interleaves accounts, so that thousands of names with unresponsive servers don't
+	// delay other accounts. The + 0 makes SQLite read the due rows instead of all rows in account
+	// order.
 	dueDomainsQuery = db.SQL(`SELECT id, next_check_at FROM (
 			SELECT id, next_check_at, ROW_NUMBER() OVER (PARTITION BY account + 0 ORDER BY next_check_at) AS turn
 			FROM domain WHERE next_check_at <= $1) AS due
@@ -41,12 +42,12 @@ var (
 	nextDueQuery      = db.SQL(`SELECT next_check_at FROM domain WHERE next_check_at > $1 ORDER BY next_check_at LIMIT 1`)
 )
 
-// CheckDNS looks for all records of a domain now.
+// CheckDNS checks all records of a domain now.
 func (d *Domains) CheckDNS(ctx context.Context, account, id db.ID) (Domain, error) {
 	return d.checkNow(ctx, account, id, "")
 }
 
-// VerifyOwnership looks for the OWNERSHIP record of a domain now.
+// VerifyOwnership checks the OWNERSHIP record of a domain now.
 func (d *Domains) VerifyOwnership(ctx context.Context, account, id db.ID) (Domain, error) {
 	return d.checkNow(ctx, account, id, KindOwnership)
 }
@@ -71,11 +72,11 @@ func (d *Domains) check(ctx context.Context, c *claim, kind string, manual bool)
 	return d.applySnapshot(ctx, c.id, c.name, l, manual)
 }
 
-// checkInterval is the time until the next look.
+// checkInterval returns the time until the next check.
 func (c *claim) checkInterval(keys []key, records []Record) time.Duration {
 	unsettled := slices.ContainsFunc(keys, func(k key) bool { return k.state == KeyPending })
 	for _, r := range records {
-		// Pending is also one that has changed since the look began.
+		// A record that has changed since the check began is also pending.
 		unsettled = unsettled || r.Status == RecordTemporaryFailure || r.Status == RecordPending
 	}
 	switch {
@@ -86,12 +87,12 @@ func (c *claim) checkInterval(keys []key, records []Record) time.Duration {
 	return min(minInterval<<min(c.checks, 10), maxInterval)
 }
 
-// jitter spreads d by a tenth to either side, so that domains added together
-// are not looked at together for ever.
+// jitter varies d by up to a tenth in both directions, so that domains added together aren't always
+// checked together.
 func jitter(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5) }
 
-// Run looks at domains when they are due, keeps a key ready for the next one
-// that is added, and forgets what other nodes changed, until ctx ends.
+// Run checks domains when they are due, maintains a spare key for the next new domain, and drops
+// cached data that other nodes changed, until ctx ends.
 func (d *Domains) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.keepSpareKey(ctx) })
@@ -100,7 +101,7 @@ func (d *Domains) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// followChanges forgets what was remembered whenever a domain changed anywhere.
+// followChanges drops cached data whenever a domain changes on any node.
 func (d *Domains) followChanges(ctx context.Context) error {
 	sub := d.Hub.Subscribe(anyDomainKey)
 	defer sub.Close()
@@ -135,8 +136,7 @@ func (d *Domains) runPolling(ctx context.Context) error {
 	}
 }
 
-// poll looks at all domains that are due, and returns how long there will be
-// nothing to do.
+// poll checks all domains that are due, and returns the time until there is more to do.
 func (d *Domains) poll(ctx context.Context) (time.Duration, error) {
 	for {
 		n, err := d.checkDueBatch(ctx)
@@ -155,7 +155,7 @@ func (d *Domains) poll(ctx context.Context) (time.Duration, error) {
 	return max(0, min(maxPollWait, db.Time(next).Sub(now))), nil
 }
 
-// dueDomain is a domain that is to be looked at.
+// dueDomain is a domain that is due for a check.
 type dueDomain struct {
 	id    db.ID
 	dueAt int64
@@ -178,8 +178,7 @@ func (d *Domains) checkDueBatch(ctx context.Context) (int, error) {
 			if err != nil || !mine {
 				return err
 			}
-			// One that fails is left alone for a while, by its new due time;
-			// it must not keep the others from their turn.
+			// A failed domain is left alone until its new due time; it must not delay the others.
 			if err := d.checkDue(ctx, x.id); err != nil && ctx.Err() == nil {
 				d.Log.Error("checking a domain", "domain", x.id, "error", err)
 			}
@@ -189,7 +188,7 @@ func (d *Domains) checkDueBatch(ctx context.Context) (int, error) {
 	return len(all), group.Wait()
 }
 
-// reserveCheck reserves a due domain, unless another node was quicker.
+// reserveCheck reserves a due domain. It reports false if another node has reserved it.
 func (d *Domains) reserveCheck(ctx context.Context, x dueDomain) (mine bool, err error) {
 	n, err := d.DB.Exec(ctx, reserveCheckQuery.With(x.id, x.dueAt, db.Micros(d.Now().Add(checkReservation))))
 	return n == 1, err
@@ -203,7 +202,7 @@ func (d *Domains) checkDue(ctx context.Context, id db.ID) error {
 		err = errors.Join(err, rotated)
 	}
 	if fault.Is(err, fault.NotFound) {
-		return nil // it was deleted meanwhile
+		return nil // deleted meanwhile
 	}
 	return err
 }

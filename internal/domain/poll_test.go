@@ -95,7 +95,7 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 		}
 		group.Wait()
 		for i := range domains {
-			// The KindSRV record is asked for once per look, and no hint is searched for.
+			// The SRV record is queried once per check, without a search for hints.
 			name := fmt.Sprintf("_imaps._tcp.d%d.test", i)
 			if n := zone.QueryCount(name); n != 1 {
 				t.Errorf("%s was asked for %d times", name, n)
@@ -104,8 +104,7 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 	})
 }
 
-// A record that is asked for anew is looked for within minutes, whatever is
-// looked at before.
+// A newly expected record is checked within minutes, even if other checks happen before.
 func TestChangedRecordIsLookedForSoon(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -126,8 +125,8 @@ func TestChangedRecordIsLookedForSoon(t *testing.T) {
 	})
 }
 
-// However many domains an account has, those of others have their turn: a name
-// server that never answers takes 20 seconds.
+// An account with many domains doesn't delay those of others: a name server that never answers
+// takes 20 seconds.
 func TestAccountsTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -165,7 +164,7 @@ func TestAccountsTakeTurns(t *testing.T) {
 	})
 }
 
-// A node that dies while it looks leaves the domain to the others.
+// If a node dies during a check, other nodes check the domain.
 func TestDeadNode(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)

@@ -26,40 +26,39 @@ const (
 	KindTLSRPT       = "TLS-RPT"
 )
 
-// The states of a record. A verdict says what the last answer of the DNS was
-// worth; RecordTemporaryFailure that there was none, so the former verdict stands
-// in all that follows from it.
+// The states of a record. They describe the last answer of the DNS. RecordTemporaryFailure means
+// that there was none; the domain's status then still follows the previous answer.
 const (
-	RecordPending          = "pending" // not looked for yet
+	RecordPending          = "pending" // not checked yet
 	RecordVerified         = "verified"
 	RecordFailed           = "failed"
 	RecordTemporaryFailure = "temporary_failure"
 )
 
-// Record is a DNS record that a domain is asked for, and what was seen of it.
+// Record is a DNS record that a domain must or should publish, with what was seen of it.
 type Record struct {
 	Kind     string `json:"kind"`
 	Type     string `json:"type"`
-	Name     string `json:"name"`  // in full, without a trailing dot
-	Value    string `json:"value"` // TXT unquoted and in one piece; SRV as "weight port target"
+	Name     string `json:"name"`  // fully qualified, without a trailing dot
+	Value    string `json:"value"` // TXT unquoted and as one string; SRV as "weight port target"
 	Priority *int   `json:"priority,omitempty"`
 	TTL      int    `json:"ttl"` // seconds
-	// Required records make a domain verified; the others are recommended.
+	// Required records must be seen to verify a domain; the others are recommended.
 	Required bool     `json:"required"`
 	Status   string   `json:"status"`
-	Observed []string `json:"observed"` // what the DNS has instead, or too
-	// Error says what to do about it; a verified record may have a warning.
+	Observed []string `json:"observed"` // other values found in the DNS
+	// Error says how to fix it; a verified record may have a warning.
 	Error string `json:"error"`
-	// Note says what it is for, and how long, where that needs saying.
+	// Note explains the purpose, and for how long it is needed, where necessary.
 	Note          string     `json:"note,omitempty"`
 	LastCheckedAt *time.Time `json:"last_checked_at"`
 }
 
-// recordTTL is what we ask for: long enough to be cached, short enough that a
-// correction is seen within the hour.
+// recordTTL is the recommended TTL: long enough for caches, short enough that a correction is seen
+// within the hour.
 const recordTTL = 3600
 
-// rdata is the record's value as in a zone file.
+// rdata returns the record's value in zone-file format.
 func (r *Record) rdata() string {
 	switch {
 	case r.Type == "TXT":
@@ -72,7 +71,7 @@ func (r *Record) rdata() string {
 	return r.Value + "."
 }
 
-// quote writes a TXT value as a zone file has it.
+// quote returns a TXT value in zone-file format.
 func quote(text string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	parts := mailauth.SplitTXT(text)
@@ -82,17 +81,17 @@ func quote(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// Values that are the same for all.
+// Values that are the same for all domains.
 const (
 	ownershipPrefix = "mailstead-verification="
 	dmarcValue      = "v=DMARC1; p=none"
 	mxPreference    = 10
 )
 
-// spfName is where our hosts are listed for KindSPF.
+// spfName returns the name of the SPF record that lists our hosts.
 func (d *Domains) spfName() string { return spfHost(d.Host) }
 
-// expectedRecords lists the records that a domain is asked for, required ones first.
+// expectedRecords lists the records that a domain should publish, required ones first.
 func (d *Domains) expectedRecords(c *claim, keys []key) []Record {
 	var all []Record
 	required := true
@@ -136,16 +135,16 @@ func (d *Domains) expectedRecords(c *claim, keys []key) []Record {
 	return all
 }
 
-// observation is what is stored about a record.
+// observation is the stored result of checking a record.
 type observation struct {
-	Expected string    `json:"asked"` // the value asked for at that time
+	Expected string    `json:"asked"` // value expected at that time
 	Status   string    `json:"status"`
 	Observed []string  `json:"observed,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	At       time.Time `json:"at"`
 }
 
-// observations are those of a domain, by the record's place.
+// observations are a domain's results, by Record.key.
 type observations map[string]observation
 
 func (r *Record) key() string { return r.Type + " " + r.Name }
@@ -161,8 +160,8 @@ func parseObservations(text string) (observations, error) {
 	return s, nil
 }
 
-// withObservations adds to records what was seen of them. A record that is asked for
-// with another value than at the time counts as not looked for yet.
+// withObservations adds the stored results to records. A record whose expected value has changed
+// since then counts as not checked yet.
 func (d *Domains) withObservations(records []Record, seen observations) []Record {
 	for i := range records {
 		r := &records[i]

@@ -12,27 +12,27 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// The bounds of a rotation's interval: a key must have been in use longer than
-// the one before it stays published.
+// Limits of the rotation interval. A key must be in use for longer than the previous one stays
+// published.
 const (
 	MinRotationDays = 7
 	MaxRotationDays = 3650
 )
 
-// Change is what an account can change of a domain; nil leaves a thing as it is.
+// Change is a change of a domain; nil fields stay as they are.
 type Change struct {
 	RotationDays     *int         // 0, or MinRotationDays to MaxRotationDays
-	DMARCEnforcement *Enforcement // one of the three
-	SpamFiltering    *Enforcement // likewise
-	STS              *STSMode     // one of the three
+	DMARCEnforcement *Enforcement // one of the Enforcement constants
+	SpamFiltering    *Enforcement // one of the Enforcement constants
+	STS              *STSMode     // one of the STSMode constants
 }
 
 var setRotationQuery = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
 		next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
 	WHERE id = $1 AND account = $2`)
 
-// Update changes a domain and returns it. A domain that the account does not
-// have is fault.NotFound, a value out of its bounds fault.Invalid.
+// Update changes a domain and returns it. It returns fault.NotFound if the account has no such
+// domain, and fault.Invalid if a value is out of range.
 func (d *Domains) Update(ctx context.Context, account, id db.ID, c Change) (Domain, error) {
 	var bad fault.FieldErrors
 	if days := c.RotationDays; days != nil && *days != 0 && (*days < MinRotationDays || *days > MaxRotationDays) {
@@ -81,11 +81,10 @@ func (d *Domains) Update(ctx context.Context, account, id db.ID, c Change) (Doma
 	return d.Get(ctx, account, id)
 }
 
-// RotateKeys makes new KindDKIM keys for those in use, or for one algorithm ("rsa" or
-// "ed25519") alone, and returns them. They are used once they were seen in the
-// DNS; the old ones then stay published for 7 days. While a new key waits to be
-// seen another rotation is fault.Conflict: of several at once one is carried
-// out.
+// RotateKeys generates new DKIM keys for those in use, or only for one algorithm ("rsa" or
+// "ed25519"), and returns them. They are used after they were seen in the DNS; the old ones then
+// stay published for 7 days. It returns fault.Conflict while a new key is pending, so that only one
+// of several concurrent rotations succeeds.
 func (d *Domains) RotateKeys(ctx context.Context, account, id db.ID, algorithm string) ([]DKIMKey, error) {
 	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	if err != nil {
@@ -111,7 +110,7 @@ func (d *Domains) RotateKeys(ctx context.Context, account, id db.ID, algorithm s
 	}
 	for _, k := range keys {
 		if k.state == KeyPending && slices.Contains(wanted, mailauth.Algorithm(k.algorithm)) {
-			return nil, errKeyPending // without making keys first
+			return nil, errKeyPending // before generating keys
 		}
 	}
 	added, err := d.replaceKeys(ctx, c, wanted, nil)
@@ -143,7 +142,7 @@ func activeAlgorithms(keys []key) (all []mailauth.Algorithm) {
 	return all
 }
 
-// rotateIfDue begins the rotation that a domain's schedule asks for.
+// rotateIfDue starts a rotation if the domain's schedule requires one.
 func (d *Domains) rotateIfDue(ctx context.Context, c *claim) error {
 	if c.rotationDays == 0 {
 		return nil
@@ -167,16 +166,15 @@ func (d *Domains) rotateIfDue(ctx context.Context, c *claim) error {
 		return nil
 	})
 	if fault.Is(err, fault.Conflict) {
-		return nil // somebody was quicker, or the customer's keys are too many
+		return nil // another node has started it, or the customer's keys are too many
 	}
 	return err
 }
 
 var errNotDue = fault.New(fault.Conflict, "not_due", "The keys were rotated a moment ago.")
 
-// rotationDue is when the schedule wants the keys replaced; zero for never, or
-// not while a new one waits. A key that the customer brought is the customer's
-// affair.
+// rotationDue returns when the schedule requires new keys; zero for never, or while a new key is
+// pending. It ignores keys that the customer provided.
 func (c *claim) rotationDue(keys []key) (at time.Time) {
 	if c.rotationDays == 0 || !c.owned || c.suspended() {
 		return time.Time{}

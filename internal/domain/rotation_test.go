@@ -20,14 +20,14 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// A rotation from its beginning to its end, by the polling alone.
+// A complete rotation, driven only by polling.
 func TestRotation(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
 		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		w.Domains = w.another(dnstest.Resolver(t, addr))
-		node := w.another(dnstest.Resolver(t, addr)) // hears no signal
+		node := w.another(dnstest.Resolver(t, addr)) // gets no notification
 		dom := w.create(w.ann, "shop.test")
 		old := w.expectKeys(dom, "rsa pending, ed25519 pending")
 		w.publish(dom)
@@ -47,7 +47,7 @@ func TestRotation(t *testing.T) {
 				t.Errorf("a second rotation of %q: %v", algorithm, err)
 			}
 		}
-		// Not seen for long: nothing changes, and the polling goes on.
+		// Not seen for a long time: nothing changes, and polling continues.
 		for range 40 {
 			w.clock.pass(time.Hour)
 			w.poll()
@@ -59,7 +59,7 @@ func TestRotation(t *testing.T) {
 		if r, ok := w.asks(dom, made[0]); !ok || r.Required || r.Status != domain.RecordFailed || !strings.Contains(r.Note, "once it was seen") {
 			t.Errorf("the new key's record: %+v", r)
 		}
-		// One of them is seen: it is used alone for its algorithm.
+		// One of them is seen: only it is used for its algorithm.
 		w.zone.Set(made[1].Record.Name, `TXT "`+made[1].Record.Value+`"`)
 		w.clock.pass(2 * time.Hour)
 		w.poll()
@@ -87,7 +87,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("the new key's record: %+v", r)
 		}
 
-		// Kept for a week, then destroyed.
+		// Published for a week, then destroyed.
 		w.clock.pass(until - time.Minute)
 		w.poll()
 		w.expectKeys(dom, "rsa retiring, ed25519 retired, rsa active, ed25519 active")
@@ -117,7 +117,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A rotation that is taken back in the DNS is survived with the old keys.
+// If a rotation is reverted in the DNS, the old keys still work.
 func TestRotationRolledBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -170,7 +170,7 @@ func TestRotationSchedule(t *testing.T) {
 		if err := set(30); err != nil {
 			t.Fatal(err)
 		}
-		// What was never seen is not rotated.
+		// A domain whose keys were never seen isn't rotated.
 		w.clock.pass(40 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa pending, ed25519 pending")
@@ -202,7 +202,7 @@ func TestRotationSchedule(t *testing.T) {
 		w.clock.pass(60 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa retired, ed25519 retired, rsa active, ed25519 active")
-		// Turned on, what is overdue is rotated soon; a key of one's own is not.
+		// After it is enabled, an overdue key is rotated soon; a customer's own key is not.
 		if _, err := w.AddKey(t.Context(), w.ann, dom.ID, "mine", rsaPEM(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestRotationSchedule(t *testing.T) {
 	})
 }
 
-// Of many rotations at once, on several nodes, one is carried out.
+// Of many concurrent rotations, on several nodes, one succeeds.
 func TestRotationRace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -251,7 +251,7 @@ func TestRotationRace(t *testing.T) {
 	})
 }
 
-// So many keys can't be, however often one rotates.
+// The number of keys is limited, even with frequent rotations.
 func TestManyKeys(t *testing.T) {
 	w := open(t, dbOf(t))
 	dom := w.create(w.ann, "shop.test")

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// claim is a row: what an account says about a name, and what we found out.
+// claim is a row: an account's claim on a name, with the results of checks.
 type claim struct {
 	id, account db.ID
 	name        string
@@ -22,7 +22,7 @@ type claim struct {
 	claimState
 	observations observations
 	checks       int64
-	rotationDays int64 // days after which KindDKIM keys are replaced; 0 for never
+	rotationDays int64 // days after which DKIM keys are replaced; 0 for never
 
 	dmarcEnforcement Enforcement
 	spamFiltering    Enforcement
@@ -30,7 +30,7 @@ type claim struct {
 
 	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
 
-	suspendedAt time.Time // by an operator; zero for not
+	suspendedAt time.Time // by an operator; zero if not suspended
 }
 
 func (c *claim) suspended() bool { return !c.suspendedAt.IsZero() }
@@ -39,7 +39,7 @@ func errSuspended() error {
 	return fault.New(fault.Denied, "domain_suspended", "This domain is suspended. Ask the operator of the service.")
 }
 
-// claimState is what others go by.
+// claimState is the part of a claim that other components depend on.
 type claimState struct {
 	status         string
 	owned          bool
@@ -69,7 +69,7 @@ var (
 	accountDomainsQuery = db.PagedSQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE {page account = $1}`)
-	// In no order: for one by k.id all keys would be walked.
+	// Unordered: ordering by k.id would scan all keys to find one.
 	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
 		FROM domain d CROSS JOIN dkim_key k
@@ -155,8 +155,8 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 	return all, more, nil
 }
 
-// Delete gives a domain up: from the commit on it neither sends nor receives.
-// One with mailboxes or aliases is a fault.Conflict, a suspended one fault.Denied.
+// Delete deletes a domain: from the commit on it can neither send nor receive. A domain with
+// mailboxes or aliases is a fault.Conflict, a suspended one fault.Denied.
 func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 		var suspended int64
@@ -167,7 +167,7 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 		if err != nil {
 			return err
 		}
-		if suspended > 0 { // made anew, it would not be
+		if suspended > 0 { // creating it again would end the suspension
 			return errSuspended()
 		}
 		used, err := d.HasMailboxes(ctx, tx, id)
@@ -187,8 +187,8 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 	return err
 }
 
-// VerifiedName returns the name of a domain that the account has proven to own. A
-// foreign domain is fault.NotFound, one not proven or suspended fault.Denied.
+// VerifiedName returns the name of a domain whose ownership the account has verified. It returns
+// fault.NotFound for another account's domain, and fault.Denied for an unverified or suspended one.
 func (d *Domains) VerifiedName(ctx context.Context, account, id db.ID) (name string, err error) {
 	c, err := findClaim(ctx, d.DB, accountDomainQuery.With(id, account))
 	switch {

@@ -13,18 +13,17 @@ import (
 
 var (
 	suspendQuery = db.SQL(`UPDATE domain SET suspended_at = $2 WHERE name = $1 AND suspended_at = 0 RETURNING id, account`)
-	// What its checks left is looked at again at once.
+	// Check immediately what the checks skipped during the suspension.
 	resumeQuery = db.SQL(`UPDATE domain SET suspended_at = 0, next_check_at = $2 WHERE name = $1 AND suspended_at > 0 RETURNING id, account`)
 	activeQuery = db.SQL(`SELECT d.id FROM domain d JOIN account a ON a.id = d.account
 		WHERE d.id = $1 AND d.suspended_at = 0 AND a.status = 'active'`)
 	suspendedQuery = db.SQL(`SELECT id FROM domain WHERE suspended_at > 0`)
 )
 
-// SetSuspended suspends a name, or ends that: for whoever claims it, on all nodes within
-// seconds. Nobody sends from a suspended domain, receives at it or signs in to a
-// mailbox of it; nothing of it is lost, its records are still checked, and it changes
-// no hands. It returns the claims that it changed, and fault.NotFound if nobody claims
-// the name.
+// SetSuspended suspends a name or ends its suspension, for all claims on it, on all nodes within
+// seconds. Nobody can send from a suspended domain, receive at it, or sign in to its mailboxes.
+// Nothing is lost, its records are still checked, and it doesn't change hands. It returns the
+// changed claims, and fault.NotFound if nobody claims the name.
 func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (changed []HostedDomain, err error) {
 	none := fault.New(fault.NotFound, "not_found", "There is no such domain.")
 	if name, err = address.ParseDomain(name); err != nil {
@@ -63,8 +62,8 @@ func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (chan
 	return changed, err
 }
 
-// OwnerOf tells operators who holds a name (Account is 0 for nobody), and whether it
-// is suspended. It is fault.NotFound if nobody claims it.
+// OwnerOf returns the owner of a name for operators (Account is 0 if there is none), and whether
+// the name is suspended. It returns fault.NotFound if nobody claims it.
 func (d *Domains) OwnerOf(ctx context.Context, name string) (HostedDomain, error) {
 	none := fault.New(fault.NotFound, "not_found", "There is no such domain.")
 	name, err := address.ParseDomain(name)
@@ -85,11 +84,10 @@ func (d *Domains) OwnerOf(ctx context.Context, name string) (HostedDomain, error
 	return h, err
 }
 
-// ActiveCheck returns a row while a domain is there, and neither it nor its account is
-// suspended.
+// ActiveCheck returns a row while a domain exists and neither it nor its account is suspended.
 func ActiveCheck(id db.ID) db.Statement { return activeQuery.With(id) }
 
-// SuspendedDomains are the domains that are suspended now.
+// SuspendedDomains returns the domains that are suspended now.
 func SuspendedDomains(ctx context.Context, r db.Reader) (map[db.ID]bool, error) {
 	all := map[db.ID]bool{}
 	err := r.Each(ctx, suspendedQuery.With(), func(r db.Row) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// suspends suspends a name, or ends that, and wants so many claims to change.
+// suspends suspends a name or ends its suspension, and fails unless that many claims change.
 func (w *world) suspends(name string, yes bool, want int) {
 	w.t.Helper()
 	if changed, err := w.SetSuspended(w.t.Context(), name, yes); err != nil || len(changed) != want {
@@ -20,8 +20,8 @@ func (w *world) suspends(name string, yes bool, want int) {
 	}
 }
 
-// A suspension closes a domain to every reader, survives its checks, and leaves what
-// they find out for when it ends.
+// A suspension blocks all uses of a domain, survives its checks, and defers their effects until it
+// ends.
 func TestSuspend(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, ctx := open(t, d), t.Context()
@@ -34,7 +34,7 @@ func TestSuspend(t *testing.T) {
 		events := w.verifiedEvents(w.ann)
 
 		w.suspends("Shop.test", true, 1)
-		w.suspends("shop.test", true, 0) // it is
+		w.suspends("shop.test", true, 0) // already suspended
 		denied := func(what string, err error) {
 			t.Helper()
 			if !fault.Is(err, fault.Denied) {
@@ -64,7 +64,7 @@ func TestSuspend(t *testing.T) {
 			t.Errorf("suspended are %v, %v", all, err)
 		}
 
-		// Checks by hand and by schedule see the records, and no more.
+		// Manual and scheduled checks record results and change nothing else.
 		w.withdraw(dom)
 		w.expect(w.check(dom), domain.StatusSuspended, false, false)
 		w.clock.pass(27 * time.Hour)
@@ -94,8 +94,8 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// A suspended name does not change hands: another account of the same people would
-// end the suspension by its TXT record.
+// A suspended name doesn't change hands; otherwise another account of the same people could end the
+// suspension with a TXT record.
 func TestSuspendedChangesNoHands(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)

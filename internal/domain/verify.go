@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// verifyMX wants mail to come here first. A backup behind us is the owner's
-// affair; beside or before us it takes mail that our mailboxes never see.
+// verifyMX requires us to be the first choice. A backup behind us is the owner's decision; an MX of
+// equal or better preference receives mail that our mailboxes never get.
 func verifyMX(host string, r *Record, got []dns.MX) recordResult {
 	var observed []string
 	ours, best := -1, 1<<16
-	var first, same string // the best of the others, and one that is as good as we
+	var first, same string // the best of the others, and one with our preference
 	for _, m := range got {
 		observed = append(observed, fmt.Sprintf("%d %s", m.Preference, m.Host))
 		p := int(m.Preference)
@@ -49,8 +49,7 @@ func verifyCNAME(r *Record, got []string) recordResult {
 	return failedResult(got, "%s points to %s. Make it a CNAME to %s.", r.Name, strings.Join(printableValues(got), ", "), r.Value)
 }
 
-// verifySRV wants the clients' first choice to be us; which weight we have
-// there does not matter.
+// verifySRV requires us to be the clients' first choice; our weight doesn't matter.
 func verifySRV(r *Record, got []dns.SRV) recordResult {
 	var weight, port uint16
 	var host string
@@ -77,9 +76,9 @@ func verifySRV(r *Record, got []dns.SRV) recordResult {
 	return failedResult(observed, "%s points to %s. Replace it with: %s", r.Name, got[0].Target, r.displayValue())
 }
 
-// findPolicyTag returns a tag of the one TXT record that begins with the version
-// v=version, such as id of v=STSv1 (RFC 8461 §3.1, RFC 8460 §3). Case counts, and
-// no blanks stand around "=": senders read it like that.
+// findPolicyTag returns a tag of the one TXT record that begins with the version v=version, such as
+// id of v=STSv1 (RFC 8461 §3.1, RFC 8460 §3). Matching is case-sensitive, without blanks around
+// "=", because senders read it that way.
 func findPolicyTag(txts []string, version, tag string) (value, problem string) {
 	var record string
 	for _, txt := range txts[:min(len(txts), maxTXTRecords)] {

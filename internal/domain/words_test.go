@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 )
 
-// What a person is told about each mistake.
+// The message for each mistake.
 func TestWords(t *testing.T) {
 	w := open(t, dbOf(t))
 	dom := w.create(w.ann, "shop.test")
@@ -24,7 +24,7 @@ func TestWords(t *testing.T) {
 		name, kind, at string
 		lines          []string
 		ok             bool
-		words          string // part of what is said; "" for nothing
+		words          string // part of the message; "" for none
 	}{
 		{"ours alone", domain.KindMX, "shop.test", apex("MX 10 mail.service.test."), true, ""},
 		{"ours and a backup", domain.KindMX, "shop.test", apex("MX 10 mail.service.test.", "MX 20 backup.test."), true, ""},
@@ -100,7 +100,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A name below a registered one is under the policy of that.
+// A subdomain follows the policy of its registered domain.
 func TestPolicyFromAbove(t *testing.T) {
 	w := open(t, dbOf(t))
 	dom := w.create(w.ann, "mail.eu.shop.test")
@@ -139,7 +139,7 @@ func TestWordsForAnUnregisteredName(t *testing.T) {
 	}
 }
 
-// A stranger's octets reach the database and the API in a form that both take.
+// Hostile octets are stored and returned in a form that the database and the API accept.
 func TestHostileText(t *testing.T) {
 	w := open(t, dbOf(t))
 	dom := w.create(w.ann, "shop.test")

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// Zone returns the records that a domain is asked for as text to paste into
-// a zone file (RFC 1035 §5).
+// Zone returns the records that a domain should publish as text to paste into a zone file (RFC 1035
+// §5).
 func (d *Domains) Zone(ctx context.Context, account, id db.ID) (string, error) {
 	dom, err := d.Get(ctx, account, id)
 	if err != nil {
@@ -37,22 +37,21 @@ func (d *Domains) Zone(ctx context.Context, account, id db.ID) (string, error) {
 	return b.String(), nil
 }
 
-// zoneLine is a record as in a zone file.
+// zoneLine returns a record in zone-file format.
 func (r *Record) zoneLine(ttl int) string {
 	return fmt.Sprintf("%s. %d IN %s %s", r.Name, ttl, r.Type, r.rdata())
 }
 
-// sandboxTTL is short, so that a change in the sandbox shows at once.
+// sandboxTTL is short, so that a change in the sandbox is visible immediately.
 const sandboxTTL = 1
 
-// maxRecordLabels is how many labels a record may be below its domain: that of a KindDKIM
-// key, with a selector of several labels, is the deepest.
+// maxRecordLabels is the maximum number of labels of a record below its domain: a DKIM key with a
+// selector of several labels has the most.
 const maxRecordLabels = 1 + maxSelectorLabels
 
-// ZoneRecords tells, as a dns.Source, everything that is asked for of any domain
-// here, and what the service's own names would have. The sandbox zone answers
-// with it, so that names under reserved top-level domains verify by the same
-// code as all others.
+// ZoneRecords implements dns.Source. It returns all records that any domain here should publish,
+// and the records of the service's own names. The sandbox zone answers with it, so that names under
+// reserved top-level domains are verified by the same code as all others.
 func (d *Domains) ZoneRecords(ctx context.Context, name string) (dns.NameData, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	all, err := d.hostRecords(ctx, name)
@@ -75,7 +74,7 @@ func (d *Domains) ZoneRecords(ctx context.Context, name string) (dns.NameData, e
 	}
 	var lines []string
 	a := dns.NameData{}
-	there := map[string]bool{} // two accounts are mostly asked for the same
+	there := map[string]bool{} // two accounts mostly expect the same records
 	for _, r := range all {
 		line := r.zoneLine(sandboxTTL)
 		switch {
@@ -92,7 +91,7 @@ func (d *Domains) ZoneRecords(ctx context.Context, name string) (dns.NameData, e
 	return a, err
 }
 
-// hostRecords are those of the service's own names.
+// hostRecords returns the records of the service's own names.
 func (d *Domains) hostRecords(ctx context.Context, name string) ([]Record, error) {
 	h := &Host{Name: d.Host, Addrs: d.Addrs}
 	var err error

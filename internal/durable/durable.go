@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durable makes folders and files that survive a loss of power. On return
-// from each function the contents are on disk, and so is the name in its folder:
-// a file system may forget a name until the folder that holds it is synced.
+// Package durable creates folders and files that survive a power failure. When a function returns,
+// both the contents and the name in its folder are on disk: a file system may forget a name until
+// its folder is synced.
 package durable
 
 import (
@@ -15,9 +15,8 @@ import (
 	"syscall"
 )
 
-// MkdirAll makes a folder and those above it that are missing. It also syncs the
-// name of the first one that exists: an earlier process may have ended before
-// doing so.
+// MkdirAll creates a folder and its missing parents. It also syncs the name of the first one that
+// exists, as an earlier process may have ended before doing so.
 func MkdirAll(path string, mode fs.FileMode) error {
 	path = filepath.Clean(path)
 	parent := filepath.Dir(path)
@@ -42,8 +41,8 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// WriteFile replaces a file as a whole: a reader sees the former contents or the
-// new ones, also after a loss of power.
+// WriteFile replaces a file atomically: a reader sees the old contents or the new ones, even after
+// a power failure.
 func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	temporary := fmt.Sprintf("%s.%s", path, rand.Text()[:8])
 	err := createFile(temporary, text, mode)
@@ -56,7 +55,7 @@ func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	return err
 }
 
-// createFile ignores the umask.
+// createFile creates a file with the given mode, regardless of the umask.
 func createFile(path string, text []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

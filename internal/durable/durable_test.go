@@ -29,7 +29,7 @@ func TestWriteFileFails(t *testing.T) {
 
 func TestMkdirAll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	for range 2 { // the second time it is there
+	for range 2 { // the second time it exists
 		if err := MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress is the one rule for connections that strangers make us open:
-// to hosts that a customer or another's DNS names. It knows which addresses may
-// be dialled, and dials exactly those that it has judged.
+// Package egress controls connections to hosts that untrusted parties name: customers, or the DNS
+// of others. It decides which addresses may be dialled, and dials exactly the addresses that it has
+// checked.
 package egress
 
 import (
@@ -10,8 +10,8 @@ import (
 	"net/netip"
 )
 
-// specialRanges are ranges inside what is otherwise public that no host can be
-// at, or that lead somewhere else than they look (RFC 6890 and its registries).
+// specialRanges are ranges within public address space where no host can be, or that lead elsewhere
+// than they seem to (RFC 6890 and its registries).
 var specialRanges = parsePrefixes(
 	"0.0.0.0/8",       // this network
 	"10.0.0.0/8",      // RFC 1918
@@ -33,8 +33,7 @@ var specialRanges = parsePrefixes(
 	"3fff::/20",       // documentation, RFC 9637
 )
 
-// Ranges of IPv6: what is assigned to hosts of the Internet, and what carries
-// an IPv4 address inside.
+// IPv6 ranges: addresses assigned to Internet hosts, and those that embed an IPv4 address.
 var (
 	globalUnicast = netip.MustParsePrefix("2000::/3")
 	sixToFour     = netip.MustParsePrefix("2002::/16")
@@ -49,9 +48,8 @@ func parsePrefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// IsPublic reports whether an address is one that a stranger's DNS may lead us
-// to: a unicast address of the Internet. IPv4 addresses inside IPv6 ones are
-// judged as such.
+// IsPublic reports whether an untrusted party's DNS may lead us to an address: it must be a unicast
+// address of the Internet. IPv4 addresses embedded in IPv6 addresses are checked as IPv4.
 func IsPublic(a netip.Addr) bool {
 	if a.Zone() != "" {
 		return false
@@ -62,7 +60,7 @@ func IsPublic(a netip.Addr) bool {
 	return a.IsValid() && !InNetworks(a, specialRanges)
 }
 
-// EmbeddedIPv4 returns the IPv4 address that an IPv6 one leads to, else the address itself.
+// EmbeddedIPv4 returns the IPv4 address that an IPv6 address embeds, else the address itself.
 func EmbeddedIPv4(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		b := a.As16()
@@ -76,8 +74,8 @@ func EmbeddedIPv4(a netip.Addr) netip.Addr {
 	return a
 }
 
-// InNetworks reports whether an address is in one of the networks; one that is IPv4
-// in IPv6's clothes is judged as IPv4.
+// InNetworks reports whether an address is in one of the networks. An IPv4-mapped IPv6 address is
+// checked as IPv4.
 func InNetworks(a netip.Addr, list []netip.Prefix) bool {
 	a = a.Unmap()
 	for _, p := range list {
@@ -88,14 +86,13 @@ func InNetworks(a netip.Addr, list []netip.Prefix) bool {
 	return false
 }
 
-// IsAllowed reports whether an address is public, or in a network that the
-// operator allows although it is not.
+// IsAllowed reports whether an address is public, or in a network that the operator allows.
 func IsAllowed(a netip.Addr, allow []netip.Prefix) bool {
 	return IsPublic(a) || InNetworks(a, allow)
 }
 
-// Interleave shuffles the addresses of each family and takes them by turns, IPv6
-// first, so that a family that does not work here costs one try only.
+// Interleave shuffles the addresses of each family and alternates between the families, IPv6 first,
+// so that a family that does not work here costs only one attempt.
 func Interleave(addrs []netip.Addr) []netip.Addr {
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	var six, four []netip.Addr

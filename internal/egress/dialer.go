@@ -14,36 +14,35 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// ErrNoAllowedAddr says that a host has addresses, and none that may be dialled.
+// ErrNoAllowedAddr says that a host has addresses, but none that may be dialled.
 var ErrNoAllowedAddr = errors.New("the host has no address that may be dialled")
 
 const (
-	// maxAddresses bounds how many addresses of a host are tried.
+	// maxAddresses is how many addresses of a host are tried.
 	maxAddresses = 4
-	// dialTimeout bounds how long one address is waited for.
+	// dialTimeout is the timeout for one address.
 	dialTimeout = 5 * time.Second
 )
 
-// Dialer opens connections to hosts that a stranger names. Its fields are set
-// before use and not changed. It is safe for concurrent use.
+// Dialer opens connections to hosts that an untrusted party names. Set its fields before use and
+// don't change them. It is safe for concurrent use.
 type Dialer struct {
 	DNS *dns.Resolver
-	// AllowNets are networks that may be dialled although they are not public, or
-	// are the service's own.
+	// AllowNets are networks that may be dialled although they are not public or are the service's
+	// own.
 	AllowNets []netip.Prefix
-	// AllowNetsOnly refuses all that is not in Allow: for what must not cross the
-	// Internet.
+	// AllowNetsOnly rejects all addresses outside AllowNets, for connections that must not cross
+	// the Internet.
 	AllowNetsOnly bool
-	// OwnAddrs are addresses of the service itself, and Name is its host name, whose
-	// addresses are its own as well: behind address translation only DNS
-	// knows them.
+	// OwnAddrs are addresses of the service itself. HostName is its host name, whose addresses are
+	// its own too: behind NAT only DNS knows them.
 	OwnAddrs []netip.Addr
 	HostName string
 }
 
-// Addresses returns the addresses of a host that may be dialled, in the order in
-// which to try them: ErrNoAllowedAddr if it has others only, or a *dns.Error. The host
-// is a name in ASCII or an IP address without brackets.
+// Addresses returns the addresses of a host that may be dialled, in the order to try. The error is
+// ErrNoAllowedAddr if the host has only others, or a *dns.Error. The host is a name in ASCII or an
+// IP address without brackets.
 func (d *Dialer) Addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, err := d.resolve(ctx, host)
 	if err != nil {
@@ -62,8 +61,8 @@ func (d *Dialer) Addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	return Interleave(addrs), nil
 }
 
-// LiteralAddrs returns the addresses that a host means without DNS: an IP address,
-// or localhost and the names below it (RFC 6761 §6.3). nil for any other.
+// LiteralAddrs returns the addresses of a host that needs no DNS: an IP address, or localhost and
+// the names below it (RFC 6761 §6.3). It returns nil for any other host.
 func LiteralAddrs(host string) []netip.Addr {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}
@@ -80,10 +79,10 @@ func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 		return addrs, nil
 	}
 	res, err := d.DNS.Addrs(ctx, host)
-	return slices.Clone(res.Records), err // the resolver's cache keeps its own
+	return slices.Clone(res.Records), err // the resolver's cache shares its slice
 }
 
-// ownAddrs are the service's addresses. Without an answer from DNS those given must do.
+// ownAddrs returns the service's addresses. Without an answer from DNS it returns only OwnAddrs.
 func (d *Dialer) ownAddrs(ctx context.Context) []netip.Addr {
 	if d.HostName == "" || d.AllowNetsOnly {
 		return d.OwnAddrs
@@ -95,9 +94,9 @@ func (d *Dialer) ownAddrs(ctx context.Context) []netip.Addr {
 	return append(slices.Clone(d.OwnAddrs), res.Records...)
 }
 
-// Dial looks a host up and connects to the first of its addresses that
-// answers. What it dials is what it has judged: no name is looked up twice.
-// Errors are those of Addresses, or a *net.OpError.
+// Dial looks up a host and connects to the first of its addresses that answers. It dials the same
+// addresses that it has checked: it looks up no name twice. The error is one of Addresses, or a
+// *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, host, port string) (net.Conn, error) {
 	addrs, err := d.Addresses(ctx, host)
 	if err != nil {

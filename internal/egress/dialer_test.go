@@ -28,7 +28,7 @@ func prefixes(list ...string) (p []netip.Prefix) {
 	return p
 }
 
-// Which addresses of a host may be dialled.
+// Addresses returns only those addresses of a host that may be dialled.
 func TestAddresses(t *testing.T) {
 	addr, zone := dnstest.Start(t,
 		"public.test. A 1.1.1.1", "public.test. AAAA 2606:4700::1111",
@@ -99,8 +99,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// door counts the connections to an address.
-func door(t *testing.T, addr string) (port string, calls *atomic.Int64) {
+// door listens at an address, and counts the connections to it.
+func listener(t *testing.T, addr string) (port string, calls *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -126,11 +126,10 @@ func door(t *testing.T, addr string) (port string, calls *atomic.Int64) {
 	return port, calls
 }
 
-// A name that leads now here, now there, never leads to a place that is not
-// allowed, however it is timed.
+// A name whose addresses change never leads to an address that is not allowed, with any timing.
 func TestRebinding(t *testing.T) {
-	port, good := door(t, "127.0.0.1:0")
-	_, bad := door(t, "127.0.0.2:"+port)
+	port, good := listener(t, "127.0.0.1:0")
+	_, bad := listener(t, "127.0.0.2:"+port)
 	addr, zone := dnstest.Start(t)
 	flip := []string{"0 IN A 127.0.0.1", "0 IN A 127.0.0.2"}
 	zone.Set("rebind.test", flip[0])
@@ -167,7 +166,7 @@ func TestRebinding(t *testing.T) {
 
 // An address that does not answer is no reason to give up on the others.
 func TestDialNext(t *testing.T) {
-	port, _ := door(t, "127.0.0.3:0")
+	port, _ := listener(t, "127.0.0.3:0")
 	addr, _ := dnstest.Start(t, "two.test. A 127.0.0.4", "two.test. A 127.0.0.3")
 	d := &egress.Dialer{DNS: dnstest.Resolver(t, addr), AllowNets: prefixes("127.0.0.0/8")}
 	for range 10 {

@@ -12,24 +12,22 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The content of a message that arrived is not written with its event: most
-// events are read by nobody, and it would double what the arrival of a message
-// costs. It is read from the message when the event is first read, and kept in
-// the event before anybody gets it: from then on the event never changes,
-// whatever becomes of the message, and every delivery of it has the same bytes.
+// The content of a received message is not written with its event: most events are never read, and
+// writing it would double the cost of receiving a message. The first read of the event loads the
+// content from the message, and stores it in the event before anybody gets it. From then on the
+// event never changes, even if the message does, and every delivery of it has the same bytes.
 
-// contentBatch bounds how many events of a page get their content in one commit.
+// contentBatch is the maximum of events whose content is stored in one commit.
 const contentBatch = 16
 
-// A second reader that comes at the same moment keeps nothing: the first one's
-// content counts.
+// A concurrent second reader stores nothing: the first reader's content counts.
 var storeContentQuery = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
 
-// maxPageBytes bounds the data of a page, but for its first event's.
+// maxPageBytes is the maximum of data in a page, not counting its first event's.
 const maxPageBytes = 2 << 20
 
-// completePage gives the events of a page their content, and cuts the page where it
-// becomes too much at once.
+// completePage adds the content to the events of a page, and cuts the page where it becomes too
+// large.
 func (l *Log) completePage(ctx context.Context, page Page, content bool) (Page, error) {
 	size := 0
 	for from := 0; from < len(page.Events); {
@@ -39,7 +37,7 @@ func (l *Log) completePage(ctx context.Context, page Page, content bool) (Page, 
 		}
 		for i := from; i < from+n; i++ {
 			if size += len(page.Events[i].Data); size > maxPageBytes && i > 0 {
-				page.Events, page.More = slices.Clone(page.Events[:i]), true // the others are not to be kept
+				page.Events, page.More = slices.Clone(page.Events[:i]), true // frees the memory of the others
 				page.Last = page.Events[i-1].Position
 				return page, nil
 			}
@@ -49,9 +47,9 @@ func (l *Log) completePage(ctx context.Context, page Page, content bool) (Page, 
 	return page, nil
 }
 
-// addContent gives the events that lack their content theirs, until they have as much
-// data as a page may, and returns of how many that is: one at least. Every reader
-// of data passes through here. Without content it takes out what the data has of it.
+// addContent adds the missing content to events, up to the data limit of a page, and returns the
+// number of processed events: at least one. Every reader of data goes through it. If content is not
+// set, it removes content from the data.
 func (l *Log) addContent(ctx context.Context, events []Event, content bool) (n int, err error) {
 	var lacking []*Event
 	for size := 0; n < len(events) && size <= maxPageBytes; n++ {
@@ -71,7 +69,7 @@ func (l *Log) addContent(ctx context.Context, events []Event, content bool) (n i
 	return n, l.storeContent(ctx, lacking)
 }
 
-// OmitContent takes the content of mail out of an event.
+// OmitContent removes the content of mail from an event.
 func (l *Log) OmitContent(e *Event) error {
 	if l.RemoveContent == nil {
 		return errors.New("nobody is there to take the content out of an event")
@@ -98,12 +96,12 @@ func (l *Log) completeData(ctx context.Context, e *Event) error {
 	return err
 }
 
-// storeContent settles the content of events, unless somebody else has done it.
+// storeContent stores the content of events, unless another reader has done so.
 func (l *Log) storeContent(ctx context.Context, events []*Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	slices.SortFunc(events, func(a, b *Event) int { return cmp.Compare(a.ID, b.ID) }) // as every writer takes rows
+	slices.SortFunc(events, func(a, b *Event) int { return cmp.Compare(a.ID, b.ID) }) // the order in which every writer locks rows
 	kept := map[db.ID]bool{}
 	err := l.DB.Write(ctx, 0, &db.Mutation{Guard: func(b *db.Batch) {
 		clear(kept)
@@ -126,7 +124,7 @@ func (l *Log) storeContent(ctx context.Context, events []*Event) error {
 		if err != nil {
 			return err
 		}
-		if len(found) > 0 { // else it was pruned just now
+		if len(found) > 0 { // otherwise it was just pruned
 			e.Data = found[0].Data
 		}
 	}

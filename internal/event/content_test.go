@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// Whoever reads an event first settles its content, for everyone and for ever:
-// here each reading would give another one.
+// The first read of an event stores its content for all readers and for ever: here each load would
+// return different content.
 func TestContentIsKept(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -75,7 +75,7 @@ func TestContentIsKept(t *testing.T) {
 	})
 }
 
-// What can't be read now is nothing that anybody gets, and is read later.
+// An event whose content can't be loaded is not returned, and is read later.
 func TestContentUnreadable(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -96,8 +96,7 @@ func TestContentUnreadable(t *testing.T) {
 	})
 }
 
-// A request reads about as much as its page holds, however large the events are
-// that it comes to.
+// A request reads about as much data as its page holds, however large the events are.
 func TestLargeEventsAreReadInPieces(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -138,7 +137,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 			t.Errorf("%d events, more: %v, of %d the content was read, %v", n, page.More, read.Load(), err)
 		}
 
-		// Those that are not asked for are looked at, within bounds.
+		// Events that don't match are read, within limits.
 		pages := 0
 		for page = (event.Page{More: true}); page.More; pages++ {
 			at := page.Last
@@ -155,8 +154,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 	})
 }
 
-// A page of large events keeps as much as it holds, and not what it was cut off
-// from; the pages together hold all.
+// A page of large events keeps only its own events in memory. The pages together have all events.
 func TestLargeEvents(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package event keeps what happened. An event is written in the transaction
-// of what happened, without a place in the order: on PostgreSQL ids are not
-// commit order, and a reader with a cursor over them would lose events. The
-// sequencer numbers committed events afterwards, and everybody reads by that
-// position, so each gets every event once.
+// Package event stores events. An event is written without a position, in the transaction of the
+// change that it reports. On PostgreSQL ids are not in commit order, so a reader with a cursor over
+// ids would lose events. The sequencer numbers committed events afterwards, and all readers read by
+// that position. So each gets every event once.
 package event
 
 import (
@@ -34,22 +33,22 @@ const (
 	RateLimitWarning  = "rate_limit_warning"
 )
 
-// Kinds lists all of them.
+// Kinds lists all kinds of events.
 var Kinds = [...]string{InboundEmail, DeliveryStatus, Bounce, Complaint, DomainVerified, MailboxCreated, MigrationComplete, RateLimitWarning}
 
 // Input is an event about to be recorded.
 type Input struct {
 	Account db.ID
 	Kind    string
-	Message db.ID // the outbound message it is about; 0 for none
+	Message db.ID // outbound message of the event; 0 for none
 	Data    any   // becomes the JSON object `data`
-	// What it is about, for those who ask for a part only; zero for none.
-	Domain    db.ID  // of the sender, the mailbox, or itself
-	Mailbox   db.ID  // that it happened to
-	Recipient string // as address.Key of it
-	Status    string // data.status, or "unsubscribed" where no state changed but that happened
-	// ContentMessage is the message that arrived from which Log.LoadContent completes Data
-	// when the event is first read; 0 if Data is complete.
+	// The subjects of the event, for filters; zero for none.
+	Domain    db.ID  // domain of the sender or mailbox, or the domain itself
+	Mailbox   db.ID  // mailbox of the event
+	Recipient string // the recipient's address.Key
+	Status    string // data.status, or "unsubscribed" for an unsubscribe without a state change
+	// ContentMessage is the received message from which Log.LoadContent completes Data when the
+	// event is first read; 0 if Data is complete.
 	ContentMessage db.ID
 }
 
@@ -63,15 +62,15 @@ type Event struct {
 	Data      json.RawMessage `json:"data"`
 	Position  int64           `json:"-"`
 
-	Domain         db.ID  `json:"-"` // as in Input, like what follows
+	Domain         db.ID  `json:"-"` // this and the following fields as in Input
 	Mailbox        db.ID  `json:"-"`
 	Message        db.ID  `json:"-"`
 	Recipient      string `json:"-"`
 	contentMessage db.ID
 }
 
-// Body is the event as JSON, the same bytes each time: what webhooks, streams
-// and everybody else gets.
+// Body returns the event as JSON, the same bytes each time, for webhooks, streams and all other
+// readers.
 func (e *Event) Body() ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -80,31 +79,29 @@ func (e *Event) Body() ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-// Log records and lists events. It wakes notify.EventStream of an account when its
-// events got their positions.
+// Log records and lists events. It wakes notify.EventStream of an account when its events got their
+// positions.
 type Log struct {
 	DB   *db.DB
 	Node *db.Node
 	Hub  *notify.Hub
 	Now  func() time.Time
-	// LoadContent completes the data of an event with the content of the message
-	// that it is about (Input.ContentMessage). It must return the same for the same
-	// message, and something also for one that is gone.
+	// LoadContent completes an event's data with the content of its message (Input.ContentMessage).
+	// It must return the same result for the same message, and a result also for a deleted one.
 	LoadContent func(ctx context.Context, message db.ID, data json.RawMessage) (any, error)
-	// RemoveContent returns the data of an event for a reader who may not read mail:
-	// nil, without an error, if nothing has to be left out. It must return the same for
-	// an event whose content was completed and for one whose content was not.
+	// RemoveContent returns the data of an event for a reader who may not read mail: nil, without
+	// an error, if nothing must be removed. It must return the same result for an event with
+	// content as for one without.
 	RemoveContent func(kind string, data json.RawMessage) (any, error)
-	// OnNumbering are statements that the sequencer runs after each numbering, in
-	// the same commit: for what has to follow at once. Each finds what is new
-	// by a bookmark of its own, a position, which it advances there; only one
-	// sequencer at a time is in that commit.
+	// OnNumbering are functions that add statements. The sequencer runs them after each numbering,
+	// in the same commit. Each function finds new events with its own stored position, and advances
+	// that position. Only one sequencer at a time is in that commit.
 	OnNumbering []func(b *db.Batch)
-	// AfterNumbering are called each time after that commit.
+	// AfterNumbering are functions that the sequencer calls after each of these commits.
 	AfterNumbering []func()
 
 	pruning  sync.Mutex
-	prunedTo int64 // the last position that this round of pruning deleted
+	prunedTo int64 // last position that this round of pruning deleted
 }
 
 var insertQuery = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
@@ -119,8 +116,8 @@ func (l *Log) insertStatement(e Input) (db.Statement, error) {
 		e.Domain, e.Mailbox, e.Recipient, e.Status), nil
 }
 
-// encode makes the text of an event's data. Metadata comes back as it was
-// given, so nothing is escaped for HTML.
+// encode returns the JSON of an event's data. It does not escape HTML, so that metadata keeps its
+// form.
 func encode(kind string, v any) (string, error) {
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
@@ -131,8 +128,8 @@ func encode(kind string, v any) (string, error) {
 	return strings.TrimSuffix(data.String(), "\n"), nil
 }
 
-// RecordStatement makes the statement that records e, for a job of a write lane: the
-// same statement each time the job runs. The job's AfterCommit calls Wake.
+// RecordStatement returns the statement that records e, for a mutation of the write batcher: the
+// same statement each time the mutation runs. The mutation's AfterCommit must call Wake.
 func (l *Log) RecordStatement(e Input) (db.Statement, error) { return l.insertStatement(e) }
 
 // Record writes e in the caller's transaction.
@@ -148,14 +145,14 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Input) error {
 	return nil
 }
 
-// Wake tells the sequencer that there is something to number.
+// Wake wakes the sequencer to number new events.
 func (l *Log) Wake() { l.Hub.Wake(notify.Key{Kind: notify.Event}) }
 
 var eventQuery = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
 	WHERE id = $1 AND account = $2`)
 
-// Get returns one event of an account, with or without the content of mail, or
-// fault.NotFound. An event that has just been recorded may have no position yet (0).
+// Get returns one event of an account, with or without the content of mail, or a fault.NotFound. A
+// new event may have no position yet (0).
 func (l *Log) Get(ctx context.Context, account, id db.ID, content bool) (Event, error) {
 	found, err := db.All(ctx, l.DB, eventQuery.With(id, account), scanEvent(account))
 	if err != nil {

@@ -129,9 +129,8 @@ func TestListAndGet(t *testing.T) {
 	})
 }
 
-// An event of a transaction that is given up was never there.
-// What got its position before something earlier is not passed over by who asks
-// for all since a time.
+// An event of a rolled-back transaction never exists. An event that got its position before an
+// earlier event is not skipped by a list of all events since a time.
 func TestListSinceLate(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -174,8 +173,8 @@ func TestRecordRollsBack(t *testing.T) {
 	})
 }
 
-// While writers and two sequencers are at work, every event gets one position,
-// without gaps, and no reader that goes by position ever misses one.
+// With concurrent writers and two sequencers, every event gets one position, without gaps, and a
+// reader that follows positions never misses one.
 func TestNumberOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -263,8 +262,8 @@ func TestNumberOnce(t *testing.T) {
 	})
 }
 
-// The sequencer runs when it is woken, wakes those who follow an account, and
-// goes on where the last one stopped.
+// The sequencer runs when it is woken, wakes the readers of an account, and continues where the
+// last one stopped.
 func TestNumberRuns(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -303,7 +302,7 @@ func TestNumberRuns(t *testing.T) {
 	})
 }
 
-// More events than one chunk keep their order.
+// More events than one batch keep their order.
 func TestNumberChunks(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -363,8 +362,8 @@ func BenchmarkNumber(b *testing.B) {
 	}
 }
 
-// What follows the numbering is in its commit: it takes in every event once,
-// by a bookmark, whoever numbers; and the body is the same each time.
+// The statements after the numbering are in its commit: they process every event once, by their
+// stored position, whichever node numbers. The body is the same each time.
 func TestFollow(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)

@@ -11,55 +11,54 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Filter chooses numbered events of an account; all of what is set must fit.
+// Filter selects numbered events of an account. An event must match all fields that are set.
 type Filter struct {
-	Kinds     []string // one of these
+	Kinds     []string // any of these kinds
 	Message   db.ID    // the outbound message
-	Recipient string   // as address.Key of it
+	Recipient string   // the recipient's address.Key
 	Domain    db.ID
 	Mailbox   db.ID
-	Since     time.Time // it, or later
-	Until     time.Time // earlier
-	After     int64     // position; 0 from the beginning
-	Before    int64     // position; 0 for no bound. With Before the newest come first
-	Limit     int       // at most so many; 0 is db.DefaultPageSize
+	Since     time.Time // this time or later
+	Until     time.Time // before this time
+	After     int64     // position; 0 for the beginning
+	Before    int64     // position; 0 for no bound. With Before the newest events come first
+	Limit     int       // maximum of events; 0 is db.DefaultPageSize
 	NoContent bool      // leave out the content of mail
 }
 
-// Page is what List found.
+// Page is a result of List.
 type Page struct {
 	Events []Event
-	More   bool  // there may be more behind Last
-	Last   int64 // the position up to which was looked; where to go on
+	More   bool  // there may be more events after Last
+	Last   int64 // last position read; where the next page begins
 }
 
 const (
-	// maxScanned is how many events are looked at for one page. Beyond them the
-	// page is shorter, and tells where to go on.
+	// maxScanned is the maximum of events read for one page. A page that reaches it is shorter, and
+	// says where to continue.
 	maxScanned = 2000
-	// maxScannedBytes is how much data is looked at for one page: as much as of pages of
-	// large events.
+	// maxScannedBytes is the maximum of data read for one page.
 	maxScannedBytes = 8 * maxPageBytes
-	// initialRows is how many events are read at first; twice as many each time,
-	// as long as they are small.
+	// initialRows is how many events are read first. Each further read doubles the number while
+	// events are small.
 	initialRows = 16
-	// maxNumberingDelay is how much later than its time an event may have been given its
-	// position, compared with others.
+	// maxNumberingDelay is how long after its time, compared with other events, an event may get
+	// its position.
 	maxNumberingDelay = time.Minute
 )
 
 var (
 	firstPositionQuery = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
-	// What follows a time may have got its position before what was first: the
-	// lowest of the first ones' is where to begin.
+	// Events after a time may have positions below that of the first one, so the list begins at the
+	// lowest position of the first 1000.
 	lowestPositionQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
 	lastPositionQuery = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
 )
 
-// List returns an account's numbered events: in order after a position, or
-// newest first before one. It looks at a bounded number of them, and returns
-// about 2 MiB of data, so a page may be short although there are more.
+// List returns an account's numbered events: in order after a position, or newest first before one.
+// It reads a bounded number of events, and returns about 2 MiB of data, so a page may be short
+// although more follow.
 func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 	limit := f.Limit
 	if limit <= 0 {
@@ -99,7 +98,7 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 		}
 		switch {
 		case bytes > maxPageBytes:
-			n = len(some) // PostgreSQL sends all that it is asked for
+			n = len(some) // PostgreSQL sends all requested rows
 		case bytes < maxPageBytes/4:
 			n = min(2*n, max(limit+1, db.MaxPageSize))
 		}
@@ -109,8 +108,8 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 // errStopReading ends the reading of events.
 var errStopReading = errors.New("enough")
 
-// readSome reads events until they have more data than a page may, and returns how
-// much that is: what is read is not kept for long, but there may be many readers.
+// readSome reads events up to the data limit of a page, and returns the size of their data. The
+// limit matters because there may be many concurrent readers.
 func (l *Log) readSome(ctx context.Context, account db.ID, s db.Statement) (list []Event, bytes int, err error) {
 	read := scanEvent(account)
 	err = l.DB.Each(ctx, s, func(r db.Row) error {
@@ -144,7 +143,7 @@ func (f *Filter) matches(e *Event) bool {
 	return true
 }
 
-// pastEnd reports whether nothing can fit from this event on.
+// pastEnd reports whether neither this event nor any after it can match.
 func (f *Filter) pastEnd(e *Event) bool {
 	if f.Before > 0 {
 		return !f.Since.IsZero() && e.Timestamp.Before(f.Since.Add(-maxNumberingDelay))
@@ -152,8 +151,8 @@ func (f *Filter) pastEnd(e *Event) bool {
 	return !f.Until.IsZero() && e.Timestamp.After(f.Until.Add(maxNumberingDelay))
 }
 
-// startPosition returns the position from which to look: the times that are asked for
-// bound it, as ids are in the order of time.
+// startPosition returns the position at which the list begins. Since and Until bound it, because
+// ids are ordered by time.
 func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 	first, at, from := lowestPositionQuery, f.Since.Add(-maxNumberingDelay), f.After
 	if f.Before > 0 {
@@ -165,7 +164,7 @@ func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 	var position int64
 	err := l.DB.One(ctx, first.With(db.MinIDAt(at)), &position)
 	if errors.Is(err, db.ErrNoRow) {
-		position, err = 0, nil // nothing is as late
+		position, err = 0, nil // no event is that late
 	}
 	switch {
 	case err != nil:
@@ -178,8 +177,8 @@ func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 	return max(from, position-1), nil
 }
 
-// LastPosition returns the position of the last numbered event of all, 0 if there is
-// none: where to begin for who wants only what is to come.
+// LastPosition returns the position of the last numbered event, 0 if there is none: readers that
+// want only new events begin there.
 func (l *Log) LastPosition(ctx context.Context) (position int64, err error) {
 	err = l.DB.One(ctx, lastPositionQuery.With(), &position)
 	if errors.Is(err, db.ErrNoRow) {

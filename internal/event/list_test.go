@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// recordEvents writes events in one transaction.
+// recordAll writes events in one transaction.
 func recordAll(t *testing.T, l *event.Log, all []event.Input) {
 	t.Helper()
 	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error {
@@ -30,8 +30,8 @@ func recordAll(t *testing.T, l *event.Log, all []event.Input) {
 	}
 }
 
-// pages reads a list to its end, in order of position or newest first, and returns the
-// numbers in the events and how many pages were empty.
+// pages reads a list to its end, by position or newest first. It returns the numbers in the events
+// and how many pages were empty.
 func pages(t *testing.T, l *event.Log, account db.ID, f event.Filter) (got []int, empty int) {
 	t.Helper()
 	for {
@@ -54,8 +54,8 @@ func pages(t *testing.T, l *event.Log, account db.ID, f event.Filter) (got []int
 	}
 }
 
-// Every combination of filters finds what fits, in both directions and within times,
-// and nothing of another account.
+// Every combination of filters finds the matching events, in both directions and within times, and
+// none of another account.
 func TestFilters(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -70,7 +70,7 @@ func TestFilters(t *testing.T) {
 			e := event.Input{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
 				Domain: ids[r.IntN(3)], Mailbox: ids[r.IntN(3)], Recipient: recipients[r.IntN(3)]}
 			if r.IntN(3) == 0 {
-				e.Account, e.Domain, e.Mailbox = other, e.Domain*2, e.Mailbox*2 // one account's, as its own are
+				e.Account, e.Domain, e.Mailbox = other, e.Domain*2, e.Mailbox*2 // belong to one account
 			}
 			all = append(all, e)
 		}
@@ -127,7 +127,7 @@ var (
 	rareEvent = db.SQL(`UPDATE event SET kind = $2, message = $3, domain = $4, mailbox = $5, recipient = $6 WHERE id = $1 + 1`)
 )
 
-// Who asks for what is rare gets it on the first page, however much else there is.
+// A list of rare events has them on the first page, however many others there are.
 func TestRareEvents(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -174,8 +174,8 @@ func TestRareEvents(t *testing.T) {
 	})
 }
 
-// Who follows several kinds, or a domain, while events get their positions misses none
-// and gets them in order: a page sees all kinds as they are at one moment.
+// A reader that follows several kinds, or a domain, while events get their positions misses none
+// and gets them in order: a page sees all kinds at one moment.
 func TestFollowSeveralKinds(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -224,7 +224,7 @@ func TestFollowSeveralKinds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ended = true // what it wrote is read once more
+				ended = true // reads its last events once more
 			default:
 			}
 		}

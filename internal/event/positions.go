@@ -9,15 +9,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The next position is counted from the last one, so a row that is nobody's
-// event moves it on.
+// The sequencer counts from the last position, so a row without an account raises the next
+// position.
 var skipPositionsQuery = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
 	SELECT CAST($1 AS BIGINT), COALESCE(MAX(position), 0) + 4294967296, 0, '', 0, '{}', 0, CAST($2 AS BIGINT), 0, 0, '', '' FROM event
 	WHERE position IS NOT NULL`)
 
-// SkipPositions has a restored database go on at positions that it has never given:
-// those given after the backup are known to streams, which would miss what gets
-// them again.
+// SkipPositions makes a restored database continue at positions that it has never used. Streams
+// know positions that were assigned after the backup, and would miss events that get them again.
 func SkipPositions(ctx context.Context, d *db.DB, now time.Time) error {
 	_, err := d.Exec(ctx, skipPositionsQuery.With(d.NewID(), db.Micros(now)))
 	return err

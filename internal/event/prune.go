@@ -9,17 +9,16 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// pruneQuery deletes the oldest events, but never the newest one: the next position
-// is counted from that, and no position may be given twice, or who remembers
-// one would miss events.
+// pruneQuery deletes the oldest events, but never the newest one: the next position is counted from
+// it. No position may be assigned twice, or readers that remember it would miss events.
 var pruneQuery = db.SQL(`DELETE FROM event WHERE id IN (SELECT id FROM (SELECT id, created_at FROM event
 		WHERE position IS NOT NULL AND position > $1 AND position < (SELECT MAX(position) FROM event WHERE position IS NOT NULL)
 		ORDER BY position LIMIT $3) AS oldest
 	WHERE created_at < $2) RETURNING position`)
 
-// Prune deletes, in one commit, at most limit events that were recorded before a
-// time, the first ones first, and returns how many; 0: there are no more. An
-// event without a position stays, and so does the last one with any.
+// Prune deletes, in one commit, at most limit events that were recorded before a time, oldest
+// first. It returns the number of deleted events; 0: there are no more. It never deletes events
+// without a position, nor the last one with a position.
 func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	l.pruning.Lock()
 	defer l.pruning.Unlock()
@@ -37,8 +36,8 @@ func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, er
 	if err != nil {
 		return 0, err
 	}
-	// What was deleted is not looked through again, until a later round looks
-	// whether it left anything behind.
+	// The next calls skip deleted positions, until a later round checks whether events were left
+	// behind.
 	if l.prunedTo = last; n == 0 {
 		l.prunedTo = 0
 	}

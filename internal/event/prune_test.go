@@ -30,8 +30,8 @@ func pruneAll(t *testing.T, l *event.Log, before time.Time, limit int) (total in
 	}
 }
 
-// Old events go, a few at a time; what is new, has no position yet, or is the
-// last one, stays, and no position is given twice.
+// Old events are deleted, a few at a time. New events, those without a position, and the last one
+// stay, and no position is assigned twice.
 func TestPrune(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -60,7 +60,7 @@ func TestPrune(t *testing.T) {
 		if ns := numbers(t, all); !slices.Equal(ns, []int{19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29}) || all[0].Position != 20 {
 			t.Errorf("left are %v from %d", ns, all[0].Position)
 		}
-		// However old all of them are: the last one keeps the place.
+		// Even if all events are old, the last one stays to keep the position.
 		now = now.Add(1000 * time.Hour)
 		if n := pruneAll(t, l, now, 7); n != 10 {
 			t.Errorf("pruned %d", n)
@@ -75,8 +75,8 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// While events are recorded, numbered and pruned at once, on two nodes, their
-// positions rise without a gap and a repetition.
+// While two nodes record, number and prune events concurrently, positions rise without gaps or
+// repetitions.
 func TestPruneWhileNumbering(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)

@@ -8,11 +8,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Each list reads an index that leads with its filter, in the index's own order. A
-// filter is therefore written as a bound, (kind, position) < ($4, $2) AND kind >= $4,
-// ordered by kind and position: no other index has that order. With kind = $4 a planner
-// may take an index of positions instead and look at every event for the kind, depending
-// on what it knows or doesn't know about the table.
+// Each list reads an index that leads with its filter, in the index's own order. So each filter is
+// written as a bound, (kind, position) < ($4, $2) AND kind >= $4, ordered by kind and position: no
+// other index has that order. With kind = $4 a planner may choose an index of positions and check
+// the kind of every event, depending on its statistics of the table.
 const (
 	selectEvents = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event `
 
@@ -44,11 +43,11 @@ const (
 	positionsOfMailbox = `SELECT at FROM (SELECT position AS at FROM event WHERE mailbox = $12 AND mailbox > 0`
 )
 
-// A new kind needs a branch more.
+// A new kind needs one more branch in the queries.
 var _ [8]string = Kinds
 
 var (
-	// SQLite, with statistics, would sort what an index of account and kind has.
+	// With statistics, SQLite would sort the rows of an index on account and kind.
 	accountOlderQuery = db.SQL(selectEvents + `WHERE
 		{sqlite}account = $1 AND position < $2 ORDER BY position DESC LIMIT $3
 		{postgres}(account, position) < ($1, $2) AND account >= $1 AND position IS NOT NULL ORDER BY account DESC, position DESC LIMIT $3`)
@@ -63,16 +62,16 @@ var (
 		AND position IS NOT NULL ORDER BY kind DESC, position DESC LIMIT $3`)
 	kindNewerQuery = db.SQL(selectEvents + `WHERE account = $1 AND (kind, position) > ($4, $2) AND kind <= $4
 		AND position IS NOT NULL ORDER BY kind, position LIMIT $3`)
-	// A message has few events: they are sorted, by an expression for which no index
-	// offers an order.
+	// A message has few events. They are sorted by an expression, for which no index offers an
+	// order.
 	messageOlderQuery = db.SQL(selectEvents + `WHERE message = $4 AND message > 0 AND +account = $1 AND +position < $2
 		ORDER BY +position DESC LIMIT $3`)
 	messageNewerQuery = db.SQL(selectEvents + `WHERE message = $4 AND message > 0 AND +account = $1 AND +position > $2
 		ORDER BY +position LIMIT $3`)
 
-	// The next events of each kind, merged. A domain and a mailbox are one account's. One statement sees all kinds at the same
-	// time: with one for each, the sequencer could come between them, and an event would
-	// be passed over.
+	// The next events of each kind, merged. A domain or a mailbox belongs to one account. One
+	// statement sees all kinds at the same time: with one statement per kind, the sequencer could
+	// number events in between, and an event would be skipped.
 	kindsOlderQuery = db.SQL(selectMerged + positionsOfAccount + older1 + positionsOfAccount + older2 + positionsOfAccount + older3 + positionsOfAccount + older4 +
 		positionsOfAccount + older5 + positionsOfAccount + older6 + positionsOfAccount + older7 + positionsOfAccount + older8)
 	kindsNewerQuery = db.SQL(selectMerged + positionsOfAccount + newer1 + positionsOfAccount + newer2 + positionsOfAccount + newer3 + positionsOfAccount + newer4 +
@@ -87,9 +86,9 @@ var (
 		positionsOfMailbox + newer5 + positionsOfMailbox + newer6 + positionsOfMailbox + newer7 + positionsOfMailbox + newer8)
 )
 
-// statement reads the next events by the narrowest of the filters. With one of them, and
-// with kinds of the account, of a domain or of a mailbox, all that it finds fit; of other
-// combinations some do.
+// statement returns the query for the next events, by the most selective filter. All its rows match
+// if only one filter is set, or kinds with an account, domain or mailbox. With other combinations
+// some match.
 func (f *Filter) statement(account db.ID, from int64, n int) db.Statement {
 	pick := func(older, newer *db.Query, more ...any) db.Statement {
 		args := append([]any{account, from, n}, more...)
@@ -115,8 +114,8 @@ func (f *Filter) statement(account db.ID, from int64, n int) db.Statement {
 	return pick(accountOlderQuery, accountNewerQuery)
 }
 
-// kindArgs returns the kinds that are asked for, one for each branch of the query: each
-// once, and then texts that are no kind.
+// kindArgs returns the requested kinds, one for each branch of the query: each once, then empty
+// strings.
 func (f *Filter) kindArgs() []any {
 	all := make([]any, 0, len(Kinds)+1)
 	for _, kind := range Kinds {

@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// numberBatch is how many events are numbered at a time (the 500 of number),
-	// which bounds how long the writer is kept.
+	// numberBatch is how many events are numbered at once (the 500 of numberQuery), which limits
+	// how long the writer is busy.
 	numberBatch = 500
-	// gatherInterval is how long the sequencer lets events gather: one statement
-	// for many costs the writer far less than one for each.
+	// gatherInterval is how long the sequencer waits for more events: one statement for many events
+	// costs the writer far less than one each.
 	gatherInterval = 25 * time.Millisecond
-	// pollInterval is how often it looks for what other nodes recorded.
+	// pollInterval is how often the sequencer looks for events of other nodes.
 	pollInterval = 5 * time.Second
 )
 
 var (
 	anyUnnumberedQuery = db.SQL(`SELECT 1 FROM event WHERE position IS NULL ORDER BY id LIMIT 1`)
-	// Only the holder of the duty gives positions, so none of these has one by
-	// now; to ask again would let PostgreSQL compare all that wait with all.
+	// Only the holder of the leader job assigns positions, so the selected events still have none.
+	// A second condition on position would let PostgreSQL compare every waiting event with every
+	// other.
 	numberQuery = db.SQL(`UPDATE event
 		SET position = next.n + (SELECT COALESCE(MAX(position), 0) FROM event WHERE position IS NOT NULL)
 		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n
@@ -34,8 +35,8 @@ var (
 		WHERE event.id = next.id RETURNING account`)
 )
 
-// RunSequencer runs the sequencer until ctx ends. Every node runs it; the duty
-// "sequencer" lets one at a time work.
+// RunSequencer runs the sequencer until ctx ends. Every node runs it; the leader job "sequencer"
+// lets one work at a time.
 func (l *Log) RunSequencer(ctx context.Context, log *slog.Logger) error {
 	sub := l.Hub.Subscribe(notify.Key{Kind: notify.Event})
 	defer sub.Close()
@@ -68,8 +69,8 @@ func (l *Log) RunSequencer(ctx context.Context, log *slog.Logger) error {
 
 var errNotLeader = errors.New("another node numbers the events")
 
-// AssignPositions gives the next events their positions, in a commit that only the
-// holder of the duty can make. It returns how many got one.
+// AssignPositions assigns positions to the next events, in a commit that only the holder of the
+// leader job can make. It returns the number of numbered events.
 func (l *Log) AssignPositions(ctx context.Context) (int, error) {
 	err := l.DB.One(ctx, anyUnnumberedQuery.With(), new(int64))
 	if errors.Is(err, db.ErrNoRow) {
@@ -80,8 +81,8 @@ func (l *Log) AssignPositions(ctx context.Context) (int, error) {
 	}
 	var accounts []db.ID
 	err = l.DB.Write(ctx, 0, &db.Mutation{
-		// The duty's row stays locked until the commit, so the statement
-		// below sees every position that was given before.
+		// The leader job's row stays locked until the commit, so the statement below sees every
+		// position that was assigned before.
 		Guard: func(b *db.Batch) { l.Node.GuardLeaderJob(b, "sequencer", errNotLeader) },
 		Apply: func(b *db.Batch) {
 			accounts = accounts[:0]

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault names the kinds of error that a caller can act on. Every
-// layer returns them; each door (HTTP, SMTP, IMAP) translates them once into
-// its own words. Any other error is ours: it is logged for the operator, and
-// the outside only learns that something went wrong.
+// Package fault defines the kinds of error that a caller can act on. Every layer returns them, and
+// each server (HTTP, SMTP, IMAP) translates them once into its protocol. Any other error is
+// internal: it is logged for the operator, and clients only learn that something went wrong.
 package fault
 
 import (
@@ -16,28 +15,28 @@ import (
 // Kind says what a caller can do about an error.
 type Kind int
 
-// The kinds, with the HTTP status and the SMTP reply class a door gives them.
+// The kinds, with their HTTP status and SMTP reply class.
 const (
-	Internal        Kind = iota // 500, 451: our own trouble
-	Invalid                     // 422, 5xx: the request breaks a rule; correct it
-	Denied                      // 403, 550 5.7.1: not allowed to
-	Unauthenticated             // 401, 535: who are you?
-	NotFound                    // 404, 550 5.1.1: no such thing, or not yours
-	Conflict                    // 409: the state of things does not allow it
+	Internal        Kind = iota // 500, 451: an error of the service
+	Invalid                     // 422, 5xx: the request breaks a rule; the caller must correct it
+	Denied                      // 403, 550 5.7.1: not allowed
+	Unauthenticated             // 401, 535: missing or wrong credentials
+	NotFound                    // 404, 550 5.1.1: does not exist, or belongs to another account
+	Conflict                    // 409: the current state does not allow it
 	TooLarge                    // 413, 552: over a size limit
-	RateLimited                 // 429, 450 4.7.1: too many; later
-	OverQuota                   // 507, 452 4.2.2: no room in the mailbox
-	Unavailable                 // 503, 451: temporary; the same call may go through later
+	RateLimited                 // 429, 450 4.7.1: too many requests; try again later
+	OverQuota                   // 507, 452 4.2.2: the mailbox is full
+	Unavailable                 // 503, 451: temporary; the same call may succeed later
 )
 
-// Error is an error with a kind. Message is a sentence for the person who
-// made the request: it says what to do and never repeats a rejected value.
+// Error is an error with a kind. Message is a sentence for the person who made the request. It says
+// what to do, and never repeats a rejected value.
 type Error struct {
 	Kind       Kind
 	Code       string // stable, snake_case; the API's `code`
 	Message    string
-	Fields     []FieldError  // with Invalid: every field at fault at once
-	RetryAfter time.Duration // with RateLimited and Unavailable: when to try again; 0 if unknown
+	Fields     []FieldError  // with Invalid: all invalid fields
+	RetryAfter time.Duration // with RateLimited and Unavailable: delay before a retry; 0 if unknown
 	Cause      error         // for the operator's log only
 }
 
@@ -68,7 +67,7 @@ func New(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrap returns an error of a kind with the cause that the log shall show.
+// Wrap returns an error of a kind with a cause for the log.
 func Wrap(cause error, kind Kind, code, format string, args ...any) *Error {
 	e := New(kind, code, format, args...)
 	e.Cause = cause
@@ -87,17 +86,16 @@ func KindOf(err error) Kind {
 // Is reports whether err is of kind k.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
-// FieldErrors collects everything that is wrong with a request, so that it is
-// told at once.
+// FieldErrors collects all errors of a request's fields, so that they are reported together.
 type FieldErrors []FieldError
 
-// Add notes a fault of one field.
+// Add adds an error of a field.
 func (f *FieldErrors) Add(field, code, format string, args ...any) {
 	*f = append(*f, FieldError{Path: field, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// Merge adds what another check found, but for fields that have a fault
-// already. An error that names no fields is returned.
+// Merge adds the field errors of another check, except for fields that already have one. It returns
+// an error without fields.
 func (f *FieldErrors) Merge(err error) error {
 	var e *Error
 	if err == nil || !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) == 0 {
@@ -112,7 +110,7 @@ func (f *FieldErrors) Merge(err error) error {
 	return nil
 }
 
-// Err returns nil when nothing was noted, else an Invalid error with all fields.
+// Err returns nil if there are no errors, else an Invalid error with all fields.
 func (f FieldErrors) Err() error {
 	if len(f) == 0 {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// Upload is a message that a client puts into a folder.
+// Upload is a message that a client adds to a folder.
 type Upload struct {
 	Blob *blob.Blob // gets its row here; the caller discards it if Append fails
 	Metadata
@@ -23,7 +23,8 @@ type Upload struct {
 	Date     time.Time // internal date; zero for now
 }
 
-// reserveUIDsByNameQuery takes UIDs in the folder of a name, unless it is full then.
+// reserveUIDsByNameQuery reserves UIDs in the folder with a name, unless the folder would become
+// too full.
 var reserveUIDsByNameQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $3, modseq = modseq + 1,
 		messages = messages + $3, unseen = unseen + $4, bytes = bytes + $5,
 		surcharge = surcharge + $6, surcharge_mark = surcharge_mark + $3
@@ -31,11 +32,11 @@ var reserveUIDsByNameQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $3,
 
 var maxInboxMessagesQuery = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special = '\Junk')`)
 
-// errAppendDeclined declines a job whose folder is not there, or would be too full.
+// errAppendDeclined declines a mutation whose folder does not exist or would become too full.
 var errAppendDeclined = fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
 
-// appendError says why messages could not be put into a folder; errAppendDeclined if
-// they could be now.
+// appendError returns why messages could not be appended to a folder, or errAppendDeclined if they
+// could be appended now.
 func (s *Store) appendError(ctx context.Context, box db.ID, name string, messages int64) error {
 	f, err := s.folderByName(ctx, box, name)
 	if err == nil {
@@ -44,10 +45,10 @@ func (s *Store) appendError(ctx context.Context, box db.ID, name string, message
 	return cmp.Or(err, error(errAppendDeclined))
 }
 
-// CodeFolderFull is that of a folder that holds as many messages as it may.
+// CodeFolderFull is the fault code for a folder that holds the maximum number of messages.
 const CodeFolderFull = "folder_full"
 
-// checkCapacity refuses messages that a folder can't take beside those that it has.
+// checkCapacity returns a fault if the messages would exceed the folder's limit.
 func (s *Store) checkCapacity(f Folder, messages int64) error {
 	if int64(f.Messages)+messages <= int64(s.MaxMessages) {
 		return nil
@@ -55,25 +56,25 @@ func (s *Store) checkCapacity(f Folder, messages int64) error {
 	return fault.New(fault.RateLimited, CodeFolderFull, "A folder can hold at most %d messages. Move some to another folder, or delete them.", s.MaxMessages)
 }
 
-// RemainingMessages returns how many messages may still arrive in a mailbox before its INBOX or
-// Junk folder is full. Those that were accepted by then are filed all the same.
+// RemainingMessages returns how many messages a mailbox can still receive before its INBOX or Junk
+// folder is full. Messages accepted before that are filed nevertheless.
 func (s *Store) RemainingMessages(ctx context.Context, box db.ID) (int64, error) {
 	var most int64
 	err := s.DB.One(ctx, maxInboxMessagesQuery.With(box), &most)
 	return int64(s.MaxMessages) - most, err
 }
 
-// Append puts messages into a folder in one commit, all of them or none, and
-// returns their UIDs in order. No such folder is a fault.NotFound, one that would
-// hold too many messages a fault.RateLimited with CodeFolderFull, no room a
-// fault.OverQuota, bad keywords a fault.Invalid.
+// Append adds messages to a folder in one commit, all of them or none, and returns their UIDs in
+// order. It returns a fault.NotFound if the folder does not exist, a fault.RateLimited with
+// CodeFolderFull if it would hold too many messages, a fault.OverQuota if they exceed the quota,
+// and a fault.Invalid for bad keywords.
 func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	return s.Import(ctx, box, name, nil, messages...)
 }
 
-// Import is Append with statements of the caller's in the same commit: those
-// that guard queues run first, and may decline it with an error of their own.
-// guard may be nil, and is called again when the commit is repeated.
+// Import is Append with the caller's statements in the same commit. The statements that guard
+// queues run first, and may decline the commit with their own error. guard may be nil. It runs
+// again when the commit is retried.
 func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	defer s.load.Begin(s.Now)()
 	if len(messages) == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// eachPart has Part messages go in a commit, and calls then before each commit of
-// what takes messages out, as well as at each look at the folder.
-func (h *house) eachPart(part int, then func()) {
+// eachPart sets the batch size to part. It calls then before each commit that removes messages, and
+// at each read of the folder.
+func (h *fixture) eachPart(part int, then func()) {
 	h.BatchSize = part
 	h.Now = func() time.Time {
 		then()
@@ -24,10 +24,9 @@ func (h *house) eachPart(part int, then func()) {
 	}
 }
 
-// What is done in parts is committed part by part, so that others can write in
-// between.
+// Commands that work in batches commit each batch, so that others can write in between.
 func TestParts(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 5)
 		v := h.view(Inbox)
 		start := v.Folder().ModSeq
@@ -72,10 +71,10 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// A MOVE that ends early has moved what it tells, and left the rest where it
-// was; mail that arrives between its parts is none of what it moved.
+// A MOVE that ends early has moved what it reports, and left the rest. Mail that arrives between
+// its batches is not moved.
 func TestInterruptedMove(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 7)
 		v := h.view(Inbox)
 		if _, err := v.MoveAll(h.ctx(), numbers(1, 2, 3, 4, 5, 6, 7, 8), "Trash"); !errors.Is(err, ErrExpunged) {
@@ -102,7 +101,7 @@ func TestInterruptedMove(t *testing.T) {
 		h.expect("left", fmt.Sprint(v.snap.uids()), "[5 6 7]")
 		h.expect("there", fmt.Sprint(h.view("Trash").snap.uids()), "[1 2 3 4 5]")
 
-		// One that is gone later keeps its part back, and ends the command.
+		// A message that is gone later prevents its batch, and ends the command.
 		parts = 0
 		h.eachPart(1, func() {
 			if parts++; parts == 2 {
@@ -120,7 +119,7 @@ func TestInterruptedMove(t *testing.T) {
 		}
 		h.expect("moved", fmt.Sprint(moved.SrcUIDs), "[5 6]")
 
-		// So does a destination in whose place there is another one.
+		// So does another destination with the same name.
 		_, err = h.Create(h.ctx(), h.box, "There")
 		h.must(err)
 		h.fill(Inbox, 3)
@@ -140,9 +139,9 @@ func TestInterruptedMove(t *testing.T) {
 	})
 }
 
-// However many parts a change has, it takes as much room in the log.
+// A change takes the same space in the log for any number of batches.
 func TestLogOfParts(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.BatchSize = 100
 		h.fill(Inbox, 3_000)
 		v := h.view(Inbox)
@@ -175,15 +174,15 @@ func TestLogOfParts(t *testing.T) {
 	})
 }
 
-// STORE that can't go on tells what it has done.
+// A STORE that can't continue reports what it has done.
 func TestInterruptedStore(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.BatchSize = 2
 		h.fill(Inbox, 5)
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(4), FlagUpdate{Op: AddFlags, Keywords: []string{"own"}})
 		h.must(err)
-		v.shared.keywords.newBytes = maxNewKeywordBytes - keywordSetBytes("more") // no room for "more own", in the second part
+		v.shared.keywords.newBytes = maxNewKeywordBytes - keywordSetBytes("more") // no space for "more own", in the second batch
 		changed, _, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3, 4, 5), FlagUpdate{Op: AddFlags, Keywords: []string{"more"}})
 		if !fault.Is(err, fault.RateLimited) || len(changed) != 2 {
 			t.Errorf("STORE told of %d messages: %v", len(changed), err)

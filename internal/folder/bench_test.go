@@ -12,11 +12,11 @@ import (
 )
 
 // eachBench runs f on both engines, with a folder of n messages of 8 KiB.
-func eachBench(b *testing.B, n int, f func(b *testing.B, h *house, v *View)) {
+func eachBench(b *testing.B, n int, f func(b *testing.B, h *fixture, v *View)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
 			d, node := dbtest.Open(b, url(b))
-			h := newHouse(b, d, node)
+			h := newFixture(b, d, node)
 			one := h.upload(mail("about something", strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 180)), 0)
 			for n := n; n > 0; n -= 500 {
 				var all []Upload
@@ -38,7 +38,7 @@ func eachBench(b *testing.B, n int, f func(b *testing.B, h *house, v *View)) {
 const many = 10_000
 
 func BenchmarkSelect(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for b.Loop() {
 			v, err := h.Open(h.ctx(), h.box, Inbox, false)
 			h.must(err)
@@ -48,7 +48,7 @@ func BenchmarkSelect(b *testing.B) {
 }
 
 func BenchmarkFirstSelect(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for b.Loop() {
 			s := New(h.Options)
 			v, err := s.Open(h.ctx(), h.box, Inbox, false)
@@ -59,7 +59,7 @@ func BenchmarkFirstSelect(b *testing.B) {
 }
 
 func benchFetch(b *testing.B, want FetchFields) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		uids := v.snap.uids()
 		for b.Loop() {
 			n := 0
@@ -76,7 +76,7 @@ func BenchmarkFetchEnvelope(b *testing.B) { benchFetch(b, FetchEnvelope|FetchDat
 func BenchmarkFetchAll(b *testing.B)      { benchFetch(b, FetchEnvelope|FetchStructure|FetchDates) }
 
 func benchStore(b *testing.B, n int) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		uids := v.snap.uids()[:n]
 		op := RemoveFlags
 		for b.Loop() {
@@ -90,9 +90,9 @@ func benchStore(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkFetchBody reads messages here and there, one at a time, as people do.
+// BenchmarkFetchBody reads single messages in random order, as people do.
 func BenchmarkFetchBody(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for i := 0; b.Loop(); i++ {
 			h.must(v.Fetch(h.ctx(), numbers(uint32(1+i*7919%many)), FetchContent, func(r *MessageRow) error { return nil }))
 		}
@@ -103,7 +103,7 @@ func BenchmarkStoreAll(b *testing.B) { benchStore(b, many) }
 func BenchmarkStoreOne(b *testing.B) { benchStore(b, 1) }
 
 func BenchmarkCopy1000(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for b.Loop() {
 			_, err := v.Copy(h.ctx(), v.snap.uids()[:1000], "Archive")
 			h.must(err)
@@ -112,7 +112,7 @@ func BenchmarkCopy1000(b *testing.B) {
 }
 
 func BenchmarkMove1000(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		from, to := v, h.view("Archive")
 		for b.Loop() {
 			if from.Len() < 1000 {
@@ -129,7 +129,7 @@ func BenchmarkMove1000(b *testing.B) {
 }
 
 func BenchmarkExpunge1000(b *testing.B) {
-	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for b.Loop() {
 			b.StopTimer()
 			if v.Len() < 1000 {
@@ -151,8 +151,8 @@ func BenchmarkExpunge1000(b *testing.B) {
 	})
 }
 
-func benchFile(b *testing.B, callers int, file func(h *house, i int64, u Upload)) {
-	eachBench(b, 0, func(b *testing.B, h *house, _ *View) {
+func benchFile(b *testing.B, callers int, file func(h *fixture, i int64, u Upload)) {
+	eachBench(b, 0, func(b *testing.B, h *fixture, _ *View) {
 		one := h.upload(mail("about something", strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 90)), 0)
 		var i atomic.Int64
 		b.SetParallelism(callers)
@@ -167,7 +167,7 @@ func benchFile(b *testing.B, callers int, file func(h *house, i int64, u Upload)
 	})
 }
 
-func fileOne(h *house, _ int64, u Upload) {
+func fileOne(h *fixture, _ int64, u Upload) {
 	_, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata})
 	h.must(err)
 }
@@ -182,7 +182,7 @@ func BenchmarkSearch(b *testing.B) {
 		"body":    {Test: InBody, Text: "nowhere"},
 	} {
 		b.Run(name, func(b *testing.B) {
-			eachBench(b, many, func(b *testing.B, h *house, v *View) {
+			eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 				for b.Loop() {
 					_, err := v.Search(h.ctx(), c, nil)
 					h.must(err)
@@ -192,8 +192,8 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// BenchmarkResync finds 100 changed messages and those of 100 UIDs that are
-// gone, in a folder of a thousand and in one of a million.
+// BenchmarkResync finds 100 changed messages and 100 UIDs of expunged ones, in a folder of a
+// thousand and in one of a million.
 func BenchmarkResync(b *testing.B) {
 	for _, n := range []uint32{1_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

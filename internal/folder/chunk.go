@@ -15,14 +15,14 @@ const (
 	chunkMask = 1<<chunkBits - 1
 )
 
-// chunk has its messages in columns, packed: mostly 3 to 8 bytes for each. It
-// never changes. Beside them stands what a search that wants none of its
-// messages, or all, needs to know.
+// chunk holds messages in packed columns, mostly 3 to 8 bytes for each message. It never changes.
+// Besides the columns it holds summaries, so that a search can accept or skip all of its messages
+// at once.
 type chunk struct {
 	count              int
-	maxModSeq          uint64       // the highest modseq, so that what changed is found without looking at the rest
-	anyFlags, allFlags Flags        // what one message has, and what all have
-	lowUIDs            packedColumn // UID & chunkMask, rising
+	maxModSeq          uint64       // the highest mod-sequence, so that changes are found without reading the columns
+	anyFlags, allFlags Flags        // flags that any message has, and flags that all have
+	lowUIDs            packedColumn // UID & chunkMask, ascending
 	flags              packedColumn
 	size               packedColumn
 	modseq             packedColumn
@@ -35,8 +35,8 @@ func (c *chunk) columns() [5]*packedColumn {
 	return [...]*packedColumn{&c.lowUIDs, &c.flags, &c.size, &c.modseq, &c.keywords}
 }
 
-// packedColumn is numbers: the i-th is base + i·step and what stands at i in data,
-// which has width bytes for each.
+// packedColumn is a column of numbers. Number i is base + i·step plus element i of data, which has
+// width bytes for each element.
 type packedColumn struct {
 	base, step uint64
 	width      int
@@ -61,8 +61,7 @@ func (c *packedColumn) at(i int) uint64 {
 	return v + binary.LittleEndian.Uint64(c.data[8*i:])
 }
 
-// eachAbove calls f with the places of those of n numbers that are higher than
-// another.
+// eachAbove calls f with the index of each of the first n numbers that is higher than limit.
 func (c *packedColumn) eachAbove(limit uint64, n int, f func(i int)) {
 	if c.width == 0 || limit < c.base {
 		for i := range n {
@@ -101,8 +100,7 @@ func (c *packedColumn) eachAbove(limit uint64, n int, f func(i int)) {
 	}
 }
 
-// set puts a number that fits, v beyond the base, in the i-th place of a column
-// with data.
+// set stores base + v as number i of a column with data. v must fit the width.
 func (c *packedColumn) set(i int, v uint64) {
 	switch c.width {
 	case 1:
@@ -118,8 +116,8 @@ func (c *packedColumn) set(i int, v uint64) {
 	}
 }
 
-// pack packs numbers, at least one. Those that rise evenly, as the UIDs and
-// mod-sequences of mail that nobody touched, take nothing.
+// pack packs numbers, at least one. Evenly ascending numbers need no data, as the UIDs and
+// mod-sequences of unchanged mail.
 func pack(numbers []uint64) packedColumn {
 	first := numbers[0]
 	least, most, last := first, first, first
@@ -145,8 +143,8 @@ func pack(numbers []uint64) packedColumn {
 	return c
 }
 
-// withValues returns the column, of n numbers, with others at some places: the same
-// one if they are.
+// withValues returns the column of n numbers with the numbers at some places replaced. It returns
+// the same column if nothing changes.
 func (c packedColumn) withValues(n int, places []int, of func(k int) uint64) packedColumn {
 	same, fits := true, c.width > 0
 	for k, i := range places {
@@ -174,7 +172,7 @@ func (c packedColumn) withValues(n int, places []int, of func(k int) uint64) pac
 	return pack(numbers[:n])
 }
 
-// newChunk packs messages, at least one, whose UIDs rise.
+// newChunk packs messages, at least one, with ascending UIDs.
 func newChunk(list []entry) *chunk {
 	c := &chunk{count: len(list), allFlags: math.MaxUint8}
 	for i := range list {
@@ -197,9 +195,9 @@ func newChunk(list []entry) *chunk {
 	return c
 }
 
-// withReplaced returns the chunk with messages in place of those with the same UIDs,
-// which rise; nil if one of these is not there. It is what a change of flags
-// makes, so it copies no more than what that changes.
+// withReplaced returns the chunk with the messages of put in place of those with the same UIDs,
+// which ascend. It returns nil if a UID is missing. Flag changes use it, so it copies only the
+// columns that change.
 func (c *chunk) withReplaced(put []entry) *chunk {
 	places := make([]int, len(put))
 	from, newest := 0, c.maxModSeq
@@ -224,10 +222,9 @@ func (c *chunk) withReplaced(put []entry) *chunk {
 	return made
 }
 
-// searchUID returns the place of a UID's low bits, or where it would be, from a
-// place on.
+// searchUID returns the index of a UID's low bits, or where they would be, starting at index from.
 func (c *chunk) searchUID(from int, low uint32) (int, bool) {
-	if c.lowUIDs.width == 0 && c.lowUIDs.step == 1 { // no gap
+	if c.lowUIDs.width == 0 && c.lowUIDs.step == 1 { // no gaps
 		at := min(max(from, int(low)-int(c.lowUIDs.base)), c.count)
 		return at, at < c.count && uint32(c.lowUIDs.at(at)) == low
 	}
@@ -242,16 +239,16 @@ func (c *chunk) searchUID(from int, low uint32) (int, bool) {
 	return lo, lo < c.count && uint32(c.lowUIDs.at(lo)) == low
 }
 
-// memoryBytes is about how much memory the chunk takes.
+// memoryBytes returns approximately how many bytes of memory the chunk takes.
 func (c *chunk) memoryBytes() int {
-	sum := 320 // itself, and its place
+	sum := 320 // the struct and its slot
 	for _, col := range c.columns() {
 		sum += len(col.data)
 	}
 	return sum
 }
 
-// appendBinary appends the chunk as it is stored.
+// appendBinary appends the chunk in its stored form.
 func (c *chunk) appendBinary(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(c.count))
 	b = binary.AppendUvarint(b, c.maxModSeq)
@@ -267,8 +264,8 @@ func (c *chunk) appendBinary(b []byte) []byte {
 
 var errBadChunk = errors.New("what is stored of a folder's view can't be read")
 
-// decodeChunk reads what appendBinary wrote, and returns what comes after it. The
-// chunk keeps b.
+// decodeChunk decodes what appendBinary wrote, and returns the remaining bytes. The chunk retains
+// b.
 func decodeChunk(b []byte) (*chunk, []byte, error) {
 	number := func() uint64 {
 		v, n := binary.Uvarint(b)
@@ -302,11 +299,10 @@ func decodeChunk(b []byte) (*chunk, []byte, error) {
 	return c, b, c.validate()
 }
 
-// validate reports whether the UIDs rise, so that nothing that was read can lead
-// astray.
+// validate reports whether the UIDs ascend, so that damaged data can't mislead other code.
 func (c *chunk) validate() error {
 	if c.lowUIDs.width == 0 && c.lowUIDs.step == 1 && c.lowUIDs.base+uint64(c.count) <= chunkMask+1 {
-		return nil // no gap
+		return nil // no gaps
 	}
 	for i := range c.count {
 		if low := c.lowUIDs.at(i); low > chunkMask || i > 0 && low <= c.lowUIDs.at(i-1) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAbove: what is higher than a limit is found in columns of every width,
-// whatever the limit.
+// TestAbove checks that numbers higher than a limit are found in columns of every width, for every
+// limit.
 func TestAbove(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, span := range []uint64{0, 200, 60_000, 1 << 20, 1 << 30, 1 << 50} {

@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// client does what a mail client does: it believes what it is told, by
-// sequence number, and notices contradictions.
+// client behaves like a mail client: it applies what the server reports, by sequence number, and
+// detects contradictions.
 type client struct {
 	v     *View
 	known []told
 }
 
-// told is a message as the client was told of it.
+// told is a message as reported to the client.
 type told struct {
 	uid   uint32
 	flags Flags
@@ -62,7 +62,7 @@ func (c *client) flags(changes []FlagChange) error {
 	return nil
 }
 
-// sync is what happens at the end of a command.
+// sync does what happens at the end of a command.
 func (c *client) sync(ctx context.Context, expunge bool) error {
 	changes, err := c.v.Sync(ctx, expunge)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *client) store(ctx context.Context, uids []uint32, change FlagUpdate) er
 	return c.flags(changed)
 }
 
-// stored reads what is in a folder now.
+// stored reads the current messages of a folder.
 func stored(ctx context.Context, d *db.DB, folder db.ID) ([]told, error) {
 	return db.All(ctx, d, messagesFromQuery.With(folder, 0, 1<<30), func(r db.Row) (t told, err error) {
 		var flags, size, modseq int64

@@ -12,14 +12,15 @@ import (
 )
 
 var (
-	// lockSourceQuery keeps others from changing the messages that are copied.
+	// lockSourceQuery prevents others from changing the messages that are copied.
 	lockSourceQuery = db.SQL(`SELECT changed FROM folder WHERE id = $1 AND changed = $2 {for_update}`)
-	// reserveUIDsQuery takes UIDs for messages that come in, unless the folder is full then.
+	// reserveUIDsQuery reserves UIDs for incoming messages, unless the folder would become too
+	// full.
 	reserveUIDsQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1,
 			messages = messages + $4, unseen = unseen + $5, bytes = bytes + $6,
 			surcharge = surcharge + $7, surcharge_mark = surcharge_mark + $4
 		WHERE id = $1 AND mailbox = $2 AND name = $3 AND messages + $4 <= $8 RETURNING uid_next - $4, modseq, uidvalidity`)
-	// moveWithinFolderQuery is both at once, for a move to the folder itself.
+	// moveWithinFolderQuery does both at once, for a move within one folder.
 	moveWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed = modseq + $5, surcharge_mark = surcharge_mark + 2 * $4
 		WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
 	copyRowsQuery = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
@@ -33,17 +34,18 @@ var (
 			AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
 
-// ErrExpunged is for messages of which all are wanted, when some are no more.
+// ErrExpunged is returned when all messages are required and some are expunged.
 var ErrExpunged = errors.New("some of the messages are expunged")
 
-// CopyResult tells the UIDs of copied messages: Dst[i] is the copy of Src[i].
+// CopyResult holds the UIDs of copied messages: DstUIDs[i] is the copy of SrcUIDs[i].
 type CopyResult struct {
 	UIDValidity      uint32 // of the destination
 	SrcUIDs, DstUIDs []uint32
 	From, To         Folder // as they were before
 }
 
-// DstRanges returns the UIDs of the copies: others arrive between the parts of a move.
+// DstRanges returns the UIDs of the copies. They may have gaps, because other messages can arrive
+// between the batches of a move.
 func (c *CopyResult) DstRanges() (runs []Range) {
 	for _, uid := range c.DstUIDs {
 		runs = appendUID(runs, uid)
@@ -51,49 +53,47 @@ func (c *CopyResult) DstRanges() (runs []Range) {
 	return runs
 }
 
-// copyOperation is a copy or a move on its way.
+// copyOperation is a copy or a move in progress.
 type copyOperation struct {
 	*selection
 	store        *Store
 	from, to     Folder
 	baseModSeq   uint64
 	move         bool
-	quotaWarning bool   // the owner, that there is little room left
+	quotaWarning bool   // whether to warn the owner that little quota is left
 	firstUID     uint32 // the UID of the first copy
 	dstModSeq    uint64 // mod-sequences of the change in the two folders
 	srcModSeq    uint64
 	uidValidity  uint32
 	savedAt      int64
 	source       *sharedView
-	logUIDs      string // of a move, its entry in the source's log
+	logUIDs      string // of a move: its entry in the source's log
 }
 
-// Copy copies messages to another folder of the mailbox, all in one commit. No
-// such folder is a fault.NotFound, no room a fault.OverQuota, more messages than
-// Options.MaxCopy, or than the folder can take, a fault.RateLimited. Messages that were expunged meanwhile are left
-// out.
+// Copy copies messages to another folder of the mailbox, all in one commit. It leaves out messages
+// that were expunged meanwhile. It returns a fault.NotFound if the folder does not exist, a
+// fault.OverQuota if the copies exceed the quota, and a fault.RateLimited for more messages than
+// Options.MaxCopy or than the folder can take.
 func (v *View) Copy(ctx context.Context, uids []uint32, to string) (c CopyResult, err error) {
 	err = v.copyOrMove(ctx, &c, uids, nil, to, false)
 	return c, err
 }
 
-// CopyAll is Copy, but copies nothing (ErrExpunged) unless all messages are
-// there.
+// CopyAll is Copy, but copies nothing and returns ErrExpunged unless all messages exist.
 func (v *View) CopyAll(ctx context.Context, uids []uint32, to string) (c CopyResult, err error) {
 	err = v.copyOrMove(ctx, &c, uids, uids, to, false)
 	return c, err
 }
 
-// Move moves messages to another folder, each of which is in one of the two at
-// any time (RFC 6851 §3.3); Sync tells that they are gone from here. It does so in
-// parts: with an error CopyResult tells what was moved before it, and the others
-// have stayed.
+// Move moves messages to another folder. Each message is in exactly one of the two at any time (RFC
+// 6851 §3.3). Sync then reports that they are gone from this folder. Move works in batches: with an
+// error, CopyResult holds the messages moved before it, and the others have stayed.
 func (v *View) Move(ctx context.Context, uids []uint32, to string) (CopyResult, error) {
 	return v.moveBatches(ctx, uids, to, false)
 }
 
-// MoveAll is Move, but moves nothing (ErrExpunged) unless all messages are there
-// when it begins, and ends before the part of which one is gone later.
+// MoveAll is Move, but moves nothing and returns ErrExpunged unless all messages exist when it
+// begins. It stops before the batch in which a message has gone later.
 func (v *View) MoveAll(ctx context.Context, uids []uint32, to string) (CopyResult, error) {
 	return v.moveBatches(ctx, uids, to, true)
 }
@@ -111,14 +111,14 @@ func (v *View) moveBatches(ctx context.Context, uids []uint32, to string, all bo
 	}
 }
 
-// copyOrMove copies or moves messages in one commit, unless one of those needed is
-// gone, and adds to c what it did.
+// copyOrMove copies or moves messages in one commit and adds the result to c. It does nothing if
+// one of the needed messages is gone.
 func (v *View) copyOrMove(ctx context.Context, c *CopyResult, uids, needed []uint32, to string, move bool) error {
 	sh := v.shared
 	var t copyOperation
 	err := sh.retryStale(ctx, func() error {
 		dst, err := v.store.folderByName(ctx, v.row.Mailbox, to)
-		if err == nil && c.To.ID != 0 && c.To.ID != dst.ID { // of that name there is another now
+		if err == nil && c.To.ID != 0 && c.To.ID != dst.ID { // another folder has that name now
 			err = noFolderError()
 		}
 		if err != nil {
@@ -176,7 +176,7 @@ func (v *View) copyOrMove(ctx context.Context, c *CopyResult, uids, needed []uin
 	return nil
 }
 
-// guard takes the rows of both folders.
+// guard locks the rows of both folders.
 func (t *copyOperation) guard(b *db.Batch) {
 	b.Queue(mailbox.LockUsage(t.from.Mailbox))
 	if t.move && t.from.ID == t.to.ID {

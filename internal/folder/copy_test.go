@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// One COPY takes so many messages; what moves them, such as RENAME of INBOX, takes all.
+// The limit of one COPY does not apply to moves such as RENAME of INBOX.
 func TestCarry(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.MaxCopy = 2
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)

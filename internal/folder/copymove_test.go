@@ -17,7 +17,7 @@ import (
 )
 
 func TestDeliver(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		other := h.newMailbox(1 << 30)
 		u := h.upload(mail("one", strings.Repeat("x", 100_000)), 0)
 		subscribe := func(name string) db.Statement { return insertSubscriptionQuery.With(other, name) }
@@ -52,7 +52,7 @@ func TestDeliver(t *testing.T) {
 		}
 		h.checkCounts()
 
-		// One recipient without folders, and nobody gets it.
+		// If one recipient has no folders, nobody gets the message.
 		_, err = h.DeliverAll(h.ctx(), []Delivery{
 			{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata},
 			{Mailbox: 77, Blob: u.Blob, Metadata: u.Metadata},
@@ -69,7 +69,7 @@ func TestDeliver(t *testing.T) {
 		if f := h.status(Inbox); f.Messages != 1 || f.UIDNext != 2 {
 			t.Errorf("INBOX is %+v", f)
 		}
-		// Without the special folder, INBOX.
+		// Without the special folder, it goes to INBOX.
 		h.delete(h.Store, "Junk")
 		f, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, SpecialUse: Junk, Blob: h.upload(mail("three", ""), 0).Blob})
 		h.must(err)
@@ -80,7 +80,7 @@ func TestDeliver(t *testing.T) {
 }
 
 func TestAppendAndQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		dbtest.Exec(h, h.db, setQuota.With(h.box, 3*mailbox.CountedSize(int64(len(mail("1", "Hello."))))))
 		uids := h.fill("Drafts", 2)
 		full := func(err error) {
@@ -104,7 +104,7 @@ func TestAppendAndQuota(t *testing.T) {
 		_, err = v.Move(h.ctx(), uids, "Trash")
 		h.must(err)
 		full(func() error { _, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload("x\r\n\r\n", 0)); return err }())
-		h.deliver("overrun") // what RCPT accepted is filed
+		h.deliver("overrun") // a message that RCPT accepted is filed
 		h.checkCounts()
 		if _, _, err := h.Append(h.ctx(), h.box, "None", h.upload("x", 0)); !fault.Is(err, fault.NotFound) {
 			t.Errorf("appended to no folder: %v", err)
@@ -116,13 +116,13 @@ func TestAppendAndQuota(t *testing.T) {
 }
 
 func TestCopyAndMove(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 40)
 		h.fill("Archive", 3)
 		v, dst := h.view(Inbox), h.view("Archive")
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3), FlagUpdate{Op: AddFlags, Flags: Seen, Keywords: []string{"k"}})
 		h.must(err)
-		// Runs and single ones, some gone already.
+		// Runs and single messages, some already expunged.
 		set := numbers(1, 2, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 36, 37, 39, 99)
 		c, err := v.Copy(h.ctx(), set, "Archive")
 		h.must(err)
@@ -160,8 +160,8 @@ func TestCopyAndMove(t *testing.T) {
 	})
 }
 
-// subjects shows messages by their subjects.
-func (h *house) subjects(v *View, uids []uint32) string {
+// subjects returns the subjects of messages.
+func (h *fixture) subjects(v *View, uids []uint32) string {
 	h.Helper()
 	var all []string
 	h.must(v.Fetch(h.ctx(), uids, FetchEnvelope, func(r *MessageRow) error {
@@ -179,7 +179,7 @@ func (h *house) subjects(v *View, uids []uint32) string {
 }
 
 func TestFetch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 1_100)
 		v := h.view(Inbox)
 		sparse := []uint32{}
@@ -223,7 +223,7 @@ func TestFetch(t *testing.T) {
 				h.sync(v, false)
 			}
 		}
-		// While f runs nothing is held: it may write.
+		// No lock is held while f runs: it may write.
 		n := 0
 		h.must(v.Fetch(h.ctx(), uids[:3], FetchEnvelope, func(*MessageRow) error {
 			n++
@@ -231,7 +231,7 @@ func TestFetch(t *testing.T) {
 			h.deliver("meanwhile")
 			return err
 		}))
-		// Another session takes out what this one still numbers.
+		// Another session expunges messages that this one still numbers.
 		other := h.view(Inbox)
 		_, _, err := other.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
@@ -247,7 +247,7 @@ func TestFetch(t *testing.T) {
 }
 
 func TestVanishedSince(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 20)
 		v := h.view(Inbox)
 		expunge := func(uids ...uint32) uint64 {
@@ -271,12 +271,12 @@ func TestVanishedSince(t *testing.T) {
 		check(since, []Range{{7, 30}, {1, 3}}, "7:8,20")
 		check(1, nil, "1:2,4,6:8,20")
 		check(v.Folder().ModSeq, nil, "")
-		h.must(h.db.Write(h.ctx(), h.box, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(raiseLogFloorQuery.With(v.shared.id, int64(since+1))) }}))
+		h.must(h.db.Write(h.ctx(), h.box, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(raiseLogLayerQuery.With(v.shared.id, int64(since+1))) }}))
 		check(since, nil, "1:2,4,6:8,20")
 		check(since, []Range{{1, 5}}, "1:2,4")
 		check(since, []Range{}, "")
 
-		// What another session has expunged is not told before its numbers go.
+		// Expunges by another session are not reported before their numbers vanish.
 		before := v.Folder().ModSeq
 		other := h.view(Inbox)
 		_, _, err := other.UpdateFlags(h.ctx(), numbers(9), FlagUpdate{Op: AddFlags, Flags: Deleted})
@@ -293,9 +293,9 @@ func TestVanishedSince(t *testing.T) {
 	})
 }
 
-// What has changed is the same, whether the chunks tell it or every message.
+// ChangedIn returns the same from the chunks as from every message.
 func TestChangedIn(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const n = 3 << chunkBits
 		h.fill(Inbox, n)
 		v := h.view(Inbox)
@@ -323,7 +323,7 @@ func TestChangedIn(t *testing.T) {
 
 // The example of RFC 7162 §3.2.5.2: only every third UID is there.
 func TestMatched(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 30)
 		v := h.view(Inbox)
 		var gone []uint32

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// INBOX is never deleted or renamed, so its row stands for the tree.
+	// INBOX is never deleted or renamed, so its row serves as the lock of the tree.
 	lockTreeQuery              = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX' {for_update}`)
 	maxUIDValidityQuery        = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM folder WHERE mailbox = $1`)
 	maxDroppedUIDValidityQuery = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM dropped WHERE mailbox = $1`)
 )
 
-// folderTree is a mailbox's folders, in a transaction that has them to itself.
+// folderTree is a mailbox's folders in a transaction with exclusive access to them.
 type folderTree struct {
 	store   *Store
 	tx      *db.Tx
@@ -28,8 +28,8 @@ type folderTree struct {
 	folders []Folder
 }
 
-// updateTree runs f in a transaction that no other change of the mailbox's
-// folders, as opposed to their messages, runs beside.
+// updateTree runs f in a transaction that excludes other changes to the mailbox's folders, but not
+// to their messages.
 func (s *Store) updateTree(ctx context.Context, box db.ID, f func(t *folderTree) error) error {
 	return s.DB.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, mailbox.LockUsage(box)); err != nil {
@@ -56,7 +56,7 @@ func (t *folderTree) find(name string) *Folder {
 	return nil
 }
 
-// create makes a folder and those above it.
+// create creates a folder and its missing parents.
 func (t *folderTree) create(ctx context.Context, name, special string) (made Folder, err error) {
 	if t.find(name) != nil {
 		return made, folderExistsError()
@@ -71,7 +71,7 @@ func (t *folderTree) create(ctx context.Context, name, special string) (made Fol
 	return t.insert(ctx, name, special, &validity)
 }
 
-// createParents makes the folders above a name that do not exist.
+// createParents creates the missing parents of a name.
 func (t *folderTree) createParents(ctx context.Context, name string) error {
 	validity, err := t.nextValidity(ctx)
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *folderTree) insertParents(ctx context.Context, name string, validity *i
 	return nil
 }
 
-// nextValidity returns a UIDVALIDITY from which on the mailbox has had none: the
-// time in seconds, or more if folders are made faster.
+// nextValidity returns a UIDVALIDITY above all that the mailbox has had: the time in seconds, or
+// more if folders are created faster.
 func (t *folderTree) nextValidity(ctx context.Context) (int64, error) {
 	var last, dropped int64
 	if err := t.tx.One(ctx, maxUIDValidityQuery.With(t.mailbox), &last); err != nil {
@@ -120,22 +120,20 @@ func folderExistsError() error {
 	return fault.New(fault.Conflict, "folder_exists", "There is a folder with this name already.")
 }
 
-// Create makes a folder, and those above it that do not exist (RFC 3501
-// §6.3.3). A bad name is a fault.Invalid, one that exists a fault.Conflict, too
-// many folders a fault.RateLimited.
+// Create creates a folder and its missing parents (RFC 3501 §6.3.3). It returns a fault.Invalid for
+// a bad name, a fault.Conflict if the folder exists, and a fault.RateLimited for too many folders.
 func (s *Store) Create(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	return s.CreateSpecial(ctx, mailbox, name, "")
 }
 
-// Codes of the faults of CreateSpecial.
+// Fault codes of CreateSpecial.
 const (
 	CodeUnknownUse = "unknown_special_use"
 	CodeUseTaken   = "special_use_taken"
 )
 
-// CreateSpecial makes a folder with a special use (RFC 6154 §3), which no other
-// folder of the mailbox may have, else it is a fault.Conflict; one that is not
-// offered is a fault.Invalid.
+// CreateSpecial creates a folder with a special use (RFC 6154 §3). It returns a fault.Conflict if
+// another folder of the mailbox has that use, and a fault.Invalid for an unsupported use.
 func (s *Store) CreateSpecial(ctx context.Context, mailbox db.ID, name, special string) (made Folder, err error) {
 	if name, err = cleanName(name); err != nil {
 		return made, err

@@ -17,14 +17,14 @@ var (
 	insertDroppedQuery = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
 )
 
-// CodeHasChildren is that of a name which can't be deleted as there are folders below.
+// CodeHasChildren is the fault code for a name that can't be deleted because it has folders below
+// it.
 const CodeHasChildren = "has_children"
 
-// Delete deletes a folder and its messages, but not the folders below it: while
-// there are any, its name stays as one that can't be selected (RFC 3501
-// §6.3.4). Such a name, and INBOX, can't be deleted: fault.Invalid. No such
-// folder is a fault.NotFound. Deleting leaves the subscription. It returns which
-// folder that was.
+// Delete deletes a folder and its messages, but not the folders below it, and returns the folder's
+// id. While there are folders below it, its name stays as one that can't be selected (RFC 3501
+// §6.3.4). It returns a fault.Invalid for such a name and for INBOX, and a fault.NotFound if the
+// folder does not exist. The subscription stays.
 func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, err error) {
 	if name, err = cleanName(name); err != nil {
 		return 0, noFolderError()
@@ -50,8 +50,7 @@ func (t *folderTree) hasChildren(name string) bool {
 	return slices.ContainsFunc(t.folders, func(f Folder) bool { return strings.HasPrefix(f.Name, name+string(Separator)) })
 }
 
-// drop makes a folder disappear at once; its messages are taken out later,
-// piece by piece (see collect.go).
+// drop removes a folder at once. Its messages are removed later, in batches (see garbage.go).
 func (t *folderTree) drop(ctx context.Context, id db.ID) error {
 	var validity int64
 	var of mailbox.Usage

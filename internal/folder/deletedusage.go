@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// DeletedUsage returns how many messages of a folder have the Deleted flag, and how much
-// of the quota they use, in bytes. The node's view tells it: a folder that nobody has open is read
-// once. A folder that is gone is a fault.NotFound.
+// DeletedUsage returns how many messages of a folder have the Deleted flag, and how many bytes of
+// the quota they use. It uses the node's shared view, which it loads if the folder is not open. It
+// returns a fault.NotFound if the folder is gone.
 func (s *Store) DeletedUsage(ctx context.Context, id db.ID) (messages uint32, bytes int64, err error) {
 	sh := s.acquireView(id)
 	defer s.releaseView(sh)

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	// reserveDeliveryUIDQuery takes a UID in the folder for a special use, else in INBOX.
+	// reserveDeliveryUIDQuery reserves a UID in the folder with a special use, or else in INBOX.
 	reserveDeliveryUIDQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
 			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4, surcharge = surcharge + $5, surcharge_mark = surcharge_mark + 1
 		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
@@ -30,40 +30,40 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	insertFolderMessageQuery = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
-	// failQuery is for what goes wrong while statements are queued.
+	// failQuery makes the batch fail after an error while statements were queued.
 	failQuery = db.SQL(`SELECT 1`)
 )
 
-// maxDeliverTries bounds how often a message is filed anew because the folder for
-// its special use was just deleted.
+// maxDeliverTries is how many times filing a message is retried because its special-use folder was
+// just deleted.
 const maxDeliverTries = 5
 
-// Delivery is a message to be filed.
+// Delivery is a message to file.
 type Delivery struct {
 	Mailbox    db.ID
-	SpecialUse string // Junk, Sent and so on; "" for INBOX, as when there is no such folder
-	// Blob holds the bytes; it gets its row here. Several Incomings may have
-	// the same one. The caller discards it if filing fails.
+	SpecialUse string // Junk, Sent and so on; "" for INBOX, which is also the fallback
+	// Blob holds the bytes; it gets its row here. Several Deliveries may share one Blob. The caller
+	// discards it if filing fails.
 	Blob *blob.Blob
 	Metadata
 	Outbound     db.ID // the outbound_message that this is a delivery of; 0 for none
 	Thread       ThreadRef
-	CheckResults string // how it was judged, as digest.CheckResults has it; "" for not
-	Private      bool   // only a View gives its text
+	CheckResults string // authentication results as summary.CheckResults; "" for none
+	Private      bool   // whether only a View may return its content
 	Flags        Flags
 	Keywords     []string
 	Date         time.Time // internal date; zero for now
-	// NewEvent, if not nil, makes the event that is recorded in the same commit.
-	// It may be called more than once, from another goroutine.
+	// NewEvent, if not nil, returns the event to record in the same commit. It may be called more
+	// than once, from another goroutine.
 	NewEvent func(MessageRef) event.Input
-	// Statements are statements of the same commit.
+	// Statements run in the same commit.
 	Statements []db.Statement
-	// Jobs are what others do in the same commit; what they decline declines
-	// all of it.
+	// Jobs are mutations of other packages in the same commit. If one is declined, the whole commit
+	// is.
 	Jobs []*db.Mutation
 }
 
-// MessageRef is where a message was put.
+// MessageRef is where a message was filed.
 type MessageRef struct {
 	Folder      db.ID
 	Message     db.ID
@@ -72,8 +72,8 @@ type MessageRef struct {
 	ModSeq      uint64
 }
 
-// Deliver files a message and returns once that is durable. It may overrun the
-// quota. A mailbox without folders is a fault.NotFound.
+// Deliver files a message and returns once it is durable. It may exceed the quota. It returns a
+// fault.NotFound for a mailbox without folders.
 func (s *Store) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
 	filed, err := s.DeliverAll(ctx, []Delivery{in})
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *Store) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
 	return filed[0], nil
 }
 
-// DeliverAll files messages for several recipients in one commit: all of them
-// or none. The answers are in the order of ins.
+// DeliverAll files messages for several recipients in one commit, all of them or none. The results
+// are in the order of ins.
 func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, error) {
 	if len(ins) == 0 {
 		return nil, nil
@@ -99,7 +99,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 		if err != nil {
 			return nil, err
 		}
-		// Each message has a blob row of its own, which goes with it.
+		// Each message needs its own blob row, because the row is deleted with the message.
 		if seen[in.Blob.ID] {
 			f.blob = s.Blobs.Prepend(in.Blob, nil)
 		}
@@ -108,7 +108,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 		events = events || in.NewEvent != nil
 		with = append(with, in.Jobs...)
 	}
-	// Mailboxes are taken in the order of their ids.
+	// Mailboxes are locked in the order of their ids.
 	ordered := slices.Clone(filings)
 	slices.SortStableFunc(ordered, func(a, b *pendingMessage) int { return cmp.Compare(a.mailbox, b.mailbox) })
 	tell := false
@@ -125,7 +125,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).OrFail(none)
 			}
 		},
-		// Nothing here has a row to read, so on PostgreSQL the commit goes with it.
+		// No statement here returns a row, so on PostgreSQL the commit goes in the same round trip.
 		Apply: func(b *db.Batch) {
 			for _, f := range filings {
 				f.queueInserts(b)
@@ -144,8 +144,8 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 	}
 	job := db.Combine(append([]*db.Mutation{own}, with...)...)
 	err := errStale
-	// On PostgreSQL a folder that was chosen may be gone by the time that its
-	// row is free: then INBOX is there.
+	// On PostgreSQL a chosen folder may be deleted while this waits for its row lock. The retry
+	// uses INBOX then.
 	for n := 0; n < maxDeliverTries && errors.Is(err, errStale); n++ {
 		err = s.DB.Write(ctx, ordered[0].mailbox, job)
 	}
@@ -162,8 +162,8 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 	return answers, nil
 }
 
-// queueUsage counts a message that is filed, whatever room there is. tell is set if
-// the owner of the mailbox is to be told that there is little left.
+// queueUsage adds a filed message to the mailbox's usage, regardless of the quota. It sets tell if
+// the owner must be told that little quota is left.
 func queueUsage(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 	var one bool
 	b.Queue(mailbox.AddUsage(box, of)).LockKey(box).Each(func(r db.Row) error {
@@ -173,15 +173,14 @@ func queueUsage(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 	})
 }
 
-// wakeQuotaNotifier wakes who tells owners that there is little room left, if one is to
-// be told.
+// wakeQuotaNotifier wakes the goroutine that warns owners of a nearly full quota, if tell is set.
 func (s *Store) wakeQuotaNotifier(tell bool) {
 	if tell {
 		s.Hub.Wake(notify.Key{Kind: notify.QuotaWarning})
 	}
 }
 
-// queueExtras queues what the caller wants in the same commit.
+// queueExtras queues the caller's statements of the same commit.
 func (s *Store) queueExtras(b *db.Batch, f *pendingMessage) {
 	for _, also := range f.delivery.Statements {
 		b.Queue(also)
@@ -197,7 +196,7 @@ func (s *Store) queueExtras(b *db.Batch, f *pendingMessage) {
 	b.Queue(recorded)
 }
 
-// pendingMessage is a new message on its way into a folder.
+// pendingMessage is a new message that is not yet in its folder.
 type pendingMessage struct {
 	MessageRef
 	Upload
@@ -220,9 +219,9 @@ func (s *Store) newPendingMessage(mailbox db.ID, u Upload) (*pendingMessage, err
 	f := &pendingMessage{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
 	year := u.Date.UTC().Year()
 	switch f.date = db.Micros(u.Date); {
-	case u.Date.IsZero(), year < 1, year > 9999: // which neither IMAP nor JSON could tell
+	case u.Date.IsZero(), year < 1, year > 9999: // neither IMAP nor JSON can express it
 		f.date = f.now
-	case f.date == 0: // the start of 1970, which stored would be no date
+	case f.date == 0: // 1970-01-01 00:00; stored as 0 it would mean no date
 		f.date = 1
 	}
 	f.Message = s.DB.NewID()
@@ -237,13 +236,13 @@ func (f *pendingMessage) unseenCount() int64 { return int64(f.Flags&Seen ^ Seen)
 
 // queueInserts queues the rows of a message that has its UID.
 func (f *pendingMessage) queueInserts(b *db.Batch) {
-	outbound, at, verdicts, private := db.ID(0), ThreadRef{}, "", false
+	outbound, at, results, private := db.ID(0), ThreadRef{}, "", false
 	if f.delivery != nil {
-		outbound, at, verdicts, private = f.delivery.Outbound, f.delivery.Thread, f.delivery.CheckResults, f.delivery.Private
+		outbound, at, results, private = f.delivery.Outbound, f.delivery.Thread, f.delivery.CheckResults, f.delivery.Private
 	}
 	b.Queue(f.blob.InsertStatement())
 	b.Queue(insertMessageQuery.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
-		at.Account, at.Domain, at.Thread, at.referenceKey(f.MessageID), at.Arrival, verdicts, notNil(f.ReferenceKeys), private))
+		at.Account, at.Domain, at.Thread, at.referenceKey(f.MessageID), at.Arrival, results, notNil(f.ReferenceKeys), private))
 	b.Queue(insertFolderMessageQuery.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
 }
 

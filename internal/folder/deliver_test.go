@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// What is on its way into a folder that is just being deleted goes to INBOX, as
-// without such a folder.
+// A message for a folder that is being deleted at that moment goes to INBOX, as if the folder did
+// not exist.
 func TestDeliverWhileFolderGoes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		junk := h.status("Junk")
 		u := h.upload(mail("one", "Hello."), 0)
 		type answer struct {
@@ -42,7 +42,7 @@ func TestDeliverWhileFolderGoes(t *testing.T) {
 
 // The start of 1970 is a date like any other.
 func TestDateZero(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		u := h.upload(mail("old", "Hello."), 0)
 		u.Date = time.Unix(0, 0)
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, u)
@@ -56,9 +56,9 @@ func TestDateZero(t *testing.T) {
 	})
 }
 
-// Whatever date a client or an archive gives, it can be told.
+// Every date that a client or an import gives can be represented.
 func TestDatesCanBeTold(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		for _, date := range []string{"9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+12:00"} {
 			u := h.upload(mail("one", "Hello."), 0)
 			var err error
@@ -75,18 +75,18 @@ func TestDatesCanBeTold(t *testing.T) {
 	})
 }
 
-// TestIndexingRests: what is done with messages later makes way for filing, by
-// whichever door, and for nothing else.
+// TestIndexingRests checks that low-priority work on messages yields to filing, from every source,
+// and to nothing else.
 func TestIndexingRests(t *testing.T) {
-	for name, file := range map[string]func(h *house){
-		"appended":  func(h *house) { h.fill(Inbox, 1) },
-		"delivered": func(h *house) { h.deliver("x") },
+	for name, file := range map[string]func(h *fixture){
+		"appended":  func(h *fixture) { h.fill(Inbox, 1) },
+		"delivered": func(h *fixture) { h.deliver("x") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(h *house) {
+			each(t, func(h *fixture) {
 				const took = time.Millisecond
 				at := time.Now()
-				h.Now = func() time.Time { // time passes whenever it is asked for
+				h.Now = func() time.Time { // time passes with every call
 					at = at.Add(10 * time.Millisecond)
 					return at
 				}

@@ -15,29 +15,30 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// DuplicateFinder tells whether a folder had a message at the time when it was asked: one
-// with the same bytes, which are read of those with the same envelope and size.
-// The Message-ID is not enough: programs that send reports give each the same, and
-// drafts keep theirs; nor is the envelope: two alarms of one second may differ in a
-// figure. It takes 16 bytes for each message, and is for one goroutine.
+// DuplicateFinder finds the messages that a folder already had when the finder was created. A
+// duplicate has the same bytes. Only stored messages with the same envelope and size are read to
+// compare them. The Message-ID is not enough: some programs give all their reports the same one,
+// and drafts keep theirs. The envelope is not enough either: two alarms of one second may differ in
+// a number. A finder takes 16 bytes for each message, and is for one goroutine.
 type DuplicateFinder struct {
 	store  *Store
 	seed   maphash.Seed
-	stored []storedBlob // by rising key
-	// unmatched are those whose bytes were read, and which were not taken.
+	stored []storedBlob // ascending by key
+	// unmatched counts the messages, by hash, whose bytes were read and that no duplicate has
+	// matched.
 	unmatched map[ContentHash]int
 }
 
 // ContentHash is the SHA-256 of a message.
 type ContentHash = [sha256.Size]byte
 
-// storedBlob is a message by its envelope and size.
+// storedBlob identifies a message by its envelope and size.
 type storedBlob struct {
 	key  uint64
 	blob db.ID // 0 once its bytes were read
 }
 
-// NewDuplicateFinder reads what a folder holds. One that is not there holds nothing.
+// NewDuplicateFinder reads the messages of a folder. A missing folder has none.
 func (s *Store) NewDuplicateFinder(ctx context.Context, mailbox db.ID, name string) (*DuplicateFinder, error) {
 	c := &DuplicateFinder{store: s, seed: maphash.MakeSeed(), unmatched: map[ContentHash]int{}}
 	v, err := s.Open(ctx, mailbox, name, true)
@@ -65,12 +66,12 @@ func (c *DuplicateFinder) key(envelope []byte, size int64) uint64 {
 	return h.Sum64()
 }
 
-// Empty reports whether nothing can be taken.
+// Empty reports whether there are no messages to match.
 func (c *DuplicateFinder) Empty() bool { return len(c.stored) == 0 }
 
-// TakeDuplicate reports whether the folder had a message that was not taken yet, and
-// takes it: of two alike, each counts once. One that is no longer stored counts
-// as another.
+// TakeDuplicate reports whether the folder had an equal message that was not taken yet, and takes
+// it, so that each of two equal messages counts once. A message whose bytes are lost matches
+// nothing.
 func (c *DuplicateFinder) TakeDuplicate(ctx context.Context, d Metadata, size int64, sum ContentHash) (bool, error) {
 	key := c.key(d.Envelope, size)
 	at, _ := slices.BinarySearchFunc(c.stored, key, func(h storedBlob, key uint64) int { return cmp.Compare(h.key, key) })
@@ -93,7 +94,7 @@ func (c *DuplicateFinder) TakeDuplicate(ctx context.Context, d Metadata, size in
 	return n > 0, nil
 }
 
-// hashBlob reads a stored message.
+// hashBlob reads a stored message and returns its hash.
 func (c *DuplicateFinder) hashBlob(ctx context.Context, id db.ID) (sum ContentHash, err error) {
 	b, err := c.store.Blobs.Load(ctx, id)
 	if err != nil {

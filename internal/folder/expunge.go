@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// A message may be in the folder twice.
+	// A folder may hold a message twice.
 	recordExpungedQuery = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($4 AS BIGINT) FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
 	recordExpungedListQuery = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($18 AS BIGINT) FROM folder_message
@@ -22,7 +22,7 @@ var (
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
 
-// selection are messages that a command takes out or copies.
+// selection is the messages that a command removes or copies.
 type selection struct {
 	totals
 	uids  []uint32
@@ -35,7 +35,7 @@ func (c *selection) add(index int, e entry) {
 	c.spans.add(index, e.uid)
 }
 
-// selectDeleted chooses the messages with the Deleted flag.
+// selectDeleted selects the messages with the Deleted flag.
 func selectDeleted(snap *snapshot) (c selection) {
 	for _, slot := range snap.slots {
 		if slot.anyFlags&Deleted == 0 {
@@ -51,7 +51,7 @@ func selectDeleted(snap *snapshot) (c selection) {
 	return c
 }
 
-// selectDeletedOf chooses those of some messages that have it.
+// selectDeletedOf selects the messages of uids with the Deleted flag.
 func selectDeletedOf(snap *snapshot, uids []uint32) (c selection) {
 	for index, e := range snap.eachOf(uids) {
 		if e.flags&Deleted != 0 {
@@ -61,13 +61,12 @@ func selectDeletedOf(snap *snapshot, uids []uint32) (c selection) {
 	return c
 }
 
-// Expunge removes the messages with the Deleted flag, if only is not nil only
-// those among these UIDs, which rise, and returns the UIDs of what it removed;
-// Sync tells that they are gone. It does so in parts, of which some may be done
-// before an error.
+// Expunge removes the messages with the Deleted flag and returns their UIDs. If only is not nil, it
+// is limited to these UIDs, which ascend. Sync then reports that the messages are gone. Expunge
+// works in batches, some of which may be committed before an error.
 func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err error) {
 	sh := v.shared
-	// Other nodes may have set flags of which this one has not heard.
+	// Other nodes may have set flags that this node has not read yet.
 	if err := sh.refresh(ctx, true); err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err e
 	return gone, nil
 }
 
-// expungeBatch removes what is deleted among some messages, in one commit.
+// expungeBatch removes the deleted messages among uids in one commit.
 func (v *View) expungeBatch(ctx context.Context, uids []uint32) ([]uint32, error) {
 	sh := v.shared
 	var out selection

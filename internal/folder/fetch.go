@@ -14,39 +14,38 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// FetchFields says what Fetch has to read; UID, sequence number, flags, keywords,
-// mod-sequence and size come always and cost no SQL.
+// FetchFields selects what Fetch reads. UID, sequence number, flags, keywords, mod-sequence and
+// size always come and need no SQL.
 type FetchFields uint8
 
-// What rows may hold beside.
+// The optional fields.
 const (
 	FetchDates      FetchFields = 1 << iota // Date and SavedAt
 	FetchEnvelope                           // Envelope
 	FetchStructure                          // Structure
-	FetchBlobID                             // Blob
-	FetchContent                            // Bytes, and Blob
+	FetchBlobID                             // BlobID
+	FetchContent                            // Content, and BlobID
 	FetchThread                             // Thread
-	FetchReferences                         // Answers, and Envelope
+	FetchReferences                         // ReferenceKeys, and Envelope
 )
 
-// MessageRow is a message as Fetch gives it.
+// MessageRow is a message as Fetch returns it.
 type MessageRow struct {
 	FlagChange              // Seq, UID, Flags, Keywords, ModSeq as the session knows them
 	Size          uint32    // bytes
-	Message       db.ID     // with any FetchFields
+	Message       db.ID     // set with any FetchFields
 	Date          time.Time // internal date
 	SavedAt       time.Time // when it came into this folder (RFC 8514)
 	Envelope      []byte
 	Structure     []byte
-	Thread        string     // of its account, as ThreadRef has it; "" for none
-	ReferenceKeys []byte     // encodeReferences its header; empty if that was not stored
+	Thread        string     // the account's thread that it is in, as ThreadRef has it; "" for none
+	ReferenceKeys []byte     // what encodeReferences returns for its header; empty if not stored
 	BlobID        db.ID      // for blob.Store.Load
-	Content       *blob.Blob // nil if it is gone
-	Private       bool       // as Delivery has it; with any FetchFields but FetchDates and FetchThread
+	Content       *blob.Blob // nil if the bytes are gone
+	Private       bool       // as in Delivery; set with any FetchFields but FetchDates and FetchThread
 }
 
-// What is read of rows alone, and with the message's envelope, structure or
-// both.
+// Queries for rows alone, and with the message's envelope, structure or both.
 var (
 	readRowsQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
@@ -89,14 +88,14 @@ var (
 	messageBlobQuery = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 
-// Bounds of a page: a read transaction must be short, and a page fit in memory.
+// Limits of a page. A read transaction must be short, and a page must fit in memory.
 const (
 	fetchPageMessages = 1_000   // messages
 	fetchPageBytes    = 2 << 20 // of envelopes and structures
 )
 
-// queries returns the queries that read what is wanted, and adds the places to
-// scan it into.
+// queries returns the queries that read the wanted fields, and appends their scan destinations to
+// dst.
 func (want FetchFields) queries(row *MessageRow, dst []any) (ranges, list *db.Query, _ []any) {
 	switch {
 	case want&FetchReferences != 0:
@@ -113,11 +112,11 @@ func (want FetchFields) queries(row *MessageRow, dst []any) (ranges, list *db.Qu
 	return readRowsQuery, readRowsListQuery, dst
 }
 
-// Fetch calls f with each of the messages, which must be in rising order of
-// UID. No cursor and no lock is held while f runs, so that it may write to a
-// slow client, but it may not Sync the View; the MessageRow is f's until it returns. A
-// message that another session expunged meanwhile is left out, if its row was
-// needed; ones that the session does not know always are.
+// Fetch calls f with each of the messages, which must be in ascending order of UID. No cursor is
+// open and no lock is held while f runs, so f may write to a slow client, but it must not Sync the
+// View. f may use the MessageRow only until it returns. Fetch leaves out messages that the session
+// does not know. It also leaves out messages that another session expunged meanwhile, if it needs
+// their rows.
 func (v *View) Fetch(ctx context.Context, uids []uint32, want FetchFields, f func(*MessageRow) error) error {
 	r := rowReader{v: v, uids: uids, want: want, limit: fetchPageMessages}
 	if v.shared.keywords.isFull() {
@@ -150,15 +149,15 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want FetchFields, f fun
 // rowReader reads rows for Fetch.
 type rowReader struct {
 	v             *View
-	uids          []uint32 // of which no rows were read yet
+	uids          []uint32 // whose rows were not read yet
 	want          FetchFields
 	limit         int
-	page          []MessageRow // of which no bytes were read yet
-	missedExpunge bool         // some row that the session knows was not there
+	page          []MessageRow // whose bytes were not read yet
+	missedExpunge bool         // whether a row that the session knows was missing
 }
 
-// batches gives the rows, some at a time. The next are read while these are looked
-// at, which is to say mostly while they go to the client.
+// batches returns the rows in batches. It reads the next batch while the caller uses the current
+// one, usually to send it to the client.
 func (r *rowReader) batches(ctx context.Context) iter.Seq2[[]MessageRow, error] {
 	return func(yield func([]MessageRow, error) bool) {
 		if rows, err := r.next(ctx); !yield(rows, err) || err != nil || !r.hasMore() {
@@ -189,7 +188,7 @@ func (r *rowReader) batches(ctx context.Context) iter.Seq2[[]MessageRow, error] 
 		}()
 		defer func() {
 			close(done)
-			for range ahead { // until nothing uses the view any more
+			for range ahead { // until the reader no longer uses the view
 			}
 		}()
 		for g := range ahead {
@@ -203,7 +202,7 @@ func (r *rowReader) batches(ctx context.Context) iter.Seq2[[]MessageRow, error] 
 // hasMore reports whether there may be more rows.
 func (r *rowReader) hasMore() bool { return len(r.uids) > 0 || len(r.page) > 0 }
 
-// next reads some rows, perhaps none.
+// next reads some rows, possibly none.
 func (r *rowReader) next(ctx context.Context) (rows []MessageRow, err error) {
 	if r.want|singleReadFields == singleReadFields && r.want&FetchContent != 0 && len(r.page) == 0 && len(r.uids) == 1 {
 		if rows := r.v.readMessage(ctx, r.uids[0], r.want); rows != nil {
@@ -234,15 +233,15 @@ func (r *rowReader) next(ctx context.Context) (rows []MessageRow, err error) {
 	return rows, nil
 }
 
-// Bounds of what is read of the bytes of messages before they are asked for.
+// Limits of the message content that is read ahead.
 const (
-	prefetchBatches  = 3 // beside the one that is being read
+	prefetchBatches  = 3 // besides the one that is being read
 	prefetchMessages = 16
 	prefetchBytes    = 192 << 10
 )
 
-// loadContent reads the bytes of the first rows, at least one's if there is one,
-// and returns of how many.
+// loadContent reads the bytes of the first rows, of at least one if there is one, and returns their
+// number.
 func (v *View) loadContent(ctx context.Context, rows []MessageRow) (n int, err error) {
 	ids, size := make([]db.ID, 0, prefetchMessages), 0
 	for ; n < len(rows) && n < prefetchMessages; n++ {
@@ -261,11 +260,11 @@ func (v *View) loadContent(ctx context.Context, rows []MessageRow) (n int, err e
 	return n, nil
 }
 
-// singleReadFields is what readMessage reads.
+// singleReadFields are the fields that readMessage reads.
 const singleReadFields = FetchDates | FetchBlobID | FetchContent | FetchStructure
 
-// readMessage reads a message and its bytes at once, as mail programs ask for most of
-// them. If it returns none, what is wrong shows when they are read one by one.
+// readMessage reads a message and its bytes in one query, for the most common FETCH of mail
+// clients. If it returns nothing, reading rows and bytes separately reveals the error.
 func (v *View) readMessage(ctx context.Context, uid uint32, want FetchFields) []MessageRow {
 	index, known := v.snap.index(uid)
 	if !known || v.shared.keywords.isFull() {
@@ -286,11 +285,11 @@ func (v *View) readMessage(ctx context.Context, uid uint32, want FetchFields) []
 	return []MessageRow{row}
 }
 
-// errPageFull ends the reading of a page.
+// errPageFull stops reading a page.
 var errPageFull = errors.New("the page is full")
 
-// docsPage reads the rows of a page. left is how many of its UIDs, at its end,
-// it did not come to because the page was full.
+// readPage reads the rows of a page. left is the number of UIDs at the end of uids that it did not
+// reach because the page was full.
 func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (rows []MessageRow, left int, err error) {
 	var runs spanBuilder
 	known := make([]MessageRow, 0, len(uids))
@@ -301,7 +300,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 	if want == 0 {
 		return known, 0, nil
 	}
-	rows = known[:0] // those that are found move to the front
+	rows = known[:0] // rows that are found move to the front
 	var row MessageRow
 	var date, saved int64
 	ranges, list, dst := want.queries(&row, []any{&row.UID, &row.Message, &date, &saved})
@@ -338,9 +337,8 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 	return rows, 0, v.fillThreads(ctx, want, rows)
 }
 
-// OpenMessage opens the bytes of a message, or returns a fault.NotFound when
-// they are gone, or a fault.Denied if it is private. The caller must Close the
-// reader.
+// OpenMessage opens the bytes of a message. It returns a fault.NotFound if they are gone, and a
+// fault.Denied if the message is private. The caller must Close the reader.
 func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
 	var id db.ID
 	var private bool
@@ -357,8 +355,8 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 	return s.openBlob(ctx, message, id)
 }
 
-// MessageIndex returns the index of a message that Fetch gave with FetchStructure. Its
-// bytes are only read if what is stored can't be decoded, or is of others.
+// MessageIndex returns the index of a message that Fetch returned with FetchStructure. It reads the
+// bytes only if the stored index can't be decoded or belongs to other bytes.
 func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index, error) {
 	if index := message.DecodeIndex(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
@@ -371,8 +369,8 @@ func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index
 	return decodeIndex(in, nil)
 }
 
-// Envelope returns the ENVELOPE of a message that Fetch gave with FetchEnvelope. Its
-// bytes are only read if what is stored is none.
+// Envelope returns the ENVELOPE of a message that Fetch returned with FetchEnvelope. It reads the
+// bytes only if the stored envelope is invalid.
 func (s *Store) Envelope(ctx context.Context, r *MessageRow) ([]byte, error) {
 	if message.IsEnvelope(r.Envelope) {
 		return r.Envelope, nil

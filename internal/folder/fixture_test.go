@@ -20,13 +20,13 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// house is a store with one mailbox.
-type house struct {
+// fixture is a store with one mailbox.
+type fixture struct {
 	testing.TB
 	*Store
 	db    *db.DB
 	box   db.ID
-	clock *atomic.Int64 // seconds that the clock is ahead
+	clock *atomic.Int64 // seconds by which the clock is ahead
 }
 
 var (
@@ -44,22 +44,22 @@ var (
 	countBlobs    = db.SQL(`SELECT (SELECT COUNT(*) FROM message), (SELECT COUNT(*) FROM blob), (SELECT COUNT(*) FROM expunged)`)
 )
 
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		f(newHouse(t, d, node))
+		f(newFixture(t, d, node))
 	})
 }
 
-func newHouse(t testing.TB, d *db.DB, node *db.Node) *house {
-	h := &house{TB: t, db: d, clock: &atomic.Int64{}}
+func newFixture(t testing.TB, d *db.DB, node *db.Node) *fixture {
+	h := &fixture{TB: t, db: d, clock: &atomic.Int64{}}
 	h.Store = h.newStore(d, node, Options{})
 	h.box = h.newMailbox(1 << 40)
 	return h
 }
 
-func (h *house) newStore(d *db.DB, node *db.Node, o Options) *Store {
+func (h *fixture) newStore(d *db.DB, node *db.Node, o Options) *Store {
 	files, err := blob.NewDir(h.TempDir())
 	h.must(err)
 	now := func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) }
@@ -69,7 +69,7 @@ func (h *house) newStore(d *db.DB, node *db.Node, o Options) *Store {
 	return New(o)
 }
 
-func (h *house) newMailbox(quota int64) db.ID {
+func (h *fixture) newMailbox(quota int64) db.ID {
 	account, domain, box := h.db.NewID(), h.db.NewID(), h.db.NewID()
 	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
 		for _, s := range []db.Statement{
@@ -85,16 +85,16 @@ func (h *house) newMailbox(quota int64) db.ID {
 	return box
 }
 
-func (h *house) ctx() context.Context { return h.Context() }
+func (h *fixture) ctx() context.Context { return h.Context() }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-func (h *house) delete(s *Store, name string) {
+func (h *fixture) delete(s *Store, name string) {
 	h.Helper()
 	_, err := s.Delete(h.ctx(), h.box, name)
 	h.must(err)
@@ -105,7 +105,7 @@ func mail(subject, body string) string {
 		"\r\nDate: Mon, 2 Mar 2026 23:30:00 -0500\r\nMessage-ID: <" + subject + "@example.com>\r\n\r\n" + body
 }
 
-func (h *house) upload(text string, flags Flags, keywords ...string) Upload {
+func (h *fixture) upload(text string, flags Flags, keywords ...string) Upload {
 	h.Helper()
 	b, err := h.Blobs.FromBytes(h.ctx(), []byte(text))
 	h.must(err)
@@ -117,7 +117,7 @@ func (h *house) upload(text string, flags Flags, keywords ...string) Upload {
 }
 
 // fill appends n messages to a folder.
-func (h *house) fill(name string, n int) (uids []uint32) {
+func (h *fixture) fill(name string, n int) (uids []uint32) {
 	h.Helper()
 	for n > 0 {
 		chunk := make([]Upload, min(n, 500))
@@ -132,7 +132,7 @@ func (h *house) fill(name string, n int) (uids []uint32) {
 	return uids
 }
 
-func (h *house) deliver(subject string) MessageRef {
+func (h *fixture) deliver(subject string) MessageRef {
 	h.Helper()
 	u := h.upload(mail(subject, "Hello."), 0)
 	f, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata})
@@ -140,7 +140,7 @@ func (h *house) deliver(subject string) MessageRef {
 	return f
 }
 
-func (h *house) view(name string) *View {
+func (h *fixture) view(name string) *View {
 	h.Helper()
 	v, err := h.Open(h.ctx(), h.box, name, false)
 	h.must(err)
@@ -148,21 +148,21 @@ func (h *house) view(name string) *View {
 	return v
 }
 
-func (h *house) sync(v *View, expunge bool) Changes {
+func (h *fixture) sync(v *View, expunge bool) Changes {
 	h.Helper()
 	c, err := v.Sync(h.ctx(), expunge)
 	h.must(err)
 	return c
 }
 
-func (h *house) status(name string) Folder {
+func (h *fixture) status(name string) Folder {
 	h.Helper()
 	f, err := h.Status(h.ctx(), h.box, name)
 	h.must(err)
 	return f
 }
 
-func (h *house) recent(name string) uint32 {
+func (h *fixture) recent(name string) uint32 {
 	h.Helper()
 	f := h.status(name)
 	n, err := h.CountRecent(h.ctx(), &f)
@@ -171,7 +171,7 @@ func (h *house) recent(name string) uint32 {
 }
 
 // checkCounts compares the counters with the rows.
-func (h *house) checkCounts() {
+func (h *fixture) checkCounts() {
 	h.Helper()
 	folders, err := h.Folders(h.ctx(), h.box)
 	h.must(err)
@@ -202,14 +202,14 @@ func (h *house) checkCounts() {
 	}
 }
 
-// use reads what is counted of a mailbox.
-func (h *house) use(box db.ID) (u mailbox.Usage) {
+// use returns the counted usage of a mailbox.
+func (h *fixture) use(box db.ID) (u mailbox.Usage) {
 	h.Helper()
 	h.must(h.db.One(h.ctx(), readUse.With(box), &u.Bytes, &u.Messages, &u.Overhead))
 	return u
 }
 
-// show is what a session knows, in words.
+// show formats what a session knows.
 func (v *View) show() string {
 	var b strings.Builder
 	for i, e := range v.snap.between(0, v.snap.count) {
@@ -227,7 +227,7 @@ func (v *View) show() string {
 	return strings.TrimSpace(b.String())
 }
 
-func (h *house) expect(what, got, want string) {
+func (h *fixture) expect(what, got, want string) {
 	h.Helper()
 	if got != want {
 		h.Errorf("%s: got %s, want %s", what, got, want)

@@ -5,7 +5,7 @@ package folder
 // Flags are a message's system flags (RFC 3501 §2.3.2).
 type Flags uint8
 
-// The system flags. Recent is a session's own and is never stored.
+// The system flags. Recent belongs to a session and is never stored.
 const (
 	Seen Flags = 1 << iota
 	Answered
@@ -14,7 +14,7 @@ const (
 	Draft
 	Recent
 
-	// AllFlags are those that a client may change.
+	// AllFlags are the flags that a client may change.
 	AllFlags = Seen | Answered | Flagged | Deleted | Draft
 )
 
@@ -24,7 +24,7 @@ const (
 	MaxKeywordBytes = 100 // of one keyword
 )
 
-// FlagOp is what Store does with flags.
+// FlagOp is what UpdateFlags does with the flags.
 type FlagOp uint8
 
 // The operations.
@@ -34,16 +34,17 @@ const (
 	RemoveFlags
 )
 
-// FlagChange tells a message's flags as they are now.
+// FlagChange is a message with its current flags.
 type FlagChange struct {
 	Seq      uint32
 	UID      uint32
-	Flags    Flags    // with Recent, if it is that to the session
-	Keywords []string // sorted; not to be changed
+	Flags    Flags    // with Recent, if it is recent to the session
+	Keywords []string // sorted; must not be changed
 	ModSeq   uint64
-	// ChangedByOthers says, of what Store returns, that others have changed them too
-	// since the session was told: its client can't know them from the command.
+	// ChangedByOthers reports, in the result of UpdateFlags, whether others have also changed the
+	// flags since the client was told of them. The client can't infer the flags from its command
+	// then.
 	ChangedByOthers bool
 
-	keywordsMissing bool // Keywords are to be read
+	keywordsMissing bool // whether Keywords must still be read
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package folder is the mail store behind IMAP: the folders of a mailbox and
-// the messages in them, with their UIDs, flags and mod-sequences.
+// Package folder is the mail store behind IMAP: the folders of a mailbox and the messages in them,
+// with their UIDs, flags and mod-sequences.
 //
-// Everything that changes a folder first takes the folder's row, so the UIDs
-// and mod-sequences that are committed never have a gap that is filled later.
-// Of each open folder a node keeps one compact View of all its messages, which
-// its sessions share; the row, the change log and the new UIDs bring it up to
-// date. Each session keeps, as an older version of the same, what it has told
-// its client, so that sequence numbers never touch SQL.
+// Every change to a folder first locks the folder's row. So the committed UIDs and mod-sequences
+// never have a gap that is filled later. For each open folder a node keeps one compact shared view
+// of all its messages. The row, the change log and the new UIDs bring it up to date. Each session
+// keeps an older version of that view: what its client knows. So sequence numbers need no SQL.
 package folder
 
 import (
@@ -23,14 +21,13 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Inbox is the name of the folder that every mailbox has, whatever its case
-// (RFC 3501 §5.1).
+// Inbox is the name of the folder that every mailbox has, in any case (RFC 3501 §5.1).
 const Inbox = "INBOX"
 
-// Separator stands between the levels of a name.
+// Separator separates the levels of a name.
 const Separator = '/'
 
-// Special uses (RFC 6154) that a mailbox has a folder for from the start.
+// Special uses (RFC 6154) for which every mailbox has a folder from the start.
 const (
 	Sent    = `\Sent`
 	Drafts  = `\Drafts`
@@ -39,67 +36,64 @@ const (
 	Archive = `\Archive`
 )
 
-// Options are what a Store works with.
+// Options are the dependencies and limits of a Store.
 type Options struct {
 	DB     *db.DB
 	Blobs  *blob.Store
 	Events *event.Log
-	Hub    *notify.Hub // woken with notify.Folder of what changed
+	Hub    *notify.Hub // woken with notify.Folder for each change
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// ExpungeGrace is how long the bytes of a message stay after it left its last
-	// folder, for those who are reading it; 0 is an hour.
+	// ExpungeGrace is how long a message's bytes stay after it left its last folder, because
+	// clients may still be reading them; 0 is an hour.
 	ExpungeGrace time.Duration
-	// PollInterval is how often an open folder is looked at without having been woken,
-	// since a signal of another node may get lost; 0 is 5 s. Negative: always.
+	// PollInterval is how often an open folder is checked without being woken, since a signal of
+	// another node may get lost; 0 is 5 s, negative always checks.
 	PollInterval time.Duration
-	// MaxIdleViewBytes is how many bytes the views of folders that no session has open may
-	// take together, at 3 to 8 for a message; 0 is 12 MB.
+	// MaxIdleViewBytes is how many bytes the views of folders that no session has open may take
+	// together, at 3 to 8 for a message; 0 is 12 MB.
 	MaxIdleViewBytes int
-	// MaxCopy is how many messages one COPY may take, all in one commit, for which
-	// on SQLite all who write wait; 0 is 250,000.
+	// MaxCopy is how many messages one COPY may copy, all in one commit, which blocks all writers
+	// on SQLite; 0 is 250,000.
 	MaxCopy int
-	// BatchSize is how many messages other commands change in one commit, so that
-	// others write in between; 0 is 5,000.
+	// BatchSize is how many messages other commands change in one commit, so that others can write
+	// in between; 0 is 5,000.
 	BatchSize int
-	// MaxScan is how many messages one page of a list looks at, at most; 0 is 5,000.
+	// MaxScan is how many messages one page of a list examines at most; 0 is 5,000.
 	MaxScan int
-	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages.
-	// Only mail that was accepted before the folder was full may exceed it.
+	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages. Only mail that
+	// was accepted before the folder was full may exceed it.
 	MaxMessages int
 	// MaxFolders is how many folders a mailbox may have; 0 is DefaultMaxFolders.
 	MaxFolders int
-	// Prefilter asks the index which of some messages of a mailbox, in the order
-	// of their ids, may have which of the texts. It may leave messages out, and
-	// tell of others, but must never say of one that it lacks what it has.
-	// Without it, or if it returns nil, Search scans.
+	// Prefilter asks the index which of some messages of a mailbox, in the order of their ids, may
+	// contain which of the texts. The result may omit messages and may have false positives, but
+	// must not have false negatives. Search scans if Prefilter is nil or returns nil.
 	Prefilter func(ctx context.Context, mailbox db.ID, among []db.ID, sought []IndexTerm) (*PrefilterResult, error)
-	// QueryIndex asks the index which messages of a mailbox may meet a clause, for a
-	// search in one of its folders or in all, and which it does not know. It
-	// returns nil if it can't tell, or has too many. Without it Search and the lists
-	// of messages look at all of them.
+	// QueryIndex asks the index which messages of a mailbox may match a clause, and which messages
+	// it does not know. The search covers one folder or all. It returns nil if the index can't tell
+	// or finds too many. Without QueryIndex, Search and the lists of messages examine all messages.
 	QueryIndex func(ctx context.Context, mailbox db.ID, s IndexQuery) (*IndexResult, error)
 }
 
-// Limits where Options name no others.
+// Default limits.
 const (
 	DefaultMaxMessages = 1_000_000
 	DefaultMaxFolders  = 10_000
 )
 
-// Store keeps the folders of all mailboxes. It is safe for use by many
-// goroutines.
+// Store stores the folders of all mailboxes. It is safe for concurrent use.
 type Store struct {
 	Options
 
-	load notify.LoadGauge // of filing, before what is done with messages later
+	load notify.LoadGauge // of filing, which has priority over later work on messages
 	mu   sync.Mutex
 	open map[db.ID]*sharedView
-	idle []*sharedView // no session has them open; the longest idle first
+	idle []*sharedView // views that no session has open; the longest idle first
 }
 
-// New returns the store of a database.
+// New returns a Store.
 func New(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -136,7 +130,7 @@ type Folder struct {
 	ID          db.ID
 	Mailbox     db.ID
 	Name        string // UTF-8, Separator between levels
-	SpecialUse  string // its special use, such as Sent, or ""
+	SpecialUse  string // such as Sent; "" for none
 	UIDValidity uint32
 	UIDNext     uint32
 	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162)
@@ -144,7 +138,7 @@ type Folder struct {
 	Unseen      uint32
 	Bytes       int64
 
-	changeModSeq uint64 // the mod-sequence of the last change that is no arrival
-	recentFrom   uint32 // UIDs from here on no session has seen yet
-	logFloor     uint64 // changes up to this mod-sequence are not in the log
+	changeModSeq uint64 // the mod-sequence of the last change other than an arrival
+	recentFrom   uint32 // no session has seen UIDs from here on
+	logLayer     uint64 // the log lacks changes up to this mod-sequence
 }

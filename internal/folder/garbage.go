@@ -14,43 +14,42 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// A message's bytes are deleted once no folder shows it. That no copy can be
-// made of what is being deleted follows from how rows come to be:
+// A message's bytes are deleted once no folder shows it. A copy of a message that is being deleted
+// is impossible because of how rows are created and deleted:
 //
 //   - The first row of a message is inserted together with the message.
-//   - Every further row is inserted by a copy or move, which reads a row that
-//     is there, and holds the lock of that row's folder from before reading it
-//     until its own commit (transfer.guard: the conditional update or SELECT …
-//     FOR UPDATE of the source; a folder that is gone declines it).
-//   - A row is deleted only under the lock of its folder too (updateFolderIfCurrentQuery), or
-//     after the folder itself was, which waits for that lock.
+//   - A copy or move inserts every further row. It reads an existing row, and holds the lock of
+//     that row's folder from before the read until its own commit (copyOperation.guard: the
+//     conditional update or SELECT … FOR UPDATE of the source; a deleted folder declines it).
+//   - A row too is deleted only under the lock of its folder (updateFolderIfCurrentQuery), or after
+//     the folder itself was deleted, which waits for that lock.
 //
-// So between two commits there is no moment at which a message has no
-// committed row and yet one in the making: while a copy is uncommitted, its
-// source row is committed and can't go. Therefore one statement that deletes
-// the message where no row names it, on READ COMMITTED as well, never deletes
-// what a copy then shows. On SQLite writers follow each other anyway.
+// So at no moment between two commits does a message have no committed row while an uncommitted
+// copy creates one: as long as a copy is uncommitted, its source row is committed and can't be
+// deleted. Therefore one statement that deletes a message that no row names, even on READ
+// COMMITTED, never deletes a message that a copy then shows. On SQLite writers are serialized
+// anyway.
 //
-// Grace is for readers: a FETCH that has read the row may still be reading the
-// bytes.
+// ExpungeGrace is for readers: a FETCH that has read the row may still be reading the bytes.
 
 var (
 	dueExpungedQuery = db.SQL(`SELECT message, at FROM expunged WHERE at < $1 ORDER BY at LIMIT $2`)
 	// deleteUnreferencedMessageQuery deletes a message unless a folder shows it.
 	deleteUnreferencedMessageQuery = db.SQL(`DELETE FROM message WHERE id = $1
 		AND NOT EXISTS (SELECT 1 FROM folder_message WHERE message = $1) RETURNING blob`)
-	// If it was expunged once more meanwhile, its time begins anew.
+	// If the message was expunged once more meanwhile, its grace period starts again.
 	deleteExpungedQuery = db.SQL(`DELETE FROM expunged WHERE message = $1 AND at = $2`)
 
-	// nextDroppedFolderQuery finds one of which something is left, or that can be forgotten.
+	// nextDroppedFolderQuery finds a dropped folder that still has messages, or whose record can be
+	// deleted.
 	nextDroppedFolderQuery = db.SQL(`SELECT folder, mailbox FROM dropped d WHERE folder > $1 AND (uidvalidity < $2
 		OR COALESCE((SELECT 1 FROM dropped later WHERE later.mailbox = d.mailbox AND later.uidvalidity > d.uidvalidity LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_message m WHERE m.folder = d.folder LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_change c WHERE c.folder = d.folder LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_view v WHERE v.folder = d.folder), 0) = 1) ORDER BY folder LIMIT 1`)
 	deleteChangesQuery = db.SQL(`DELETE FROM folder_change WHERE folder = $1`)
-	// As long as some node's clock has not passed the highest UIDVALIDITY that a mailbox
-	// has had, a new folder could get it again. It may be years ahead (RenewUIDValidity).
+	// As long as a node's clock has not passed the highest UIDVALIDITY that a mailbox has had, a
+	// new folder could get it again. It may be years ahead (RenewUIDValidity).
 	deleteDroppedQuery = db.SQL(`DELETE FROM dropped WHERE folder = $1 AND (uidvalidity < $2
 		OR EXISTS (SELECT 1 FROM dropped later WHERE later.mailbox = $3 AND later.uidvalidity > dropped.uidvalidity))`)
 	modSeqQuery = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
@@ -58,21 +57,21 @@ var (
 	deleteSubscriptionsQuery = db.SQL(`DELETE FROM subscription WHERE mailbox = $1`)
 )
 
-// Sizes of what is deleted in one commit, so that no one waits long for it.
+// Number of rows deleted in one commit, so that other writers need not wait long.
 const (
 	collectBatchSize = 100   // messages with their bytes
 	purgeBatchSize   = 1_000 // rows of a deleted folder
 )
 
-// How often Run collects, and how long an idle view is kept.
+// Intervals of Run, and how long an idle view stays in memory.
 const (
 	collectInterval     = time.Minute
 	idleViewTTL         = 10 * time.Minute
 	shutdownSaveTimeout = 5 * time.Second
 )
 
-// Run deletes what nothing shows any more, stores the views of large folders,
-// forgets idle ones and looks whether signals of other nodes got lost, until ctx ends.
+// Run works until ctx ends: it deletes unreferenced messages, stores the views of large folders,
+// drops idle views and checks whether signals of other nodes got lost.
 func (s *Store) Run(ctx context.Context) error {
 	collect := time.NewTicker(collectInterval)
 	defer collect.Stop()
@@ -82,7 +81,7 @@ func (s *Store) Run(ctx context.Context) error {
 		var err error
 		select {
 		case <-ctx.Done():
-			// What comes next begins with what this node knew.
+			// Save the views, so that the next start can use them.
 			last, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownSaveTimeout)
 			defer end()
 			if err := s.saveViews(last, shutdownStaleDivisor); err != nil && !errors.Is(err, db.ErrClosed) {
@@ -135,8 +134,8 @@ func (s *Store) pollOpenFolders(ctx context.Context) error {
 	return nil
 }
 
-// CollectGarbage deletes messages that left their last folder longer than Grace ago,
-// and returns how many; and what is left of deleted folders.
+// CollectGarbage deletes messages that left their last folder longer than ExpungeGrace ago, and
+// returns their number. It also deletes what is left of deleted folders.
 func (s *Store) CollectGarbage(ctx context.Context) (deleted int, err error) {
 	if err := s.purgeDropped(ctx); err != nil {
 		return 0, err
@@ -156,7 +155,7 @@ func (s *Store) CollectGarbage(ctx context.Context) (deleted int, err error) {
 type expungedRow struct {
 	message db.ID
 	at      int64
-	blob    db.ID // found when the message was deleted
+	blob    db.ID // known once the message is deleted
 }
 
 func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) {
@@ -196,11 +195,10 @@ func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) 
 	return len(found), deleted, nil
 }
 
-// purgeDropped takes the messages out of deleted folders, which nobody can
-// change or copy from any more.
+// purgeDropped removes the messages of deleted folders, which nobody can change or copy any more.
 func (s *Store) purgeDropped(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
-	passed := s.Now().Add(-2 * db.MaxClockSkew).Unix() // by all clocks
+	passed := s.Now().Add(-2 * db.MaxClockSkew).Unix() // in the past on all nodes' clocks
 	for last := db.ID(0); ; {
 		found, err := db.All(ctx, s.DB, nextDroppedFolderQuery.With(last, passed), func(r db.Row) (d dropped, err error) {
 			err = r.Scan(&d.folder, &d.mailbox)
@@ -249,9 +247,8 @@ func (s *Store) purgeFolder(ctx context.Context, folder, box db.ID) error {
 	}
 }
 
-// PurgeMailbox deletes all folders, subscriptions and mail of a mailbox, for good; the
-// bytes go with the next Collect after Grace. It may be called again after it
-// failed.
+// PurgeMailbox deletes all folders, subscriptions and mail of a mailbox permanently. CollectGarbage
+// deletes the bytes after ExpungeGrace. PurgeMailbox may be called again after an error.
 func (s *Store) PurgeMailbox(ctx context.Context, mailbox db.ID) error {
 	err := s.updateTree(ctx, mailbox, func(t *folderTree) error {
 		for _, f := range t.folders {

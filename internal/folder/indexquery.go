@@ -9,34 +9,34 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Clause is what an index is asked for: messages that may have a text, or all
-// of several clauses, or one of them.
+// Clause is a condition for an index: messages that may contain a text, or that match all of
+// several clauses, or one of them.
 type Clause struct {
 	Term     *IndexTerm
 	Children []Clause
 	MatchAny bool
 }
 
-// IndexQuery is what a search in a folder asks an index, or in a whole mailbox.
+// IndexQuery is a query to an index, for one folder or a whole mailbox.
 type IndexQuery struct {
 	Folder  db.ID  // 0 for all of the mailbox
 	LastUID uint32 // the highest UID in it
 	Clause  Clause
-	Limit   int // of messages; more are too many
+	Limit   int // number of messages; more are too many
 }
 
-// IndexResult is what an index tells of a folder: messages of its mailbox that may
-// meet a Clause, and of which others it knows nothing: those of the folder with
-// UIDs above IndexedThroughUID, and all that were made after another.
+// IndexResult is an index's result: the messages that may match a Clause, and the limits of what is
+// indexed. The index does not know the folder's messages with UIDs above IndexedThroughUID, and all
+// messages created after IndexedThroughID.
 type IndexResult struct {
 	Messages           []db.ID
 	IndexedThroughUID  uint32
-	IndexedThroughUIDs map[db.ID]uint32 // IndexedThroughUID of each folder that it knows, if the IndexQuery is in all of them
+	IndexedThroughUIDs map[db.ID]uint32 // IndexedThroughUID of each folder that the index knows, for an IndexQuery without Folder
 	IndexedThroughID   db.ID
 }
 
-// clause returns what every message for which the criterion holds must meet, or
-// nil if nothing is known of that.
+// clause returns a clause that every message must match for the criterion to hold, or nil if none
+// is known.
 func (c *compiledCriterion) clause() *Clause {
 	if c.Not {
 		return nil
@@ -63,16 +63,15 @@ func (c *compiledCriterion) clause() *Clause {
 	return &all
 }
 
-// Bounds of what is asked for beside the index, and of what it may name: with
-// more, the whole folder is looked at.
+// Limits of unindexed messages and of index results. Beyond them the whole folder is scanned.
 const (
 	maxUnindexed    = 2_000
 	maxIndexResults = 20_000
 )
 
-// candidatesFromIndex returns the UIDs of the messages for which the criterion may hold,
-// rising, as far as an index tells; known is false if it doesn't. It takes time
-// for what is found, not for what is there.
+// candidatesFromIndex returns the ascending UIDs of the messages for which the criterion may hold,
+// according to the index. known is false if the index can't tell. The cost depends on the number of
+// results, not on the size of the folder.
 func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (uids []uint32, known bool, err error) {
 	clause := c.clause()
 	if v.store.QueryIndex == nil || v.snap.count < minPrefilter || clause == nil {
@@ -119,15 +118,15 @@ func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (u
 }
 
 var (
-	// With + 0 PostgreSQL looks for the messages one by one, though it take the
-	// folder for a small one, or all of them for few.
+	// With + 0 PostgreSQL looks up the messages one by one, even if it estimates that the folder is
+	// small or holds most of them.
 	uidsByMessageQuery = db.SQL(`SELECT uid FROM folder_message
 		WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND folder + 0 = $17`)
 	newerUIDsQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
 		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
 )
 
-// appendNewer adds the UIDs of messages that were made after one.
+// appendNewer appends the UIDs of messages created after the message after.
 func (v *View) appendNewer(ctx context.Context, uids []uint32, after db.ID) (_ []uint32, n int, err error) {
 	err = v.store.DB.Each(ctx, newerUIDsQuery.With(v.row.Mailbox, after, v.shared.id, maxUnindexed+1), func(r db.Row) error {
 		n++
@@ -139,7 +138,7 @@ func (v *View) appendNewer(ctx context.Context, uids []uint32, after db.ID) (_ [
 	return uids, n, err
 }
 
-// logIndexError logs that the index failed; the search goes on without it.
+// logIndexError logs that the index failed; the search continues without it.
 func (s *Store) logIndexError(ctx context.Context, mailbox db.ID, err error) error {
 	if ctx.Err() == nil {
 		s.Log.Error("the search index could not be read", "mailbox", mailbox, "error", err)
@@ -147,9 +146,8 @@ func (s *Store) logIndexError(ctx context.Context, mailbox db.ID, err error) err
 	return ctx.Err()
 }
 
-// MessagesAfter returns which messages stand in a folder from a UID, not
-// included, on: at most limit, in the order of their UIDs, which rise with the
-// order of their commits.
+// MessagesAfter returns at most limit messages of a folder with UIDs above uid, in the order of
+// their UIDs, which is also the order of their commits.
 func (s *Store) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, limit int) (uids []uint32, ids []db.ID, err error) {
 	err = s.DB.Each(ctx, messageIDsQuery.With(folder, uid, limit), func(r db.Row) error {
 		var uid uint32
@@ -161,8 +159,8 @@ func (s *Store) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, lim
 	return uids, ids, err
 }
 
-// matchChunk says whether the criterion holds for all messages of a chunk, for
-// none, or whether each has to be looked at.
+// matchChunk returns whether the criterion holds for all messages of a chunk, for none, or whether
+// each must be tested.
 func (c *compiledCriterion) matchChunk(s slot) matchResult {
 	t := c.matchChunkTest(s)
 	if c.Not && t != matchUnknown {
@@ -194,7 +192,7 @@ func (c *compiledCriterion) matchChunkTest(s slot) matchResult {
 		}
 	case HasFlags:
 		switch {
-		case c.Flags&Recent != 0: // that is for each session to know
+		case c.Flags&Recent != 0: // only each session knows that
 		case s.allFlags&c.Flags == c.Flags:
 			return matchYes
 		case s.anyFlags&c.Flags != c.Flags:

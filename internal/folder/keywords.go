@@ -13,34 +13,33 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// keywordTable numbers the sets of keywords that messages of a folder have. A
-// keyword keeps the spelling that was seen first. Sets are never taken out: a
-// table lives as long as the view that it belongs to.
+// keywordTable numbers the keyword sets of a folder's messages. A keyword keeps the spelling that
+// was seen first. Sets are never removed: a table lives as long as its view.
 type keywordTable struct {
 	mu       sync.RWMutex
 	ids      map[string]uint32
 	sets     [][]string        // sorted; 0 is the empty set
 	texts    []string          // as they are stored
-	bytes    int               // of memory that all take, about
-	newBytes int               // of them, by those that change made
-	full     bool              // messages have sets that the table did not take
+	bytes    int               // memory of all sets, approximately
+	newBytes int               // memory of the sets that change added
+	full     bool              // whether messages have sets that the table did not accept
 	spelling map[string]string // by lower case
 }
 
-// maxNewKeywordBytes bounds, in bytes of memory, the sets that change makes: nothing gives them back
-// while a session stays, even if no message has them any more.
+// maxNewKeywordBytes limits, in bytes, the memory of sets that change adds. It is not freed while a
+// session is open, even if no message has the sets any more.
 const maxNewKeywordBytes = 8 << 20
 
-// maxKeywordTableBytes bounds, in bytes of memory, all sets: no quota counts the keywords of messages
-// that clients append. Those of messages with the sets that are too many are read
-// whenever they are told (FillKeywords), and can't be changed but by replacing them.
+// maxKeywordTableBytes limits, in bytes, the memory of all sets, since no quota counts the keywords
+// of messages that clients append. The keywords of messages with further sets are read whenever
+// they are reported (FillKeywords), and can only be replaced as a whole.
 const maxKeywordTableBytes = 32 << 20
 
-// overflowKeywords stands for the sets that the table did not take.
+// overflowKeywords represents the sets that the table did not accept.
 const overflowKeywords = math.MaxUint32
 
-// keywordSetBytes is about the memory, in bytes, that a set takes: its words more than
-// their letters if they are short.
+// keywordSetBytes returns approximately how many bytes of memory a set takes. Short words take more
+// than their letters.
 func keywordSetBytes(text string) int {
 	return 96 + len(text) + 16*(1+strings.Count(text, " "))
 }
@@ -49,8 +48,7 @@ func newKeywordTable() *keywordTable {
 	return &keywordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
 }
 
-// id returns the number of a set as it is stored, overflowKeywords if the table is
-// full.
+// id returns the number of a set in its stored form, or overflowKeywords if the table is full.
 func (t *keywordTable) id(text string) uint32 {
 	if text == "" {
 		return 0
@@ -64,7 +62,7 @@ func (t *keywordTable) id(text string) uint32 {
 	return t.idLocked(text)
 }
 
-// isFull reports whether messages may have other sets.
+// isFull reports whether messages may have sets that the table lacks.
 func (t *keywordTable) isFull() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -115,14 +113,14 @@ func (t *keywordTable) all() []string {
 	return words
 }
 
-// count returns how many keywords all returns.
+// count returns the number of keywords that all returns.
 func (t *keywordTable) count() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.spelling)
 }
 
-// setsWith returns for which sets a keyword, in any case, is in them.
+// setsWith returns the sets that contain a keyword, in any case.
 func (t *keywordTable) setsWith(word string) map[uint32]bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -135,7 +133,7 @@ func (t *keywordTable) setsWith(word string) map[uint32]bool {
 	return found
 }
 
-// change returns the set that an operation with words makes of another.
+// change returns the set that results from applying an operation with words to another set.
 func (t *keywordTable) change(from uint32, op FlagOp, words []string) (uint32, error) {
 	if len(words) == 0 && op != ReplaceFlags || from == 0 && len(words) == 0 {
 		return from, nil
@@ -178,14 +176,14 @@ func (t *keywordTable) change(from uint32, op FlagOp, words []string) (uint32, e
 var keywordsByUIDQuery = db.SQL(`SELECT uid, keywords FROM folder_message
 	WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 
-// FillKeywords reads the Keywords that Sync and Store could not tell, as the
-// table did not take them. They take memory of their own: fill, and forget, at
-// most MaxFillKeywords at a time.
+// FillKeywords reads the Keywords that Sync and UpdateFlags could not return because the table did
+// not accept them. They take memory of their own: fill and release at most MaxFillKeywords at a
+// time.
 func (v *View) FillKeywords(ctx context.Context, changes []FlagChange) error {
 	return v.fillKeywords(ctx, len(changes), func(i int) *FlagChange { return &changes[i] })
 }
 
-// MaxFillKeywords is of how many messages keywords are read at once.
+// MaxFillKeywords is for how many messages keywords are read at once.
 const MaxFillKeywords = 100
 
 func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChange) error {
@@ -218,7 +216,7 @@ func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChan
 	return nil
 }
 
-// memoryBytes is about how many bytes of memory the table takes.
+// memoryBytes returns approximately how many bytes of memory the table takes.
 func (t *keywordTable) memoryBytes() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -233,7 +231,7 @@ func tooManyKeywordsError() error {
 	return fault.New(fault.Invalid, "too_many_keywords", "A message can have at most %d keywords.", MaxKeywords)
 }
 
-// checkKeywords refuses what can't be a keyword (RFC 3501 §9, flag-keyword).
+// checkKeywords returns a fault for an invalid keyword (RFC 3501 §9, flag-keyword).
 func checkKeywords(words []string) error {
 	if len(words) > MaxKeywords {
 		return tooManyKeywordsError()
@@ -247,7 +245,7 @@ func checkKeywords(words []string) error {
 	return nil
 }
 
-// formatKeywords is how the keywords of a new message are stored.
+// formatKeywords returns the keywords of a new message in their stored form.
 func formatKeywords(words []string) (string, error) {
 	if len(words) == 0 {
 		return "", nil

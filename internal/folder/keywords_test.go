@@ -11,8 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// A client that gives a message other keywords again and again fills no memory
-// without end.
+// A client that changes a message's keywords again and again can't fill the memory.
 func TestKeywordsEnd(t *testing.T) {
 	table := newKeywordTable()
 	var err error
@@ -28,7 +27,7 @@ func TestKeywordsEnd(t *testing.T) {
 	if !fault.Is(err, fault.RateLimited) {
 		t.Fatalf("%d bytes of keywords, %v", bytes, err)
 	}
-	// What the table knows stays possible, and what others have set is shown.
+	// Known sets stay possible, and sets by others are shown.
 	if id, err := table.change(1, RemoveFlags, table.keywords(1)); err != nil || id != 0 {
 		t.Errorf("taking keywords away: %d, %v", id, err)
 	}
@@ -38,8 +37,8 @@ func TestKeywordsEnd(t *testing.T) {
 	if id := table.id("other"); table.text(id) != "other" {
 		t.Errorf("%d is %q", id, table.text(id))
 	}
-	// A view that nobody has open is dropped before it takes much room.
-	each(t, func(h *house) {
+	// A view that nobody has open is dropped before it takes much memory.
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 1)
 		v := h.view(Inbox)
 		before := v.shared.memoryBytes()
@@ -50,7 +49,7 @@ func TestKeywordsEnd(t *testing.T) {
 	})
 }
 
-// However short the keywords are, a table takes no more memory than it may.
+// Even with short keywords, a table stays within its memory limit.
 func TestKeywordsShort(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -59,11 +58,11 @@ func TestKeywordsShort(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before, table := heap(), newKeywordTable()
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	const mails = "abcdefghijklmnopqrstuvwxyz0123456789"
 	for n := 0; ; n++ {
 		set := make([]byte, 0, 16) // eight words of one letter
-		for at := n; len(set) < 16; at /= len(letters) {
-			set = append(set, letters[at%len(letters)], ' ')
+		for at := n; len(set) < 16; at /= len(mails) {
+			set = append(set, mails[at%len(mails)], ' ')
 		}
 		if table.id(string(set[:15])) == overflowKeywords {
 			break
@@ -74,13 +73,12 @@ func TestKeywordsShort(t *testing.T) {
 	}
 }
 
-// Messages with more different keywords than a node can hold keep them, and
-// take no more memory.
+// Messages with more different keywords than a node can hold keep them, and take no more memory.
 func TestKeywordsUncounted(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		v := h.view(Inbox)
 		table := v.shared.keywords
-		for size := 1 << 16; size > 0; size /= 2 { // no room is left, not even for a small one
+		for size := 1 << 16; size > 0; size /= 2 { // no space is left, not even for a small set
 			for n := 0; table.id(fmt.Sprintf("%0*d", size, n)) != overflowKeywords; n++ {
 			}
 		}

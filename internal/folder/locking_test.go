@@ -14,9 +14,9 @@ import (
 
 var freeFolders = db.SQL(`SELECT COUNT(*) FROM (SELECT id FROM folder WHERE mailbox = $1 {skip_locked}) AS free`)
 
-// Whatever changes folders or messages takes its mailbox before any folder.
+// Every change to folders or messages locks its mailbox before any folder.
 func TestMailboxIsHeldFirst(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 8)
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), uids[:1], FlagUpdate{Op: AddFlags, Flags: Deleted})

@@ -17,10 +17,10 @@ var (
 	loseMessage = db.SQL(`DELETE FROM message WHERE id = $1`)
 )
 
-// A message whose bytes are lost is not told as expunged, and named; one that was
-// expunged is.
+// A message whose bytes are lost is not reported as expunged, and the log names it. An expunged one
+// is.
 func TestOpenLost(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		id := h.deliver("one").Message
 		dbtest.Exec(h, h.db, loseBytes.With())
 		_, err := h.OpenMessage(h.ctx(), id)

@@ -9,21 +9,21 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Metadata is what is stored of a message beside its bytes, so that lists
-// and searches need not read these.
+// Metadata is what is stored about a message besides its bytes, so that lists and searches need not
+// read the bytes.
 type Metadata struct {
 	MessageID     string // with its angle brackets; "" for none
 	Envelope      []byte // as IMAP shows it (message.AppendEnvelope)
 	Structure     []byte // message.Index in its stored form
-	ReferenceKeys []byte // what it answers, for threads; empty to have it read when it is needed
+	ReferenceKeys []byte // the messages that it refers to, for threads; if empty, the header is read when needed
 }
 
-// maxMessageID bounds what is kept of a Message-ID, in bytes: none that is
-// longer fits on a line (RFC 5322 §2.1.1).
+// maxMessageID limits the stored Message-ID, in bytes. A longer one does not fit on a line (RFC
+// 5322 §2.1.1).
 const maxMessageID = 998
 
-// NewMetadata makes the description of a message out of its header and index. They
-// must be those of the final bytes, head and all.
+// NewMetadata returns the metadata of a message from its header and index, which must be those of
+// the final bytes.
 func NewMetadata(h message.Header, ix *message.Index) (Metadata, error) {
 	structure, err := ix.MarshalBinary()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// memory is what a client has kept of a folder when it went away.
+// memory is what a client remembers of a folder while it is disconnected.
 type memory struct {
 	folder string
 	known  []told
@@ -23,8 +23,8 @@ func (m *model) remember(*rapid.T) {
 	m.memory = append(m.memory, memory{c.v.row.Name, slices.Clone(c.known), c.v.Folder().ModSeq})
 }
 
-// resync is a client that comes back: with what it hears of, what it knew
-// becomes what is there.
+// resync simulates a client that reconnects: the reported changes turn its old state into the
+// current one.
 func (m *model) resync(t *rapid.T) {
 	if len(m.memory) == 0 {
 		return

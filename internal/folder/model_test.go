@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// A model of a mailbox with two folders, and three sessions of two stores.
+// model is a mailbox with two folders, and three sessions of two stores.
 type model struct {
 	*rapid.T
-	h        *house
+	h        *fixture
 	box      db.ID
 	stores   []*Store
 	folders  map[string]*modelFolder
@@ -35,11 +35,11 @@ var modelNames = []string{Inbox, "Archive"}
 
 func TestModel(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set("12"); err != nil { // -rapid.checks asks for more
+		if err := f.Value.Set("12"); err != nil { // -rapid.checks sets more
 			t.Fatal(err)
 		}
 	}
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		rapid.Check(t, func(rt *rapid.T) {
 			m := &model{T: rt, h: h, box: h.newMailbox(1 << 40), folders: map[string]*modelFolder{}}
 			m.stores = []*Store{h.newStore(h.db, nil, Options{PollInterval: -1}), h.newStore(h.db, nil, Options{PollInterval: -1})}
@@ -82,7 +82,7 @@ func (m *model) session() (*client, *modelFolder) {
 	return c, m.folders[c.v.row.Name]
 }
 
-// some chooses messages of a session, gone ones among them.
+// some chooses messages of a session, including expunged ones.
 func (m *model) some(c *client) (uids []uint32) {
 	chosen := rapid.Uint64().Draw(m.T, "messages")
 	for i, t := range c.known {
@@ -120,8 +120,7 @@ func (m *model) store(t *rapid.T) {
 		Keywords: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"k", "l", "m"}), 0, 3, rapid.ID[string]).Draw(t, "words"),
 	}
 	m.change(f.content, uids, change)
-	// The client does the same with what it knows, as after FLAGS.SILENT: what
-	// others did it is told.
+	// The client applies its own change, as after FLAGS.SILENT. Changes by others are reported.
 	there := slices.DeleteFunc(slices.Clone(uids), func(uid uint32) bool {
 		return !slices.ContainsFunc(f.content, func(e told) bool { return e.uid == uid })
 	})
@@ -208,7 +207,7 @@ func (m *model) sync(t *rapid.T) {
 	if expunge && !slices.Equal(c.known, f.content) {
 		m.Fatalf("the session knows %v, want %v", c.known, f.content)
 	}
-	// Of what is gone, but not announced yet, nobody can tell flags any more.
+	// Flags of messages that are gone but not yet reported are unknown.
 	gone := func(e told) bool {
 		return !slices.ContainsFunc(f.content, func(there told) bool { return there.uid == e.uid })
 	}

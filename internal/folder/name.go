@@ -18,12 +18,11 @@ const (
 	MaxNameLevels = 20  // levels
 )
 
-// CodeBadName is that of a name that no folder can have.
+// CodeBadName is the fault code for an invalid folder name.
 const CodeBadName = "bad_folder_name"
 
-// cleanName returns a name in the form in which it is stored: NFC, INBOX in
-// capitals also as the first of several levels (RFC 3501 §5.1). What can't be a
-// name is a fault.Invalid.
+// cleanName returns a name in its stored form: NFC, with INBOX in capitals, also as the first of
+// several levels (RFC 3501 §5.1). It returns a fault.Invalid for an invalid name.
 func cleanName(name string) (string, error) {
 	bad := func(what string) (string, error) {
 		return "", fault.New(fault.Invalid, CodeBadName, "%s", what)
@@ -53,7 +52,7 @@ func cleanName(name string) (string, error) {
 	return name, nil
 }
 
-// parents returns the names above a name, the highest first.
+// parents returns the names of the parents of a name, the highest first.
 func parents(name string) (above []string) {
 	for i := range len(name) {
 		if name[i] == Separator {

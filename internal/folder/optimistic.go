@@ -11,12 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// A command that changes messages reckons on the node's view what is to be
-// done, and has the database do it only if no other change came after the
-// ones that the view knows: one conditional update of the folder's row. Else it
-// catches up and begins anew. So it knows beforehand which messages it will
-// find, and needs to read none; arrivals don't disturb it. All that changes the
-// messages of a folder goes this way, so the row's lock orders it.
+// A command that changes messages computes the change from the node's view. The database applies it
+// only if no other change came after those that the view knows, by one conditional update of the
+// folder's row. Otherwise the command refreshes the view and retries. So it knows beforehand which
+// messages it will find and needs to read none; arrivals don't disturb it. All changes to a
+// folder's messages work this way, so the row's lock orders them.
 
 var (
 	updateFolderIfCurrentQuery = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed = modseq + $6,
@@ -25,17 +24,17 @@ var (
 		WHERE id = $1 AND changed = $2 RETURNING modseq - $6, modseq`)
 	insertChangeQuery  = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
 	pruneChangesQuery  = db.SQL(`DELETE FROM folder_change WHERE folder = $1 AND modseq <= $2`)
-	raiseLogFloorQuery = db.SQL(`UPDATE folder SET log_floor = $2 WHERE id = $1 AND log_floor < $2`)
+	raiseLogLayerQuery = db.SQL(`UPDATE folder SET log_floor = $2 WHERE id = $1 AND log_floor < $2`)
 )
 
-// errStale declines a job that was reckoned on an old view.
+// errStale declines a mutation that was computed from an old view.
 var errStale = errors.New("the folder has changed meanwhile")
 
-// maxStaleRetries bounds how often a command begins anew because other nodes change
-// the same folder.
+// maxStaleRetries is how many times a command is retried because other nodes change the same
+// folder.
 const maxStaleRetries = 200
 
-// totals are what messages add up to.
+// totals are sums over messages.
 type totals struct{ messages, unseen, bytes, surcharge int64 }
 
 func (t *totals) add(e entry) {
@@ -47,25 +46,25 @@ func (t *totals) add(e entry) {
 	}
 }
 
-// usage is what the messages count for in their mailbox.
+// usage returns what the messages count for in their mailbox.
 func (t totals) usage() mailbox.Usage {
 	return mailbox.Usage{Bytes: t.bytes, Messages: t.messages, Overhead: t.surcharge}
 }
 
-// removeStatement makes the statement that takes messages out of a folder, if no change came
-// after since, and raises its mod-sequence by step.
+// removeStatement returns the statement that removes messages from a folder and raises its
+// mod-sequence by step. It changes nothing if there is a change after since.
 func (t totals) removeStatement(folder db.ID, since uint64, step int64) db.Statement {
 	return updateFolderIfCurrentQuery.With(folder, int64(since), t.messages, t.unseen, t.bytes, step, t.surcharge)
 }
 
-// reserveStatement makes the statement that takes UIDs for messages that come into a folder of
-// this name, unless it is full then.
+// reserveStatement returns the statement that reserves UIDs for messages that come into a folder,
+// identified by its name. It changes nothing if the folder would hold more than most messages.
 func (t totals) reserveStatement(f Folder, most int) db.Statement {
 	return reserveUIDsQuery.With(f.ID, f.Mailbox, f.Name, t.messages, t.unseen, t.bytes, t.surcharge, most)
 }
 
-// retryStale calls try, which ends in errStale when it was reckoned on an old
-// view, until it succeeds.
+// retryStale calls try until it succeeds. try returns errStale when it was computed from an old
+// view.
 func (sh *sharedView) retryStale(ctx context.Context, try func() error) error {
 	sh.writeMu.Lock()
 	defer sh.writeMu.Unlock()
@@ -84,7 +83,7 @@ func (sh *sharedView) retryStale(ctx context.Context, try func() error) error {
 	return fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
 }
 
-// checkUnchanged returns errStale if there is a change after this one.
+// checkUnchanged returns errStale if the folder has changed after since.
 func (sh *sharedView) checkUnchanged(ctx context.Context, since uint64) error {
 	if err := sh.refresh(ctx, true); err != nil {
 		return err
@@ -95,17 +94,17 @@ func (sh *sharedView) checkUnchanged(ctx context.Context, since uint64) error {
 	return nil
 }
 
-// modSeqStep is by how much a change raises the mod-sequence whose entry in the log is
-// uids. No quota counts the log, so a long entry takes as many of the logRetention
-// mod-sequences as short ones of its size would.
+// modSeqStep returns by how much a change raises the mod-sequence whose log entry is uids. No quota
+// counts the log, so a long entry takes as many of the logRetention mod-sequences as short entries
+// of its total size.
 func modSeqStep(uids string) int64 { return 1 + int64(len(uids)/logEntryBytes) }
 
-// logChange queues the entry of the log after the one of mod-sequence since, and
-// now and then its pruning: arrivals may take every number that logPruneInterval divides.
+// logChange queues the log entry that follows mod-sequence since, and sometimes the pruning of the
+// log: arrivals may take every number that logPruneInterval divides.
 func (sh *sharedView) logChange(b *db.Batch, since, modseq uint64, vanished bool, uids string) {
 	b.Queue(insertChangeQuery.With(sh.id, int64(modseq), vanished, uids))
 	if modseq/logPruneInterval > since/logPruneInterval && modseq > logRetention {
 		b.Queue(pruneChangesQuery.With(sh.id, int64(modseq-logRetention)))
-		b.Queue(raiseLogFloorQuery.With(sh.id, int64(modseq-logRetention)))
+		b.Queue(raiseLogLayerQuery.With(sh.id, int64(modseq-logRetention)))
 	}
 }

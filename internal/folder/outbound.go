@@ -8,15 +8,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// MaxOutboundIDs is how many messages Delivered names.
+// MaxOutboundIDs is how many ids OutboundIDs returns at most.
 const MaxOutboundIDs = 100
 
 var outboundIDsQuery = db.SQL(`SELECT m.outbound FROM folder_message f JOIN message m ON m.id = f.message
 	WHERE f.folder = $1 AND f.uid BETWEEN $2 AND $3 AND m.outbound <> 0 ORDER BY f.uid LIMIT $4`)
 
-// OutboundIDs names the messages sent from here (their ids in outbound_message) of
-// which the messages with some UIDs of a folder are deliveries: at most the
-// first MaxOutboundIDs.
+// OutboundIDs returns the ids in outbound_message of the messages sent from here whose deliveries
+// have the given UIDs of a folder: at most the first MaxOutboundIDs.
 func (s *Store) OutboundIDs(ctx context.Context, folder db.ID, uids []Range) (sent []db.ID, err error) {
 	for _, r := range uids {
 		err := s.DB.Each(ctx, outboundIDsQuery.With(folder, r.Lo, r.Hi, MaxOutboundIDs-len(sent)), func(r db.Row) error {

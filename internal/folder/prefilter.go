@@ -15,38 +15,39 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// TextKind says where in a message a text stands. The kinds below InHeader are
-// the fields of the ENVELOPE (RFC 3501 §7.4.2), by their place in it, as it has
-// them and as the header has each of them.
+// TextKind is where in a message a text is. The kinds below HeaderText are the fields of the
+// ENVELOPE (RFC 3501 §7.4.2), by their position in it, with their text from the ENVELOPE and from
+// each such field of the header.
 type TextKind uint8
 
-// The kinds that are no field of the ENVELOPE.
+// The kinds that are not ENVELOPE fields.
 const (
 	HeaderText TextKind = 10 // any field of the header, as "Name: text"
-	BodyText   TextKind = 11 // what InBody looks through
+	BodyText   TextKind = 11 // what InBody searches
 )
 
-// IndexTerm is a text that messages are narrowed by: one of the kinds has it.
+// IndexTerm is a text to look up in the index. A message matches if the text is in one of the
+// kinds.
 type IndexTerm struct {
 	Kinds []TextKind
-	Text  []byte // folded as IndexDocument.Texts folds; at least 3 bytes
+	Text  []byte // folded as EachText folds; at least 3 bytes
 }
 
-// minTermBytes is the length of the shortest needle that an index can tell of, and
-// minPrefilter is how many messages are read sooner than the index is asked.
+// minTermBytes is the length of the shortest needle that an index supports, and minPrefilter is the
+// number of messages below which reading them is cheaper than asking the index.
 const (
 	minTermBytes = 3
 	minPrefilter = 32
 )
 
-// PrefilterResult is what an index tells of messages. Those that it does not name
-// must be looked at.
+// PrefilterResult is an index's result about some messages. Messages that it does not name must be
+// read.
 type PrefilterResult struct {
-	Messages   []db.ID    // rising
-	MayContain [][]uint64 // by what is sought: a bit for each of Messages
+	Messages   []db.ID    // ascending
+	MayContain [][]uint64 // for each term: a bit for each of Messages
 }
 
-// position returns the place of a message, or -1.
+// position returns the index of a message in Messages, or -1.
 func (n *PrefilterResult) position(id db.ID) int {
 	if n != nil {
 		if at, found := slices.BinarySearch(n.Messages, id); found {
@@ -56,12 +57,12 @@ func (n *PrefilterResult) position(id db.ID) int {
 	return -1
 }
 
-// lacks reports whether the message there surely hasn't what is sought.
+// lacks reports whether the message at a position certainly lacks a term.
 func (n *PrefilterResult) lacks(sought, at int) bool {
 	return n != nil && sought >= 0 && at >= 0 && n.MayContain[sought][at/64]&(1<<(at%64)) == 0
 }
 
-// collectTerms collects what the criteria look for and an index can tell of.
+// collectTerms appends the terms of the criteria that an index supports.
 func (c *compiledCriterion) collectTerms(all []IndexTerm) []IndexTerm {
 	for i := range c.children {
 		all = c.children[i].collectTerms(all)
@@ -73,7 +74,7 @@ func (c *compiledCriterion) collectTerms(all []IndexTerm) []IndexTerm {
 	return all
 }
 
-// term returns what an index can tell of about the criterion itself, or nil.
+// term returns the term of the criterion itself that an index supports, or nil.
 func (c *compiledCriterion) term() *IndexTerm {
 	switch {
 	case len(c.needle) < minTermBytes:
@@ -88,8 +89,8 @@ func (c *compiledCriterion) term() *IndexTerm {
 	return &IndexTerm{[]TextKind{HeaderText}, c.needle}
 }
 
-// prefilter asks the index about the messages that the view leaves open, and
-// returns those that it leaves open too. What it finds out joins the hits.
+// prefilter asks the index about the messages that the view leaves undecided, and returns those
+// that remain undecided. It adds the decided matches to hits.
 func (v *View) prefilter(ctx context.Context, c *compiledCriterion, open []uint32, hits *[]uint32) (*PrefilterResult, []uint32, error) {
 	if v.store.Prefilter == nil || len(open) < minPrefilter {
 		return nil, open, nil
@@ -124,28 +125,28 @@ func (v *View) prefilter(ctx context.Context, c *compiledCriterion, open []uint3
 	return index, left, nil
 }
 
-// messageIDCache are which messages the UIDs of a folder stand for. That never
-// changes, so it is read once, by the first search that asks an index.
+// messageIDCache maps the UIDs of a folder to messages. The mapping never changes, so the first
+// search that asks an index reads it once.
 type messageIDCache struct {
 	mu   sync.Mutex
-	uids []uint32 // rising
+	uids []uint32 // ascending
 	ids  []db.ID
 }
 
-// reset gives the memory back, when no session has the folder open.
+// reset frees the memory when no session has the folder open.
 func (m *messageIDCache) reset() {
 	m.mu.Lock()
 	m.uids, m.ids = nil, nil
 	m.mu.Unlock()
 }
 
-// messageIDsPage is how many are read at once: a read transaction must be short.
+// messageIDsPage is how many UIDs are read at once, as a read transaction must be short.
 const messageIDsPage = 5_000
 
 var messageIDsQuery = db.SQL(`SELECT uid, message FROM folder_message WHERE folder = $1 AND uid > $2 ORDER BY uid LIMIT $3`)
 
-// messageIDCache returns the messages of UIDs, which must be rising; 0 for one that
-// was expunged meanwhile.
+// messageIDs returns the messages with the given UIDs, which must ascend; 0 for one that was
+// expunged meanwhile.
 func (v *View) messageIDs(ctx context.Context, uids []uint32) ([]db.ID, error) {
 	m := &v.shared.idCache
 	m.mu.Lock()
@@ -188,7 +189,7 @@ func (v *View) messageIDs(ctx context.Context, uids []uint32) ([]db.ID, error) {
 	return ids, nil
 }
 
-// IndexDocument is a message that an index takes in.
+// IndexDocument is a message to index.
 type IndexDocument struct {
 	ID        db.ID
 	Mailbox   db.ID
@@ -202,21 +203,20 @@ var (
 	existingMessagesQuery = db.SQL(`SELECT id FROM message WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
 
-// IndexDocuments returns at most limit messages with ids between after and before,
-// both not included, in the order of their ids. Messages may be committed
-// later that have lower ids.
+// IndexDocuments returns at most limit messages with ids between after and before, both excluded,
+// in the order of their ids. Messages with lower ids may be committed later.
 func (s *Store) IndexDocuments(ctx context.Context, after, before db.ID, limit int) ([]IndexDocument, error) {
 	return db.All(ctx, s.DB, indexDocumentsQuery.With(after, before, limit), func(r db.Row) (m IndexDocument, err error) {
 		return m, r.Scan(&m.ID, &m.Mailbox, &m.blob, &m.envelope, &m.structure)
 	})
 }
 
-// maxIndexDelayFactor is how many times longer than it works indexing rests at most, beyond
-// what it does anyway: it takes a twentieth of a processor then, not a quarter.
+// maxIndexDelayFactor is the maximum pause of indexing, as a multiple of its working time, on top
+// of its usual pause. At the maximum it uses a twentieth of a processor, otherwise a quarter.
 const maxIndexDelayFactor = 16
 
-// IndexDelay says how long indexing is to rest after a piece that took so long: the more,
-// the busier filing is; see signal.LoadGauge.
+// IndexDelay returns how long indexing must pause after a batch that took so long. The busier
+// filing is, the longer the pause; see notify.LoadGauge.
 func (s *Store) IndexDelay(took time.Duration) time.Duration {
 	return s.load.RestTime(s.Now(), took, maxIndexDelayFactor)
 }
@@ -245,13 +245,12 @@ func (s *Store) ExistingMessages(ctx context.Context, ids []db.ID) (map[db.ID]bo
 // textOverlap is by how many bytes the pieces of a text overlap.
 const textOverlap = 3
 
-// ErrMessageDeleted is returned of a message that is deleted.
+// ErrMessageDeleted is returned for a message that is deleted.
 var ErrMessageDeleted = errors.New("the message is gone")
 
-// EachText calls f with the texts of a message in which Search would look, folded
-// as it compares them. A long one comes in pieces that overlap by 3 bytes, so
-// that each sequence of 4 bytes is in one piece. complete is false if there
-// was more of BodyText than limit bytes.
+// EachText calls f with the texts of a message that Search searches, folded as it compares them. A
+// long text comes in pieces that overlap by 3 bytes, so that each sequence of 4 bytes is in one
+// piece. complete is false if BodyText exceeded limit bytes.
 func (s *Store) EachText(ctx context.Context, m IndexDocument, limit int, f func(kind TextKind, text []byte)) (complete bool, err error) {
 	b, err := s.Blobs.Load(ctx, m.blob)
 	if errors.Is(err, blob.ErrNotExist) { // deleted together with it, or lost
@@ -275,7 +274,7 @@ func (s *Store) EachText(ctx context.Context, m IndexDocument, limit int, f func
 	return complete, t.err
 }
 
-// eachText calls f as Texts does.
+// eachText calls f as EachText does.
 func (t *textScanner) eachText(envelope []byte, limit int, f func(kind TextKind, text []byte)) (complete bool) {
 	for place := range int(HeaderText) {
 		f(TextKind(place), []byte(fold(envelopeText(envelope, place))))
@@ -289,7 +288,7 @@ func (t *textScanner) eachText(envelope []byte, limit int, f func(kind TextKind,
 	return t.eachBodyText(limit, f)
 }
 
-// eachBodyText calls f with what inBody looks through, up to limit bytes.
+// eachBodyText calls f with the texts that InBody searches, up to limit bytes.
 func (t *textScanner) eachBodyText(limit int, f func(kind TextKind, text []byte)) (complete bool) {
 	give := func(text []byte) (more bool) {
 		limit -= len(text)

@@ -15,8 +15,8 @@ var (
 	insertSubscriptionQuery = db.SQL(`INSERT INTO subscription (mailbox, name) VALUES ($1, $2) ON CONFLICT (mailbox, name) DO NOTHING`)
 )
 
-// Provision makes the folders of a new mailbox, subscribed: INBOX and one for
-// each special use.
+// Provision creates and subscribes the folders of a new mailbox: INBOX and one for each special
+// use.
 func (s *Store) Provision(ctx context.Context, tx *db.Tx, mailbox db.ID) error {
 	validity := s.Now().Unix()
 	for i, f := range []struct{ name, special string }{

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// appendUID adds uid, which is higher than all in ranges.
+// appendUID appends uid, which is higher than all UIDs in ranges.
 func appendUID(ranges []Range, uid uint32) []Range {
 	if last := len(ranges) - 1; last >= 0 && ranges[last].Hi+1 == uid {
 		ranges[last].Hi = uid
@@ -19,7 +19,7 @@ func appendUID(ranges []Range, uid uint32) []Range {
 	return append(ranges, Range{uid, uid})
 }
 
-// formatRanges is how ranges stand in the log: 1:5,9.
+// formatRanges returns ranges as the log stores them: 1:5,9.
 func formatRanges(ranges []Range) string {
 	var b []byte
 	for i, r := range ranges {
@@ -35,7 +35,7 @@ func formatRanges(ranges []Range) string {
 	return string(b)
 }
 
-// parseRanges reads what formatRanges wrote and adds it to ranges.
+// parseRanges parses the output of formatRanges and appends it to ranges.
 func parseRanges(ranges []Range, text string) ([]Range, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, isRange := strings.Cut(part, ":")
@@ -52,7 +52,7 @@ func parseRanges(ranges []Range, text string) ([]Range, error) {
 	return ranges, nil
 }
 
-// normalize sorts ranges and joins those that overlap or touch. It changes them.
+// normalize sorts ranges and joins those that overlap or touch. It modifies its argument.
 func normalize(ranges []Range) []Range {
 	for i, r := range ranges {
 		if r.Lo > r.Hi {
@@ -71,8 +71,7 @@ func normalize(ranges []Range) []Range {
 	return joined
 }
 
-// coarsen joins those of the ranges, which are normal, that lie closest together
-// until there are at most so many.
+// coarsen joins the closest of the ranges, which are normalized, until there are at most most.
 func coarsen(ranges []Range, most int) []Range {
 	for gap := uint64(4); len(ranges) > most; gap *= 2 {
 		joined := []Range{ranges[0]}
@@ -88,7 +87,7 @@ func coarsen(ranges []Range, most int) []Range {
 	return ranges
 }
 
-// subtract returns what is in ranges but not in gone; both are normal.
+// subtract returns ranges without gone; both are normalized.
 func subtract(ranges, gone []Range) (left []Range) {
 	for _, r := range ranges {
 		lo := uint64(r.Lo)
@@ -108,7 +107,7 @@ func subtract(ranges, gone []Range) (left []Range) {
 	return left
 }
 
-// intersect returns what is in both of two normal sets.
+// intersect returns the UIDs in both of two normalized sets.
 func intersect(a, b []Range) (both []Range) {
 	for len(a) > 0 && len(b) > 0 {
 		if lo, hi := max(a[0].Lo, b[0].Lo), min(a[0].Hi, b[0].Hi); lo <= hi {
@@ -136,23 +135,23 @@ func contains(ranges []Range, uid uint32) bool {
 	return found
 }
 
-// span is a run of messages that stand next to each other in a view: no other
-// message of the folder has a UID between lo and hi.
+// span is a run of consecutive messages in a view: no other message of the folder has a UID between
+// Lo and Hi.
 type span struct {
 	Range
-	n int // how many messages
+	n int // number of messages
 }
 
-// uidListSize is how many UIDs the queries take that end in a list.
+// uidListSize is the number of UIDs that the list queries take.
 const uidListSize = 16
 
-// uidBatch is what one statement handles: a span, or a list of single messages.
+// uidBatch is the messages that one statement handles: a span, or a list of single messages.
 type uidBatch struct {
 	span
 	list []any // uidListSize UIDs, the last of them repeated; nil for a span
 }
 
-// uidBatches cuts spans for statements, in order.
+// uidBatches splits spans into batches for statements, in order.
 func uidBatches(spans []span) iter.Seq[uidBatch] {
 	return func(yield func(uidBatch) bool) {
 		for len(spans) > 0 {

@@ -21,13 +21,12 @@ var (
 		FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND account + 0 = $17`)
 )
 
-// maxIndexMailboxes is of how many mailboxes of an account the index is asked for
-// one page of what was received.
+// maxIndexMailboxes is for how many mailboxes of an account the index is asked, for one page of
+// received mail.
 const maxIndexMailboxes = 100
 
-// ListReceived lists what arrived in the mailboxes of an account, as Messages does
-// for one of them; a mailbox that is deleted, and can still be restored, is
-// among them. f.Folder makes no difference.
+// ListReceived lists the received mail in the mailboxes of an account, as ListMessages does for one
+// mailbox. A deleted mailbox that can still be restored is included. It ignores f.Folder.
 func (s *Store) ListReceived(ctx context.Context, account db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
 	read := func(at db.Page) ([]messageCandidate, bool, error) {
 		if f.Thread != "" {

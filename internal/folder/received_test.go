@@ -22,10 +22,10 @@ var (
 		SELECT $5, i, $3 + i * $4, 0, '', 1, 2000, 0, 0 FROM n`)
 )
 
-// Among many messages, a page of what arrived for an account is read by looking
-// at few; all pages together show each once.
+// With many messages, a page of an account's received mail examines few of them, and all pages
+// together show each once.
 func TestReceivedMany(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		n := int64(3_000)
 		if os.Getenv("MAILSTEAD_SOAK") != "" {
 			n = 1_000_000

@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// A message is recent to the first session that is told of it (RFC 3501
-// §2.3.2). What came before a session is claimed in the database, what arrives
-// meanwhile only in the node's memory, and written down when the session ends:
-// no commit per session and message. Should the node die first, the next
-// session finds the message recent once more, as the RFC wants it in doubt.
+// A message is recent to the first session that is told of it (RFC 3501 §2.3.2). A new session
+// claims the existing recent messages in the database. It claims messages that arrive later only in
+// the node's memory, and saves that when it ends: no commit per session and message. If the node
+// dies first, the next session sees the messages as recent once more, which the RFC prefers in case
+// of doubt.
 
 var (
 	claimRecentQuery = db.SQL(`UPDATE folder SET recent_uid = $3 WHERE id = $1 AND recent_uid = $2`)
@@ -24,8 +24,8 @@ var (
 
 var errRecentClaimed = errors.New("another session claimed the recent messages")
 
-// claimRecentQuery begins the session with what the folder has, and claims its
-// recent messages unless the session is read-only.
+// claimRecent initializes the session with the folder's messages, and claims its recent messages
+// unless the session is read-only.
 func (v *View) claimRecent(ctx context.Context) error {
 	sh := v.shared
 	sh.mu.Lock()
@@ -54,7 +54,7 @@ func (v *View) claimRecent(ctx context.Context) error {
 			if err != nil && ctx.Err() != nil {
 				return err
 			}
-			if err != nil { // as on a full disk, where people can read their mail all the same
+			if err != nil { // such as a full disk, where clients must still be able to read mail
 				v.store.Log.Warn("noting which messages are no longer recent", "folder", sh.id, "error", err)
 			}
 			sh.mu.Lock()
@@ -68,13 +68,13 @@ func (v *View) claimRecent(ctx context.Context) error {
 		sh.mu.Lock()
 		stored = sh.row.recentFrom
 		sh.mu.Unlock()
-		from = max(from, stored) // up to there another node was faster
+		from = max(from, stored) // another node was faster up to there
 	}
 	return nil
 }
 
-// addRecent makes the messages from a UID up to, but without, another recent
-// to this session, and, unless it is read-only, to no later one. sh.mu is held.
+// addRecent makes the messages with UIDs from from up to, but excluding, to recent to this session
+// and, unless it is read-only, not recent to later ones. sh.mu must be held.
 func (v *View) addRecent(from, to uint32) {
 	last := len(v.recent) - 1
 	if last >= 0 {
@@ -95,7 +95,7 @@ func (v *View) addRecent(from, to uint32) {
 
 func (v *View) isRecent(uid uint32) bool { return len(v.recent) > 0 && contains(v.recent, uid) }
 
-// Recent returns how many of the session's messages are recent to it.
+// Recent returns the number of the session's messages that are recent to it.
 func (v *View) Recent() uint32 {
 	n := 0
 	for _, r := range v.recent {
@@ -105,7 +105,7 @@ func (v *View) Recent() uint32 {
 	return uint32(n)
 }
 
-// saveRecent writes down what was claimed in memory.
+// saveRecent saves the claims made in memory.
 func (v *View) saveRecent() {
 	sh := v.shared
 	sh.mu.Lock()
@@ -130,5 +130,5 @@ func (v *View) saveRecent() {
 	}
 }
 
-// wakeFolder tells sessions, here and on other nodes, of a change.
+// wakeFolder notifies sessions, here and on other nodes, of a change.
 func (s *Store) wakeFolder(id db.ID) { s.Hub.Wake(notify.Key{Kind: notify.Folder, ID: int64(id)}) }

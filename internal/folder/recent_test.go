@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// Sessions that begin while messages arrive and others are told of them: each
-// message is recent to one of them.
+// If sessions start while messages arrive and are reported to others, each message is recent to one
+// session.
 func TestRecentToOne(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const rounds = 60
 		var mu sync.Mutex
 		recent := map[uint32]int{}
@@ -66,9 +66,9 @@ func TestRecentToOne(t *testing.T) {
 	})
 }
 
-// Where nothing can be written a folder with new mail opens all the same.
+// A folder with new mail opens even if nothing can be written.
 func TestRecentNotNoted(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 3)
 		if h.db.Engine() == db.SQLite {
 			dbtest.Exec(h, h.db, db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON folder BEGIN SELECT RAISE(ABORT, 'full'); END").With())

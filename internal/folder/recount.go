@@ -18,7 +18,7 @@ var (
 		CAST(COALESCE(SUM(surcharge), 0) AS BIGINT) FROM folder WHERE mailbox = $1`)
 	staleSurchargesQuery = db.SQL(`SELECT id, uid_next, changed FROM folder WHERE mailbox = $1 AND surcharge_mark <> 2 * uid_next - messages`)
 	folderVersionQuery   = db.SQL(`SELECT id, uid_next, changed FROM folder WHERE id = $1`)
-	// sumSurchargeQuery is mailbox.Overhead of each message, with $4 for mailbox.MinCountedSize.
+	// sumSurchargeQuery sums mailbox.Overhead of each message; $4 is mailbox.MinCountedSize.
 	sumSurchargeQuery = db.SQL(`SELECT COALESCE(MAX(uid), 0), CAST(COALESCE(SUM(CASE WHEN size < $4 THEN $4 - size ELSE 0 END), 0) AS BIGINT)
 		FROM (SELECT uid, size FROM folder_message WHERE folder = $1 AND uid > $2 ORDER BY uid LIMIT $3) AS page`)
 	setSurchargeQuery = db.SQL(`UPDATE folder SET surcharge = $4, surcharge_mark = 2 * uid_next - messages
@@ -31,9 +31,9 @@ const (
 	recountTries    = 3   // while others change the folder
 )
 
-// RunUsageRecount corrects the use of mailboxes, at once and then every hour, until ctx
-// ends: that of mailboxes from before messages had a surcharge, and what nodes of a
-// release that has none change.
+// RunUsageRecount corrects the usage of mailboxes, at once and then every hour, until ctx ends. It
+// covers mailboxes from before messages had a surcharge, and changes by nodes of a release without
+// it.
 func (s *Store) RunUsageRecount(ctx context.Context) error {
 	for {
 		n, err := s.RecountUsage(ctx)
@@ -49,8 +49,8 @@ func (s *Store) RunUsageRecount(ctx context.Context) error {
 	}
 }
 
-// RecountUsage corrects the use of all mailboxes whose folders don't add up to it, or
-// have changes without a surcharge. It returns how many it corrected.
+// RecountUsage corrects the usage of all mailboxes whose folders don't add up to it, or that have
+// changes without a surcharge. It returns how many it corrected.
 func (s *Store) RecountUsage(ctx context.Context) (corrected int, err error) {
 	type found struct {
 		box db.ID
@@ -76,7 +76,7 @@ func (s *Store) RecountUsage(ctx context.Context) (corrected int, err error) {
 	}
 }
 
-// recountMailbox corrects the use of one mailbox, if it has to.
+// recountMailbox corrects the usage of one mailbox if necessary.
 func (s *Store) recountMailbox(ctx context.Context, box db.ID, known mailbox.Usage) (changed bool, err error) {
 	places, err := db.All(ctx, s.DB, staleSurchargesQuery.With(box), scanFolderVersion)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) recountMailbox(ctx context.Context, box db.ID, known mailbox.Usa
 	}
 	if len(places) == 0 {
 		var sum mailbox.Usage
-		// A change in between makes them differ: no harm, it is looked at again.
+		// A concurrent change also makes them differ. Then the mailbox is only checked again.
 		if err := s.DB.One(ctx, sumUseQuery.With(box), &sum.Bytes, &sum.Messages, &sum.Overhead); err != nil || sum == known {
 			return false, err
 		}
@@ -101,7 +101,7 @@ func (s *Store) recountMailbox(ctx context.Context, box db.ID, known mailbox.Usa
 	return changed || len(places) > 0, err
 }
 
-// correctUsage makes the use of a mailbox what its folders add up to.
+// correctUsage sets the usage of a mailbox to the sum of its folders.
 func correctUsage(ctx context.Context, tx *db.Tx, box db.ID) (changed bool, err error) {
 	if _, err := tx.Exec(ctx, mailbox.LockUsage(box)); err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func correctUsage(ctx context.Context, tx *db.Tx, box db.ID) (changed bool, err 
 	return n > 0, err
 }
 
-// folderVersion is a state of a folder: while it lasts its messages stay the same.
+// folderVersion is a version of a folder. Its messages don't change within a version.
 type folderVersion struct {
 	folder  db.ID
 	nextUID int64
@@ -125,8 +125,8 @@ func scanFolderVersion(r db.Row) (p folderVersion, err error) {
 	return p, r.Scan(&p.folder, &p.nextUID, &p.changed)
 }
 
-// recountSurcharge counts the surcharge of a folder beside others who change it, and
-// if they do so all the time, while they wait.
+// recountSurcharge computes the surcharge of a folder while others change it. If they do so all the
+// time, it makes them wait.
 func (s *Store) recountSurcharge(ctx context.Context, box db.ID, p folderVersion) error {
 	for range recountTries {
 		sum, err := sumFolderSurcharge(ctx, s.DB, p.folder)
@@ -163,7 +163,7 @@ func (s *Store) recountSurcharge(ctx context.Context, box db.ID, p folderVersion
 	})
 }
 
-// sumFolderSurcharge adds up the surcharge of a folder's messages, page by page.
+// sumFolderSurcharge sums the surcharge of a folder's messages, page by page.
 func sumFolderSurcharge(ctx context.Context, r db.Reader, folder db.ID) (sum int64, err error) {
 	for last := int64(0); ; {
 		var some int64

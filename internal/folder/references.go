@@ -20,12 +20,11 @@ import (
 
 var setAnswersQuery = db.SQL(`UPDATE message SET answers = $2 WHERE id = $1`)
 
-// referencesVersion begins the stored form, so that "none" is not empty.
+// referencesVersion starts the stored form, so that "no references" is not empty.
 const referencesVersion = 1
 
-// encodeReferences returns what a message says that it answers (RFC 5256 §3), in its
-// stored form: the keys of the Message-IDs in References, or else of the first
-// in In-Reply-To.
+// encodeReferences returns, in stored form, what a message refers to (RFC 5256 §3): the keys of the
+// Message-IDs in References, or else of the first one in In-Reply-To.
 func encodeReferences(h message.Header) []byte {
 	ids := message.ParseMessageIDs(h.Text("References"))
 	if len(ids) == 0 {
@@ -39,7 +38,7 @@ func encodeReferences(h message.Header) []byte {
 	return b
 }
 
-// messageKey is what a Message-ID is compared by, however it is quoted.
+// messageKey returns the key by which a Message-ID is compared, regardless of quoting.
 func messageKey(id string) int64 {
 	if strings.ContainsAny(id, `"\`) {
 		id = strings.NewReplacer(`"`, "", `\`, "").Replace(id)
@@ -58,15 +57,14 @@ func decodeReferences(b []byte) (keys []int64, ok bool) {
 	return keys, true
 }
 
-// How many messages are read, and written, at once by backfillReferences.
+// Number of messages that backfillReferences reads, and writes, at once.
 const (
 	referencesReadBatch  = 16
 	referencesWriteBatch = 512
 )
 
-// backfillReferences reads what messages answer that were stored without that, and
-// notes it. Nothing is noted of those that can't be read, which keep nobody from
-// the others.
+// backfillReferences reads the references of messages that were stored without them, and stores
+// them. It skips messages that can't be read.
 func (v *View) backfillReferences(ctx context.Context, uids []uint32) error {
 	type unknown struct{ message, blob db.ID }
 	var all []unknown
@@ -118,7 +116,7 @@ func (v *View) backfillReferences(ctx context.Context, uids []uint32) error {
 	return nil
 }
 
-// readReferences reads what a message answers.
+// readReferences reads the references of a message.
 func readReferences(ctx context.Context, b *blob.Blob) ([]byte, error) {
 	if b == nil {
 		return nil, blob.ErrNotExist
@@ -132,7 +130,7 @@ func readReferences(ctx context.Context, b *blob.Blob) ([]byte, error) {
 	return encodeReferences(h), err
 }
 
-// readHeader reads a header, as much of it as we take.
+// readHeader reads a header, up to the maximum size.
 func readHeader(r *blob.Reader) (message.Header, error) {
 	h, err := message.ReadHeader(bufio.NewReader(r.All()))
 	if fault.Is(err, fault.TooLarge) {

@@ -22,15 +22,14 @@ var (
 		WHERE folder = $1 AND modseq > $2 ORDER BY modseq LIMIT $3`)
 )
 
-// Sizes of what is read at once, so that no read transaction lives long.
+// Number of rows read at once, so that read transactions stay short.
 const (
 	loadPageMessages = 20_000 // messages
 	logPageChanges   = 1_000  // changes
 )
 
-// The log keeps the changes of the last logRetention mod-sequences, of logEntryBytes bytes
-// each on average at most. It is pruned by the first change of every logPruneInterval, in
-// the commit that makes it.
+// The log keeps the changes of the last logRetention mod-sequences, of at most logEntryBytes bytes
+// each on average. The first change of every logPruneInterval prunes it in its own commit.
 const (
 	logRetention     = 1 << 16
 	logEntryBytes    = 64
@@ -38,22 +37,22 @@ const (
 	logReloadMargin  = 1 << 10
 )
 
-// A change of flags takes at most maxLogRanges ranges of the log. At most maxReadRanges are read for all changes.
+// A change of flags uses at most maxLogRanges ranges of the log. A refresh reads at most
+// maxReadRanges for all changes.
 const (
 	maxLogRanges  = 1_000
 	maxReadRanges = 10_000
 )
 
-// refresh brings the view up to date, if it may be behind: it was woken, is
-// told so by force, or nobody has looked for a while. It returns a
-// fault.NotFound when the folder is gone.
+// refresh brings the view up to date if it may be outdated: it was woken, force is set, or
+// PollInterval has passed since the last check. It returns a fault.NotFound when the folder is
+// gone.
 //
-// It reads the row, the new changes, the messages they name and the new
-// messages, each by a statement of its own, so each may see more than the one
-// before. Changes and arrivals become visible in the order of their numbers,
-// since both are made while the folder's row is locked. What was seen too early
-// is read once more, and until then it reads on: who is told of a mod-sequence
-// has heard of all before it.
+// It reads the row, the new changes, the messages they name and the new messages, each in its own
+// statement, so each may see a later state than the one before. Changes and arrivals become visible
+// in the order of their numbers, since both are made while the folder's row is locked. Refresh
+// reads again what it saw too early, and does not return before: a client that is told of a
+// mod-sequence has been told of all before it.
 func (sh *sharedView) refresh(ctx context.Context, force bool) error {
 	sh.refreshMu.Lock()
 	defer sh.refreshMu.Unlock()
@@ -68,14 +67,14 @@ func (sh *sharedView) refresh(ctx context.Context, force bool) error {
 		return nil
 	}
 	if err := sh.catchUp(ctx); err != nil {
-		sh.checkedAt = time.Time{} // a signal is used up, or only a part was read
+		sh.checkedAt = time.Time{} // the signal is consumed, or only a part was read
 		return err
 	}
 	sh.checkedAt = now
 	return nil
 }
 
-// startClaims reads what is new; look is held.
+// catchUp reads the changes since the last refresh; refreshMu must be held.
 func (sh *sharedView) catchUp(ctx context.Context) error {
 	for {
 		row, err := readFolder(ctx, sh.store.DB, folderByIDQuery.With(sh.id))
@@ -86,8 +85,7 @@ func (sh *sharedView) catchUp(ctx context.Context) error {
 		sh.maxReadModSeq = 0
 		switch {
 		case !sh.loaded || row.changeModSeq != sh.changeModSeq && row.ModSeq-sh.changeModSeq > logRetention-logReloadMargin:
-			// Nothing there yet, or so far behind that the log may be cut
-			// off while it is read.
+			// The view is empty, or so outdated that the log may be pruned while it is read.
 			err, again = sh.loadSnapshot(ctx, row), true
 		case row.changeModSeq != sh.changeModSeq || row.UIDNext != sh.nextUID:
 			err = sh.applyChanges(ctx, row)
@@ -108,7 +106,7 @@ func (sh *sharedView) catchUp(ctx context.Context) error {
 	}
 }
 
-// loadSnapshot begins with the stored view, or reads all messages.
+// loadSnapshot loads the stored view, or reads all messages.
 func (sh *sharedView) loadSnapshot(ctx context.Context, row Folder) error {
 	if !sh.loaded && row.Messages >= minSavedMessages {
 		found, err := sh.loadSaved(ctx, row)
@@ -140,7 +138,7 @@ func (sh *sharedView) applyChanges(ctx context.Context, row Folder) error {
 	if err != nil {
 		return err
 	}
-	// What isn't in the view yet comes as an arrival.
+	// Messages that are not in the view yet come as arrivals.
 	put = slices.DeleteFunc(put, func(e entry) bool { return e.uid >= sh.nextUID })
 	snap := sh.snap.apply(put, sh.removedUIDs(gone, changed, put))
 	next := sh.nextUID
@@ -155,10 +153,10 @@ func (sh *sharedView) applyChanges(ctx context.Context, row Folder) error {
 	return nil
 }
 
-// removedUIDs returns the UIDs of the view's messages, rising, that are no more:
-// what vanished, and what changed and was not found afterwards. That was
-// expunged since the log was read, which does not say so yet; as the view had
-// it, it would be older than what its log goes up to.
+// removedUIDs returns the ascending UIDs of the view's messages that no longer exist: those that
+// vanished, and those that changed and were not found afterwards. The latter were expunged after
+// the log was read. If the view kept them, it would be older than the mod-sequence up to which the
+// log was read.
 func (sh *sharedView) removedUIDs(gone, changed []Range, found []entry) (drop []uint32) {
 	for _, r := range gone {
 		for _, e := range sh.snap.between(sh.snap.indexRange(r)) {
@@ -179,14 +177,14 @@ func (sh *sharedView) removedUIDs(gone, changed []Range, found []entry) (drop []
 	return drop
 }
 
-// errLogPruned says that the log was pruned while it was read.
+// errLogPruned is returned when the log was pruned while it was read.
 var errLogPruned = errors.New("the change log does not go back that far any more")
 
-// readLog returns the UIDs, normal, that changed and that vanished, and the
-// mod-sequence up to which that is known.
+// readLog returns the UIDs that changed and that vanished, normalized, and the mod-sequence up to
+// which they are known.
 func (sh *sharedView) readLog(ctx context.Context, row Folder) (changed, gone []Range, upTo uint64, err error) {
 	upTo = sh.changeModSeq
-	most := 1 << 16 // ranges before they are made normal: the same may come again and again
+	most := 1 << 16 // ranges before they are normalized, as the same ones may occur many times
 	for {
 		n := 0
 		err := sh.store.DB.Each(ctx, changesAfterQuery.With(sh.id, int64(upTo), logPageChanges), func(r db.Row) error {
@@ -215,13 +213,13 @@ func (sh *sharedView) readLog(ctx context.Context, row Folder) (changed, gone []
 			break
 		}
 	}
-	if upTo > sh.changeModSeq+logRetention { // who prunes is in the log by then
+	if upTo > sh.changeModSeq+logRetention { // the change that prunes is in the log by then
 		return nil, nil, 0, errLogPruned
 	}
 	return normalize(changed), normalize(gone), max(upTo, row.changeModSeq), nil
 }
 
-// readEntries reads the messages with these UIDs, as far as they are there.
+// readEntries reads the messages with these UIDs that exist.
 func (sh *sharedView) readEntries(ctx context.Context, uids []Range) (found []entry, err error) {
 	var spans []span
 	for _, r := range uids {
@@ -243,8 +241,8 @@ func (sh *sharedView) readEntries(ctx context.Context, uids []Range) (found []en
 	return found, nil
 }
 
-// appendArrivals adds to snap the messages from a UID on, and returns the UID from
-// which nothing was read; at least position.
+// appendArrivals appends the messages with UIDs from from on to snap. It returns the UID from which
+// on nothing was read, at least upTo.
 func (sh *sharedView) appendArrivals(ctx context.Context, snap *snapshot, from, upTo uint32) (*snapshot, uint32, error) {
 	page := make([]entry, 0, min(loadPageMessages, upTo-from))
 	for {

@@ -12,11 +12,10 @@ import (
 
 var renameFolderQuery = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
 
-// Rename renames a folder and all below it, and makes the folders above the
-// new name that do not exist. UIDs and UIDVALIDITY stay; subscriptions move along, since
-// clients show the folders that they have subscribed. Renaming INBOX moves its messages
-// to a new folder of that name and leaves INBOX, empty, and what is below it
-// (§6.3.5). Errors are those of Create, and fault.NotFound.
+// Rename renames a folder and all below it, and creates the missing parents of the new name. UIDs
+// and UIDVALIDITY stay. Subscriptions move along, since clients show the folders that they have
+// subscribed. Renaming INBOX moves its messages to a new folder of that name. INBOX stays, empty,
+// with the folders below it (§6.3.5). Errors are those of Create, and fault.NotFound.
 func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
 	from, err := cleanName(from)
 	if err != nil {
@@ -63,14 +62,14 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 	})
 }
 
-// renameInbox moves the messages rather than the folder, so that sessions that
-// have INBOX open see it become empty.
+// renameInbox moves the messages instead of the folder, so that sessions that have INBOX open see
+// it become empty.
 func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
 	from, err := s.folderByName(ctx, mailbox, Inbox)
 	if err != nil {
 		return err
 	}
-	if err := s.checkCapacity(Folder{}, int64(from.Messages)); err != nil { // all that arrived before it was full
+	if err := s.checkCapacity(Folder{}, int64(from.Messages)); err != nil { // also counts messages that arrived before it was full
 		return err
 	}
 	if _, err := s.Create(ctx, mailbox, to); err != nil {

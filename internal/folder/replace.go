@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// replaceWithinFolderQuery takes one message out and another in.
+// replaceWithinFolderQuery removes one message and adds another.
 var replaceWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, changed = modseq + 1,
 		unseen = unseen + $4, bytes = bytes + $5, surcharge = surcharge + $6, surcharge_mark = surcharge_mark + 2
 	WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - 1, modseq, uidvalidity`)
 
-// replaceOperation is a ReplaceFlags on its way.
+// replaceOperation is a Replace in progress.
 type replaceOperation struct {
 	view         *View
 	to           Folder
@@ -22,14 +22,14 @@ type replaceOperation struct {
 	new          *pendingMessage
 	baseModSeq   uint64
 	srcModSeq    uint64 // mod-sequence of the change in the view's folder
-	quotaWarning bool   // the owner, that there is little room left
+	quotaWarning bool   // whether to warn the owner that little quota is left
 }
 
-// Replace puts a message into a folder of the mailbox and takes the one with
-// this UID out of the view's, in one commit (RFC 8508); Sync tells that it is
-// gone. It needs room for what the new message counts for more. A folder that holds
-// too many messages is a fault.RateLimited. No such folder is a
-// fault.NotFound; so is a message that is gone, with CodeMessageGone.
+// Replace adds a message to a folder of the mailbox and removes the message uid from the view's
+// folder, in one commit (RFC 8508). Sync then reports that the old message is gone. Only the amount
+// by which the new message uses more counts against the quota. It returns a fault.RateLimited for a
+// folder with too many messages, a fault.NotFound for a missing folder, and a fault.NotFound with
+// CodeMessageGone for a missing message.
 func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (MessageRef, error) {
 	sh := v.shared
 	var r replaceOperation
@@ -76,7 +76,7 @@ func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Me
 	return r.new.MessageRef, nil
 }
 
-// guard takes the rows of both folders.
+// guard locks the rows of both folders.
 func (r *replaceOperation) guard(b *db.Batch) {
 	from, f := r.view.shared.id, r.new
 	f.Folder = r.to.ID
@@ -89,7 +89,7 @@ func (r *replaceOperation) guard(b *db.Batch) {
 		b.Queue(totals{1, f.unseenCount(), f.size(), f.usage().Overhead}.reserveStatement(r.to, r.view.store.MaxMessages)).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).OrFail(errStale)
 	}
-	// A full mailbox may become less full.
+	// A mailbox over its quota may shrink.
 	more := mailbox.Usage{Bytes: f.size() - r.old.bytes, Overhead: f.usage().Overhead - r.old.surcharge}
 	if more.Bytes+more.Overhead > 0 {
 		b.Queue(mailbox.ReserveUsage(r.to.Mailbox, more)).Each(mailbox.ScanNearlyFull(&r.quotaWarning)).OrFail(mailbox.FullError())

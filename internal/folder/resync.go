@@ -23,8 +23,8 @@ func (v *View) ChangedSince(uids []uint32, modseq uint64) (changed []uint32) {
 	return changed
 }
 
-// ChangedIn is ChangedSince for ranges of UIDs, which are normal; nil stands for
-// all. It takes time for what has changed, not for what is there.
+// ChangedIn is ChangedSince for normalized ranges of UIDs; nil means all. The cost depends on the
+// number of changes, not on the number of messages.
 func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
 	for _, slot := range v.snap.slots {
 		if slot.maxModSeq <= modseq {
@@ -39,15 +39,15 @@ func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
 	return changed
 }
 
-// MatchedThroughUID returns up to which UID nothing has vanished of what a client knows,
-// by some of its sequence numbers and the UIDs that it has for them, in order
-// (RFC 7162 §3.2.5.2); 0 for nothing.
+// MatchedThroughUID returns the UID up to which none of the client's messages has vanished,
+// according to some of its sequence numbers and their UIDs, both in order (RFC 7162 §3.2.5.2); 0
+// for none.
 func (v *View) MatchedThroughUID(seqs, uids []Range) (upTo uint32) {
 	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
 	for len(seqs) > 0 && len(uids) > 0 {
 		seq, uid := &seqs[0], &uids[0]
-		// What one client knows is no more than what is there: the first
-		// message that has another number ends it.
+		// A client's messages are at most those that exist, so the first message with another
+		// number ends the search.
 		if v.UID(seq.Lo) != uid.Lo {
 			return upTo
 		}
@@ -66,16 +66,16 @@ func (v *View) MatchedThroughUID(seqs, uids []Range) (upTo uint32) {
 	return upTo
 }
 
-// VanishedSince returns the UIDs of known that are not in the folder any more,
-// as far as they may have vanished after modseq (RFC 7162 §3.2.10). known nil
-// means all. It takes time for what has vanished; only what the log no longer
-// tells, the view does: then all of known that is not there is returned.
+// VanishedSince returns the UIDs of known that are no longer in the folder and may have vanished
+// after modseq (RFC 7162 §3.2.10). A nil known means all. The cost depends on the number of
+// vanished messages. If the log no longer goes back to modseq, it compares with the view: it
+// returns all of known that no longer exists.
 func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) ([]Range, error) {
-	given := []Range{{1, max(v.snap.lastUID(), v.row.UIDNext-1)}} // all UIDs that there ever were
+	given := []Range{{1, max(v.snap.lastUID(), v.row.UIDNext-1)}} // all UIDs that ever existed
 	if known != nil {
 		given = intersect(normalize(slices.Clone(known)), given)
 	}
-	if modseq < v.row.logFloor {
+	if modseq < v.row.logLayer {
 		return v.withoutPresent(given), nil
 	}
 	var gone []Range
@@ -98,20 +98,19 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 			break
 		}
 	}
-	// The session's row may be old, and the log was perhaps pruned before it was
-	// read to its end.
+	// The session's row may be old, and the log may have been pruned before it was read completely.
 	row, err := readFolder(ctx, v.store.DB, folderByIDQuery.With(v.shared.id))
 	if err != nil {
 		return nil, err
 	}
-	if modseq < row.logFloor {
+	if modseq < row.logLayer {
 		return v.withoutPresent(given), nil
 	}
-	// What the session still numbers it is told of as expunged, later.
+	// Messages that the session still numbers are reported as expunged later.
 	return v.withoutPresent(intersect(given, normalize(gone))), nil
 }
 
-// withoutPresent returns what is in ranges but not among the session's messages.
+// withoutPresent returns ranges without the session's messages.
 func (v *View) withoutPresent(ranges []Range) []Range {
 	var there []Range
 	for _, r := range ranges {

@@ -22,7 +22,7 @@ var (
 
 func scanFolder(r db.Row) (f Folder, err error) {
 	err = r.Scan(&f.ID, &f.Mailbox, &f.Name, &f.SpecialUse, &f.UIDValidity, &f.UIDNext, &f.ModSeq, &f.changeModSeq, &f.Messages, &f.Unseen,
-		&f.Bytes, &f.recentFrom, &f.logFloor)
+		&f.Bytes, &f.recentFrom, &f.logLayer)
 	return f, err
 }
 
@@ -52,7 +52,7 @@ func queryOne[T any](ctx context.Context, r db.Reader, s db.Statement, scan func
 	return all[0], nil
 }
 
-// folderByNameQuery finds a folder by the name that a client gave.
+// folderByName finds a folder by the name that a client gave.
 func (s *Store) folderByName(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	name, err := cleanName(name)
 	if err != nil {
@@ -61,9 +61,8 @@ func (s *Store) folderByName(ctx context.Context, mailbox db.ID, name string) (F
 	return readFolder(ctx, s.DB, folderByNameQuery.With(mailbox, name))
 }
 
-// Folders returns the folders of a mailbox in the order of their names. Names
-// that only stand above others, such as "a" when only "a/b" exists, have no
-// row: they are what IMAP calls \Noselect.
+// Folders returns the folders of a mailbox in the order of their names. Names that are only
+// parents, such as "a" when only "a/b" exists, have no row: IMAP calls them \Noselect.
 func (s *Store) Folders(ctx context.Context, mailbox db.ID) ([]Folder, error) {
 	return db.All(ctx, s.DB, foldersQuery.With(mailbox), scanFolder)
 }
@@ -73,8 +72,8 @@ func (s *Store) Status(ctx context.Context, mailbox db.ID, name string) (Folder,
 	return s.folderByName(ctx, mailbox, name)
 }
 
-// CountRecent returns how many messages of a folder, as Status told it, no session has
-// seen yet. It counts them, unless none or all are so.
+// CountRecent returns how many messages of a folder, as returned by Status, no session has seen
+// yet. It reads no rows if none or all are recent.
 func (s *Store) CountRecent(ctx context.Context, f *Folder) (n uint32, err error) {
 	switch from := max(f.recentFrom, s.recentFrom(f.ID)); {
 	case from >= f.UIDNext:

@@ -12,9 +12,9 @@ import (
 
 var storedUpTo = db.SQL(`SELECT v.changed, f.changed FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
 
-// A signal of another node may get lost; Run notices all the same.
+// A signal of another node may get lost; Run still detects the change.
 func TestRunNoticesLostSignals(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, end := context.WithCancel(h.ctx())
 		ended := make(chan error)
 		s := h.newStore(h.db, nil, Options{PollInterval: time.Millisecond})
@@ -34,10 +34,10 @@ func TestRunNoticesLostSignals(t *testing.T) {
 	})
 }
 
-// Views that no session has stay while there is room, so that coming back
-// reads nothing but the row.
+// Views without sessions stay while there is enough memory, so that opening the folder again reads
+// only the row.
 func TestIdleViews(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 10)
 		h.fill("Sent", 10)
 		s := h.newStore(h.db, nil, Options{MaxIdleViewBytes: 4_000})
@@ -65,10 +65,10 @@ func TestIdleViews(t *testing.T) {
 	})
 }
 
-// Run ends with storing what changed in large folders since it was stored, though
-// little, so that the next start need not read it.
+// Run stores even small changes to large folders when it ends, so that the next start need not read
+// them.
 func TestRunStoresViewsAtItsEnd(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, minSavedMessages)
 		s := h.newStore(h.db, nil, Options{})
 		v, err := s.Open(h.ctx(), h.box, Inbox, false)

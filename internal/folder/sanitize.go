@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// SpecialUseOf returns the special use that a folder has by its name, as servers and
-// clients call theirs in several languages; "" for none.
+// SpecialUseOf returns the special use that a folder's name implies, according to the names that
+// servers and clients use in several languages; "" for none.
 func SpecialUseOf(name string) string {
 	switch strings.ToLower(name) {
 	case "sent", "sent items", "sent messages", "sent mail", "sent-mail", "gesendet", "gesendete elemente", "gesendete objekte",
@@ -30,7 +30,7 @@ func SpecialUseOf(name string) string {
 	return ""
 }
 
-// SanitizeLevel makes of a level's name one that is possible.
+// SanitizeLevel turns one level of a name into a valid one.
 func SanitizeLevel(level string) string {
 	level = norm.NFC.String(strings.ToValidUTF8(level, "_"))
 	level = strings.Map(func(r rune) rune {
@@ -45,7 +45,7 @@ func SanitizeLevel(level string) string {
 	return level
 }
 
-// FlattenName makes one level of those of a name that are too many.
+// FlattenName joins the excess levels of a name into one.
 func FlattenName(name string) string {
 	sep := string(Separator)
 	levels := strings.SplitN(name, sep, MaxNameLevels)
@@ -54,8 +54,8 @@ func FlattenName(name string) string {
 	return strings.Join(levels, sep)
 }
 
-// TruncateName cuts a name to so many bytes, not within a character and not so that it ends with a
-// separator.
+// TruncateName cuts a name to at most limit bytes. It neither cuts within a character nor leaves a
+// separator at the end.
 func TruncateName(name string, limit int) string {
 	if len(name) <= limit {
 		return name
@@ -64,8 +64,7 @@ func TruncateName(name string, limit int) string {
 	return strings.TrimRight(name, string(Separator)+" ")
 }
 
-// SanitizeName makes of any name, given by its levels, one that a folder here can
-// have. The same name always becomes the same.
+// SanitizeName turns any name, given by its levels, into a valid one. The result is deterministic.
 func SanitizeName(levels []string) string {
 	fitted := make([]string, len(levels))
 	for i, level := range levels {
@@ -78,8 +77,7 @@ func SanitizeName(levels []string) string {
 	return "_"
 }
 
-// SanitizeKeywords returns those of the words that can be keywords of a message, as
-// many as it may have.
+// SanitizeKeywords returns the words that are valid keywords, up to the limit of one message.
 func SanitizeKeywords(words []string) (fit []string) {
 	for _, word := range words {
 		if len(fit) < MaxKeywords && checkKeywords([]string{word}) == nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// The view of a large folder is stored now and then, so that the first session
-// after a start, or on another node, reads a few bytes for each message instead
-// of its row. It is brought up to date from there like a view that nobody has
-// looked at for a while: by the change log and the new UIDs.
+// The view of a large folder is stored occasionally, so that the first session after a start, or on
+// another node, reads a few bytes for each message instead of its row. From there it is brought up
+// to date like any outdated view: by the change log and the new UIDs.
 
 var (
 	savedViewQuery        = db.SQL(`SELECT version, format, changed, next, words FROM folder_view WHERE folder = $1`)
@@ -37,22 +36,22 @@ var (
 )
 
 const (
-	// savedViewFormat is that of the parts; what has another is not read.
+	// savedViewFormat is the format of the parts; parts in other formats are ignored.
 	savedViewFormat = 1
-	// savedPartBits is how many bits of a chunk's key are within its part.
+	// savedPartBits is the number of bits of a chunk's key within its part.
 	savedPartBits = 14 - chunkBits
-	// minSavedMessages is from how many messages on a view is stored.
+	// minSavedMessages is the minimum number of messages of a stored view.
 	minSavedMessages = 5_000
-	// A stored view is renewed once so many changes, or arrivals, came since: it
-	// takes about as long to read them as the view.
+	// A stored view is renewed after this many changes or arrivals: reading them takes about as
+	// long as reading the view.
 	maxUnsavedChanges  = 200
 	maxUnsavedArrivals = 2_000
-	// shutdownStaleDivisor is how many times sooner that is when the node ends, since the first
-	// session after that will have to read them.
+	// shutdownStaleDivisor divides these limits when the node stops, since the first session
+	// afterwards has to read the changes.
 	shutdownStaleDivisor = 20
 )
 
-// savedView is what a node knows of the stored view of a folder.
+// savedView is what a node knows about the stored view of a folder.
 type savedView struct {
 	version      uint64 // 0 if there is none
 	snap         *snapshot
@@ -60,8 +59,7 @@ type savedView struct {
 	nextUID      uint32
 }
 
-// isStale reports whether the view should be stored again, sooner times sooner than
-// at other times.
+// isStale reports whether the view should be stored again. sooner divides the usual limits.
 func (k *savedView) isStale(snap *snapshot, changed uint64, next uint32, sooner int) bool {
 	if k.version == 0 || changed < k.changeModSeq || next < k.nextUID {
 		return snap.count >= minSavedMessages
@@ -69,18 +67,17 @@ func (k *savedView) isStale(snap *snapshot, changed uint64, next uint32, sooner 
 	return changed-k.changeModSeq >= maxUnsavedChanges/uint64(sooner) || next-k.nextUID >= maxUnsavedArrivals/uint32(sooner)
 }
 
-// needsSave reports whether the view should be stored before it is forgotten.
+// needsSave reports whether the view should be stored before it is dropped.
 func (sh *sharedView) needsSave() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.isSavable() && sh.saved.isStale(sh.snap, sh.changeModSeq, sh.nextUID, 1)
 }
 
-// isSavable reports whether the view is all that there is; sh.mu is held.
+// isSavable reports whether the view is complete; sh.mu must be held.
 func (sh *sharedView) isSavable() bool { return sh.loaded && !sh.keywords.isFull() }
 
-// loadSaved begins with the stored view, if there is one that the log can
-// bring up to date.
+// loadSaved loads the stored view, if there is one that the log can bring up to date.
 func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, err error) {
 	d := sh.store.DB
 	var k savedView
@@ -94,9 +91,9 @@ func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, er
 		return false, err
 	}
 	sh.mu.Lock()
-	sh.saved = k // without a snapshot: all of it will be written
+	sh.saved = k // without a snapshot, so that all of it will be written
 	sh.mu.Unlock()
-	if format != savedViewFormat || k.changeModSeq > row.changeModSeq || k.nextUID > row.UIDNext || k.changeModSeq < row.logFloor ||
+	if format != savedViewFormat || k.changeModSeq > row.changeModSeq || k.nextUID > row.UIDNext || k.changeModSeq < row.logLayer ||
 		row.ModSeq-k.changeModSeq > logRetention-logReloadMargin || !sh.keywords.decode(words) {
 		return false, nil
 	}
@@ -112,7 +109,7 @@ func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, er
 	if err != nil {
 		return false, err
 	}
-	// Another node may have written between the two readings.
+	// Another node may have written between the two reads.
 	var version uint64
 	if err := d.One(ctx, savedViewVersionQuery.With(sh.id), &version); err != nil || version != k.version {
 		return false, err
@@ -124,8 +121,7 @@ func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, er
 	return true, nil
 }
 
-// addPart adds the chunks of a part, which come after those that are there. The
-// snapshot keeps data.
+// addPart appends the chunks of a part, which follow the existing ones. The snapshot retains data.
 func (s *snapshot) addPart(part uint64, data []byte) error {
 	for len(data) > 0 {
 		key, n := binary.Uvarint(data)
@@ -160,7 +156,7 @@ func sameChunks(a, b []slot) bool {
 	return slices.EqualFunc(a, b, func(a, b slot) bool { return a.chunk == b.chunk })
 }
 
-// save stores the view if it is stale, and returns whether it did.
+// save stores the view if it is stale, and reports whether it did.
 func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
 	sh.saveMu.Lock()
 	defer sh.saveMu.Unlock()
@@ -227,8 +223,7 @@ func encodePart(slots []slot) []byte {
 	return data
 }
 
-// encode returns the sets of keywords that a snapshot uses, in the places of
-// their numbers.
+// encode returns the keyword sets that a snapshot uses, in the order of their numbers.
 func (t *keywordTable) encode(snap *snapshot) string {
 	used := map[uint32]bool{}
 	for _, s := range snap.slots {
@@ -252,8 +247,8 @@ func (t *keywordTable) encode(snap *snapshot) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// decode makes the sets of keywords have the numbers that give gave them, and
-// reports whether it could: a table in use has numbers of its own.
+// decode restores the keyword sets with the numbers that encode used, and reports whether it could:
+// a table in use has its own numbers.
 func (t *keywordTable) decode(lines string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,7 +258,7 @@ func (t *keywordTable) decode(lines string) bool {
 	for i, text := range strings.Split(lines, "\n") {
 		switch {
 		case i == 0: // the empty set
-		case text == "": // a set that is not used any more
+		case text == "": // a set that is no longer used
 			t.sets, t.texts = append(t.sets, nil), append(t.texts, "")
 		default:
 			t.idLocked(text)

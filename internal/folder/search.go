@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// SearchTest says what a Criterion tests.
+// SearchTest is what a Criterion tests.
 type SearchTest uint8
 
-// The tests, with the fields of Criterion that each uses.
+// The tests, with the fields of Criterion that each one uses.
 const (
 	MatchAll      SearchTest = iota // every message
-	And                             // Of: all of them hold
-	Or                              // Of: one of them holds
+	And                             // all of Of hold
+	Or                              // one of Of holds
 	HasUID                          // UIDs
 	HasFlags                        // Flags: all of these, Recent too
 	HasKeyword                      // Text
-	HasHeader                       // Header, Text: a field of that name contains the text
-	InEnvelope                      // Header, Text: what the ENVELOPE has of that field contains the text
+	HasHeader                       // Header, Text: a field with that name contains the text
+	InEnvelope                      // Header, Text: the ENVELOPE's text of that field contains the text
 	InBody                          // Text
 	InText                          // Text: in header or body
 	DateBefore                      // Time: the internal date is earlier
-	DateSince                       // Time: it is that or later
+	DateSince                       // Time: the internal date is that or later
 	SentBefore                      // Time: the day in the Date header, in its own zone, is earlier
 	SentSince                       // Time: the day is that or later
 	SavedBefore                     // Time
@@ -36,14 +36,13 @@ const (
 	ModSeqAtLeast                   // Num: the mod-sequence is that or higher
 )
 
-// Criterion is a node of a search program. Texts match whatever their case,
-// anywhere in the decoded text (RFC 3501 §6.4.4); the empty text is in every
-// text, so a header that is there has it.
+// Criterion is a node of a search expression. Texts match in any case, anywhere in the decoded text
+// (RFC 3501 §6.4.4). The empty text matches any text, so it matches if the header exists.
 type Criterion struct {
 	Test     SearchTest
 	Not      bool
 	Children []Criterion
-	UIDs     []uint32 // rising
+	UIDs     []uint32 // ascending
 	Flags    Flags
 	Header   string
 	Text     string // UTF-8
@@ -51,7 +50,7 @@ type Criterion struct {
 	Num      uint64
 }
 
-// matchResult is what is known about a criterion as long as not all is read.
+// matchResult is what is known about a criterion before all data is read.
 type matchResult uint8
 
 const (
@@ -67,43 +66,42 @@ func matchOf(b bool) matchResult {
 	return matchNo
 }
 
-// compiledCriterion is a Criterion made ready.
+// compiledCriterion is a Criterion prepared for matching.
 type compiledCriterion struct {
 	*Criterion
 	children     []compiledCriterion
-	keywordSets  map[uint32]bool // the sets of keywords with the one looked for
-	hasOverflow  bool            // messages may have sets that are in no table
+	keywordSets  map[uint32]bool // the sets that contain the keyword
+	hasOverflow  bool            // whether messages may have sets that the table lacks
 	needle       needle
 	contentMatch contentMatch
-	envelopePos  int // of Header in an ENVELOPE; -1 if it isn't there
-	termIndex    int // what of the index tells about it; -1 for nothing
+	envelopePos  int // position of Header in an ENVELOPE; -1 if it isn't there
+	termIndex    int // index of its term in the index query; -1 for none
 }
 
-// candidate is a message with what was read of it so far.
+// candidate is a message with the data read so far.
 type candidate struct {
 	entry
 	recent  bool
-	row     *MessageRow  // nil as long as only the view was looked at
-	content *textScanner // nil as long as the bytes were not
+	row     *MessageRow  // nil until the row is read
+	content *textScanner // nil until the bytes are read
 
-	prefilter *PrefilterResult // nil if none was asked
-	position  int              // in index.Messages; -1 if it isn't there
+	prefilter *PrefilterResult // nil if the index was not asked
+	position  int              // in prefilter.Messages; -1 if it isn't there
 }
 
-// ErrUnreadable is of a search that could not read all that it had to.
+// ErrUnreadable is returned by a search that could not read all messages that it had to.
 var ErrUnreadable = errors.New("some messages could not be read")
 
-// maxLoggedUnreadable is how many of them the log names, of one search.
+// maxLoggedUnreadable is how many unreadable messages of one search are logged.
 const maxLoggedUnreadable = 100
 
-// Search returns the UIDs of the session's messages for which c holds, rising.
-// It looks at no more than it needs: at few messages if the index tells which,
-// at rows only if neither the view nor the index decides, at bytes only if the
-// rows do not. It ends early with ctx. What can't be read and may be meant is
-// left out: then the others come with ErrUnreadable.
+// Search returns the ascending UIDs of the session's messages for which c holds. It examines only
+// the messages that the index names, if it can. It reads rows only if neither the view nor the
+// index decides, and bytes only if the rows don't. It stops when ctx ends. It leaves out unreadable
+// messages that may match, and then returns the other UIDs with ErrUnreadable.
 //
-// Before it reads the first body it calls acquire, unless that is nil, with no
-// transaction open; after the last it calls release. An error of acquire ends the search.
+// Before it reads the first body it calls acquire, unless that is nil, with no transaction open.
+// After the last body it calls release. An error from acquire ends the search.
 func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Context) (release func(), err error)) ([]uint32, error) {
 	ready := v.compile(&c)
 	few, known, err := v.candidatesFromIndex(ctx, &ready)
@@ -138,7 +136,7 @@ func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Con
 	buf, unread := make([]byte, textBuffer), 0
 	want := ready.fields()
 	if want == FetchBlobID|FetchStructure {
-		want |= FetchContent // nothing else can tell, so each will be read
+		want |= FetchContent // only the bytes can decide, so each will be read
 	}
 	err = v.Fetch(ctx, open, want, func(r *MessageRow) error {
 		e, _ := v.snap.find(r.UID)
@@ -169,7 +167,7 @@ func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Con
 	return hits, nil
 }
 
-// logUnreadable names the n-th message of a search that could not be read in the log.
+// logUnreadable logs the n-th message of a search that could not be read.
 func (v *View) logUnreadable(n int, r *MessageRow, why error) {
 	switch log := v.store.Log.With("folder", v.shared.id, "uid", r.UID, "message", r.Message); {
 	case n < maxLoggedUnreadable:
@@ -179,8 +177,8 @@ func (v *View) logUnreadable(n int, r *MessageRow, why error) {
 	}
 }
 
-// classify puts a message with those for which the criterion holds, or with those
-// for which the view does not tell. m is what it is looked at in.
+// classify appends a message to hits if the criterion holds, or to open if the view does not
+// decide. m is scratch space.
 func (v *View) classify(c *compiledCriterion, m *candidate, e entry, hits, open *[]uint32) {
 	m.entry, m.recent = e, v.isRecent(e.uid)
 	switch c.match(m) {
@@ -191,7 +189,7 @@ func (v *View) classify(c *compiledCriterion, m *candidate, e entry, hits, open 
 	}
 }
 
-// scanSnapshot sifts all messages, unless ctx ends.
+// scanSnapshot classifies all messages, unless ctx ends.
 func (v *View) scanSnapshot(ctx context.Context, c *compiledCriterion, hits, open *[]uint32) error {
 	var m candidate
 	for _, slot := range v.snap.slots {
@@ -204,7 +202,7 @@ func (v *View) scanSnapshot(ctx context.Context, c *compiledCriterion, hits, ope
 				*hits = append(*hits, slot.uid(i))
 			}
 		case matchUnknown:
-			if c.Test == HasFlags && c.Flags&Recent == 0 { // as most searches are: nothing else need be unpacked
+			if c.Test == HasFlags && c.Flags&Recent == 0 { // the most common search: nothing else need be unpacked
 				for i := range slot.len() {
 					if has := Flags(slot.flags.at(i))&c.Flags == c.Flags; has != c.Not {
 						*hits = append(*hits, slot.uid(i))
@@ -237,14 +235,14 @@ func (v *View) compile(c *Criterion) compiledCriterion {
 	return ready
 }
 
-// fields returns what must be read of the messages that the view leaves open.
+// fields returns the fields to read of the messages that the view leaves undecided.
 func (c *compiledCriterion) fields() (want FetchFields) {
 	switch c.Test {
 	case DateBefore, DateSince, SavedBefore, SavedSince:
 		want = FetchDates
 	case HasKeyword:
 		if c.hasOverflow {
-			want = FetchDates // with any row the keywords are read
+			want = FetchDates // keywords are read with any row
 		}
 	case SentBefore, SentSince:
 		want = FetchEnvelope
@@ -263,12 +261,12 @@ func (c *compiledCriterion) fields() (want FetchFields) {
 	return want
 }
 
-// readsBodies reports whether the criterion may have to look through bodies.
+// readsBodies reports whether the criterion may have to search bodies.
 func (c *compiledCriterion) readsBodies() bool {
 	return c.Test == InBody || c.Test == InText || slices.ContainsFunc(c.children, func(o compiledCriterion) bool { return o.readsBodies() })
 }
 
-// match says whether the criterion holds, as far as what was read tells.
+// match returns whether the criterion holds, as far as the data read so far decides it.
 func (c *compiledCriterion) match(m *candidate) matchResult {
 	t := c.matchTest(m)
 	if c.Not && t != matchUnknown {
@@ -330,7 +328,7 @@ func (c *compiledCriterion) matchTest(m *candidate) matchResult {
 	return c.matchRow(m)
 }
 
-// matchRow judges what takes the message's row, or its bytes.
+// matchRow tests criteria that need the message's row or its bytes.
 func (c *compiledCriterion) matchRow(m *candidate) matchResult {
 	switch c.Test {
 	case DateBefore:
@@ -349,7 +347,8 @@ func (c *compiledCriterion) matchRow(m *candidate) matchResult {
 			return matchOf(c.needle.isIn(envelopeText(m.row.Envelope, c.envelopePos)))
 		}
 	case HasHeader:
-		// What the ENVELOPE has need not be read; what it has not, the header may.
+		// Text found in the ENVELOPE decides; the header may still have text that the ENVELOPE
+		// lacks.
 		addresses := c.envelopePos >= 2 && c.envelopePos <= 7
 		if c.envelopePos >= 0 && (!addresses || c.needle.isPlain()) && c.needle.isIn(envelopeText(m.row.Envelope, c.envelopePos)) {
 			return matchYes

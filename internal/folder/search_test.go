@@ -15,7 +15,7 @@ import (
 )
 
 func TestSearch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		day := func(d int) time.Time { return time.Date(2026, 3, d, 0, 0, 0, 0, time.UTC) }
 		texts := []string{
 			"From: =?utf-8?q?J=C3=BCrgen?= <j@example.com>\r\nTo: Bob <bob@demo.test>, group: c@example.com;\r\nSubject: =?utf-8?b?R3LDvMOfZQ==?=\r\n" +
@@ -99,9 +99,9 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// SEARCH finds what is written in charsets that mail has other names for.
+// SEARCH finds text in charsets for which mail uses other names.
 func TestSearchCharsets(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		texts := []string{
 			"Subject: =?cp949?B?x9Gxub7u?=\r\nContent-Type: text/plain; charset=iso-8859-1\r\n\r\nprice: 5 \x80\r\n",
 			"Subject: =?iso-2022-kr?B?GyQpQw49Q0doDw==?=\r\nContent-Type: text/plain; charset=ms932\r\nContent-Transfer-Encoding: base64\r\n\r\nkL+LgY+R\r\n",
@@ -131,10 +131,10 @@ func TestSearchCharsets(t *testing.T) {
 	})
 }
 
-// HEADER looks at the text of each field of that name, SUBJECT and its like at
-// what the ENVELOPE has (RFC 9051 §6.4.4).
+// HEADER searches the text of each field of that name; SUBJECT and similar ones search the
+// ENVELOPE's text (RFC 9051 §6.4.4).
 func TestSearchHeader(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		_, _, err := h.Append(h.ctx(), h.box, Inbox,
 			h.upload("Subject: first\r\nSubject: =?utf-8?q?zw=C3=B6lf?=\r\nFrom: j@example.com (Joe \"the\" Great)\r\nFrom: \"Roe, Jane\"\r\n <jane@example.com>\r\n"+
 				"To: undisclosed-recipients:;\r\nMessage-ID: <1@x>\r\nMessage-ID: <2@x>\r\n\r\n", 0),
@@ -175,7 +175,7 @@ func FuzzEnvelopeText(f *testing.F) {
 	})
 }
 
-// stopped are files that end a context when they are first read.
+// stopped is a file store that cancels a context when files are first read.
 type stopped struct {
 	blob.FileStore
 	blob.FileReader
@@ -197,9 +197,9 @@ func (s stopped) ReadAt(p []byte, off int64) (int, error) {
 
 func (s stopped) Close() error { return s.FileReader.Close() }
 
-// A search for many texts reads each message once.
+// A search for many texts reads each message only once.
 func TestSearchReadsOnce(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)+"a needle"), 0))
 		h.must(err)
 		v := h.view(Inbox)
@@ -236,9 +236,9 @@ func TestSearchReadsOnce(t *testing.T) {
 	})
 }
 
-// A search for many texts in one large message ends with its context.
+// A search for many texts in one large message ends when its context ends.
 func TestSearchEnds(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)), 0))
 		h.must(err)
 		v := h.view(Inbox)

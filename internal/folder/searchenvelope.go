@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// envelopePosition returns where in an ENVELOPE (RFC 3501 §7.4.2) a field stands,
-// whose name is in lower case; -1 if another's text may stand there: Sender and
-// Reply-To are From where the message has none. What stands there is less than
-// the header has: the first of several fields, or addresses without their form.
+// envelopePosition returns the position in an ENVELOPE (RFC 3501 §7.4.2) of a field, whose name is
+// in lower case. It returns -1 if another field's text may be there: Sender and Reply-To equal From
+// where the message has none. The ENVELOPE has less than the header: only the first of several
+// equal fields, and addresses without their original form.
 func envelopePosition(field string) int {
 	switch field {
 	case "date":
@@ -37,8 +37,7 @@ func envelopePosition(field string) int {
 	return -1
 }
 
-// sentDay returns the day that the Date field names, in its own zone, as
-// midnight in UTC.
+// sentDay returns the day in the Date field, in its own zone, as midnight UTC.
 func sentDay(envelope []byte) (time.Time, bool) {
 	sent, ok := message.ParseDate(envelopeText(envelope, 0))
 	if !ok {
@@ -48,8 +47,8 @@ func sentDay(envelope []byte) (time.Time, bool) {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), true
 }
 
-// envelopeText returns a field of a stored ENVELOPE as UTF-8; addresses as
-// Name <local@host> with a comma between them.
+// envelopeText returns a field of a stored ENVELOPE as UTF-8. Addresses have the form Name
+// <local@host>, separated by commas.
 func envelopeText(envelope []byte, place int) string {
 	r := envelopeReader{envelope}
 	r.accept('(')
@@ -62,7 +61,7 @@ func envelopeText(envelope []byte, place int) string {
 	return strings.Join(r.addressTexts(), ", ")
 }
 
-// envelopeAddressTexts returns the addresses of a field, each as Name <local@host>.
+// envelopeAddressTexts returns the addresses of a field, each in the form Name <local@host>.
 func envelopeAddressTexts(envelope []byte, place int) []string {
 	r := envelopeReader{envelope}
 	r.accept('(')
@@ -85,14 +84,14 @@ func envelopeAddresses(envelope []byte, place int) (list []message.Address) {
 	for r.accept('(') {
 		name, _, local, host := r.text(), r.text(), r.text(), r.text()
 		r.accept(')')
-		if host != nil { // else where a group begins or ends
+		if host != nil { // otherwise a group begins or ends
 			list = append(list, message.Address{Name: message.DecodeWords(string(name)), Local: string(local), Domain: string(host)})
 		}
 	}
 	return list
 }
 
-// addressTexts takes a list of addresses; nothing for NIL.
+// addressTexts reads a list of addresses; nil for NIL.
 func (r *envelopeReader) addressTexts() (list []string) {
 	if !r.accept('(') {
 		return nil
@@ -120,8 +119,7 @@ func (r *envelopeReader) addressTexts() (list []string) {
 	return list
 }
 
-// envelopeReader reads what message.AppendEnvelope wrote. Of anything else it makes
-// empty texts.
+// envelopeReader reads the output of message.AppendEnvelope. From other input it reads empty texts.
 type envelopeReader struct{ b []byte }
 
 func (r *envelopeReader) accept(c byte) bool {
@@ -133,7 +131,7 @@ func (r *envelopeReader) accept(c byte) bool {
 	return true
 }
 
-// skip passes over a string, NIL or a list.
+// skip skips a string, NIL or a list.
 func (r *envelopeReader) skip() {
 	if !r.accept('(') {
 		r.text()
@@ -151,7 +149,7 @@ func (r *envelopeReader) skip() {
 	}
 }
 
-// text takes a string; nothing for NIL.
+// text reads a string; nil for NIL.
 func (r *envelopeReader) text() []byte {
 	switch {
 	case r.accept('"'):

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// metered are files that measure the heap while they are read.
+// metered is a file store that measures the heap while files are read.
 type metered struct {
 	blob.FileStore
 	blob.FileReader
@@ -21,14 +21,14 @@ type metered struct {
 
 type meter struct{ reads, start, peak int64 }
 
-// Open is that of blob.FileStore.
+// Open implements blob.FileStore.
 func (f metered) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
 	r, err := f.FileStore.Open(ctx, name)
 	f.FileReader = r
 	return f, err
 }
 
-// ReadAt is that of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (f metered) ReadAt(p []byte, off int64) (int, error) {
 	if f.m.reads++; f.m.reads%128 == 1 {
 		f.m.peak = max(f.m.peak, heaptest.Live()-f.m.start)
@@ -36,12 +36,12 @@ func (f metered) ReadAt(p []byte, off int64) (int, error) {
 	return f.FileReader.ReadAt(p, off)
 }
 
-// Close is that of io.Closer.
+// Close implements io.Closer.
 func (f metered) Close() error { return f.FileReader.Close() }
 
-// A search through bodies needs little memory, whatever the bodies are made of.
+// A search of bodies needs little memory for all kinds of bodies.
 func TestSearchMemory(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const size = 8 << 20
 		for _, text := range []string{
 			"Content-Type: text/html\r\n\r\n<a href" + strings.Repeat(strings.Repeat(" ", 510)+"\r\n", size/512) + "=x>x</a>\r\n",

@@ -17,16 +17,16 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// needle is a text to look for, whatever its case.
+// needle is a folded text to search for.
 type needle []byte
 
 func newNeedle(text string) needle { return needle(fold(text)) }
 
-// isPrintableASCII reports whether an address list that has it as the ENVELOPE tells it has
+// isPlain reports whether an address list that contains the needle in the ENVELOPE's form contains
 // it in any form.
 func (n needle) isPlain() bool { return !bytes.ContainsAny(n, " \t\"\\<>(),:;") }
 
-// fold makes texts that differ in case only the same.
+// fold maps texts that differ only in case to the same text.
 func fold(text string) string {
 	for i := range len(text) {
 		if text[i] >= utf8.RuneSelf {
@@ -53,14 +53,14 @@ func appendFolded(b, text []byte) []byte {
 
 func (n needle) isIn(text string) bool { return strings.Contains(fold(text), string(n)) }
 
-// textBuffer is how much of a text is looked at at once.
+// textBuffer is how many bytes of a text are searched at once.
 const textBuffer = 32 << 10
 
-// unlimitedText is more than any message has.
+// unlimitedText is a limit that no message reaches.
 const unlimitedText = 1 << 40
 
-// eachFoldedWindow calls f with the folded UTF-8 text at r, piece by piece, each
-// begun with the last keep bytes of what was before, until f wants no more.
+// eachFoldedWindow calls f with the folded UTF-8 text of r, piece by piece, until f returns false.
+// Each piece starts with the last keep bytes of the previous one.
 func eachFoldedWindow(r io.Reader, keep int, buf []byte, f func(window []byte) (more bool)) error {
 	var window []byte
 	held := 0 // bytes at the start of buf that begin a rune
@@ -88,8 +88,7 @@ func eachFoldedWindow(r io.Reader, keep int, buf []byte, f func(window []byte) (
 	}
 }
 
-// wholeRunes returns how much of b comes before a rune that is cut off at its
-// end.
+// wholeRunes returns how many bytes of b precede a rune that is cut off at its end.
 func wholeRunes(b []byte) int {
 	for back := 1; back <= min(len(b), utf8.UTFMax-1); back++ {
 		if at := len(b) - back; utf8.RuneStart(b[at]) {
@@ -102,26 +101,26 @@ func wholeRunes(b []byte) int {
 	return len(b)
 }
 
-// textScanner is a message whose bytes are looked through.
+// textScanner searches the bytes of a message.
 type textScanner struct {
 	ctx       context.Context
 	r         io.ReaderAt
 	index     *message.Index
 	buf       []byte
-	topHeader message.Header // of the message itself, once it was read
-	complete  bool           // bodies were looked through to their end, and could be read
-	err       error          // the first one of reading
+	topHeader message.Header // of the message itself, once read
+	complete  bool           // whether the bodies were searched and read completely
+	err       error          // first read error
 }
 
-// contentMatch is what is known of a criterion and the message in hand, whose bytes are
-// read once for all criteria.
+// contentMatch is the state of a criterion for the current message. The bytes are read once for all
+// criteria.
 type contentMatch struct {
 	found bool
-	done  bool // also if it was not found
+	done  bool // also set if it was not found
 }
 
-// testContent judges a message whose row left it open. If it stays so, unread is
-// why.
+// testContent tests a message that its row leaves undecided. If the result is still unknown, unread
+// is the reason.
 func (v *View) testContent(ctx context.Context, c *compiledCriterion, m *candidate, buf []byte) (found matchResult, unread, err error) {
 	b := m.row.Content
 	if b == nil {
@@ -156,8 +155,8 @@ func (v *View) testContent(ctx context.Context, c *compiledCriterion, m *candida
 	return c.match(m), m.content.err, ctx.Err()
 }
 
-// reset makes the criterion ready for another message, and adds to sought what
-// looks through bodies.
+// reset prepares the criterion for another message, and appends the criteria that search bodies to
+// sought.
 func (c *compiledCriterion) reset(m *candidate, sought []*compiledCriterion) []*compiledCriterion {
 	for i := range c.children {
 		sought = c.children[i].reset(m, sought)
@@ -169,13 +168,13 @@ func (c *compiledCriterion) reset(m *candidate, sought []*compiledCriterion) []*
 	return sought
 }
 
-// newTextScanner prepares to look through a message.
+// newTextScanner returns a scanner for a message.
 func newTextScanner(ctx context.Context, r *blob.Reader, structure, buf []byte) (*textScanner, error) {
 	ix, err := decodeIndex(r, structure)
 	return &textScanner{ctx: ctx, r: r, buf: buf, index: ix}, err
 }
 
-// section reads until ctx ends.
+// section returns a reader of a section that stops when ctx ends.
 func (t *textScanner) section(s message.Span) io.Reader {
 	return blob.ContextReader(t.ctx, io.NewSectionReader(t.r, s.Start, s.Len))
 }
@@ -200,7 +199,7 @@ func (t *textScanner) hasField(c *compiledCriterion) bool {
 	return false
 }
 
-// header reads the header of a part, as far as message reads it for fields.
+// header reads the header of a part, up to the limit of package message.
 func (t *textScanner) header(p *message.Part) message.Header {
 	if p == &t.index.Parts[0] && t.topHeader != nil {
 		return t.topHeader
@@ -213,8 +212,8 @@ func (t *textScanner) header(p *message.Part) message.Header {
 	return b
 }
 
-// headerTexts are the fields of a part's header, decoded, as TEXT sees them,
-// and the lines there that are no fields.
+// headerTexts returns the decoded fields of a part's header, as TEXT searches them, and the lines
+// there that are not fields.
 func (t *textScanner) headerTexts(p *message.Part) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for f := range t.header(p).Fields() {
@@ -232,18 +231,17 @@ func fieldText(f message.Field) string {
 	return string(f.Name) + ": " + f.Decoded()
 }
 
-// scanBodies looks for what criteria seek, until that decides. InBody means the
-// texts of a message, with their transfer encoding undone and as UTF-8, of HTML
-// only what people see of it, and the headers of messages within it. Other files
-// are no text. RFC 9051 §6.4.4 lets a server match more freely than by octets:
-// nobody looks for markup, and a word is found although a part of it is bold.
+// scanBodies searches for the criteria until decided returns true. InBody covers the texts of a
+// message, decoded and as UTF-8, the visible text of HTML, and the headers of embedded messages.
+// Other files are not text. RFC 9051 §6.4.4 lets a server match more freely than by octets: nobody
+// searches for markup, and a word must be found although a part of it is bold.
 func (t *textScanner) scanBodies(sought []*compiledCriterion, decided func() bool) {
 	keep, heads := 0, false
 	for _, c := range sought {
 		keep = max(keep, len(c.needle)-1)
 		heads = heads || c.Test == InText
 	}
-	// see looks at a text of which the first bytes were seen before.
+	// see searches a text whose first before bytes were already seen.
 	see := func(text []byte, before int, body bool) (more bool) {
 		news := false
 		for _, c := range sought {
@@ -294,7 +292,7 @@ func (t *textScanner) isEmbedded(p *message.Part) bool {
 	return p.Parent >= 0 && t.index.Parts[p.Parent].Kind == message.Embedded
 }
 
-// visibleText reads what people see of a text.
+// visibleText returns a reader of the visible text of a part.
 func (t *textScanner) visibleText(p *message.Part) io.Reader {
 	r := p.Text(t.section(p.Body), unlimitedText)
 	if _, subtype := p.MediaType(); subtype == "html" {

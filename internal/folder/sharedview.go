@@ -15,39 +15,38 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// sharedView is what the node knows of an open folder. Its sessions have it in
-// common.
+// sharedView is a node's view of an open folder, shared by its sessions.
 type sharedView struct {
 	store *Store
 	id    db.ID
 	sub   *notify.Subscription
-	refs  int // sessions; guarded by store.mu
+	refs  int // number of sessions; guarded by store.mu
 
-	// writeMu is held by a command that changes messages. The database would
-	// decline all but one of several at once.
+	// writeMu is held by a command that changes messages. The database would decline all but one of
+	// several concurrent ones.
 	writeMu sync.Mutex
-	// refreshMu is held while the folder is read or a change is taken over.
+	// refreshMu is held while the folder is read or a change is published.
 	refreshMu     sync.Mutex
 	checkedAt     time.Time
 	maxReadModSeq uint64 // the highest mod-sequence that was read with the folder's row
 
-	idCache messageIDCache // for the searches
+	idCache messageIDCache // for searches
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	row      Folder     // as last read
 	loaded   bool
 	keywords *keywordTable
 	snap     *snapshot
-	nextUID  uint32 // messages below are in snap, or gone
-	// changeModSeq is the mod-sequence up to which changes are in snap. The
-	// database carries out a change only if nobody else's came after this.
+	nextUID  uint32 // messages with lower UIDs are in snap, or gone
+	// changeModSeq is the mod-sequence up to which changes are in snap. The database applies a
+	// change only if no other one came after it.
 	changeModSeq uint64
-	// recentFrom: messages from here on no session was told of.
+	// recentFrom is the UID from which on no session was told of messages.
 	recentFrom uint32
 	saved      savedView
 
 	saveMu    sync.Mutex // held while the view is stored
-	idleBytes int        // bytes, of an idle view; guarded by store.mu
+	idleBytes int        // memory of an idle view; guarded by store.mu
 }
 
 // acquireView returns the shared view of a folder for one more session.
@@ -56,8 +55,8 @@ func (s *Store) acquireView(id db.ID) *sharedView {
 	defer s.mu.Unlock()
 	sh := s.open[id]
 	if sh == nil {
-		// Its signal comes before those of its sessions, which subscribe later:
-		// who is woken finds what there is.
+		// The view subscribes before its sessions do, so it is signaled first: a session that is
+		// woken finds the view's signal.
 		sh = &sharedView{
 			store: s, id: id, keywords: newKeywordTable(), snap: &snapshot{}, nextUID: 1,
 			sub: s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(id)}),
@@ -73,8 +72,8 @@ func (s *Store) acquireView(id db.ID) *sharedView {
 	return sh
 }
 
-// releaseView gives the view back. Without sessions it stays for a while, as the
-// same client tends to come back; the longest idle ones go first.
+// releaseView ends a session's use of the view. A view without sessions stays in memory for some
+// time, because the same client tends to come back. The longest idle views are evicted first.
 func (s *Store) releaseView(sh *sharedView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,9 +86,8 @@ func (s *Store) releaseView(sh *sharedView) {
 	s.evictIdle()
 }
 
-// evictIdle drops the views that were idle for longest, as long as they take
-// more room than they may; s.mu is held. Those that are to be stored first stay
-// until Run has done it.
+// evictIdle evicts the longest idle views while idle views exceed MaxIdleViewBytes; s.mu must be
+// held. Views that must be stored first stay until Run has stored them.
 func (s *Store) evictIdle() {
 	kept := 0
 	for _, sh := range s.idle {
@@ -106,14 +104,13 @@ func (s *Store) evictIdle() {
 	}
 }
 
-// evict drops a view that no session has; s.mu is held.
+// evict drops a view without sessions; s.mu must be held.
 func (s *Store) evict(sh *sharedView) {
 	sh.sub.Close()
 	delete(s.open, sh.id)
 }
 
-// evictExpired drops the views that no session has had for a time, so that
-// memory comes back when everybody has gone home.
+// evictExpired evicts the views without sessions since before, to free memory in quiet times.
 func (s *Store) evictExpired(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +125,8 @@ func (s *Store) evictExpired(before time.Time) {
 	})
 }
 
-// recentFrom returns from which UID on messages of a folder are recent, as far as
-// this node's sessions know; 0 if none has it open.
+// recentFrom returns the UID from which on messages of a folder are recent, according to this
+// node's sessions; 0 if no session has it open.
 func (s *Store) recentFrom(id db.ID) uint32 {
 	s.mu.Lock()
 	sh := s.open[id]
@@ -142,8 +139,8 @@ func (s *Store) recentFrom(id db.ID) uint32 {
 	return sh.recentFrom
 }
 
-// memoryBytes is about how many bytes of memory a view takes; even an empty one holds
-// something.
+// memoryBytes returns approximately how many bytes of memory a view takes. An empty view takes
+// some, too.
 func (sh *sharedView) memoryBytes() int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -154,8 +151,8 @@ func (sh *sharedView) memoryBytes() int {
 	return sum
 }
 
-// saveViews stores the views of large folders that have changed much, and
-// forgets what had to wait for that.
+// saveViews stores the views of large folders that have changed much, and evicts views that were
+// waiting for that.
 func (s *Store) saveViews(ctx context.Context, sooner int) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.open))
@@ -175,19 +172,19 @@ func (s *Store) saveViews(ctx context.Context, sooner int) error {
 	return failed
 }
 
-// current returns what a command starts from.
+// current returns the snapshot and the mod-sequence from which a command starts.
 func (sh *sharedView) current() (snap *snapshot, changed uint64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.snap, sh.changeModSeq
 }
 
-// publish takes over a change that this node has committed with mod-sequence
-// modseq, on top of the state of which changed was the last. It returns what
-// the view was before and is now; messages may have arrived before it.
+// publish adds a change that this node has committed with mod-sequence modseq, if the view's last
+// change is changed. It returns the snapshots before and after it. Messages may have arrived before
+// the change.
 func (sh *sharedView) publish(changed, modseq uint64, put []entry, drop []uint32) (before, now *snapshot) {
-	// A refresh in progress may have read before the commit; it has to be
-	// through before the change is put on top.
+	// A refresh in progress may have read before the commit. It must finish before the change is
+	// added.
 	sh.refreshMu.Lock()
 	defer sh.refreshMu.Unlock()
 	sh.mu.Lock()
@@ -197,19 +194,19 @@ func (sh *sharedView) publish(changed, modseq uint64, put []entry, drop []uint32
 		sh.snap = sh.snap.apply(put, drop)
 		sh.changeModSeq = modseq
 	}
-	// Otherwise a refresh has read it from the log already.
+	// Otherwise a refresh has already read the change from the log.
 	return before, sh.snap
 }
 
-// notifyOthers tells the others that wait of a change that was published, which took the
-// folder from one mod-sequence to another and so much from what it adds up to. If
-// nothing else had happened the row is known, and nobody here needs to read it.
+// notifyOthers notifies the other waiting sessions of a published change, which raised the folder's
+// mod-sequence from was to modseq and reduced its totals by less. If nothing else has happened the
+// row is known, and nobody on this node needs to read it.
 func (sh *sharedView) notifyOthers(was, modseq uint64, less totals) {
 	sh.mu.Lock()
 	if r := &sh.row; r.ModSeq == was {
 		r.ModSeq, r.changeModSeq = modseq, modseq
 		r.Messages -= uint32(less.messages)
-		r.Unseen -= uint32(less.unseen) // two's complement: it may be more
+		r.Unseen -= uint32(less.unseen) // two's complement: the number may grow
 		r.Bytes -= less.bytes
 	}
 	sh.mu.Unlock()

@@ -11,24 +11,23 @@ import (
 type entry struct {
 	uid      uint32
 	size     uint32
-	keywords uint32 // its keywords, in the folder's table
+	keywords uint32 // number of its keyword set in the folder's table
 	flags    Flags
 	modseq   uint64
 }
 
-// snapshot is all messages of a folder at a moment, in the order of their UIDs.
-// It never changes: a new one is made that shares most chunks with it. A chunk
-// holds the messages of a fixed range of UIDs, so that two snapshots can be
-// compared chunk by chunk, mostly by looking at pointers.
+// snapshot is all messages of a folder at a point in time, in the order of their UIDs. It never
+// changes: a new snapshot shares most chunks with the old one. A chunk holds the messages in a
+// fixed range of UIDs, so that two snapshots can be compared chunk by chunk, mostly by pointer.
 type snapshot struct {
 	slots []slot
 	count int
 }
 
-// slot is a chunk in its place; there are none that are empty.
+// slot is a chunk and its position; no slot is empty.
 type slot struct {
 	key        uint32 // UID >> chunkBits
-	firstIndex int    // how many messages stand before it
+	firstIndex int    // number of messages before it
 	*chunk
 }
 
@@ -40,7 +39,7 @@ func (s slot) entry(i int) entry {
 	}
 }
 
-// addChunk appends a chunk to a snapshot that is being made, unless it is empty.
+// addChunk appends a chunk to a snapshot under construction, unless the chunk is empty.
 func (s *snapshot) addChunk(key uint32, c *chunk) {
 	if c != nil {
 		s.slots = append(s.slots, slot{key, s.count, c})
@@ -48,12 +47,12 @@ func (s *snapshot) addChunk(key uint32, c *chunk) {
 	}
 }
 
-// slotIndex returns the place of the first slot with this key or a higher one.
+// slotIndex returns the index of the first slot with this key or a higher one.
 func (s *snapshot) slotIndex(key uint32) int {
 	return sort.Search(len(s.slots), func(i int) bool { return s.slots[i].key >= key })
 }
 
-// index returns how many messages have a lower UID, and whether uid is there.
+// index returns how many messages have a lower UID, and whether uid exists.
 func (s *snapshot) index(uid uint32) (int, bool) {
 	at := s.slotIndex(uid >> chunkBits)
 	if at == len(s.slots) {
@@ -67,7 +66,7 @@ func (s *snapshot) index(uid uint32) (int, bool) {
 	return slot.firstIndex + i, found
 }
 
-// at returns the message with i others before it.
+// at returns the message with index i.
 func (s *snapshot) at(i int) entry {
 	at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].firstIndex > i }) - 1
 	return s.slots[at].entry(i - s.slots[at].firstIndex)
@@ -86,7 +85,7 @@ func (s *snapshot) find(uid uint32) (entry, bool) {
 	return s.slots[at].entry(i), true
 }
 
-// lastUID returns the highest UID, 0 if there are no messages.
+// lastUID returns the highest UID; 0 if there are no messages.
 func (s *snapshot) lastUID() uint32 {
 	if s.count == 0 {
 		return 0
@@ -95,8 +94,8 @@ func (s *snapshot) lastUID() uint32 {
 	return slot.uid(slot.len() - 1)
 }
 
-// indexRange returns between which indexes, lo and up to but without hi, the messages
-// with the UIDs of a range lie.
+// indexRange returns the indexes of the messages with UIDs in a range: from lo up to, but
+// excluding, hi.
 func (s *snapshot) indexRange(r Range) (lo, hi int) {
 	lo, _ = s.index(r.Lo)
 	hi, there := s.index(r.Hi)
@@ -106,7 +105,7 @@ func (s *snapshot) indexRange(r Range) (lo, hi int) {
 	return lo, hi
 }
 
-// between gives the messages from index lo up to, but without, hi.
+// between returns the messages from index lo up to, but excluding, hi.
 func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {
 		at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].firstIndex > lo }) - 1
@@ -121,7 +120,7 @@ func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	}
 }
 
-// eachOf gives those of uids, which rise, that are there, with their index.
+// eachOf returns the existing messages among uids, which ascend, with their indexes.
 func (s *snapshot) eachOf(uids []uint32) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {
 		at, i := 0, 0
@@ -134,7 +133,7 @@ func (s *snapshot) eachOf(uids []uint32) iter.Seq2[int, entry] {
 				}
 			}
 			slot, low := s.slots[at], uid&chunkMask
-			// Mostly the next one is meant.
+			// Usually this is the next one.
 			found := i < slot.len() && uint32(slot.lowUIDs.at(i)) == low
 			if !found {
 				i, found = slot.searchUID(i, low)
@@ -149,7 +148,7 @@ func (s *snapshot) eachOf(uids []uint32) iter.Seq2[int, entry] {
 	}
 }
 
-// containsAll reports whether all of uids, which rise, are there.
+// hasAll reports whether all of uids, which ascend, exist.
 func (s *snapshot) hasAll(uids []uint32) bool {
 	n := 0
 	for range s.eachOf(uids) {
@@ -169,8 +168,8 @@ func (s *snapshot) uids() []uint32 {
 	return all
 }
 
-// apply returns the snapshot with the messages of put added or replaced and
-// those of drop taken out. Both rise and have no UID in common.
+// apply returns the snapshot with the messages of put added or replaced and those of drop removed.
+// Both ascend and have no UID in common.
 func (s *snapshot) apply(put []entry, drop []uint32) *snapshot {
 	if len(put) == 0 && len(drop) == 0 {
 		return s
@@ -204,7 +203,7 @@ func (s *snapshot) apply(put []entry, drop []uint32) *snapshot {
 	return made
 }
 
-// mergeChunk returns nil if nothing is left.
+// mergeChunk returns nil if no message is left.
 func mergeChunk(old slot, put []entry, drop []uint32) *chunk {
 	if old.chunk != nil && len(drop) == 0 {
 		if c := old.withReplaced(put); c != nil {
@@ -241,10 +240,10 @@ func mergeChunk(old slot, put []entry, drop []uint32) *chunk {
 	return newChunk(list)
 }
 
-// snapshotDiff is what happened from one snapshot to a later one.
+// snapshotDiff is the difference between a snapshot and a later one.
 type snapshotDiff struct {
-	removed []entry // of the earlier
-	changed []entry // of the later
+	removed []entry // of the earlier one
+	changed []entry // of the later one
 	added   int
 }
 
@@ -291,7 +290,7 @@ func (d *snapshotDiff) compare(a, b slot) {
 	}
 }
 
-// spanBuilder groups messages, given by index and UID in rising order, into runs.
+// spanBuilder groups messages, given by index and UID in ascending order, into spans.
 type spanBuilder struct {
 	list []span
 	next int

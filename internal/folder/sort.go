@@ -15,8 +15,8 @@ import (
 // SortField is what messages are sorted by (RFC 5256 §3, RFC 5957).
 type SortField uint8
 
-// The fields. An address is the mailbox name of the first one there, its
-// display form the name that is shown for it.
+// The fields. An address is represented by the mailbox name of the first address, a display field
+// by its display name.
 const (
 	ByArrival SortField = iota // internal date
 	BySent                     // Date, or else the internal date
@@ -29,19 +29,19 @@ const (
 	ByDisplayTo
 )
 
-// SortBy is one criterion of an order.
+// SortBy is one criterion of a sort order.
 type SortBy struct {
 	Field   SortField
 	Reverse bool
 }
 
-// Bounds of what a sort holds in memory.
+// Memory limits of a sort.
 const (
-	maxSortText  = 1_000     // bytes of one text that count
+	maxSortText  = 1_000     // significant bytes of one text
 	maxSortTexts = 256 << 20 // of all texts
 )
 
-// sortColumn is what is known of all messages for one criterion: numbers or texts.
+// sortColumn holds the values of all messages for one criterion: numbers or texts.
 type sortColumn struct {
 	SortBy
 	numbers []int64
@@ -61,15 +61,14 @@ func (c *sortColumn) compare(a, b int32) int {
 	return n
 }
 
-// Sort puts the UIDs, which rise, in the order of the criteria; what these
-// leave equal stays in the order of the folder. More texts than fit in memory
-// are a fault.RateLimited.
+// Sort sorts the UIDs, which ascend, by the criteria. Equal messages stay in the order of the
+// folder. It returns a fault.RateLimited if the texts don't fit in memory.
 func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 	columns, want := newSortColumns(by, len(uids))
 	at, size := 0, 0
 	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {
 		for uids[at] != r.UID {
-			at++ // it is gone, and sorts as if it were empty
+			at++ // gone; it sorts as if it were empty
 		}
 		for i := range columns {
 			size += columns[i].add(at, r)
@@ -101,8 +100,8 @@ func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 	return nil
 }
 
-// newSortColumns makes room for n messages, and returns what must be read of them. A
-// field that was named before decides nothing: what it leaves equal stays so.
+// newSortColumns allocates columns for n messages, and returns the fields to read. A repeated field
+// is ignored, because its first occurrence has already decided.
 func newSortColumns(by []SortBy, n int) (columns []sortColumn, want FetchFields) {
 	for _, b := range by {
 		if slices.ContainsFunc(columns, func(c sortColumn) bool { return c.Field == b.Field }) {
@@ -119,7 +118,7 @@ func sortLimitError() error {
 	return fault.New(fault.RateLimited, "too_much_to_sort", "These are more messages than can be put in order at once.")
 }
 
-// allocate makes room for n messages and returns what must be read of them.
+// allocate allocates the column for n messages and returns the fields to read.
 func (c *sortColumn) allocate(n int) FetchFields {
 	switch c.Field {
 	case ByArrival:
@@ -136,7 +135,7 @@ func (c *sortColumn) allocate(n int) FetchFields {
 	return FetchEnvelope
 }
 
-// add notes what a message is sorted by, and returns how many bytes that is.
+// add stores the value of a message, and returns its size in bytes.
 func (c *sortColumn) add(at int, r *MessageRow) int {
 	switch c.Field {
 	case ByArrival:
@@ -169,7 +168,7 @@ func (c *sortColumn) sortText(envelope []byte) string {
 		s = firstDisplayName(envelope, 5)
 	}
 	s = message.CollationKey(s)
-	// Cloned, lest all of a long one be kept.
+	// Cloned, so that not all of a long text stays in memory.
 	return strings.Clone(s[:min(len(s), maxSortText)])
 }
 
@@ -187,7 +186,7 @@ func firstMailbox(envelope []byte, place int) string {
 	return string(local)
 }
 
-// firstDisplayName returns what is shown of the first address (RFC 5957 §3).
+// firstDisplayName returns the display name of the first address (RFC 5957 §3).
 func firstDisplayName(envelope []byte, place int) string {
 	name, local, host := firstAddress(envelope, place)
 	if shown := message.DecodeWords(string(name)); shown != "" {

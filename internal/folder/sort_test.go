@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever names a field over and over gets no more memory for it.
+// Repeating a sort field allocates no more memory.
 func TestSortFieldTwice(t *testing.T) {
 	by := []SortBy{{Field: BySubject, Reverse: true}, {Field: BySize}}
 	columns, _ := newSortColumns(append(slices.Repeat(by, 32), SortBy{Field: BySubject}), 1_000)
@@ -18,7 +18,7 @@ func TestSortFieldTwice(t *testing.T) {
 	if !slices.Equal(got, by) {
 		t.Errorf("%d columns: %v", len(got), got)
 	}
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("a", ""), 0), h.upload(mail("c", ""), 0), h.upload(mail("b", ""), 0))
 		h.must(err)
 		v := h.view(Inbox)

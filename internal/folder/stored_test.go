@@ -15,9 +15,9 @@ var (
 	countViews = db.SQL(`SELECT (SELECT COUNT(*) FROM folder_view), (SELECT COUNT(*) FROM folder_view_part)`)
 )
 
-// cold opens INBOX as a node that has just been started, and returns how its
-// view began and what it holds.
-func (h *house) cold() (fromStored bool, all []entry) {
+// cold opens INBOX on a newly started node. It reports whether the view was loaded from storage,
+// and returns its messages.
+func (h *fixture) cold() (fromStored bool, all []entry) {
 	h.Helper()
 	s := h.newStore(h.db, nil, Options{})
 	v, err := s.Open(h.ctx(), h.box, Inbox, true)
@@ -29,10 +29,10 @@ func (h *house) cold() (fromStored bool, all []entry) {
 	return v.shared.saved.snap != nil, all
 }
 
-// TestStoredView: a view that begins with what was stored is the same as one
-// that reads all messages, whatever happened since.
+// TestStoredView checks that a view loaded from storage equals one that reads all messages, after
+// any changes.
 func TestStoredView(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, minSavedMessages+500)
 		v := h.view(Inbox)
 		r := rand.New(rand.NewPCG(1, 1))
@@ -40,7 +40,7 @@ func TestStoredView(t *testing.T) {
 			h.Helper()
 			for range n {
 				uids := numbers(1+r.Uint32N(minSavedMessages), minSavedMessages+1+r.Uint32N(400))
-				spared := Deleted // mostly, so that it stays a large folder
+				spared := Deleted // usually, so that the folder stays large
 				if r.IntN(20) == 0 {
 					spared = 0
 				}
@@ -98,7 +98,7 @@ func TestStoredView(t *testing.T) {
 		store(h.Store, 1, true)
 		check("stored again", true)
 
-		// Two nodes store it, each what the other does not know of.
+		// Two nodes store the view without knowing of each other.
 		other := h.newStore(h.db, nil, Options{PollInterval: -1})
 		b, err := other.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
@@ -107,7 +107,7 @@ func TestStoredView(t *testing.T) {
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
 		store(h.Store, 1, true)
-		store(other, 1, true) // learns that it is not the only one
+		store(other, 1, true) // learns that another node stores it too
 		change(maxUnsavedChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
@@ -115,7 +115,7 @@ func TestStoredView(t *testing.T) {
 		check("stored by another", true)
 		store(h.Store, 1, true) // learns it too
 		change(maxUnsavedChanges + 10)
-		store(h.Store, 1, true) // all of it, as it does not know the parts of the other
+		store(h.Store, 1, true) // all of it, as it does not know the other's parts
 		check("stored by both", true)
 
 		h.must(h.db.Write(h.ctx(), 0, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))
@@ -185,7 +185,7 @@ func TestChunk(t *testing.T) {
 	}
 }
 
-// replaced changes some messages of a chunk, again and again.
+// replaced changes some messages of a chunk repeatedly.
 func replaced(t *testing.T, r *rand.Rand, s slot, list []entry) {
 	t.Helper()
 	for range 5 {

@@ -21,23 +21,23 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// A message keeps its id wherever it is moved or copied to within its mailbox,
-// until no folder shows it any more.
+// A message keeps its id when it is moved or copied within its mailbox, as long as a folder shows
+// it.
 
 // StoredMessage is a message of a mailbox, with the folders that show it.
 type StoredMessage struct {
 	ID           db.ID
 	Mailbox      db.ID
 	Outbound     db.ID  // the outbound_message that it is a delivery of; 0 for none
-	Thread       string // "" for none, as of what a client appended
+	Thread       string // "" for none, as for a message that a client appended
 	CheckResults string // as summary.CheckResults has them
 	Size         int64
-	Received     bool            // false for what a client, or a migration, has put there
+	Received     bool            // false for messages that a client, or a migration, added
 	Summary      summary.Summary // only in lists
 	Locations    []Location      // at least one, at most MaxLocations
 }
 
-// Location is where a folder shows a message.
+// Location is a folder that shows a message.
 type Location struct {
 	Folder   string // its name
 	UID      uint32
@@ -46,35 +46,34 @@ type Location struct {
 	Date     time.Time // internal date
 }
 
-// MaxLocations is how many places of a message are told.
+// MaxLocations is how many locations of a message are returned.
 const MaxLocations = 20
 
-// MessageFilter chooses messages; what is not set does not bound them.
+// MessageFilter selects messages; zero fields don't restrict the result.
 type MessageFilter struct {
 	Folder       string    // a folder that shows them
-	Since        time.Time // they came at this time or later
-	Until        time.Time // they came before
-	From         string    // an author's address, or the domain of one; whatever the case
-	To           string    // likewise of one whom its header names as a recipient
-	Subject      string    // a part of the subject, whatever the case
-	Words        []string  // each a part of the subject, likewise
-	Thread       string    // the thread that they are in; only what arrived is in one
-	ReceivedOnly bool      // only what arrived
+	Since        time.Time // received at this time or later
+	Until        time.Time // received before
+	From         string    // an author's address, or its domain; in any case
+	To           string    // a recipient's address in the header, or its domain; in any case
+	Subject      string    // a substring of the subject, in any case
+	Words        []string  // each a substring of the subject, in any case
+	Thread       string    // the thread that they are in; only received messages have one
+	ReceivedOnly bool      // received messages only
 }
 
-// Bounds of the work for one page of messages.
+// Limits of the work for one page of messages.
 const (
-	listScanFirst = 200 // messages that are looked at before an index is asked
+	listScanFirst = 200 // messages examined before an index is asked
 	listChunk     = 100
 )
 
-// maxFilterText bounds the texts of a filter, in bytes.
+// maxFilterText limits the texts of a filter, in bytes.
 const maxFilterText = 1000
 
 var (
-	// Of what anybody may have written into a header as much is read as an
-	// honest one needs. For an EXISTS PostgreSQL may look at all folders at once,
-	// where it takes them for few.
+	// The query reads only as much of an envelope as honest senders need. With EXISTS, PostgreSQL
+	// might read all folders at once if it estimates that they are few.
 	listCandidatesQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
@@ -90,10 +89,9 @@ var (
 	messagePartsQuery = db.SQL(`SELECT blob, structure, private FROM message WHERE id = $1`)
 )
 
-// ListMessages lists messages of a mailbox, the last to come first. next is the last
-// one that was looked at: when more is true the list goes on behind it, also
-// if little was found. A folder that is not there is a fault.NotFound; f is
-// right as Check has it.
+// ListMessages lists messages of a mailbox, newest first. next is the id of the last message
+// examined. If more is true the list continues after it, even if few messages were found. It
+// returns a fault.NotFound if the folder does not exist. f must have passed Check.
 func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
 	var in Folder
 	if f.Folder != "" {
@@ -127,9 +125,9 @@ func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, pa
 	})
 }
 
-// listStored lists what few candidates of read tell. If they don't fill the page, it
-// asks for those that may be meant, and looks at these alone; without them it
-// looks at more.
+// listStored examines a few candidates of read. If they don't fill the page, it calls narrow for
+// the candidates that may match, and examines only these. Without them it examines more candidates
+// of read.
 func (s *Store) listStored(ctx context.Context, f MessageFilter, page db.Page, read candidateReader, narrow func(db.Page) (*candidateIDs, error)) (found []StoredMessage, more bool, next db.ID, err error) {
 	l, err := newMessageLister(f, page)
 	if err != nil {
@@ -158,11 +156,11 @@ func (s *Store) listStored(ctx context.Context, f MessageFilter, page db.Page, r
 // candidateReader reads a chunk of candidates, newest first, as db.ReadPage does.
 type candidateReader func(db.Page) (chunk []messageCandidate, more bool, err error)
 
-// messageLister is a page of messages that is to be found.
+// messageLister finds one page of messages.
 type messageLister struct {
-	minID, maxID db.ID // ids that are meant: from least on, below most
+	minID, maxID db.ID // ids that may match: from minID, below maxID
 	limit        int
-	backward     bool    // the list is walked towards the newest
+	backward     bool    // whether the list goes from older to newer messages
 	first        db.Page // the first chunk
 	matches      func(*messageCandidate) bool
 }
@@ -187,8 +185,8 @@ func newMessageLister(f MessageFilter, page db.Page) (*messageLister, error) {
 	return l, err
 }
 
-// list goes through what read gives until the page is full or so many messages
-// were looked at. In what it returns they stand in the order in which they were found.
+// list reads candidates until the page is full or it has examined looks messages. It returns
+// messages in the order in which it found them.
 func (l *messageLister) list(looks int, read candidateReader) (found []StoredMessage, more bool, next db.ID, err error) {
 	at := l.first
 	for looked := 0; ; {
@@ -196,7 +194,7 @@ func (l *messageLister) list(looks int, read candidateReader) (found []StoredMes
 		if err != nil {
 			return nil, false, 0, err
 		}
-		if l.backward { // they come newest first, whichever way the list is walked
+		if l.backward { // chunks are newest first in both directions
 			slices.Reverse(chunk)
 		}
 		for i := range chunk {
@@ -248,7 +246,7 @@ func scanCandidate(r db.Row) (c messageCandidate, err error) {
 	return c, nil
 }
 
-// Check returns all that is wrong with a filter at once.
+// Check returns all errors of a filter at once.
 func (f MessageFilter) Check() error {
 	var bad fault.FieldErrors
 	for _, text := range []struct{ field, text string }{{"from", f.From}, {"to", f.To}, {"subject", f.Subject}} {
@@ -264,8 +262,8 @@ func (f MessageFilter) Check() error {
 	return bad.Err()
 }
 
-// addressMatcher returns what tells whether somebody is meant by an address or a
-// domain; everybody is by "".
+// addressMatcher returns a function that reports whether an address matches text, which is an
+// address or a domain. All match "".
 func addressMatcher(text string) (func(summary.Address) bool, error) {
 	if text == "" {
 		return func(summary.Address) bool { return true }, nil
@@ -284,7 +282,7 @@ func addressMatcher(text string) (func(summary.Address) bool, error) {
 	}, err
 }
 
-// matcher returns what tells whether a message is wanted.
+// matcher returns a function that reports whether a message matches the filter.
 func (f MessageFilter) matcher() (func(*messageCandidate) bool, error) {
 	author, err := addressMatcher(f.From)
 	if err != nil {
@@ -300,7 +298,8 @@ func (f MessageFilter) matcher() (func(*messageCandidate) bool, error) {
 	}, err
 }
 
-// addLocations tells where messages are, and puts them newest first.
+// addLocations adds the messages' locations, and sorts the messages newest first. back is true if
+// they are in the opposite order.
 func (s *Store) addLocations(ctx context.Context, found []StoredMessage, back bool) ([]StoredMessage, error) {
 	all := make([]*StoredMessage, len(found))
 	for i := range found {
@@ -314,8 +313,8 @@ func (s *Store) addLocations(ctx context.Context, found []StoredMessage, back bo
 	return found, err
 }
 
-// Message returns a message of a mailbox, without its Summary. One that no folder
-// shows is a fault.NotFound.
+// Message returns a message of a mailbox, without its Summary. It returns a fault.NotFound if no
+// folder shows it.
 func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, error) {
 	k := StoredMessage{Mailbox: mailbox}
 	err := s.DB.One(ctx, storedMessageQuery.With(id, mailbox), &k.ID, &k.Outbound, &k.Thread, &k.CheckResults, &k.Size)
@@ -363,9 +362,8 @@ func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
 	return nil
 }
 
-// OpenParts opens the bytes of a message with the index of its parts, or
-// returns a fault.NotFound when they are gone, or a fault.Denied if it is
-// private. The caller must Close the reader.
+// OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound
+// if they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
 func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
 	var at db.ID
 	var structure []byte
@@ -392,8 +390,8 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 	return index, r, nil
 }
 
-// decodeIndex decodes what is stored as the index of a message. One that can't be
-// decoded, or is of other bytes, is made anew.
+// decodeIndex decodes the stored index of a message. It computes the index again if the stored one
+// can't be decoded or belongs to other bytes.
 func decodeIndex(r *blob.Reader, structure []byte) (*message.Index, error) {
 	if index := message.DecodeIndex(structure, r.Size()); index != nil {
 		return index, nil
@@ -402,19 +400,20 @@ func decodeIndex(r *blob.Reader, structure []byte) (*message.Index, error) {
 	return index, err
 }
 
-// CodeMessageGone is that of a message that was expunged meanwhile.
+// CodeMessageGone is the fault code for a message that was expunged meanwhile.
 const CodeMessageGone = "message_gone"
 
 func messageExpungedError() error {
 	return fault.New(fault.NotFound, CodeMessageGone, "The message was expunged.")
 }
 
-// privateMessageError is for who reads a message by other right than the mailbox's.
+// privateMessageError is returned to callers that read messages without the mailbox's own
+// credentials.
 func privateMessageError() error {
 	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone: a mail program shows it.")
 }
 
-// openBlob opens the bytes of a message that was there a moment ago.
+// openBlob opens the bytes of a message that existed a moment ago.
 func (s *Store) openBlob(ctx context.Context, message, id db.ID) (r *blob.Reader, err error) {
 	b, err := s.Blobs.Load(ctx, id)
 	if errors.Is(err, blob.ErrNotExist) {

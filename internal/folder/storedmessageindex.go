@@ -12,10 +12,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// A list of messages looks at few of them first. Where these don't fill the page, it
-// reads only what the search index, or the folder, names.
+// A list of messages first examines a few. If these don't fill the page, it reads only the messages
+// that the search index or the folder names.
 
-// filterText is a text that one of some fields of a message's ENVELOPE must have.
+// filterText is a text that must be in one of some ENVELOPE fields of a message.
 type filterText struct {
 	kinds []TextKind
 	text  needle
@@ -25,7 +25,7 @@ func (t *filterText) matches(envelope []byte) bool {
 	return slices.ContainsFunc(t.kinds, func(k TextKind) bool { return t.text.isIn(envelopeText(envelope, int(k))) })
 }
 
-// texts returns the texts that a message must have for the filter to hold.
+// texts returns the texts that a message must contain for the filter to match.
 func (f *MessageFilter) texts() (all []filterText) {
 	for _, text := range append([]string{f.Subject}, f.Words...) {
 		if text != "" {
@@ -41,8 +41,8 @@ func (f *MessageFilter) texts() (all []filterText) {
 	return all
 }
 
-// literalAddress returns how an ENVELOPE has whoever is meant by an address or a
-// domain; "" if it may have that in several ways.
+// literalAddress returns the form in which an ENVELOPE contains an address or a domain; "" if there
+// may be several forms.
 func literalAddress(text string) string {
 	var a address.Address
 	if strings.Contains(text, "@") {
@@ -56,11 +56,11 @@ func literalAddress(text string) string {
 	return a.Local + "@" + a.Domain
 }
 
-// maxFilterTerms is how many texts of a filter an index is asked for.
+// maxFilterTerms is the number of texts of a filter for which an index is asked.
 const maxFilterTerms = 16
 
-// clause returns what a message must meet for the filter to hold, or nil if an
-// index can't tell.
+// clause returns a clause that a message must match for the filter to match, or nil if an index
+// does not help.
 func (f *MessageFilter) clause() *Clause {
 	var all Clause
 	for _, t := range f.texts() {
@@ -74,23 +74,24 @@ func (f *MessageFilter) clause() *Clause {
 	return &all
 }
 
-// candidateIDs are the messages that a list goes through.
+// candidateIDs are the messages that a list examines.
 type candidateIDs struct {
-	ids       []db.ID // rising
-	truncated bool    // there are more in the direction that the list is walked in
+	ids       []db.ID // ascending
+	truncated bool    // whether there are more in the direction of the list
 	statement func(some [candidateBatch]any) db.Statement
 }
 
-// candidateBatch is how many messages are read by one query.
+// candidateBatch is the number of messages that one query reads.
 const candidateBatch = 16
 
-// candidatesByIDQuery looks for the folder of each message: PostgreSQL might look at all of the folder's otherwise.
+// candidatesByIDQuery looks up the folder of each message. Otherwise PostgreSQL might read all
+// messages of the folder.
 var candidatesByIDQuery = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 		COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 			WHERE f.message = m.id AND (CAST($18 AS BIGINT) = 0 OR f.folder = $18) LIMIT 1), 0)
 	FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND mailbox + 0 = $17`)
 
-// docsPage is a candidateReader.
+// readPage is a candidateReader.
 func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []messageCandidate, more bool, err error) {
 	left := k.ids
 	if back := at.After == 0; back {
@@ -122,7 +123,7 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 	return chunk, len(chunk) > 0 && (len(left) > 0 || k.truncated), nil
 }
 
-// candidatesByFolder returns the next messages of a folder, as many as a page looks at.
+// candidatesByFolder returns the next messages of a folder, as many as a page examines.
 func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page) (*candidateIDs, error) {
 	var k candidateIDs
 	back := at.After == 0
@@ -163,8 +164,8 @@ func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page
 	}
 }
 
-// candidatesByIndex returns the messages of mailboxes for which the filter may hold, or
-// nil if an index doesn't tell.
+// candidatesByIndex returns the messages of mailboxes for which the filter may hold, or nil if an
+// index can't tell.
 func (s *Store) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
 	clause := f.clause()
 	if s.QueryIndex == nil || clause == nil {
@@ -194,8 +195,8 @@ var newerMessagesQuery = db.SQL(`SELECT id FROM message WHERE
 		{sqlite}mailbox = $1 AND id > $2 ORDER BY id LIMIT $3
 		{postgres}(mailbox, id) > ($1, $2) AND mailbox <= $1 ORDER BY mailbox, id LIMIT $3`)
 
-// addUnindexed adds the messages of a mailbox of which the index knows nothing, and
-// counts them, until they are more than maxUnindexed.
+// addUnindexed appends the messages of a mailbox that the index does not know, and counts them,
+// until there are more than maxUnindexed.
 func (s *Store) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
 	folders, err := s.Folders(ctx, mailbox)
 	if err != nil {

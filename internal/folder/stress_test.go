@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Sessions of two nodes do everything at once to two folders. After every
-// round, when all is quiet, each knows exactly what is there.
+// Sessions of two nodes run all operations at once in two folders. After every round each session
+// knows exactly the current state.
 func TestStress(t *testing.T) {
 	rounds, steps := 6, 25
 	if testing.Short() {
@@ -27,9 +27,9 @@ func TestStress(t *testing.T) {
 	}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		first, second := d, d
-		var log strings.Builder // one at a time writes to it
+		var log strings.Builder // only one writes to it at a time
 		if d.Engine() == db.Postgres {
 			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			first, second = h.join(url, "first", logger), h.join(url, "second", logger)
@@ -81,7 +81,7 @@ func TestStress(t *testing.T) {
 	})
 }
 
-func (h *house) join(url, name string, log *slog.Logger) *db.DB {
+func (h *fixture) join(url, name string, log *slog.Logger) *db.DB {
 	d, err := db.Open(h.ctx(), db.Options{URL: url, Log: log, Fatal: func(err error) { panic(err) }})
 	h.must(err)
 	h.Cleanup(func() { h.must(d.Close()) })
@@ -93,8 +93,8 @@ func (h *house) join(url, name string, log *slog.Logger) *db.DB {
 var dangling = db.SQL(`SELECT COUNT(*) FROM folder_message f WHERE NOT EXISTS
 	(SELECT 1 FROM message m JOIN blob b ON b.id = m.blob WHERE m.id = f.message)`)
 
-// checkBytes looks for messages that are shown, but have no bytes.
-func (h *house) checkBytes() {
+// checkBytes checks that no folder shows a message without bytes.
+func (h *fixture) checkBytes() {
 	h.Helper()
 	var n int
 	h.must(h.db.One(h.ctx(), dangling.With(), &n))
@@ -105,9 +105,9 @@ func (h *house) checkBytes() {
 
 type stresser struct {
 	*client
-	h     *house
+	h     *fixture
 	s     *Store
-	other db.ID // a mailbox that gets mail, too
+	other db.ID // another mailbox that also gets mail
 	rnd   *rand.Rand
 }
 
@@ -121,7 +121,7 @@ func (s *stresser) some() (uids []uint32) {
 	return uids
 }
 
-// step does one command and what follows it.
+// step runs one command and what follows it.
 func (s *stresser) step(ctx context.Context) (err error) {
 	expunge := true
 	to := modelNames[s.rnd.IntN(2)]
@@ -147,7 +147,7 @@ func (s *stresser) step(ctx context.Context) (err error) {
 		if uids := s.some(); len(uids) > 0 {
 			_, err = s.v.Replace(ctx, uids[0], to, s.h.upload("larger", Flags(s.rnd.IntN(32))))
 		}
-		if fault.Is(err, fault.NotFound) { // another session was quicker
+		if fault.Is(err, fault.NotFound) { // another session was faster
 			err = nil
 		}
 	case 11:
@@ -164,7 +164,7 @@ func (s *stresser) step(ctx context.Context) (err error) {
 	return errors.Join(err, s.sync(ctx, expunge))
 }
 
-// tree has a folder come, get mail and go.
+// tree creates a folder, delivers mail to it and deletes it.
 func (s *stresser) tree(ctx context.Context) error {
 	name := fmt.Sprint("Archive/", s.rnd.Uint64())
 	_, err := s.s.Create(ctx, s.h.box, name)
@@ -180,7 +180,7 @@ func (s *stresser) tree(ctx context.Context) error {
 	return err
 }
 
-// fetch reads rows and bytes; what it finds is what it was told of.
+// fetch reads rows and bytes, and compares them with what was reported.
 func (s *stresser) fetch(ctx context.Context) error {
 	return s.v.Fetch(ctx, s.some(), FetchBlobID, func(r *MessageRow) error {
 		if int(r.Seq) > len(s.known) || s.known[r.Seq-1].uid != r.UID {

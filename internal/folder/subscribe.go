@@ -16,8 +16,8 @@ var (
 	countSubscriptionsQuery = db.SQL(`SELECT COUNT(*) FROM subscription WHERE mailbox = $1`)
 )
 
-// Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the
-// subscriptions. Too many are a fault.RateLimited.
+// Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the subscriptions. It returns a
+// fault.RateLimited for too many.
 func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
 	name, err := cleanName(name)
 	if err != nil {
@@ -34,14 +34,14 @@ func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error
 		if err := tx.One(ctx, countSubscriptionsQuery.With(mailbox), &n); err != nil {
 			return err
 		}
-		if n > 2*s.MaxFolders { // names that don't exist may be among them
+		if n > 2*s.MaxFolders { // includes names that don't exist
 			return fault.New(fault.RateLimited, "too_many_subscriptions", "There are too many subscriptions.")
 		}
 		return nil
 	})
 }
 
-// Unsubscribe takes a name away from the subscriptions, if it is there.
+// Unsubscribe removes a name from the subscriptions, if it is there.
 func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) error {
 	name, err := cleanName(name)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) err
 	return err
 }
 
-// Subscriptions returns the names subscribed to, in order.
+// Subscriptions returns the subscribed names, in order.
 func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, error) {
 	return db.All(ctx, s.DB, listSubscriptionsQuery.With(mailbox), func(r db.Row) (name string, err error) {
 		err = r.Scan(&name)
@@ -59,8 +59,8 @@ func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, err
 	})
 }
 
-// renameSubscriptions moves the subscriptions of a folder and of those below it to its new
-// name, also of names that don't exist. Those that would be no names stay.
+// renameSubscriptions renames the subscriptions of a folder and of all names below it, even of
+// names that don't exist. Those whose new names would be invalid stay.
 func (t *folderTree) renameSubscriptions(ctx context.Context, from, to string) error {
 	if err := t.tx.Lock(ctx, "subscriptions", t.mailbox); err != nil {
 		return err

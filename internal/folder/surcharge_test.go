@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-func wantFull(h *house, what string, err error) {
+func wantFull(h *fixture, what string, err error) {
 	h.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != CodeFolderFull || f.Kind != fault.RateLimited {
@@ -23,16 +23,16 @@ func wantFull(h *house, what string, err error) {
 	}
 }
 
-// However a message comes and goes, it counts for 1,024 bytes at least, and for
-// nothing when it is gone.
+// For every way to add and remove it, a message counts for at least 1,024 bytes, and for nothing
+// when it is gone.
 func TestSmallMessagesAreCharged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		small, large := h.upload("s", 0), h.upload(strings.Repeat("l", 5000), 0)
-		const floor = mailbox.MinCountedSize
-		if small.Blob.Size >= floor || large.Blob.Size <= floor {
+		const layer = mailbox.MinCountedSize
+		if small.Blob.Size >= layer || large.Blob.Size <= layer {
 			t.Fatalf("%d and %d bytes", small.Blob.Size, large.Blob.Size)
 		}
-		s, l := floor-small.Blob.Size, large.Blob.Size
+		s, l := layer-small.Blob.Size, large.Blob.Size
 		want := func(step string, bytes, messages, charged int64) {
 			t.Helper()
 			h.checkCounts()
@@ -40,10 +40,10 @@ func TestSmallMessagesAreCharged(t *testing.T) {
 				t.Errorf("%s: %+v", step, got)
 			}
 		}
-		size := floor - s
+		size := layer - s
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, small, large)
 		h.must(err)
-		want("append", size+l, 2, floor+l)
+		want("append", size+l, 2, layer+l)
 		filed := h.deliver("s")
 		got := h.use(h.box)
 		v := h.view(Inbox)
@@ -88,9 +88,9 @@ func TestSmallMessagesAreCharged(t *testing.T) {
 	})
 }
 
-// A quota is used up by tiny messages: none of them is for nothing.
+// Tiny messages use up a quota: none of them is free.
 func TestTinyMessagesFillQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		dbtest.Exec(h, h.db, setQuota.With(h.box, 10*mailbox.MinCountedSize))
 		filed := 0
 		for range 20 {
@@ -107,7 +107,7 @@ func TestTinyMessagesFillQuota(t *testing.T) {
 	})
 }
 
-// The statements of the release before, which knows no surcharge.
+// Statements of the previous release, which knows no surcharge.
 var (
 	oldDeposit = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3 WHERE mailbox = $1`)
 	oldAdd     = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, messages = messages + 1, unseen = unseen + 1, bytes = bytes + $2
@@ -121,11 +121,10 @@ var (
 	forgetSurcharge  = db.SQL(`UPDATE mailbox_usage SET surcharge = 0 WHERE mailbox = $1`)
 )
 
-// What was filed before there was a surcharge, and what a node of the release
-// before changes beside this one, is counted; nothing is counted twice, or gets
-// below zero.
+// Messages from before the surcharge, and changes by a concurrent node of the previous release, are
+// counted. Nothing is counted twice or falls below zero.
 func TestRecount(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		recount := func(want int) {
 			t.Helper()
 			n, err := h.RecountUsage(h.ctx())
@@ -144,7 +143,7 @@ func TestRecount(t *testing.T) {
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), uids[:20], FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
-		_, err = v.Expunge(h.ctx(), nil) // takes more than was counted
+		_, err = v.Expunge(h.ctx(), nil) // removes more than was counted
 		h.must(err)
 		if u := h.use(h.box); u.Overhead >= 0 {
 			t.Errorf("the case is not the one that is meant: %+v", u)
@@ -170,7 +169,7 @@ func TestRecount(t *testing.T) {
 			return nil
 		}))
 		recount(1)
-		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error { // one goes, and a folder
+		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error { // a message goes, and a folder
 			for _, s := range []db.Statement{
 				mailbox.LockUsage(h.box), oldTake.With(inbox.ID, size), oldDeposit.With(h.box, -size, -1), deleteRowsQuery.With(inbox.UIDNext, inbox.UIDNext, inbox.ID),
 			} {
@@ -192,9 +191,9 @@ func TestRecount(t *testing.T) {
 	})
 }
 
-// A recount goes on beside those who file and expunge, and is right in the end.
+// A recount works while others file and expunge, and is right in the end.
 func TestRecountBesideWriters(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 60)
 		dbtest.Exec(h, h.db, forgetSurcharges.With(h.box))
 		dbtest.Exec(h, h.db, forgetSurcharge.With(h.box))
@@ -240,10 +239,9 @@ func TestRecountBesideWriters(t *testing.T) {
 	})
 }
 
-// However many come at once, clients fill a folder exactly up to its limit, and a
-// mailbox with folders.
+// Concurrent clients fill a folder, and a mailbox with folders, exactly up to the limit.
 func TestLimitsUnderRace(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.MaxMessages, h.MaxFolders = 20, 30
 		source := h.fill("Archive", 10)
 		v := h.view("Archive")
@@ -289,9 +287,9 @@ func TestLimitsUnderRace(t *testing.T) {
 	})
 }
 
-// Who may put messages into a full folder, and who not.
+// TestFullFolder checks who may add messages to a full folder.
 func TestFullFolder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.MaxMessages = 5
 		uids := h.fill(Inbox, 5)
 		other := h.fill("Archive", 3)
@@ -335,7 +333,7 @@ func TestFullFolder(t *testing.T) {
 		wantFull(h, "move out to one that is too full", err)
 		_, err = v.Move(h.ctx(), uids[1:3], "Archive")
 		h.must(err)
-		left(1) // what Archive holds is nobody's who writes to this mailbox
+		left(1) // the contents of Archive don't matter to senders
 		h.checkCounts()
 	})
 }

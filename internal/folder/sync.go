@@ -7,23 +7,21 @@ import (
 	"slices"
 )
 
-// Changes are what a client has to be told, in this order.
+// Changes are the changes to report to a client, in this order.
 type Changes struct {
-	// Expunged are sequence numbers, each as of the time when those before
-	// it are gone.
+	// Expunged are sequence numbers. Each one counts after the removal of those before it.
 	Expunged       []uint32
-	Vanished       []uint32 // the same messages as rising UIDs
-	ExpungePending bool     // others are gone as well, or were missed by a Fetch, and keep their numbers for now
-	HasNewMessages bool     // Exists has grown since
+	Vanished       []uint32 // the same messages as ascending UIDs
+	ExpungePending bool     // whether others are gone too, or were missed by a Fetch, and keep their numbers for now
+	HasNewMessages bool     // whether Exists has grown
 	Exists         uint32
 	Recent         uint32
 	Flags          []FlagChange // with the sequence numbers after Expunged
 }
 
-// Sync brings the session up to date with what others did and returns what to
-// tell its client. Messages vanish only if expunge is true (RFC 3501 §7.4.1);
-// until then they keep their sequence numbers. A folder that was deleted is a
-// fault.NotFound.
+// Sync brings the session up to date with the changes of others and returns the changes to report
+// to its client. Messages vanish only if expunge is true (RFC 3501 §7.4.1). Until then they keep
+// their sequence numbers. It returns a fault.NotFound if the folder was deleted.
 func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	select {
 	case <-v.sub.C:
@@ -46,9 +44,9 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	if now != before {
 		d := diff(before, now)
 		if c.HasNewMessages = d.added > 0; !expunge {
-			// What is gone stays in the session's numbering.
+			// Removed messages stay in the session's numbering.
 			now = now.apply(d.removed, nil)
-			if len(d.removed) > 0 { // a client that has heard of more would never ask for these
+			if len(d.removed) > 0 { // a client that knows a later mod-sequence would never ask for these
 				v.row.ModSeq, c.ExpungePending = told, true
 			}
 		} else if len(d.removed) > 0 {
@@ -65,8 +63,8 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	return c, nil
 }
 
-// expungedNumbers returns the sequence numbers of what is gone, from the highest on, so
-// that none changes by those before it, and the UIDs.
+// expungedNumbers returns the sequence numbers of removed messages, in descending order, so that
+// none changes because of those before it, and the UIDs.
 func expungedNumbers(before *snapshot, entries []entry) (seqs, uids []uint32) {
 	for _, e := range entries {
 		index, _ := before.index(e.uid)

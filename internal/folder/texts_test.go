@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// FuzzTexts: whatever a search finds in a message, Texts tells an index that it is
-// there, as far as an index is asked: each 4 bytes of it, or 3, in the kinds named.
+// FuzzTexts checks that EachText returns every text that a search can find and an index supports:
+// each 4 bytes of it, or 3, in the right kinds.
 func FuzzTexts(f *testing.F) {
 	f.Add([]byte("Subject: a\r\n  folded line\r\nX-Foo:\r\nx-foo: again\r\n\r\nbody"), "a  folded", "subject")
 	f.Add([]byte("Subject: =?utf-8?q?Stra=C3=9Fe?= =?iso-8859-1?q?_gr=FC=DFt?=\r\nX-Foo: \r\n\r\n"), "STRAße gr", "Subject")
@@ -22,7 +22,7 @@ func FuzzTexts(f *testing.F) {
 	f.Add([]byte("From x Mon\r\nno field\r\nTo: a\xffb\xc3\r\n\r\n\xe2\x82"), "a\xffb", "to")
 	f.Add([]byte("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: within\r\n\r\nab\r\n--b--"), "subject: with", "sender")
 	f.Add([]byte("Cc: a@b.example\r\nMessage-ID: <1@x.example>\r\n\r\n"), "1@x.", "Message-ID")
-	var long []byte // more than is looked at at once, and each letter is another one
+	var long []byte // longer than the text buffer, and each letter differs
 	for n := range 700 {
 		long = utf8.AppendRune(long, rune(0x4e00+n))
 	}

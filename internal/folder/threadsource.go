@@ -9,19 +9,18 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// ThreadRef says where among an account's threads a message belongs. The zero
-// value is for one in none.
+// ThreadRef is the place of a message among an account's threads. The zero value is for a message
+// without a thread.
 type ThreadRef struct {
 	Account db.ID
 	Domain  db.ID // of the mailbox
 	Thread  string
-	// Arrival is the same for all copies of one message, so that they are
-	// shown as one.
+	// Arrival is the same for all copies of one message, so that they are shown as one.
 	Arrival db.ID
 }
 
-// referenceKey is what a message is found by when it is answered. Copies have the
-// same one, also of a message without Message-ID.
+// referenceKey is the key by which replies find the message. All copies have the same key, even
+// without a Message-ID.
 func (p ThreadRef) referenceKey(messageID string) int64 {
 	switch {
 	case p.Thread == "":
@@ -45,9 +44,8 @@ var (
 			WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id DESC LIMIT 20) AS newest
 		ORDER BY id`)
-	// threadMessagesQuery leaves out what no folder shows any more, and of several
-	// copies all but the first that is still there. Of what anybody may have
-	// written into a header it reads as much as an honest one needs.
+	// threadMessagesQuery leaves out messages that no folder shows, and all but the first of
+	// several copies. It reads only as much of an envelope as honest senders need.
 	threadMessagesQuery = db.SQL(`SELECT id, mailbox, outbound, message_id, SUBSTR(envelope, 1, 32768), size FROM message m
 		WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
 			AND EXISTS (SELECT 1 FROM folder_message WHERE message = m.id)
@@ -57,7 +55,7 @@ var (
 		ORDER BY id LIMIT $5`)
 )
 
-// Lookup is that of thread.Source.
+// Lookup implements thread.Source.
 func (s *Store) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
 	args := make([]any, 2+thread.MaxRepliedIDs)
 	for i := range args {
@@ -80,28 +78,28 @@ func (s *Store) Lookup(ctx context.Context, account, domain db.ID, messageIDs []
 	return found, err
 }
 
-// Chain is that of thread.Source.
+// Chain implements thread.Source.
 func (s *Store) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
 	return db.All(ctx, s.DB, threadLinksQuery.With(account, name, domain, upTo), func(r db.Row) (l thread.Message, err error) {
 		return l, r.Scan(&l.ID, &l.MessageID)
 	})
 }
 
-// ThreadMessage is a message of a thread that arrived in a mailbox.
+// ThreadMessage is a received message of a thread.
 type ThreadMessage struct {
 	ID        db.ID // in the order of arrival
 	Mailbox   db.ID // of the first copy
 	Outbound  db.ID // the outbound_message that it is a delivery of; 0 for none
 	MessageID string
-	From      string   // as its header says it: Name <a@b>; "" for nobody
+	From      string   // from its header: Name <a@b>; "" for none
 	To, Cc    []string // likewise; the first 50 each
 	Subject   string
 	Size      int64
 }
 
-// ThreadMessages returns at most limit messages of a thread of the account, those
-// after an id, oldest first, and of several copies one. domain is 0, or the only
-// one whose mailboxes to see.
+// ThreadMessages returns at most limit messages of a thread of the account with ids above after,
+// oldest first, and one of several copies. A domain other than 0 limits the result to its
+// mailboxes.
 func (s *Store) ThreadMessages(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]ThreadMessage, error) {
 	return db.All(ctx, s.DB, threadMessagesQuery.With(account, name, domain, after, limit), func(r db.Row) (a ThreadMessage, err error) {
 		var envelope []byte

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func (h *house) names() string {
+func (h *fixture) names() string {
 	h.Helper()
 	folders, err := h.Folders(h.ctx(), h.box)
 	h.must(err)
@@ -27,7 +27,7 @@ func (h *house) names() string {
 }
 
 func TestTree(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const standard = `Archive\Archive Drafts\Drafts INBOX Junk\Junk Sent\Sent Trash\Trash`
 		h.expect("provisioned", h.names(), standard)
 		create := func(name string, want fault.Kind) {
@@ -82,7 +82,7 @@ func TestTree(t *testing.T) {
 }
 
 func TestRenameInbox(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 4)
 		v := h.view(Inbox)
 		h.must(h.Rename(h.ctx(), h.box, "inbox", "old/mail"))
@@ -98,9 +98,9 @@ func TestRenameInbox(t *testing.T) {
 	})
 }
 
-// Names may come back, UIDVALIDITY never, not even when the clock stands.
+// Names may be reused, UIDVALIDITY never, not even when the clock stands still.
 func TestUIDValidity(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		seen := map[uint32]bool{}
 		last := uint32(0)
 		for i := range 10 {
@@ -123,7 +123,7 @@ func TestUIDValidity(t *testing.T) {
 }
 
 func TestSubscriptions(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		list := func() string {
 			names, err := h.Subscriptions(h.ctx(), h.box)
 			h.must(err)
@@ -140,14 +140,14 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-func (h *house) stored() (messages, blobs, expunged int) {
+func (h *fixture) stored() (messages, blobs, expunged int) {
 	h.Helper()
 	h.must(h.db.One(h.ctx(), countBlobs.With(), &messages, &blobs, &expunged))
 	return messages, blobs, expunged
 }
 
 func TestCollect(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 150)
 		v := h.view(Inbox)
 		_, err := v.Copy(h.ctx(), uids[:10], "Archive")
@@ -188,7 +188,7 @@ func TestCollect(t *testing.T) {
 
 var countDropped = db.SQL(`SELECT COUNT(*) FROM dropped`)
 
-func (h *house) expectDropped(want int) {
+func (h *fixture) expectDropped(want int) {
 	h.Helper()
 	n := 0
 	h.must(h.db.One(h.ctx(), countDropped.With(), &n))
@@ -197,13 +197,13 @@ func (h *house) expectDropped(want int) {
 	}
 }
 
-// passed is after how many seconds all clocks have passed a time.
+// passed is the number of seconds after which all clocks have passed a time.
 const passed = 2*24*60*60 + 60
 
-// UIDVALIDITYs that run ahead of the clock, as those of a restored service do for
-// years, leave one row to remember, not one of each folder that was deleted.
+// UIDVALIDITYs that are ahead of the clock, as after a restore for years, leave one row to
+// remember, not one for each deleted folder.
 func TestDroppedAheadOfTheClock(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		for range 10 {
 			_, err := h.Create(h.ctx(), h.box, "x")
 			h.must(err)
@@ -223,10 +223,10 @@ func TestDroppedAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// A folder that is deleted on one node and made again on another, whose clock is
-// behind, gets a higher UIDVALIDITY.
+// A folder that is deleted on one node and created again on another, whose clock is behind, gets a
+// higher UIDVALIDITY.
 func TestUIDValidityByOtherClocks(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.clock.Store(3600)
 		first, err := h.Create(h.ctx(), h.box, "x")
 		h.must(err)
@@ -244,16 +244,16 @@ func TestUIDValidityByOtherClocks(t *testing.T) {
 }
 
 func TestLogIsPruned(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 2)
 		v := h.view(Inbox)
 		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logRetention*2-1))
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(1), FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
-		if f := h.status(Inbox); f.logFloor != logRetention || f.ModSeq != logRetention*2 {
+		if f := h.status(Inbox); f.logLayer != logRetention || f.ModSeq != logRetention*2 {
 			t.Errorf("the folder is %+v", f)
 		}
-		// A view that is behind reads all anew.
+		// An outdated view reloads all messages.
 		other := h.newStore(h.db, nil, Options{PollInterval: -1})
 		w, err := other.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
@@ -266,10 +266,10 @@ func TestLogIsPruned(t *testing.T) {
 	})
 }
 
-// Also where a message arrives before each change, so that changes never have
-// the mod-sequences at which the log is pruned.
+// The log is pruned even if a message arrives before each change, so that changes never have the
+// mod-sequences at which it is pruned.
 func TestLogIsPrunedBetweenArrivals(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 1)
 		v := h.view(Inbox)
 		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logRetention*2-2))
@@ -278,16 +278,16 @@ func TestLogIsPrunedBetweenArrivals(t *testing.T) {
 			h.must(err)
 			h.deliver("one")
 		}
-		if f := h.status(Inbox); f.logFloor != logRetention+1 || f.ModSeq != logRetention*2+2 {
+		if f := h.status(Inbox); f.logLayer != logRetention+1 || f.ModSeq != logRetention*2+2 {
 			t.Errorf("the folder is %+v", f)
 		}
 	})
 }
 
-// Long entries drive old ones out of the log sooner, lest whoever moves scattered
-// messages to and fro fills the disk.
+// Long entries push old ones out of the log sooner, so that moving scattered messages back and
+// forth does not fill the disk.
 func TestLongLogIsPruned(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 2_000)
 		v := h.view(Inbox)
 		behind, err := h.newStore(h.db, nil, Options{PollInterval: -1}).Open(h.ctx(), h.box, Inbox, true)
@@ -306,10 +306,10 @@ func TestLongLogIsPruned(t *testing.T) {
 		var text string
 		h.must(h.db.One(h.ctx(), lastChange.With(), &text))
 		f := h.status(Inbox)
-		if f.ModSeq < logRetention+uint64(len(text))/logEntryBytes || f.logFloor < first.ModSeq {
+		if f.ModSeq < logRetention+uint64(len(text))/logEntryBytes || f.logLayer < first.ModSeq {
 			t.Errorf("an entry of %d bytes makes the folder %+v", len(text), f)
 		}
-		// What began to read before that was pruned does not go on.
+		// A read that began before the pruning does not continue.
 		if err := behind.shared.applyChanges(h.ctx(), first); !errors.Is(err, errLogPruned) {
 			t.Errorf("the log without its beginning was read: %v", err)
 		}
@@ -327,9 +327,9 @@ func TestLongLogIsPruned(t *testing.T) {
 
 var skipAhead = db.SQL(`UPDATE folder SET modseq = $2 WHERE id = $1`)
 
-// Subscriptions are never more than may be, however many clients make them.
+// Concurrent clients can't exceed the limit of subscriptions.
 func TestSubscriptionsAtOnce(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.MaxFolders = 20 // so there may be 40 subscriptions
 		var all sync.WaitGroup
 		var made atomic.Int64

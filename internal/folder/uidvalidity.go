@@ -14,9 +14,9 @@ var (
 	renewValidityQuery  = db.SQL(`UPDATE folder SET uidvalidity = uidvalidity + $1 WHERE id > 0`)
 )
 
-// RenewUIDValidity gives every folder of a restored database another UIDVALIDITY, greater
-// than any that it has had: UIDs given after the backup will be given again, to
-// other messages (RFC 9051 section 2.3.1.1).
+// RenewUIDValidity gives every folder of a restored database a new UIDVALIDITY, greater than any
+// that it has had. UIDs given after the backup will be given again, to other messages (RFC 9051
+// section 2.3.1.1).
 func RenewUIDValidity(ctx context.Context, d *db.DB, now time.Time) error {
 	return d.Tx(ctx, func(tx *db.Tx) error {
 		var oldest int64

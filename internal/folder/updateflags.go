@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// The flags become flags & $4 | $5. What has them already keeps its
-	// mod-sequence.
+	// The flags become flags & $4 | $5. Messages that already have them keep their mod-sequence.
 	setFlagsQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $4) | $5, modseq = $6
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 AND (flags & $4) | $5 <> flags`)
 	setFlagsListQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $18) | $19, modseq = $20
@@ -23,18 +22,18 @@ var (
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
 
-// FlagUpdate are what View.UpdateFlags does.
+// FlagUpdate is the change that View.UpdateFlags makes.
 type FlagUpdate struct {
 	Op       FlagOp
 	Flags    Flags
 	Keywords []string
-	// UnchangedSince, if Conditional, leaves alone every message whose
-	// mod-sequence is higher (RFC 7162 §3.1.3).
+	// UnchangedSince, if HasUnchangedSince is set, excludes every message whose mod-sequence is
+	// higher (RFC 7162 §3.1.3).
 	HasUnchangedSince bool
 	UnchangedSince    uint64
 }
 
-// masks returns what to keep of a message's flags and what to add.
+// masks returns which of a message's flags to keep and which to add.
 func (c *FlagUpdate) masks() (keep, add Flags) {
 	given := c.Flags & AllFlags
 	switch c.Op {
@@ -49,7 +48,7 @@ func (c *FlagUpdate) masks() (keep, add Flags) {
 // changesKeywords reports whether keywords may change.
 func (c *FlagUpdate) changesKeywords() bool { return c.Op == ReplaceFlags || len(c.Keywords) > 0 }
 
-// keywordChange remembers what the operation makes of each set of keywords.
+// keywordChange caches the result of the operation for each keyword set.
 type keywordChange struct {
 	table    *keywordTable
 	op       FlagOp
@@ -68,18 +67,18 @@ func (w *keywordChange) apply(id uint32) (uint32, error) {
 	return to, err
 }
 
-// flagPlan is what a Store is to do, as reckoned on a snapshot.
+// flagPlan is the change to make, computed from a snapshot.
 type flagPlan struct {
 	keep, add Flags
 	groups    []keywordGroup
 	touched   spanBuilder // for the log
-	requested []entry     // as they are afterwards; modseq is 0 if they change
-	changed   []entry     // those that change
-	unseen    int64       // how many fewer are unseen
+	requested []entry     // requested messages in their new state; modseq is 0 if they change
+	changed   []entry     // messages that change
+	unseen    int64       // decrease of unseen messages
 	failed    []uint32
 }
 
-// commit notes the mod-sequence of the change.
+// commit sets the mod-sequence of the change.
 func (p *flagPlan) commit(modseq uint64) {
 	for _, list := range [][]entry{p.requested, p.changed} {
 		for i := range list {
@@ -90,24 +89,23 @@ func (p *flagPlan) commit(modseq uint64) {
 	}
 }
 
-// keywordGroup are messages that get the same keywords.
+// keywordGroup is messages that get the same keywords.
 type keywordGroup struct {
 	keywords uint32
 	spans    spanBuilder
 }
 
-// UpdateFlags changes the flags of messages, in parts: with an error, changed and failed
-// tell of those before it. changed has the flags of all messages that it was asked
-// for and that are still there, also of those that had them before; a Sync does
-// not tell of them again. failed are the UIDs that UnchangedSince excluded. Bad
-// keywords are a fault.Invalid.
+// UpdateFlags changes the flags of messages, in batches. With an error, changed and failed cover
+// the batches before it. changed has the new flags of all requested messages that exist, including
+// those that already had them. Sync does not report them again. failed are the UIDs that
+// UnchangedSince excluded. It returns a fault.Invalid for bad keywords.
 func (v *View) UpdateFlags(ctx context.Context, uids []uint32, change FlagUpdate) (changed []FlagChange, failed []uint32, err error) {
 	if err := checkKeywords(change.Keywords); err != nil {
 		return nil, nil, err
 	}
 	words := &keywordChange{v.shared.keywords, change.Op, change.Keywords, map[uint32]uint32{}}
 	for part := range slices.Chunk(uids, v.store.BatchSize) {
-		// The log is not to grow with the number of parts.
+		// The number of batches must not make the log grow.
 		log := max(1, maxLogRanges*len(part)/len(uids))
 		some, not, err := v.updateFlagsBatch(ctx, part, &change, words, log)
 		changed, failed = append(changed, some...), append(failed, not...)
@@ -118,8 +116,8 @@ func (v *View) UpdateFlags(ctx context.Context, uids []uint32, change FlagUpdate
 	return changed, failed, nil
 }
 
-// updateFlagsBatch changes the flags of some messages in one commit, with so many ranges
-// in the log.
+// updateFlagsBatch changes the flags of some messages in one commit, with at most log ranges in the
+// log.
 func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *FlagUpdate, words *keywordChange, log int) ([]FlagChange, []uint32, error) {
 	sh := v.shared
 	var plan *flagPlan
@@ -131,7 +129,7 @@ func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *Flag
 			return err
 		}
 		if len(plan.changed) == 0 {
-			// Unless another node has just changed what seems to need none.
+			// Check that no other node has just changed messages that seem to need no change.
 			before, now = base, base
 			return sh.checkUnchanged(ctx, since)
 		}
@@ -150,7 +148,7 @@ func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *Flag
 	return v.adoptFlags(before, now, uids, plan, words), plan.failed, nil
 }
 
-// planFlags reckons what a Store has to do.
+// planFlags computes the change.
 func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keywordChange) (*flagPlan, error) {
 	p := &flagPlan{}
 	p.keep, p.add = change.masks()
@@ -176,8 +174,8 @@ func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keyword
 		p.requested, p.changed = append(p.requested, to), append(p.changed, to)
 		p.touched.add(index, e.uid)
 		p.unseen += int64(e.flags&Seen^Seen) - int64(to.flags&Seen^Seen)
-		// A group ends where other keywords begin, so that its spans hold
-		// no message with other ones.
+		// A group ends where the keywords differ, so that its spans contain no message with other
+		// keywords.
 		if last := len(p.groups) - 1; last < 0 || p.groups[last].keywords != to.keywords && withWords {
 			p.groups = append(p.groups, keywordGroup{keywords: to.keywords})
 		}
@@ -186,11 +184,10 @@ func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keyword
 	return p, nil
 }
 
-// commitFlags has the database do it, and returns the folder's mod-sequence
-// before and after it.
+// commitFlags commits the change, and returns the folder's mod-sequence before and after it.
 func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withWords bool, most int) (was, modseq uint64, err error) {
 	sh := v.shared
-	// Who reads the log reads the messages too: one more is no mistake.
+	// Readers of the log read the messages too, so an additional message does no harm.
 	log := formatRanges(coarsen(p.touched.ranges(), most))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 		Guard: func(b *db.Batch) {
@@ -215,7 +212,7 @@ func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withW
 	return was, modseq, err
 }
 
-// statement binds the piece and what follows it to the query for spans or lists.
+// statement returns the query for spans or for lists with the batch's UIDs and args as arguments.
 func (p uidBatch) statement(span, list *db.Query, args ...any) db.Statement {
 	if p.list != nil {
 		return list.With(append(p.list[:uidListSize:uidListSize], args...)...)
@@ -223,9 +220,9 @@ func (p uidBatch) statement(span, list *db.Query, args ...any) db.Statement {
 	return span.With(append([]any{int64(p.Lo), int64(p.Hi)}, args...)...)
 }
 
-// adoptFlags makes the session know what the messages are now, and returns it to
-// be told. Sync does not tell it again: should others expunge them meanwhile,
-// they stay in the session's numbering as its client heard of them last.
+// adoptFlags updates the session's messages to their new state, and returns the changes to report.
+// Sync does not report them again: if others expunge the messages meanwhile, they stay in the
+// session's numbering with the flags that its client knows.
 func (v *View) adoptFlags(before, now *snapshot, uids []uint32, p *flagPlan, words *keywordChange) []FlagChange {
 	inStep := v.snap == before
 	if inStep {

@@ -10,22 +10,22 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// View is what one session sees of an open folder: the messages that its
-// client was told of, by sequence number. Only Sync changes that, and the
-// session's own commands the flags. It is for one goroutine, but for Wait.
+// View is a session's view of an open folder: the messages that its client knows, by sequence
+// number. Only Sync changes them; the session's own commands change only the flags. A View is for
+// one goroutine, except for Updates.
 type View struct {
 	store         *Store
 	shared        *sharedView
 	sub           *notify.Subscription
 	readOnly      bool
 	row           Folder
-	snap          *snapshot // what the client knows; it may have messages that are gone
-	recent        []Range   // which of them are recent to this session; normal
-	missedExpunge bool      // Fetch has met some that are gone since the last Sync
+	snap          *snapshot // what the client knows; may include messages that are gone
+	recent        []Range   // which of them are recent to this session; normalized
+	missedExpunge bool      // whether Fetch has missed expunged messages since the last Sync
 }
 
-// Open opens a folder for a session. readOnly is for EXAMINE: messages stay
-// recent for others. No such folder is a fault.NotFound.
+// Open opens a folder for a session. readOnly is for EXAMINE: messages stay recent for others. It
+// returns a fault.NotFound if the folder does not exist.
 func (s *Store) Open(ctx context.Context, mailbox db.ID, name string, readOnly bool) (*View, error) {
 	row, err := s.folderByName(ctx, mailbox, name)
 	if err != nil {
@@ -44,23 +44,22 @@ func (s *Store) Open(ctx context.Context, mailbox db.ID, name string, readOnly b
 	return v, nil
 }
 
-// isBehind reports whether a row shows that something was missed.
+// isBehind reports whether a row shows that the view missed a change.
 func (sh *sharedView) isBehind(row Folder) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return row.ModSeq > sh.row.ModSeq
 }
 
-// visibleRow returns the row as the snapshot shows it: what has arrived is published
-// a moment before the row that tells of it, and UIDNEXT must not be the UID of
-// a message that is there. mu is held.
+// visibleRow returns the row consistent with the snapshot. Arrivals are published a moment before
+// their row, and UIDNEXT must not be the UID of an existing message. mu must be held.
 func (sh *sharedView) visibleRow() Folder {
 	row := sh.row
 	row.UIDNext = max(row.UIDNext, sh.nextUID)
 	return row
 }
 
-// Close ends the view.
+// Close closes the view.
 func (v *View) Close() {
 	v.saveRecent()
 	v.sub.Close()
@@ -70,7 +69,7 @@ func (v *View) Close() {
 // Folder returns the folder's row as of Open or the last Sync.
 func (v *View) Folder() Folder { return v.row }
 
-// Len returns how many messages the session knows: the highest sequence number.
+// Len returns the number of messages that the session knows: the highest sequence number.
 func (v *View) Len() int { return v.snap.count }
 
 // FirstUnseen returns the sequence number of the first unseen message, or 0.
@@ -91,7 +90,7 @@ func (v *View) FirstUnseen() uint32 {
 // Keywords returns all keywords in the folder, sorted.
 func (v *View) Keywords() []string { return v.shared.keywords.all() }
 
-// KeywordCount returns how many there are; there are never fewer.
+// KeywordCount returns the number of keywords in the folder. It never decreases.
 func (v *View) KeywordCount() int { return v.shared.keywords.count() }
 
 // UID returns the UID of a sequence number, or 0 if there is no such message.
@@ -110,14 +109,14 @@ func (v *View) Seq(uid uint32) uint32 {
 	return 0
 }
 
-// Star in a Range stands for the last message: "*".
+// Star in a Range represents the last message: "*".
 const Star = 0
 
 // Range is Lo to Hi, both included, in either order.
 type Range struct{ Lo, Hi uint32 }
 
-// Resolve returns the UIDs of the messages in a set of sequence numbers or
-// UIDs, rising, each once. What does not exist is left out.
+// Resolve returns the ascending UIDs of the messages in a set of sequence numbers or UIDs, without
+// duplicates. It ignores messages that don't exist.
 func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 	if v.snap.count == 0 {
 		return nil
@@ -154,7 +153,7 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 	return uids
 }
 
-// flagChange tells the flags of the message with this index.
+// flagChange returns the flags of the message with this index.
 func (v *View) flagChange(index int, e entry) FlagChange {
 	c := FlagChange{Seq: uint32(index + 1), UID: e.uid, Flags: e.flags, Keywords: v.shared.keywords.keywords(e.keywords), ModSeq: e.modseq}
 	c.keywordsMissing = e.keywords == overflowKeywords

@@ -15,7 +15,7 @@ import (
 )
 
 func TestTwoSessions(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 5)
 		a, b := h.view(Inbox), h.view(Inbox)
 		h.expect("a", a.show(), "1:1 2:2 3:3 4:4 5:5")
@@ -56,11 +56,11 @@ func TestTwoSessions(t *testing.T) {
 	})
 }
 
-// A session whose own silent change meets one that it was not told of, must
-// still be told, with what it stored. That it knows then also if the message is
-// expunged before it looks again.
+// A session whose own silent change meets a change that it was not told of must still be told,
+// including what it stored. It knows the result even if the message is expunged before the next
+// sync.
 func TestStoreOverUnseenChange(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 2)
 		a, b := h.view(Inbox), h.view(Inbox)
 		_, _, err := a.UpdateFlags(h.ctx(), numbers(1, 2), FlagUpdate{Op: AddFlags, Flags: Flagged})
@@ -97,13 +97,12 @@ func TestStoreOverUnseenChange(t *testing.T) {
 
 var moveChange = db.SQL(`UPDATE folder_change SET modseq = $3 WHERE folder = $1 AND modseq = $2`)
 
-// A message that is expunged between the moment at which the log of its flags is
-// read and that at which they are, is gone: with its old flags the view would
-// have it as it no longer was.
+// A message that is expunged after the log is read and before its flags are read is gone. With its
+// old flags the view would show an outdated state.
 func TestExpungedWhileRead(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		h.fill(Inbox, 3)
 		here := h.view(Inbox)
 		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
@@ -116,7 +115,7 @@ func TestExpungedWhileRead(t *testing.T) {
 		row, err := readFolder(h.ctx(), d, folderByIDQuery.With(here.row.ID))
 		h.must(err)
 		expunged := int64(row.changeModSeq)
-		row.changeModSeq-- // and the log does not say more either
+		row.changeModSeq-- // the log ends there too
 		dbtest.Exec(t, d, moveChange.With(row.ID, expunged, 0))
 		here.shared.refreshMu.Lock()
 		err = here.shared.applyChanges(h.ctx(), row)
@@ -133,12 +132,12 @@ func TestExpungedWhileRead(t *testing.T) {
 	})
 }
 
-// Whoever is told of a mod-sequence has been told of all changes up to it, also
-// while another node goes on: a client resumes from there (RFC 7162 §3.2.5).
+// A client that knows a mod-sequence has been told of all changes up to it, even while another node
+// continues: it resumes from there (RFC 7162 §3.2.5).
 func TestNothingTooEarly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		h.fill(Inbox, 1)
 		h.Store = h.newStore(d, node, Options{PollInterval: -1})
 		here := h.view(Inbox)
@@ -188,12 +187,12 @@ func TestNothingTooEarly(t *testing.T) {
 	})
 }
 
-// Expunge takes what another node has marked, also as long as this one has not heard
-// of that.
+// Expunge removes messages that another node has marked, even if this node has not been notified
+// yet.
 func TestExpungeUnheard(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
 		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
@@ -211,12 +210,12 @@ func TestExpungeUnheard(t *testing.T) {
 	})
 }
 
-// After its own change a node knows the folder's row without reading it, and wakes
-// all others. What it has not heard of yet it does not count as known.
+// After its own change a node knows the folder's row without reading it, and wakes all others. It
+// does not count changes that it does not know yet.
 func TestOwnChange(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
 		other := h.Store
 		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
@@ -260,12 +259,12 @@ func TestOwnChange(t *testing.T) {
 	})
 }
 
-// What Fetch could not find is held, also as long as the node has not heard that
-// it is gone.
+// Messages that Fetch missed keep their numbers, even while the node does not know that they are
+// gone.
 func TestMissedByFetch(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
-		h := newHouse(t, d, node)
+		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 2)
 		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
@@ -288,7 +287,7 @@ func TestMissedByFetch(t *testing.T) {
 }
 
 func TestUnchangedSince(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)
 		first, _, err := v.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Seen})
@@ -301,7 +300,7 @@ func TestUnchangedSince(t *testing.T) {
 			t.Errorf("changed %+v, failed %v", changed, failed)
 		}
 		h.expect("after", v.show(), "1:1F 2:2S 3:3F")
-		// What changes nothing keeps its mod-sequence.
+		// Messages that don't change keep their mod-sequence.
 		same, _, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3), FlagUpdate{Op: RemoveFlags, Flags: Draft})
 		h.must(err)
 		if len(same) != 3 || same[0].ModSeq != changed[0].ModSeq {
@@ -314,7 +313,7 @@ func TestUnchangedSince(t *testing.T) {
 }
 
 func TestKeywords(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 3)
 		v := h.view(Inbox)
 		store := func(op FlagOp, uids []uint32, words ...string) {
@@ -344,7 +343,7 @@ func TestKeywords(t *testing.T) {
 }
 
 func TestRecent(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 2)
 		examined, err := h.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
@@ -381,7 +380,7 @@ func TestRecent(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.fill(Inbox, 9)
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3, 9), FlagUpdate{Op: AddFlags, Flags: Deleted})
@@ -415,7 +414,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestWaitWakes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		v := h.view(Inbox)
 		h.sync(v, true)
 		h.deliver("new")
@@ -435,10 +434,9 @@ func TestWaitWakes(t *testing.T) {
 
 var lastChange = db.SQL(`SELECT uids FROM folder_change ORDER BY modseq DESC LIMIT 1`)
 
-// A change of messages here and there takes little room in the log, and other
-// nodes learn of it all the same.
+// A change of scattered messages takes little space in the log, and other nodes still learn of it.
 func TestScatteredChange(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 2*maxLogRanges+600)
 		v := h.view(Inbox)
 		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, false)

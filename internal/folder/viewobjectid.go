@@ -17,7 +17,7 @@ var (
 		WHERE m.account = $1 AND m.thread = $2 AND m.thread <> '' AND f.folder = $3 ORDER BY f.uid`)
 )
 
-// fillThreads fills in the Thread of rows if that is wanted.
+// fillThreads fills in the Thread of rows if FetchThread is wanted.
 func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []MessageRow) error {
 	if want&FetchThread == 0 {
 		return nil
@@ -45,14 +45,13 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 	return nil
 }
 
-// MessageUIDs returns the UIDs, rising, under which the folder shows a message;
-// the session need not know them yet.
+// MessageUIDs returns the ascending UIDs under which the folder shows a message. The session need
+// not know them yet.
 func (v *View) MessageUIDs(ctx context.Context, message db.ID) ([]uint32, error) {
 	return db.All(ctx, v.store.DB, uidsOfMessageQuery.With(message, v.shared.id), scanUID)
 }
 
-// ThreadUIDs returns the UIDs, rising, of the messages of one of the account's
-// threads.
+// ThreadUIDs returns the ascending UIDs of the messages of one of the account's threads.
 func (v *View) ThreadUIDs(ctx context.Context, account db.ID, thread string) ([]uint32, error) {
 	return db.All(ctx, v.store.DB, uidsOfThreadQuery.With(account, thread, v.shared.id), scanUID)
 }

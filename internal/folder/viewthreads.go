@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// errReferencesUnknown says that it is not stored what some message answers.
+// errReferencesUnknown is returned if the references of a message are not stored.
 var errReferencesUnknown = errors.New("what a message answers is not known yet")
 
-// ThreadByOrderedSubject makes threads of messages, whose UIDs rise, by their subjects
-// alone (RFC 5256 §3).
+// ThreadByOrderedSubject threads messages, with ascending UIDs, by their subjects only (RFC 5256
+// §3).
 func (v *View) ThreadByOrderedSubject(ctx context.Context, uids []uint32) (*threading.Threads, error) {
 	messages := make([]threading.Message, 0, len(uids))
 	err := v.eachThreadMessage(ctx, uids, FetchEnvelope, func(m threading.Message, _ *MessageRow) error {
@@ -28,8 +28,8 @@ func (v *View) ThreadByOrderedSubject(ctx context.Context, uids []uint32) (*thre
 	return threading.ByOrderedSubject(messages), nil
 }
 
-// ThreadByReferences makes threads of messages, whose UIDs rise, by what they answer
-// (RFC 5256 §3). Far too many Message-IDs are a fault.RateLimited.
+// ThreadByReferences threads messages, with ascending UIDs, by their references (RFC 5256 §3). It
+// returns a fault.RateLimited for far too many Message-IDs.
 func (v *View) ThreadByReferences(ctx context.Context, uids []uint32) (*threading.Threads, error) {
 	t, err := v.threadByReferences(ctx, uids, true)
 	if errors.Is(err, errReferencesUnknown) {
@@ -64,8 +64,7 @@ func (v *View) threadByReferences(ctx context.Context, uids []uint32, all bool) 
 	return refs.Threads(), nil
 }
 
-// eachThreadMessage calls add for each message in order; one that is gone, so that
-// nothing is known of it, has no row.
+// eachThreadMessage calls add for each message in order. A message that is gone has no row.
 func (v *View) eachThreadMessage(ctx context.Context, uids []uint32, want FetchFields, add func(m threading.Message, r *MessageRow) error) error {
 	seed := maphash.MakeSeed()
 	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {

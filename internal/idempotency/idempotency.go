@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package idempotency makes a request that is repeated with the same key take
-// effect once. Its answer is stored by a statement that decides, in the same
-// commit as what the request does: of two that race, on whatever nodes, one
-// commits and the other finds its answer. Only successes are stored.
+// Package idempotency makes a request that is repeated with the same key take effect once. A guard
+// stores the response in the same commit as the request's changes. If two requests race, on any
+// nodes, one commits and the other finds its response. Only responses of success are stored.
 //
-// A key belongs to the principal that used it, such as one API key or one mailbox:
-// another principal of the account that uses the same key makes a request of its own.
+// A key belongs to the principal that used it, for example one API key or one mailbox. The same key
+// from another principal of the account is a separate request.
 package idempotency
 
 import (
@@ -26,20 +25,20 @@ import (
 )
 
 const (
-	// TTL is how long an answer is kept.
+	// TTL is how long a response is stored.
 	TTL = 24 * time.Hour
-	// MaxKeyLength is how many characters a key may have.
+	// MaxKeyLength is the maximum length of a key in characters.
 	MaxKeyLength = 256
 
 	pruneInterval  = 10 * time.Minute
-	pruneBatchRows = 500 // in one transaction
+	pruneBatchRows = 500 // rows per transaction
 )
 
-// ErrKeyUsed declines a commit: another request with the same key was faster.
-// Its answer is stored.
+// ErrKeyUsed declines a commit because another request with the same key was faster, and has stored
+// its response.
 var ErrKeyUsed = errors.New("the idempotency key was used meanwhile")
 
-// Keys knows which keys are in use on this node, and the answers of all.
+// Keys manages the keys in use on this node, and the stored responses of all nodes.
 type Keys struct {
 	db  *db.DB
 	now func() time.Time
@@ -48,50 +47,49 @@ type Keys struct {
 	inFlight map[scope]bool
 }
 
-// scope is where a key stands for one request.
+// scope is a key with the account, principal and path that it is valid for.
 type scope struct {
 	account   db.ID
 	principal string
 	path, key string
 }
 
-// APIKeyPrincipal names an API key as a principal.
+// APIKeyPrincipal returns the principal of an API key.
 func APIKeyPrincipal(id db.ID) string { return "api-key:" + id.String() }
 
-// pathColumn is the principal and the path as the table has them.
+// pathColumn returns the principal and the path as the table stores them.
 func (s scope) pathColumn() string { return s.principal + " " + s.path }
 
-// New returns the keys of a database.
+// New returns the Keys of a database.
 func New(d *db.DB, now func() time.Time) *Keys {
 	return &Keys{db: d, now: now, inFlight: map[scope]bool{}}
 }
 
 var (
-	// The release before this one stored answers under the path alone ($5).
+	// The previous release stored responses under the path alone ($5).
 	findQuery  = db.SQL(`SELECT path, sum, answer FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
 	storeQuery = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
-	// PostgreSQL asks anew, of a row that was changed meanwhile, only what stands
-	// outside: a key that is used again keeps its answer. With + 0 no index is
-	// asked for all that is over.
+	// If a row was changed meanwhile, PostgreSQL only rechecks the outer condition. With
+	// it, a key that is used again keeps its response. The + 0 prevents an index scan of
+	// all expired rows for it.
 	pruneQuery = db.SQL(`DELETE FROM idempotency WHERE expires_at + 0 <= $1 AND (account, path, key) IN
 		(SELECT account, path, key FROM idempotency WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`)
 )
 
-// Claim is a key while its request is in hand.
+// Claim is a key whose request is in progress.
 type Claim struct {
 	keys *Keys
 	scope
 	released bool
 }
 
-// Claim takes a key for a request of a principal of an account. path names what
-// the request asks for: the same key for something else, or from another principal,
-// is another one. principal is a word without blanks. A key that is not
-// 1 to MaxKeyLength printable characters is a fault.Invalid; one whose request is in
-// hand on this node is a fault.Conflict with the code idempotency_in_flight.
-// The caller calls End.
+// Claim claims a key for a request of a principal of an account. path names the requested
+// operation: the same key with another path or principal is a different one. principal is a word
+// without blanks. A key that is not 1 to MaxKeyLength printable characters is a fault.Invalid. A
+// key whose request is in progress on this node is a fault.Conflict with the code
+// idempotency_in_flight. The caller must call Release.
 func (k *Keys) Claim(account db.ID, principal, path, key string) (*Claim, error) {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	if key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > MaxKeyLength || strings.ContainsFunc(key, unprintable) {
@@ -110,7 +108,7 @@ func (k *Keys) Claim(account db.ID, principal, path, key string) (*Claim, error)
 	return &Claim{keys: k, scope: s}, nil
 }
 
-// Release gives the key free. It may be called on nil, and more than once.
+// Release releases the key. It may be called on nil, and more than once.
 func (c *Claim) Release() {
 	if c == nil || c.released {
 		return
@@ -121,13 +119,13 @@ func (c *Claim) Release() {
 	delete(c.keys.inFlight, c.scope)
 }
 
-// LoadResponse returns the answer that is stored under the key, or nil. sum is of
-// the request's body; if the answer is to another body it is a fault.Invalid
-// with the code idempotency_key_reused.
+// LoadResponse returns the response that is stored under the key, or nil. sum is the checksum of
+// the request's body. If the response is for another body, it returns a fault.Invalid with the code
+// idempotency_key_reused.
 //
-// The release before this one didn't store the principal. Its answer counts only
-// for the same body, so that a request repeated after the upgrade is not carried
-// out twice, and no other principal's key is in the way.
+// The previous release didn't store the principal. Its responses only count for the same body. So a
+// request repeated after the upgrade doesn't take effect twice, and another principal's key doesn't
+// conflict.
 func (c *Claim) LoadResponse(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
 	var own, earlier []byte
 	reused := false
@@ -160,14 +158,14 @@ func (c *Claim) LoadResponse(ctx context.Context, sum [sha256.Size]byte) ([]byte
 	return earlier, nil
 }
 
-// StoreResponse queues the statement that stores an answer, which must not be empty,
-// as a guard: it declines the job with ErrKeyUsed when the key has one already.
+// StoreResponse queues the statement that stores a response, which must not be empty, as a guard.
+// It declines the mutation with ErrKeyUsed when the key has a response already.
 func (c *Claim) StoreResponse(b *db.Batch, sum [sha256.Size]byte, answer []byte) {
 	now := c.keys.now()
 	b.Queue(storeQuery.With(c.account, c.pathColumn(), c.key, sum[:], answer, db.Micros(now.Add(TTL)), db.Micros(now))).OrFail(ErrKeyUsed)
 }
 
-// Prune deletes answers whose time is over, and returns how many.
+// Prune deletes expired responses, and returns how many.
 func (k *Keys) Prune(ctx context.Context) (deleted int64, err error) {
 	for {
 		n, err := k.db.Exec(ctx, pruneQuery.With(db.Micros(k.now()), pruneBatchRows))

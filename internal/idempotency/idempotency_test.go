@@ -37,7 +37,7 @@ func commit(t *testing.T, d *db.DB, c *idempotency.Claim, sum [sha256.Size]byte,
 	return d.Write(t.Context(), 1, &db.Mutation{Guard: func(b *db.Batch) { c.StoreResponse(b, sum, []byte(answer)) }})
 }
 
-// An answer is found by its account, path, key and body, for a day.
+// A response is found by account, path, key and body, for a day.
 func TestStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
@@ -97,14 +97,13 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Of many nodes that carry out the same request one commits, and all others
-// find its answer.
+// If many nodes execute the same request, one commits, and all others find its response.
 func TestRace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var won atomic.Int64
 		var all sync.WaitGroup
 		for i := range 50 {
-			c := claim(t, idempotency.New(d, time.Now), 1, "/send", "key") // a node of its own
+			c := claim(t, idempotency.New(d, time.Now), 1, "/send", "key") // another node
 			all.Go(func() {
 				err := commit(t, d, c, one, fmt.Sprint(i))
 				switch {
@@ -156,9 +155,8 @@ var (
 	renew = db.SQL(`UPDATE idempotency SET sum = $2, answer = $3, expires_at = $4 WHERE key = $1`)
 )
 
-// A key that is used again after its day keeps its new answer, also when the old
-// one is being pruned at that moment: else the next request would take effect
-// once more.
+// A key that is used again after a day keeps its new response, even if the old one is being pruned
+// at that moment. Otherwise the next request would take effect again.
 func TestPruneSparesTheRenewed(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
@@ -170,7 +168,7 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 		now = now.Add(idempotency.TTL)
 		pruned := make(chan error, 1)
 		err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			// As Store has it once it finds the old answer's time over.
+			// This is the update of StoreResponse for an expired response.
 			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], []byte("new"), db.Micros(now.Add(idempotency.TTL)))); err != nil {
 				return err
 			}
@@ -189,8 +187,8 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 	})
 }
 
-// Each principal has keys of its own: what one stored, another neither gets nor is
-// refused for.
+// Each principal has its own keys: the response of one is not returned to another, and causes no
+// conflict.
 func TestKeysOfPrincipals(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		k := idempotency.New(d, time.Now)
@@ -226,8 +224,8 @@ func TestKeysOfPrincipals(t *testing.T) {
 
 var storeEarlier = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
-// The release before stored answers without the principal. A request that is repeated
-// after the upgrade gets that answer; one with another body is another principal's.
+// The previous release stored responses without the principal. A request that is repeated after the
+// upgrade gets that response; one with another body counts as another principal's.
 func TestStoredByTheReleaseBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		k := idempotency.New(d, time.Now)

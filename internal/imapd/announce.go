@@ -9,9 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// mayExpunge reports whether messages may lose their numbers at the end of a
-// command: not at that of FETCH, STORE and SEARCH, whose UID forms are other
-// commands (RFC 3501 §7.4.1).
+// mayExpunge reports whether messages may lose their sequence numbers at the end of a command: not
+// after FETCH, STORE and SEARCH, whose UID forms are separate commands (RFC 3501 §7.4.1).
 func mayExpunge(cmd wire.Command) bool {
 	switch cmd := cmd.(type) {
 	case *wire.Fetch:
@@ -28,8 +27,8 @@ func mayExpunge(cmd wire.Command) bool {
 	return true
 }
 
-// usesSequenceNumbers reports whether a search program holds sequence numbers, which must
-// still mean the same when the client reads the answer (RFC 7162 §3.2.10.2).
+// usesSequenceNumbers reports whether a search program contains sequence numbers, which must still
+// have the same meaning when the client reads the response (RFC 7162 §3.2.10.2).
 func usesSequenceNumbers(k *wire.SearchKey) bool {
 	if k.Op == wire.SearchNumbers {
 		return !k.Numbers.UID && !k.Numbers.Saved
@@ -42,15 +41,15 @@ func usesSequenceNumbers(k *wire.SearchKey) bool {
 	return false
 }
 
-// isSelect reports whether a command has just told all that the folder has: a
-// second EXISTS behind that would not go with its UIDNEXT.
+// isSelect reports whether a command has just reported the complete state of the folder: a second
+// EXISTS after it would not match its UIDNEXT.
 func isSelect(cmd wire.Command) bool {
 	_, ok := cmd.(*wire.Select)
 	return ok
 }
 
-// writeChanges tells the client what has changed in the selected folder, by other
-// sessions or by its own command.
+// writeChanges reports the changes in the selected folder, by other sessions or by the session's
+// own command.
 func (s *session) writeChanges(expunge bool) error {
 	if s.view == nil {
 		return nil
@@ -75,8 +74,8 @@ func (s *session) writeChanges(expunge bool) error {
 	return s.eachChange(c.Flags, func(c *folder.FlagChange) { s.writeFlags(c) })
 }
 
-// eachChange calls write with all changes, each with its keywords. They are not
-// told again: if it fails, the connection ends.
+// eachChange calls write for all changes, each with its keywords. Changes are not reported twice:
+// if it fails, the connection ends.
 func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.FlagChange)) error {
 	for some := range slices.Chunk(changes, folder.MaxFillKeywords) {
 		if err := s.view.FillKeywords(s.ctx(), some); err != nil {
@@ -91,9 +90,8 @@ func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.F
 	return nil
 }
 
-// searchCode returns the code of a search that may have left out messages, because
-// they are gone though the client still numbers them (RFC 5530 §3,
-// EXPUNGEISSUED).
+// searchCode returns the code of a search that may have left out messages because they are gone,
+// although the client still numbers them (RFC 5530 §3, EXPUNGEISSUED).
 func (s *session) searchCode(cmd wire.Command) wire.Code {
 	switch cmd.(type) {
 	case *wire.Search, *wire.Sort, *wire.Thread:
@@ -104,7 +102,7 @@ func (s *session) searchCode(cmd wire.Command) wire.Code {
 	return ""
 }
 
-// writeFlags is the untagged FETCH that tells a message's new flags.
+// writeFlags writes the untagged FETCH with a message's new flags.
 func (s *session) writeFlags(c *folder.FlagChange) {
 	row := s.w.Fetch(c.Seq)
 	row.UID(c.UID)

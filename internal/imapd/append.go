@@ -15,18 +15,17 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// copyBufferSize is how much of a message is in memory while it comes in.
+// copyBufferSize is how many bytes of an incoming message are in memory at once.
 const copyBufferSize = 32 << 10
 
-// What one APPEND may hold, while nothing of it is stored: messages, and bytes
-// of them and their descriptions in memory.
+// Limits of one APPEND before any of it is stored: the number of messages, and the bytes of them
+// and their metadata in memory.
 const (
 	maxAppendMessages = 1000
 	maxAppendMemory   = 32 << 20
 )
 
-// append is APPEND, of one or of several messages, all of which are stored or
-// none (RFC 3502).
+// append handles APPEND of one or several messages, all of which are stored or none (RFC 3502).
 func (s *session) append(cmd *wire.Append) (wire.Code, error) {
 	in := appendReader{session: s, target: cmd.Mailbox}
 	if err := in.readAll(&cmd.Message, maxAppendMessages); err != nil {
@@ -40,20 +39,20 @@ func (s *session) append(cmd *wire.Append) (wire.Code, error) {
 	return wire.AppendUID(validity, wire.SetOf(uids...)), nil
 }
 
-// appendReader are the messages of an APPEND or REPLACE. Their bytes go to the blob
-// store while they are scanned. For large ones the client learns before it
-// sends them that they have no place.
+// appendReader reads the messages of an APPEND or REPLACE. It writes their bytes to the blob store
+// while scanning them. It rejects large messages that exceed the quota before the client sends
+// them.
 type appendReader struct {
 	*session
 	target         string
-	freedBytes     int64 // bytes that the command itself makes free, as mailbox.CountedSize counts
-	availableBytes int64 // bytes that the mailbox has room for, once that was asked
+	freedBytes     int64 // bytes that the command itself frees, as counted by mailbox.CountedSize
+	availableBytes int64 // bytes left in the quota, once checked
 	uploads        []folder.Upload
 	chargedBytes   int64 // that all messages count for
 	memoryBytes    int   // bytes in memory
 }
 
-// readAllQuery takes all messages of the command, or none.
+// readAll reads all messages of the command. On an error it discards all.
 func (in *appendReader) readAll(m *wire.AppendMessage, most int) (err error) {
 	defer func() {
 		if err != nil {
@@ -72,10 +71,10 @@ func (in *appendReader) readAll(m *wire.AppendMessage, most int) (err error) {
 			return wrapConnError(err)
 		}
 	}
-	if in.Now().Sub(began) > blob.SweepAge { // files that no row names yet may be swept by now
+	if in.Now().Sub(began) > blob.SweepAge { // files without a row may have been swept
 		return no(wire.CodeLimit, "The command has taken too long.")
 	}
-	return cmp.Or(in.checkLogin(), in.checkSuspended()) // the log-in may have ended since the command began
+	return cmp.Or(in.checkLogin(), in.checkSuspended()) // the login may have ended since the command began
 }
 
 func (in *appendReader) readMessage(m *wire.AppendMessage) error {
@@ -105,7 +104,7 @@ func (in *appendReader) readMessage(m *wire.AppendMessage) error {
 	return nil
 }
 
-// validateQuotaMB refuses what filing would refuse anyway, and notes what it would not.
+// checkQuota rejects messages that filing would reject anyway, and records the available bytes.
 func (in *appendReader) checkQuota() error {
 	if _, err := in.Folders.Status(in.ctx(), in.mailboxID, in.target); err != nil {
 		return tryCreateError(err)
@@ -120,8 +119,7 @@ func (in *appendReader) checkQuota() error {
 	return nil
 }
 
-// discard throws away what was taken, unless it may have been committed in
-// spite of an error.
+// discard discards the messages, unless they may have been committed in spite of an error.
 func (in *appendReader) discard(err error) {
 	if err != nil && fault.KindOf(err) == fault.Internal {
 		return
@@ -131,7 +129,7 @@ func (in *appendReader) discard(err error) {
 	}
 }
 
-// receiveMessage takes the message's bytes; with binary they came as a literal8.
+// receiveMessage reads a message's bytes; binary means that they came as a literal8.
 func (s *session) receiveMessage(binary bool) (*blob.Blob, *message.Scanner, error) {
 	src, err := s.r.Message()
 	if err != nil {
@@ -152,8 +150,8 @@ func (s *session) receiveMessage(binary bool) (*blob.Blob, *message.Scanner, err
 	return b, scan, err
 }
 
-// copyMessage copies from the client. An error of ours leaves the connection
-// alive: the Reader gets past the rest.
+// copyMessage copies from the client. After an error on our side the connection stays usable: the
+// Reader skips the rest.
 func copyMessage(to io.Writer, src io.Reader, chunk []byte) error {
 	for {
 		n, err := src.Read(chunk)

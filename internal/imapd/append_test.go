@@ -11,7 +11,7 @@ import (
 )
 
 func TestAppend(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		m := note("one")
 		c.ok(fmt.Sprintf("APPEND INBOX (\\Seen $Work \\Draft) \"02-Mar-2026 11:22:33 +0200\" {%d+}\r\n%s", len(m), m), "APPENDUID ")
@@ -23,7 +23,7 @@ func TestAppend(t *testing.T) {
 		c.got(fmt.Sprintf("* 1 FETCH (FLAGS (\\Seen \\Draft…$Work) INTERNALDATE \" 2-Mar-2026 09:22:33 +0000\" RFC822.SIZE %d BODY[] {%d}\r\n%s)",
 			len(m), len(m), m))
 
-		// A synchronising literal is asked for.
+		// With a synchronizing literal, the client waits for the continuation.
 		tag := c.begin(fmt.Sprintf("APPEND INBOX {%d}", len(m)))
 		c.continued("+ ")
 		c.send(m + "\r\n")
@@ -34,7 +34,7 @@ func TestAppend(t *testing.T) {
 
 // A large message goes to a file and comes back the same.
 func TestAppendLarge(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		m := note("large") + strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 10_000)
 		c.append("INBOX", "", m)
@@ -47,12 +47,12 @@ func TestAppendLarge(t *testing.T) {
 }
 
 func TestAppendRefused(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		m := note("one")
 		lit := fmt.Sprintf("{%d+}\r\n%s", len(m), m)
 		c.no("APPEND Nowhere "+lit, "TRYCREATE]")
-		c.no("APPEND Nowhere {100000}", "TRYCREATE]") // not asked for
+		c.no("APPEND Nowhere {100000}", "TRYCREATE]") // no continuation
 		c.no("APPEND INBOX {52428801}", "TOOBIG]")
 		c.no("APPEND INBOX (\\Frob) "+lit, "CANNOT]")
 		c.no("APPEND INBOX ([Work]) "+lit, "CANNOT]")
@@ -63,7 +63,7 @@ func TestAppendRefused(t *testing.T) {
 }
 
 func TestAppendOverQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		mb := 1
 		_, err := h.mailboxes.Update(h.Context(), h.box.Account, h.box.ID, mailbox.Change{QuotaMB: &mb})
 		h.must(err)

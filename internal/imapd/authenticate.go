@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// authenticate is AUTHENTICATE, with or without an initial response.
+// authenticate handles AUTHENTICATE, with or without an initial response.
 func (s *session) authenticate(cmd *wire.Authenticate) (wire.Code, error) {
 	switch {
 	case !s.isTLS:
@@ -25,7 +25,7 @@ func (s *session) authenticate(cmd *wire.Authenticate) (wire.Code, error) {
 	return "", no(wire.CodeCannot, "CAPABILITY tells which mechanisms there are.")
 }
 
-// authPlain is AUTHENTICATE PLAIN (RFC 4616).
+// authPlain handles AUTHENTICATE PLAIN (RFC 4616).
 func (s *session) authPlain(cmd *wire.Authenticate) (wire.Code, error) {
 	response, err := s.initialResponse(cmd)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *session) authPlain(cmd *wire.Authenticate) (wire.Code, error) {
 	return s.loginPassword(user, password)
 }
 
-// authScram is AUTHENTICATE SCRAM-SHA-256 (RFC 7677).
+// authScram handles AUTHENTICATE SCRAM-SHA-256 (RFC 7677).
 func (s *session) authScram(cmd *wire.Authenticate) (wire.Code, error) {
 	response, err := s.initialResponse(cmd)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *session) authScram(cmd *wire.Authenticate) (wire.Code, error) {
 	if err != nil {
 		return "", s.loginFailed(err)
 	}
-	// An OK can carry no data, so our proof goes before it (RFC 9051 §6.2.2).
+	// An OK can carry no data, so the server's proof precedes it (RFC 9051 §6.2.2).
 	if response, err = s.challenge(answer); err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func authzidError() error {
 	return no(wire.CodeAuthorizationFailed, "Nobody can act for another here.")
 }
 
-// initialResponse is the client's first response.
+// initialResponse returns the client's first response.
 func (s *session) initialResponse(cmd *wire.Authenticate) ([]byte, error) {
 	if cmd.HasInitial {
 		return cmd.Initial, nil

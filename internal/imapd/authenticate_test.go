@@ -12,7 +12,7 @@ func plain(as, user, password string) string {
 }
 
 func TestAuthenticate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.no("AUTHENTICATE PLAIN "+plain("", alice, password), "PRIVACYREQUIRED]")
 

@@ -18,7 +18,7 @@ import (
 const benchMessages = 10_000
 
 // fill puts n messages of about 8 KiB into a folder.
-func (h *house) fill(name string, n int) {
+func (h *fixture) fill(name string, n int) {
 	h.Helper()
 	filler := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again.\r\n", 120)
 	const batch = 500
@@ -43,7 +43,7 @@ func (h *house) fill(name string, n int) {
 	}
 }
 
-// quick does a command and reads its answers without keeping them.
+// quick runs a command and discards its responses.
 func (c *client) quick(command string) (bytes int) {
 	c.Helper()
 	c.tag++
@@ -85,14 +85,14 @@ func literalAt(line []byte) int {
 	return n
 }
 
-func onEngines(b *testing.B, f func(b *testing.B, h *house)) {
+func onEngines(b *testing.B, f func(b *testing.B, h *fixture)) {
 	b.Run("sqlite", func(b *testing.B) { f(b, open(b, dbtest.SQLite(b), func(*imapd.Options) {})) })
 	b.Run("postgres", func(b *testing.B) { f(b, open(b, dbtest.Postgres(b), func(*imapd.Options) {})) })
 }
 
-// The rows of BENCHMARKS that are one command over and over.
+// BenchmarkFolder measures the rows of BENCHMARKS that repeat one command.
 func BenchmarkFolder(b *testing.B) {
-	onEngines(b, func(b *testing.B, h *house) {
+	onEngines(b, func(b *testing.B, h *fixture) {
 		h.fill("INBOX", benchMessages)
 		c := h.selected("INBOX")
 		for _, x := range []struct{ name, command string }{
@@ -164,7 +164,7 @@ func BenchmarkFolder(b *testing.B) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	onEngines(b, func(b *testing.B, h *house) {
+	onEngines(b, func(b *testing.B, h *fixture) {
 		c := h.login()
 		m := note("x") + strings.Repeat("0123456789abcdef\r\n", 440)
 		command := fmt.Sprintf("APPEND Sent {%d+}\r\n%s", len(m), m)
@@ -175,7 +175,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func BenchmarkLogin(b *testing.B) {
-	onEngines(b, func(b *testing.B, h *house) {
+	onEngines(b, func(b *testing.B, h *fixture) {
 		h.login() // so that the password is known
 		for b.Loop() {
 			b.StopTimer()
@@ -189,9 +189,10 @@ func BenchmarkLogin(b *testing.B) {
 	})
 }
 
-// From the OK of one session's change to its announcement in another.
+// BenchmarkIdlePush measures the time from the OK of a change to its announcement in another
+// session.
 func BenchmarkIdlePush(b *testing.B) {
-	onEngines(b, func(b *testing.B, h *house) {
+	onEngines(b, func(b *testing.B, h *fixture) {
 		a, c := h.selected("INBOX"), h.selected("INBOX")
 		m := note("x")
 		command := fmt.Sprintf("APPEND INBOX {%d+}\r\n%s", len(m), m)

@@ -14,25 +14,24 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// binarySection is what a BINARY[…] item answers: part of a section with its transfer
-// encoding undone (RFC 3516).
+// binarySection is the response to a BINARY[…] item: part of a section without its transfer
+// encoding (RFC 3516).
 type binarySection struct {
 	ctx     context.Context
-	part    *message.Part // nil for what has no encoding
+	part    *message.Part // nil for data without an encoding
 	span    message.Span
-	missing bool  // there is no such section
-	size    int64 // of what is answered
-	hasNUL  bool  // it holds NUL
+	missing bool  // whether the section does not exist
+	size    int64 // of the response
+	hasNUL  bool  // whether it contains NUL
 }
 
-// isBinary reports whether a section is one of RFC 3516.
+// isBinary reports whether a section is a BINARY section (RFC 3516).
 func isBinary(sec *wire.Section) bool {
 	return sec.Kind == wire.SectionBinary || sec.Kind == wire.SectionBinarySize
 }
 
-// measureBinary decodes the BINARY sections of a FETCH once to learn their sizes,
-// which go before the bytes. An encoding that nobody knows is a NO
-// [UNKNOWN-CTE].
+// measureBinary decodes the BINARY sections of a FETCH once to determine their sizes, which precede
+// the bytes. It returns a NO [UNKNOWN-CTE] for an unknown encoding.
 func (f *fetcher) measureBinary(m *messageBody) error {
 	if !f.hasBinary {
 		return nil
@@ -67,15 +66,14 @@ func (b *binarySection) locate(m *messageBody, sec *wire.Section) error {
 		return nil
 	case !part.Decodable():
 		return no(wire.CodeUnknownCTE, "The transfer encoding of a part is unknown.")
-	case part.Kind == message.Leaf: // of what has parts itself, only those are encoded (RFC 2045 §6.4)
+	case part.Kind == message.Leaf: // of a part with subparts only those are encoded (RFC 2045 §6.4)
 		b.part = part
 	}
 	b.span = part.Body
 	return nil
 }
 
-// measure finds out how many bytes there are to answer, and whether a NUL is
-// among them.
+// measure determines the size of the response, and whether it contains NUL.
 func (b *binarySection) measure(m *messageBody, sec *wire.Section, chunk []byte) error {
 	if b.missing {
 		return nil
@@ -97,9 +95,9 @@ func (b *binarySection) measure(m *messageBody, sec *wire.Section, chunk []byte)
 	}
 }
 
-// open reads the decoded bytes that the section asks for.
+// open returns a reader of the decoded bytes that the section requests.
 func (b *binarySection) open(m *messageBody, sec *wire.Section) (io.Reader, error) {
-	r := blob.ContextReader(b.ctx, m.reader(b.span)) // many sections may decode a large part again and again
+	r := blob.ContextReader(b.ctx, m.reader(b.span)) // many sections may decode a large part repeatedly
 	if b.part != nil {
 		r = b.part.Decode(r)
 	}

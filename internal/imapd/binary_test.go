@@ -14,15 +14,15 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// RFC 3516: sections with their transfer encoding undone.
+// RFC 3516: decoded sections.
 func TestFetchBinary(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
-		c.append("INBOX", "", letter)
+		c.append("INBOX", "", mail)
 		c.append("INBOX", "", crlf("Subject: x\nContent-Transfer-Encoding: x-unknown\n\nbegin 644 x\n"))
 		c.ok("SELECT INBOX")
 		text := "Grüße vom Meer, and a secret word: xylophone."
-		inner := letter[strings.Index(letter, "From: inner"):strings.Index(letter, "\r\n--outer\r\nContent-Type: application")]
+		inner := mail[strings.Index(mail, "From: inner"):strings.Index(mail, "\r\n--outer\r\nContent-Type: application")]
 		for _, x := range []struct{ items, want string }{
 			{"BINARY.PEEK[1]", "BINARY[1] " + lit(text)},
 			{"BINARY.PEEK[1]<0.3>", "BINARY[1]<0> " + lit("Gr\xc3")},
@@ -32,9 +32,9 @@ func TestFetchBinary(t *testing.T) {
 			{"BINARY.PEEK[2.2]", "BINARY[2.2] " + lit("<p>inner html</p>")},
 			{"BINARY.PEEK[3]", "BINARY[3] ~" + lit("\x00\x01\x02\x03\x04\x05")},
 			{"BINARY.PEEK[3]<1.9>", "BINARY[3]<1> " + lit("\x01\x02\x03\x04\x05")}, // no NUL in these
-			{"BINARY.PEEK[]", "BINARY[] " + lit(letter)},
+			{"BINARY.PEEK[]", "BINARY[] " + lit(mail)},
 			{"BINARY.PEEK[4]", "BINARY[4] NIL"},
-			{"(BINARY.SIZE[1] BINARY.SIZE[3] BINARY.SIZE[] BINARY.SIZE[4])", fmt.Sprintf("BINARY.SIZE[1] %d BINARY.SIZE[3] 6 BINARY.SIZE[] %d BINARY.SIZE[4] 0", len(text), len(letter))},
+			{"(BINARY.SIZE[1] BINARY.SIZE[3] BINARY.SIZE[] BINARY.SIZE[4])", fmt.Sprintf("BINARY.SIZE[1] %d BINARY.SIZE[3] 6 BINARY.SIZE[] %d BINARY.SIZE[4] 0", len(text), len(mail))},
 			{"(BODY.PEEK[3] BINARY.PEEK[1]<0.2>)", "BODY[3] " + lit("AAECAwQF") + " BINARY[1]<0> " + lit("Gr")},
 		} {
 			c.ok("FETCH 1 " + x.items)
@@ -53,17 +53,16 @@ func TestFetchBinary(t *testing.T) {
 	})
 }
 
-// A message with NULs comes back as it was sent, and without them where they
-// may not stand.
+// A message with NULs is returned as it was sent, and without NULs where they are not allowed.
 func TestAppendBinary(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		data := strings.Repeat("\x00\x01\xff\r\n\n", 40_000) // too large for a row
 		head := "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Transfer-Encoding: 8bit\r\n\r\nGr\xc3\xbc\xc3\x9fe\r\n--b\r\n" +
 			"Content-Type: application/octet-stream\r\nContent-Transfer-Encoding: binary\r\n\r\n"
 		m := head + data + "\r\n--b--\r\n"
 		c.ok(fmt.Sprintf("APPEND INBOX (\\Seen) ~{%d+}\r\n%s", len(m), m), "APPENDUID ")
-		c.ok(fmt.Sprintf("APPEND INBOX ~{%d+}\r\n%s", len(letter), letter), "APPENDUID ")
+		c.ok(fmt.Sprintf("APPEND INBOX ~{%d+}\r\n%s", len(mail), mail), "APPENDUID ")
 		c.ok("SELECT INBOX")
 		c.ok("FETCH 1 (BINARY.SIZE[2] BINARY[1])")
 		c.got(fmt.Sprintf("* 1 FETCH (BINARY.SIZE[2] %d BINARY[1] %s)", len(data), lit("Grüße")))
@@ -80,7 +79,7 @@ func TestAppendBinary(t *testing.T) {
 			t.Errorf("BODY[2] is not the data in base64: %v", err)
 		}
 		c.ok("FETCH 2 BODY.PEEK[]") // nothing to encode
-		c.got("* 2 FETCH (BODY[] " + lit(letter) + ")")
+		c.got("* 2 FETCH (BODY[] " + lit(mail) + ")")
 
 		for _, stuck := range []string{
 			"Subject: a\x00b\r\n\r\nx\r\n",
@@ -93,7 +92,7 @@ func TestAppendBinary(t *testing.T) {
 	})
 }
 
-// gated are files whose reading waits for a gate.
+// gated is a file store whose reads wait for a gate.
 type gated struct {
 	blob.FileStore
 	blob.FileReader
@@ -118,10 +117,9 @@ func (g gated) ReadAt(p []byte, off int64) (int, error) {
 
 func (g gated) Close() error { return g.FileReader.Close() }
 
-// A FETCH that decodes many sections of a large message ends when the server
-// has waited for long enough.
+// A FETCH that decodes many sections of a large message ends when the server shuts down.
 func TestFetchBinaryEnds(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.login().append("INBOX", "", note("big")+strings.Repeat("0123456789abcdef\r\n", 50_000))
 		c := h.selected("INBOX")
 		reading, gate := make(chan struct{}), make(chan struct{})

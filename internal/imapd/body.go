@@ -13,23 +13,22 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// messageBody is the bytes of one message and where its parts lie in them.
+// messageBody is the bytes of one message and the positions of its parts.
 type messageBody struct {
 	size           int64
-	bytes          []byte       // all of them, if they stand in the row
-	file           *blob.Reader // else
-	headerBytes    []byte       // of file, its own header, where some section is of that
+	bytes          []byte       // all bytes, if they are stored in the row
+	file           *blob.Reader // otherwise
+	headerBytes    []byte       // the message's own header, from file, if a section needs it
 	index          *message.Index
-	binarySections []binarySection // of the BINARY sections, in their places
+	binarySections []binarySection // indexed like the sections; only BINARY ones are used
 	preview        string
 }
 
-// openBody begins to read a message. Its index is only decoded if a section
-// needs it: BODY[] does without.
+// openBody opens a message. It decodes its index only if a section needs it, unlike BODY[].
 func (f *fetcher) openBody(r *folder.MessageRow) (*messageBody, error) {
 	b := r.Content
 	var err error
-	if b == nil { // why not?
+	if b == nil { // find out why
 		if b, err = f.Folders.Blobs.Load(f.ctx(), r.BlobID); err != nil {
 			return nil, err
 		}
@@ -47,7 +46,7 @@ func (f *fetcher) openBody(r *folder.MessageRow) (*messageBody, error) {
 	if m.index = message.DecodeIndex(r.Structure, m.size); m.index != nil {
 		return m, nil
 	}
-	// An index of another release, or none: the bytes tell.
+	// The index is missing or from another release, so scan the bytes.
 	if m.index, _, err = message.ScanReader(m.reader(message.Span{Len: m.size})); err != nil {
 		m.close()
 		return nil, fmt.Errorf("scanning a message: %w", err)
@@ -61,7 +60,7 @@ func (m *messageBody) close() {
 	}
 }
 
-// reader reads a part of the message.
+// reader returns a reader of a part of the message.
 func (m *messageBody) reader(span message.Span) io.Reader {
 	switch {
 	case m.file == nil:
@@ -72,9 +71,8 @@ func (m *messageBody) reader(span message.Span) io.Reader {
 	return io.NewSectionReader(m.file, span.Start, span.Len)
 }
 
-// readHeader reads the header, if it is asked for, before the row begins: a
-// program that lists a folder is to see all others, though this one's can't be
-// read.
+// readHeader reads the header, if needed, before the row begins. A client that lists a folder must
+// get all other messages, even if this one can't be read.
 func (f *fetcher) readHeader(m *messageBody) (err error) {
 	if m.file != nil && f.needsHeader {
 		m.headerBytes, err = m.header(m.index.Parts[0].Header)
@@ -94,12 +92,12 @@ func (m *messageBody) header(span message.Span) (message.Header, error) {
 // needsIndex reports whether a section is more than the whole message.
 func needsIndex(sec *wire.Section) bool { return len(sec.Path) > 0 || sec.Part != wire.PartAll }
 
-// isTopHeader reports whether a section is the message's own header, or of it.
+// isTopHeader reports whether a section is the message's own header, or fields of it.
 func isTopHeader(sec *wire.Section) bool {
 	return len(sec.Path) == 0 && !isBinary(sec) && sec.Part != wire.PartAll && sec.Part != wire.PartText
 }
 
-// write writes the item of the i-th section of a row.
+// write writes the item of section i of a row.
 func (m *messageBody) write(row *wire.FetchRow, sections []wire.Section, i int) error {
 	if isBinary(&sections[i]) {
 		return m.binarySections[i].write(m, row, &sections[i])
@@ -107,8 +105,8 @@ func (m *messageBody) write(row *wire.FetchRow, sections []wire.Section, i int) 
 	return m.writeSection(row, &sections[i])
 }
 
-// writeSection writes one BODY[…] item of a row. A source that fails in the
-// middle of a literal fails the Writer, and with it the connection.
+// writeSection writes one BODY[…] item of a row. A source that fails in the middle of a literal
+// fails the Writer, and with it the connection.
 func (m *messageBody) writeSection(row *wire.FetchRow, sec *wire.Section) error {
 	span, there := message.Span{Len: m.size}, true
 	which := messageSection(sec)
@@ -139,7 +137,7 @@ func (m *messageBody) writeSection(row *wire.FetchRow, sec *wire.Section) error 
 	return nil
 }
 
-// maskNUL returns b without NUL, which a literal cannot hold (RFC 3501 §9).
+// maskNUL returns b without NUL, which a literal can't contain (RFC 3501 §9).
 func maskNUL(b []byte) []byte {
 	if bytes.IndexByte(b, 0) < 0 {
 		return b

@@ -14,22 +14,20 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// How many searches may read message bodies at once. Others wait in the order in which
-// they came.
+// Number of searches that may read message bodies at once. Others wait in order of arrival.
 const (
 	bodySearchesPerMailbox = 2
 	bodySearchesPerAccount = 8
 )
 
-// searchSemaphore bounds how many searches read message bodies at once. Its zero value
-// is ready to use.
+// searchSemaphore limits how many searches read message bodies at once. Its zero value is ready to
+// use.
 type searchSemaphore struct {
 	mailboxes, accounts notify.KeyedSemaphore[db.ID]
 }
 
-// acquire waits until another search may read bodies, or until ctx ends. A search that
-// waits for its account has a place of its mailbox already, so one mailbox can't fill
-// the line of its account.
+// acquire waits until the search may read bodies, or until ctx ends. A search that waits for its
+// account already holds a slot of its mailbox, so one mailbox can't fill the queue of its account.
 func (l *searchSemaphore) acquire(ctx context.Context, account, mailbox db.ID) (release func(), err error) {
 	leaveMailbox, err := l.mailboxes.Acquire(ctx, mailbox, bodySearchesPerMailbox)
 	if err != nil {
@@ -49,12 +47,12 @@ type bodySearch struct {
 	cancel    context.CancelCauseFunc
 	waiting   atomic.Bool
 	finished  atomic.Bool
-	watchDone chan struct{} // closed when watch has returned; nil: it was not started
+	watchDone chan struct{} // closed when watch has returned; nil if it was not started
 }
 
-// searchFolder returns the UIDs for which a criterion holds. While the search reads
-// bodies, or waits to do so, it ends with the client's connection and log-in; while it
-// waits also when the server shuts down.
+// searchFolder returns the UIDs for which a criterion holds. While the search reads bodies or waits
+// to do so, it ends with the client's connection and login. While it waits, it also ends when the
+// server shuts down.
 func (s *session) searchFolder(c folder.Criterion) ([]uint32, error) {
 	ctx, cancel := context.WithCancelCause(s.ctx())
 	defer cancel(nil)
@@ -67,7 +65,7 @@ func (s *session) searchFolder(c folder.Criterion) ([]uint32, error) {
 	return uids, err
 }
 
-// acquire is called before the search reads the first body.
+// acquire is called before the search reads its first body.
 func (b *bodySearch) acquire(ctx context.Context) (release func(), err error) {
 	b.watchDone = make(chan struct{})
 	b.waiting.Store(true)
@@ -79,8 +77,8 @@ func (b *bodySearch) acquire(ctx context.Context) (release func(), err error) {
 	return b.bodySearches.acquire(ctx, b.mailbox.Account, b.mailboxID)
 }
 
-// watch cancels the search when its client leaves, or its log-in ends. It sees nothing
-// of that once the client has sent its next command.
+// watch cancels the search when its client disconnects or its login ends. It can't detect either
+// after the client has sent its next command.
 func (b *bodySearch) watch() {
 	defer close(b.watchDone)
 	for {
@@ -88,7 +86,7 @@ func (b *bodySearch) watch() {
 		switch {
 		case b.finished.Load(), err == nil:
 			return
-		case errors.Is(err, os.ErrDeadlineExceeded): // a client that waits for an answer may be silent
+		case errors.Is(err, os.ErrDeadlineExceeded): // a client that waits for a response may be silent
 		case errors.Is(err, errWoken):
 			if b.waiting.Load() && b.isDraining() {
 				b.cancel(b.shutdownError())
@@ -109,7 +107,7 @@ func (b *bodySearch) shutdownError() error {
 	return &wire.Error{Status: wire.Bye, Text: "The server is going down."}
 }
 
-// stop returns once watch has.
+// stop stops watch and waits until it has returned.
 func (b *bodySearch) stop() {
 	if b.watchDone == nil {
 		return

@@ -15,11 +15,11 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd"
 )
 
-// gate stops whoever reads a message's file until it may go on.
+// gate blocks readers of a message's file until they may continue.
 type gate struct {
 	blob.FileStore
-	began chan struct{} // receives whenever somebody begins to read
-	pass  chan struct{} // lets one of them go on
+	began chan struct{} // receives whenever a read begins
+	pass  chan struct{} // lets one reader continue
 
 	mu           sync.Mutex
 	inside, most int
@@ -29,7 +29,7 @@ func newGate(f blob.FileStore) *gate {
 	return &gate{FileStore: f, began: make(chan struct{}, 100), pass: make(chan struct{})}
 }
 
-// Open is that of blob.FileStore.
+// Open implements blob.FileStore.
 func (g *gate) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
 	r, err := g.FileStore.Open(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r gatedFile) Close() error {
 	return r.FileReader.Close()
 }
 
-// bodySearches are commands that read bodies, each with the first words of its result.
+// bodySearches are commands that read bodies, each with the beginning of its result.
 var bodySearches = [][2]string{
 	{"SEARCH BODY needle", "* SEARCH 1"},
 	{"UID SEARCH TEXT needle", "* SEARCH 1"},
@@ -69,14 +69,14 @@ var bodySearches = [][2]string{
 }
 
 // withGate runs f with a server on which each of the mailboxes has a large message.
-func withGate(t *testing.T, mailboxes int, f func(h *house, g *gate, names []string)) {
+func withGate(t *testing.T, mailboxes int, f func(h *fixture, g *gate, names []string)) {
 	t.Helper()
 	var g *gate
 	eachWith(t, func(o *imapd.Options) {
 		g = newGate(o.Blobs.Files)
 		o.Blobs.Files = g
-	}, func(h *house) {
-		h.Cleanup(func() { close(g.pass) }) // else the server does not end after a failure
+	}, func(h *fixture) {
+		h.Cleanup(func() { close(g.pass) }) // otherwise the server does not stop after a failure
 		names := []string{alice}
 		for len(names) < mailboxes {
 			name := fmt.Sprint("box", len(names))
@@ -90,9 +90,9 @@ func withGate(t *testing.T, mailboxes int, f func(h *house, g *gate, names []str
 	})
 }
 
-// waitingFor waits until so many searches of a mailbox, and of its account, read bodies or
-// wait to.
-func (h *house) inLine(box db.ID, ofMailbox, ofAccount int) {
+// inLine waits until the given numbers of searches of a mailbox, and of its account, read bodies or
+// wait to do so.
+func (h *fixture) inLine(box db.ID, ofMailbox, ofAccount int) {
 	for {
 		m, a := h.server.BodySearches(h.box.Account, box)
 		if m == ofMailbox && a == ofAccount {
@@ -105,10 +105,10 @@ func (h *house) inLine(box db.ID, ofMailbox, ofAccount int) {
 	}
 }
 
-// Two searches of a mailbox read bodies at once. The others wait in line, however they
-// are spelled, and hold up nothing else.
+// Two searches of a mailbox read bodies at once. Others wait, in every form of the command, and
+// block nothing else.
 func TestBodySearchesOfMailbox(t *testing.T) {
-	withGate(t, 1, func(h *house, g *gate, _ []string) {
+	withGate(t, 1, func(h *fixture, g *gate, _ []string) {
 		var all []*client
 		var tags []string
 		for i, s := range bodySearches {
@@ -125,7 +125,7 @@ func TestBodySearchesOfMailbox(t *testing.T) {
 		other.append("Sent", "", note("small"))
 		for i := range all {
 			g.pass <- struct{}{}
-			all[i].finish(tags[i]) // they come in the order of the line
+			all[i].finish(tags[i]) // in the order of the queue
 			if !strings.HasPrefix(all[i].tagged, "OK ") || !matches(bodySearches[i][1], all[i].untagged[0]) {
 				t.Errorf("%s: %q, %q", bodySearches[i][0], all[i].untagged, all[i].tagged)
 			}
@@ -142,7 +142,7 @@ func TestBodySearchesOfMailbox(t *testing.T) {
 
 // Eight searches of an account read bodies at once.
 func TestBodySearchesOfAccount(t *testing.T) {
-	withGate(t, 5, func(h *house, g *gate, names []string) {
+	withGate(t, 5, func(h *fixture, g *gate, names []string) {
 		var all []*client
 		var tags []string
 		for _, name := range names {
@@ -169,10 +169,10 @@ func TestBodySearchesOfAccount(t *testing.T) {
 	})
 }
 
-// A search that waits ends when its client leaves, when its log-in ends, and when the
-// server shuts down.
+// A waiting search ends when its client disconnects, when its login ends, and when the server shuts
+// down.
 func TestBodySearchWaitEnds(t *testing.T) {
-	withGate(t, 2, func(h *house, g *gate, names []string) {
+	withGate(t, 2, func(h *fixture, g *gate, names []string) {
 		reading := []*client{h.selected("INBOX"), h.selected("INBOX")}
 		var tags []string
 		for _, c := range reading {
@@ -201,9 +201,9 @@ func TestBodySearchWaitEnds(t *testing.T) {
 	})
 }
 
-// A search that reads bodies or waits to ends with its log-in.
+// A search that reads bodies or waits to do so ends with its login.
 func TestBodySearchRevoked(t *testing.T) {
-	withGate(t, 1, func(h *house, g *gate, _ []string) {
+	withGate(t, 1, func(h *fixture, g *gate, _ []string) {
 		var all []*client
 		for i := range 3 {
 			c := h.selected("INBOX")

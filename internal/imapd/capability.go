@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// capabilities are what the session may use in its state. Nothing stands here
-// that is not done in full.
+// capabilities returns the capabilities that the session may use in its state. Only completely
+// implemented ones are listed.
 func (s *session) capabilities() []string {
 	all := []string{"IMAP4rev1", "IMAP4rev2", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
 	if s.mailboxID == 0 {

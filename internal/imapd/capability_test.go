@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestCapability(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.got("* OK [CAPABILITY IMAP4rev1 IMAP4rev2 LITERAL+ SASL-IR ID ENABLE IDLE NAMESPACE STARTTLS LOGINDISABLED] mail.host.test …")
 		c.ok("CAPABILITY")

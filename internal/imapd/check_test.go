@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestCheck(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.bad("CHECK")
 		c.ok("SELECT INBOX")

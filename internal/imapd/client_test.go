@@ -23,19 +23,18 @@ import (
 // In what is expected, … stands for anything. It fails the test at the first
 // surprise, and when an answer does not come within a minute.
 type client struct {
-	*house
+	*fixture
 	nc  net.Conn
 	br  *bufio.Reader
 	tag int
-	// untagged are the answers since the last command was sent, each with its
-	// literals and without the line end; tagged is the last tagged one,
-	// without the tag.
+	// untagged are the responses since the last command was sent, each with its literals and
+	// without the line end. tagged is the last tagged response, without the tag.
 	untagged []string
 	tagged   string
 }
 
 // dial connects to the STARTTLS port and reads the greeting.
-func (h *house) dial() *client {
+func (h *fixture) dial() *client {
 	h.Helper()
 	nc, err := net.Dial("tcp", h.plain)
 	h.must(err)
@@ -43,25 +42,25 @@ func (h *house) dial() *client {
 }
 
 // dialTLS connects to the TLS port and reads the greeting.
-func (h *house) dialTLS() *client {
+func (h *fixture) dialTLS() *client {
 	h.Helper()
 	nc, err := tls.Dial("tcp", h.secure, h.tlsConfig())
 	h.must(err)
 	return h.greeted(nc)
 }
 
-func (h *house) greeted(nc net.Conn) *client {
+func (h *fixture) greeted(nc net.Conn) *client {
 	h.Helper()
-	c := &client{house: h, nc: nc, br: bufio.NewReaderSize(nc, 64<<10)}
+	c := &client{fixture: h, nc: nc, br: bufio.NewReaderSize(nc, 64<<10)}
 	h.Cleanup(func() { _ = nc.Close() })
 	c.untagged = []string{c.answer()}
 	return c
 }
 
 // login returns a session of alice.
-func (h *house) login() *client { h.Helper(); return h.loginAs(alice) }
+func (h *fixture) login() *client { h.Helper(); return h.loginAs(alice) }
 
-func (h *house) loginAs(user string) *client {
+func (h *fixture) loginAs(user string) *client {
 	h.Helper()
 	c := h.dialTLS()
 	c.ok("LOGIN " + user + " " + password)
@@ -69,7 +68,7 @@ func (h *house) loginAs(user string) *client {
 }
 
 // selected returns a session of alice with a folder open.
-func (h *house) selected(folder string) *client {
+func (h *fixture) selected(folder string) *client {
 	h.Helper()
 	c := h.login()
 	c.ok("SELECT " + folder)
@@ -84,7 +83,7 @@ func (c *client) send(text string) {
 	c.must(err)
 }
 
-// answer reads one answer: a line, and with each literal in it the next.
+// answer reads one response: a line, and for each literal in it the next.
 func (c *client) answer() string {
 	c.Helper()
 	text, err := c.tryAnswer()
@@ -136,7 +135,7 @@ func (c *client) begin(command string) string {
 	return tag
 }
 
-// finish reads the answers up to the tagged one.
+// finish reads the responses up to the tagged one.
 func (c *client) finish(tag string) {
 	c.Helper()
 	for {
@@ -160,13 +159,13 @@ func (c *client) do(command, want string) {
 	}
 }
 
-// ok does a command that is to succeed, with the given codes if any.
+// ok runs a command that must succeed, with the given codes if any.
 func (c *client) ok(command string, code ...string) { c.Helper(); c.do(command, "OK "+bracket(code)) }
 
-// no does a command that is to be refused.
+// no runs a command that must be rejected.
 func (c *client) no(command string, code ...string) { c.Helper(); c.do(command, "NO "+bracket(code)) }
 
-// bad does a command that is wrong.
+// bad runs an invalid command.
 func (c *client) bad(command string) { c.Helper(); c.do(command, "BAD ") }
 
 func bracket(code []string) string {
@@ -217,7 +216,7 @@ func (c *client) has(want ...string) {
 
 func list(lines []string) string { return fmt.Sprintf("  %q", lines) }
 
-// closed expects that the server ends the connection.
+// closed expects that the server closes the connection.
 func (c *client) closed() {
 	c.Helper()
 	if a, err := c.tryAnswer(); err == nil {
@@ -225,7 +224,7 @@ func (c *client) closed() {
 	}
 }
 
-// append files a message, with what stands between the name and the literal.
+// append appends a message, with options between the name and the literal.
 func (c *client) append(folder, options, message string) {
 	c.Helper()
 	c.ok(fmt.Sprintf("APPEND %s %s{%d+}\r\n%s", folder, options, len(message), message), "APPENDUID ")
@@ -233,4 +232,4 @@ func (c *client) append(folder, options, message string) {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func tlsClient(nc net.Conn, h *house) net.Conn { return tls.Client(nc, h.tlsConfig()) }
+func tlsClient(nc net.Conn, h *fixture) net.Conn { return tls.Client(nc, h.tlsConfig()) }

@@ -4,9 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// close is CLOSE: it expunges without a word, but not after EXAMINE (RFC 3501
-// §6.4.2). It tells no HIGHESTMODSEQ, as the client would then never hear of
-// what is gone (RFC 7162 §3.2.8).
+// close handles CLOSE: it expunges silently, but not after EXAMINE (RFC 3501 §6.4.2). It returns no
+// HIGHESTMODSEQ, since the client would then never learn which messages are gone (RFC 7162 §3.2.8).
 func (s *session) close() (wire.Code, error) {
 	if !s.readOnly {
 		if _, err := s.view.Expunge(s.ctx(), nil); err != nil {
@@ -17,7 +16,7 @@ func (s *session) close() (wire.Code, error) {
 	return "", nil
 }
 
-// unselect is UNSELECT (RFC 3691).
+// unselect handles UNSELECT (RFC 3691).
 func (s *session) unselect() (wire.Code, error) {
 	s.closeView()
 	return "", nil

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestClose(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.bad("CLOSE")
 		c.append("INBOX", `(\Deleted) `, note("x"))

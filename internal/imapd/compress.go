@@ -8,11 +8,10 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// compress is COMPRESS=DEFLATE (RFC 4978). An idle session then holds, beyond
-// the 30 KiB that one without may, a second read buffer, the tables of the
-// Inflater (2 KiB) and as much as the client has sent, 32 KiB at most: under
-// 70 KiB in all. Limits count what comes out of the Inflater, which makes no
-// more at a time than the read buffer holds.
+// compress handles COMPRESS=DEFLATE (RFC 4978). An idle session then holds, besides its usual
+// maximum of 30 KiB, a second read buffer, the Inflater's tables (2 KiB) and at most 32 KiB of the
+// client's data: under 70 KiB in all. Limits apply to the output of the Inflater, which never
+// produces more at once than the read buffer holds.
 func (s *session) compress(cmd *wire.Compress) (wire.Code, error) {
 	switch {
 	case cmd.Mechanism != "DEFLATE":

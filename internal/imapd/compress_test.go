@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// squeezed is a connection whose client compresses all that it sends.
+// squeezed is a connection whose client compresses everything it sends.
 type squeezed struct {
 	net.Conn
 	w *flate.Writer
@@ -38,7 +38,7 @@ func (c *client) compress() {
 }
 
 func TestCompress(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.dialTLS().bad("COMPRESS DEFLATE")
 		c := h.login()
 		c.bad("COMPRESS LZMA")
@@ -46,7 +46,7 @@ func TestCompress(t *testing.T) {
 		c.ok("SELECT INBOX")
 		other := h.login()
 		other.append("INBOX", "", note("one"))
-		c.compress() // what is new is told with the next command
+		c.compress() // changes are reported with the next command
 		c.no("COMPRESS DEFLATE", "COMPRESSIONACTIVE]")
 		c.has("* 1 EXISTS")
 
@@ -60,7 +60,7 @@ func TestCompress(t *testing.T) {
 		c.ok("FETCH 2:3 BODY.PEEK[]")
 		c.got(fmt.Sprintf("* 2 FETCH (BODY[] {%d}\r\n%s)", len(m), m), fmt.Sprintf("* 3 FETCH (BODY[] {%d}\r\n%s)", len(m), m))
 
-		// Pipelined commands, and waiting that is interrupted.
+		// Pipelined commands, and an interrupted wait.
 		c.send("p1 NOOP\r\np2 FETCH 1 UID\r\n")
 		c.finish("p1")
 		c.finish("p2")
@@ -82,17 +82,17 @@ func TestCompress(t *testing.T) {
 	})
 }
 
-// Limits count what comes out, so a few bytes that stand for many do no more
-// than the many would.
+// Limits apply to the decompressed data, so a compression bomb has no more effect than the data
+// itself.
 func TestCompressionBomb(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		c.compress()
 		c.bad("FETCH 1 " + strings.Repeat("x", 1<<20))
 		c.no("APPEND INBOX {52428801}", "TOOBIG]")
 		c.bad("LOGIN {100000+}\r\n" + strings.Repeat("x", 100_000) + " y")
 		c.ok("NOOP")
-		// The server may hang up before all of it is written.
+		// The server may close the connection before everything is written.
 		_, _ = io.WriteString(c.nc, "a FETCH 1 "+strings.Repeat("x", 60<<20)+"\r\n")
 		if a := c.answer(); !matches("* BYE [TOOBIG] …", a) {
 			t.Errorf("got %q", a)
@@ -101,7 +101,7 @@ func TestCompressionBomb(t *testing.T) {
 }
 
 func TestCompressRefused(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.send("a COMPRESS DEFLATE\r\nb NOOP\r\n") // which of the two is compressed?
 		c.finish("a")
@@ -115,7 +115,7 @@ func TestCompressRefused(t *testing.T) {
 		if a := c.answer(); !matches("* BYE …", a) {
 			t.Errorf("got %q", a)
 		}
-		// Damage ends the connection.
+		// Invalid compressed data ends the connection.
 		c = h.login()
 		c.compress()
 		_, err := io.WriteString(c.nc.(*squeezed).Conn, "\xff\xff\xff\xff")
@@ -124,10 +124,10 @@ func TestCompressRefused(t *testing.T) {
 	})
 }
 
-// What was done is answered, though the stream ends, or breaks, right behind it.
+// Executed commands are answered even if the stream ends, or breaks, right after them.
 func TestCompressedStreamEnds(t *testing.T) {
-	each(t, func(h *house) {
-		for _, rest := range []string{"\x03\x00", "\xff\xff"} { // the last block, and damage
+	each(t, func(h *fixture) {
+		for _, rest := range []string{"\x03\x00", "\xff\xff"} { // the last block, and invalid data
 			c := h.login()
 			c.compress()
 			var b bytes.Buffer

@@ -4,9 +4,9 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// enableCondStore notes that the client wants mod-sequences in every FETCH from
-// now on: it has used ENABLE CONDSTORE or another command that says so (RFC
-// 7162 §3.1). In the selected state it is told where the folder stands.
+// enableCondStore records that the client wants mod-sequences in every FETCH: it has used ENABLE
+// CONDSTORE or another command that implies it (RFC 7162 §3.1). In the selected state it reports
+// the folder's HIGHESTMODSEQ.
 func (s *session) enableCondStore() {
 	if s.condStore {
 		return

@@ -9,7 +9,7 @@ import (
 
 var modSeqIn = regexp.MustCompile(`(?:MODSEQ \(|HIGHESTMODSEQ )(\d+)`)
 
-// hasModSeq returns the mod-sequence in one of the answers.
+// modSeq returns the mod-sequence in the response that matches the pattern.
 func (c *client) modSeq(pattern string) string {
 	c.Helper()
 	for _, a := range c.untagged {
@@ -24,7 +24,7 @@ func (c *client) modSeq(pattern string) string {
 }
 
 func TestCondStore(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			a.append("INBOX", "", note(s))
@@ -47,7 +47,7 @@ func TestCondStore(t *testing.T) {
 		a.ok("SEARCH RETURN (COUNT ALL) MODSEQ " + after)
 		a.got("* ESEARCH (TAG …) ALL 2 COUNT 1 MODSEQ " + after)
 
-		// What others have changed since is left alone.
+		// Messages that others have changed since are not changed.
 		a.ok(`STORE 1:2 (UNCHANGEDSINCE `+before+`) +FLAGS (\Seen)`, "MODIFIED 2]")
 		a.got(`* 1 FETCH (UID 1 MODSEQ (…) FLAGS (\Seen \Recent))`)
 		a.ok(`UID STORE 2 (UNCHANGEDSINCE ` + before + `) +FLAGS.SILENT (\Seen)`)
@@ -57,7 +57,7 @@ func TestCondStore(t *testing.T) {
 		a.ok(`STORE 2 (UNCHANGEDSINCE ` + after + `) +FLAGS.SILENT (\Seen)`)
 		a.got(`* 2 FETCH (UID 2 MODSEQ (…))`)
 
-		// STATUS switches it on for b, which is told where the folder stands.
+		// STATUS enables CONDSTORE for b, which is told the folder's HIGHESTMODSEQ.
 		b.ok("NOOP")
 		b.ok("STATUS INBOX (HIGHESTMODSEQ)")
 		b.got("* OK [HIGHESTMODSEQ …", "* STATUS INBOX (HIGHESTMODSEQ …)")

@@ -21,14 +21,14 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// How many commands a client may get wrong: before login all in all, with the
-// wrong passwords, afterwards in a row.
+// Number of invalid commands allowed: before login in total, including wrong passwords; afterwards
+// in a row.
 const (
 	maxErrorsBeforeLogin = 4
 	maxErrorsAfterLogin  = 50
 )
 
-// readBufferSize is what an idle connection keeps; longer reads pass it by.
+// readBufferSize is the buffer of an idle connection; longer reads bypass it.
 const readBufferSize = 2 << 10
 
 // session is one connection and its state.
@@ -39,14 +39,14 @@ type session struct {
 	stream     stream
 	r          *wire.Reader
 	w          *wire.Writer
-	isTLS      bool // over TLS
+	isTLS      bool // whether the connection uses TLS
 	tag        string
-	closing    bool   // the connection ends after this command
-	compressed bool   // by COMPRESS
-	clientName string // what the client calls itself
+	closing    bool   // whether the connection ends after this command
+	compressed bool   // whether COMPRESS is active
+	clientName string // name that the client sent with ID
 
-	user            atomic.Pointer[sessionOwner] // of login, for Revoked and Suspended; nil before
-	needsLoginCheck atomic.Bool                  // the log-in may have ended
+	user            atomic.Pointer[sessionOwner] // of login, for RecheckLogins and RecheckSuspended; nil before
+	needsLoginCheck atomic.Bool                  // whether the login may have ended
 	errorCount      int
 	sessionState
 }
@@ -61,9 +61,9 @@ func newSession(server *Server, nc net.Conn, remote netip.Addr) *session {
 	return s
 }
 
-// serveConn speaks with the client until one of the two ends it.
+// serveConn serves the client until one side ends the connection.
 func (s *session) serveConn(implicit bool) {
-	// A mistake of ours ends one session, not everybody's.
+	// A bug must end only one session.
 	defer func() {
 		if p := recover(); p != nil {
 			s.logger().Error("imap: session panicked", "panic", p, "stack", string(debug.Stack()))
@@ -79,13 +79,13 @@ func (s *session) serveConn(implicit bool) {
 		}
 	}
 	s.w.Untagged(wire.OK, wire.Capabilities(s.capabilities()...), s.Host+" is ready.")
-	// What was answered goes out though the client's stream has broken behind it.
+	// Send the pending responses even if reading from the client has failed.
 	if err := cmp.Or(s.serveCommands(), s.w.Flush()); err != nil {
 		s.logger().Debug("imap: connection ended", "err", err)
 	}
 }
 
-// startTLS goes on over TLS once the handshake is done.
+// startTLS switches to TLS once the handshake is done.
 func (s *session) startTLS(c *tls.Config) error {
 	ctx, cancel := context.WithDeadline(s.base, s.stream.readDeadline)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *session) startTLS(c *tls.Config) error {
 	return nil
 }
 
-// serveCommands reads and answers commands. It returns nil when the last word was said.
+// serveCommands reads and answers commands. It returns nil when the session has ended normally.
 func (s *session) serveCommands() error {
 	for !s.closing {
 		if s.isDraining() {
@@ -131,13 +131,13 @@ func (s *session) serveCommands() error {
 	return nil
 }
 
-// checkLogin is a BYE when the log-in that the session stands on has ended.
+// checkLogin returns a BYE when the session's login has ended.
 func (s *session) checkLogin() error {
 	_, err := s.checkLoginIfKnown()
 	return err
 }
 
-// checkLoginIfKnown is current, and false while nobody can tell.
+// checkLoginIfKnown is checkLogin, but told is false if the database can't be asked now.
 func (s *session) checkLoginIfKnown() (told bool, err error) {
 	if s.mailboxID == 0 || !s.needsLoginCheck.Swap(false) {
 		return true, nil
@@ -147,14 +147,14 @@ func (s *session) checkLoginIfKnown() (told bool, err error) {
 	case fault.Is(err, fault.Unauthenticated):
 		return true, s.loginEndedError()
 	case err != nil:
-		s.needsLoginCheck.Store(true) // nobody can tell now; every command asks again
+		s.needsLoginCheck.Store(true) // unknown now; every command checks again
 		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
 	}
 	return err == nil, nil
 }
 
-// checkSuspended is a BYE when the account or the domain of the mailbox is suspended. Who
-// idles is told by Suspended. If nobody can tell now, neither can the command.
+// checkSuspended returns a BYE when the mailbox's account or domain is suspended. RecheckSuspended
+// wakes idling sessions. If the database can't tell now, the command can't do anything either.
 func (s *session) checkSuspended() error {
 	if s.mailboxID != 0 && fault.Is(s.Mailboxes.CheckActive(s.ctx(), s.mailbox), fault.Unauthenticated) {
 		return s.loginEndedError()
@@ -167,7 +167,7 @@ func (s *session) loginEndedError() error {
 	return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
 }
 
-// waitCommand waits for the next command without holding more than the read buffer.
+// waitCommand waits for the next command and holds only the read buffer.
 func (s *session) waitCommand() error {
 	if s.r.Buffered() > 0 {
 		return nil
@@ -205,7 +205,7 @@ func (s *session) serveCommand() error {
 		refused = s.wireError(cmd, err)
 	}
 	if refused == nil && !isSelect(cmd) && !s.wroteTagged || refused != nil && refused.Status == wire.No {
-		// Also after a NO: a command may fail because of what is announced.
+		// Also after a NO: the changes may be why the command failed.
 		if err := s.writeChanges(mayExpunge(cmd)); err != nil {
 			s.closeUnreadable(cmd, err)
 			return nil
@@ -224,8 +224,8 @@ func (s *session) serveCommand() error {
 	return s.w.Err()
 }
 
-// closeUnreadable ends a session that cannot follow its folder any more, most likely
-// because another has deleted it (RFC 2180 §3.3).
+// closeUnreadable ends a session that can't follow its folder any more, most likely because another
+// session has deleted it (RFC 2180 §3.3).
 func (s *session) closeUnreadable(cmd wire.Command, err error) {
 	if refused := s.wireError(cmd, err); refused.Code == wire.CodeNonExistent {
 		s.w.Untagged(wire.Bye, "", "The mailbox that was open is deleted.")
@@ -236,7 +236,7 @@ func (s *session) closeUnreadable(cmd wire.Command, err error) {
 	s.closing = true
 }
 
-// writeError answers with a *wire.Error; any other error ends the connection.
+// writeError writes a *wire.Error; any other error ends the connection.
 func (s *session) writeError(err error) error {
 	var refused *wire.Error
 	if !errors.As(err, &refused) {
@@ -266,7 +266,7 @@ func (s *session) writeError(err error) error {
 	return s.w.Err()
 }
 
-// ctx is the context of the command in hand.
+// ctx returns the context of the current command.
 func (s *session) ctx() context.Context { return s.base }
 
 func (s *session) logger() *slog.Logger {
@@ -277,12 +277,12 @@ func (s *session) logger() *slog.Logger {
 	return l
 }
 
-// bad is the refusal of a command that its client should not have sent.
+// bad returns a BAD response for a command that the client should not have sent.
 func bad(format string, args ...any) *wire.Error {
 	return &wire.Error{Status: wire.Bad, Text: fmt.Sprintf(format, args...)}
 }
 
-// no is the refusal of a command that cannot be done.
+// no returns a NO response for a command that can't be done.
 func no(code wire.Code, text string) *wire.Error {
 	return &wire.Error{Status: wire.No, Code: code, Text: text}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// copy is COPY. All messages are copied or none (RFC 3501 §6.4.7): one that a
-// number means and that another session has expunged refuses the others too
-// (RFC 2180 §4.4.1), while a UID that no message has is none.
+// copy handles COPY. It copies all messages or none (RFC 3501 §6.4.7). If a sequence number names a
+// message that another session has expunged, it rejects the whole command (RFC 2180 §4.4.1). It
+// ignores a UID that no message has.
 func (s *session) copy(cmd *wire.Copy) (wire.Code, error) {
 	uids, err := s.resolve(cmd.Messages)
 	if err != nil || len(uids) == 0 {
@@ -26,7 +26,7 @@ func (s *session) copy(cmd *wire.Copy) (wire.Code, error) {
 	return copyUIDCode(&copied), tryCreateError(err)
 }
 
-// copyUIDCode is the code that tells the new UIDs, if any message was copied.
+// copyUIDCode returns the code with the new UIDs, if any message was copied.
 func copyUIDCode(c *folder.CopyResult) wire.Code {
 	if len(c.SrcUIDs) == 0 {
 		return ""

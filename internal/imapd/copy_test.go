@@ -8,7 +8,7 @@ import (
 )
 
 func TestCopy(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			c.append("INBOX", `(\Seen $Work) " 2-Mar-2026 09:22:33 +0000" `, note(s))
@@ -34,10 +34,10 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// A number whose message is gone refuses COPY and MOVE of the others too; a
-// UID does not.
+// A sequence number of an expunged message makes COPY and MOVE fail for all messages; a UID does
+// not.
 func TestCopyOfExpunged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			a.append("INBOX", "", note(s))

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// reportCopy tells where a person put messages. What they did is done, so trouble
-// here is none of theirs.
+// reportCopy reports to OnCopy where a user put messages. The copy itself is done, so errors here
+// don't fail the command.
 func (s *session) reportCopy(c *folder.CopyResult) {
 	if s.OnCopy != nil {
 		if err := s.OnCopy(s.ctx(), s.mailboxID, c); err != nil {
@@ -19,8 +19,7 @@ func (s *session) reportCopy(c *folder.CopyResult) {
 	s.reportJunk(c)
 }
 
-// reportJunk tells that a person calls messages junk by putting them into the
-// folder for it.
+// reportJunk reports to OnJunk that a user put messages into the junk folder.
 func (s *session) reportJunk(c *folder.CopyResult) {
 	if s.OnJunk == nil || c.To.SpecialUse != folder.Junk || c.From.SpecialUse == folder.Junk || len(c.DstUIDs) == 0 {
 		return

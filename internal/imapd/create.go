@@ -11,9 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// create is CREATE, also with a special use (RFC 6154 §3). A separator at the
-// end only says that the client wants to put folders into the new one (RFC
-// 3501 §6.3.3).
+// create handles CREATE, also with a special use (RFC 6154 §3). A trailing separator only declares
+// that the client wants to create folders below the new one (RFC 3501 §6.3.3).
 func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	special := ""
 	if len(cmd.SpecialUse) > 0 {
@@ -32,13 +31,13 @@ func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	if err != nil {
 		return "", err
 	}
-	if name := trimSeparator(cmd.Mailbox); name != made.Name { // it was made normal
+	if name := trimSeparator(cmd.Mailbox); name != made.Name { // the name was normalized
 		s.writeName(&made, name)
 	}
 	return wire.MailboxID(mailboxID(made.ID)), nil
 }
 
-// canonicalSpecialUse returns an attribute as the folders have it, whatever its case.
+// canonicalSpecialUse returns an attribute with the case that package folder uses.
 func canonicalSpecialUse(use string) string {
 	for _, known := range []string{folder.Sent, folder.Drafts, folder.Junk, folder.Trash, folder.Archive} {
 		if strings.EqualFold(use, known) {

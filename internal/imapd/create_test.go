@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestCreate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("CREATE Work/")
 		c.ok("SELECT Work")

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// delete is DELETE. A session that deletes the folder it has open leaves it,
-// whatever name that has by now.
+// delete handles DELETE. A session that deletes its selected folder leaves it, even if the folder
+// was renamed.
 func (s *session) delete(cmd *wire.Delete) (wire.Code, error) {
 	id, err := s.Folders.Delete(s.ctx(), s.mailboxID, cmd.Mailbox)
 	var f *fault.Error

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestDelete(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("CREATE Work")
 		c.append("Work", "", note("one"))
@@ -14,7 +14,7 @@ func TestDelete(t *testing.T) {
 		c.no("DELETE Work", "NONEXISTENT]")
 		c.no("DELETE INBOX", "CANNOT]")
 
-		// What is left as a name can go once nothing is below it.
+		// A name without a folder can be deleted once nothing is below it.
 		c.ok("CREATE Above/Below")
 		c.ok("DELETE Above")
 		c.no("DELETE Above", "HASCHILDREN]")
@@ -25,7 +25,7 @@ func TestDelete(t *testing.T) {
 		c.got("* OK [CLOSED] …")
 		c.bad("CHECK")
 
-		// Also under another spelling of its name.
+		// Also with another spelling of its name.
 		for _, other := range []string{"inbox/Caf&AOk-", "INBOX/Cafe&AwE-"} {
 			c.ok("CREATE INBOX/Caf&AOk-")
 			c.ok("SELECT INBOX/Caf&AOk-")

@@ -4,22 +4,22 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// extensions is what a client has switched on, for the rest of its log-in.
+// extensions are the extensions that a client has enabled, for the rest of its login.
 type extensions struct {
-	condStore bool // mod-sequences, also by other commands (RFC 7162 §3.1)
+	condStore bool // mod-sequences; other commands enable it too (RFC 7162 §3.1)
 	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
 	utf8      bool // names and strings in UTF-8, both ways (RFC 6855)
-	rev2      bool // see rev2.go
+	rev2      bool // see imap4rev2.go
 }
 
-// enable is ENABLE (RFC 5161). It names what this command has switched on, so
-// nothing the second time; what there is not is passed over.
+// enable handles ENABLE (RFC 5161). It lists what this command has enabled, so nothing the second
+// time, and ignores unknown capabilities.
 func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 	var names []string
 	for _, name := range cmd.Capabilities {
 		if s.enableExtension(name) {
 			if name == "IMAP4REV2" {
-				name = "IMAP4rev2" // as it is announced
+				name = "IMAP4rev2" // the announced spelling
 			}
 			names = append(names, name)
 		}
@@ -28,7 +28,7 @@ func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 	return "", nil
 }
 
-// enableExtension reports whether a capability is on that was off before.
+// enableExtension enables a capability and reports whether it was disabled before.
 func (s *session) enableExtension(name string) bool {
 	was := s.extensions
 	switch name {

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestEnable(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.dialTLS().bad("ENABLE CONDSTORE")
 		c := h.selected("INBOX")
 		c.ok("ENABLE X-NOTHING CONDSTORE")

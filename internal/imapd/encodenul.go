@@ -12,10 +12,9 @@ import (
 
 const nulTraits = message.HasNUL | message.HeaderNUL
 
-// encodeNUL makes a message that came as a literal8 one that BODY[…] can
-// show: parts with NUL are kept in base64, and BINARY[…] gives them back as they
-// came (RFC 3516 §4.4, §6). Where that cannot be done, as in a header or under
-// a signature, nothing is stored. It takes b over.
+// encodeNUL converts a message that came as a literal8 so that BODY[…] can show it: it stores parts
+// with NUL as base64, and BINARY[…] returns them as they came (RFC 3516 §4.4, §6). Where that is
+// impossible, as in a header or below a signature, it stores nothing. It takes ownership of b.
 func (s *session) encodeNUL(b *blob.Blob, scan *message.Scanner) (*blob.Blob, *message.Scanner, error) {
 	index := scan.Finish()
 	if !index.Has(nulTraits) {

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// codes are the response codes (RFC 9051 §7.1, RFC 5530, RFC 7889) for the
-// kinds of error that a client can act on.
+// responseCode returns the response code (RFC 9051 §7.1, RFC 5530, RFC 7889) for the kinds of error
+// that a client can act on.
 func responseCode(kind fault.Kind) wire.Code {
 	switch kind {
 	case fault.Invalid:
@@ -37,8 +37,8 @@ func responseCode(kind fault.Kind) wire.Code {
 	return wire.CodeServerBug
 }
 
-// wireError turns an error of the house into a refusal. What is our own
-// trouble is logged, and the client learns no more than that.
+// wireError converts an error into a NO or BAD response. It logs internal errors, and does not
+// reveal their details to the client.
 func (s *session) wireError(cmd wire.Command, err error) *wire.Error {
 	var f *fault.Error
 	switch {
@@ -58,7 +58,7 @@ func (s *session) wireError(cmd wire.Command, err error) *wire.Error {
 	return no(wire.CodeServerBug, "Something went wrong on our side. It has been logged.")
 }
 
-// suspendedLoginError gives a suspended mailbox the code that a login has for it.
+// suspendedLoginError gives the error for a suspended mailbox the response code for logins.
 func suspendedLoginError(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind == fault.Denied {
@@ -67,22 +67,21 @@ func suspendedLoginError(err error) error {
 	return err
 }
 
-// expungeIssuedError refuses what FETCH, STORE, COPY and MOVE cannot do for messages
-// that another session has expunged but this one still numbers (RFC 2180
-// §4.1.2, §4.2.2, §4.2.3 and §4.4.1). After a command by UID the client is told that they are
-// gone, so it needs no more.
+// expungeIssuedError is returned when FETCH, STORE, COPY and MOVE can't handle messages that
+// another session has expunged but this one still numbers (RFC 2180 §4.1.2, §4.2.2, §4.2.3 and
+// §4.4.1). It is not needed after a command by UID, since the client is told then that they are
+// gone.
 func expungeIssuedError() *wire.Error {
 	return no(wire.CodeExpungeIssued, "Some of the messages no longer exist; they have been deleted.")
 }
 
-// unreadableError refuses what could not be done for some messages, after it was done
-// for the others.
+// unreadableError is returned when a command has failed for some messages and succeeded for the
+// others.
 func unreadableError() *wire.Error {
 	return no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
 }
 
-// tryCreateError is for the destination of APPEND, COPY and MOVE: one that does
-// not exist could be created (RFC 3501 §7.1).
+// tryCreateError adds TRYCREATE for a missing destination of APPEND, COPY and MOVE (RFC 3501 §7.1).
 func tryCreateError(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind == fault.NotFound {
@@ -91,13 +90,13 @@ func tryCreateError(err error) error {
 	return err
 }
 
-// connError says that the client is gone, so that there is nobody to answer.
+// connError is an error of the connection: the client is gone, so no response can be sent.
 type connError struct{ error }
 
 func (e *connError) Unwrap() error { return e.error }
 
-// wrapConnError marks an error of the Reader as one of the connection, unless it is an
-// answer to the client.
+// wrapConnError marks an error of the Reader as a connection error, unless it is a response to the
+// client.
 func wrapConnError(err error) error {
 	var refused *wire.Error
 	if err == nil || errors.As(err, &refused) {

@@ -4,8 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/db"
 
-// BodySearches returns how many searches of a mailbox read bodies or wait to, and how
-// many of its account, as far as they do not wait for their mailbox.
+// BodySearches returns how many searches of a mailbox read bodies or wait to do so. It also returns
+// that number for its account, without those that wait for their mailbox.
 func (s *Server) BodySearches(account, mailbox db.ID) (ofMailbox, ofAccount int) {
 	return s.bodySearches.mailboxes.Count(mailbox), s.bodySearches.accounts.Count(account)
 }

@@ -4,8 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// expunge is EXPUNGE, and UID EXPUNGE (RFC 4315) with its UIDs. The untagged
-// EXPUNGEs are written by announce, with those of other sessions.
+// expunge handles EXPUNGE, and UID EXPUNGE (RFC 4315) with its UIDs. writeChanges writes the
+// untagged EXPUNGEs, with those of other sessions.
 func (s *session) expunge(cmd *wire.Expunge) (wire.Code, error) {
 	var only []uint32
 	if cmd.Messages.UID {

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestExpunge(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for range 5 {
 			c.append("INBOX", "", note("x"))

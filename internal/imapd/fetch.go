@@ -14,24 +14,24 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// fetcher answers one FETCH.
+// fetcher handles one FETCH.
 type fetcher struct {
 	*session
 	cmd            *wire.Fetch
 	items          wire.FetchItems
 	fields         folder.FetchFields
-	needsIndex     bool                          // some section needs the message's index
-	needsHeader    bool                          // some section is of the message's own header
-	hasBinary      bool                          // some section is to be decoded
-	newlySeen      map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
-	remaining      int                           // messages that are still to be answered for
-	nextLoginCheck time.Time                     // until then nobody is asked whether the log-in still counts
+	needsIndex     bool                          // whether a section needs the message's index
+	needsHeader    bool                          // whether a section is of the message's own header
+	hasBinary      bool                          // whether a section must be decoded
+	newlySeen      map[uint32]*folder.FlagChange // by UID, messages that became \Seen, not reported yet
+	remaining      int                           // messages that must still be answered
+	nextLoginCheck time.Time                     // no check of the login before
 	err            error                         // of messages that could not be read
 }
 
-// fetch is FETCH. \Seen is set for all messages with one write before the
-// first is answered, so that each answer tells it. A message that cannot be
-// read is left out, and the command ends with NO after the others.
+// fetch handles FETCH. It sets \Seen for all messages with one write before the first response, so
+// that each response includes it. It leaves out messages that can't be read, and then ends with NO
+// after the others.
 func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	f := fetcher{session: s, cmd: cmd, items: cmd.Items}
 	if err := f.check(); err != nil {
@@ -57,7 +57,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	}
 	f.remaining = len(uids)
 	err = s.view.Fetch(s.ctx(), uids, f.fields, f.writeRow)
-	if errors.As(err, new(*connError)) { // a row has begun, and nothing can be told within it
+	if errors.As(err, new(*connError)) { // a row has begun, and nothing can be reported within it
 		return "", err
 	}
 	if told := f.writeSeen(uids); told != nil {
@@ -72,8 +72,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	return "", nil
 }
 
-// check refuses what belongs to extensions that are not announced, or that the
-// client has not switched on.
+// check rejects items of extensions that are not announced or not enabled.
 func (f *fetcher) check() error {
 	if f.cmd.Vanished && !f.qresync {
 		return bad("VANISHED needs ENABLE QRESYNC.")
@@ -81,7 +80,7 @@ func (f *fetcher) check() error {
 	return nil
 }
 
-// targetUIDs returns the UIDs of the messages to answer for.
+// targetUIDs returns the UIDs of the messages to fetch.
 func (f *fetcher) targetUIDs() ([]uint32, error) {
 	if f.cmd.HasChangedSince && f.cmd.Partial == (wire.Page{}) && f.cmd.Messages.UID && !f.cmd.Messages.Saved {
 		set, err := f.resolveNumbers(f.cmd.Messages)
@@ -91,7 +90,7 @@ func (f *fetcher) targetUIDs() ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.cmd.Partial != (wire.Page{}) { // of all that are named, before what CHANGEDSINCE leaves (RFC 9394 §3.4)
+	if f.cmd.Partial != (wire.Page{}) { // of all named messages, before CHANGEDSINCE (RFC 9394 §3.4)
 		lo, hi := f.cmd.Partial.Bounds(uint64(len(uids)))
 		uids = uids[lo:hi]
 	}
@@ -101,7 +100,7 @@ func (f *fetcher) targetUIDs() ([]uint32, error) {
 	return uids, nil
 }
 
-// planFields says what has to be read.
+// planFields determines the fields to read.
 func (f *fetcher) planFields() {
 	if f.items&(wire.FetchInternalDate|wire.FetchSaveDate|wire.FetchEmailID) != 0 {
 		f.fields |= folder.FetchDates
@@ -130,7 +129,7 @@ func (f *fetcher) planFields() {
 	}
 }
 
-// setsSeen reports whether the messages count as seen afterwards.
+// setsSeen reports whether the command sets \Seen.
 func (f *fetcher) setsSeen() bool {
 	for i := range f.cmd.Sections {
 		if !f.cmd.Sections[i].Peek {
@@ -140,8 +139,8 @@ func (f *fetcher) setsSeen() bool {
 	return false
 }
 
-// markSeen sets \Seen where it is missing. When that fails, as on a full disk,
-// people can read their mail all the same; of many messages the first may have it.
+// markSeen sets \Seen where it is missing. If that fails, as on a full disk, clients can still read
+// their mail. With many messages, the first ones may have the flag then.
 func (f *fetcher) markSeen(uids []uint32) error {
 	var unseen []uint32
 	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.MessageRow) error {
@@ -164,8 +163,8 @@ func (f *fetcher) markSeen(uids []uint32) error {
 	return nil
 }
 
-// writeSeen tells what became \Seen and could not be answered for, as it was
-// expunged by then, or can't be read: the session knows it as seen.
+// writeSeen reports messages that became \Seen but could not be fetched, because they were expunged
+// by then or can't be read: the session knows them as seen.
 func (f *fetcher) writeSeen(uids []uint32) error {
 	var left []folder.FlagChange
 	if len(f.newlySeen) > 0 {
@@ -178,9 +177,9 @@ func (f *fetcher) writeSeen(uids []uint32) error {
 	return f.eachChange(left, f.writeFlags)
 }
 
-// writeRow answers for one message. An error ends the command.
+// writeRow writes the response for one message. An error ends the command.
 func (f *fetcher) writeRow(r *folder.MessageRow) error {
-	if err := f.ctx().Err(); err != nil { // no message is to blame
+	if err := f.ctx().Err(); err != nil { // not an error of the message
 		return err
 	}
 	f.remaining--
@@ -188,7 +187,7 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 	if f.needsBody(r) {
 		err := f.checkAccess()
 		if err != nil {
-			f.newlySeen = nil // nothing more is told
+			f.newlySeen = nil // nothing more can be reported
 			return err
 		}
 		if b, err = f.openBody(r); err != nil {
@@ -241,7 +240,7 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 	}
 	for i := range f.cmd.Sections {
 		if err := b.write(&out, f.cmd.Sections, i); err != nil {
-			// The row has begun, so nothing but the end of the connection tells.
+			// The row has begun, so only closing the connection can signal the error.
 			f.logReadError(r, err)
 			return wrapConnError(err)
 		}
@@ -254,12 +253,12 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 	return err
 }
 
-// loginRecheckDelay is after how long a FETCH asks again whether its log-in still counts, if
-// nobody could tell.
+// loginRecheckDelay is the delay after which a FETCH checks its login again if the database could
+// not tell.
 const loginRecheckDelay = time.Second
 
-// checkAccess is a BYE once the log-in has ended: all bodies of a folder may take a
-// client hours.
+// checkAccess returns a BYE once the login has ended: fetching all bodies of a folder may take
+// hours.
 func (f *fetcher) checkAccess() error {
 	now := f.Now()
 	if now.Before(f.nextLoginCheck) {
@@ -272,7 +271,7 @@ func (f *fetcher) checkAccess() error {
 	return cmp.Or(err, f.checkSuspended())
 }
 
-// writeItems writes the items that need no bytes of the message.
+// writeItems writes the items that don't need the message's bytes.
 func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.MessageRow, index *message.Index) {
 	if items&wire.FetchUID != 0 {
 		out.UID(r.UID)
@@ -309,7 +308,7 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 	}
 }
 
-// recordFailure notes that a message could not be read.
+// recordFailure records that a message could not be read.
 func (f *fetcher) recordFailure(r *folder.MessageRow, err error) {
 	if errors.As(err, new(*wire.Error)) {
 		f.err = err

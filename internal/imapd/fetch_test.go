@@ -16,7 +16,7 @@ import (
 func lit(s string) string { return fmt.Sprintf("{%d}\r\n%s", len(s), s) }
 
 func TestFetchItems(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		m := note("one")
 		c.append("INBOX", `(\Answered) " 2-Mar-2026 09:22:33 +0000" `, m)
@@ -57,11 +57,11 @@ func TestFetchItems(t *testing.T) {
 }
 
 func TestFetchSections(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
-		c.append("INBOX", "", letter)
+		c.append("INBOX", "", mail)
 		c.ok("SELECT INBOX")
-		inner := letter[strings.Index(letter, "From: inner"):strings.Index(letter, "\r\n--outer\r\nContent-Type: application")]
+		inner := mail[strings.Index(mail, "From: inner"):strings.Index(mail, "\r\n--outer\r\nContent-Type: application")]
 		innerHead, innerBody, _ := strings.Cut(inner, "\r\n\r\n")
 		for section, want := range map[string]string{
 			"1":                            "Gr=C3=BC=C3=9Fe vom Meer, and a secret word: xylo=\r\nphone.",
@@ -84,7 +84,7 @@ func TestFetchSections(t *testing.T) {
 }
 
 func TestFetchSetsSeen(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			a.append("INBOX", "", note(s))
@@ -103,9 +103,9 @@ func TestFetchSetsSeen(t *testing.T) {
 	})
 }
 
-// A NUL has no place in a literal, but the size must stay.
+// A literal can't contain NUL, but the size must stay the same.
 func TestFetchNUL(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", "Subject: x\r\n\r\na\x00b\r\n")
 		c.ok("SELECT INBOX")
@@ -114,14 +114,13 @@ func TestFetchNUL(t *testing.T) {
 	})
 }
 
-// Where only some of the messages of a FETCH could be marked as seen, it tells of
-// these.
+// If only some messages of a FETCH could be marked as seen, it reports these.
 func TestFetchMarksSome(t *testing.T) {
 	eachWith(t, func(o *imapd.Options) {
 		folders := o.Folders.Options
 		folders.BatchSize = 1
 		o.Folders = folder.New(folders)
-	}, func(h *house) {
+	}, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", note("one"))
 		c.append("INBOX", "", note("two"))

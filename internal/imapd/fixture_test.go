@@ -33,8 +33,8 @@ const (
 	password = "Correct-horse-7"
 )
 
-// house is an IMAP server on real sockets with a mailbox behind it.
-type house struct {
+// fixture is an IMAP server on real sockets with a mailbox.
+type fixture struct {
 	testing.TB
 	db        *db.DB
 	server    *imapd.Server
@@ -55,20 +55,20 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	VALUES ($1, $2, 'demo.test', 'verified', $3, '', $3, $3, $3, '', 0, 0, 0, 0, 0, 0, 0)`)
 
 // each runs f with a server over each engine.
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	t.Helper()
 	eachWith(t, func(*imapd.Options) {}, f)
 }
 
-func eachWith(t *testing.T, change func(o *imapd.Options), f func(h *house)) {
+func eachWith(t *testing.T, change func(o *imapd.Options), f func(h *fixture)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, url string) { f(open(t, url, change)) })
 }
 
-func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
+func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
-	h := &house{TB: t, db: d, log: &logs{}, files: t.TempDir()}
+	h := &fixture{TB: t, db: d, log: &logs{}, files: t.TempDir()}
 	files, err := blob.NewDir(h.files)
 	h.must(err)
 	hub := &notify.Hub{}
@@ -95,7 +95,7 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
 	h.plain = h.serve(h.server.Serve)
 	h.secure = h.serve(h.server.ServeTLS)
 	t.Cleanup(func() {
-		// A session that a test has left open is broken off.
+		// Close sessions that a test has left open.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = h.server.Shutdown(ctx)
@@ -104,14 +104,14 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
 	return h
 }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-func (h *house) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node) {
+func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node) {
 	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"))
 	logins.Exempt = func(a netip.Addr) bool { return a.IsLoopback() }
 	h.mailboxes = mailbox.Open(mailbox.Options{
@@ -121,9 +121,8 @@ func (h *house) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node)
 	})
 }
 
-// newMailbox makes a mailbox under demo.test, which belongs to an account that
-// is made with the first.
-func (h *house) newMailbox(local string) mailbox.Mailbox {
+// newMailbox creates a mailbox under demo.test. The first call creates its account.
+func (h *fixture) newMailbox(local string) mailbox.Mailbox {
 	h.Helper()
 	if h.box.ID == 0 {
 		owner, err := h.mailboxes.Accounts.Create(h.Context(), "owner@example.com", "")
@@ -137,23 +136,23 @@ func (h *house) newMailbox(local string) mailbox.Mailbox {
 	return box
 }
 
-// serve runs one of the server's doors on a free port.
-func (h *house) serve(door func(net.Listener) error) string {
+// serve runs a server function on a free port.
+func (h *fixture) serve(listener func(net.Listener) error) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	h.must(err)
 	h.serving.Go(func() {
-		if err := door(l); err != nil {
+		if err := listener(l); err != nil {
 			h.Errorf("serving: %v", err)
 		}
 	})
 	return l.Addr().String()
 }
 
-func (h *house) tlsConfig() *tls.Config {
+func (h *fixture) tlsConfig() *tls.Config {
 	return &tls.Config{ServerName: "mail.host.test", RootCAs: h.roots}
 }
 
-// logs collects what the server logs as errors.
+// logs collects the errors that the server logs.
 type logs struct {
 	mu     sync.Mutex
 	errors []string
@@ -177,6 +176,6 @@ func (l *logs) all() []string {
 	return l.errors
 }
 
-func newFolders(h *house, hub *notify.Hub, events *event.Log) *folder.Store {
+func newFolders(h *fixture, hub *notify.Hub, events *event.Log) *folder.Store {
 	return folder.New(folder.Options{DB: h.db, Blobs: h.blobs, Events: events, Hub: hub, Now: time.Now, Log: slog.New(h.log)})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// The folder's flags and those of the protocol are the same bits, which the
-// compiler checks here: an index that is not 0 does not fit.
+// Package folder and the protocol use the same bits for flags. The compiler checks that here: an
+// index other than 0 is out of range.
 var _ = [1]struct{}{}[(folder.Seen^folder.Flags(wire.Seen))|(folder.Recent^folder.Flags(wire.Recent))|
 	(folder.Answered^folder.Flags(wire.Answered))|(folder.Flagged^folder.Flags(wire.Flagged))|
 	(folder.Deleted^folder.Flags(wire.Deleted))|(folder.Draft^folder.Flags(wire.Draft))]
@@ -20,7 +20,7 @@ func (s *session) wireFlags(f folder.Flags, keywords []string) wire.Flags {
 	return wire.Flags{System: wire.SystemFlags(f), Keywords: keywords}
 }
 
-// writeFolderFlags writes which flags the folder has.
+// writeFolderFlags writes the folder's flags.
 func (s *session) writeFolderFlags() wire.Flags {
 	known := wire.Flags{System: wire.AllFlags, Keywords: s.view.Keywords()}
 	s.keywordCount = len(known.Keywords)
@@ -28,8 +28,8 @@ func (s *session) writeFolderFlags() wire.Flags {
 	return known
 }
 
-// writeNewKeywords writes the flags again when a keyword has been added: before a
-// FETCH tells of it, since clients record them from FLAGS (RFC 3501 §7.2.6).
+// writeNewKeywords writes the folder's flags again when a keyword was added. It must precede a
+// FETCH with the keyword, since clients record keywords from FLAGS (RFC 3501 §7.2.6).
 func (s *session) writeNewKeywords() {
 	if s.view.KeywordCount() == s.keywordCount {
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // inState returns a connection in one of the states that a session can be in.
-func (h *house) inState(state byte) *client {
+func (h *fixture) inState(state byte) *client {
 	switch state % 8 {
 	case 0:
 		return h.dial()
@@ -44,12 +44,12 @@ func (h *house) inState(state byte) *client {
 	return c
 }
 
-// Whatever a client sends in whatever state: no panic, and the connection ends
-// when the client's side does.
+// For all input in all states, the server does not panic, and the connection ends when the client
+// closes its side.
 func FuzzServer(f *testing.F) {
 	h := open(f, dbtest.SQLite(f), func(*imapd.Options) {})
 	owner := h.login()
-	owner.append("INBOX", "", letter)
+	owner.append("INBOX", "", mail)
 	for state, text := range []string{
 		"a CAPABILITY\r\nb ID NIL\r\nc LOGIN a b\r\nd STARTTLS\r\n",
 		"a AUTHENTICATE PLAIN\r\nAGFsaWNl\r\nb AUTHENTICATE PLAIN =\r\nc LOGIN {3+}\r\nabc {3}\r\n",
@@ -65,7 +65,7 @@ func FuzzServer(f *testing.F) {
 		f.Add(byte(state), []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, state byte, input []byte) {
-		h.TB = t // whoever fails is this input
+		h.TB = t // failures belong to this input
 		c := h.inState(state)
 		h.must(c.nc.SetDeadline(time.Now().Add(30 * time.Second)))
 		drained := make(chan error)
@@ -73,10 +73,10 @@ func FuzzServer(f *testing.F) {
 			_, err := io.Copy(io.Discard, c.br)
 			drained <- err
 		}()
-		// The server may have closed already: then there is nobody to write to.
+		// The server may have closed the connection already.
 		_, _ = c.nc.Write(input)
 		if s, ok := c.nc.(*squeezed); ok {
-			_, _ = s.Conn.Write(input) // damage, mostly
+			_, _ = s.Conn.Write(input) // usually invalid data
 			c.nc = s.Conn
 		}
 		switch nc := c.nc.(type) {

@@ -9,11 +9,11 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// maxClientName is how much of a client's name is kept, in bytes.
+// maxClientName limits a client's name, in bytes.
 const maxClientName = 100
 
-// identifyClient is ID (RFC 2971). We tell our name but not our version, which
-// would only help those who look for old ones.
+// identifyClient handles ID (RFC 2971). The server sends its name but not its version, which would
+// only help attackers find old ones.
 func (s *session) identifyClient(cmd *wire.ID) (wire.Code, error) {
 	var name, version string
 	for _, p := range cmd.Params {
@@ -33,7 +33,7 @@ func (s *session) identifyClient(cmd *wire.ID) (wire.Code, error) {
 	return "", nil
 }
 
-// sanitizeClientName makes a client's words fit to be shown, in one line.
+// sanitizeClientName makes a client's name printable, in one line.
 func sanitizeClientName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestID(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.ok("ID NIL")
 		c.got(`* ID ("name" "Mailstead")`)
@@ -19,10 +19,10 @@ func TestID(t *testing.T) {
 	})
 }
 
-// TestSessionList: a connection is listed from its log-in to its end, with what
-// the client calls itself, whenever it says so.
+// TestSessionList checks that a connection is listed from its login to its end, with the client's
+// name, whenever the client sends it.
 func TestSessionList(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		wants := func(programs ...string) {
 			t.Helper()
 			list, _, err := h.mailboxes.Sessions(t.Context(), h.box.Account, h.box.ID, db.Page{})

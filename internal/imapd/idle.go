@@ -11,9 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// idle is IDLE (RFC 2177). The session's goroutine waits for DONE and holds
-// nothing but the read buffer; a small one beside it wakes it when the folder
-// changes.
+// idle handles IDLE (RFC 2177). The session's goroutine waits for DONE and holds only the read
+// buffer. A small second goroutine wakes it when the folder changes.
 func (s *session) idle() (wire.Code, error) {
 	if err := s.w.Continue("Waiting for changes."); err != nil {
 		return "", err
@@ -44,14 +43,13 @@ func (s *session) idle() (wire.Code, error) {
 	return "", wrapConnError(s.r.ReadDone())
 }
 
-// maxIdleReadFailure is for how long an idling session may have a folder that can't be read,
-// as while PostgreSQL restarts or another takes its place: a client that was sent
-// away could not sign in again before.
+// maxIdleReadFailure is how long an idling session tolerates that its folder can't be read, as
+// while PostgreSQL restarts or fails over: a disconnected client could not log in again earlier.
 const maxIdleReadFailure = 2 * time.Minute
 
-// tolerateIdleError returns what ends an IDLE: that the folder is gone, or that it can't be
-// read, if it could not for too long. It keeps in blind since when that is so; what
-// is missed meanwhile is told later.
+// tolerateIdleError returns an error if IDLE must end: the folder is gone, or it has been
+// unreadable for too long. blind stores since when it is unreadable. Missed changes are reported
+// later.
 func (s *session) tolerateIdleError(err error, blind *time.Time) error {
 	var gone *connError
 	switch {
@@ -70,16 +68,15 @@ func (s *session) tolerateIdleError(err error, blind *time.Time) error {
 	return nil
 }
 
-// How long after a signal, and how often without one, an idling session looks
-// at its folder. A signal may come a moment before the node's view shows the
-// change, and one of another node may get lost.
+// Delay after a signal, and interval without one, after which an idling session checks its folder.
+// A signal may come a moment before the node's view has the change, and one of another node may get
+// lost.
 const (
 	idleRecheckDelay = 10 * time.Millisecond
 	idlePollInterval = 5 * time.Second
 )
 
-// wakeOnChange wakes the session whenever its folder may have changed, until
-// stop is called.
+// wakeOnChange wakes the session whenever its folder may have changed, until stop is called.
 func (s *session) wakeOnChange() (stop func()) {
 	changed, ended := s.view.Updates(), make(chan struct{})
 	go func() {

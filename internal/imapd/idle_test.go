@@ -21,7 +21,7 @@ func (c *client) idle() string {
 	return tag
 }
 
-// next expects the next answer.
+// next expects the next response.
 func (c *client) next(want string) {
 	c.Helper()
 	if got := c.answer(); !matches(want, got) {
@@ -30,7 +30,7 @@ func (c *client) next(want string) {
 }
 
 func TestIdle(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a, b := h.selected("INBOX"), h.selected("INBOX")
 		tag := a.idle()
 		for n, subject := range []string{"one", "two"} {
@@ -53,7 +53,7 @@ func TestIdle(t *testing.T) {
 }
 
 func TestIdleWithoutFolder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		tag := c.idle()
 		c.send("NOOP\r\n")
@@ -73,8 +73,8 @@ var (
 	showFolders = db.SQL(`ALTER TABLE hidden RENAME TO folder`)
 )
 
-// A session that idles while the database can't tell of its folder hears of all
-// that came afterwards, unless that takes too long.
+// A session that idles while the database can't be read is told of all changes afterwards, unless
+// that takes too long.
 func TestIdleWhileNothingCanBeRead(t *testing.T) {
 	var ahead atomic.Int64
 	eachWith(t, func(o *imapd.Options) {
@@ -83,14 +83,14 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 		o.Folders = folder.New(folders)
 		ahead.Store(0)
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	}, func(h *house) {
+	}, func(h *fixture) {
 		a := h.selected("INBOX")
 		b := h.login()
 		a.idle()
 		blind := func(n int) {
 			dbtest.Exec(h, h.db, hideFolders.With())
 			h.server.RecheckLogins(0)
-			for len(h.log.all()) < n { // until it has looked
+			for len(h.log.all()) < n { // until it has checked
 				runtime.Gosched()
 			}
 		}

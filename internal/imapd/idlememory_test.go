@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What the server holds for a session that idles, with TLS and without. The
-// clients are in the same process, but keep no more than their socket.
+// TestIdleMemory measures the server's memory for an idle session, with and without TLS. The
+// clients are in the same process, but hold only their socket.
 func TestIdleMemory(t *testing.T) {
 	h := open(t, dbtest.SQLite(t), func(*imapd.Options) {})
 	h.fill("INBOX", 100)
@@ -31,7 +31,7 @@ func TestIdleMemory(t *testing.T) {
 }
 
 // idleCost returns the bytes of heap and stacks for each of n sessions.
-func (h *house) idleCost(n int, addr string, over func(net.Conn) net.Conn) float64 {
+func (h *fixture) idleCost(n int, addr string, over func(net.Conn) net.Conn) float64 {
 	h.Helper()
 	before := inUse()
 	raw := make([]net.Conn, n)
@@ -54,8 +54,8 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// idleSocket brings a connection into IDLE and returns its socket alone.
-func (h *house) idleSocket(addr string, over func(net.Conn) net.Conn) net.Conn {
+// idleSocket brings a connection into IDLE and returns only its socket.
+func (h *fixture) idleSocket(addr string, over func(net.Conn) net.Conn) net.Conn {
 	raw, err := net.Dial("tcp", addr)
 	h.must(err)
 	nc := over(raw)

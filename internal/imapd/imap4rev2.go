@@ -7,12 +7,12 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// After ENABLE IMAP4rev2 (RFC 9051 App. A, E) names are in UTF-8, searches are
-// answered by ESEARCH, SELECT tells the folder's name, and nothing is recent.
-// All else that the revision has is there for everybody.
+// After ENABLE IMAP4rev2 (RFC 9051 App. A, E) names are in UTF-8, searches return ESEARCH, SELECT
+// returns the folder's name, and nothing is recent. The revision's other features are always
+// available.
 
-// writeName is the untagged LIST that tells a client of rev2 what a folder is
-// called; given is what the client had for it (§6.3.9.7).
+// writeName writes the untagged LIST that tells an IMAP4rev2 client a folder's name; given is the
+// name that the client used (§6.3.9.7).
 func (s *session) writeName(f *folder.Folder, given string) {
 	if !s.rev2 {
 		return
@@ -27,14 +27,14 @@ func (s *session) writeName(f *folder.Folder, given string) {
 	s.w.List(&row)
 }
 
-// writeRecent is RECENT, which rev2 has not.
+// writeRecent writes RECENT, which IMAP4rev2 does not have.
 func (s *session) writeRecent(n uint32) {
 	if !s.rev2 {
 		s.w.Recent(n)
 	}
 }
 
-// searchOptions are those that a search is answered with.
+// searchOptions returns the result options to use for a search.
 func (s *session) searchOptions(o wire.SearchOptions) wire.SearchOptions {
 	if s.rev2 && !o.Extended {
 		o.Extended, o.Return = true, wire.ReturnAll

@@ -13,9 +13,9 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A client written by others does a day's work.
+// A third-party client runs typical commands.
 func TestInterop(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		exists := make(chan uint32, 8)
 		c, err := imapclient.DialStartTLS(h.plain, &imapclient.Options{TLSConfig: h.tlsConfig(),
 			UnilateralDataHandler: &imapclient.UnilateralDataHandler{Mailbox: func(d *imapclient.UnilateralDataMailbox) {
@@ -33,8 +33,8 @@ func TestInterop(t *testing.T) {
 		}
 		h.must(c.Create("Projekte/Grüße", nil).Wait())
 
-		put := c.Append("INBOX", int64(len(letter)), &imap.AppendOptions{Flags: []imap.Flag{imap.FlagFlagged}, Time: time.Now()})
-		_, err = io.WriteString(put, letter)
+		put := c.Append("INBOX", int64(len(mail)), &imap.AppendOptions{Flags: []imap.Flag{imap.FlagFlagged}, Time: time.Now()})
+		_, err = io.WriteString(put, mail)
 		h.must(err)
 		h.must(put.Close())
 		filed, err := put.Wait()
@@ -76,17 +76,17 @@ func TestInterop(t *testing.T) {
 	})
 }
 
-func interopFetch(h *house, c *imapclient.Client) {
+func interopFetch(h *fixture, c *imapclient.Client) {
 	whole := &imap.FetchItemBodySection{}
 	text := &imap.FetchItemBodySection{Part: []int{2, 1}}
 	rows, err := c.Fetch(imap.SeqSetNum(1), &imap.FetchOptions{Envelope: true, Flags: true, UID: true, InternalDate: true, RFC822Size: true,
 		BodyStructure: &imap.FetchItemBodyStructure{Extended: true}, BodySection: []*imap.FetchItemBodySection{whole, text}}).Collect()
 	h.must(err)
 	m := rows[0]
-	if m.Envelope.Subject != "Grüße from the sea" || m.Envelope.From[0].Name != "Jürgen" || m.RFC822Size != int64(len(letter)) {
+	if m.Envelope.Subject != "Grüße from the sea" || m.Envelope.From[0].Name != "Jürgen" || m.RFC822Size != int64(len(mail)) {
 		h.Errorf("envelope %+v", m.Envelope)
 	}
-	if got := m.FindBodySection(whole); !bytes.Equal(got, []byte(letter)) {
+	if got := m.FindBodySection(whole); !bytes.Equal(got, []byte(mail)) {
 		h.Errorf("body %q", got)
 	}
 	if got := m.FindBodySection(text); string(got) != "inner text" {

@@ -10,10 +10,9 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A client written by others understands what SORT, THREAD and
-// BINARY answer.
+// A third-party client understands the responses to SORT, THREAD and BINARY.
 func TestInteropSort(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.threadable()
 		c, err := imapclient.DialTLS(h.secure, &imapclient.Options{TLSConfig: h.tlsConfig()})
 		h.must(err)

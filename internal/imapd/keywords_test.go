@@ -10,16 +10,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// keywords are the answers that tell of a new keyword, the only one or the
-// last of several.
+// keywords are the responses that report a new keyword, the only one or the last of several.
 func keywords(last string) []string {
 	return []string{"* FLAGS (…" + last + ")", "* OK [PERMANENTFLAGS (…" + last + ` \*)] …`}
 }
 
-// Whoever has a folder open is told of a keyword before the first message that
-// has it.
+// A client with the folder open is told of a keyword before the first message with it.
 func TestNewKeyword(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		a.append("INBOX", "", note("one"))
 		a.ok("SELECT INBOX")
@@ -34,7 +32,7 @@ func TestNewKeyword(t *testing.T) {
 		a.got(`* 1 FETCH (UID 1 FLAGS (… second))`)
 		b.ok("FETCH 1 FLAGS")
 		b.got("* 1 FETCH (FLAGS (…))", "* FLAGS (… first second)", "* OK [PERMANENTFLAGS (… first second \\*)] …", `* 1 FETCH (UID 1 FLAGS (…second))`)
-		c.ok("NOOP") // where nothing can be changed PERMANENTFLAGS stay empty
+		c.ok("NOOP") // PERMANENTFLAGS stays empty in a read-only folder
 		c.got("* FLAGS (… first second)", `* 1 FETCH (UID 1 FLAGS (…second))`)
 		b.append("INBOX", "(third) ", note("two"))
 		b.got("* FLAGS (… first second third)", "* OK [PERMANENTFLAGS (…third \\*)] …", "* 2 EXISTS", "* … RECENT")
@@ -50,8 +48,8 @@ var (
 	noKeywords  = db.SQL(`ALTER TABLE folder_message RENAME COLUMN keywords TO gone`)
 )
 
-// crowded gives a client's messages, n of them, more keywords than are kept in memory.
-func (h *house) crowded(c *client, n int) {
+// crowded gives n messages of a client more keywords than fit in memory.
+func (h *fixture) crowded(c *client, n int) {
 	h.Helper()
 	for i := range n {
 		c.append("INBOX", "", note("x"))
@@ -59,10 +57,10 @@ func (h *house) crowded(c *client, n int) {
 	}
 }
 
-// What becomes \Seen by a FETCH that can't answer for it is told with its keywords
+// Messages that become \Seen by a FETCH that can't return them are reported with their keywords
 // too.
 func TestSeenUnreadWithKeywords(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const n = 34
 		a := h.login()
 		h.crowded(a, n)
@@ -73,10 +71,10 @@ func TestSeenUnreadWithKeywords(t *testing.T) {
 	})
 }
 
-// Where keywords that are to be told can't be read the connection ends: changes
-// are told once, and whoever comes back asks for what he has missed.
+// If keywords to report can't be read the connection ends: changes are reported once, and a client
+// that reconnects asks for missed ones.
 func TestKeywordsUnread(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const n = 34
 		a := h.login()
 		h.crowded(a, n)

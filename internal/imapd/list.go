@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// list is LIST, with the options of RFC 5258, SPECIAL-USE (RFC 6154) and
-// STATUS (RFC 5819). No folder is remote, so REMOTE adds none.
+// list handles LIST, with the options of RFC 5258, SPECIAL-USE (RFC 6154) and STATUS (RFC 5819). No
+// folder is remote, so REMOTE adds none.
 func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	if !cmd.Extended && cmd.Patterns[0] == "" {
 		// The client asks for the separator.
@@ -43,14 +43,14 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	return "", nil
 }
 
-// listQuery is what a LIST goes through.
+// listQuery is the state of a LIST.
 type listQuery struct {
 	cmd        *wire.List
-	extended   bool // the client knows \NonExistent
+	extended   bool // whether the client knows \NonExistent
 	patterns   []pattern
 	folders    map[string]*folder.Folder
-	parents    map[string]bool // names above folders
-	subscribed map[string]bool // nil if nobody asks
+	parents    map[string]bool // names that have folders below them
+	subscribed map[string]bool // nil if not needed
 }
 
 func newListQuery(cmd *wire.List, folders []folder.Folder) *listQuery {
@@ -68,7 +68,7 @@ func newListQuery(cmd *wire.List, folders []folder.Folder) *listQuery {
 	return l
 }
 
-// parentNames yields the names above a name.
+// parentNames yields the parents of a name.
 func parentNames(name string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for i := range len(name) {
@@ -79,9 +79,9 @@ func parentNames(name string) func(yield func(string) bool) {
 	}
 }
 
-// rows makes the answers, in order. A name that is not chosen itself stands
-// there for RECURSIVEMATCH when one below it is chosen but not shown (RFC 5258
-// §3.3), and without any choice when there are only names below it.
+// rows returns the responses, in order. A name that is not selected is included in two cases: for
+// RECURSIVEMATCH, when a name below it is selected but not shown (RFC 5258 §3.3), and without any
+// selection option, when only names below it exist.
 func (l *listQuery) rows() []wire.ListRow {
 	chosen, below, hidden := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range l.candidates() {
@@ -120,13 +120,13 @@ func (l *listQuery) rows() []wire.ListRow {
 	return rows
 }
 
-// filters are the options that leave names out.
+// filters returns the options that exclude names.
 func (l *listQuery) filters() wire.ListSelect {
 	return l.cmd.Select & (wire.SelectSubscribed | wire.SelectSpecialUse)
 }
 
-// candidates are the names that may be chosen: folders, or subscriptions,
-// whether or not there is such a folder.
+// candidates returns the names that may be selected: folders, or subscriptions, whether or not the
+// folder exists.
 func (l *listQuery) candidates() map[string]bool {
 	if l.cmd.Select&wire.SelectSubscribed != 0 {
 		return l.subscribed
@@ -152,8 +152,8 @@ func (l *listQuery) matches(name string) bool {
 	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.matchesName(s) })
 }
 
-// attributes of a name without a folder begin with \NonExistent, which those
-// understand who use the extended syntax.
+// attributes returns the attributes of a name. Without a folder they begin with \NonExistent, which
+// clients that use the extended syntax understand.
 func (l *listQuery) attributes(name string) []string {
 	var a []string
 	f := l.folders[name]
@@ -177,7 +177,7 @@ func (l *listQuery) attributes(name string) []string {
 	return a
 }
 
-// childInfo names the options that something below a name satisfies.
+// childInfo returns the options that a name below satisfies.
 func (l *listQuery) childInfo() (info []string) {
 	if l.cmd.Select&wire.SelectSubscribed != 0 {
 		info = append(info, "SUBSCRIBED")
@@ -188,7 +188,7 @@ func (l *listQuery) childInfo() (info []string) {
 	return info
 }
 
-// compareNames puts INBOX first.
+// compareNames orders names, with INBOX first.
 func compareNames(a, b string) int {
 	if (a == folder.Inbox) != (b == folder.Inbox) {
 		if a == folder.Inbox {

@@ -4,8 +4,8 @@ package imapd_test
 
 import "testing"
 
-// orchard makes the folders of RFC 5258 §5 and nothing else but INBOX.
-func orchard(h *house, folders, subscribed []string) *client {
+// orchard creates the folders of RFC 5258 §5 and nothing else but INBOX.
+func orchard(h *fixture, folders, subscribed []string) *client {
 	c := h.login()
 	for _, name := range []string{"Archive", "Drafts", "Junk", "Sent", "Trash"} {
 		c.ok("DELETE " + name)
@@ -21,9 +21,9 @@ func orchard(h *house, folders, subscribed []string) *client {
 	return c
 }
 
-// Examples 2 to 6 of RFC 5258 §5; children are told without being asked for.
+// Examples 2 to 6 of RFC 5258 §5; \HasChildren is returned without request.
 func TestListExamplesOfRFC5258(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := orchard(h, []string{"Fruit", "Fruit/Apple", "Fruit/Banana", "Tofu", "Vegetable", "Vegetable/Broccoli", "Vegetable/Corn"},
 			[]string{"INBOX", "Fruit/Banana", "Fruit/Peach", "Vegetable", "Vegetable/Broccoli"})
 		subscribed := []string{
@@ -56,14 +56,14 @@ func TestListExamplesOfRFC5258(t *testing.T) {
 		c.bad(`LIST (REMOTE RECURSIVEMATCH) "" "*"`)
 		c.bad(`LIST (FRESH) "" "*"`)
 		c.bad(`LIST "" "*" RETURN (COLOUR)`)
-		c.ok(`LIST () "" ""`) // no question for the separator
+		c.ok(`LIST () "" ""`) // not a request for the separator
 		c.got()
 	})
 }
 
-// Example 8 of RFC 5258 §5: \HasChildren and CHILDINFO are two things.
+// Example 8 of RFC 5258 §5: \HasChildren and CHILDINFO are different.
 func TestListChildInfo(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := orchard(h, []string{"Foo", "Foo/Bar", "Foo/Baz", "Moo"}, []string{"Foo/Baz"})
 		c.ok(`LIST (SUBSCRIBED) "" "*"`)
 		c.got(`* LIST (\HasNoChildren \Subscribed) "/" Foo/Baz`)
@@ -81,7 +81,7 @@ func TestListChildInfo(t *testing.T) {
 		c.got(`* LIST (\NonExistent \HasChildren) "/" Foo ("CHILDINFO" ("SUBSCRIBED"))`)
 		c.ok(`LIST () "" "%"`) // example 11
 		c.got(`* LIST (\HasNoChildren) "/" INBOX`, `* LIST (\NonExistent \HasChildren) "/" Foo`, `* LIST (\HasNoChildren) "/" Moo`)
-		c.ok(`LIST "" "%" RETURN (STATUS (MESSAGES))`) // which only a folder has
+		c.ok(`LIST "" "%" RETURN (STATUS (MESSAGES))`) // only folders have a status
 		c.got(`* LIST (\HasNoChildren) "/" INBOX`, `* STATUS INBOX (MESSAGES 0)`, `* LIST (\NonExistent \HasChildren) "/" Foo`,
 			`* LIST (\HasNoChildren) "/" Moo`, `* STATUS Moo (MESSAGES 0)`)
 		c.ok(`LIST "" "%"`)
@@ -101,7 +101,7 @@ func TestListChildInfo(t *testing.T) {
 
 // Examples 9 and 10 of RFC 5258 §5.
 func TestListRecursiveMatch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := orchard(h, []string{"foo2/bar1", "foo2/bar2", "baz2/bar2", "baz2/bar22", "baz2/bar222", "eps2/mamba", "qux2/bar2", "foo"},
 			[]string{"foo2/bar1", "foo2/bar2", "baz2/bar2", "baz2/bar22", "baz2/bar222", "eps2", "eps2/mamba", "qux2/bar2", "foo/bar"})
 		c.ok("DELETE qux2")
@@ -121,7 +121,7 @@ func TestListRecursiveMatch(t *testing.T) {
 
 // RFC 6154 §5 and RFC 5819 §2 with the options of others.
 func TestListSpecialUseAndStatus(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("DELETE Drafts")
 		c.ok(`CREATE Office/MyDrafts (USE (\Drafts))`)

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestList(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok(`LIST "" ""`)
 		c.got(`* LIST (\Noselect) "/" ""`)
@@ -42,7 +42,7 @@ func TestList(t *testing.T) {
 }
 
 func TestListExtended(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok(`LIST (SPECIAL-USE) "" * RETURN (CHILDREN)`)
 		c.got(`…\Archive) "/" Archive`, `…\Drafts) "/" Drafts`, `…\Junk) "/" Junk`, `…\Sent) "/" Sent`, `…\Trash) "/" Trash`)

@@ -11,8 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// loginCommand is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
-// §6.2.3).
+// loginCommand handles LOGIN, which is rejected before TLS (LOGINDISABLED, RFC 3501 §6.2.3).
 func (s *session) loginCommand(cmd *wire.Login) (wire.Code, error) {
 	if !s.isTLS {
 		return "", no(wire.CodePrivacyRequired, "Encrypt the connection first, with STARTTLS.")
@@ -20,8 +19,7 @@ func (s *session) loginCommand(cmd *wire.Login) (wire.Code, error) {
 	return s.loginPassword(cmd.Username, cmd.Password)
 }
 
-// loginPassword enters the authenticated state by a password. A wrong one is delayed by
-// mailbox.Authenticate.
+// loginPassword logs in with a password. mailbox.Authenticate delays wrong ones.
 func (s *session) loginPassword(user, password string) (wire.Code, error) {
 	box, err := s.Mailboxes.Authenticate(s.ctx(), mailbox.IMAP, user, password, s.remote)
 	if err != nil {
@@ -30,13 +28,13 @@ func (s *session) loginPassword(user, password string) (wire.Code, error) {
 	return s.loginSucceeded(box), nil
 }
 
-// loginFailed is the answer to a log-in that failed.
+// loginFailed returns the response to a failed login.
 func (s *session) loginFailed(err error) error {
 	if kind := fault.KindOf(err); kind != fault.Internal {
 		s.logger().Info("imap: login refused", "err", err)
 	}
 	if fault.Is(err, fault.RateLimited) {
-		_ = notify.Sleep(s.ctx(), mailbox.LimitedReplyDelay) // at shutdown it is refused at once
+		_ = notify.Sleep(s.ctx(), mailbox.LimitedReplyDelay) // at shutdown the login is rejected at once
 	}
 	return suspendedLoginError(err)
 }
@@ -47,7 +45,7 @@ func (s *session) loginSucceeded(box mailbox.Mailbox) wire.Code {
 	s.sessionID = s.Mailboxes.OpenSession(box, mailbox.IMAP, s.remote)
 	s.Mailboxes.SetSessionProgram(s.sessionID, s.clientName)
 	s.user.Store(&sessionOwner{box.ID, box.Account, box.Domain})
-	s.needsLoginCheck.Store(true) // the log-in may have ended before Revoked could find the session
+	s.needsLoginCheck.Store(true) // the login may have ended before RecheckLogins could find the session
 	s.errorCount = 0
 	s.stream.readDeadline = time.Time{}
 	s.r.Limits = wire.LimitsAfterLogin(MaxMessageBytes)

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestLogin(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.no("LOGIN "+alice+" "+password, "PRIVACYREQUIRED]")
 
@@ -20,7 +20,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestMistakesBeforeLogin(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dialTLS()
 		for range 3 {
 			c.bad("FROB")

@@ -9,9 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// lsub is LSUB (RFC 3501 §6.3.9): subscribed names, whether or not there is
-// such a folder. A parent of subscribed names that % stops at is shown with
-// \Noselect if it is not subscribed itself.
+// lsub handles LSUB (RFC 3501 §6.3.9): subscribed names, whether or not the folder exists. A parent
+// of subscribed names at which % stops is shown with \Noselect if it is not subscribed itself.
 func (s *session) lsub(cmd *wire.Lsub) (wire.Code, error) {
 	if cmd.Pattern == "" {
 		s.w.Lsub(&wire.ListRow{Attributes: []string{`\Noselect`}, Separator: separator})
@@ -22,7 +21,7 @@ func (s *session) lsub(cmd *wire.Lsub) (wire.Code, error) {
 		return "", err
 	}
 	p := newPattern(cmd.Reference, cmd.Pattern)
-	show := map[string]bool{} // name → subscribed itself
+	show := map[string]bool{} // name → whether it is subscribed itself
 	for name := range subscribed {
 		if p.matches(name) {
 			show[name] = true

@@ -18,8 +18,8 @@ Dear Alice, this is ` + subject + `.
 
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
-// letter has parts of every kind that BODY[…] tells apart.
-var letter = crlf(`From: =?utf-8?q?J=C3=BCrgen?= <juergen@example.org>
+// mail has parts of all kinds that BODY[…] distinguishes.
+var mail = crlf(`From: =?utf-8?q?J=C3=BCrgen?= <juergen@example.org>
 To: alice@demo.test, "Carol" <carol@example.org>
 Cc: dave@example.org
 Subject: =?utf-8?b?R3LDvMOfZQ==?= from the sea

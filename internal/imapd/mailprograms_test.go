@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// What Mail on macOS and iOS says.
+// Commands of Mail on macOS and iOS.
 func TestAppleMail(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.login().append("INBOX", "", note("one"))
-		h.login().append("INBOX", "", letter)
+		h.login().append("INBOX", "", mail)
 		c := h.dialTLS()
 		c.ok("CAPABILITY")
 		c.ok(`ID ("name" "Mac OS X Mail" "version" "16.0 (3826.200.121)" "os" "Mac OS X" "os-version" "15.1 (24B83)" "vendor" "Apple Inc.")`)
@@ -72,11 +72,11 @@ func TestAppleMail(t *testing.T) {
 	})
 }
 
-// What Outlook for Windows says.
+// Commands of Outlook for Windows.
 func TestOutlook(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.login().append("INBOX", "", note("one"))
-		h.login().append("INBOX", "", letter)
+		h.login().append("INBOX", "", mail)
 		c := h.dialTLS()
 		c.ok("CAPABILITY")
 		c.ok(fmt.Sprintf(`LOGIN "%s" "%s"`, alice, password))
@@ -96,7 +96,7 @@ func TestOutlook(t *testing.T) {
 		c.ok("UID FETCH 1:2 (UID FLAGS RFC822.SIZE RFC822.HEADER INTERNALDATE)")
 		c.got("* 1 FETCH (UID 1 FLAGS (…) INTERNALDATE \"…\" RFC822.SIZE 163 RFC822.HEADER {…)", "* 2 FETCH (…")
 		c.ok("UID FETCH 2 (UID FLAGS RFC822.SIZE BODY.PEEK[] INTERNALDATE)")
-		c.got(fmt.Sprintf("* 2 FETCH (UID 2 FLAGS (…) INTERNALDATE \"…\" RFC822.SIZE %d BODY[] %s)", len(letter), lit(letter)))
+		c.got(fmt.Sprintf("* 2 FETCH (UID 2 FLAGS (…) INTERNALDATE \"…\" RFC822.SIZE %d BODY[] %s)", len(mail), lit(mail)))
 		c.ok("UID FETCH 1 (RFC822)")
 		c.got(`* 1 FETCH (UID 1 FLAGS (\Seen \Recent) RFC822 ` + lit(note("one")) + ")")
 		c.ok(`UID STORE 1 FLAGS (\Seen \Answered)`)
@@ -123,10 +123,10 @@ func TestOutlook(t *testing.T) {
 	})
 }
 
-// What K-9 Mail (Thunderbird for Android) says.
+// Commands of K-9 Mail (Thunderbird for Android).
 func TestK9(t *testing.T) {
-	each(t, func(h *house) {
-		big := letter + strings.Repeat("0123456789abcdef\r\n", 3_000)
+	each(t, func(h *fixture) {
+		big := mail + strings.Repeat("0123456789abcdef\r\n", 3_000)
 		h.login().append("INBOX", "", note("one"))
 		h.login().append("INBOX", "", big)
 		c := h.dialTLS()

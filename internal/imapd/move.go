@@ -4,10 +4,9 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// move is MOVE (RFC 6851). The new UIDs stand in an untagged OK before the
-// EXPUNGEs, as the RFC has it for a client that has to match the two (§4.3).
-// Like COPY it moves all messages that numbers mean or none. Where it could not go
-// on, what it has moved is told all the same.
+// move handles MOVE (RFC 6851). The new UIDs are in an untagged OK before the EXPUNGEs, as the RFC
+// recommends for clients that match the two (§4.3). Like COPY it moves all messages that sequence
+// numbers name, or none. If it fails midway, it still reports what it has moved.
 func (s *session) move(cmd *wire.Move) (wire.Code, error) {
 	uids, err := s.resolve(cmd.Messages)
 	if err != nil || len(uids) == 0 {

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestMove(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for _, s := range []string{"one", "two", "three", "four"} {
 			c.append("INBOX", `(\Flagged) `, note(s))
@@ -29,9 +29,9 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// What a program reads of a command is the same, however many parts it has.
+// The client reads the same responses for any number of batches.
 func TestManyParts(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.folders.BatchSize = 2
 		c := h.login()
 		for range 5 {

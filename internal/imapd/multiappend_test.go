@@ -14,12 +14,12 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// upload is a message as a literal that need not be asked for.
+// upload returns a message as a non-synchronizing literal.
 func upload(m string) string { return fmt.Sprintf("{%d+}\r\n%s", len(m), m) }
 
-// The conversation of RFC 3502 §6.3.11.
+// The example of RFC 3502 §6.3.11.
 func TestMultiAppend(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("Archive")
 		one, two := note("one"), note("two")
 		tag := c.begin(fmt.Sprintf(`APPEND Archive (\Seen) {%d}`, len(one)))
@@ -37,9 +37,9 @@ func TestMultiAppend(t *testing.T) {
 			fmt.Sprintf("* 2 FETCH (FLAGS (\\Seen \\Recent) INTERNALDATE \" 8-Feb-1994 06:43:04 +0000\" BODY[] {%d}\r\n%s)", len(two), two))
 		c.no(`APPEND bogusname (\Flagged) {70000}`, "TRYCREATE]")
 
-		// Nothing of a command that fails at any of its messages is kept.
+		// A command that fails at any of its messages stores nothing.
 		for _, wrong := range []struct{ rest, answer string }{
-			{" {0+}\r\n", "NO "}, // gives it up
+			{" {0+}\r\n", "NO "}, // the client cancels
 			{" {0}", "NO "},
 			{" {52428801}", "NO [TOOBIG]"},
 			{` (\Frob) ` + upload(two), "NO [CANNOT]"},
@@ -62,9 +62,9 @@ func TestMultiAppend(t *testing.T) {
 	})
 }
 
-// Each message has room, but not all of them.
+// Each message fits into the quota, but not all together.
 func TestMultiAppendOverQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		mb := 1
 		_, err := h.mailboxes.Update(h.Context(), h.box.Account, h.box.ID, mailbox.Change{QuotaMB: &mb})
 		h.must(err)
@@ -80,15 +80,14 @@ func TestMultiAppendOverQuota(t *testing.T) {
 	})
 }
 
-// A series that is dragged out until the file of its first message may have
-// been swept is not said to be stored.
+// A command that takes so long that its first file may have been swept must fail.
 func TestMultiAppendForDays(t *testing.T) {
 	var ahead atomic.Int64
 	clock := func(o *imapd.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		o.Blobs.Now = o.Now
 	}
-	eachWith(t, clock, func(h *house) {
+	eachWith(t, clock, func(h *fixture) {
 		c := h.login()
 		one, two := note("one")+strings.Repeat("0123456789abcdef\r\n", 5_000), note("two")
 		tag := c.begin(fmt.Sprintf("APPEND INBOX {%d}", len(one)))

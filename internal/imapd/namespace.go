@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// separator stands between the levels of a folder's name.
+// separator separates the levels of a folder's name.
 const separator = folder.Separator
 
 func (s *session) namespace() (wire.Code, error) {

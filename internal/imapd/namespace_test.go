@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestNamespace(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("NAMESPACE")
 		c.got(`* NAMESPACE (("" "/")) NIL NIL`)

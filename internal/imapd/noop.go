@@ -4,5 +4,5 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// noop does nothing: what is new is announced after every command.
+// noop does nothing: changes are reported after every command.
 func (s *session) noop() (wire.Code, error) { return "", nil }

@@ -4,9 +4,9 @@ package imapd_test
 
 import "testing"
 
-// NOOP is where a client learns what others have done.
+// NOOP reports changes by others.
 func TestNoop(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.dial().ok("NOOP")
 		a, b := h.selected("INBOX"), h.selected("INBOX")
 		a.ok("NOOP")

@@ -13,18 +13,17 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// Object ids (RFC 8474) are those of the rows, with a letter before them. A
-// message keeps its own wherever it is copied or moved to in its mailbox, a
-// folder keeps its own when it is renamed.
+// Object ids (RFC 8474) are row ids with a letter before them. A message keeps its id when it is
+// copied or moved within its mailbox, a folder when it is renamed.
 const (
 	mailboxPrefix = "F"
 	emailPrefix   = "M"
 	threadPrefix  = "T"
-	// A thread that an application named with other characters than an object
-	// id may have is told in base64.
+	// The id of a thread that an application named with characters invalid in an object id is in
+	// base64.
 	encodedThreadPrefix = "B"
-	// A message that is in no thread, or in one whose name is too long for an
-	// id, is alone in one of its own.
+	// A message without a thread, or in a thread whose name is too long for an id, has a thread of
+	// its own.
 	singleThreadPrefix = "S"
 
 	maxObjectID = 255
@@ -49,7 +48,7 @@ func isInvalidIDChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
 }
 
-// objectCriterion makes the tests EMAILID and THREADID.
+// objectCriterion builds the tests EMAILID and THREADID.
 func (p *criteriaBuilder) objectCriterion(c folder.Criterion, k *wire.SearchKey) (folder.Criterion, error) {
 	c.Test, c.Text = folder.HasUID, ""
 	var err error
@@ -60,8 +59,7 @@ func (p *criteriaBuilder) objectCriterion(c folder.Criterion, k *wire.SearchKey)
 	return c, err
 }
 
-// objectUIDs returns the UIDs of the messages with an id; what can't be one, no
-// message has.
+// objectUIDs returns the UIDs of the messages with an id; an invalid id matches no message.
 func (p *criteriaBuilder) objectUIDs(k *wire.SearchKey) ([]uint32, error) {
 	kind, id := k.Text[:min(1, len(k.Text))], k.Text[min(1, len(k.Text)):]
 	switch {
@@ -76,7 +74,7 @@ func (p *criteriaBuilder) objectUIDs(k *wire.SearchKey) ([]uint32, error) {
 		return p.view.MessageUIDs(p.ctx(), message)
 	case k.Op == wire.SearchThreadID && kind == encodedThreadPrefix:
 		name, err := base64.RawURLEncoding.DecodeString(id)
-		// What is no text PostgreSQL would not even look for.
+		// PostgreSQL returns an error for invalid text.
 		if err != nil || !strings.ContainsFunc(string(name), isInvalidIDChar) || !utf8.Valid(name) || slices.Contains(name, 0) {
 			return nil, nil //nolint:nilerr // nothing has that id
 		}
@@ -87,8 +85,7 @@ func (p *criteriaBuilder) objectUIDs(k *wire.SearchKey) ([]uint32, error) {
 	return nil, nil
 }
 
-// singleThreadUIDs returns the UIDs of a message if it has this thread id, as one that is
-// alone.
+// singleThreadUIDs returns the UIDs of a message if it is alone in the thread with this id.
 func (p *criteriaBuilder) singleThreadUIDs(message db.ID, id string) ([]uint32, error) {
 	uids, err := p.view.MessageUIDs(p.ctx(), message)
 	if err != nil {

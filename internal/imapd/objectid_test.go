@@ -14,7 +14,7 @@ import (
 
 var objectIDs = regexp.MustCompile(`(?:MAILBOXID|EMAILID|THREADID) \(([a-zA-Z0-9_-]{1,255})\)`)
 
-// ids returns the object ids in the untagged answers and the tagged one.
+// ids returns the object ids in the untagged responses and the tagged one.
 func (c *client) ids() (ids []string) {
 	for _, m := range objectIDs.FindAllStringSubmatch(strings.Join(append(c.untagged, c.tagged), "\n"), -1) {
 		ids = append(ids, m[1])
@@ -22,9 +22,9 @@ func (c *client) ids() (ids []string) {
 	return ids
 }
 
-// The conversation of RFC 8474 §4.
+// The example of RFC 8474 §4.
 func TestMailboxID(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("create foo", "MAILBOXID (F")
 		foo := c.ids()[0]
@@ -48,7 +48,7 @@ func TestMailboxID(t *testing.T) {
 		if c.ids()[0] == bar {
 			t.Error("a new folder has an old id")
 		}
-		// INBOX stays what it is.
+		// INBOX keeps its id.
 		c.ok("status INBOX (mailboxid)")
 		inbox := c.ids()[0]
 		c.ok("rename INBOX old")
@@ -60,7 +60,7 @@ func TestMailboxID(t *testing.T) {
 }
 
 // deliver files a message that belongs to a thread of the account.
-func (h *house) deliver(subject, thread string) {
+func (h *fixture) deliver(subject, thread string) {
 	h.Helper()
 	text := []byte(note(subject))
 	b, err := h.blobs.FromBytes(h.Context(), text)
@@ -74,9 +74,9 @@ func (h *house) deliver(subject, thread string) {
 	h.must(err)
 }
 
-// The conversation of RFC 8474 §5.3 and §6.
+// The example of RFC 8474 §5.3 and §6.
 func TestEmailID(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		thread := h.db.NewID().String()
 		h.deliver("A", thread)
 		h.deliver("Re: A", thread)

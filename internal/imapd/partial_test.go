@@ -6,7 +6,7 @@ import "testing"
 
 // RFC 9394, for SEARCH and for UID FETCH.
 func TestPartial(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.five()
 		for _, x := range []struct{ page, want string }{
 			{"-1:-100", "(-1:-100 1:2,4:6)"}, {"1:2", "(1:2 1:2)"}, {"4:500", "(4:500 5:6)"}, {"500:4", "(500:4 5:6)"},
@@ -31,7 +31,7 @@ func TestPartial(t *testing.T) {
 		c.got("* 2 FETCH (UID 2)", "* 3 FETCH (UID 4)")
 		c.ok("UID FETCH 2:60 (UID) (PARTIAL 5:9)")
 		c.got()
-		// The page is taken first, then what has changed in it.
+		// PARTIAL selects the page before CHANGEDSINCE filters it.
 		c.ok("ENABLE CONDSTORE")
 		c.ok("STORE 1 +FLAGS (x)")
 		since := c.modSeq("* 1 FETCH …")
@@ -40,7 +40,7 @@ func TestPartial(t *testing.T) {
 			c.ok("UID FETCH 1:* (UID) (" + modifiers + ")")
 			c.got("* 5 FETCH (UID 6 MODSEQ (…))")
 		}
-		// Only what is answered becomes seen.
+		// Only returned messages become seen.
 		c.ok("UID FETCH 1:* (BODY[TEXT]) (PARTIAL 1:1)")
 		c.ok("SEARCH SEEN")
 		c.got("* SEARCH 1")

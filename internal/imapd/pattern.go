@@ -11,12 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// pattern is a LIST pattern: * matches anything, % anything within one level
-// (RFC 3501 §6.3.8).
+// pattern is a LIST pattern: * matches anything, % anything within one level (RFC 3501 §6.3.8).
 type pattern string
 
-// newPattern puts a reference and a pattern together, in the form in which names
-// are stored: NFC, and INBOX in capitals also as the first level of a name.
+// newPattern joins a reference and a pattern in the form in which names are stored: NFC, with INBOX
+// in capitals, also as the first level of a name.
 func newPattern(reference, p string) pattern {
 	p = norm.NFC.String(reference + p)
 	first, rest, more := strings.Cut(p, string(separator))
@@ -29,17 +28,16 @@ func newPattern(reference, p string) pattern {
 	return pattern(p)
 }
 
-// matches takes time proportional to the product of the lengths at most,
-// whatever a client has thought up.
+// matches takes time at most proportional to the product of the lengths, for all patterns.
 func (p pattern) matches(name string) bool { return p.matchesName(newMatchName(name)) }
 
-// matchName is a name made ready to be matched. In its sets of places, one of
-// which is a bit for each of 0 to len(name), place i is the one before name[i].
+// matchName is a name prepared for matching. Its sets have a bit for each position from 0 to
+// len(name); position i is before name[i].
 type matchName struct {
 	name     string
-	sets     []uint64    // level, and the places after each byte that is there
-	setIndex [256]uint16 // of the sets; 0 for a byte that is not there
-	level    []uint64    // the places that % reaches from the one before
+	sets     []uint64    // level, and the positions after each byte that occurs
+	setIndex [256]uint16 // index in sets; 0 for a byte that does not occur
+	level    []uint64    // positions that % reaches from the previous one
 }
 
 func newMatchName(name string) *matchName {
@@ -60,7 +58,7 @@ func newMatchName(name string) *matchName {
 	return s
 }
 
-// positionsAfter returns the places after a byte, nil for none.
+// positionsAfter returns the positions after a byte, nil for none.
 func (s *matchName) positionsAfter(c byte) []uint64 {
 	n := len(s.level)
 	if at := int(s.setIndex[c]) * n; at > 0 {
@@ -69,7 +67,7 @@ func (s *matchName) positionsAfter(c byte) []uint64 {
 	return nil
 }
 
-// matchesName goes through the pattern with the set of the places that it reaches.
+// matchesName processes the pattern with the set of positions reached so far.
 func (p pattern) matchesName(s *matchName) bool {
 	if len(p)-strings.Count(string(p), "*")-strings.Count(string(p), "%") > len(s.name) {
 		return false
@@ -94,19 +92,19 @@ func (p pattern) matchesName(s *matchName) bool {
 	return at[len(s.name)/64]>>(len(s.name)%64)&1 != 0
 }
 
-// addAllAfter adds all places after the first.
+// addAllAfter adds all positions after the first one in at.
 func addAllAfter(at []uint64) {
 	found := uint64(0)
 	for i, x := range at {
-		at[i] = found | x | -x // what is above the lowest bit, with it
+		at[i] = found | x | -x // the lowest bit and all above it
 		if x != 0 {
 			found = ^uint64(0)
 		}
 	}
 }
 
-// addWithinLevel adds the places that are reached from at, one after the other, within
-// level: a sum carries through each run of it.
+// addWithinLevel adds the positions reached from at by consecutive positions of level: an addition
+// carries through each run of them.
 func addWithinLevel(at, level []uint64) {
 	var before, carry uint64
 	for i, x := range at {
@@ -118,8 +116,7 @@ func addWithinLevel(at, level []uint64) {
 	}
 }
 
-// advance goes on by one place, to those of after, and reports whether any is
-// left.
+// advance moves to the next positions, limited to those of after, and reports whether any are left.
 func advance(at, after []uint64) bool {
 	var before, left uint64
 	for i := range after {

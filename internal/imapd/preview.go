@@ -11,9 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// needsBody reports whether the bytes of a message have to be read. For a
-// PREVIEW that may wait only those are that stand in the database: what is a
-// file may be far away (RFC 8970 §4.1).
+// needsBody reports whether the bytes of a message must be read. A lazy PREVIEW reads only bytes
+// stored in the database, since files may be remote (RFC 8970 §4.1).
 func (f *fetcher) needsBody(r *folder.MessageRow) bool {
 	if len(f.cmd.Sections) > 0 || f.items&(wire.FetchPreview|wire.FetchPreviewLazy) == wire.FetchPreview {
 		return true
@@ -25,7 +24,7 @@ func (f *fetcher) needsBody(r *folder.MessageRow) bool {
 	return here
 }
 
-// makePreview makes the preview of a message, if it is asked for.
+// makePreview creates the preview of a message, if requested.
 func (f *fetcher) makePreview(m *messageBody) (err error) {
 	if f.items&wire.FetchPreview == 0 {
 		return nil

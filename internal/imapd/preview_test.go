@@ -9,10 +9,10 @@ import (
 
 // RFC 8970, with its examples.
 func TestPreview(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", crlf("Subject: x\n\nPreview text!\n"))
-		c.append("INBOX", "", letter)
+		c.append("INBOX", "", mail)
 		c.append("INBOX", "", crlf("Content-Type: application/pdf\n\nx\n"))
 		c.append("INBOX", "", crlf("Content-Type: text/html\n\n<style>x</style><p>All <b>work</b> and no play.\n"+strings.Repeat("<p>All work.\n", 10_000)))
 		c.ok("SELECT INBOX")
@@ -25,7 +25,7 @@ func TestPreview(t *testing.T) {
 			`* 3 FETCH (UID 3 PREVIEW "")`, `* 4 FETCH (UID 4 PREVIEW NIL)`)
 		c.ok("UID FETCH 4 (PREVIEW)")
 		c.got(`* 4 FETCH (UID 4 PREVIEW "All work and no play. All work. …All work")`)
-		c.ok("FETCH 4 (PREVIEW (LAZY) BODY.PEEK[HEADER.FIELDS (Subject)])") // it is read anyway
+		c.ok("FETCH 4 (PREVIEW (LAZY) BODY.PEEK[HEADER.FIELDS (Subject)])") // the message is read anyway
 		c.got(`* 4 FETCH (PREVIEW "All work …" BODY[…] ` + lit("\r\n") + ")")
 		c.ok("SEARCH RETURN (SAVE) LARGER 100000")
 		c.ok("FETCH $ (UID PREVIEW (LAZY))")

@@ -7,9 +7,9 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// resync tells what has happened to the selected folder since the state that
-// the client remembers (RFC 7162 §3.2.5). It takes time for what has happened,
-// not for what is there, unless that is more than the change log goes back.
+// resync reports the changes to the selected folder since the state that the client remembers (RFC
+// 7162 §3.2.5). The cost depends on the number of changes, not on the number of messages, unless
+// the change log does not go back far enough.
 func (s *session) resync(q *wire.QResync) error {
 	var known []folder.Range // nil for all
 	if q.Known != nil {
@@ -24,8 +24,7 @@ func (s *session) resync(q *wire.QResync) error {
 	})
 }
 
-// writeVanished writes VANISHED (EARLIER) for what is gone of the known UIDs
-// above one.
+// writeVanished writes VANISHED (EARLIER) for the known UIDs above above that are gone.
 func (s *session) writeVanished(known []folder.Range, modseq uint64, above uint32) error {
 	gone, err := s.view.VanishedSince(s.ctx(), modseq, known)
 	if err != nil {
@@ -41,8 +40,8 @@ func (s *session) writeVanished(known []folder.Range, modseq uint64, above uint3
 	return nil
 }
 
-// writeVanishedModifier is the modifier VANISHED of UID FETCH (RFC 7162 §3.2.6). "*" stands
-// for the last UID that was given, since its message may be what is gone.
+// writeVanishedModifier handles the modifier VANISHED of UID FETCH (RFC 7162 §3.2.6). "*" means the
+// last UID ever given, since its message may be gone.
 func (f *fetcher) writeVanishedModifier() error {
 	n := f.cmd.Messages
 	if n.Saved && len(f.savedUIDs) == 0 {
@@ -55,9 +54,9 @@ func (f *fetcher) writeVanishedModifier() error {
 	return f.writeVanished(folderRanges(n.Set.Resolve(last)), f.cmd.ChangedSince, 0)
 }
 
-// expungeCode tells what is gone, and returns the code that says where the folder
-// then stands: with what others did as well, so that the client has heard of
-// all that the code covers (RFC 7162 §3.2.7).
+// expungeCode reports expunged messages, and returns the code with the folder's HIGHESTMODSEQ. It
+// also reports the changes of others, so that the client knows all changes that the code covers
+// (RFC 7162 §3.2.7).
 func (s *session) expungeCode() (wire.Code, error) {
 	if !s.condStore {
 		return "", nil

@@ -10,8 +10,8 @@ import (
 
 var validityIn = regexp.MustCompile(`UIDVALIDITY (\d+)`)
 
-// remember is what a client keeps of a folder: UIDVALIDITY and mod-sequence.
-func (h *house) remember(folder string) (validity, modSeq string) {
+// remember returns what a client remembers of a folder: UIDVALIDITY and mod-sequence.
+func (h *fixture) remember(folder string) (validity, modSeq string) {
 	h.Helper()
 	c := h.login()
 	c.ok("EXAMINE " + folder)
@@ -24,7 +24,7 @@ func (h *house) remember(folder string) (validity, modSeq string) {
 }
 
 // resyncing returns a session with QRESYNC.
-func (h *house) resyncing() *client {
+func (h *fixture) resyncing() *client {
 	h.Helper()
 	c := h.login()
 	c.ok("ENABLE QRESYNC")
@@ -32,9 +32,9 @@ func (h *house) resyncing() *client {
 	return c
 }
 
-// RFC 7162 §3.2.5: what happened meanwhile comes with SELECT.
+// RFC 7162 §3.2.5: SELECT reports the changes since then.
 func TestQResyncSelect(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		b := h.selected("INBOX")
 		for i := range 9 {
 			b.append("INBOX", "", note(fmt.Sprint(i)))
@@ -54,20 +54,20 @@ func TestQResyncSelect(t *testing.T) {
 			`* 5 FETCH (UID 8 MODSEQ (…) FLAGS ($MDNSent))`, `* 7 FETCH (UID 10 MODSEQ (…) FLAGS (…))`}
 		c.got(append([]string{"* OK [CLOSED] …", "* FLAGS (…)", "* 7 EXISTS", "* 0 RECENT", "* OK [UNSEEN 1] …", "* OK [PERMANENTFLAGS …",
 			"* OK [UIDNEXT 11] …", "* OK [UIDVALIDITY " + validity + "] …", "* OK [HIGHESTMODSEQ " + now + "] …", "* OK [MAILBOXID …"}, changes...)...)
-		// Only of the UIDs that the client knows.
+		// Only UIDs that the client knows are reported.
 		c.ok("EXAMINE INBOX (QRESYNC ("+validity+" "+then+" 1:2,4:5,7:9))", "READ-ONLY]")
 		c.has("* VANISHED (EARLIER) 5", `* 2 FETCH …`, `* 5 FETCH …`)
 		c.hasNot("* 7 FETCH …")
 		// Nothing has happened since then.
 		c.ok("SELECT INBOX (QRESYNC (" + validity + " " + now + " 1:10 (1:3 1:3)))")
 		c.hasNot("* VANISHED …", "…FETCH…")
-		// Up to the last pair that still fits, nothing has vanished.
+		// Nothing has vanished up to the last pair that matches.
 		c.ok("SELECT INBOX (QRESYNC (" + validity + " " + then + " 1:9 (1:2,3 1:2,4)))")
 		c.has("* VANISHED (EARLIER) 5:6")
-		// Another folder than the one remembered.
+		// A different folder from the remembered one.
 		c.ok("SELECT INBOX (QRESYNC (1 " + then + "))")
 		c.hasNot("* VANISHED …", "…FETCH…")
-		// Far below what the log tells, the view answers.
+		// Far before the start of the log, the view is used.
 		c.ok("SELECT INBOX (QRESYNC (" + validity + " 1 1:100))")
 		c.has("* VANISHED (EARLIER) 3,5:6", "* 1 FETCH …", "* 7 FETCH …")
 
@@ -82,7 +82,7 @@ func TestQResyncSelect(t *testing.T) {
 
 // RFC 7162 §3.2.6.
 func TestUIDFetchVanished(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.resyncing()
 		for i := range 12 {
 			c.append("INBOX", "", note(fmt.Sprint(i)))
@@ -112,9 +112,9 @@ func TestUIDFetchVanished(t *testing.T) {
 	})
 }
 
-// The example of RFC 7162 §3.2.10.2, and what another session hears of it.
+// The example of RFC 7162 §3.2.10.2, and the responses to another session.
 func TestVanished(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.resyncing()
 		for i := range 11 {
 			c.append("INBOX", "", note(fmt.Sprint(i)))
@@ -130,7 +130,7 @@ func TestVanished(t *testing.T) {
 		if c.tagged != "OK EXPUNGE completed." {
 			t.Errorf("nothing expunged: %q", c.tagged)
 		}
-		// Not during these, as they hold sequence numbers.
+		// Not during these commands, as they contain sequence numbers.
 		other.ok("FETCH 1 UID")
 		other.hasNot("* VANISHED …")
 		other.ok(`STORE 1 +FLAGS (\Seen)`)
@@ -142,7 +142,7 @@ func TestVanished(t *testing.T) {
 		plain.ok("NOOP")
 		plain.has("* 11 EXPUNGE", "* 7 EXPUNGE", "* 4 EXPUNGE", "* 3 EXPUNGE")
 
-		// What others have changed is told before HIGHESTMODSEQ covers it.
+		// Changes by others are reported before HIGHESTMODSEQ covers them.
 		plain.ok(`STORE 1 +FLAGS (\Flagged)`)
 		c.ok(`STORE 2 +FLAGS.SILENT (\Deleted)`)
 		c.ok("EXPUNGE", "HIGHESTMODSEQ ")
@@ -172,7 +172,7 @@ func TestVanished(t *testing.T) {
 	})
 }
 
-// hasNot expects that none of the untagged answers is one of these.
+// hasNot expects that none of the untagged responses is one of these.
 func (c *client) hasNot(unwanted ...string) {
 	c.Helper()
 	for _, w := range unwanted {

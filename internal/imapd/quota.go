@@ -4,10 +4,10 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// quotaRoot is the one quota root (RFC 9208) of a mailbox, for all its folders.
+// quotaRoot is the single quota root (RFC 9208) of a mailbox, for all its folders.
 const quotaRoot = ""
 
-// getQuota is GETQUOTA.
+// getQuota handles GETQUOTA.
 func (s *session) getQuota(cmd *wire.GetQuota) (wire.Code, error) {
 	if cmd.Root != quotaRoot {
 		return "", no(wire.CodeNonExistent, "There is no such quota root.")
@@ -15,19 +15,18 @@ func (s *session) getQuota(cmd *wire.GetQuota) (wire.Code, error) {
 	return "", s.writeQuota()
 }
 
-// getQuotaRoot is GETQUOTAROOT. The folder need not exist (RFC 9208 §4.1.2).
+// getQuotaRoot handles GETQUOTAROOT. The folder need not exist (RFC 9208 §4.1.2).
 func (s *session) getQuotaRoot(cmd *wire.GetQuotaRoot) (wire.Code, error) {
 	s.w.QuotaRoot(cmd.Mailbox, quotaRoot)
 	return "", s.writeQuota()
 }
 
-// setQuota refuses SETQUOTA: QUOTASET is not announced.
+// setQuota rejects SETQUOTA: QUOTASET is not announced.
 func (s *session) setQuota() (wire.Code, error) {
 	return "", no(wire.CodeNoPerm, "The quota is set by the owner of the account.")
 }
 
-// writeQuota tells use and limit of STORAGE in units of 1024 octets: what is
-// begun is used.
+// writeQuota writes usage and limit of STORAGE in units of 1024 octets, rounded up.
 func (s *session) writeQuota() error {
 	box, err := s.Mailboxes.ByID(s.ctx(), s.mailboxID)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		mb := 1
 		_, err := h.mailboxes.Update(h.Context(), h.box.Account, h.box.ID, mailbox.Change{QuotaMB: &mb})
 		h.must(err)
@@ -28,7 +28,7 @@ func TestQuota(t *testing.T) {
 		c.no(`SETQUOTA "" (STORAGE 512)`, "NOPERM]")
 		c.bad("GETQUOTA")
 
-		// COPY and MOVE into a full mailbox; a move needs no room.
+		// COPY and MOVE with a full mailbox; a move needs no quota.
 		c.ok("SELECT INBOX")
 		for c.tagged = "OK"; strings.HasPrefix(c.tagged, "OK"); {
 			c.finish(c.begin("COPY 1:* Archive"))
@@ -38,10 +38,9 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// Small messages use 1,024 octets of the quota each, while their sizes stay what
-// they are.
+// Small messages use 1,024 octets of the quota each, while their sizes stay the same.
 func TestQuotaOfSmallMessages(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		mb := 1
 		_, err := h.mailboxes.Update(h.Context(), h.box.Account, h.box.ID, mailbox.Change{QuotaMB: &mb})
 		h.must(err)
@@ -67,11 +66,11 @@ func TestQuotaOfSmallMessages(t *testing.T) {
 	})
 }
 
-// A full folder takes nothing from a client, and a mailbox no folder beyond its
-// limit; both say so with LIMIT.
+// A full folder accepts no messages from a client, and a mailbox no folders beyond its limit. Both
+// return LIMIT.
 func TestFolderLimits(t *testing.T) {
-	each(t, func(h *house) {
-		h.folders.MaxMessages, h.folders.MaxFolders = 2, 8 // six are there
+	each(t, func(h *fixture) {
+		h.folders.MaxMessages, h.folders.MaxFolders = 2, 8 // six folders exist
 		c := h.login()
 		c.append("INBOX", "", note("a"))
 		c.append("INBOX", "", note("b"))
@@ -89,9 +88,9 @@ func TestFolderLimits(t *testing.T) {
 	})
 }
 
-// RFC 9208 §4.1.4, and what other sessions delete counts at once.
+// RFC 9208 §4.1.4; deletions by other sessions count at once.
 func TestDeletedStorage(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		m := note("x")
 		for range 12 {

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestRename(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.ok("CREATE Work/Plans")
 		c.append("Work/Plans", "", note("one"))
@@ -16,7 +16,7 @@ func TestRename(t *testing.T) {
 		c.no("RENAME Play Sent", "ALREADYEXISTS]")
 		c.no("RENAME Nowhere There", "NONEXISTENT]")
 
-		// Subscriptions move along, also of names below that don't exist.
+		// Subscriptions move along, even those of names below that don't exist.
 		for _, name := range []string{"Play", "Play/Plans", "Play/Nowhere", "Player"} {
 			c.ok("SUBSCRIBE " + name)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// replace is REPLACE (RFC 8508). The new UID stands in an untagged OK, before
-// the client hears that the old message is gone (§4.3).
+// replace handles REPLACE (RFC 8508). The new UID is in an untagged OK, before the client is told
+// that the old message is gone (§4.3).
 func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 	in := appendReader{session: s, target: cmd.Mailbox}
 	uid, err := in.findReplaced(cmd)
@@ -35,7 +35,7 @@ func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 	return s.expungeCode()
 }
 
-// findReplaced finds the message that a REPLACE takes away, and what room it leaves.
+// findReplaced finds the message that a REPLACE removes, and the bytes that this frees.
 func (in *appendReader) findReplaced(cmd *wire.Replace) (uid uint32, err error) {
 	switch {
 	case cmd.Number == wire.Star:
@@ -59,8 +59,8 @@ func (in *appendReader) findReplaced(cmd *wire.Replace) (uid uint32, err error) 
 	return uid, err
 }
 
-// replaceTargetError refuses to replace a message that another session has expunged, or that
-// never was.
+// replaceTargetError is returned for a message to replace that another session has expunged or that
+// never existed.
 func replaceTargetError(cmd *wire.Replace) error {
 	if cmd.UID {
 		return no(wire.CodeNonExistent, "There is no message with that UID.")

@@ -12,7 +12,7 @@ import (
 
 // The examples of RFC 8508 §3.2 and §3.3.
 func TestReplace(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for i := range 4 {
 			c.append("Drafts", `(\Draft $old) `, note(fmt.Sprint(i)))
@@ -35,7 +35,7 @@ func TestReplace(t *testing.T) {
 		if c.ids()[0] == old[3] {
 			t.Error("another message has the same EMAILID")
 		}
-		// Into another folder, which RFC 8508 §3.4 has for a draft that was sent.
+		// Into another folder, which RFC 8508 §3.4 recommends for a sent draft.
 		q := h.resyncing()
 		q.ok("SELECT Drafts")
 		q.ok(`REPLACE * Sent (\Seen) `+upload(m), "HIGHESTMODSEQ ")
@@ -48,7 +48,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestReplaceRefused(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.bad("REPLACE 1 INBOX " + upload(note("x")))
 		c.append("INBOX", "", note("one"))
@@ -64,7 +64,7 @@ func TestReplaceRefused(t *testing.T) {
 		c.ok("STATUS INBOX (MESSAGES UIDNEXT)")
 		c.got("* STATUS INBOX (MESSAGES 1 UIDNEXT 2)")
 
-		// Another session was quicker.
+		// Another session was faster.
 		h.selected("INBOX").ok("MOVE 1 Archive")
 		c.no("REPLACE 1 INBOX "+upload(note("x")), "EXPUNGEISSUED]")
 		c.got("* 1 EXPUNGE")
@@ -76,9 +76,9 @@ func TestReplaceRefused(t *testing.T) {
 	})
 }
 
-// Only what the new message is larger needs room (RFC 8508 §3.4).
+// Only the additional size of the new message counts (RFC 8508 §3.4).
 func TestReplaceQuota(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		m := note("big") + strings.Repeat("0123456789abcdef\r\n", 50_000)
 		c.append("INBOX", "", m)

@@ -5,11 +5,11 @@ package imapd_test
 import "testing"
 
 func TestIMAP4rev2(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", note("one"))
 		c.append("INBOX", `($Forwarded) `, note("two"))
-		c.ok("SELECT INBOX") // as rev1 has it, until it is switched on
+		c.ok("SELECT INBOX") // as in IMAP4rev1, until IMAP4rev2 is enabled
 		c.has("* 2 RECENT", "* OK [UNSEEN 1] …")
 		c.ok("CLOSE")
 		c.ok("ENABLE IMAP4rev2")
@@ -40,7 +40,7 @@ func TestIMAP4rev2(t *testing.T) {
 		c.ok("STATUS INBOX (MESSAGES UNSEEN DELETED SIZE)")
 		c.got("* STATUS INBOX (MESSAGES 3 UNSEEN 3 DELETED 1 SIZE …)")
 		c.ok("FETCH 1 BINARY.PEEK[1]")
-		// Names are UTF-8, and normal (§5.1, §6.3.9.7).
+		// Names are UTF-8, and normalized (§5.1, §6.3.9.7).
 		c.ok("CREATE \"Gro\u0308ße\"", "MAILBOXID (")
 		c.got("* LIST () \"/\" \"Größe\" (\"OLDNAME\" (\"Gro\u0308ße\"))")
 		c.ok("EXAMINE \"Gro\u0308ße\"")

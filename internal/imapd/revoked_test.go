@@ -11,10 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// Sessions end with the log-in that they stand on, whatever they are doing;
-// those of others go on.
+// Sessions end with their login in every state; other sessions continue.
 func TestRevoked(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		bob := h.newMailbox("bob")
 		other := h.loginAs("bob@demo.test")
 		bye := func(c *client) {
@@ -43,7 +42,7 @@ func TestRevoked(t *testing.T) {
 		h.must(err)
 		bye(c)
 
-		// Nobody knows what was missed: everybody looks, and those that count go on.
+		// If it is unknown which signals were missed, all sessions check, and valid ones continue.
 		other.ok("NOOP")
 		h.mailboxes.InvalidateAll()
 		other.ok("NOOP")
@@ -52,8 +51,8 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
-// eachEnd calls f with each way in which a log-in ends.
-func (h *house) eachEnd(f func(what string, end func())) {
+// eachEnd calls f with each way in which a login ends.
+func (h *fixture) eachEnd(f func(what string, end func())) {
 	status := func(to string) { h.must(h.mailboxes.Accounts.SetStatus(h.Context(), h.box.Account, to)) }
 	f("a new password", func() {
 		_, err := h.mailboxes.SetPassword(h.Context(), h.box.Account, h.box.ID, new(password))
@@ -63,9 +62,9 @@ func (h *house) eachEnd(f func(what string, end func())) {
 	status(account.StatusActive)
 }
 
-// A FETCH of all bodies does not outlive the log-in, however slowly it is read.
+// A FETCH of all bodies does not outlive the login, even with a slow reader.
 func TestRevokedWithinFetch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const many = 4000 // of 8 KiB: more than all buffers on the way
 		h.fill("INBOX", many)
 		h.eachEnd(func(what string, end func()) {
@@ -85,10 +84,9 @@ func TestRevokedWithinFetch(t *testing.T) {
 	})
 }
 
-// A FETCH that is told again and again to look whether its log-in still counts does
-// not take that for a doubt.
+// A FETCH that must check its login repeatedly does not treat that as an unknown result.
 func TestRevokedBetweenLooks(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const many = 4000 // of 8 KiB: more than all buffers on the way
 		h.fill("INBOX", many)
 		c := h.selected("INBOX")
@@ -125,13 +123,13 @@ func TestRevokedBetweenLooks(t *testing.T) {
 	})
 }
 
-// What comes in by APPEND is not taken after the log-in has ended.
+// An APPEND is rejected if the login ends during it.
 func TestRevokedWithinAppend(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.eachEnd(func(what string, end func()) {
 			c := h.login()
 			c.begin("APPEND INBOX {9}")
-			c.answer() // that it may go on
+			c.answer() // the continuation request
 			end()
 			c.send("A: late\r\n\r\n")
 			if got := c.answer(); !matches("* BYE …", got) {
@@ -143,9 +141,9 @@ func TestRevokedWithinAppend(t *testing.T) {
 	})
 }
 
-// Sessions end when their account is suspended, with their next command.
+// Sessions end with their next command when their account is suspended.
 func TestAccountSuspended(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		c.ok("NOOP")
 		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.StatusSuspended))
@@ -157,13 +155,13 @@ func TestAccountSuspended(t *testing.T) {
 
 var noAccounts = db.SQL(`ALTER TABLE account RENAME TO gone`)
 
-// While the database does not answer sessions go on, and fill no log: there may be
-// ten thousand.
+// While the database is unavailable, sessions continue and don't flood the log: there may be ten
+// thousand.
 func TestAccountUnknown(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.selected("INBOX")
 		c.ok("NOOP")
-		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.StatusActive)) // what was known is forgotten
+		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.StatusActive)) // clears the cache
 		dbtest.Exec(h, h.db, noAccounts.With())
 		for range 3 {
 			c.ok("NOOP")

@@ -9,10 +9,9 @@ import (
 
 const dateTime = "_2-Jan-2006 15:04:05 -0700"
 
-// RFC 8514: the save date is that of filing, not what the client says, and a
-// copy has its own.
+// RFC 8514: the save date is the time of filing, not the client's date, and a copy has its own.
 func TestSaveDate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		before := time.Now().Truncate(time.Second)
 		c.append("INBOX", `"01-Jan-2015 18:50:53 +0100" `, note("x"))
@@ -41,7 +40,7 @@ func TestSaveDate(t *testing.T) {
 
 // RFC 5032: ages in seconds, of the internal date.
 func TestWithin(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for _, age := range []time.Duration{3 * time.Hour, time.Hour} {
 			c.append("INBOX", `"`+time.Now().Add(-age).Format(dateTime)+`" `, note("x"))

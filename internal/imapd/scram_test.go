@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 )
 
-// offerScram makes the house offer SCRAM-SHA-256, and know alice's password.
-func (h *house) offerScram() {
+// offerScram enables SCRAM-SHA-256 with alice's password.
+func (h *fixture) offerScram() {
 	h.Helper()
 	h.mailboxes.SCRAM = &credential.SCRAM{Hasher: h.mailboxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
 	pw := password
@@ -21,7 +21,7 @@ func (h *house) offerScram() {
 	h.must(err)
 }
 
-// speaker is a client's side of SCRAM-SHA-256.
+// speaker is the client side of SCRAM-SHA-256.
 type speaker struct {
 	*client
 	*scram.ClientConversation
@@ -34,7 +34,7 @@ func (c *client) speaker(user, pw, as string) speaker {
 	return speaker{c, made.NewConversation()}
 }
 
-// says is what it says to a message of the server.
+// says returns the client's response to a challenge.
 func (s speaker) says(challenge string) string {
 	s.Helper()
 	text, err := s.Step(challenge)
@@ -53,7 +53,7 @@ func (s speaker) hears() string {
 	return string(text)
 }
 
-// authenticate goes through the whole exchange, up to the tagged answer.
+// authenticate runs the whole exchange, up to the tagged response.
 func (s speaker) authenticate(initial bool) {
 	s.Helper()
 	var tag string
@@ -85,7 +85,7 @@ func (c *client) tells(want string) {
 }
 
 func TestScram(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dialTLS()
 		c.no("AUTHENTICATE SCRAM-SHA-256", "CANNOT]")
 		c.ok("CAPABILITY")
@@ -112,12 +112,12 @@ func TestScram(t *testing.T) {
 		tag := c.begin("AUTHENTICATE SCRAM-SHA-256 " + s.says(""))
 		c.send(s.says(s.hears()) + "\r\n")
 		s.says(s.hears())
-		c.send("=\r\n") // as an initial response is empty
+		c.send("=\r\n") // an empty initial response
 		c.finish(tag)
 		c.tells("OK [CAPABILITY …")
 		c.ok("SELECT INBOX")
 
-		// The session ends with the password.
+		// The session ends when the password changes.
 		changed := "Another-Passw0rd!"
 		_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, &changed)
 		h.must(err)
@@ -132,9 +132,9 @@ func TestScram(t *testing.T) {
 	})
 }
 
-// An exchange that goes wrong leaves a session that can go on.
+// A failed exchange leaves a usable session.
 func TestScramBroken(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.offerScram()
 		encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 		for _, first := range []string{"", "n,,n=alice", "p=tls-exporter,,n=" + alice + ",r=abc", "n,,n=a=2c,r=abc", "\x00" + alice + "\x00" + password, strings.Repeat("n", 20_000)} {
@@ -174,7 +174,7 @@ func TestScramBroken(t *testing.T) {
 		tag := c.begin("AUTHENTICATE SCRAM-SHA-256 " + c.speaker(alice, password, "bob@demo.test").says(""))
 		c.finish(tag)
 		c.tells("NO [AUTHORIZATIONFAILED] …")
-		// A client that could bind to the channel, but was not offered to.
+		// A client that supports channel binding, but was not offered it.
 		made, err := scram.SHA256.NewClient(alice, password, "")
 		h.must(err)
 		speaker{c, made.NewConversationAdvertisingChannelBinding()}.authenticate(true)

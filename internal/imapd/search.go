@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// search is SEARCH, with the results of RFC 4731 if RETURN is given.
+// search handles SEARCH, with the results of RFC 4731 if RETURN is given.
 func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	cmd.SearchOptions = s.searchOptions(cmd.SearchOptions)
 	uids, highest, err := s.searchAndSort(&cmd.SearchOptions, &cmd.Key, nil)
@@ -26,7 +26,7 @@ func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 		found.Add(uid)
 	}
 	switch {
-	case cmd.Return == wire.ReturnSave: // alone it takes the place of the answer (RFC 5182 §2.1)
+	case cmd.Return == wire.ReturnSave: // SAVE alone suppresses the response (RFC 5182 §2.1)
 	case cmd.Extended:
 		s.w.ESearch(s.tag, cmd.UID, cmd.SearchOptions, found, highest)
 	default:
@@ -35,18 +35,17 @@ func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	return "", err
 }
 
-// hasResult reports whether a search has a result. When not all messages could be
-// read the client gets the others, and then a NO.
+// hasResult reports whether a search has a result. If some messages could not be read, the client
+// gets the others, and then a NO.
 func hasResult(err error) bool { return err == nil || errors.Is(err, folder.ErrUnreadable) }
 
-// maxSearchUIDs is how many messages the sets of one search program may
-// name together, which bounds the memory that they take.
+// maxSearchUIDs limits the number of messages that the sets of one search program may name
+// together, and so their memory.
 const maxSearchUIDs = 4_000_000
 
-// searchAndSort does what SEARCH and SORT have in common: it looks for messages, puts
-// their UIDs in order, unless order is nil, saves them, if that was asked for,
-// and returns the mod-sequence to answer with, 0 for none. There is a result if
-// the error is given.
+// searchAndSort does the common part of SEARCH and SORT. It searches for messages, sorts their UIDs
+// unless order is nil, and saves them if requested. It also returns the mod-sequence to report, 0
+// for none. If err is not nil there may still be a result: see hasResult.
 func (s *session) searchAndSort(o *wire.SearchOptions, key *wire.SearchKey, order func([]uint32) error) (uids []uint32, highest uint64, err error) {
 	uids, withModSeq, err := s.runSearch(key)
 	if hasResult(err) && order != nil {
@@ -63,8 +62,8 @@ func (s *session) searchAndSort(o *wire.SearchOptions, key *wire.SearchKey, orde
 	return uids, highest, err
 }
 
-// runSearch returns the UIDs of the messages for which a search program holds,
-// rising, and whether it has MODSEQ.
+// runSearch returns the ascending UIDs of the messages for which a search program holds, and
+// whether the program contains MODSEQ.
 func (s *session) runSearch(key *wire.SearchKey) (uids []uint32, withModSeq bool, err error) {
 	p := criteriaBuilder{session: s, remaining: maxSearchUIDs}
 	criterion, err := p.criterion(key)
@@ -78,8 +77,8 @@ func (s *session) runSearch(key *wire.SearchKey) (uids []uint32, withModSeq bool
 	return uids, p.hasModSeq, err
 }
 
-// reportedUIDs returns those of the messages found that an answer names or counts
-// (RFC 9394 §3.2); they stand in the order of the answer.
+// reportedUIDs returns the UIDs that a response names or counts (RFC 9394 §3.2), in the order of
+// the response.
 func reportedUIDs(o *wire.SearchOptions, uids []uint32) []uint32 {
 	if some := o.Return &^ wire.ReturnSave; some == 0 || some&(wire.ReturnAll|wire.ReturnCount) != 0 || len(uids) == 0 {
 		return uids
@@ -98,8 +97,8 @@ func reportedUIDs(o *wire.SearchOptions, uids []uint32) []uint32 {
 	return list
 }
 
-// highestModSeq returns the highest mod-sequence of the messages that an answer
-// names (RFC 7162 §3.1.10).
+// highestModSeq returns the highest mod-sequence of the messages that a response names (RFC 7162
+// §3.1.10).
 func (s *session) highestModSeq(uids []uint32) (uint64, error) {
 	var most uint64
 	err := s.view.Fetch(s.ctx(), slices.Sorted(slices.Values(uids)), 0, func(r *folder.MessageRow) error {

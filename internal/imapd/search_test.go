@@ -5,10 +5,10 @@ package imapd_test
 import "testing"
 
 func TestSearch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", `(\Seen $Work) "01-Feb-2026 23:59:00 +0000" `, note("apple"))
-		c.append("INBOX", `(\Flagged) "02-Feb-2026 00:01:00 +0000" `, letter)
+		c.append("INBOX", `(\Flagged) "02-Feb-2026 00:01:00 +0000" `, mail)
 		c.append("INBOX", `(\Deleted \Seen) "03-Feb-2026 12:00:00 +0000" `, note("pineapple"))
 		c.ok("SELECT INBOX")
 		for _, x := range []struct{ program, want string }{
@@ -52,10 +52,10 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// A search by number that may have left out what another session has expunged
-// says so; after one by UID the client is told that it is gone.
+// A search by sequence number that may have left out expunged messages says so. After a search by
+// UID the client is told that they are gone.
 func TestSearchOfExpunged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		for range 3 {
 			a.append("INBOX", "", note("x"))
@@ -77,7 +77,7 @@ func TestSearchOfExpunged(t *testing.T) {
 }
 
 func TestESearch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for range 5 {
 			c.append("INBOX", "", note("x"))

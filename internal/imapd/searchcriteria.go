@@ -9,11 +9,11 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// criteriaBuilder turns a search program into the folder's words.
+// criteriaBuilder converts a search program to criteria of package folder.
 type criteriaBuilder struct {
 	*session
 	remaining int  // messages that its sets may still name
-	hasModSeq bool // it has MODSEQ
+	hasModSeq bool // whether it contains MODSEQ
 }
 
 func (p *criteriaBuilder) criterion(k *wire.SearchKey) (folder.Criterion, error) {
@@ -54,7 +54,7 @@ func (p *criteriaBuilder) criterion(k *wire.SearchKey) (folder.Criterion, error)
 	case wire.SearchModSeq:
 		c.Test = folder.ModSeqAtLeast
 		p.hasModSeq = true
-	case wire.SearchSaveDateSupported: // it always is
+	case wire.SearchSaveDateSupported: // always supported
 		c.Test = folder.MatchAll
 	case wire.SearchOlder, wire.SearchYounger:
 		return p.ageCriterion(c, k.Op), nil
@@ -72,8 +72,7 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 	case n.Saved:
 		c.UIDs = p.view.Resolve(p.savedUIDs, true)
 	case p.view.Len() > 0:
-		// A number that no message has finds none: this is a description, not
-		// an order that misses its aim.
+		// A sequence number without a message is no error here; it just matches nothing.
 		last := uint32(p.view.Len())
 		if n.UID {
 			last = p.view.UID(last)
@@ -89,8 +88,8 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 	return c, nil
 }
 
-// ageCriterion makes the tests of an age, in whole seconds: a message that is exactly
-// as old as that is both older and younger (RFC 5032 §4).
+// ageCriterion builds the tests of an age in whole seconds: a message of exactly that age is both
+// older and younger (RFC 5032 §4).
 func (p *criteriaBuilder) ageCriterion(c folder.Criterion, op wire.SearchOp) folder.Criterion {
 	c.Test, c.Time = folder.DateSince, p.Now().Truncate(time.Second).Add(-time.Duration(c.Num)*time.Second)
 	if op == wire.SearchOlder {
@@ -99,7 +98,7 @@ func (p *criteriaBuilder) ageCriterion(c folder.Criterion, op wire.SearchOp) fol
 	return c
 }
 
-// dateCriterion makes the tests of a date. ON is since the day and before the next.
+// dateCriterion builds the tests of a date. ON means since the day and before the next.
 func (p *criteriaBuilder) dateCriterion(c folder.Criterion, op wire.SearchOp) (folder.Criterion, error) {
 	before, since := folder.DateBefore, folder.DateSince
 	switch op {

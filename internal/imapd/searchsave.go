@@ -10,12 +10,12 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// maxSavedRanges is how many ranges of UIDs a session keeps of a search: 2 MiB.
+// maxSavedRanges is how many ranges of UIDs of a search a session saves: 2 MiB.
 const maxSavedRanges = 1 << 18
 
-// saveResult keeps the messages that "$" names from now on (RFC 5182). They are kept
-// as UIDs, so those that are expunged drop out by themselves. A search that
-// ended with err saves nothing: a NO empties what was saved, a BAD leaves it.
+// saveResult saves the messages that "$" names from now on (RFC 5182). It saves UIDs, so expunged
+// messages drop out automatically. A search that ends with err saves nothing: a NO clears the saved
+// result, a BAD leaves it.
 func (s *session) saveResult(uids []uint32, err error) error {
 	var refused *wire.Error
 	if errors.As(err, &refused) && refused.Status == wire.Bad {

@@ -6,7 +6,7 @@ import "testing"
 
 // five returns a session with five messages, of which 2, 4 and 5 are flagged;
 // their UIDs are 1, 2, 4, 5 and 6.
-func (h *house) five() *client {
+func (h *fixture) five() *client {
 	h.Helper()
 	c := h.login()
 	for _, flags := range []string{"", `(\Flagged) `, "", "", `(\Flagged) `, `(\Flagged) `} {
@@ -18,9 +18,9 @@ func (h *house) five() *client {
 	return c
 }
 
-// The examples of RFC 5182 §2.2, and wherever else "$" may stand.
+// The examples of RFC 5182 §2.2, and all other uses of "$".
 func TestSearchSave(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.five()
 		c.ok("FETCH $ UID") // nothing is saved yet
 		c.got()
@@ -44,7 +44,7 @@ func TestSearchSave(t *testing.T) {
 		c.ok("SEARCH KEYWORD $Seen")
 		c.got("* SEARCH 2 4 5")
 
-		// What another session expunges drops out, once that is told.
+		// Messages that another session expunges drop out once that is reported.
 		b := h.selected("INBOX")
 		b.ok("SEARCH RETURN (SAVE) ALL")
 		c.ok(`UID STORE 5 +FLAGS.SILENT (\Deleted)`)
@@ -58,7 +58,7 @@ func TestSearchSave(t *testing.T) {
 
 		c.ok("MOVE $ Archive")
 		c.got("* OK [COPYUID …", "* 4 EXPUNGE", "* 2 EXPUNGE")
-		c.ok("COPY $ Drafts") // an empty result is no mistake
+		c.ok("COPY $ Drafts") // an empty result is no error
 		c.ok("SEARCH $")
 		c.got("* SEARCH")
 		c.ok("SEARCH RETURN (SAVE) ALL")
@@ -68,9 +68,9 @@ func TestSearchSave(t *testing.T) {
 	})
 }
 
-// What becomes of the saved result when a search fails (RFC 5182 §2.1).
+// The saved result after a failed search (RFC 5182 §2.1).
 func TestSearchSaveFails(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.five()
 		saved := func(want string) {
 			t.Helper()
@@ -89,9 +89,9 @@ func TestSearchSaveFails(t *testing.T) {
 	})
 }
 
-// RFC 5182 §2.4 and RFC 9394 §3.2: what is saved of which results.
+// RFC 5182 §2.4 and RFC 9394 §3.2: which result options save which messages.
 func TestSearchSaveSome(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.five()
 		for _, x := range []struct{ results, answer, saved string }{
 			{"ALL SAVE", "ALL 1:2,4:6", " 1 2 4 5 6"},
@@ -118,9 +118,9 @@ func TestSearchSaveSome(t *testing.T) {
 	})
 }
 
-// RFC 7162 §3.1.10: the mod-sequence is that of the messages told.
+// RFC 7162 §3.1.10: the mod-sequence is that of the reported messages.
 func TestESearchModSeq(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.five()
 		c.ok("ENABLE CONDSTORE")
 		seqs := map[string]string{}

@@ -4,9 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// selectFolder is SELECT and EXAMINE. Whatever comes of it, the folder that
-// was open before is closed (RFC 3501 §6.3.1), which [CLOSED] tells (RFC 7162
-// §3.2.11).
+// selectFolder handles SELECT and EXAMINE. Even if it fails, it closes the folder that was open
+// before (RFC 3501 §6.3.1) and reports that with [CLOSED] (RFC 7162 §3.2.11).
 func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	if cmd.QResync != nil && !s.qresync {
 		return "", bad("QRESYNC needs ENABLE QRESYNC.")

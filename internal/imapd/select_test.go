@@ -11,7 +11,7 @@ import (
 )
 
 func TestSelect(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", `(\Seen) `, note("one"))
 		c.append("INBOX", `($Work) `, note("two"))
@@ -34,7 +34,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestExamine(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", note("one"))
 		c.ok("EXAMINE INBOX", "READ-ONLY]")
@@ -54,10 +54,9 @@ func TestExamine(t *testing.T) {
 	})
 }
 
-// While mail arrives, SELECT tells one number of messages, and the UIDNEXT that
-// goes with it.
+// While mail arrives, SELECT reports a consistent number of messages and UIDNEXT.
 func TestSelectWhileMailArrives(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const messages = 150
 		c := h.login()
 		var writing sync.WaitGroup

@@ -7,9 +7,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// resolveNumbers makes a set of the selected folder normal. A sequence number
-// that no message has is a mistake of the client (RFC 9051 §9, seq-number); a
-// UID that none has is not.
+// resolveNumbers normalizes a set of the selected folder. A sequence number without a message is an
+// error of the client (RFC 9051 §9, seq-number); a UID without a message is not.
 func (s *session) resolveNumbers(n wire.NumSet) (wire.Set, error) {
 	count := uint32(s.view.Len())
 	if n.UID {
@@ -38,7 +37,7 @@ func (s *session) resolve(n wire.NumSet) ([]uint32, error) {
 	return s.view.Resolve(folderRanges(set), n.UID), nil
 }
 
-// folderRanges returns a set, other than nil, as the folder has it.
+// folderRanges converts a set, which must not be nil, to ranges of package folder.
 func folderRanges(set wire.Set) []folder.Range {
 	ranges := make([]folder.Range, len(set))
 	for i, r := range set {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imapd is the IMAP door: IMAP4rev1 (RFC 3501) and IMAP4rev2 (RFC 9051)
-// with the extensions that capability.go names, in front of the folders of a mailbox.
+// Package imapd is the IMAP server: IMAP4rev1 (RFC 3501) and IMAP4rev2 (RFC 9051) with the
+// extensions that capability.go lists, on top of package folder.
 //
-// A connection is one goroutine that reads a command, answers it and reads the
-// next. It holds no lock and no cursor of the database while it writes to its
-// client, and between commands nothing but a small read buffer. What other
-// sessions change is announced after each command and during IDLE, never in
-// the middle of an answer.
+// Each connection has one goroutine that reads a command, answers it and reads the next. It holds
+// no lock and no database cursor while it writes to its client. Between commands it holds only a
+// small read buffer. It reports changes by other sessions after each command and during IDLE, never
+// within a response.
 package imapd
 
 import (
@@ -29,41 +28,40 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// MaxMessageBytes is the largest message that APPEND takes, in bytes: as much as
-// may come by SMTP.
+// MaxMessageBytes is the largest message that APPEND accepts, in bytes: the same as for SMTP.
 const MaxMessageBytes = 50 << 20
 
-// Options are what the door works with.
+// Options are the dependencies and settings of a Server.
 type Options struct {
-	Host        string      // the service's name, for the greeting
+	Host        string      // host name in the greeting
 	TLS         *tls.Config // of both listeners
 	Mailboxes   *mailbox.Mailboxes
 	Folders     *folder.Store
 	Blobs       *blob.Store
-	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this door
+	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this server
 	Log         *slog.Logger
 	Now         func() time.Time
-	Timeouts    Timeouts // zero fields have their defaults
-	// DisableUnauthenticate takes UNAUTHENTICATE away, which RFC 8437 §8 wants to be
-	// possible: a proxy may look no further than the first log-in.
+	Timeouts    Timeouts // zero fields mean the defaults
+	// DisableUnauthenticate disables UNAUTHENTICATE. RFC 8437 §8 requires this option: a proxy may
+	// examine only the first login.
 	DisableUnauthenticate bool
-	// OnJunk, if set, is told which messages that were sent from here a person
-	// has just put into the folder for junk of a mailbox.
+	// OnJunk, if not nil, is called with the outbound ids of messages that a user has just put into
+	// a mailbox's junk folder.
 	OnJunk func(ctx context.Context, mailbox db.ID, sent []db.ID) error
-	// OnCopy, if set, is told which messages a person has just copied or moved
-	// to another folder of a mailbox.
+	// OnCopy, if not nil, is called after a user has copied or moved messages to another folder of
+	// a mailbox.
 	OnCopy func(ctx context.Context, mailbox db.ID, c *folder.CopyResult) error
 }
 
-// Timeouts say how long a client may take.
+// Timeouts limit how long a client may take.
 type Timeouts struct {
-	Login   time.Duration // from connecting to a login, all in all; 1 min
+	Login   time.Duration // from connecting to a login, in total; 1 min
 	Idle    time.Duration // between commands and within IDLE; 30 min (RFC 3501 §5.4)
 	Command time.Duration // between the bytes of a command; 1 min
-	Write   time.Duration // to take 64 KiB of an answer; 1 min
+	Write   time.Duration // to read 64 KiB of a response; 1 min
 }
 
-// Server is the door. It is made by New.
+// Server is an IMAP server. Use New to create one.
 type Server struct {
 	Options
 	writeBuffers wire.BufferPool
@@ -81,7 +79,7 @@ type Server struct {
 	lastID       uint64
 }
 
-// New returns a Server that listens nowhere yet.
+// New returns a Server without listeners.
 func New(o Options) *Server {
 	t := &o.Timeouts
 	for _, d := range []struct {
@@ -99,11 +97,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve takes connections of port 143, where STARTTLS comes before a login,
-// until Shutdown, when it returns nil, or until l fails.
+// Serve accepts connections of port 143, where STARTTLS must precede a login. It returns nil after
+// Shutdown, or an error if l fails.
 func (s *Server) Serve(l net.Listener) error { return s.serve(l, false) }
 
-// ServeTLS takes connections of port 993, which begin with TLS (RFC 8314).
+// ServeTLS accepts connections of port 993, which start with TLS (RFC 8314).
 func (s *Server) ServeTLS(l net.Listener) error { return s.serve(l, true) }
 
 func (s *Server) serve(l net.Listener, implicit bool) error {
@@ -125,14 +123,14 @@ func (s *Server) serve(l net.Listener, implicit bool) error {
 		if !errors.As(err, &temporary) || errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		// Out of file descriptors, most likely: some come back.
+		// Most likely out of file descriptors: some become free.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.Log.Warn("imap: accepting a connection", "err", err)
 		_ = notify.Sleep(s.base, pause)
 	}
 }
 
-// addListener notes l, unless the server is going down.
+// addListener registers l, unless the server is shutting down.
 func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +170,7 @@ func (s *Server) startSession(nc net.Conn, implicit bool) {
 	}()
 }
 
-// addSession counts a session in, unless the server is going down.
+// addSession registers a session, unless the server is shutting down.
 func (s *Server) addSession(c *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,10 +190,9 @@ func (s *Server) removeSession(c *session) {
 	delete(s.sessions, c)
 }
 
-// Shutdown takes no more connections, lets each session finish the command in
-// hand and says BYE. When ctx ends it breaks off those that are left. It
-// returns once all sessions have ended, with ctx's error if some were broken
-// off.
+// Shutdown stops accepting connections, lets each session finish its current command and sends BYE.
+// When ctx ends it closes the remaining connections. It returns once all sessions have ended, with
+// ctx's error if it closed any.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -228,21 +225,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// RecheckLogins makes the sessions of a mailbox, or all when it is 0, look whether
-// the log-ins that they stand on still count; those that don't end with BYE.
+// RecheckLogins makes the sessions of a mailbox, or all when it is 0, check whether their logins
+// are still valid. The others end with BYE.
 func (s *Server) RecheckLogins(mailbox db.ID) {
 	s.recheckSessions(func(u *sessionOwner) bool { return mailbox == 0 || u.mailbox == mailbox })
 }
 
-// RecheckSuspended is Revoked for the mailboxes of accounts and of domains.
+// RecheckSuspended is RecheckLogins for the mailboxes of accounts and of domains.
 func (s *Server) RecheckSuspended(accounts, domains map[db.ID]bool) {
 	s.recheckSessions(func(u *sessionOwner) bool { return accounts[u.account] || domains[u.domain] })
 }
 
-// sessionOwner is whose session it is.
+// sessionOwner identifies the owner of a session.
 type sessionOwner struct{ mailbox, account, domain db.ID }
 
-// recheckSessions makes the sessions of some users look whether their log-ins still count.
+// recheckSessions makes the sessions of some owners check whether their logins are still valid.
 func (s *Server) recheckSessions(of func(*sessionOwner) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +251,7 @@ func (s *Server) recheckSessions(of func(*sessionOwner) bool) {
 	}
 }
 
-// remoteAddr returns the client's IP address, the zero one if it has none.
+// remoteAddr returns the client's IP address, or the zero Addr if it has none.
 func remoteAddr(nc net.Conn) netip.Addr {
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()

@@ -14,10 +14,10 @@ import (
 )
 
 func TestShutdown(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		waiting, idling := h.login(), h.selected("INBOX")
 		tag := idling.idle()
-		// A command in hand is finished: this one waits for its literal.
+		// The current command is finished: this one waits for its literal.
 		busy := h.login()
 		m := note("last")
 		busyTag := busy.begin("APPEND INBOX {" + itoa(len(m)) + "}")
@@ -48,9 +48,9 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// Whoever does not finish is broken off.
+// Connections that don't finish in time are closed.
 func TestShutdownForced(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.begin("APPEND INBOX {10}")
 		c.continued("+ ")
@@ -64,7 +64,7 @@ func TestShutdownForced(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	eachWith(t, func(o *imapd.Options) { o.ConnLimiter = &ratelimit.ConnLimiter{PerNetwork: 2} }, func(h *house) {
+	eachWith(t, func(o *imapd.Options) { o.ConnLimiter = &ratelimit.ConnLimiter{PerNetwork: 2} }, func(h *fixture) {
 		a := h.dial()
 		h.dialTLS()
 		nc, err := net.Dial("tcp", h.plain)
@@ -82,8 +82,8 @@ func TestConnectionLimit(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	short := func(o *imapd.Options) { o.Timeouts = imapd.Timeouts{Login: 50 * time.Millisecond} }
-	eachWith(t, short, func(h *house) {
-		// Who never logs in is sent away, also in the middle of a line.
+	eachWith(t, short, func(h *fixture) {
+		// A client that never logs in is disconnected, even in the middle of a line.
 		for _, start := range []string{"", "a LOGI"} {
 			c := h.dial()
 			c.send(start)
@@ -94,7 +94,7 @@ func TestTimeouts(t *testing.T) {
 	short = func(o *imapd.Options) {
 		o.Timeouts = imapd.Timeouts{Idle: 50 * time.Millisecond, Command: 50 * time.Millisecond}
 	}
-	eachWith(t, short, func(h *house) {
+	eachWith(t, short, func(h *fixture) {
 		c := h.login()
 		c.next("* BYE …")
 		c = h.login()
@@ -108,9 +108,9 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// A pipelining client gets its answers in order.
+// A pipelining client gets its responses in order.
 func TestPipeline(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dialTLS()
 		m := note("one")
 		c.send("a LOGIN " + alice + " " + password + "\r\nb SELECT INBOX\r\nc APPEND INBOX {" + itoa(len(m)) + "+}\r\n" + m +
@@ -129,7 +129,7 @@ func TestPipeline(t *testing.T) {
 }
 
 func TestMistakesAfterLogin(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for range 49 {
 			c.bad("FROB")
@@ -143,10 +143,10 @@ func TestMistakesAfterLogin(t *testing.T) {
 	})
 }
 
-// The folder under a session may be deleted by another, also while this one
-// reads in it. There is nothing in that to log.
+// Another session may delete the selected folder, even while this one reads it. Nothing is logged
+// then.
 func TestFolderDeleted(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a, b := h.login(), h.login()
 		a.ok("CREATE Work")
 		a.append("Work", "", note("one"))

@@ -9,24 +9,23 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// sessionState is where in RFC 3501 §3 a session stands: not authenticated while box
-// is 0, selected while there is a view.
+// sessionState is the state of a session (RFC 3501 §3): not authenticated while mailboxID is 0,
+// selected while view is not nil.
 type sessionState struct {
 	mailboxID      db.ID // the mailbox that has logged in
 	mailbox        mailbox.Mailbox
-	sessionID      db.ID // among the mailbox's sessions; 0: not
+	sessionID      db.ID // its row in the list of sessions; 0 for none
 	view           *folder.View
 	readOnly       bool           // EXAMINE
-	expungePending bool           // messages are gone that the client still numbers
-	savedUIDs      []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
-	keywordCount   int            // how many of the folder's the client was told of
+	expungePending bool           // whether messages are gone that the client still numbers
+	savedUIDs      []folder.Range // UIDs of the last SEARCH RETURN (SAVE): "$"
+	keywordCount   int            // number of the folder's keywords that the client knows
 	extensions
-	wroteTagged bool // the command in hand wrote its tagged answer itself
+	wroteTagged bool // whether the current command wrote its tagged response itself
 }
 
-// dispatch does a command that may be given in the session's state. It writes what
-// is untagged and returns the code of the tagged OK, or an error: a *wire.Error
-// is the refusal itself.
+// dispatch runs a command if it is allowed in the session's state. It writes the untagged responses
+// and returns the code of the tagged OK, or an error: a *wire.Error is the response itself.
 func (s *session) dispatch(cmd wire.Command) (wire.Code, error) {
 	switch cmd := cmd.(type) {
 	case *wire.Capability:
@@ -96,7 +95,7 @@ func (s *session) dispatchBeforeLogin(cmd wire.Command) (wire.Code, error) {
 	return "", bad("Log in first.")
 }
 
-// dispatchSelected does the commands of the selected state.
+// dispatchSelected runs the commands of the selected state.
 func (s *session) dispatchSelected(cmd wire.Command) (wire.Code, error) {
 	do, changes := s.selectedCommand(cmd)
 	switch {
@@ -110,8 +109,8 @@ func (s *session) dispatchSelected(cmd wire.Command) (wire.Code, error) {
 	return do()
 }
 
-// selectedCommand returns what does a command of the selected state, and whether it
-// changes the folder; nil for no such one.
+// selectedCommand returns the function that runs a command of the selected state, nil if there is
+// none, and whether it changes the folder.
 func (s *session) selectedCommand(cmd wire.Command) (do func() (wire.Code, error), changes bool) {
 	switch cmd := cmd.(type) {
 	case *wire.Check:

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// sort is SORT (RFC 5256, RFC 5957), with the results of ESORT (RFC 5267 §3) if
-// RETURN is given.
+// sort handles SORT (RFC 5256, RFC 5957), with the results of ESORT (RFC 5267 §3) if RETURN is
+// given.
 func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
 	by := make([]folder.SortBy, len(cmd.By))
 	for i, b := range cmd.By {

@@ -4,9 +4,8 @@ package imapd_test
 
 import "testing"
 
-// sortable returns a session with messages that differ in all that SORT looks
-// at; UID 2 is gone.
-func (h *house) sortable() *client {
+// sortable returns a session with messages that differ in all criteria of SORT; UID 2 is gone.
+func (h *fixture) sortable() *client {
 	h.Helper()
 	c := h.login()
 	for _, m := range []struct{ arrived, header, body string }{
@@ -25,7 +24,7 @@ func (h *house) sortable() *client {
 }
 
 func TestSort(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.sortable()
 		for _, x := range []struct{ program, want string }{
 			{"(ARRIVAL) UTF-8 ALL", " 2 3 4 1"},
@@ -36,7 +35,7 @@ func TestSort(t *testing.T) {
 			{"(SUBJECT REVERSE DATE) UTF-8 ALL", " 4 2 3 1"},
 			{"(REVERSE SUBJECT) UTF-8 ALL", " 1 3 2 4"},
 			{"(FROM) UTF-8 ALL", " 4 1 3 2"},
-			{"(TO) UTF-8 ALL", " 4 2 1 3"}, // a group has its name in the place of the mailbox
+			{"(TO) UTF-8 ALL", " 4 2 1 3"}, // for a group, its name replaces the mailbox
 			{"(CC ARRIVAL) UTF-8 ALL", " 4 1 2 3"},
 			{"(DISPLAYFROM) UTF-8 ALL", " 4 2 3 1"},
 			{"(DISPLAYTO) UTF-8 ALL", " 4 3 2 1"},
@@ -65,7 +64,7 @@ func TestSort(t *testing.T) {
 
 // RFC 5267 §3, and RFC 7162 §3.1.6.
 func TestESort(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.sortable()
 		for _, x := range []struct{ program, want string }{
 			{"SORT RETURN () (ARRIVAL) UTF-8 ALL", "ALL 2:4,1"},
@@ -103,16 +102,16 @@ func TestESort(t *testing.T) {
 	})
 }
 
-// Messages that another session has expunged are still in the answer, as the
-// client was not told yet.
+// Messages that another session has expunged are still in the response, because the client was not
+// told yet.
 func TestSortWhileExpunged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c, b := h.sortable(), h.selected("INBOX")
 		b.ok(`STORE 3 +FLAGS.SILENT (\Deleted)`)
 		b.ok("EXPUNGE")
 		c.ok("SORT (SUBJECT) UTF-8 ALL")
 		c.has("* SORT 3 4 2 1")
-		if len(c.untagged) > 2 { // the flag of 3 may be told, but no EXPUNGE
+		if len(c.untagged) > 2 { // the flag of 3 may be reported, but no EXPUNGE
 			t.Errorf("got %q", c.untagged)
 		}
 		c.ok("UID SORT (SUBJECT) UTF-8 ALL")

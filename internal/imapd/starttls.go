@@ -8,9 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// startTLSCommand is STARTTLS (RFC 3501 §6.2.1). What a client sends in the
-// same breath may have been put there by somebody in between, so such a
-// client is refused rather than half believed (CVE-2011-0411).
+// startTLSCommand handles STARTTLS (RFC 3501 §6.2.1). An attacker may have injected data that
+// arrives together with the command, so it rejects a client that sends any (CVE-2011-0411).
 func (s *session) startTLSCommand() (wire.Code, error) {
 	if s.isTLS {
 		return "", bad("This connection is encrypted already.")
@@ -23,9 +22,9 @@ func (s *session) startTLSCommand() (wire.Code, error) {
 		return "", err
 	}
 	s.wroteTagged = true
-	// A session ticket would be the first that the client finds to read. One that
-	// reads and writes side by side (imaplib2) and now has to write, having seen
-	// no greeting that comes with it, then hangs now and then.
+	// A session ticket would be the first data that the client reads. A client that reads and
+	// writes concurrently (imaplib2) and now has to write, because no greeting follows, then hangs
+	// occasionally.
 	config := s.TLS.Clone()
 	config.SessionTicketsDisabled = true
 	if err := s.startTLS(config); err != nil {

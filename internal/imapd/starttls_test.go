@@ -19,7 +19,7 @@ func (c *client) startTLS() {
 }
 
 func TestStartTLS(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.startTLS()
 		c.ok("CAPABILITY")
@@ -31,22 +31,22 @@ func TestStartTLS(t *testing.T) {
 	})
 }
 
-// tickets counts what a server offers for resuming its sessions.
+// tickets counts the session tickets that a server offers.
 type tickets struct{ got int }
 
 func (*tickets) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
 func (k *tickets) Put(_ string, _ *tls.ClientSessionState)  { k.got++ }
 
 func TestStartTLSWithoutTicket(t *testing.T) {
-	each(t, func(h *house) {
-		for door, want := range map[string]int{h.plain: 0, h.secure: 1} {
+	each(t, func(h *fixture) {
+		for listener, want := range map[string]int{h.plain: 0, h.secure: 1} {
 			k := &tickets{}
 			config := h.tlsConfig()
 			config.ClientSessionCache = k
-			nc, err := net.Dial("tcp", door)
+			nc, err := net.Dial("tcp", listener)
 			h.must(err)
 			var c *client
-			if door == h.plain {
+			if listener == h.plain {
 				c = h.greeted(nc)
 				c.ok("STARTTLS")
 				nc = tls.Client(nc, config)
@@ -62,9 +62,9 @@ func TestStartTLSWithoutTicket(t *testing.T) {
 	})
 }
 
-// What came with STARTTLS in one packet may be somebody else's words.
+// Data in the same packet as STARTTLS may be injected by an attacker.
 func TestStartTLSInjection(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.send("a STARTTLS\r\nb LOGIN " + alice + " " + password + "\r\n")
 		if got := c.answer(); !strings.HasPrefix(got, "* BYE ") {
@@ -75,7 +75,7 @@ func TestStartTLSInjection(t *testing.T) {
 }
 
 func TestNotTLS(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.dial()
 		c.ok("STARTTLS")
 		c.send("a CAPABILITY, in the clear\r\n")

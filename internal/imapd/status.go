@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// status is STATUS, with the items SIZE (RFC 8438), APPENDLIMIT (RFC 7889),
-// MAILBOXID (RFC 8474), DELETED and DELETED-STORAGE (RFC 9208 §4.1.4).
+// status handles STATUS, with the items SIZE (RFC 8438), APPENDLIMIT (RFC 7889), MAILBOXID (RFC
+// 8474), DELETED and DELETED-STORAGE (RFC 9208 §4.1.4).
 func (s *session) status(cmd *wire.MailboxStatus) (wire.Code, error) {
 	s.enableForStatus(cmd.Items)
 	f, err := s.Folders.Status(s.ctx(), s.mailboxID, cmd.Mailbox)
@@ -24,7 +24,7 @@ func (s *session) enableForStatus(items wire.StatusItems) {
 	}
 }
 
-// writeStatus tells of a folder under the name that the client has for it.
+// writeStatus writes the status of a folder, under the name that the client used.
 func (s *session) writeStatus(name string, f *folder.Folder, items wire.StatusItems) error {
 	row := wire.StatusRow{
 		Mailbox: name, Items: items, Messages: f.Messages, UIDNext: f.UIDNext,

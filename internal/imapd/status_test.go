@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestStatus(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", note("one"))
 		c.append("INBOX", `(\Seen) `, note("two"))

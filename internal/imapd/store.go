@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// store is STORE, also on the condition that nobody else has changed the
-// message meanwhile (RFC 7162 §3.1.3).
+// store handles STORE, also conditionally: only if nobody has changed the message (RFC 7162
+// §3.1.3).
 func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 	uids, err := s.resolve(cmd.Messages)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 	if err := s.eachChange(changed, func(c *folder.FlagChange) { s.writeStoreResult(c, cmd) }); err != nil {
 		return "", err
 	}
-	if err != nil { // what was changed before is told above
+	if err != nil { // earlier changes were reported above
 		return "", err
 	}
 	if len(failed) > 0 {
@@ -50,9 +50,8 @@ func storeOp(op wire.StoreOp) folder.FlagOp {
 	return folder.ReplaceFlags
 }
 
-// writeStoreResult is the untagged FETCH of one message after STORE. A silent one
-// still tells what others have changed as well (RFC 3501 §6.4.6), and the new
-// mod-sequence to those who want it.
+// writeStoreResult writes the untagged FETCH of one message after STORE. A silent STORE still
+// reports changes by others (RFC 3501 §6.4.6), and the new mod-sequence if the client wants it.
 func (s *session) writeStoreResult(c *folder.FlagChange, cmd *wire.Store) {
 	switch {
 	case !cmd.Silent || c.ChangedByOthers:
@@ -65,8 +64,8 @@ func (s *session) writeStoreResult(c *folder.FlagChange, cmd *wire.Store) {
 	}
 }
 
-// modifiedCode names the messages that STORE left alone as the client does: by
-// UID or by sequence number.
+// modifiedCode returns the code with the messages that STORE did not change, by UID or by sequence
+// number like the command.
 func (s *session) modifiedCode(cmd *wire.Store, uids []uint32) wire.Code {
 	if cmd.Messages.UID {
 		return wire.Modified(wire.SetOf(uids...))

@@ -5,7 +5,7 @@ package imapd_test
 import "testing"
 
 func TestStore(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			c.append("INBOX", "", note(s))
@@ -34,9 +34,9 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Nobody loses a message's number during STORE, however it went.
+// No session loses a message's number during STORE, whether it succeeds or not.
 func TestStoreOnExpunged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		a := h.login()
 		for _, s := range []string{"one", "two", "three"} {
 			a.append("INBOX", "", note(s))

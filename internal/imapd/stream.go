@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// errWoken ends an await that wake interrupted.
+// errWoken is returned by an await that wake interrupted.
 var errWoken = errors.New("woken")
 
-// writeChunkSize is how much may go out under one deadline: a client that takes
-// less per Timeouts.Write is given up.
+// writeChunkSize is how much is written under one deadline: a client that reads less per
+// Timeouts.Write is disconnected.
 const writeChunkSize = 64 << 10
 
-// stream is a connection with a deadline for each step. All but wake and
-// raw.Close belong to the session's goroutine.
+// stream is a connection with a deadline for each step. Only wake and tcp.Close may be used outside
+// of the session's goroutine.
 type stream struct {
-	tcp          net.Conn      // TCP
-	conn         net.Conn      // raw, or TLS on top of it
+	tcp          net.Conn      // the TCP connection
+	conn         net.Conn      // tcp, or TLS on top of it
 	readTimeout  time.Duration // for the next bytes
 	writeTimeout time.Duration // for writeChunkSize bytes
-	readDeadline time.Time     // when reading ends at all; zero for never
-	// flush sends what is collected: whoever waits for the client must not
-	// hold back what the client waits for.
+	readDeadline time.Time     // when all reading ends; zero for never
+	// flush sends buffered output. A session that waits for the client must not hold back what the
+	// client waits for.
 	flush func() error
 
 	mu      sync.Mutex
-	waiting bool // in await
-	woken   bool // wake was called since the last await ended
+	waiting bool // whether await is running
+	woken   bool // whether wake was called since the last await ended
 }
 
-// Read reads what is there, after everything collected has been sent.
+// Read sends all buffered output and then reads.
 func (s *stream) Read(p []byte) (int, error) {
 	if err := s.flush(); err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.conn.Read(p)
 }
 
-// Write sends p in steps, each of which has its own deadline.
+// Write sends p in steps, each with its own deadline.
 func (s *stream) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
@@ -71,8 +71,8 @@ func (s *stream) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// await calls peek, which reads but takes nothing. A wake before or during it
-// makes it return errWoken, unless there is something to read.
+// await calls peek, which reads without consuming. A wake before or during it makes it return
+// errWoken, unless there is something to read.
 func (s *stream) await(peek func() error) error {
 	s.mu.Lock()
 	s.waiting = true
@@ -88,7 +88,7 @@ func (s *stream) await(peek func() error) error {
 	return err
 }
 
-// wake interrupts the await that is under way, or else the next one.
+// wake interrupts the current await, or else the next one.
 func (s *stream) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *stream) wake() {
 	}
 }
 
-// upgrade goes on over TLS.
+// upgrade switches to TLS.
 func (s *stream) upgrade(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

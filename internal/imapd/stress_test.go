@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Clients that do everything at once are never told anything wrong.
+// TestCrowd checks that clients that do everything at once are never told anything wrong.
 func TestCrowd(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		dial := func() (net.Conn, error) { return tls.Dial("tcp", h.secure, h.tlsConfig()) }
 		crowdtest.Stress{
 			Dial: []func() (net.Conn, error){dial}, User: alice, Password: password, ExclusiveRecent: true,

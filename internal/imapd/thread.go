@@ -4,7 +4,7 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// thread is THREAD (RFC 5256).
+// thread handles THREAD (RFC 5256).
 func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
 	uids, _, found := s.runSearch(&cmd.Key)
 	if !hasResult(found) {

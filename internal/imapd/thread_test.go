@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// threadable returns a session with the threads of RFC 5256 §4, (2)(3 6 (4 23)(44
-// 7 96)) renumbered, two messages that have only their parent in common, and
-// some that are one thread by subject. UID 1 is gone.
-func (h *house) threadable() *client {
+// threadable returns a session with the threads of RFC 5256 §4, (2)(3 6 (4 23)(44 7 96))
+// renumbered, two messages that share only a missing parent, and some that are one thread by
+// subject. UID 1 is gone.
+func (h *fixture) threadable() *client {
 	h.Helper()
 	c := h.login()
 	for i, m := range []struct{ id, fields, subject string }{
@@ -46,13 +46,13 @@ const threads = "(1)(2 3 (4 5)(6 7))((8)(9))(10 (11)(12))(13 14)"
 var forgetAnswers = db.SQL(`UPDATE message SET answers = $1`)
 
 func TestThread(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.threadable()
 		c.ok("THREAD REFERENCES UTF-8 ALL")
 		c.got("* THREAD " + threads)
 		c.ok("UID THREAD REFERENCES UTF-8 4:9")
 		c.got("* THREAD ((5 6)(7 8))((9)(10))")
-		c.ok("THREAD REFERENCES UTF-8 NOT 3") // what does not match is like what is not there
+		c.ok("THREAD REFERENCES UTF-8 NOT 3") // messages that don't match are treated like missing ones
 		c.got("* THREAD (1)(2 (4 5)(6 7))((8)(9))(10 (11)(12))(13 14)")
 		c.ok("THREAD ORDEREDSUBJECT UTF-8 1,10:12,14")
 		c.got("* THREAD (1)(10 (11)(12))(14)")
@@ -68,7 +68,7 @@ func TestThread(t *testing.T) {
 		}
 		c.bad("THREAD REFS UTF-8 ALL")
 
-		// Messages that were stored before it was noted what they answer.
+		// Messages that were stored before references were stored.
 		for range 2 {
 			dbtest.Exec(h, h.db, forgetAnswers.With([]byte{}))
 			c.ok("THREAD REFERENCES UTF-8 ALL")
@@ -87,9 +87,9 @@ func TestThread(t *testing.T) {
 
 var countForgotten = db.SQL(`SELECT COUNT(*) FROM message WHERE answers = $1`)
 
-// What another session has expunged is still in the answer, without its place.
+// A message that another session has expunged is still in the response, but not in its thread.
 func TestThreadWhileExpunged(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c, b := h.threadable(), h.selected("INBOX")
 		b.ok(`STORE 2 +FLAGS.SILENT (\Deleted)`)
 		b.ok("EXPUNGE")

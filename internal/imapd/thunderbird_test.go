@@ -10,8 +10,8 @@ import (
 
 const thunderbirdFields = "From To Cc Bcc Subject Date Message-ID Priority X-Priority References Newsgroups In-Reply-To Content-Type Reply-To"
 
-// upload is an APPEND as graphical clients make it: with a date or none, and
-// with a literal that has to be asked for.
+// upload runs an APPEND like graphical clients: with or without a date, and with a synchronizing
+// literal.
 func (c *client) upload(folder, options, message string) {
 	c.Helper()
 	tag := c.begin(fmt.Sprintf("append \"%s\" %s{%d}", folder, options, len(message)))
@@ -23,8 +23,8 @@ func (c *client) upload(folder, options, message string) {
 	}
 }
 
-// thunderbirdStart is what Thunderbird says before it opens a folder.
-func (h *house) thunderbirdStart() *client {
+// thunderbirdStart runs Thunderbird's commands before it opens a folder.
+func (h *fixture) thunderbirdStart() *client {
 	c := h.dial()
 	c.ok("capability")
 	c.has("* CAPABILITY …STARTTLS…")
@@ -49,13 +49,13 @@ func (h *house) thunderbirdStart() *client {
 	return c
 }
 
-// What Thunderbird says: as its source and its logs (IMAP:4) have it.
+// Commands of Thunderbird, from its source and its logs (IMAP:4).
 func TestThunderbird(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		for _, s := range []string{"one", "two"} {
 			h.login().append("INBOX", "", note(s))
 		}
-		big := letter + strings.Repeat("0123456789abcdef\r\n", 10_000)
+		big := mail + strings.Repeat("0123456789abcdef\r\n", 10_000)
 		h.login().append("INBOX", "", big)
 		c := h.thunderbirdStart()
 		c.ok(`select "INBOX" (CONDSTORE)`, "READ-WRITE]")
@@ -85,8 +85,8 @@ func TestThunderbird(t *testing.T) {
 	})
 }
 
-// thunderbirdChanges goes on with what changes the mailbox.
-func (h *house) thunderbirdChanges(c *client) {
+// thunderbirdChanges continues with commands that change the mailbox.
+func (h *fixture) thunderbirdChanges(c *client) {
 	c.ok("noop")
 	c.ok(`uid store 3 +FLAGS (\Seen)`)
 	c.ok("uid store 1:2 -FLAGS (Junk)")
@@ -146,7 +146,7 @@ func (h *house) thunderbirdChanges(c *client) {
 	c.ok("logout")
 }
 
-// highestModSeq asks for a folder's.
+// highestModSeq returns a folder's HIGHESTMODSEQ.
 func (c *client) highestModSeq(folder string) (n uint64) {
 	c.Helper()
 	c.ok("STATUS " + folder + " (HIGHESTMODSEQ)")

@@ -4,8 +4,7 @@ package imapd
 
 import "net"
 
-// ServeTrusted takes connections that may log in without TLS, which is to be
-// measured too.
+// ServeTrusted accepts connections that may log in without TLS, for benchmarks.
 func (s *Server) ServeTrusted(l net.Listener) error {
 	if !s.addListener(l) {
 		return l.Close()

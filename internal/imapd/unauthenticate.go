@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// unauthenticate is UNAUTHENTICATE (RFC 8437): all is as before the log-in, but
-// for TLS. Where a compressed stream ends nothing tells us, so such a
-// connection ends with BYE, which §3 allows.
+// unauthenticate handles UNAUTHENTICATE (RFC 8437): it restores the state before the login, except
+// for TLS. The server can't detect where a compressed stream ends, so a compressed connection ends
+// with BYE, which §3 allows.
 func (s *session) unauthenticate() (wire.Code, error) {
 	if s.DisableUnauthenticate {
 		return "", bad("This server does not offer that command.")

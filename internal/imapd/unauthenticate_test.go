@@ -9,7 +9,7 @@ import (
 )
 
 func TestUnauthenticate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.newMailbox("bob")
 		c := h.dialTLS()
 		c.bad("UNAUTHENTICATE")
@@ -22,7 +22,7 @@ func TestUnauthenticate(t *testing.T) {
 		c.bad("FETCH 1 FLAGS")
 		c.bad("SELECT INBOX")
 		c.bad("UNAUTHENTICATE")
-		// All is as at the beginning, and may come in one go (RFC 8437 §3).
+		// The state is as at the beginning, and commands may be pipelined (RFC 8437 §3).
 		c.ok("LOGIN bob@demo.test " + password)
 		c.ok("SELECT INBOX")
 		c.has("* 0 EXISTS")
@@ -49,7 +49,7 @@ func TestUnauthenticate(t *testing.T) {
 }
 
 func TestKeepLogin(t *testing.T) {
-	eachWith(t, func(o *imapd.Options) { o.DisableUnauthenticate = true }, func(h *house) {
+	eachWith(t, func(o *imapd.Options) { o.DisableUnauthenticate = true }, func(h *fixture) {
 		c := h.login()
 		c.ok("CAPABILITY")
 		c.hasNot("…UNAUTHENTICATE…")

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	// One row can't be read: PostgreSQL refuses the division, of SQLite's NULL nothing is made.
+	// Makes one row unreadable: PostgreSQL fails on the division, and SQLite's NULL can't be used.
 	hideRows = db.SQL(`ALTER TABLE blob RENAME TO sound`)
 	spoilRow = db.SQL(`CREATE VIEW blob AS SELECT b.id, b.size / (CASE WHEN f.uid = 2 THEN 0 ELSE 1 END) AS size, b.file, b.bytes
 		FROM sound AS b JOIN message AS m ON m.blob = b.id JOIN folder_message AS f ON f.message = m.id`)
@@ -30,30 +30,30 @@ var (
 	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(answers) > 0`)
 )
 
-// eachLoss runs f with a session that has three messages, for each way in which
-// the bytes of the second can be lost.
-func eachLoss(t *testing.T, f func(h *house, c *client)) {
+// eachLoss runs f with a session that has three messages, for each way in which the bytes of the
+// second one can be lost.
+func eachLoss(t *testing.T, f func(h *fixture, c *client)) {
 	t.Helper()
 	const small, large = 100, 100_000
 	for name, loss := range map[string]struct {
 		size int
-		lose func(h *house, file string) error
+		lose func(h *fixture, file string) error
 	}{
-		"row gone": {small, func(h *house, _ string) error { dbtest.Exec(h, h.db, loseRow.With(2)); return nil }},
-		"row unreadable": {small, func(h *house, _ string) error {
+		"row gone": {small, func(h *fixture, _ string) error { dbtest.Exec(h, h.db, loseRow.With(2)); return nil }},
+		"row unreadable": {small, func(h *fixture, _ string) error {
 			dbtest.Exec(h, h.db, hideRows.With())
 			dbtest.Exec(h, h.db, spoilRow.With())
 			return nil
 		}},
-		"row cut":   {small, func(h *house, _ string) error { dbtest.Exec(h, h.db, cutRow.With(2)); return nil }},
-		"file gone": {large, func(_ *house, file string) error { return os.Remove(file) }},
-		"file cut":  {large, func(_ *house, file string) error { return os.Truncate(file, 10) }},
-		"file unreadable": {large, func(_ *house, file string) error {
+		"row cut":   {small, func(h *fixture, _ string) error { dbtest.Exec(h, h.db, cutRow.With(2)); return nil }},
+		"file gone": {large, func(_ *fixture, file string) error { return os.Remove(file) }},
+		"file cut":  {large, func(_ *fixture, file string) error { return os.Truncate(file, 10) }},
+		"file unreadable": {large, func(_ *fixture, file string) error {
 			return errors.Join(os.Remove(file), os.Symlink("/proc/self/mem", file))
 		}}, // EIO
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(h *house) {
+			each(t, func(h *fixture) {
 				c := h.login()
 				c.append("INBOX", "", note("one"))
 				c.append("INBOX", "", note("two")+strings.Repeat("x\r\n", loss.size/3))
@@ -68,10 +68,10 @@ func eachLoss(t *testing.T, f func(h *house, c *client)) {
 	}
 }
 
-// A message whose bytes are lost is left out of a FETCH of them, which says so at
-// its end, gives all others, and names it in the log.
+// A message whose bytes are lost is left out of a FETCH of them. The FETCH reports that at its end,
+// returns all others, and logs the message.
 func TestFetchOfLost(t *testing.T) {
-	eachLoss(t, func(h *house, c *client) {
+	eachLoss(t, func(h *fixture, c *client) {
 		for _, items := range []string{"BODY.PEEK[HEADER.FIELDS (SUBJECT)]", "BODY.PEEK[1]", "BODY.PEEK[]<0.5>", "BINARY.PEEK[1]", "BINARY.SIZE[1]", "PREVIEW"} {
 			c.no("FETCH 1:3 "+items, "SERVERBUG")
 			c.got("* 1 FETCH (…)", "* 3 FETCH (…)")
@@ -86,10 +86,10 @@ func TestFetchOfLost(t *testing.T) {
 	})
 }
 
-// A search that would have to read it gives all others, and says at its end that
-// there may be more; what needs no bytes finds it.
+// A search that would have to read it returns all others, and reports at its end that there may be
+// more. A search that needs no bytes finds it.
 func TestSearchOfLost(t *testing.T) {
-	eachLoss(t, func(h *house, c *client) {
+	eachLoss(t, func(h *fixture, c *client) {
 		c.ok("ENABLE CONDSTORE")
 		c.ok("SEARCH RETURN (SAVE) ALL")
 		for _, x := range []struct{ command, want string }{
@@ -122,9 +122,8 @@ func TestSearchOfLost(t *testing.T) {
 	})
 }
 
-// A large message of which only the beginning can't be read keeps nobody from the
-// headers of all others; where it breaks within its answer the connection ends,
-// and nothing else is told in between.
+// A large message whose beginning can't be read does not prevent a listing of the other headers. If
+// a read fails within its response the connection ends, without any other response in between.
 func TestFetchOfUnreadHead(t *testing.T) {
 	const size = 4<<20 + 4<<10 // in the memory of a process there is nothing at 0, and the program here
 	memory, err := os.Open("/proc/self/mem")
@@ -135,7 +134,7 @@ func TestFetchOfUnreadHead(t *testing.T) {
 	if _, err := memory.ReadAt(make([]byte, 1), size-1); err != nil {
 		t.Fatal(err)
 	}
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		text := note("one")
 		c.append("INBOX", "", text+strings.Repeat("x", size-len(text)))
@@ -170,10 +169,10 @@ func TestFetchOfUnreadHead(t *testing.T) {
 	})
 }
 
-// THREAD shows all messages though what one of them answers was not stored and
-// can't be read, and takes it for read only once it was.
+// THREAD returns all messages even if the references of one were not stored and can't be read. It
+// stores them only once they were read.
 func TestThreadOfLost(t *testing.T) {
-	eachLoss(t, func(h *house, c *client) {
+	eachLoss(t, func(h *fixture, c *client) {
 		dbtest.Exec(h, h.db, forgetAnswers.With([]byte{}))
 		c.ok("THREAD REFERENCES UTF-8 ALL")
 		c.got("* THREAD (1)(2)(3)")
@@ -188,10 +187,10 @@ func TestThreadOfLost(t *testing.T) {
 	})
 }
 
-// A structure that can't be decoded, or is another message's, is made anew of the
-// bytes, and where these are lost, too, the message is left out.
+// A structure that can't be decoded, or belongs to another message, is computed again from the
+// bytes. If these are lost too, the message is left out.
 func TestSpoiltStructure(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		c.append("INBOX", "", note("one"))
 		c.append("INBOX", "", note("two")+"more of it: needle\r\n")
@@ -213,10 +212,10 @@ func TestSpoiltStructure(t *testing.T) {
 	})
 }
 
-// An ENVELOPE that is none would have a client lose its place in the answers: it is
-// made anew of the bytes, and where these are lost, too, the message is left out.
+// With an invalid ENVELOPE, a client could not parse the responses. It is computed again from the
+// bytes. If these are lost too, the message is left out.
 func TestSpoiltEnvelope(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		c := h.login()
 		for _, text := range []string{"one", "two", "three"} {
 			c.append("INBOX", "", note(text))

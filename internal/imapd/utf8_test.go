@@ -10,12 +10,12 @@ import (
 
 // RFC 6855: names in quoted UTF-8, messages with UTF-8 in their header.
 func TestUTF8Accept(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		m := strings.Replace(note("x"), "Subject: x", "Subject: Grüße 你好", 1)
 		c := h.login()
 		c.bad("APPEND INBOX UTF8 (~" + upload(m) + ")")
 		c.ok("CREATE Entw&APw-rfe")
-		c.no(`CREATE "Entwürfe"`, "ALREADYEXISTS]") // RFC 6855 §3: quoted UTF-8 is always understood
+		c.no(`CREATE "Entwürfe"`, "ALREADYEXISTS]") // RFC 6855 §3: quoted UTF-8 is always accepted
 		c.ok("ENABLE UTF8=ACCEPT")
 		c.got("* ENABLED UTF8=ACCEPT")
 		c.ok("ENABLE UTF8=ACCEPT")

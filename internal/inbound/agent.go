@@ -22,26 +22,26 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// Courier runs for a domain here, so that the commits of many consignments
-// come together.
+// Sessions for one local domain run at the same time, so that the write batcher can combine their
+// commits.
 const (
 	transactionsPerSession = 4
 	maxSessions            = 32
 )
 
-// IsServiceDomain reports whether a domain is one of the service's own names: its postmaster is
-// there, and return paths, and nobody else.
+// IsServiceDomain reports whether a domain is one of the service's own names. Such a domain accepts
+// mail only for its postmaster and for return paths.
 func (i *Service) IsServiceDomain(domain string) bool {
 	return domain == i.Host || domain == "bounces."+i.Host
 }
 
-// Concurrency is that of queue.Agent.
+// Concurrency implements queue.Agent.
 func (i *Service) Concurrency(waiting int) int {
 	return min(1+waiting/transactionsPerSession, maxSessions)
 }
 
-// Deliver files consignments into the mailboxes here. It is that of queue.Agent,
-// for domains whose MX is ours.
+// Deliver files transactions into local mailboxes. It implements queue.Agent for domains whose MX
+// is this service.
 func (i *Service) Deliver(ctx context.Context, r *queue.Session) {
 	for c := r.Next(); c != nil; c = r.Next() {
 		r.Finish(c, i.deliverTransaction(ctx, c)...)
@@ -56,14 +56,14 @@ var (
 		ORDER BY at LIMIT $2)`)
 )
 
-// deliverTransaction delivers one consignment: one outcome per recipient.
+// deliverTransaction delivers one transaction and returns one outcome per recipient.
 func (i *Service) deliverTransaction(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 	outcomes := make([]queue.Outcome, len(c.Deliveries))
-	ends, onward := make([]deliverFunc, len(c.Deliveries)), make([]bool, len(c.Deliveries))
+	ends, forwarded := make([]deliverFunc, len(c.Deliveries)), make([]bool, len(c.Deliveries))
 	open := 0
 	for n, d := range c.Deliveries {
 		var err error
-		if ends[n], onward[n], err = i.resolveRecipient(ctx, d.Recipient, c.Mail.Size); err != nil {
+		if ends[n], forwarded[n], err = i.resolveRecipient(ctx, d.Recipient, c.Mail.Size); err != nil {
 			outcomes[n] = i.outcome(ctx, d, err)
 			continue
 		}
@@ -82,17 +82,18 @@ func (i *Service) deliverTransaction(ctx context.Context, c *queue.Transaction) 
 			why = ends[n](ctx, s, c, d)
 		}
 		outcomes[n] = i.outcome(ctx, d, why)
-		outcomes[n].Forwarded = onward[n]
+		outcomes[n].Forwarded = forwarded[n]
 	}
 	return outcomes
 }
 
-// deliverFunc does with a message what its recipient is for.
+// deliverFunc processes a message for one recipient.
 type deliverFunc func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error
 
-// resolveRecipient finds out what a recipient is for: a mailbox, or a report or complaint
-// about what was sent from here. onward says that it has no mailbox, and leads elsewhere.
-func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (do deliverFunc, onward bool, err error) {
+// resolveRecipient returns how to process mail to a recipient: deliver it to mailboxes, or handle
+// it as a report or complaint about sent mail. forwarded reports whether the recipient has no mailbox
+// and only forwards.
+func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (do deliverFunc, forwarded bool, err error) {
 	a, err := address.Parse(to)
 	if err != nil {
 		return nil, false, err
@@ -121,7 +122,7 @@ func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (
 	if err == nil {
 		route, err = i.withinQuota(ctx, route, size)
 	}
-	onward = len(route.Mailboxes) == 0 && len(route.Forwards) > 0
+	forwarded = len(route.Mailboxes) == 0 && len(route.Forwards) > 0
 	return func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error {
 		if strings.EqualFold(a.Local, abuseLocalPart) {
 			if err := i.handleFeedback(ctx, s); err != nil {
@@ -129,10 +130,10 @@ func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (
 			}
 		}
 		return i.deliverRecipient(ctx, s, c, d, route)
-	}, onward, err
+	}, forwarded, err
 }
 
-// spoolQueued spools the message as it would go out: with its signatures.
+// spoolQueued spools the message as the SMTP agent would send it, with its signatures.
 func (i *Service) spoolQueued(ctx context.Context, m *queue.OutboundMessage) (*spooledMessage, error) {
 	body, err := m.Body(ctx)
 	if err != nil {
@@ -145,15 +146,14 @@ func (i *Service) spoolQueued(ctx context.Context, m *queue.OutboundMessage) (*s
 		return nil, err
 	}
 	if m.ThreadID != "" {
-		s.threads[m.Account] = m.ThreadID // whoever writes to himself finds it where he sent it
+		s.threads[m.Account] = m.ThreadID // a sender who is also a recipient finds the message in its original thread
 	}
 	s.private = m.Private
 	return s, nil
 }
 
-// deliverRecipient does all for one recipient in one commit. The row in filing makes sure
-// that it is done once: a second one of the same delivery has lost only its
-// outcome.
+// deliverRecipient delivers to one recipient in one commit. A row in the filing table makes sure
+// that this happens once. If the row exists, only the delivery's outcome was lost.
 func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery, route mailbox.Route) error {
 	e := i.newPlan(s, c.From, true)
 	e.requireTLS, e.smtpUTF8 = c.Mail.RequireTLS, c.Mail.UTF8
@@ -171,7 +171,7 @@ func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *qu
 		return err
 	}
 	for _, o := range l.forwards {
-		if why := s.checkForward(o); why != nil && len(boxes) > 0 { // as Transaction.keep has it
+		if why := s.checkForward(o); why != nil && len(boxes) > 0 { // as in Transaction.keep
 			i.Log.Info("a message is not forwarded but kept", "alias", o.Forwarder, "message", d.Message, "n", d.N, "reason", why)
 		} else if err := e.addForward(ctx, o); err != nil {
 			return err
@@ -182,9 +182,9 @@ func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *qu
 	return err
 }
 
-// filterLocal has the spam filter judge mail of one account to another, as it judges
-// mail from outside: its fault is one that bounces or puts off the delivery. What
-// stays within an account is not judged, nor what the service itself writes.
+// filterLocal runs the spam filter on mail between accounts, as on mail from outside. An error
+// bounces or defers the delivery. Mail within an account and mail from the service itself are not
+// filtered.
 func (i *Service) filterLocal(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery, route mailbox.Route) (*Transaction, error) {
 	l := &Transaction{service: i, from: c.From}
 	to, err := address.Parse(d.Recipient)
@@ -202,15 +202,15 @@ func (i *Service) filterLocal(ctx context.Context, s *spooledMessage, c *queue.T
 	if !other || s.private && c.Mail.Account == account.OperatorAccount {
 		return l, nil
 	}
-	judged := *s
-	if !c.Mail.Forwarded { // then MAIL FROM was checked when it was accepted
-		judged.checkResults.SPF = string(mailauth.Pass)
+	verified := *s
+	if !c.Mail.Forwarded { // MAIL FROM was checked when the message was accepted
+		verified.checkResults.SPF = string(mailauth.Pass)
 	}
-	return l, l.filterSpam(ctx, &judged, message.Received{ID: c.Mail.ID.String()}, "")
+	return l, l.filterSpam(ctx, &verified, message.Received{ID: c.Mail.ID.String()}, "")
 }
 
-// isFiled reports whether a delivery was filed here; if it has no outcome yet, that
-// was lost.
+// isFiled reports whether a delivery was filed here. If it has no outcome yet, the outcome was
+// lost.
 func (i *Service) isFiled(ctx context.Context, message db.ID, n int) (bool, error) {
 	err := i.db.One(ctx, filingQuery.With(message, n), new(int))
 	if errors.Is(err, db.ErrNoRow) {
@@ -219,12 +219,12 @@ func (i *Service) isFiled(ctx context.Context, message db.ID, n int) (bool, erro
 	return err == nil, err
 }
 
-// localRemote is the remote host of what was delivered here.
+// localRemote is the remote host of local deliveries.
 const localRemote = "local"
 
-// outcome translates what became of a delivery into what a host would say. What was
-// filed once is delivered, though the mailbox is full or deleted by now; while nobody
-// can say whether it was, it is put off.
+// outcome translates the result of a delivery into an SMTP reply. A message that was filed before
+// counts as delivered, even if the mailbox is full or deleted by now. If that can't be determined,
+// the delivery is deferred.
 func (i *Service) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
 	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: localRemote}
 	if err == nil {
@@ -244,12 +244,12 @@ func (i *Service) outcome(ctx context.Context, d *queue.Delivery, err error) que
 	errors.As(err, &f)
 	switch kind := fault.KindOf(err); {
 	case kind == fault.NotFound && f.Code == mailbox.CodeDomainNotHosted && !i.IsServiceDomain(d.Destination):
-		// It moved out a moment ago: the next attempt goes by its MX.
+		// The domain moved away a moment ago: the next attempt uses its MX.
 		return set(queue.Deferred, 451, "4.3.0", f.Message)
 	case kind == fault.NotFound:
 		return set(queue.Bounced, 550, "5.1.1", f.Message)
 	case kind == fault.Denied:
-		// Only 5.2.1 says something against the address, which suppresses it.
+		// Only 5.2.1 speaks against the address and suppresses it.
 		r, _ := ReplyFor(err)
 		return set(queue.Bounced, r.Code, r.Enhanced, f.Message)
 	case kind == fault.Unavailable && (f.Code == mailbox.CodeNoPostmaster || f.Code == CodeRecipientSuspended):
@@ -271,13 +271,13 @@ func (i *Service) outcome(ctx context.Context, d *queue.Delivery, err error) que
 	return set(queue.Deferred, 451, "4.3.0", "The message could not be filed")
 }
 
-// FilingRetention is how long it is to be remembered that a delivery was filed. An
-// outcome that was lost is asked for again within minutes.
+// FilingRetention is how long rows of the filing table are kept. A delivery whose outcome was lost
+// is retried within minutes.
 const FilingRetention = 7 * 24 * time.Hour
 
-// PruneFilings forgets, in one commit, at most limit deliveries that were filed before a
-// time, and returns how many; 0: there are no more. It keeps what has no outcome
-// yet, or may be tried again: an operator can hold it for any time.
+// PruneFilings deletes, in one commit, at most limit filing rows from before the given time. It
+// returns the number of deleted rows; 0 means that there are no more. It keeps rows of deliveries
+// without a final outcome, because an operator can hold a delivery for any time.
 func (i *Service) PruneFilings(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := i.db.Exec(ctx, pruneFilingsQuery.With(db.Micros(before), limit))
 	return int(deleted), err

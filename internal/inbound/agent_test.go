@@ -23,8 +23,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// outgoing makes a message that the queue may carry.
-func (h *house) outgoing(size int64) *queue.OutboundMessage {
+// outgoing creates a message for the queue.
+func (h *fixture) outgoing(size int64) *queue.OutboundMessage {
 	id := h.db.NewID()
 	text := "From: ann@demo.test\r\nSubject: local\r\n\r\nhello\r\n"
 	m := &queue.OutboundMessage{
@@ -35,15 +35,15 @@ func (h *house) outgoing(size int64) *queue.OutboundMessage {
 	return m
 }
 
-// What our own users send to a return path is a report, too.
-func TestCourierTakesReports(t *testing.T) {
-	each(t, func(h *house) {
+// Mail from local users to a return path is a report, too.
+func TestAgentTakesReports(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		m := h.outgoing(100)
 		m.Body = func(context.Context) (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(returnPath("failed"))), nil
+			return io.NopCloser(strings.NewReader(bounceReport("failed"))), nil
 		}
 		c := &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{
 			{Message: m.ID, N: 0, Recipient: h.Key.ReturnPath(int64(id), 0) + "@demo.test"},
@@ -59,9 +59,9 @@ func TestCourierTakesReports(t *testing.T) {
 	})
 }
 
-// So is a complaint that a mailbox here passes on to where those belong.
-func TestCourierTakesComplaints(t *testing.T) {
-	each(t, func(h *house) {
+// So is a complaint that a mailbox here forwards to the feedback address.
+func TestAgentTakesComplaints(t *testing.T) {
+	each(t, func(h *fixture) {
 		bob := h.box("bob", 1)
 		for _, to := range []string{"FBL@mail.host.test", "abuse@demo.test"} {
 			id := h.db.NewID()
@@ -84,10 +84,10 @@ func TestCourierTakesComplaints(t *testing.T) {
 	})
 }
 
-// What was filed is remembered for as long as its outcome is open: an operator may
-// hold it for weeks.
+// A filing row is kept as long as the delivery's outcome is open: an operator may hold the delivery
+// for weeks.
 func TestFiledIsRemembered(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob := h.box("bob", 1)
 		file := func(m *queue.OutboundMessage) {
@@ -116,8 +116,8 @@ func TestFiledIsRemembered(t *testing.T) {
 
 var holdDelivery = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1`)
 
-func TestCourier(t *testing.T) {
-	each(t, func(h *house) {
+func TestAgent(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 1), h.box("carol", 10), h.box("full", 1)
 		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
@@ -151,7 +151,7 @@ func TestCourier(t *testing.T) {
 		if n := len(h.events(event.InboundEmail)); n != 3 {
 			t.Errorf("%d events", n)
 		}
-		// Nor does it bounce what is there, whatever became of the mailbox since.
+		// A filed message doesn't bounce, even if its mailbox is full or deleted by now.
 		if err := h.boxes.Delete(ctx, h.account, carol.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -166,10 +166,10 @@ func TestCourier(t *testing.T) {
 	})
 }
 
-// Mail of another account is judged for spam as mail from outside is; what stays
-// within an account, and what the service itself writes, is not.
-func TestCourierJudgesOtherAccounts(t *testing.T) {
-	each(t, func(h *house) {
+// Mail from another account is filtered for spam like mail from outside. Mail within an account and
+// mail from the service itself is not.
+func TestAgentVerifiesOtherAccounts(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		other := h.db.NewID()
 		if _, err := h.boxes.CreateAlias(ctx, h.account, "out@demo.test", []string{"far@away.example"}); err != nil {
@@ -182,7 +182,7 @@ func TestCourierJudgesOtherAccounts(t *testing.T) {
 			private bool
 			to      string
 			action  summary.SpamAction
-			want    string // outcome, and where it is
+			want    string // outcome and folder
 		}{
 			{"within the account", h.account, false, "box", summary.ActionReject, "delivered 2.0.0 INBOX"},
 			{"ham", other, false, "box", summary.ActionAccept, "delivered 2.0.0 INBOX"},
@@ -212,7 +212,8 @@ func TestCourierJudgesOtherAccounts(t *testing.T) {
 				t.Errorf("%s: %s (%s), want %s", tt.name, got, o.Reply, tt.want)
 			}
 		}
-		// A recipient that chose so is not protected, and a filter that is away puts off.
+		// A recipient that turned the filter off is not protected, and an unavailable filter defers
+		// the mail.
 		box := h.box("soft", 10)
 		h.softer(box, mailbox.SpamOff)
 		h.thinks(summary.SpamResult{Score: 20, Threshold: 6, Action: summary.ActionReject})
@@ -235,10 +236,9 @@ func TestCourierJudgesOtherAccounts(t *testing.T) {
 	})
 }
 
-// What our own filter thinks of mail between accounts is what the recipient's account
-// taught it.
-func TestCourierAsksOwnFilter(t *testing.T) {
-	each(t, func(h *house) {
+// The built-in filter's opinion of mail between accounts is what the recipient's account taught it.
+func TestAgentAsksOwnFilter(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box := h.box("box", 10)
 		own := &spam.Filter{Builtin: &spam.BuiltinFilter{Bayes: spam.NewBayes(spam.Bayes{DB: h.db, Folders: h.Folders, Now: time.Now, Log: h.Log}), Log: h.Log}, Log: h.Log}
@@ -274,10 +274,9 @@ var (
 	showFilings = db.SQL(`ALTER TABLE filing_hidden RENAME TO filing`)
 )
 
-// While nobody can say whether it was filed, nothing is bounced, nor its recipient
-// suppressed.
-func TestCourierDoubts(t *testing.T) {
-	each(t, func(h *house) {
+// While it is unknown whether a message was filed, nothing bounces and no recipient is suppressed.
+func TestAgentDoubts(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob, m := h.box("bob", 1), h.outgoing(100)
 		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}}
@@ -290,7 +289,7 @@ func TestCourierDoubts(t *testing.T) {
 		dbtest.Exec(t, h.db, insertDelivery.With(m.ID, 0, h.account))
 		back := &queue.Transaction{Mail: h.outgoing(100), Deliveries: []*queue.Delivery{{Message: h.db.NewID(), Recipient: h.Key.ReturnPath(int64(m.ID), 0) + "@demo.test"}}}
 		back.Mail.Body = func(context.Context) (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(returnPath("failed"))), nil
+			return io.NopCloser(strings.NewReader(bounceReport("failed"))), nil
 		}
 		dbtest.Exec(t, h.db, hideFilings.With())
 		for _, c := range []*queue.Transaction{c, back} {
@@ -308,10 +307,10 @@ func TestCourierDoubts(t *testing.T) {
 	})
 }
 
-// A mailbox that only forwards has room for what must not go on, or it is put off;
-// what is there once stays delivered.
-func TestCourierForwardsWithoutRoom(t *testing.T) {
-	each(t, func(h *house) {
+// A mailbox that only forwards needs quota for mail that must not be forwarded, or the mail is
+// deferred. A message that was filed once stays delivered.
+func TestAgentForwardsWithoutQuota(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob, keep, to := h.box("bob", 1), false, []string{"far@away.example"}
 		if _, err := h.boxes.Update(ctx, h.account, bob.ID, mailbox.Change{ForwardTo: &to, KeepCopy: &keep}); err != nil {
@@ -322,7 +321,7 @@ func TestCourierForwardsWithoutRoom(t *testing.T) {
 			return h.File(ctx, &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}})[0]
 		}
 		m := h.outgoing(100)
-		for range 2 { // the second time the outcome had been lost, and the mailbox is full
+		for range 2 { // the second time, the outcome was lost and the mailbox is full
 			if o := send(m); o.State != queue.Delivered {
 				t.Errorf("outcome %+v", o)
 			}
@@ -338,9 +337,9 @@ func TestCourierForwardsWithoutRoom(t *testing.T) {
 	})
 }
 
-// The queue and the courier together.
+// The queue and the local delivery agent together.
 func TestQueueToMailbox(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob := h.box("bob", 1)
 		woken := h.hub.Subscribe(notify.Key{Kind: notify.Event})

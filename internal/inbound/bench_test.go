@@ -27,7 +27,7 @@ func BenchmarkAccept(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, boxes := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/mailboxes=%d", name, boxes), func(b *testing.B) {
-				h := newHouse(b, url(b))
+				h := newFixture(b, url(b))
 				for i := range boxes {
 					h.box(fmt.Sprintf("box%d", i), 1<<20)
 				}
@@ -38,8 +38,8 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
-// flood sends a message to each of the boxes in turn.
-func (h *house) flood(b *testing.B, body string, boxes int) {
+// flood sends a message to each of the boxes in round-robin order.
+func (h *fixture) flood(b *testing.B, body string, boxes int) {
 	from := addr(b, "ann@example.com")
 	var next atomic.Int64
 	b.SetParallelism(10)
@@ -60,9 +60,9 @@ func (h *house) flood(b *testing.B, body string, boxes int) {
 	})
 }
 
-// BenchmarkJudge is BenchmarkAccept for a message with two signatures, RSA and
-// Ed25519, whose answers from the DNS are in the cache: not judged, and judged.
-func BenchmarkJudge(b *testing.B) {
+// BenchmarkVerify is BenchmarkAccept for a message with two signatures (RSA and Ed25519) whose DNS
+// answers are cached, with and without verification.
+func BenchmarkVerify(b *testing.B) {
 	s := mailauth.Signer{Domain: "example.com"}
 	addr, zone := dnstest.Start(b, `example.com. 3600 TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.example.com. 3600 TXT "v=DMARC1; p=reject"`,
 		`7.2.0.192.in-addr.arpa. 3600 PTR client.example.`, `client.example. 3600 A 192.0.2.7`)
@@ -83,10 +83,10 @@ func BenchmarkJudge(b *testing.B) {
 		b.Fatal(err)
 	}
 	body := string(sig) + benchMail()
-	for name, judge := range map[string]*mailauth.Verifier{"not": nil, "judged": {DNS: dnstest.Resolver(b, addr), Now: time.Now}} {
+	for name, verify := range map[string]*mailauth.Verifier{"not": nil, "judged": {DNS: dnstest.Resolver(b, addr), Now: time.Now}} {
 		b.Run(name, func(b *testing.B) {
-			h := newHouse(b, dbtest.SQLite(b))
-			h.Verifier = judge
+			h := newFixture(b, dbtest.SQLite(b))
+			h.Verifier = verify
 			for i := range 100 {
 				h.box(fmt.Sprintf("box%d", i), 1<<20)
 			}

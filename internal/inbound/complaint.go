@@ -18,22 +18,22 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// feedbackLocalPart is the address of the service's host for the reports of feedback
-// loops (RFC 6449): what comes there is read and kept by nobody.
+// feedbackLocalPart is the local part, at the service's host, for reports of feedback loops (RFC
+// 6449). Mail to it is processed but not stored.
 const feedbackLocalPart = "fbl"
 
-// abuseLocalPart is where some loops send their reports (RFC 2142 §2). Such mail is
-// filed like any other as well.
+// abuseLocalPart is where some feedback loops send their reports (RFC 2142 §2). Mail to it is also
+// filed like any other.
 const abuseLocalPart = "abuse"
 
-// isFeedbackAddress reports whether an address is that for feedback loops.
+// isFeedbackAddress reports whether an address is the one for feedback loops.
 func (i *Service) isFeedbackAddress(to address.Address) bool {
 	return strings.EqualFold(to.Local, feedbackLocalPart) && to.Domain == i.Host
 }
 
-// recordComplaint hands a complaint about a delivery to the queue. Of a message that
-// was deleted meanwhile (retention) the recipient is still suppressed, if the
-// report names him; without even a trace of it a complaint comes too late.
+// recordComplaint records a complaint about a delivery in the queue. If the message was deleted
+// meanwhile (retention), the recipient is still suppressed if the report names it. If no trace of
+// the message is left, the complaint is ignored.
 func (i *Service) recordComplaint(ctx context.Context, r returnPath, told *bounce.Report) error {
 	changed, err := i.Queue.RecordComplaint(ctx, r.message, r.n, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
@@ -45,7 +45,7 @@ func (i *Service) recordComplaint(ctx context.Context, r returnPath, told *bounc
 	return err
 }
 
-// recordPastComplaint takes a complaint about a message that was deleted meanwhile.
+// recordPastComplaint records a complaint about a message that was deleted meanwhile.
 func (i *Service) recordPastComplaint(ctx context.Context, r returnPath, told *bounce.Report) (changed bool, err error) {
 	var named []address.Address
 	add := func(text string) {
@@ -72,9 +72,9 @@ func (i *Service) recordPastComplaint(ctx context.Context, r returnPath, told *b
 	return changed, err
 }
 
-// handleFeedback reads a message to a feedback address. Anybody may write to those, so
-// a complaint counts only if it shows the signed return path of the delivery
-// that it is about, which nobody but its recipient's side has seen.
+// handleFeedback processes a message to a feedback address. Anybody can write to it, so a complaint
+// counts only if it contains the signed return path of the delivery. Only the recipient's side has
+// seen that path.
 func (i *Service) handleFeedback(ctx context.Context, s *spooledMessage) error {
 	told, err := i.parseReport(ctx, s)
 	if err != nil {
@@ -91,10 +91,10 @@ func (i *Service) handleFeedback(ctx context.Context, s *spooledMessage) error {
 	return nil
 }
 
-// maxPathCandidates is how many words of a header are tried as return paths.
+// maxPathCandidates is the number of words in a header that are tried as return paths.
 const maxPathCandidates = 100
 
-// findReturnPath finds the first signed return path in a header.
+// findReturnPath returns the first signed return path in a header.
 func (i *Service) findReturnPath(header string) (r returnPath, ok bool) {
 	local := func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
@@ -114,11 +114,10 @@ func (i *Service) findReturnPath(header string) (r returnPath, ok bool) {
 	return returnPath{}, false
 }
 
-// RecordJunked takes it as complaints that somebody put messages into the folder for
-// junk of a mailbox here. Only mail of the API is complained of, and only its
-// delivery to that mailbox; once. What the service writes must go on to arrive: it
-// may be the link without which somebody never gets in again. Trouble with one
-// message does not lose the complaints about others.
+// RecordJunked records complaints when a user moves messages into the Junk folder of a mailbox
+// here. It counts only API mail, and only its delivery to that mailbox, once. Private mail of the
+// service is exempt, because it must continue to arrive: it may contain a user's only way to log in
+// again. An error with one message doesn't prevent complaints about others.
 func (i *Service) RecordJunked(ctx context.Context, mailbox db.ID, sent []db.ID) error {
 	var errs []error
 	for _, id := range sent {
@@ -169,7 +168,7 @@ func (i *Service) routesTo(ctx context.Context, to string, box db.ID) (bool, err
 	}
 	route, err := i.Mailboxes.Route(ctx, a)
 	if err != nil && fault.KindOf(err) != fault.Internal {
-		return false, nil // it leads to nobody
+		return false, nil // the address leads nowhere
 	}
 	return slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return r.Mailbox == box }), err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-func (h *house) states(message db.ID) (all []queue.State) {
+func (h *fixture) states(message db.ID) (all []queue.State) {
 	h.t.Helper()
 	rows, err := h.Queue.Deliveries(h.t.Context(), message)
 	if err != nil {
@@ -26,17 +26,17 @@ func (h *house) states(message db.ID) (all []queue.State) {
 	return all
 }
 
-// arf is a feedback report with some fields, about a message with a header.
+// arf returns a feedback report with the given fields about a message with the given header.
 func arf(fields, header string) string {
 	return "From: loop@isp.example\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
 		"--b\r\n\r\na report\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nVersion: 1\r\n" + fields +
 		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + header + "\r\nHello.\r\n--b--\r\n"
 }
 
-// A complaint at a feedback address counts if it shows the delivery's signed
-// return path; nothing else there changes anything.
+// A complaint at a feedback address counts if it contains the delivery's signed return path.
+// Nothing else there has an effect.
 func TestComplaints(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob := h.box("bob", 100)
 		own := func(id db.ID, n int) string { return h.Key.ReturnPath(int64(id), n) + "@demo.test" }
@@ -81,7 +81,7 @@ func TestComplaints(t *testing.T) {
 				return arf("Feedback-Type: abuse\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
 			}, queue.Delivered},
 			{"a DSN to a mailbox", "bob@demo.test", func(id db.ID) string {
-				return returnPath("failed") + "Return-Path: <" + own(id, 0) + ">\r\n"
+				return bounceReport("failed") + "Return-Path: <" + own(id, 0) + ">\r\n"
 			}, queue.Delivered},
 		} {
 			id := h.db.NewID()
@@ -106,13 +106,13 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// Of a report on many recipients what counts is what it says of the delivery's
-// own; what is said of its mailbox is no judgement of the address.
+// In a report on several recipients, only the entry for the delivery's own recipient counts. A
+// problem with the mailbox doesn't suppress the address.
 func TestReportOfMany(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
-		text := strings.Replace(returnPath("failed"), "\r\n--b--",
+		text := strings.Replace(bounceReport("failed"), "\r\n--b--",
 			"\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: failed\r\nStatus: 5.2.2\r\nDiagnostic-Code: smtp; 552 5.2.2 quota exceeded\r\n--b--", 1)
 		text = strings.Replace(text, "x@remote.example", "other@remote.example", 1)
 		if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
@@ -125,15 +125,15 @@ func TestReportOfMany(t *testing.T) {
 	})
 }
 
-// A list that was reached, or is waited for, is not to blame for a member that
-// was not.
+// If a list accepted or deferred the message, a failure of one of its members doesn't count against
+// the list.
 func TestReportOfMember(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		for _, action := range []string{"expanded", "delayed"} {
 			for _, member := range []string{"", "Original-Recipient: rfc822; x@remote.example\r\n"} {
 				id := h.db.NewID()
 				dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
-				text := strings.Replace(returnPath("failed"), "Final-Recipient: rfc822; x@remote.example", member+"Final-Recipient: rfc822; gone@remote.example", 1)
+				text := strings.Replace(bounceReport("failed"), "Final-Recipient: rfc822; x@remote.example", member+"Final-Recipient: rfc822; gone@remote.example", 1)
 				text = strings.Replace(text, "\r\n--b--", "\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: "+action+"\r\nStatus: 2.0.0\r\n--b--", 1)
 				if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
 					h.t.Fatal(err)
@@ -149,21 +149,21 @@ func TestReportOfMember(t *testing.T) {
 	})
 }
 
-// A report of delay, and an automatic reply, to a signed return path stand in
-// the timeline, each once, and change nothing else.
+// A delay report or an automatic reply to a signed return path appears in the timeline once and has
+// no other effect.
 func TestRemarks(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
-		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(returnPath("delayed"), "5.1.1", "4.4.1"), "550", "451")
+		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(bounceReport("delayed"), "5.1.1", "4.4.1"), "550", "451")
 		away := "Message-ID: <away@remote.example>\r\nAuto-Submitted: auto-replied\r\nSubject: I am away\r\n\r\nuntil Monday\r\n"
 		for _, text := range []string{delay, away, delay, away, strings.Replace(delay, "first", "second", 1), "Subject: hello\r\n\r\nis it blue?\r\n"} {
 			if _, err := h.send(text, h.Key.ReturnPath(int64(id), 1)+"@demo.test"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := h.send(delay, h.Key.ReturnPath(int64(h.db.NewID()), 0)+"@demo.test"); err != nil { // one that nobody knows
+		if _, err := h.send(delay, h.Key.ReturnPath(int64(h.db.NewID()), 0)+"@demo.test"); err != nil { // unknown message
 			t.Fatal(err)
 		}
 		var got []string
@@ -186,13 +186,13 @@ func TestRemarks(t *testing.T) {
 	})
 }
 
-// Whoever has a return path can't fill a timeline.
+// Knowing a return path isn't enough to fill a timeline.
 func TestRemarksAreFew(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		for n := range 25 {
-			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, returnPath("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
+			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, bounceReport("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
 				h.t.Fatal(err)
 			}
 		}

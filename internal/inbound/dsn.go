@@ -16,12 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// maxReturnedSize is the size, in octets, up to which a message that could not be
-// delivered is sent back whole when its sender did not say (RFC 3461 §4.3).
+// maxReturnedSize is the size, in octets, up to which an undelivered message is returned in full if
+// its sender didn't choose (RFC 3461 §4.3).
 const maxReturnedSize = 32 << 10
 
-// createReport spools the report about a message; without that, should it be
-// lost, damaged or not to be read. out says that it goes to another host.
+// createReport spools the report about a message. The report omits the message if it is lost,
+// damaged or unreadable. out reports whether the report goes to another host.
 func (i *Service) createReport(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*spooledMessage, error) {
 	s, err := i.spoolReport(ctx, m, all, out)
 	if m.Blob != 0 && blob.IsLost(err) {
@@ -54,12 +54,12 @@ func (i *Service) spoolReport(ctx context.Context, m *outbound.SubmissionInfo, a
 		}
 		defer source.Close() //nolint:errcheck // only read
 		r.Original.Header, err = message.ReadHeader(bufio.NewReader(source.All()))
-		if err != nil && !fault.Is(err, fault.TooLarge) { // with our fields; then the report goes without it
+		if err != nil && !fault.Is(err, fault.TooLarge) { // too large only with our fields; then the report goes without the header
 			return nil, err
 		}
-		// Of what was submitted the row knows it, not of what was forwarded before it did.
+		// The row knows this for submissions, but not for messages forwarded before the row had it.
 		r.Original.UTF8 = r.Original.UTF8 || r.Original.Header.EightBit()
-		if returnsFullMessage(m, r.Recipients) && !(out && m.Size > maxReturnedSize) { // nobody knows what the host there takes
+		if returnsFullMessage(m, r.Recipients) && !(out && m.Size > maxReturnedSize) { // the remote host's size limit is unknown
 			if out {
 				if r.Original.EightBit, err = hasUnsafeContent(source.All()); err != nil {
 					return nil, err
@@ -82,16 +82,16 @@ func (i *Service) spoolReport(ctx context.Context, m *outbound.SubmissionInfo, a
 	return s, err
 }
 
-// signReport returns the DKIM-Signature of a report, by the key of the host in whose
-// name it is. It is signed here, where it is certain that we wrote it; its lines are
-// such that nothing on its way is re-encoded.
+// signReport returns the DKIM-Signature of a report, made with the key of the host that the report
+// names. Reports are signed here, where their origin is certain. Their lines need no re-encoding in
+// transit.
 func (i *Service) signReport(ctx context.Context, r *message.DSN) (head []byte, err error) {
 	signer, err := i.Domains.HostSigner(ctx)
 	if err != nil {
 		return nil, err
 	}
 	boundary := "=_" + rand.Text()
-	r.Boundary = func() string { return boundary } // the same when it is written
+	r.Boundary = func() string { return boundary } // the same when the report is written
 	err = withReportReader(r, func(in io.Reader) (err error) {
 		head, err = signer.SignReader(in)
 		return err
@@ -99,7 +99,7 @@ func (i *Service) signReport(ctx context.Context, r *message.DSN) (head []byte, 
 	return head, err
 }
 
-// withReportReader writes a report to somebody who reads it.
+// withReportReader passes the report to read as a stream.
 func withReportReader(r *message.DSN, read func(io.Reader) error) error {
 	pipe, in := io.Pipe()
 	written := make(chan struct{})
@@ -108,19 +108,19 @@ func withReportReader(r *message.DSN, read func(io.Reader) error) error {
 		in.CloseWithError(r.Write(in))
 	}()
 	err := read(pipe)
-	_ = pipe.Close() // lets a writer end that nobody reads from
+	_ = pipe.Close() // unblocks the writer if read stopped early
 	<-written
 	return err
 }
 
-// hasUnsafeContent reports whether a message is anything but lines of ASCII that every host takes.
+// hasUnsafeContent reports whether a message has anything but ASCII lines that every host accepts.
 func hasUnsafeContent(r io.Reader) (bool, error) {
 	index, _, err := message.ScanReader(r)
 	return index.Has(message.EightBit | message.HeaderEightBit | message.HasNUL | message.HeaderNUL | message.LongLines), err
 }
 
-// returnsFullMessage reports whether the message is sent back as a whole: only when it was
-// not delivered (RFC 3461 §4.3), and its sender wants that, or it is small.
+// returnsFullMessage reports whether the report returns the whole message: only after a failure
+// (RFC 3461 §4.3), and if the sender asked for it or the message is small.
 func returnsFullMessage(m *outbound.SubmissionInfo, told []message.DSNRecipient) bool {
 	for i := range told {
 		if told[i].Action == message.ActionFailed {
@@ -130,8 +130,7 @@ func returnsFullMessage(m *outbound.SubmissionInfo, told []message.DSNRecipient)
 	return false
 }
 
-// reportRecipients turns notices into what a report says: of each recipient the last
-// thing that happened.
+// reportRecipients turns notices into the recipients of a report, with the last action for each.
 func reportRecipients(all []queue.Notice) []message.DSNRecipient {
 	var list []message.DSNRecipient
 	for at, n := range all {

@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// EmailEvent is the data of an inbound_email event. Its Content is read from the
-// message when the event first is (event.Input.ContentMessage): few events are read, and
-// the way of a message into its mailbox must not wait for that.
+// EmailEvent is the data of an inbound_email event. Its Content is read from the message when the
+// event is first read (event.Input.ContentMessage): few events are read, and delivery must not wait
+// for it.
 type EmailEvent struct {
 	ID           db.ID                `json:"id" doc:"The message's id, for GET /mailboxes/{mailbox.id}/messages/{id}."`
 	ThreadID     string               `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
@@ -38,9 +38,9 @@ type EmailEvent struct {
 	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
 }
 
-// redactedEvent is what an EmailEvent says to a reader who may not read mail: which message
-// came where, and nothing that its header or its text says but its Message-ID.
-// A field that EmailEvent gets is left out until it is added here.
+// redactedEvent is an EmailEvent for readers who may not read mail. It identifies the message and
+// its mailbox, and has nothing from the header or text but the Message-ID. New fields of EmailEvent
+// are left out until they are added here.
 type redactedEvent struct {
 	ID           db.ID                `json:"id"`
 	ThreadID     string               `json:"thread_id"`
@@ -55,11 +55,10 @@ type redactedEvent struct {
 	MessageID    string               `json:"message_id"`
 	Private      bool                 `json:"private,omitempty"`
 	Omitted      bool                 `json:"content_omitted"`
-	Test         bool                 `json:"test,omitempty"` // of a webhook's test
+	Test         bool                 `json:"test,omitempty"` // of a webhook's test event
 }
 
-// RedactEvent leaves out of an event's data what the message says. It is
-// event.Log's.
+// RedactEvent removes the message's content from an event's data. It is a callback of event.Log.
 func RedactEvent(kind string, data json.RawMessage) (any, error) {
 	if kind != event.InboundEmail {
 		return nil, nil
@@ -72,42 +71,40 @@ func RedactEvent(kind string, data json.RawMessage) (any, error) {
 	return n, nil
 }
 
-// EmptyMetadata is an empty object: what is sent from here has metadata, what
-// arrives has none.
+// EmptyMetadata is an empty object: only sent mail has metadata, not received mail.
 type EmptyMetadata struct{}
 
-// EventMailbox names a mailbox.
+// EventMailbox identifies a mailbox.
 type EventMailbox struct {
 	ID      db.ID  `json:"id" doc:"The mailbox's id."`
 	Address string `json:"address" doc:"Its address." example:"you@example.com"`
 }
 
-// Envelope is that of SMTP.
+// Envelope is the SMTP envelope.
 type Envelope struct {
 	MailFrom string   `json:"mail_from" doc:"The sender; empty for the null sender, of reports and automatic replies." example:"bob@example.org"`
 	RcptTo   []string `json:"rcpt_to" nullable:"false" doc:"The addresses by which it came to this mailbox, plus-tags included." example:"you+news@example.com"`
 }
 
-// newEvent tells of a recipient's copy; in which message it is filed is yet to
-// be said.
-func (s *spooledMessage) newEvent(to mailbox.Recipient, in folder.Delivery, verdicts summary.CheckResults, from string, rcpts []string) EmailEvent {
+// newEvent returns the event for a recipient's copy, without the ID and URL of the filed message.
+func (s *spooledMessage) newEvent(to mailbox.Recipient, in folder.Delivery, results summary.CheckResults, from string, rcpts []string) EmailEvent {
 	return EmailEvent{
 		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
-		Size: in.Blob.Size, CheckResults: verdicts.WithDefaults(), Private: in.Private, Summary: summary.FromHeader(s.header),
+		Size: in.Blob.Size, CheckResults: results.WithDefaults(), Private: in.Private, Summary: summary.FromHeader(s.header),
 	}
 }
 
-// RawURL is where the bytes of a message in a mailbox can be had.
+// RawURL returns the URL of the raw bytes of a message in a mailbox.
 func (i *Service) RawURL(box, message db.ID) string {
 	return i.BaseURL + "/api/v1/mailboxes/" + box.String() + "/messages/" + message.String() + "/raw"
 }
 
-// MessageURL is the URL that RawURL goes on from.
+// messageURL returns the message's URL, of which RawURL is a subresource.
 func messageURL(raw string) string { return strings.TrimSuffix(raw, "/raw") }
 
-// CompleteEvent completes the data of an inbound_email event with the content of its
-// message: it is event.Log's. What is gone, damaged or can't be read is told as
-// such: the events behind it wait for it.
+// CompleteEvent adds the message's content to the data of an inbound_email event. It is a callback
+// of event.Log. A deleted or damaged message sets Gone instead of failing, because later events
+// wait for this one.
 func (i *Service) CompleteEvent(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
 	var a EmailEvent
 	if err := json.Unmarshal(data, &a); err != nil {

@@ -19,8 +19,8 @@ import (
 
 var eventIDs = db.SQL(`SELECT id FROM event WHERE account = $1 AND kind = 'inbound_email' ORDER BY id`)
 
-// arrivals returns the inbound_email events as everybody gets them.
-func (h *house) arrivals() (all []event.Event) {
+// arrivals returns the inbound_email events as an API client gets them.
+func (h *fixture) arrivals() (all []event.Event) {
 	h.t.Helper()
 	ids, err := db.All(h.t.Context(), h.db, eventIDs.With(h.account), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
@@ -44,10 +44,9 @@ func arrivalOf(t testing.TB, e event.Event) (a inbound.EmailEvent) {
 	return a
 }
 
-// Whoever reads the event gets the content of the message, and ever the same,
-// whatever becomes of the message.
+// Readers of the event always get the same content, even after the message is deleted.
 func TestArrivalContent(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob := h.box("bob", 10)
 		if _, err := h.send(mail, "bob@demo.test"); err != nil {
@@ -83,9 +82,10 @@ var (
 	deleteBlobs    = db.SQL(`DELETE FROM blob`)
 )
 
-// An event whose message went before anybody read it says so, and what it knew.
+// If the message is deleted before the event is first read, the event says so and has the known
+// fields.
 func TestArrivalGone(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		h.box("bob", 100)
 		large := mail + strings.Repeat("0123456789abcdef\r\n", 10_000)
@@ -94,7 +94,7 @@ func TestArrivalGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The file of a large message is gone, which should not be.
+		// The file of a large message is missing, which should not happen.
 		files, err := filepath.Glob(filepath.Join(h.blobs, "*", "*"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("files %v, %v in %s", files, err, h.blobs)
@@ -124,9 +124,9 @@ func TestArrivalGone(t *testing.T) {
 	})
 }
 
-// An event whose message can't be read keeps nobody from those behind it.
+// An event whose message can't be read doesn't block later events.
 func TestArrivalUnread(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		h.box("bob", 100)
 		for _, text := range []string{mail + strings.Repeat("0123456789abcdef\r\n", 10_000), mail} {
@@ -151,7 +151,7 @@ func TestArrivalUnread(t *testing.T) {
 	})
 }
 
-func (h *house) firstEvent() (id db.ID) {
+func (h *fixture) firstEvent() (id db.ID) {
 	h.t.Helper()
 	if err := h.db.One(h.t.Context(), eventIDs.With(h.account), &id); err != nil {
 		h.t.Fatal(err)
@@ -159,9 +159,9 @@ func (h *house) firstEvent() (id db.ID) {
 	return id
 }
 
-// What is found to be spam goes to Junk, and the verdicts are kept.
-func TestVerdicts(t *testing.T) {
-	each(t, func(h *house) {
+// Mail recognized as spam goes to Junk, and the check results are stored.
+func TestResults(t *testing.T) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob := h.box("bob", 10)
 		from := addr(t, "ann@example.com")

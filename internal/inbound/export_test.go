@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// File delivers one consignment.
+// File delivers one transaction.
 func (i *Service) File(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 	return i.deliverTransaction(ctx, c)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// isForgedResult reports whether a field of an arriving message claims to be this
-// host's own judgement: whoever reads such a field trusts it (RFC 8601 §5).
-// Those of spam filters say of no host whose they are.
+// isForgedResult reports whether a field of a received message claims to be this host's own check
+// result. Readers trust such fields (RFC 8601 §5). Spam filters' fields don't name a host, so all
+// of them count as forged.
 func (i *Service) isForgedResult(f message.Field) bool {
 	if len(f.Name) >= len(spamFieldPrefix) && strings.EqualFold(string(f.Name[:len(spamFieldPrefix)]), spamFieldPrefix) {
 		return true
@@ -19,13 +19,12 @@ func (i *Service) isForgedResult(f message.Field) bool {
 	return f.Is("Authentication-Results") && claimsHost(f.Text(), i.Host)
 }
 
-// spamFieldPrefix is how the fields begin that spam filters add.
+// spamFieldPrefix is the prefix of the fields that spam filters add.
 const spamFieldPrefix = "X-Spam-"
 
-// claimsHost reports whether the authserv-id that the value of an
-// Authentication-Results field begins with is a host's, in whatever way it can be
-// read: behind comments or within quotes, whether or not a comment or a closing
-// quote ends it (RFC 8601 §2.2), and in Unicode where ours is in A-labels (§2.5).
+// claimsHost reports whether an Authentication-Results value begins with the authserv-id of host,
+// however a reader might parse it. The authserv-id may come after comments or be in quotes, even if
+// these are not closed (RFC 8601 §2.2). It may be in Unicode where host has A-labels (§2.5).
 func claimsHost(value, host string) bool {
 	var id strings.Builder
 	comments, quoted := 0, false

@@ -24,34 +24,33 @@ import (
 )
 
 const (
-	// CodeNotForwarded is the code of the fault.Denied for mail that is not to be
-	// forwarded: it is spam, or its author's domain disowns it.
+	// CodeNotForwarded is the code of the fault.Denied for mail that must not be forwarded: spam,
+	// or mail that fails its author's DMARC policy.
 	CodeNotForwarded = "not_forwarded"
 
-	// maxHops is how often a message may have been delivered somewhere before it
-	// is forwarded once more.
+	// maxHops is the number of earlier deliveries up to which a message is forwarded.
 	maxHops = 10
-	// loopField names, in what is forwarded, the address that it was for.
+	// loopField is the header field of forwarded mail that names the original recipient.
 	loopField = "X-Loop"
-	// postmasterLocalPart gets the reports that no sender is to be bothered with.
+	// postmasterLocalPart receives the reports that don't go to a sender.
 	postmasterLocalPart = "postmaster"
 )
 
-// forward is a message that goes on to addresses elsewhere.
+// forward is a message to be forwarded to other addresses.
 type forward struct {
 	mailbox.Route
-	address    string              // the address that it was for
-	sender     string              // its MAIL FROM
-	fromLocal  bool                // it was sent from here: nothing of it is in doubt
-	isSpam     bool                // thinks the filter of its account
-	spamResult *summary.SpamResult // of that; nil: it has none
-	isReturn   bool                // it is a report on its way back to who is told of it
+	address    string              // original recipient
+	sender     string              // MAIL FROM
+	fromLocal  bool                // whether it was sent from here, so that its sender is certain
+	isSpam     bool                // according to the spam filter of its account
+	spamResult *summary.SpamResult // nil: none
+	isReturn   bool                // whether it is a report on its way back to the original sender
 }
 
-// dropForwards takes out of a letter what must not go on. Who has no mailbox here would
-// get nothing then, and nobody would know: the postmaster gets it, in Junk. Without
-// one it is refused, for all, and so is what nobody else is to get: its sender is
-// told by his own host.
+// dropForwards removes forwards that must not happen. A recipient without a mailbox would lose the
+// message unnoticed, so the postmaster gets it in Junk. Without a postmaster the message is
+// rejected for all recipients. It is also rejected if nobody else would get it: the sending host
+// then informs the sender.
 func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error {
 	var halted []forward
 	var why error
@@ -64,8 +63,8 @@ func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error
 	})
 	others := len(l.forwards)+len(l.returnPaths) > 0 || l.feedback
 	for _, to := range l.recipients {
-		// Whoever wrote a Delivered-To, beside others the copy is filed: twice
-		// rather than never.
+		// A sender can forge Delivered-To. If there are other recipients, the copy is filed: better
+		// twice than never.
 		if len(to.ForwardTo) > 0 || !wasDeliveredTo(s.header, to.addresses[0]) {
 			others = true
 		} else if why == nil {
@@ -88,9 +87,8 @@ func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error
 	return nil
 }
 
-// keep makes sure that a message which does not go on is in a mailbox: one that
-// its alias leads to as well, or else the postmaster's. It reports whether there is
-// one, of the same account.
+// keep makes sure that a message that is not forwarded is in a mailbox of the same account: another
+// target of the alias, or else the postmaster's. It reports whether there is one.
 func (l *Transaction) keep(ctx context.Context, s *spooledMessage, o forward) (bool, error) {
 	if slices.ContainsFunc(l.recipients, func(r recipient) bool { return slices.Contains(r.addresses, o.address) }) {
 		return true, nil
@@ -122,8 +120,8 @@ func (l *Transaction) keep(ctx context.Context, s *spooledMessage, o forward) (b
 	return false, nil
 }
 
-// checkForward says why a message must not go on: as CodeNotForwarded, or, if it was here
-// before or at too many places, as CodeLoop.
+// checkForward returns why a message must not be forwarded. The code is CodeNotForwarded, or
+// CodeLoop if the message was here before or had too many hops.
 func (s *spooledMessage) checkForward(o forward) error {
 	if o.isSpam || s.failsPolicy || s.checkResults.Spam == summary.Spam {
 		return fault.New(fault.Denied, CodeNotForwarded, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
@@ -139,8 +137,8 @@ func loopError() error {
 	return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 }
 
-// addForward makes the message ready for the addresses elsewhere, unless it must not
-// go there.
+// addForward prepares the message for the addresses elsewhere. It returns an error if the message
+// must not be forwarded.
 func (e *deliveryPlan) addForward(ctx context.Context, o forward) error {
 	i, s := e.service, e.message
 	if err := s.checkForward(o); err != nil {
@@ -149,8 +147,8 @@ func (e *deliveryPlan) addForward(ctx context.Context, o forward) error {
 	top := message.AppendDeliveredTo(nil, o.address)
 	top = append(top, loopField+": "+o.address+"\r\n"...)
 	top = append(top, s.traceFields...)
-	// Old programs write such bytes and ask for nothing: that goes on as it came,
-	// as most hosts take it.
+	// Old programs send 8-bit bytes without asking for an extension. Such mail is forwarded as it
+	// came, since most hosts accept it.
 	utf8, eightBit := s.index.RequiredExtensions()
 	sender, keep := i.forwardSender(s, o)
 	ready, err := i.Outbox.PrepareForward(ctx, outbound.ForwardRequest{
@@ -171,13 +169,12 @@ func (e *deliveryPlan) addForward(ctx context.Context, o forward) error {
 	return err
 }
 
-// forwardSender is the MAIL FROM of a message that goes on: one that leads back to its
-// sender by way of us, since no other domain's SPF record lets us use its name. Where
-// the sender's address has no place in that, keep makes a row that has it.
-// Who was not shown to have sent it is not told what becomes of it; the
-// postmaster is. It is the null sender for mail to a role address, whose reports would
-// tell strangers who owns an account, and for what the service wrote, whose return path
-// is nobody else's business.
+// forwardSender returns the MAIL FROM of a forwarded message. It leads back to the original sender
+// through this service, since other domains' SPF records don't permit this host. If the address
+// doesn't fit in such a path, keep inserts a row that stores it. If the sender wasn't verified,
+// reports go to the postmaster instead. The result is the null sender for mail to a role address,
+// because its reports would reveal who owns an account. It is also the null sender for private mail
+// of the service, because its return path must stay private.
 func (i *Service) forwardSender(s *spooledMessage, o forward) (path string, keep []db.Statement) {
 	if o.sender == "" || o.RoleMail || s.private {
 		return "", nil
@@ -208,21 +205,21 @@ var (
 	pruneForwardPathsQuery = db.SQL(`DELETE FROM forward_path WHERE id IN (SELECT id FROM forward_path WHERE at < $1 ORDER BY at LIMIT $2)`)
 )
 
-// ForwardPathRetention is how long it is kept who sent a forwarded message. A message may wait for
-// five days, and the report about it be held.
+// ForwardPathRetention is how long the senders of forwarded messages are stored. A message may be
+// queued for five days, and its report may be held.
 const ForwardPathRetention = secret.SRSMaxAge + 30*24*time.Hour
 
-// PruneForwardPaths forgets, in one commit, at most limit senders of messages that were
-// forwarded before a time, and returns how many; 0: there are no more.
+// PruneForwardPaths deletes, in one commit, at most limit senders of messages that were forwarded
+// before the given time. It returns the number of deleted rows; 0 means that there are no more.
 func (i *Service) PruneForwardPaths(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := i.db.Exec(ctx, pruneForwardPathsQuery.With(db.Micros(before), limit))
 	return int(deleted), err
 }
 
-// passedSPF reports whether the host that brought a message may send for the domain of
-// its MAIL FROM (SPF): only then something is sent back there. A DKIM signature does
-// not show that, nor does DMARC by it: whoever has a signed message can bring it to
-// many, in its author's name, who would get all their answers.
+// passedSPF reports whether SPF permits the sending host to use the domain of MAIL FROM. Reports
+// and replies go there only then. DKIM doesn't show that, and neither does DMARC by DKIM: anybody
+// who has a signed message can send it to many recipients, and the author would get all their
+// replies.
 func (s *spooledMessage) passedSPF() bool { return s.checkResults.SPF == string(mailauth.Pass) }
 
 func isSRS(sender string) bool {
@@ -230,9 +227,9 @@ func isSRS(sender string) bool {
 	return err == nil && secret.IsSRS(a.Local)
 }
 
-// returnRoute is the way back to the sender of a message that was forwarded by a
-// domain here, in the name of the account that did: another may hold it by now, who
-// sees nothing of it.
+// returnRoute returns the route back to the original sender of a message that a local domain
+// forwarded. The route belongs to the account that forwarded the message. Another account may own
+// the domain by now; it sees nothing of the report.
 func (i *Service) returnRoute(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	claims, err := i.domainClaims(ctx, to.Domain)
 	if err != nil {
@@ -250,7 +247,7 @@ func (i *Service) returnRoute(ctx context.Context, to address.Address) (mailbox.
 	return mailbox.Route{}, noMailboxError()
 }
 
-// domainClaims are who may have forwarded mail in the name of a domain.
+// domainClaims returns the accounts that may have forwarded mail in the name of a domain.
 func (i *Service) domainClaims(ctx context.Context, name string) ([]domain.HostedDomain, error) {
 	_, hosted, err := i.Mailboxes.FindHosted(ctx, name)
 	if err != nil {
@@ -262,8 +259,8 @@ func (i *Service) domainClaims(ctx context.Context, name string) ([]domain.Hoste
 	return i.Domains.Claims(ctx, name)
 }
 
-// originalSender is who sent a message that an account forwarded with a path of ours, as
-// that says, or said, at a time. It is fault.NotFound if it is none, or too old.
+// originalSender returns the original sender of a message that an account forwarded with the given
+// SRS path, valid at the given time. It returns fault.NotFound if the path is invalid or expired.
 func (i *Service) originalSender(ctx context.Context, account db.ID, path address.Address, at time.Time) (address.Address, error) {
 	if id, ok := i.Key.ParseStoredSRS(int64(account), path.Domain, path.Local); ok {
 		var sender string
@@ -288,13 +285,13 @@ func noMailboxError() error {
 	return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 }
 
-// addReturn accepts a report about what was forwarded, for its original sender.
+// addReturn accepts a report about a forwarded message, for the original sender.
 func (l *Transaction) addReturn(ctx context.Context, to address.Address) error {
 	if l.from != "" {
 		return notReportError()
 	}
 	if slices.ContainsFunc(l.forwards, func(o forward) bool { return o.isReturn && address.KeyOf(o.address) == to.Key() }) {
-		return nil // it goes there already
+		return nil // already added
 	}
 	route, err := l.service.returnRoute(ctx, to)
 	if err != nil {
@@ -313,14 +310,15 @@ func notReportError() error {
 	return fault.New(fault.Denied, "reports_only", "This address takes reports about forwarded messages only, from the null sender.")
 }
 
-// sendReportBack sends the report about a forwarded message to whoever sent that, in the
-// name of who forwarded it: by now the domain of the path may be another's, or nobody's.
+// sendReportBack sends the report about a forwarded message to the original sender, in the name of
+// the account that forwarded it. By now the path's domain may belong to another account, or to
+// none.
 func (i *Service) sendReportBack(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice) error {
 	path, err := address.Parse(m.Sender)
 	if err != nil {
 		return err
 	}
-	to, err := i.originalSender(ctx, m.Account, path, m.CreatedAt) // it may have been held for weeks
+	to, err := i.originalSender(ctx, m.Account, path, m.CreatedAt) // the delivery may have been held for weeks
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -334,9 +332,9 @@ func (i *Service) sendReportBack(ctx context.Context, m outbound.SubmissionInfo,
 	})
 }
 
-// sendRemoteReport takes the report about a forwarded message to its sender, who has no
-// mailbox of the account that forwarded it: another account's has, or it is the
-// return path of what an application sent.
+// sendRemoteReport sends the report about a forwarded message to a sender without a mailbox in the
+// forwarding account. The sender's mailbox may be in another account, or the sender may be the
+// return path of API mail.
 func (i *Service) sendRemoteReport(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice) error {
 	to, err := address.Parse(m.Sender)
 	if err != nil {
@@ -345,7 +343,7 @@ func (i *Service) sendRemoteReport(ctx context.Context, m outbound.SubmissionInf
 	if secret.IsReturnPath(to.Local) {
 		return i.recordForwardBounce(ctx, m, all, to)
 	}
-	if to.Local == postmasterLocalPart && m.DomainLost { // it may be another's by now
+	if to.Local == postmasterLocalPart && m.DomainLost { // the address may belong to another account by now
 		return i.dropNotices(ctx, m.ID, all, fault.New(fault.Denied, mailbox.CodeDomainNotHosted, "The account has lost the domain."))
 	}
 	return i.queueReport(ctx, m, all, func(e *deliveryPlan) error {
@@ -361,10 +359,9 @@ func (i *Service) sendRemoteReport(ctx context.Context, m outbound.SubmissionInf
 	})
 }
 
-// recordForwardBounce makes of a report about a forwarded message a bounce of the delivery
-// that was forwarded, wherever mail to its return path goes by now. Its recipient is
-// not suppressed: mailboxes here may have it as well. After a failure in between it
-// changes nothing again.
+// recordForwardBounce turns a report about a forwarded message into a bounce of the original
+// delivery, wherever mail to its return path goes by now. It doesn't suppress the recipient, since
+// local mailboxes may have received the message as well. A retry after a failure changes nothing.
 func (i *Service) recordForwardBounce(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, to address.Address) error {
 	id, n, ok := i.Key.ParseReturnPath(to.Local)
 	if !ok {
@@ -381,21 +378,21 @@ func (i *Service) recordForwardBounce(ctx context.Context, m outbound.Submission
 	return i.Queue.DropNotices(ctx, all)
 }
 
-// queueReport sends a report by way of the queue.
+// queueReport sends a report through the queue.
 func (i *Service) queueReport(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, send func(*deliveryPlan) error) error {
 	s, err := i.createReport(ctx, &m, all, true)
 	if err != nil {
 		return err
 	}
 	e := i.newPlan(s, "", true)
-	e.requireTLS, e.smtpUTF8 = m.RequireTLS, true // the latter if it has to be: it is of our own making
+	e.requireTLS, e.smtpUTF8 = m.RequireTLS, true // SMTPUTF8 is used if needed, since the report is the service's own
 	defer e.release()
 	e.statements = i.Queue.DeleteNoticeStatements(all)
 	for _, n := range all {
 		e.statements = append(e.statements, addFilingQuery.With(n.ID, noticeDelivery, db.Micros(i.Now())))
 	}
 	err = send(e)
-	if fault.Is(err, fault.Denied) { // it is not to be tried for ever
+	if fault.Is(err, fault.Denied) { // don't retry forever
 		s.blob.Discard(ctx)
 		return i.dropNotices(ctx, m.ID, all, err)
 	}

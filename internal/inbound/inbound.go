@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inbound brings mail into mailboxes: what other hosts send to our MX,
-// and what accounts here send to each other (the local courier). It resolves
-// recipients, puts the trace fields on top, and files the message for all its
-// recipients in one commit.
+// Package inbound delivers mail to mailboxes: mail that other hosts send to this MX, and mail
+// between local accounts (the local delivery agent). It resolves recipients, prepends the trace
+// fields, and files the message for all its recipients in one commit.
 package inbound
 
 import (
@@ -36,67 +35,65 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// Options are what Service works with.
+// Options are the dependencies and settings of Service.
 type Options struct {
-	Host      string // our name in Received fields; bounces.Host takes reports too
-	BaseURL   string // the URL of the API up to /api/v1, for what events point at
+	Host      string // our name in Received fields; bounces.Host accepts reports, too
+	BaseURL   string // base URL of the API, without /api/v1, for links in events
 	Key       *secret.Key
 	Blobs     *blob.Store
 	Events    *event.Log
 	Node      *db.Node
 	Hub       *notify.Hub
 	Mailboxes *mailbox.Mailboxes
-	Accounts  *account.Accounts // says which are suspended; nil: none is
+	Accounts  *account.Accounts // reports suspended accounts; nil: none is suspended
 	Folders   *folder.Store
 	Queue     *queue.Queue
 	Outbox    *outbound.Outbox
 	Threads   *thread.Threads
 	Domains   *domain.Domains
-	// Verifier judges what comes by SMTP; nil: nothing does.
+	// Verifier verifies mail received by SMTP; nil: no verification.
 	Verifier *mailauth.Verifier
-	// MaxEnforcement is the hardest that is done for a DMARC policy; domains may
-	// choose something softer.
+	// MaxEnforcement is the strictest enforcement of DMARC policies; domains may choose less.
 	MaxEnforcement domain.Enforcement
-	// AcceptUnknownPolicy takes mail in although the policy of its author can't be looked
-	// up, as in a sandbox without a network.
+	// AcceptUnknownPolicy accepts mail although its author's policy can't be looked up, as in a
+	// sandbox without a network.
 	AcceptUnknownPolicy bool
-	// SpamFilter finds out, for each recipient, whether a message is spam; its
-	// faults refuse the message. nil: nothing does.
+	// SpamFilter checks a message for spam, with one result per recipient. An error rejects the
+	// message. nil: no filter.
 	SpamFilter func(ctx context.Context, m *spam.Message) ([]summary.SpamResult, error)
 	Now        func() time.Time
 	Log        *slog.Logger
 }
 
-// Service takes messages in. It is safe for use by many goroutines.
+// Service receives messages. It is safe for concurrent use.
 type Service struct {
 	Options
 	db        *db.DB
 	buffers   sync.Pool // of *bufio.Reader
-	maxCopies int       // how many of one message are filed in one commit
+	maxCopies int       // copies of one message in one commit
 }
 
-// New returns an Service.
+// New returns a Service.
 func New(o Options) *Service { return &Service{Options: o, db: o.Blobs.DB, maxCopies: maxCopies} }
 
-// spooledMessage is a message whose bytes are kept, without what differs from one
-// recipient to another.
+// spooledMessage is a message whose bytes are stored, without anything specific to one recipient.
 type spooledMessage struct {
 	blob        *blob.Blob
 	header      message.Header
 	index       *message.Index
 	arrivalID   db.ID            // the same for all copies
-	threads     map[db.ID]string // by account, as far as they were found
-	traceFields []byte           // fields that all copies have on top of the blob
-	// checkResults are what was found out about the message.
+	threads     map[db.ID]string // by account; only those found so far
+	traceFields []byte           // fields that all copies have above the blob
+	// checkResults are the results of verification and spam filter.
 	checkResults summary.CheckResults
-	// failsPolicy mail is to be in Junk, or nowhere, says the domain of its author.
+	// failsPolicy reports whether the author's domain asks to quarantine or reject the message.
 	failsPolicy bool
-	private     bool // the service wrote it to its recipient alone
+	private     bool // whether the service wrote it for this recipient only
 }
 
-// spool keeps a message: head, then the message without its Return-Path, since
-// the one that counts is ours (RFC 5321 §4.4). trial may be nil; it gets the
-// header as it came, and returns who else wants the body.
+// spool stores a message: head, then the message without Return-Path and forged results. Only our
+// own Return-Path counts (RFC 5321 §4.4). trial may be nil. It gets the original header and returns
+// another writer for the body.
 func (i *Service) spool(ctx context.Context, arrival db.ID, head []byte, body io.Reader, trial func(message.Header) io.Writer) (*spooledMessage, error) {
 	in, ok := i.buffers.Get().(*bufio.Reader)
 	if !ok {
@@ -112,14 +109,14 @@ func (i *Service) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	whole := header.WithoutBOM()
 	header, begun := whole.SplitBody()
 	if begun != nil {
-		header = append(header, "\r\n"...) // so that all readers see the body begin there
+		header = append(header, "\r\n"...) // so that all readers agree where the body begins
 	}
 	if header.StartsFolded() {
-		// It would go on with our last field, our own results, in its sender's words.
+		// The line would continue our last field, with our own results, in the sender's words.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}
 	if bytes.IndexByte(whole, 0) >= 0 {
-		// Some readers see a From in "From\x00:", and end a value at a NUL.
+		// Some readers see a From in "From\x00:", and some end a value at a NUL.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
 	w := i.Blobs.Create(ctx)
@@ -147,13 +144,13 @@ func (i *Service) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	return &spooledMessage{blob: b, header: scan.Header(), index: index, arrivalID: arrival, threads: map[db.ID]string{}}, nil
 }
 
-// buildCopy makes one recipient's copy, to be filed: with the trace fields that
-// are its own on top. o may be nil; rcpts are the addresses by which it came.
+// buildCopy prepares one recipient's copy for filing, with the recipient's own trace fields on top.
+// o may be nil. rcpts are the RCPT addresses that led to this mailbox.
 func (i *Service) buildCopy(ctx context.Context, s *spooledMessage, to mailbox.Recipient, o *summary.SpamResult, returnPath string, rcpts ...string) (folder.Delivery, error) {
 	top := append(message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), rcpts[0]), s.traceFields...)
-	verdicts := s.checkResults
+	results := s.checkResults
 	if o != nil {
-		top, verdicts = o.AppendHeader(top), o.AddTo(verdicts)
+		top, results = o.AppendHeader(top), o.AddTo(results)
 	}
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
@@ -167,12 +164,12 @@ func (i *Service) buildCopy(ctx context.Context, s *spooledMessage, to mailbox.R
 		return folder.Delivery{}, err
 	}
 	in := folder.Delivery{
-		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Metadata: described, Thread: place, CheckResults: verdicts.String(), Private: s.private, Date: i.Now(),
+		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Metadata: described, Thread: place, CheckResults: results.String(), Private: s.private, Date: i.Now(),
 	}
-	if verdicts.Spam == summary.Spam {
+	if results.Spam == summary.Spam {
 		in.SpecialUse = folder.Junk
 	}
-	a := s.newEvent(to, in, verdicts, returnPath, rcpts)
+	a := s.newEvent(to, in, results, returnPath, rcpts)
 	in.NewEvent = func(f folder.MessageRef) event.Input {
 		a := a
 		a.ID, a.RawURL = f.Message, i.RawURL(to.Mailbox, f.Message)

@@ -14,34 +14,34 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// deliveryPlan is all that becomes of a message: copies that are filed, and what goes
-// out because of it. It is one commit: all of it happens, or nothing.
+// deliveryPlan is everything that one incoming message causes: filed copies and outgoing mail. One
+// commit does all of it or nothing.
 type deliveryPlan struct {
 	service    *Service
 	message    *spooledMessage
 	sender     string              // MAIL FROM
-	fromLocal  bool                // it was sent from here: nothing of it is in doubt
-	requireTLS bool                // its sender demands TLS wherever it goes
-	smtpUTF8   bool                // it came with SMTPUTF8
-	dsnOptions outbound.DSNOptions // by its sender
+	fromLocal  bool                // whether it was sent from here, so that its sender is certain
+	requireTLS bool                // whether the sender requires TLS on every hop
+	smtpUTF8   bool                // whether it came with SMTPUTF8
+	dsnOptions outbound.DSNOptions // from the sender
 	copies     []folder.Delivery
 	outgoing   []*outbound.PendingMessage
 	statements []db.Statement
-	// guards, one for each that it is for, return a row while he is not suspended. more says
-	// that it is for others as well, for whom there is none.
+	// guards has one statement per recipient; each returns a row unless that recipient is
+	// suspended. hasOthers reports whether there are recipients without a guard.
 	guards    []db.Statement
 	hasOthers bool
 }
 
-// errSuspended declines what is for somebody who was suspended since it was accepted.
+// errSuspended reports that a recipient was suspended after it was accepted.
 var errSuspended = errors.New("a recipient is suspended")
 
-// CodeRecipientSuspended is the code of the fault.Unavailable for a message one of whose
-// recipients was suspended while it came.
+// CodeRecipientSuspended is the code of the fault.Unavailable for a message with a recipient that
+// was suspended during the transaction.
 const CodeRecipientSuspended = "recipient_suspended"
 
-// suspendedError says why nothing was done. Where all that it is for are suspended, the
-// message is refused. Else its sender comes again, and learns at RCPT who is not.
+// suspendedError returns why the commit failed. If all recipients are suspended, the message is
+// rejected. Otherwise the sender retries, and learns at RCPT which recipients are suspended.
 func (e *deliveryPlan) suspendedError(ctx context.Context) error {
 	for _, s := range e.guards {
 		if err := e.service.db.One(ctx, s, new(db.ID)); !errors.Is(err, db.ErrNoRow) {
@@ -58,7 +58,7 @@ func (i *Service) newPlan(s *spooledMessage, sender string, own bool) *deliveryP
 	return &deliveryPlan{service: i, message: s, sender: sender, fromLocal: own}
 }
 
-// commit does it all, and returns where the copies were filed.
+// commit executes the plan and returns where the copies were filed.
 func (e *deliveryPlan) commit(ctx context.Context) (filed []folder.MessageRef, err error) {
 	jobs := make([]*db.Mutation, 0, len(e.outgoing)+1)
 	for _, r := range e.outgoing {
@@ -94,28 +94,28 @@ func (e *deliveryPlan) commit(ctx context.Context) (filed []folder.MessageRef, e
 	return filed, err
 }
 
-// release gives back what was taken for an errand that is not committed.
+// release releases the resources of a plan that was not committed.
 func (e *deliveryPlan) release() {
 	for _, r := range e.outgoing {
 		r.Cancel()
 	}
 }
 
-// localDelivery is what becomes of the message at one mailbox.
+// localDelivery is the delivery of a message to one mailbox.
 type localDelivery struct {
 	mailbox.Recipient
-	addresses  []string            // the addresses by which it came
-	spamResult *summary.SpamResult // nil: there is none
-	toJunk     bool                // it is not wanted in the inbox
-	isSpam     bool                // nor anywhere else
-	outboundID db.ID               // the outbound_message that it is; 0 for none
+	addresses  []string            // RCPT addresses
+	spamResult *summary.SpamResult // nil: none
+	toJunk     bool                // whether it goes to Junk
+	isSpam     bool                // whether it is spam, which is not forwarded or answered
+	outboundID db.ID               // id of the outbound_message; 0 for none
 
-	ignoreQuota bool // it is filed whether there is room or not
+	ignoreQuota bool // whether to file it even if the mailbox is full
 }
 
-// addLocal does for a mailbox what its owner wants: the message is filed, goes on
-// to other addresses, is answered. filed is false if it only goes on; if it must not
-// and there is no room for it, that is the error.
+// addLocal plans the delivery to a mailbox by its owner's settings: filing, forwarding, automatic
+// reply. filed is false if the message is only forwarded. If it must not be forwarded and the
+// mailbox is full, addLocal returns the quota error.
 func (e *deliveryPlan) addLocal(ctx context.Context, to localDelivery) (filed bool, err error) {
 	e.guards = append(e.guards, mailbox.NotSuspendedCheck(to.Mailbox))
 	one, err := e.service.buildCopy(ctx, e.message, to.Recipient, to.spamResult, e.sender, to.addresses...)
@@ -134,7 +134,7 @@ func (e *deliveryPlan) addLocal(ctx context.Context, to localDelivery) (filed bo
 		}
 	}
 	filed = !forwarded || to.KeepCopy
-	if filed && !to.ignoreQuota && !keeps(to.Recipient) { // it was not asked for room
+	if filed && !to.ignoreQuota && !keeps(to.Recipient) { // quota was not checked at RCPT
 		if err := e.service.Mailboxes.CheckQuota(ctx, to.Mailbox, e.message.blob.Size); err != nil {
 			return false, err
 		}
@@ -150,12 +150,12 @@ func (e *deliveryPlan) addLocal(ctx context.Context, to localDelivery) (filed bo
 	return filed, nil
 }
 
-// maxForwardChain is how many mailboxes may forward a message one after the other.
+// maxForwardChain is the number of mailboxes that may forward a message one after another.
 const maxForwardChain = 4
 
-// addMailboxForward has the message go on to where the owner of a mailbox wants it, and
-// reports whether it does. What was here before stays, and so does what must
-// not be sent now, if it is kept here; else that is the error.
+// addMailboxForward plans the forwards of a mailbox and reports whether there are any. A looping or
+// denied message is not forwarded. A rate-limited message is not forwarded if the mailbox keeps a
+// copy; otherwise the limit is an error.
 func (e *deliveryPlan) addMailboxForward(ctx context.Context, to mailbox.Recipient) (bool, error) {
 	if e.message.header.Count(loopField) >= maxForwardChain {
 		return false, nil
@@ -174,9 +174,9 @@ func (e *deliveryPlan) addMailboxForward(ctx context.Context, to mailbox.Recipie
 	return false, err
 }
 
-// addAllLocal delivers the message to mailboxes. Those whose place in filed is false
-// have no copy. If it is for nobody else, and there is no room for it in any of them,
-// which nobody knew at RCPT, that is the error; else what is accepted is filed.
+// addAllLocal plans the deliveries to mailboxes. filed is false for mailboxes without a copy. If
+// there are no other recipients and all the mailboxes are over quota, which RCPT couldn't know, it
+// returns the quota error. Otherwise it files the accepted copies.
 func (e *deliveryPlan) addAllLocal(ctx context.Context, boxes []localDelivery, others bool) (filed []bool, err error) {
 	filed = make([]bool, len(boxes))
 	var full []int
@@ -200,10 +200,10 @@ func (e *deliveryPlan) addAllLocal(ctx context.Context, boxes []localDelivery, o
 	return filed, nil
 }
 
-// keeps reports whether mail to a mailbox is filed there.
+// keeps reports whether a mailbox stores its mail.
 func keeps(to mailbox.Recipient) bool { return to.KeepCopy || len(to.ForwardTo) == 0 }
 
-// alignFiled puts where copies were filed into the places of their recipients.
+// alignFiled assigns the filed copies to their recipients.
 func alignFiled(which []bool, filed []folder.MessageRef) []folder.MessageRef {
 	all := make([]folder.MessageRef, len(which))
 	for n := range which {

@@ -17,14 +17,14 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// The codes of what is not taken in, as its author's domain wants it.
+// Codes of mail rejected by the policy of its author's domain.
 const (
 	CodeDMARC          = "dmarc_policy"    // fault.Denied
 	CodeDMARCTempError = "dmarc_temperror" // fault.Unavailable: the policy is not known yet
-	CodeUnclearAuthor  = "author_unclear"  // fault.Denied: mail readers would differ on the author
+	CodeUnclearAuthor  = "author_unclear"  // fault.Denied: mail readers would show different authors
 )
 
-// acceptsAllMail reports whether nobody may be refused who writes to an address.
+// acceptsAllMail reports whether an address must accept mail from everybody.
 func acceptsAllMail(to address.Address) bool {
 	switch address.LocalKey(to.Local) {
 	case "postmaster", "abuse":
@@ -33,8 +33,8 @@ func acceptsAllMail(to address.Address) bool {
 	return to.Domain == ""
 }
 
-// spoolAndVerify keeps the message and judges it. junk tells for which recipients it is
-// to go to Junk; nil: for none.
+// spoolAndVerify stores and verifies the message. junk reports for each recipient whether the
+// message goes to Junk; nil means for none.
 func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received message.Received, body io.Reader) (s *spooledMessage, junk []bool, err error) {
 	i := l.service
 	var trial *mailauth.Verification
@@ -85,24 +85,24 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 	return s, junk, nil
 }
 
-// applyPolicy does what the policy of the author's domain asks for, as far as each
-// recipient's domain and the operator let it: it is refused only if that is so
-// for all recipients, else it goes to Junk where it is not wanted. A report to us
-// is taken whoever is said to have written it, and a mail server that writes one under
-// its own name needs no domain.
+// applyPolicy applies the DMARC policy of the author's domain, within the limits that each
+// recipient's domain and the operator set. It rejects the message only if that holds for all
+// recipients; otherwise the message goes to Junk where the policy applies. Reports to this service
+// are accepted from any author. A mail server that sends a report in its own name needs no
+// domain.
 func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mailauth.Results) (junk []bool, err error) {
 	policy := j.DMARC.Policy
 	if l.from == "" && (j.DMARC.AuthorProblem == message.NoFrom || j.DMARC.AuthorProblem == message.ManyFrom) {
-		policy = mailauth.PolicyQuarantine // a report must not be lost for a careless host
+		policy = mailauth.PolicyQuarantine // a report must not be lost because a host is careless
 	}
 	if l.from == "" && j.DMARC.AuthorProblem == message.NoAuthor && s.header.IsFromMailSystem() {
-		policy = mailauth.PolicyNone // nobody is shown whose policy could be asked for
+		policy = mailauth.PolicyNone // no author's domain is shown, so no policy applies
 	}
 	if j.DMARC.PolicyUnknown && !l.service.AcceptUnknownPolicy {
 		if l.hasForwardOnly() {
 			return nil, policyLookupError(j)
 		}
-		policy = mailauth.PolicyReject // it may be that
+		policy = mailauth.PolicyReject // the policy may be reject
 	}
 	if policy != mailauth.PolicyQuarantine && policy != mailauth.PolicyReject || len(l.recipients) == 0 {
 		return nil, nil
@@ -136,19 +136,19 @@ func policyLookupError(j *mailauth.Results) error {
 	return fault.New(fault.Unavailable, CodeDMARCTempError, "The DMARC policy of %s could not be looked up, and nothing else shows that the message is its own; try again later", j.DMARC.AuthorDomain)
 }
 
-// hasForwardOnly reports whether a recipient has no mailbox here: what can't go on
-// would be lost to it.
+// hasForwardOnly reports whether a recipient has no mailbox here. It would lose a message that
+// can't be forwarded.
 func (l *Transaction) hasForwardOnly() bool {
 	return slices.ContainsFunc(l.forwards, func(o forward) bool {
 		return !slices.ContainsFunc(l.recipients, func(r recipient) bool { return slices.Contains(r.addresses, o.address) })
 	})
 }
 
-// maxSPFExplanation is how much of another domain's words goes into a reply.
+// maxSPFExplanation is the length, in bytes, of another domain's explanation in a reply.
 const maxSPFExplanation = 160
 
-// policyError says why the message is not taken, and what the domain of the sender
-// itself says to that (RFC 7208 §8.4).
+// policyError returns why the message is rejected, with the SPF explanation of the sender's domain
+// (RFC 7208 §8.4).
 func (l *Transaction) policyError(ctx context.Context, j *mailauth.Results) error {
 	why := j.DMARC.Reason
 	if why == "" {

@@ -24,9 +24,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// judged makes a house where mail is judged, with the policies of a few
-// domains.
-func (h *house) judged() *dnstest.Zone {
+// judged sets up a house that verifies mail, with the policies of a few domains.
+func (h *fixture) verified() *dnstest.Zone {
 	h.t.Helper()
 	addr, zone := dnstest.Start(h.t,
 		`good.test. TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.good.test. TXT "v=DMARC1; p=reject"`,
@@ -40,8 +39,8 @@ func (h *house) judged() *dnstest.Zone {
 	return zone
 }
 
-// from sends a message of an author by 192.0.2.7.
-func (h *house) from(sender, header string, to ...string) error {
+// from sends a message with the given header from 192.0.2.7.
+func (h *fixture) from(sender, header string, to ...string) error {
 	h.t.Helper()
 	from := addr(h.t, sender)
 	l := h.Begin(&from, 0)
@@ -56,9 +55,8 @@ func (h *house) from(sender, header string, to ...string) error {
 
 var placesOf = db.SQL(`SELECT f.mailbox, f.special FROM folder_message m JOIN folder f ON f.id = m.folder ORDER BY m.message`)
 
-// places tells in which folders messages are, oldest first; of one mailbox, or
-// with 0 of all.
-func (h *house) places(box db.ID) (in []string) {
+// places returns the folders of messages, oldest first: of one mailbox, or of all if box is 0.
+func (h *fixture) places(box db.ID) (in []string) {
 	h.t.Helper()
 	err := h.db.Each(h.t.Context(), placesOf.With(), func(r db.Row) error {
 		var of db.ID
@@ -75,16 +73,16 @@ func (h *house) places(box db.ID) (in []string) {
 	return in
 }
 
-func TestJudged(t *testing.T) {
-	each(t, func(h *house) {
+func TestVerified(t *testing.T) {
+	each(t, func(h *fixture) {
 		t := h.t
-		zone := h.judged()
+		zone := h.verified()
 		zone.ServFail("_dmarc.dead.test")
 		zone.ServFail("slow.test")
 		zone.Set("_dmarc.slow.test", `TXT "v=DMARC1; p=reject"`)
 		for n, tt := range []struct {
 			name, sender, header string
-			want                 string // folder, or the beginning of the refusal
+			want                 string // folder, or the beginning of the error
 			verdicts             string
 			results              string
 		}{
@@ -148,21 +146,21 @@ func TestJudged(t *testing.T) {
 	})
 }
 
-// What mail readers read alike gets into the inbox; whatever they read differently
-// doesn't, and says why.
+// Mail whose author all mail readers read alike goes to the inbox. Other mail doesn't, and the
+// error says why.
 func TestAuthorsOfTable(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
+		h.verified().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
 		box := h.box("box", 10)
-		verdicts := map[string]string{}
+		checkResults := map[string]string{}
 		for _, from := range messagetest.Froms(t) {
 			sender := addr(t, "x@own.test")
 			l := h.Begin(&sender, 0)
 			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := l.Message(t.Context(), received, message.RejectBareLineEnds(strings.NewReader("Message-ID: <"+strconv.Itoa(len(verdicts))+"@own.test>\r\nFrom: "+from.Value+"\r\nSubject: x\r\n\r\nx\r\n")))
+			_, err := l.Message(t.Context(), received, message.RejectBareLineEnds(strings.NewReader("Message-ID: <"+strconv.Itoa(len(checkResults))+"@own.test>\r\nFrom: "+from.Value+"\r\nSubject: x\r\n\r\nx\r\n")))
 			got := "INBOX"
 			if err != nil {
 				got = "refused"
@@ -179,17 +177,17 @@ func TestAuthorsOfTable(t *testing.T) {
 			if (got == "INBOX") != (from.Problem == "") {
 				t.Errorf("%q: %s", from.Value, got)
 			}
-			verdicts[from.Value] = got
+			checkResults[from.Value] = got
 		}
 	})
 }
 
-// A report, from the null sender, is never refused for its From, and is no junk because
-// a mail server has no domain there.
+// A report, from the null sender, is never rejected for its From. It isn't junk because a mail
+// server has no domain there.
 func TestAuthorsOfReports(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged()
+		h.verified()
 		null, sender := (*address.Address)(nil), addr(t, "x@good.test")
 		for n, tt := range []struct {
 			from         *address.Address
@@ -225,12 +223,12 @@ func TestAuthorsOfReports(t *testing.T) {
 	})
 }
 
-// A body that no empty line parts from its header stays whole, and all who read the
-// message see it begin in the same place; so it is with a byte order mark.
+// A body without an empty line before it stays whole, and all readers see it begin in the same
+// place. The same holds with a byte order mark.
 func TestMended(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
+		h.verified().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
 		sender := addr(t, "x@own.test")
 		for n, tt := range []struct{ mail, want, where string }{
 			{"From: ann@own.test\r\nSubject: x\r\nHello\r\nBob\r\n\r\nbye\r\n", "From: ann@own.test\r\nSubject: x\r\n\r\nHello\r\nBob\r\n\r\nbye\r\n", "INBOX"},
@@ -262,12 +260,11 @@ func TestMended(t *testing.T) {
 	})
 }
 
-// What the domain of a recipient, or the operator, chose; and who may never be
-// refused.
+// Settings of the recipient's domain and the operator, and recipients that must accept all mail.
 func TestSoftened(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged().ServFail("_dmarc.dead.test")
+		h.verified().ServFail("_dmarc.dead.test")
 		const refused = "refused"
 		for n, tt := range []struct {
 			operator, own domain.Enforcement
@@ -307,7 +304,7 @@ func TestSoftened(t *testing.T) {
 				t.Errorf("%d: in %v, want %s", n, all, tt.want)
 			}
 		}
-		// One recipient that may not be refused is enough to take it in.
+		// One recipient that must accept all mail is enough to accept the message.
 		h.MaxEnforcement = domain.EnforceFully
 		own := domain.EnforceFully
 		if _, err := h.Domains.Update(t.Context(), h.account, h.domain, domain.Change{DMARCEnforcement: &own}); err != nil {
@@ -326,12 +323,12 @@ func TestSoftened(t *testing.T) {
 	})
 }
 
-// What was signed by a host like ours passes wherever it comes from, and a
-// sandbox without a network refuses nothing for want of it.
+// Mail signed by a host like ours passes wherever it comes from. A sandbox without a network
+// rejects nothing because the network is missing.
 func TestSignedPasses(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		zone := h.judged()
+		zone := h.verified()
 		key, err := mailauth.GenerateKey(mailauth.Ed25519)
 		if err != nil {
 			t.Fatal(err)
@@ -373,12 +370,12 @@ func TestSignedPasses(t *testing.T) {
 	})
 }
 
-// Nobody from outside puts results into our mouth: neither with a field in our
-// name, however it is written, nor by going on with the one that we put on top.
+// Outside senders can't forge our results: neither with a field in our name, however it is written,
+// nor by continuing the field that we prepend.
 func TestResultsAreOurs(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged()
+		h.verified()
 		const lie = "dmarc=pass header.from=bank.test\r\n"
 		for n, header := range []string{
 			"Authentication-Results: mail.host.test(ours)1; " + lie,
@@ -409,12 +406,12 @@ func TestResultsAreOurs(t *testing.T) {
 	})
 }
 
-// Mail that only goes on is asked for again, as any other is, while it can't be
-// told what its author's domain wants.
+// Mail that is only forwarded is deferred, like any other, while the policy of its author's domain
+// is unknown.
 func TestForwardWithoutPolicy(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
-		h.judged().ServFail("_dmarc.dead.test")
+		h.verified().ServFail("_dmarc.dead.test")
 		if _, err := h.boxes.CreateAlias(t.Context(), h.account, "out@demo.test", []string{"far@away.example"}); err != nil {
 			t.Fatal(err)
 		}

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// warningInterval is how often it is looked for owners to be told whose signal was
-	// lost.
+	// warningInterval is the time between checks for owners to warn, in case a signal was lost.
 	warningInterval = 30 * time.Second
-	// warningBatch is how many mailboxes are looked at in one round.
+	// warningBatch is the number of mailboxes per round.
 	warningBatch = 100
 )
 
-// RunQuotaWarnings tells the owners of mailboxes that are nearly full, until ctx
-// ends. Every node runs it: who tells which is decided in the commit.
+// RunQuotaWarnings warns the owners of nearly full mailboxes until ctx ends. Every node runs it;
+// the commit decides which node sends a warning.
 func (i *Service) RunQuotaWarnings(ctx context.Context) error {
 	sub := i.Hub.Subscribe(notify.Key{Kind: notify.QuotaWarning})
 	defer sub.Close()
@@ -36,9 +35,8 @@ func (i *Service) RunQuotaWarnings(ctx context.Context) error {
 	return nil
 }
 
-// SendQuotaWarnings does one round of that: each mailbox that got to 90 % of its quota
-// gets a message, whatever room there is left for it. It returns after how long
-// to look again.
+// SendQuotaWarnings does one round: it sends a message to each mailbox that has reached 90 % of its
+// quota, even if the mailbox is full. It returns the time until the next round.
 func (i *Service) SendQuotaWarnings(ctx context.Context) (again time.Duration, err error) {
 	ids, err := i.Mailboxes.ListNearlyFull(ctx, warningBatch)
 	if err != nil {
@@ -56,7 +54,8 @@ func (i *Service) SendQuotaWarnings(ctx context.Context) (again time.Duration, e
 	return 0, nil
 }
 
-// errAlreadyWarned declines to tell an owner what was told already, or is no longer so.
+// errAlreadyWarned reports that the owner was warned already, or that the mailbox is no longer
+// nearly full.
 var errAlreadyWarned = errors.New("the owner of the mailbox was told")
 
 // sendQuotaWarning files one warning.
@@ -92,7 +91,7 @@ func (i *Service) sendQuotaWarning(ctx context.Context, id db.ID) error {
 	return err
 }
 
-// composeQuotaWarning composes the message to the owner of a mailbox.
+// composeQuotaWarning composes the warning to the owner of a mailbox.
 func (i *Service) composeQuotaWarning(box mailbox.Mailbox) ([]byte, error) {
 	to, err := address.Parse(box.Address)
 	if err != nil {
@@ -127,7 +126,7 @@ you are told again.
 	return out.Bytes(), err
 }
 
-// formatSize is a number of bytes in words.
+// formatSize returns a number of bytes with its unit.
 func formatSize(n int64) string {
 	const mb = 1 << 20
 	switch {

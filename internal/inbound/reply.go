@@ -11,16 +11,15 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// Reply is a reply of SMTP (RFC 5321 §4.2, RFC 3463).
+// Reply is an SMTP reply (RFC 5321 §4.2, RFC 3463).
 type Reply struct {
 	Code     int
 	Enhanced string // "" for none
 	Text     string
 }
 
-// ReplyFor gives a fault the words of SMTP, for whichever door the mail came by.
-// ours is true for an error that is nobody's fault but our own, to be logged:
-// the client learns no more than that it may try again.
+// ReplyFor returns the SMTP reply for an error, for all servers that receive mail. ours is true for
+// an internal error, which the caller should log: the client learns only that it may retry.
 func ReplyFor(err error) (r Reply, ours bool) {
 	var bare *message.LineEndError
 	if errors.As(err, &bare) {

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// handleReport hands what a message to a return path says of its delivery to the
-// queue. One that tells of no failure changes nothing. A message to an address to
-// unsubscribe does that.
+// handleReport records in the queue what a message to a return path reports about its delivery. A
+// report without a failure only adds a remark. A message to an unsubscribe address unsubscribes its
+// recipient.
 func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMessage) error {
 	if r.unsubscribes {
 		return i.unsubscribe(ctx, r, s)
@@ -44,8 +44,8 @@ func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMess
 		return err
 	}
 	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Bounce: to.Classification}
-	// What was filed here, and is reported all the same, went on from here: days
-	// later its note is gone, but what became of it is not.
+	// A message that was filed here and has a failure report was forwarded from here. Days later
+	// its filing row is gone, but the delivery's outcome remains.
 	report.Bounce.Suppress = to.Suppress && !r.forwarded && !here && d.Remote != localRemote
 	changed, err := i.Queue.RecordBounce(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
@@ -57,8 +57,8 @@ func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMess
 	return err
 }
 
-// addRemark enters into the timeline what changes nothing: a warning that another
-// host still tries, an automatic reply.
+// addRemark adds an entry to the timeline for a message that changes nothing else: a delay report
+// or an automatic reply.
 func (i *Service) addRemark(ctx context.Context, r returnPath, told *bounce.Report, s *spooledMessage) (err error) {
 	subject := summary.CleanText(s.header.Decoded("Subject"), 200)
 	news := false
@@ -83,7 +83,7 @@ func (i *Service) addRemark(ctx context.Context, r returnPath, told *bounce.Repo
 	return err
 }
 
-// parseReport reads a message as a report. The bytes that count are the first.
+// parseReport parses the first bounce.MaxBytes of a message as a report.
 func (i *Service) parseReport(ctx context.Context, s *spooledMessage) (*bounce.Report, error) {
 	r, err := s.blob.Open(ctx)
 	if err != nil {
@@ -93,8 +93,8 @@ func (i *Service) parseReport(ctx context.Context, s *spooledMessage) (*bounce.R
 	return bounce.Read(io.NewSectionReader(r, 0, bounce.MaxBytes))
 }
 
-// reportedDelivery is the one that a report came for: our return paths are for one
-// recipient each. It is empty if it is gone.
+// reportedDelivery returns the delivery that a report is about: each return path is for one
+// recipient. The result is empty if the delivery is gone.
 func (i *Service) reportedDelivery(ctx context.Context, r returnPath) (queue.DeliveryStatus, error) {
 	all, err := i.Queue.Deliveries(ctx, r.message)
 	for _, d := range all {
@@ -105,9 +105,9 @@ func (i *Service) reportedDelivery(ctx context.Context, r returnPath) (queue.Del
 	return queue.DeliveryStatus{}, err
 }
 
-// recordPastBounce takes a report about a message that was deleted meanwhile (retention).
-// Whoever got the message knows its return path, but could name anybody's
-// address in a report: only that of the delivery itself is believed.
+// recordPastBounce records a report about a message that was deleted meanwhile (retention). Anybody
+// who received the message knows its return path, but could name any address in a report. Only the
+// address of the delivery itself is accepted.
 func (i *Service) recordPastBounce(ctx context.Context, r returnPath, said queue.Report, told *bounce.Report) (suppressed bool, err error) {
 	var named []address.Address
 	for _, to := range told.Recipients {

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// FuzzShown looks for signed return paths in anything at all that feedback
-// loops send: what it finds stands there, and what stands there is found.
+// FuzzShown looks for signed return paths in arbitrary feedback reports: each path found is in the
+// input, and each path in the input is found.
 func FuzzShown(f *testing.F) {
 	key, err := secret.LoadOrCreateKey(f.TempDir() + "/key")
 	if err != nil {

@@ -13,12 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// maxCopies is how many copies of one message are filed in one commit. The
-// first recipient never exceeds it by itself (mailbox.MaxTargets).
+// maxCopies is the number of copies of one message in one commit. One recipient alone never exceeds
+// it (mailbox.MaxTargets).
 const maxCopies = 500
 
-// resolveRoute is mailbox.Route for mail that arrives: an account that is suspended
-// receives nothing.
+// resolveRoute is mailbox.Route for received mail: a suspended account receives nothing.
 func (i *Service) resolveRoute(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	route, err := i.Mailboxes.Route(ctx, to)
 	var f *fault.Error
@@ -39,9 +38,8 @@ func (i *Service) resolveRoute(ctx context.Context, to address.Address) (mailbox
 	return route, err
 }
 
-// addRoute accepts what a recipient given as an address leads to, each mailbox once,
-// and what an alias leads to elsewhere; open as rcpt has it. A mailbox that is
-// reached already takes no further room.
+// addRoute accepts the mailboxes and forwards that a recipient's address leads to, each once. open
+// is recipient.acceptsAll. A mailbox that was already added needs no further quota.
 func (l *Transaction) addRoute(ctx context.Context, route mailbox.Route, as string, open bool) error {
 	fresh := mailbox.Route{}
 	reached := []int{}
@@ -57,7 +55,7 @@ func (l *Transaction) addRoute(ctx context.Context, route mailbox.Route, as stri
 	}
 	elsewhere := route.Forwards
 	if slices.ContainsFunc(l.forwards, func(o forward) bool { return !o.isReturn && o.Forwarder == route.Forwarder }) {
-		elsewhere = nil // it goes there already
+		elsewhere = nil // already added
 	}
 	going, err := l.checkForwardLimits(ctx, limitSubject(route), len(elsewhere), fresh.Mailboxes)
 	if err != nil {
@@ -81,13 +79,14 @@ func (l *Transaction) addRoute(ctx context.Context, route mailbox.Route, as stri
 	return nil
 }
 
-// forwardUsage is a message that is to go on, to so many addresses, and whom it counts for.
+// forwardUsage is the usage that forwarding one message adds: the account and the number of
+// recipients.
 type forwardUsage struct {
 	account    quota.Consumer
 	recipients int
 }
 
-// limitSubject is whom a message counts for that goes on by a route.
+// limitSubject returns the consumer whose limits a forwarded message counts towards.
 func limitSubject(route mailbox.Route) quota.Consumer {
 	if route.RoleMail {
 		return quota.RoleMailConsumer(route.Account)
@@ -95,8 +94,8 @@ func limitSubject(route mailbox.Route) quota.Consumer {
 	return quota.Consumer{Account: route.Account}
 }
 
-// limitError is what a stranger is told where a message can't go on for the limits of
-// an account: those are not his business.
+// limitError returns the error that an outside sender gets if an account's limits prevent
+// forwarding. It doesn't reveal the limits.
 func limitError(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
@@ -111,10 +110,10 @@ func limitError(err error) error {
 	return err
 }
 
-// checkForwardLimits asks whether the limits of accounts allow what is to go on for one more
-// recipient, beside what goes on for those before it: at DATA it would be refused
-// with all others. It returns all that is to go on then. What a mailbox keeps if it
-// must not be sent is no matter.
+// checkForwardLimits checks the accounts' limits for the forwards of one more recipient, in
+// addition to those of earlier recipients. At DATA, the error would reject the message for all
+// recipients. It returns the usage of all forwards so far. Mailboxes that keep a copy aren't
+// checked.
 func (l *Transaction) checkForwardLimits(ctx context.Context, who quota.Consumer, to int, boxes []mailbox.Recipient) ([]forwardUsage, error) {
 	all := slices.Clone(l.forwardUsages)
 	ask := func(g forwardUsage) error {
@@ -154,10 +153,9 @@ func (l *Transaction) checkForwardLimits(ctx context.Context, who quota.Consumer
 	return all, nil
 }
 
-// withinQuota returns the mailboxes of a route that have room for a message of
-// size octets (0 if unknown). Where several would get it, one that is full
-// keeps it from nobody else; if all of them are, it is what mailbox.Room says of
-// the first. Those that only forward need none.
+// withinQuota returns the route with only the mailboxes whose quota allows a message of size octets
+// (0 if unknown). A full mailbox doesn't affect the others. If all are full, withinQuota returns
+// the first mailbox's error of CheckQuota. Mailboxes that only forward need no quota.
 func (i *Service) withinQuota(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
 	fit := route
 	fit.Mailboxes = nil
@@ -186,11 +184,11 @@ func (i *Service) withinQuota(ctx context.Context, route mailbox.Route, size int
 	return fit, nil
 }
 
-// isQuotaError reports whether an error of mailbox.Room says that the message can't be
-// filed there; any other says that it isn't known.
+// isQuotaError reports whether an error of CheckQuota says that the message can't be filed. Any
+// other error means that the check failed.
 func isQuotaError(err error) bool {
 	switch fault.KindOf(err) {
-	case fault.OverQuota, fault.TooLarge, fault.NotFound: // the last: it was deleted just now
+	case fault.OverQuota, fault.TooLarge, fault.NotFound: // NotFound: the mailbox was deleted just now
 		return true
 	}
 	return false

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-func (h *house) alias(addr string, to ...mailbox.Mailbox) {
+func (h *fixture) alias(addr string, to ...mailbox.Mailbox) {
 	h.t.Helper()
 	var targets []string
 	for _, one := range to {
@@ -25,9 +25,9 @@ func (h *house) alias(addr string, to ...mailbox.Mailbox) {
 	}
 }
 
-// Each mailbox behind aliases gets a message once, however often it is named.
+// Each mailbox behind aliases gets a message once, even if it is named several times.
 func TestAcceptForAliases(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
 		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
@@ -59,18 +59,18 @@ func TestAcceptForAliases(t *testing.T) {
 	})
 }
 
-// What came to an alias and comes back to it goes round in circles.
+// A message that went through an alias and comes back to it is a loop.
 func TestAliasLoop(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.alias("team@demo.test", h.box("bob", 10))
 		_, err := h.send("Delivered-To: Team@demo.test\r\nSubject: again\r\n\r\n", "team@demo.test")
 		wantKind(h.t, err, fault.Denied, "mail_loop")
 	})
 }
 
-// One message is not filed for more mailboxes than one commit should hold.
+// One message is filed for a limited number of mailboxes in one commit.
 func TestTooManyCopies(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		h.SetMaxCopies(3)
 		a, b, c := h.box("a", 1), h.box("b", 1), h.box("c", 1)
@@ -90,16 +90,16 @@ func TestTooManyCopies(t *testing.T) {
 	})
 }
 
-// The local courier files for all behind an alias at once, and once.
-func TestCourierForAliases(t *testing.T) {
-	each(t, func(h *house) {
+// The local delivery agent files for all mailboxes behind an alias at once, and only once.
+func TestAgentForAliases(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
 		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", full, bob, carol)
 		m := h.outgoing(100)
 		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}
-		for range 2 { // the second time only the outcome had been lost
+		for range 2 { // the second time, only the outcome was lost
 			if o := h.File(ctx, c); o[0].State != queue.Delivered {
 				t.Errorf("outcomes %+v", o)
 			}
@@ -115,10 +115,10 @@ func TestCourierForAliases(t *testing.T) {
 	})
 }
 
-// Where it can't be found out whether a mailbox has room, nobody is told that all
-// is well because the alias leads elsewhere, or to another mailbox, too.
-func TestRoomUnknown(t *testing.T) {
-	each(t, func(h *house) {
+// If a quota check fails, the message isn't accepted just because the alias also leads elsewhere or
+// to another mailbox.
+func TestCapacityUnknown(t *testing.T) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob, carol := h.box("bob", 10), h.box("carol", 10)
 		h.alias("team@demo.test", bob, carol)
@@ -127,7 +127,7 @@ func TestRoomUnknown(t *testing.T) {
 		}
 		for _, first := range []string{"", "carol@demo.test"} {
 			for _, to := range []string{"out@demo.test", "team@demo.test"} {
-				if _, err := h.boxes.Route(t.Context(), addr(t, to)); err != nil { // from here on it is known
+				if _, err := h.boxes.Route(t.Context(), addr(t, to)); err != nil { // cached from here on
 					t.Fatal(err)
 				}
 				l := h.Begin(nil, 0)

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// noticeInterval is how often it is looked for mail that has become late, and
-	// for notices whose signal was lost.
+	// noticeInterval is the time between checks for delayed mail, and for notices whose signal was
+	// lost.
 	noticeInterval = 30 * time.Second
-	// noticeBatch is how many notices are looked at in one round.
+	// noticeBatch is the number of notices per round.
 	noticeBatch = 1000
-	// noticeRetryDelay is how long trouble of our own puts notices off.
+	// noticeRetryDelay is how long an internal error postpones notices.
 	noticeRetryDelay = time.Minute
-	// noticeDelivery marks, in filing, what is a notice's id and no message's.
+	// noticeDelivery marks rows of the filing table that have the id of a notice instead of a
+	// message.
 	noticeDelivery = -1
 )
 
-// RunSenderReports tells the senders of submissions what became of their mail until
-// ctx ends: what the queue noted is filed as a report into their mailboxes
-// (RFC 3464), once, whatever ends or breaks meanwhile. Every node runs it; the
-// duty "notices" lets one at a time work.
+// RunSenderReports reports the outcome of submissions to their senders until ctx ends. It turns the
+// queue's notices into reports in the senders' mailboxes (RFC 3464), exactly once, even across
+// crashes. Every node runs it; the leader job "notices" makes sure that one node works at a time.
 func (i *Service) RunSenderReports(ctx context.Context) error {
 	sub := i.Hub.Subscribe(notify.Key{Kind: notify.SenderNotice})
 	defer sub.Close()
@@ -40,8 +40,8 @@ func (i *Service) RunSenderReports(ctx context.Context) error {
 	return nil
 }
 
-// SendSenderReports does one round of that: it notes what has become late, and files
-// what is to be told. It returns after how long to look again.
+// SendSenderReports does one round: it adds notices for delayed mail and files the pending reports.
+// It returns the time until the next round.
 func (i *Service) SendSenderReports(ctx context.Context) (again time.Duration, err error) {
 	late, err := i.Queue.HasDelayed(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (i *Service) SendSenderReports(ctx context.Context) (again time.Duration, e
 	}
 	again = noticeInterval
 	if late {
-		// What it finds wakes us once more.
+		// New notices trigger another round.
 		switch more, err := i.Queue.AddDelayNotices(ctx); {
 		case err != nil:
 			return noticeInterval, err
@@ -84,8 +84,8 @@ func (i *Service) SendSenderReports(ctx context.Context) (again time.Duration, e
 	return again, nil
 }
 
-// reportMessage files one report of all that is to be told of a message. It returns
-// after how long there may be more to tell of it.
+// reportMessage files one report of all the notices of a message. It returns the time until the
+// message may have more notices.
 func (i *Service) reportMessage(ctx context.Context, id db.ID) (told bool, again time.Duration, err error) {
 	all, ready, at, err := i.Queue.Notices(ctx, id)
 	if err != nil || len(all) == 0 {
@@ -99,12 +99,12 @@ func (i *Service) reportMessage(ctx context.Context, id db.ID) (told bool, again
 	case err == nil:
 		return true, noticeInterval, nil
 	case i.db.IsConflict(err):
-		return false, time.Second, nil // another node told some of it: what is left?
+		return false, time.Second, nil // another node reported some of the notices; retry for the rest
 	}
 	return false, noticeInterval, errors.Join(err, i.Queue.PostponeNotices(ctx, all, i.Now().Add(noticeRetryDelay)))
 }
 
-// fileReport files the report, or drops it if there is nobody to tell.
+// fileReport files the report, or drops it if it has no recipient.
 func (i *Service) fileReport(ctx context.Context, id db.ID, all []queue.Notice) error {
 	m, err := i.Outbox.SubmissionInfo(ctx, id)
 	if err == nil && isSRS(m.Sender) {
@@ -142,8 +142,8 @@ func (i *Service) fileReport(ctx context.Context, id db.ID, all []queue.Notice) 
 	return err
 }
 
-// dropNotices drops notices that nobody can be told: the account has an event, the operator a
-// line in the log.
+// dropNotices drops notices that can't be delivered. It leaves an event for the account and a log
+// line for the operator.
 func (i *Service) dropNotices(ctx context.Context, message db.ID, all []queue.Notice, reason error) error {
 	if err := i.Queue.FailNotices(ctx, message, all); err != nil {
 		return err
@@ -152,22 +152,23 @@ func (i *Service) dropNotices(ctx context.Context, message db.ID, all []queue.No
 	return nil
 }
 
-// senderMailbox finds the mailbox of a message's sender. Should mail to its address
-// reach another account by now, or none here, it is the mailbox that handed the
-// message in: who lost a domain still reads its mail.
+// senderMailbox returns the mailbox of a message's sender. If the sender's address belongs to
+// another account by now, or to none, it returns the mailbox that submitted the message: an account
+// that lost a domain can still read its mail.
 func (i *Service) senderMailbox(ctx context.Context, m outbound.SubmissionInfo) (mailbox.Recipient, error) {
 	from, err := address.Parse(m.Sender)
 	if err != nil {
 		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
 	}
-	if secret.IsReturnPath(from.Local) { // no mailbox, though a catch-all would take it
+	if secret.IsReturnPath(from.Local) { // not a mailbox, even if a catch-all would accept it
 		return mailbox.Recipient{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "An application sent the message.")
 	}
 	route, err := i.Mailboxes.Route(ctx, from)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return mailbox.Recipient{}, err
 	}
-	// Of all that an alias leads to, whoever sent as it is told.
+	// If an alias leads to several mailboxes, only the one that submitted the message gets the
+	// report.
 	for _, to := range route.Mailboxes {
 		if to.Mailbox == m.Mailbox || (len(route.Mailboxes) == 1 || m.Mailbox == 0) && to.Account == m.Account {
 			return to, nil

@@ -51,7 +51,8 @@ var (
 	inboxOf      = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf      = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
 	loseSent     = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM outbound_message)`)
-	// The rows of what is sent can't be read: PostgreSQL refuses the division, of SQLite's NULL nothing is made.
+	// Breaks reading the rows of sent mail: PostgreSQL rejects the division, and SQLite's NULL
+	// can't be scanned.
 	hideRows  = db.SQL(`ALTER TABLE blob RENAME TO sound`)
 	spoilSent = db.SQL(`CREATE VIEW blob AS SELECT b.id, b.size / (CASE WHEN o.id IS NULL THEN 1 ELSE 0 END) AS size, b.file, b.bytes
 		FROM sound AS b LEFT JOIN outbound_message AS o ON o.blob = b.id`)
@@ -77,7 +78,7 @@ func postOf(t *testing.T, s *servertest.Server, n int) *post {
 	return &post{s, t, box}
 }
 
-// submit hands a message in.
+// submit submits a message.
 func (p *post) submit(change func(*outbound.Submission), text string, to ...outbound.SubmissionRecipient) db.ID {
 	p.t.Helper()
 	from := addr(p.t, p.box.Address)
@@ -135,7 +136,7 @@ func (p *post) texts() (all []string) {
 	return all
 }
 
-func recipient(t *testing.T, a string, n smtpclient.Notify, orcpt string) outbound.SubmissionRecipient {
+func newRcpt(t *testing.T, a string, n smtpclient.Notify, orcpt string) outbound.SubmissionRecipient {
 	return outbound.SubmissionRecipient{Address: addr(t, a), Notify: n, OriginalRecipient: orcpt}
 }
 
@@ -159,14 +160,14 @@ func lacks(t *testing.T, text string, not ...string) {
 
 const note = "From: alice@demo.test\r\nTo: nobody@demo.test\r\nSubject: a question\r\nMessage-ID: <q1@demo.test>\r\n\r\nWhen?\r\n"
 
-// A failure comes back into the sender's mailbox, as one mail for all
-// recipients, and with what the sender said about the message.
+// A failure report goes to the sender's mailbox: one message for all recipients, with the sender's
+// DSN options.
 func TestFailureIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		alice.submit(func(sub *outbound.Submission) { sub.EnvID = "order 7" }, note,
-			recipient(t, "nobody@demo.test", 0, "rfc822;old@list.example"), recipient(t, "noone@demo.test", smtpclient.NotifyFailure, ""),
-			recipient(t, "never@demo.test", smtpclient.NotifyNever, ""), recipient(t, "delay@demo.test", smtpclient.NotifyDelay, ""))
+			newRcpt(t, "nobody@demo.test", 0, "rfc822;old@list.example"), newRcpt(t, "noone@demo.test", smtpclient.NotifyFailure, ""),
+			newRcpt(t, "never@demo.test", smtpclient.NotifyNever, ""), newRcpt(t, "delay@demo.test", smtpclient.NotifyDelay, ""))
 		text := alice.mail(1)[0]
 		has(t, text,
 			"Return-Path: <>\r\nDelivered-To: alice@demo.test\r\n",
@@ -186,21 +187,22 @@ func TestFailureIsTold(t *testing.T) {
 	})
 }
 
-// Success is told only when it was asked for: by us for mailboxes here, and
-// for hosts that do not report themselves.
+// Success is reported only on request: by this service for local mailboxes, and for hosts that
+// don't send reports themselves.
 func TestSuccessIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
-		alice.submit(func(sub *outbound.Submission) { sub.Ret = "FULL" }, note, recipient(t, "bob@demo.test", 0, ""),
-			recipient(t, "bob+x@demo.test", smtpclient.NotifySuccess|smtpclient.NotifyFailure, ""))
+		alice.submit(func(sub *outbound.Submission) { sub.Ret = "FULL" }, note, newRcpt(t, "bob@demo.test", 0, ""),
+			newRcpt(t, "bob+x@demo.test", smtpclient.NotifySuccess|smtpclient.NotifyFailure, ""))
 		text := alice.mail(1)[0]
 		has(t, text, "Subject: Delivered: a question\r\n", "Final-Recipient: rfc822; bob+x@demo.test\r\nAction: delivered\r\nStatus: 2.0.0\r\n",
 			"Content-Type: text/rfc822-headers\r\n")
 		lacks(t, text, "When?", "bob@demo.test")
-		alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifySuccess, ""))
+		alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifySuccess, ""))
 		text = alice.mail(2)[1]
 		has(t, text, "Subject: Relayed: a question\r\n", "Final-Recipient: rfc822; far@away.example\r\nAction: relayed\r\n")
-		// What an alias sends on is in no mailbox here, unless it leads to one as well.
+		// A message forwarded by an alias is in no mailbox here, unless the alias leads to one as
+		// well.
 		for n, tt := range []struct {
 			targets []string
 			action  string
@@ -209,17 +211,17 @@ func TestSuccessIsTold(t *testing.T) {
 			if _, err := s.Mailboxes.CreateAlias(t.Context(), alice.box.Account, name, tt.targets); err != nil {
 				t.Fatal(err)
 			}
-			alice.submit(nil, note, recipient(t, name, smtpclient.NotifySuccess, ""))
+			alice.submit(nil, note, newRcpt(t, name, smtpclient.NotifySuccess, ""))
 			has(t, alice.mail(3 + n)[2+n], "Final-Recipient: rfc822; "+name+"\r\nAction: "+tt.action+"\r\n")
 		}
 	})
 }
 
-// Nobody is told of what the null sender sent, and API mail has its events.
+// Nobody gets reports for mail of the null sender. API mail has events instead.
 func TestNobodyIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
-		alice.submit(func(sub *outbound.Submission) { sub.From = nil }, note, recipient(t, "nobody@demo.test", smtpclient.NotifyFailure, ""))
+		alice.submit(func(sub *outbound.Submission) { sub.From = nil }, note, newRcpt(t, "nobody@demo.test", smtpclient.NotifyFailure, ""))
 		if a := s.API("POST", "/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"nobody@demo.test"}, "subject": "x", "text": "x"}); a.Status != 202 {
 			t.Fatal(string(a.Body))
 		}
@@ -240,8 +242,8 @@ func TestNobodyIsTold(t *testing.T) {
 	})
 }
 
-// notice notes a failure of a message, as the queue does in the commit of the
-// outcome, and tells nobody: so it is left when the process ends there.
+// notice adds a notice of a failure, as the queue does in the commit of the outcome, without a
+// signal. That is the state if the process ends there.
 func (p *post) notice(message db.ID) {
 	p.t.Helper()
 	dbtest.Exec(p.t, p.DB, addNotice.With(p.DB.NewID(), message, db.Micros(time.Now().Add(-time.Minute))))
@@ -262,8 +264,8 @@ func (p *post) wantNotices(n int) {
 	}
 }
 
-// wantFailed tells what is to be told: with that there are n reports, the last of
-// them about the lost recipient.
+// wantFailed sends the pending reports: there are n reports then, the last of them about the lost
+// recipient.
 func (p *post) wantFailed(n int) {
 	p.t.Helper()
 	p.tell()
@@ -275,8 +277,7 @@ func (p *post) wantFailed(n int) {
 	}
 }
 
-// wantReport waits, by the events of the account that sends it, until a report is
-// delivered.
+// wantReport waits, by the events of the sending account, until a report is delivered.
 func (p *post) wantReport(sub *notify.Subscription, to string) {
 	p.t.Helper()
 	for {
@@ -294,15 +295,14 @@ func (p *post) wantReport(sub *notify.Subscription, to string) {
 	}
 }
 
-// Whoever ends between the outcome and the report, the report is filed by the
-// next start, once.
+// If a process ends between the outcome and the report, the next start files the report once.
 func TestNoticesOutliveTheProcess(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
 		same := servertest.Data(dir)
 		s := servertest.Start(t, servertest.Database(url), same)
 		alice := postOf(t, s, 0)
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		notice := s.DB.NewID()
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
@@ -326,13 +326,13 @@ func TestNoticesOutliveTheProcess(t *testing.T) {
 	})
 }
 
-// However many work at it at the same time, each report is filed once.
+// Even if several nodes work at the same time, each report is filed once.
 func TestNoticesAreToldOnce(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		const messages = 10
 		for range messages {
-			id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+			id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 			alice.notice(id)
 			alice.notice(id)
 		}
@@ -353,19 +353,19 @@ func TestNoticesAreToldOnce(t *testing.T) {
 	})
 }
 
-// A full mailbox gets its reports all the same; one that is gone gets none, and
-// nobody else does.
+// A full mailbox still gets its reports. A deleted one gets none, and nobody else gets them
+// instead.
 func TestNoticesOfFullAndGone(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := postOf(t, s, 0), postOf(t, s, 1)
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		dbtest.Exec(t, alice.DB, overFull.With(alice.box.ID))
 		alice.notice(id)
 		alice.tell()
 		if n := len(alice.texts()); n != 1 {
 			t.Errorf("%d reports to a full mailbox", n)
 		}
-		// An address that no longer means anybody: it was this mailbox's.
+		// A former address of this mailbox that no longer leads anywhere.
 		dbtest.Exec(t, alice.DB, sentAs.With(id, "former@demo.test"))
 		alice.notice(id)
 		alice.tell()
@@ -385,15 +385,15 @@ func TestNoticesOfFullAndGone(t *testing.T) {
 	})
 }
 
-// API mail that a mailbox forwards has a signed return path for its sender. What
-// becomes of it is told by that, and not to whom a catch-all leads.
+// API mail that a mailbox forwards has a signed return path as its sender. The outcome is recorded
+// through that path, not sent to a catch-all.
 func TestNoticesToReturnPaths(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := postOf(t, s, 0), postOf(t, s, 1)
 		if _, err := s.Mailboxes.CreateAlias(t.Context(), alice.box.Account, "*@demo.test", []string{bob.box.Address}); err != nil {
 			t.Fatal(err)
 		}
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		dbtest.Exec(t, alice.DB, passedOn.With(id, s.Inbound.Key.ReturnPath(int64(id), 0)+"@demo.test", alice.box.ID))
 		alice.notice(id)
 		alice.tell()
@@ -404,8 +404,8 @@ func TestNoticesToReturnPaths(t *testing.T) {
 	})
 }
 
-// A forward may fail before what it came from has its outcome: the node ended between
-// the two, and an operator holds the delivery. That is told all the same.
+// A forward may fail before the delivery that caused it has its outcome: the node ended in between,
+// and an operator holds the delivery. The failure is still reported.
 func TestForwardFailsBeforeTheOutcome(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -419,7 +419,7 @@ func TestForwardFailsBeforeTheOutcome(t *testing.T) {
 		for dbtest.Exec(t, s.DB, outOfHand.With(sent.ID)) == 0 {
 			<-sub.C
 		}
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		dbtest.Exec(t, s.DB, passedOn.With(id, s.Inbound.Key.ReturnPath(int64(sent.ID), 0)+"@demo.test", alice.box.ID))
 		alice.notice(id)
 		alice.tell()
@@ -430,12 +430,12 @@ func TestForwardFailsBeforeTheOutcome(t *testing.T) {
 	})
 }
 
-// Whose domain's mail is no longer kept here is told all the same what became of an
-// application's mail that was forwarded: that it is ours is signed.
+// The outcome of forwarded API mail is reported even if its domain is no longer hosted here,
+// because the return path is signed.
 func TestNoticesToReturnPathsElsewhere(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(alice.box.Account)})
 		defer sub.Close()
 		for dbtest.Exec(t, s.DB, outOfHand.With(id)) == 0 {
@@ -451,8 +451,8 @@ func TestNoticesToReturnPathsElsewhere(t *testing.T) {
 	})
 }
 
-// What a sender asked to be told goes along with what is forwarded (RFC 3461 §5.2.7),
-// by an alias or a mailbox.
+// Forwarded mail keeps the sender's DSN options (RFC 3461 §5.2.7), both by an alias and by a
+// mailbox.
 func TestForwardsAreToldAsAsked(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		ctx, alice, bob := t.Context(), postOf(t, s, 0), postOf(t, s, 1)
@@ -468,7 +468,7 @@ func TestForwardsAreToldAsAsked(t *testing.T) {
 		bounces := 0
 		for n, to := range []string{"out@demo.test", "bob@demo.test"} {
 			for _, asked := range []smtpclient.Notify{smtpclient.NotifyNever, smtpclient.NotifyDelay} {
-				alice.submit(nil, note, recipient(t, to, asked, ""))
+				alice.submit(nil, note, newRcpt(t, to, asked, ""))
 				for bounces++; ; <-sub.C {
 					var seen int
 					if err := s.DB.One(ctx, bouncesN.With(alice.box.Account), &seen); err != nil {
@@ -485,7 +485,7 @@ func TestForwardsAreToldAsAsked(t *testing.T) {
 				}
 			}
 			alice.submit(func(sub *outbound.Submission) { sub.EnvID, sub.Ret = "order 7", "HDRS" }, note,
-				recipient(t, to, smtpclient.NotifyFailure, "rfc822;old@list.example"))
+				newRcpt(t, to, smtpclient.NotifyFailure, "rfc822;old@list.example"))
 			bounces++
 			text := alice.mail(n + 1)[n]
 			has(t, text, "Original-Envelope-Id: order 7\r\n", "Original-Recipient: rfc822; old@list.example\r\nFinal-Recipient: rfc822; bounced@simulator.test\r\nAction: failed\r\n",
@@ -494,8 +494,7 @@ func TestForwardsAreToldAsAsked(t *testing.T) {
 	})
 }
 
-// What comes back of the message is what RET asks for; without it the whole of
-// a small one.
+// The report returns what RET asks for; without RET it returns small messages in full.
 func TestWhatComesBack(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -504,7 +503,7 @@ func TestWhatComesBack(t *testing.T) {
 			ret, text string
 			whole     bool
 		}{{"", note, true}, {"HDRS", note, false}, {"FULL", note, true}, {"", large, false}, {"FULL", large, true}} {
-			alice.submit(func(sub *outbound.Submission) { sub.Ret = c.ret }, c.text, recipient(t, "nobody@demo.test", 0, ""))
+			alice.submit(func(sub *outbound.Submission) { sub.Ret = c.ret }, c.text, newRcpt(t, "nobody@demo.test", 0, ""))
 			text := alice.mail(n + 1)[n]
 			kind := map[bool]string{true: "Content-Type: message/rfc822\r\n", false: "Content-Type: text/rfc822-headers\r\n"}[c.whole]
 			if !strings.Contains(text, kind) || strings.Contains(text, "\r\n\r\nWhen?\r\n") != c.whole || !strings.Contains(text, "\r\nMessage-ID: <q1@demo.test>\r\n") {
@@ -515,19 +514,19 @@ func TestWhatComesBack(t *testing.T) {
 			}
 		}
 		intl := strings.Replace(note, "nobody@", "niemänd@", 1)
-		alice.submit(nil, intl, recipient(t, "niemänd@demo.test", 0, "utf-8;früher@list.example"))
+		alice.submit(nil, intl, newRcpt(t, "niemänd@demo.test", 0, "utf-8;früher@list.example"))
 		has(t, alice.mail(6)[5], "Content-Type: message/global-delivery-status\r\n", "Original-Recipient: utf-8; früher@list.example\r\nFinal-Recipient: utf-8; niemänd@demo.test\r\n",
 			"Content-Type: message/global\r\n", "\r\nTo: niemänd@demo.test\r\n")
 	})
 }
 
-// A header as large as we take, which is larger with our own fields, keeps nobody
-// from being told; nor from telling others.
+// A header of the maximum size, which exceeds it with our own fields, prevents no reports about
+// this message or others.
 func TestFailureOfLargeHeader(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		fill := strings.Repeat("X-Fill: "+strings.Repeat("x", 88)+"\r\n", (message.MaxHeader-len(note))/98)
-		alice.submit(nil, fill+note, recipient(t, "nobody@demo.test", 0, ""), recipient(t, "bob@demo.test", 0, ""))
+		alice.submit(nil, fill+note, newRcpt(t, "nobody@demo.test", 0, ""), newRcpt(t, "bob@demo.test", 0, ""))
 		text := alice.mail(1)[0]
 		has(t, text, "Final-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\n")
 		lacks(t, text, "X-Fill")
@@ -535,7 +534,7 @@ func TestFailureOfLargeHeader(t *testing.T) {
 	})
 }
 
-// Of a message whose row is lost or can't be read the sender is told all the same.
+// The sender gets a report even if the message's row is lost or unreadable.
 func TestNoticesOfLostRow(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -544,7 +543,7 @@ func TestNoticesOfLostRow(t *testing.T) {
 			rule = rulePostgres
 		}
 		for n, lose := range [][]db.Statement{{loseSent.With()}, {hideRows.With(), spoilSent.With(), rule.With()}} {
-			id := alice.submit(nil, note, recipient(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
+			id := alice.submit(nil, note, newRcpt(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
 			dbtest.Exec(t, s.DB, lose...)
 			alice.notice(id)
 			alice.wantFailed(n + 1)
@@ -552,8 +551,8 @@ func TestNoticesOfLostRow(t *testing.T) {
 	})
 }
 
-// Of a message whose file is lost, damaged or can't be read the sender is told all the same,
-// once, without what it said.
+// The sender gets one report, without the message, even if the message's file is lost, damaged or
+// unreadable.
 func TestNoticesOfDamaged(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -564,7 +563,7 @@ func TestNoticesOfDamaged(t *testing.T) {
 			os.Remove,
 		} {
 			id := alice.submit(func(sub *outbound.Submission) { sub.Ret = "FULL" }, note+strings.Repeat("All work and no play.\r\n", 10_000),
-				recipient(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
+				newRcpt(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
 			files, err := filepath.Glob(filepath.Join(s.Config.Blobs, "*", "*"))
 			if err != nil || len(files) != n+1 {
 				t.Fatalf("files %v, %v", files, err)
@@ -580,17 +579,17 @@ func TestNoticesOfDamaged(t *testing.T) {
 	})
 }
 
-// After four hours a sender is told that the mail is late, and that it goes on.
+// After four hours the sender gets a report that the mail is delayed and retried.
 func TestDelayIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(alice.box.Account)})
 		defer sub.Close()
-		id := alice.submit(nil, note, recipient(t, "deferred@simulator.test", 0, ""))
+		id := alice.submit(nil, note, newRcpt(t, "deferred@simulator.test", 0, ""))
 		for dbtest.Exec(t, alice.DB, lateNow.With(id)) == 0 {
 			<-sub.C
 		}
-		alice.tell() // notes it
+		alice.tell() // adds the notice
 		alice.tell()
 		text := alice.mail(1)[0]
 		has(t, text, "Subject: Delayed: a question\r\n", "Action: delayed\r\nStatus: 4.", "Will-Retry-Until: ", "The next try is at ", "text/rfc822-headers")
@@ -605,8 +604,8 @@ func databaseOf(url, dir string) string {
 	return "sqlite:" + dir + "/mailstead.db"
 }
 
-// Who sent what an account forwarded is told of its failure though the account has lost
-// its domain meanwhile. Whoever holds that by now sees nothing of it.
+// The sender of a forwarded message gets the failure report even if the account has lost its domain
+// meanwhile. The domain's new owner sees nothing of it.
 func TestNoticesOfFormerHolder(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -617,10 +616,10 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(former.ID)})
 		defer sub.Close()
 		for domain, now := range map[string]db.ID{
-			"demo.test":  s.DB.NewID(),     // another account holds it
-			"moved.test": alice.box.Domain, // nobody does
+			"demo.test":  s.DB.NewID(),     // owned by another account
+			"moved.test": alice.box.Domain, // owned by nobody
 		} {
-			id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+			id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 			sender := "ann-" + domain
 			back, _ := s.Inbound.Key.SRS(int64(former.ID), domain, sender, "elsewhere.example", time.Now())
 			dbtest.Exec(t, s.DB, passedOn.With(id, back+"@"+domain, s.DB.NewID()), ofOthers.With(id, former.ID, now))
@@ -629,8 +628,9 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 			alice.wantNotices(0)
 			alice.wantReport(sub, sender+"@elsewhere.example")
 		}
-		// Where its sender was in doubt it was the postmaster's, who is the new holder's.
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		// If the sender wasn't verified, the report would go to the postmaster, who now belongs to
+		// the new owner.
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		dbtest.Exec(t, s.DB, passedOn.With(id, "postmaster@demo.test", s.DB.NewID()), ofOthers.With(id, former.ID, s.DB.NewID()))
 		alice.notice(id)
 		alice.tell()
@@ -645,7 +645,7 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 	})
 }
 
-// So is who is told of it by another host. Nor does the new holder see anything of that.
+// The same holds for a report by another host, and the new owner sees nothing of that either.
 func TestReportsOfFormerHolder(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -685,19 +685,19 @@ func TestReportsOfFormerHolder(t *testing.T) {
 		if err := s.DB.One(t.Context(), sentN.With(holder.ID), &seen); err != nil || seen != 0 {
 			t.Errorf("the new holder has %d messages, %v", seen, err)
 		}
-		dbtest.Exec(t, s.DB, forgetDomain.With(alice.box.Domain)) // the account is gone, as it were
+		dbtest.Exec(t, s.DB, forgetDomain.With(alice.box.Domain)) // as if the account were gone
 		if err := arrives(nil, back); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a report to nobody's path: %v", err)
 		}
 	})
 }
 
-// What an operator held for weeks may fail then: the way back to its sender counts from
-// when it was forwarded.
+// A delivery that was held for weeks may fail after that: the return path's age counts from the
+// forwarding.
 func TestNoticesOfLongHeld(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		then := time.Now().Add(-40 * 24 * time.Hour)
 		back, _ := s.Inbound.Key.SRS(int64(alice.box.Account), "demo.test", "ann", "elsewhere.example", then)
 		dbtest.Exec(t, s.DB, passedOn.With(id, back+"@demo.test", alice.box.ID), longAgo.With(id, db.Micros(then)))
@@ -711,12 +711,12 @@ func TestNoticesOfLongHeld(t *testing.T) {
 	})
 }
 
-// Who sent what an account forwarded is told of its failure though the account is
-// suspended meanwhile.
+// The sender of a forwarded message gets the failure report even if the account is suspended
+// meanwhile.
 func TestNoticesOfSuspended(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
-		id := alice.submit(nil, note, recipient(t, "far@away.example", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		back, _ := s.Inbound.Key.SRS(int64(alice.box.Account), "demo.test", "ann", "elsewhere.example", time.Now())
 		dbtest.Exec(t, alice.DB, passedOn.With(id, back+"@demo.test", alice.box.ID))
 		if err := s.Accounts.SetStatus(t.Context(), alice.box.Account, account.StatusSuspended); err != nil {
@@ -731,13 +731,13 @@ func TestNoticesOfSuspended(t *testing.T) {
 	})
 }
 
-// That nobody can be told what became of a message is an event of its account, once for
-// each recipient; it counts as no further bounce.
+// A report that can't be delivered is an event of its account, once per recipient. It doesn't count
+// as another bounce.
 func TestUntoldIsAnEvent(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		const forged = "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-		id := alice.submit(nil, note, recipient(t, "bounced@simulator.test", smtpclient.NotifyNever, ""))
+		id := alice.submit(nil, note, newRcpt(t, "bounced@simulator.test", smtpclient.NotifyNever, ""))
 		servertest.Eventually(t, func() string {
 			if d, err := s.Queue.Deliveries(t.Context(), id); err != nil || !d[0].State.Final() {
 				return fmt.Sprintf("the delivery is %+v, %v", d, err)
@@ -786,7 +786,7 @@ func TestUntoldIsAnEvent(t *testing.T) {
 	})
 }
 
-// Who asked to be told of delay is told of it, too, where the message was sent on.
+// A sender who asked for delay reports gets them for forwarded mail, too.
 func TestDelayOfForwardIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -796,11 +796,11 @@ func TestDelayOfForwardIsTold(t *testing.T) {
 		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(alice.box.Account)})
 		defer sub.Close()
 		late := db.SQL(`UPDATE delivery SET late_at = 1 WHERE recipient = $1 AND late_at > 0 AND state = 'deferred' AND tenure IS NULL`)
-		alice.submit(nil, note, recipient(t, "slow@demo.test", smtpclient.NotifyDelay, ""))
+		alice.submit(nil, note, newRcpt(t, "slow@demo.test", smtpclient.NotifyDelay, ""))
 		for dbtest.Exec(t, alice.DB, late.With("deferred@simulator.test")) == 0 {
 			<-sub.C
 		}
-		alice.tell() // notes it
+		alice.tell() // adds the notice
 		alice.tell()
 		has(t, alice.mail(1)[0], "Subject: Delayed: a question\r\n", "Final-Recipient: rfc822; deferred@simulator.test\r\nAction: delayed\r\n")
 	})

@@ -13,11 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// isServiceMail reports whether the service wrote a message that another host brings, such as
-// a filter, or where its recipient has it forwarded: then it has our return path. Who
-// got a message of the service knows its return path, and could hide from an account
-// what he sends with it. So the message must be for the same recipient and nobody
-// else, or have the text of what the service wrote.
+// isServiceMail reports whether another host returned private mail of the service, such as a filter
+// or a forward of its recipient. That mail has our return path. A recipient knows the return path
+// and could use it to hide other mail from an account. So the message must have the same single
+// recipient, or the text of the service's message.
 func (l *Transaction) isServiceMail(ctx context.Context, s *spooledMessage) (bool, error) {
 	local, _, _ := strings.Cut(l.from, "@")
 	id, n, ok := l.service.Key.ParseReturnPath(local)
@@ -51,8 +50,8 @@ func (l *Transaction) isServiceMail(ctx context.Context, s *spooledMessage) (boo
 	return err == nil && c.Text != nil && c.HTML == nil && len(c.Attachments) == 0 && strings.TrimSpace(*c.Text) == strings.TrimSpace(text), err
 }
 
-// isOnlyFor reports whether an address is the only recipient of a message, whatever
-// mailboxes it leads to.
+// isOnlyFor reports whether an address is the only recipient of a message, regardless of the
+// mailboxes behind it.
 func (l *Transaction) isOnlyFor(only string) bool {
 	other := func(as string) bool { return address.KeyOf(as) != address.KeyOf(only) }
 	return len(l.recipients)+len(l.forwards) > 0 &&

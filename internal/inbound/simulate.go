@@ -16,37 +16,36 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// SimulatedMessage is a message as from outside, for the sandbox.
+// SimulatedMessage is a message that the sandbox receives as if from outside.
 type SimulatedMessage struct {
 	From         *address.Address // MAIL FROM; nil: the null sender
 	To           []address.Address
-	Received     message.Received     // how it is said to have come
-	CheckResults summary.CheckResults // what it is found to be
+	Received     message.Received     // simulated connection
+	CheckResults summary.CheckResults // simulated check results
 	Size         int64                // 0 if unknown
-	Body         io.Reader            // strict: bare CR and LF are refused
-	// Allow says whose mailboxes are reached; the others are not here.
+	Body         io.Reader            // bare CR and LF are rejected
+	// Allow reports whether a mailbox is reachable; other mailboxes appear as not hosted.
 	Allow func(mailbox.Recipient) bool
 }
 
-// SimulationResult is what SMTP would have answered.
+// SimulationResult is the replies that an SMTP client would have got.
 type SimulationResult struct {
-	Reply      // to the message as a whole
+	Reply      // to the whole message
 	ID         db.ID
 	Recipients []RecipientResult // in the order of To
 }
 
-// RecipientResult is the answer to one recipient. Once the message is accepted
-// it tells where the copy is; several recipients may have one together.
+// RecipientResult is the reply to one recipient. If the message is accepted, it identifies the
+// recipient's copy. Several recipients may share a copy.
 type RecipientResult struct {
 	Reply
 	To      string
-	Mailbox db.ID // 0 for none, as of a report about what was sent
+	Mailbox db.ID // 0 for none, as for a report about sent mail
 	Message db.ID
 }
 
-// Simulate takes a message in by the way of all mail from outside: it is judged,
-// filed and told of as if an SMTP client had brought it. Refusals are told in
-// the outcome; an error is our own.
+// Simulate receives a message as if an SMTP client had sent it, with the same checks, filing and
+// events. Rejections are part of the result; an error is an internal error.
 func (i *Service) Simulate(ctx context.Context, m SimulatedMessage) (SimulationResult, error) {
 	l := i.Begin(m.From, m.Size)
 	l.CheckResults = &m.CheckResults
@@ -87,8 +86,8 @@ func (i *Service) Simulate(ctx context.Context, m SimulatedMessage) (SimulationR
 	return out, nil
 }
 
-// checkReachable returns what a recipient whom the sender may not know of is
-// answered with. A signed return path is known to whom it was sent.
+// checkReachable returns the error for a recipient that the sender may not know of. Signed return
+// paths are allowed, since their holders received them in a message.
 func (i *Service) checkReachable(ctx context.Context, to address.Address, may func(mailbox.Recipient) bool) error {
 	if secret.IsReturnPath(to.Local) || secret.IsSRS(to.Local) {
 		return nil
@@ -101,7 +100,7 @@ func (i *Service) checkReachable(ctx context.Context, to address.Address, may fu
 	return err
 }
 
-// filedCopy returns where the copy for a recipient was filed.
+// filedCopy returns the mailbox and message of a recipient's copy.
 func (l *Transaction) filedCopy(to string) (box, message db.ID) {
 	for n, r := range l.recipients {
 		for _, as := range r.addresses {

@@ -15,16 +15,16 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// The codes of what the spam filter does not let in.
+// Codes of mail that the spam filter rejects.
 const (
 	CodeSpam         = "spam"       // fault.Denied
-	CodeSpamDeferred = "spam_later" // fault.Unavailable: the filter wants it to come again
+	CodeSpamDeferred = "spam_later" // fault.Unavailable: the filter asks for a retry
 )
 
-// filterSpam asks the spam filter, and does what it wants as far as each
-// recipient and its domain let it: a message is refused only if that is so for all
-// recipients, else it goes to Junk, and is not forwarded. Reports to us, or on
-// their way back, are not its business.
+// filterSpam runs the spam filter and applies its actions, within the settings of each recipient
+// and its domain. It rejects the message only if that holds for all recipients; otherwise the
+// message goes to Junk and is not forwarded. Reports to this service, or on their way back to a
+// sender, are not affected.
 func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, received message.Received, name string) error {
 	if l.service.SpamFilter == nil || len(l.recipients)+len(l.forwards) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, receive
 		l.recipients[n].isSpam = all[n].IsSpam()
 	}
 	for n := range l.forwards {
-		// Whatever is done with it here, none of it goes out in our name.
+		// Spam is never forwarded in our name, regardless of the settings.
 		to := &l.forwards[n]
 		to.isSpam = to.isSpam || !to.isReturn && all[len(l.recipients)+n].IsSpam()
 	}
@@ -84,7 +84,7 @@ func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, receive
 			o.Action = summary.ActionJunk
 		}
 	}
-	for n := range l.recipients { // nor what a stricter mailbox calls spam
+	for n := range l.recipients { // includes what a stricter mailbox calls spam
 		l.recipients[n].isSpam = l.recipients[n].isSpam || all[n].IsSpam()
 	}
 	for n := range l.recipients {
@@ -96,8 +96,8 @@ func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, receive
 	return nil
 }
 
-// applySpamSettings does what the holder of a recipient's domain and the recipient chose, and
-// reports whether the recipient's mail may be refused. Who is open takes all mail.
+// applySpamSettings applies the settings of the recipient's domain and mailbox. It reports whether
+// the recipient's mail may be rejected; that is never so if open is set.
 func (l *Transaction) applySpamSettings(ctx context.Context, o *summary.SpamResult, of db.ID, open bool, own mailbox.SpamFilter) (hard bool, err error) {
 	chosen, err := l.service.Domains.SpamFiltering(ctx, of)
 	if chosen == domain.EnforceOff {

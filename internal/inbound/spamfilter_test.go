@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// thinks makes a filter that is of one opinion about everybody's mail.
-func (h *house) thinks(o summary.SpamResult) {
+// thinks sets a filter with the same result for all mail.
+func (h *fixture) thinks(o summary.SpamResult) {
 	h.Service.SpamFilter = func(_ context.Context, m *spam.Message) ([]summary.SpamResult, error) {
 		all := make([]summary.SpamResult, len(m.To))
 		for n := range all {
@@ -27,8 +27,8 @@ func (h *house) thinks(o summary.SpamResult) {
 	}
 }
 
-// softer chooses what a spam filter may say about mail to a mailbox.
-func (h *house) softer(box mailbox.Mailbox, f mailbox.SpamFilter) {
+// softer sets the spam filter setting of a mailbox.
+func (h *fixture) softer(box mailbox.Mailbox, f mailbox.SpamFilter) {
 	h.t.Helper()
 	changed, err := h.boxes.Update(h.t.Context(), h.account, box.ID, mailbox.Change{SpamFilter: &f})
 	if err != nil || changed.SpamFilter != f {
@@ -36,11 +36,11 @@ func (h *house) softer(box mailbox.Mailbox, f mailbox.SpamFilter) {
 	}
 }
 
-// What a mailbox chose decides over the filter's opinion, and its domain over
-// that.
+// The mailbox's setting overrides the filter's result, and the domain's setting overrides the
+// mailbox's.
 func TestSpamFilterOfMailbox(t *testing.T) {
 	const refused, inbox = "refused", "INBOX"
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		box := h.box("box", 100)
 		seen := len(h.places(0))
@@ -48,7 +48,7 @@ func TestSpamFilterOfMailbox(t *testing.T) {
 			score                        float64
 			action                       summary.SpamAction
 			off, lenient, normal, strict string
-			softDomain                   string // normal, where the domain refuses nothing
+			softDomain                   string // folder with the normal setting if the domain rejects nothing
 		}{
 			{0, summary.ActionAccept, inbox, inbox, inbox, inbox, inbox},
 			{2.9, summary.ActionAccept, inbox, inbox, inbox, inbox, inbox},
@@ -91,17 +91,17 @@ func TestSpamFilterOfMailbox(t *testing.T) {
 	})
 }
 
-func (h *house) setFiltering(e domain.Enforcement) {
+func (h *fixture) setFiltering(e domain.Enforcement) {
 	h.t.Helper()
 	if _, err := h.Domains.Update(h.t.Context(), h.account, h.domain, domain.Change{SpamFiltering: &e}); err != nil && !fault.Is(err, fault.NotFound) {
 		h.t.Fatal(err)
 	}
 }
 
-// Two that chose differently get the same message as each of them wants it, and
-// it shows from which score on.
+// Two mailboxes with different settings get the same message by their own settings, with their own
+// thresholds.
 func TestSpamFilterSideBySide(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		strict, lenient := h.box("strict", 10), h.box("lenient", 10)
 		h.softer(strict, mailbox.SpamStrict)

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// findThread finds the thread that an arriving message belongs to in the account of
-// a recipient, or begins one: the same for all recipients of that account.
+// findThread returns the thread of a received message in a recipient's account, or creates one. All
+// recipients of that account share it.
 func (i *Service) findThread(ctx context.Context, s *spooledMessage, to mailbox.Recipient) (folder.ThreadRef, error) {
 	name := s.threads[to.Account]
 	if name == "" {
@@ -26,9 +26,9 @@ func (i *Service) findThread(ctx context.Context, s *spooledMessage, to mailbox.
 	return folder.ThreadRef{Account: to.Account, Domain: to.Domain, Thread: name, Arrival: s.arrivalID}, nil
 }
 
-// threadIDs returns the Message-IDs by which the thread is looked for: first its
-// own, as what went out to a list comes back from it. Where a message answers
-// nothing, that is worth a look only if the message may be ours.
+// threadIDs returns the Message-IDs to search threads by: first the message's own, since mail sent
+// to a list comes back from it. For a message without references, the own ID counts only if it may
+// be ours.
 func (s *spooledMessage) threadIDs() []string {
 	ids := thread.RepliedIDs(s.header)
 	if own := s.header.MessageID(); own != "" && (len(ids) > 0 || outbound.IsOwnMessageID(own)) {

@@ -20,11 +20,10 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Transaction is a message on its way in from outside, from MAIL FROM to its
-// commit. It serves one goroutine.
+// Transaction is the receipt of one message from outside, from MAIL FROM to its commit. It is not
+// safe for concurrent use.
 type Transaction struct {
-	// CheckResults, if set before Message, are what the message is found to be;
-	// nil: it is judged.
+	// CheckResults, if set before Message, replace verification; nil: the message is verified.
 	CheckResults *summary.CheckResults
 
 	service       *Service
@@ -32,35 +31,34 @@ type Transaction struct {
 	size          int64
 	recipients    []recipient
 	returnPaths   []returnPath
-	feedback      bool // a recipient is for feedback loops
+	feedback      bool // whether a recipient is a feedback address
 	forwards      []forward
-	forwardUsages []forwardUsage      // what of it goes on elsewhere, as far as that is known at RCPT
-	filed         []folder.MessageRef // by Message, in the order of rcpts; zero for what only went on
+	forwardUsages []forwardUsage      // forwards that were known at RCPT
+	filed         []folder.MessageRef // set by Message, in the order of recipients; zero for mail that was only forwarded
 }
 
-// recipient is a recipient that was accepted.
+// recipient is an accepted recipient.
 type recipient struct {
 	mailbox.Recipient
-	addresses []string // the addresses that were given at RCPT
-	// acceptsAll takes all mail: it is postmaster's or abuse's (RFC 5321 §4.5.1,
-	// RFC 2142).
+	addresses []string // addresses given at RCPT
+	// acceptsAll reports whether it must accept all mail, as for postmaster or abuse (RFC 5321
+	// §4.5.1, RFC 2142).
 	acceptsAll bool
-	isSpam     bool                // thinks the filter of its account, whatever its domain chose
-	toJunk     bool                // it is the postmaster for another, as keep has it
-	spamResult *summary.SpamResult // of the filter, for the one who is meant; nil: it has none
+	isSpam     bool                // according to the spam filter of its account, regardless of the domain's setting
+	toJunk     bool                // whether it is the postmaster in place of another recipient, see keep
+	spamResult *summary.SpamResult // of the original recipient; nil: none
 }
 
-// resolveReturnPath is a signed return path, or an address to unsubscribe, that was accepted for
-// a recipient.
+// returnPath is a signed return path or unsubscribe address that was accepted as a recipient.
 type returnPath struct {
 	message      db.ID
 	n            int
-	unsubscribes bool // the recipient unsubscribes
-	forwarded    bool // about an address that the recipient's leads to, which may well be in order itself
+	unsubscribes bool // whether the recipient unsubscribes
+	forwarded    bool // whether the report is about a forward, so that the recipient's own address may be fine
 }
 
-// Begin begins a message from a sender (nil: the null sender) of size octets
-// (0 if unknown).
+// Begin starts a transaction from a sender (nil: the null sender) with a message of size octets (0
+// if unknown).
 func (i *Service) Begin(from *address.Address, size int64) *Transaction {
 	l := &Transaction{service: i, size: size}
 	if from != nil {
@@ -69,9 +67,9 @@ func (i *Service) Begin(from *address.Address, size int64) *Transaction {
 	return l
 }
 
-// Recipient accepts a recipient, or says why not: fault.NotFound (mailbox.CodeDomainNotHosted,
-// mailbox.CodeNoMailbox), fault.Denied, or what mailbox.Room says. An address
-// without a domain is our own postmaster.
+// Recipient accepts a recipient. Its errors are fault.NotFound (mailbox.CodeDomainNotHosted,
+// mailbox.CodeNoMailbox), fault.Denied, or those of mailbox.CheckQuota. An address without a domain
+// is this service's postmaster.
 func (l *Transaction) Recipient(ctx context.Context, to address.Address) error {
 	if secret.IsReturnPath(to.Local) {
 		r, err := l.service.resolveReturnPath(ctx, to)
@@ -99,9 +97,8 @@ func (l *Transaction) Recipient(ctx context.Context, to address.Address) error {
 	return l.addRoute(ctx, route, to.String(), open)
 }
 
-// resolveReturnPath accepts a report about a message that was sent from here, or a mail by
-// which its recipient unsubscribes. That the address can't be guessed is what makes it
-// believable.
+// resolveReturnPath accepts a report about a sent message, or a mail by which its recipient
+// unsubscribes. It trusts the address because the address can't be guessed.
 func (i *Service) resolveReturnPath(ctx context.Context, to address.Address) (returnPath, error) {
 	if to.Domain != "bounces."+i.Host {
 		_, hosted, err := i.Mailboxes.FindHosted(ctx, to.Domain)
@@ -123,9 +120,8 @@ func (i *Service) resolveReturnPath(ctx context.Context, to address.Address) (re
 	return returnPath{message: db.ID(id), n: n, unsubscribes: leaves}, nil
 }
 
-// Message takes the message, whose line ends are all CRLF, and returns once it
-// is filed for every recipient. An error of body is returned as it is. The
-// returned id stands in the Received field.
+// Message receives the message, whose line ends must all be CRLF, and returns when it is filed for
+// every recipient. It returns an error of body unchanged. The returned id is in the Received field.
 func (l *Transaction) Message(ctx context.Context, received message.Received, body io.Reader) (db.ID, error) {
 	i := l.service
 	id := i.db.NewID()
@@ -165,15 +161,14 @@ func (l *Transaction) Message(ctx context.Context, received message.Received, bo
 			return 0, l.forwardError(err)
 		}
 	}
-	// After an error the bytes are left to the sweep: the commit may have
-	// happened all the same.
+	// After an error the sweep deletes the bytes: the commit may have succeeded.
 	filed, err := e.commit(ctx)
 	l.filed = alignFiled(which, filed)
 	return id, err
 }
 
-// forwardError is why a message does not go on. That an account was suspended since RCPT is
-// no reason to refuse the message for others.
+// forwardError returns why a message is not forwarded. If an account was suspended since RCPT, the
+// message isn't rejected for other recipients.
 func (l *Transaction) forwardError(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != outbound.CodeAccountSuspended {
@@ -185,7 +180,7 @@ func (l *Transaction) forwardError(err error) error {
 	return fault.New(fault.Denied, mailbox.CodeMailboxSuspended, "This mailbox takes no mail.")
 }
 
-// localDeliveries says what becomes of a message at each mailbox.
+// localDeliveries returns the delivery for each recipient.
 func (l *Transaction) localDeliveries(junk []bool) []localDelivery {
 	all := make([]localDelivery, len(l.recipients))
 	for n, to := range l.recipients {
@@ -194,7 +189,7 @@ func (l *Transaction) localDeliveries(junk []bool) []localDelivery {
 	return all
 }
 
-// CodeLoop is the code of the fault.Denied for a message that comes back.
+// CodeLoop is the code of the fault.Denied for a mail loop.
 const CodeLoop = "mail_loop"
 
 // wasDeliveredTo reports whether the message was delivered to the address before.

@@ -35,8 +35,8 @@ func wantKind(t testing.TB, err error, kind fault.Kind, code string) {
 	}
 }
 
-// send accepts a message for recipients that must all be accepted.
-func (h *house) send(body string, to ...string) (db.ID, error) {
+// send receives a message for recipients that must all be accepted.
+func (h *fixture) send(body string, to ...string) (db.ID, error) {
 	h.t.Helper()
 	from := addr(h.t, "ann@example.com")
 	l := h.Begin(&from, int64(len(body)))
@@ -49,7 +49,7 @@ func (h *house) send(body string, to ...string) (db.ID, error) {
 }
 
 func TestAccept(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		t := h.t
 		bob, carol := h.box("bob", 10), h.box("carol", 10)
 		id, err := h.send(mail, "bob+news@demo.test", "Carol@demo.test", "carol+x@demo.test")
@@ -100,7 +100,7 @@ func TestAccept(t *testing.T) {
 		if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 			t.Errorf("the event says\n%s, want\n%s", got, want)
 		}
-		// The content is left for whoever reads the event.
+		// The content is read only when the event is.
 		if _, there := data["text"]; there || len(arrived[0]) > 1000 {
 			t.Errorf("the event is recorded with %d bytes: %s", len(arrived[0]), arrived[0])
 		}
@@ -110,9 +110,9 @@ func TestAccept(t *testing.T) {
 	})
 }
 
-// A large message is kept once for all its recipients, and each can read it.
+// A large message is stored once for all its recipients, and each can read it.
 func TestAcceptLarge(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		bob, carol := h.box("bob", 10), h.box("carol", 10)
 		body := strings.Repeat("0123456789abcdef\r\n", 30_000)
 		if _, err := h.send("Subject: large\r\n\r\n"+body, "bob@demo.test", "carol@demo.test"); err != nil {
@@ -128,7 +128,7 @@ func TestAcceptLarge(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		h.box("bob", 1)
 		l := h.Begin(nil, 2<<20)
@@ -142,9 +142,9 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// What breaks off on its way leaves nothing behind.
+// An interrupted transaction leaves nothing behind.
 func TestBrokenOff(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		bob := h.box("bob", 10)
 		broken := errors.New("the line is dead")
 		for _, body := range []string{"Subj", "Subject: x\r\n\r\nhalf a"} {
@@ -179,22 +179,21 @@ var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipien
 		attempts, sequence, code, enhanced, reply, remote, updated_at)
 	VALUES ($1, $2, $3, 'x@remote.example', 'to', 'remote.example', 'delivered', 0, 0, NULL, 1, 1, 250, '', '', '', 0)`)
 
-// resolveReturnPath is a DSN about one recipient.
-func returnPath(action string) string {
+// bounceReport returns a DSN about one recipient.
+func bounceReport(action string) string {
 	return "From: mailer-daemon@remote.example\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n" +
 		"--b\r\n\r\nsorry\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.remote.example\r\n\r\n" +
 		"Final-Recipient: rfc822; x@remote.example\r\nAction: " + action + "\r\nStatus: 5.1.1 (bad)\r\nRemote-MTA: dns; in.remote.example\r\n" +
 		"Diagnostic-Code: smtp; 550 5.1.1 no\r\n such user\r\n--b--\r\n"
 }
 
-// A report of failure to a signed return path bounces the delivery; anything
-// else that comes there changes nothing.
+// A failure report to a signed return path bounces the delivery; other mail there changes nothing.
 func TestReports(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		id := h.db.NewID()
 		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
-		for n, text := range []string{returnPath("Failed"), returnPath("delayed"), "Subject: I am away\r\n\r\nuntil Monday\r\n"} {
+		for n, text := range []string{bounceReport("Failed"), bounceReport("delayed"), "Subject: I am away\r\n\r\nuntil Monday\r\n"} {
 			l := h.Begin(nil, 0)
 			domain := "demo.test"
 			if n == 1 {

@@ -13,12 +13,12 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// unsubscribe does for the recipient of a message what the link in it does. The author
-// does not matter, since people have their mail forwarded and answer from elsewhere; only
-// the recipient was given the address. An automatic reply changes nothing. When the
-// message itself is no longer stored, the author must be the recipient.
+// unsubscribe does the same as the unsubscribe link in a message. The author doesn't matter: people
+// forward their mail and reply from other addresses, and only the recipient got the unsubscribe
+// address. An automatic reply changes nothing. If the message is no longer stored, the author must
+// be the recipient.
 func (i *Service) unsubscribe(ctx context.Context, r returnPath, s *spooledMessage) error {
-	// Mail programs that unsubscribe by themselves say auto-generated.
+	// Mail programs that unsubscribe automatically use auto-generated.
 	if strings.HasPrefix(strings.ToLower(s.header.Text("Auto-Submitted")), "auto-replied") {
 		i.Log.Info("an automatic reply does not unsubscribe", "message", r.message, "n", r.n)
 		return nil
@@ -34,7 +34,7 @@ func (i *Service) unsubscribe(ctx context.Context, r returnPath, s *spooledMessa
 	return err
 }
 
-// unsubscribeLink says who unsubscribes from whose mail.
+// unsubscribeLink returns who unsubscribes from which account's mail.
 func (i *Service) unsubscribeLink(ctx context.Context, r returnPath, s *spooledMessage) (suppression.UnsubscribeLink, error) {
 	d, err := i.reportedDelivery(ctx, r)
 	if err != nil {

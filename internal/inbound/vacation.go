@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// addAutoReply has a mailbox whose owner is away answer the message, if that is one
-// to be answered (RFC 3834 §2); the errand's commit decides whether its sender
-// was answered lately. What must not be sent now is not sent at all.
+// addAutoReply plans the automatic reply of a mailbox whose owner is away, if the message qualifies
+// for one (RFC 3834 §2). The plan's commit checks whether the sender got a reply recently. A reply
+// that must not be sent now is dropped.
 func (e *deliveryPlan) addAutoReply(ctx context.Context, to mailbox.Recipient) error {
 	i := e.service
 	sender, err := address.Parse(e.sender)
@@ -33,7 +33,7 @@ func (e *deliveryPlan) addAutoReply(ctx context.Context, to mailbox.Recipient) e
 	}
 	box, err := i.Mailboxes.ByID(ctx, to.Mailbox)
 	if fault.Is(err, fault.NotFound) {
-		return nil // it was deleted just now
+		return nil // the mailbox was deleted just now
 	}
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func (e *deliveryPlan) addAutoReply(ctx context.Context, to mailbox.Recipient) e
 	return err
 }
 
-// mayAutoReply reports whether a message comes from a person who wrote to people
-// (RFC 3834 §2, RFC 5230 §4.6), as far as its header and its sender tell.
+// mayAutoReply reports whether the header and sender indicate a message from a person to people
+// (RFC 3834 §2, RFC 5230 §4.6).
 func mayAutoReply(h message.Header, sender address.Address) bool {
 	if isAutomatedLocalPart(sender.Local) {
 		return false
@@ -96,16 +96,16 @@ func mayAutoReply(h message.Header, sender address.Address) bool {
 	return true
 }
 
-// suppressesAutoReply reports whether a value of X-Auto-Response-Suppress in lower
-// case forbids automatic replies (MS-OXCMAIL §2.2.3.2.14): its other words are
-// about reports of delivery and of reading.
+// suppressesAutoReply reports whether a lower-case value of X-Auto-Response-Suppress forbids
+// automatic replies (MS-OXCMAIL §2.2.3.2.14). The other words of that field concern delivery and
+// read reports.
 func suppressesAutoReply(value string) bool {
 	words := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == '\t' })
 	return slices.ContainsFunc(words, func(word string) bool { return word == "all" || word == "oof" || word == "autoreply" })
 }
 
-// isAutomatedLocalPart reports whether nobody reads what is sent to a local part: that of a
-// mail system, a list, or a sender that says so.
+// isAutomatedLocalPart reports whether nobody reads mail to a local part: that of a mail system, a
+// mailing list, or a no-reply sender.
 func isAutomatedLocalPart(local string) bool {
 	if secret.IsReturnPath(local) {
 		return true
@@ -132,9 +132,8 @@ func isAutomatedLocalPart(local string) bool {
 	return strings.Contains(plain, "noreply") || strings.Contains(plain, "donotreply")
 }
 
-// ownRecipient finds the own address, perhaps with a plus-tag, that a message names
-// as its recipient. Who got it as one of a list, or blindly, does not answer
-// (RFC 5230 §4.5).
+// ownRecipient returns the owner's address, perhaps with a plus-tag, that a message names as its
+// recipient. There is no reply to mail received through a list or as a blind copy (RFC 5230 §4.5).
 func ownRecipient(h message.Header, own map[string]bool) (address.Address, bool) {
 	for _, field := range []string{"To", "Cc", "Bcc", "Resent-To", "Resent-Cc", "Resent-Bcc"} {
 		for _, named := range h.Addresses(field) {
@@ -150,11 +149,11 @@ func ownRecipient(h message.Header, own map[string]bool) (address.Address, bool)
 	return address.Address{}, false
 }
 
-// maxReplySubject bounds, in bytes, what an answer repeats of a subject.
+// maxReplySubject is the length, in bytes, up to which a reply repeats a subject.
 const maxReplySubject = 200
 
-// autoReplySubject is the subject of an answer: the owner's, else that of the
-// message (RFC 3834 §3.1.5).
+// autoReplySubject returns the subject of a reply: the owner's, or else one made from the message's
+// (RFC 3834 §3.1.5).
 func autoReplySubject(own string, h message.Header) string {
 	if own != "" {
 		return own
@@ -174,8 +173,7 @@ func autoReplySubject(own string, h message.Header) string {
 	return "Auto: " + subject
 }
 
-// replyReferences is what an answer names of a message and what came before it (RFC 5322
-// §3.6.4).
+// replyReferences returns In-Reply-To and References for a reply to a message (RFC 5322 §3.6.4).
 func replyReferences(h message.Header) (inReplyTo string, references []string) {
 	before := h.References()
 	if own := h.MessageID(); own != "" {

@@ -81,7 +81,7 @@ func TestCites(t *testing.T) {
 	}
 }
 
-// Whatever a stranger writes, what an answer repeats of it makes a message.
+// A reply is a valid message for any content that it repeats.
 func FuzzAnswer(f *testing.F) {
 	for _, header := range []string{
 		"To: a@demo.test\r\nSubject: =?utf-8?b?Pz8/?=\r\nMessage-ID: <a@x>\r\nReferences: <b@x> <c@x>\r\n",

@@ -2,7 +2,7 @@
 
 package interop
 
-// addresses tries what leads to mailboxes and who may sign in to them.
+// addresses tests aliases and app passwords.
 func (c *checked) addresses() {
 	type m = map[string]any
 	bob := c.s.Dev.Mailboxes[1].ID.String()

@@ -14,11 +14,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// oddFolders are names that a program must carry both ways.
+// oddFolders are names that a program must synchronize both ways.
 var oddFolders = []string{"Projekte/Grüße, Küsse", "日本語", "🙂 fun", "a.b c", "100%", "(brackets) {1}", "&ampersand"}
 
-// bothWays lets a program bring a mailbox of all kinds of folders and flags to
-// a Maildir, changes both, and lets it make them the same again.
+// bothWays lets a program synchronize a mailbox with all kinds of folders and flags to a Maildir,
+// changes both, and synchronizes again.
 func bothWays(t *testing.T, s *servertest.Server, near *maildir, sync func()) {
 	t.Helper()
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
@@ -75,7 +75,7 @@ func bothWays(t *testing.T, s *servertest.Server, near *maildir, sync func()) {
 	}
 	file(t, s, 1, "Made/There", message(alice.Address, bob.Address, "came meanwhile", "new"))
 	sync()
-	sync() // some programs need a second look at what they moved
+	sync() // some programs need a second run after moves
 
 	there := mails(t, s)
 	want := []string{`Archive: moved here ()`, `INBOX: in conflict (\Answered \Flagged)`, `INBOX: made here ()`, `INBOX: read here (\Flagged \Seen)`,
@@ -92,13 +92,13 @@ func bothWays(t *testing.T, s *servertest.Server, near *maildir, sync func()) {
 		folder, rest, _ := strings.Cut(w, ": ")
 		at := strings.LastIndex(rest, " (")
 		subject, flags := rest[:at], rest[at:]
-		letters := ""
-		for _, f := range []struct{ flag, letter string }{{`\Draft`, "D"}, {`\Flagged`, "F"}, {`\Answered`, "R"}, {`\Seen`, "S"}} {
+		messages := ""
+		for _, f := range []struct{ flag, flagLetter string }{{`\Draft`, "D"}, {`\Flagged`, "F"}, {`\Answered`, "R"}, {`\Seen`, "S"}} {
 			if strings.Contains(flags, f.flag) {
-				letters += f.letter
+				messages += f.flagLetter
 			}
 		}
-		if got := near.flags(folder, subject); got != letters {
+		if got := near.flags(folder, subject); got != messages {
 			t.Errorf("%s: %s has the flags %q in the Maildir", folder, subject, got)
 		}
 	}

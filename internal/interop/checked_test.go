@@ -16,8 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// checked is a client whose requests and answers are held against the OpenAPI
-// document.
+// checked is a client that validates its requests and responses with the OpenAPI document.
 type checked struct {
 	t      *testing.T
 	s      *servertest.Server
@@ -26,8 +25,8 @@ type checked struct {
 	seen   map[string]bool
 }
 
-// call makes a call and returns the answer, which has to have the status. A
-// request that is to be refused need not be as the document says.
+// call makes a call and returns the response, which must have the status. A request that must be
+// rejected may violate the document.
 func (c *checked) call(method, path string, body any, status int) servertest.Response {
 	c.t.Helper()
 	if body == nil {

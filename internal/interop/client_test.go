@@ -14,16 +14,16 @@ import (
 func TestMsmtp(t *testing.T) {
 	s := servertest.Start(t)
 	alice := s.Dev.Mailboxes[0]
-	for door, starttls := range map[string]string{"submission": "on", "submissions": "off"} {
-		t.Run(door, func(t *testing.T) {
+	for listener, starttls := range map[string]string{"submission": "on", "submissions": "off"} {
+		t.Run(listener, func(t *testing.T) {
 			p := newProgram(t)
 			config := func(password string) string {
 				return p.write("msmtprc", fmt.Sprintf(
 					"account default\nhost localhost\nport %d\ntls on\ntls_starttls %s\ntls_trust_file %s\nauth on\nuser %s\npassword %s\nfrom %s\n",
-					s.Dev.Ports[door], starttls, s.Dev.CACert, alice.Address, password, alice.Address))
+					s.Dev.Ports[listener], starttls, s.Dev.CACert, alice.Address, password, alice.Address))
 			}
 			subject := "msmtp, STARTTLS " + starttls
-			// Bcc is for the envelope alone, and no line stands for the end.
+			// Bcc must only be in the envelope, and a line with a dot must not end the message.
 			text := message("Alice <"+alice.Address+">", "bob@demo.test", subject, "first\n.\n..\nlast")
 			text = strings.Replace(text, "\n\n", "\nBcc: alice+copy@demo.test\n\n", 1)
 			p.must(text, "msmtp", "-C", config(alice.Password), "--read-recipients")

@@ -21,17 +21,17 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// place is a server as a client has read it.
+// place is a server as a client parsed it.
 type place struct {
 	host       string
 	port       int
-	tls, begin bool // from the first byte, or by STARTTLS
+	tls, begin bool // implicit TLS, or STARTTLS
 	user       string
 }
 
-// asThunderbird reads a configuration file by the rules that are published for
-// it: servers in order, each with a type, a host name, a port, a kind of socket
-// and of authentication that are known, and a user name with its variables.
+// asThunderbird parses a configuration file by its published rules: servers in order, each with a
+// type, a host name, a port, a known kind of socket and authentication, and a user name with
+// variables.
 func asThunderbird(t *testing.T, doc []byte, address string) (in, out []place) {
 	t.Helper()
 	type server struct {
@@ -70,7 +70,7 @@ func asThunderbird(t *testing.T, doc []byte, address string) (in, out []place) {
 	return read(c.Provider.Incoming, "imap"), read(c.Provider.Outgoing, "smtp")
 }
 
-// loginPassword uses what a client has read.
+// signIn signs in with the parsed settings.
 func signIn(t *testing.T, s *servertest.Server, in, out []place, password string) {
 	t.Helper()
 	if len(in) == 0 || len(out) == 0 {
@@ -120,7 +120,7 @@ func submit(s *servertest.Server, p place, password string) error {
 	return c.Auth(smtp.PlainAuth("", p.user, password, p.host))
 }
 
-// get asks the HTTP door under a name of its own.
+// get makes a request to the HTTP listener with another host name.
 func get(t *testing.T, s *servertest.Server, host, path string) (int, string, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addr("http")+path, nil)
@@ -169,19 +169,19 @@ func TestThunderbirdSetsItselfUp(t *testing.T) {
 		}
 		signIn(t, s, in, out, box.Password)
 	}
-	// Without an address the client puts in that of its user.
+	// Without an address the client inserts that of its user.
 	for _, ask := range []string{"", "?emailaddress=", "?emailaddress", "?emailaddress=%25EMAILADDRESS%25"} {
 		if code, _, doc := get(t, s, domain, "/mail/config-v1.1.xml"+ask); code != 200 || bytes.Contains(doc, []byte("anybody")) || !bytes.Contains(doc, []byte("<username>%EMAILADDRESS%</username>")) {
 			t.Errorf("%q: %d %s", ask, code, doc)
 		}
 	}
-	// A plus sign is one, escaped or not.
+	// A plus sign is literal, escaped or not.
 	for _, plus := range []string{"ann+lists", "ann%2Blists", "ann%2blists"} {
 		if code, _, doc := get(t, s, "localhost", "/mail/config-v1.1.xml?emailaddress="+plus+"@"+domain); code != 200 || !bytes.Contains(doc, []byte("<username>ann+lists@"+domain+"</username>")) {
 			t.Errorf("%s: %d %s", plus, code, doc)
 		}
 	}
-	// Whether there is such an address is not told.
+	// The response doesn't reveal whether an address exists.
 	_, _, one := get(t, s, "localhost", "/mail/config-v1.1.xml?emailaddress="+box.Address)
 	code, _, other := get(t, s, "localhost", "/mail/config-v1.1.xml?emailaddress=nobody@"+domain)
 	if code != 200 || !bytes.Equal(bytes.ReplaceAll(one, []byte(box.Address), []byte("nobody@"+domain)), other) {

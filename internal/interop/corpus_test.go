@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// specimen is a message that breaks a rule, or strains one.
+// specimen is a message that breaks or strains a rule.
 type specimen struct{ name, text string }
 
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
-// head is an ordinary header, without the empty line; more is further fields.
+// head returns an ordinary header, without the empty line; more are additional fields.
 func head(more string) string {
 	return crlf("From: Ann <ann@example.net>\nTo: bob@demo.test\nSubject: malformed\nDate: Fri, 02 Jan 2026 03:04:05 +0000\nMessage-ID: <m@example.net>\n" + more)
 }
 
-// fields is a message with further fields in its header.
+// fields returns a message with additional header fields.
 func fields(more, body string) string { return head(more) + "\r\n" + crlf(body) }
 
-// typed is a message of this content type.
+// typed returns a message of this content type.
 func typed(contentType, body string) string {
 	return fields("MIME-Version: 1.0\nContent-Type: "+contentType+"\n", body)
 }
 
-// nested is a multipart within a multipart, so often.
+// nested returns multiparts nested to this depth.
 func nested(levels int) string {
 	var b strings.Builder
 	b.WriteString(head("MIME-Version: 1.0\n"))
@@ -40,12 +40,12 @@ func nested(levels int) string {
 	return b.String()
 }
 
-// corpus is every specimen.
+// corpus returns all specimens.
 func corpus() []specimen {
 	return append(append(append(shapes(), headers()...), structures()...), contents()...)
 }
 
-// shapes are messages whose lines, header or body are not as they should be.
+// shapes returns messages with bad lines, headers or bodies.
 func shapes() []specimen {
 	return []specimen{
 		{"one byte", "x"},
@@ -77,7 +77,7 @@ func shapes() []specimen {
 	}
 }
 
-// headers are messages whose fields break rules.
+// headers returns messages whose fields break rules.
 func headers() []specimen {
 	return []specimen{
 		{"no colons", "From ann\r\nSubject\r\nnothing here\r\n\r\nbody\r\n"},
@@ -129,7 +129,7 @@ func address(list string) string {
 		"\r\nSubject: addresses\r\n\r\nx\r\n"
 }
 
-// structures are messages whose parts are not where they should be.
+// structures returns messages with misplaced parts.
 func structures() []specimen {
 	const two = "--b\n\none needle\n--b\nContent-Type: text/html\n\n<p>two</p>\n--b--\n"
 	many := func(n int) string {
@@ -173,7 +173,7 @@ func structures() []specimen {
 	}
 }
 
-// contents are parts that are not encoded as they say.
+// contents returns messages with wrongly encoded parts.
 func contents() []specimen {
 	encoded := func(encoding, body string) string {
 		return fields("MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: "+encoding+"\n", body)

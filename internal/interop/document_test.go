@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The whole API once, each request and answer as the document describes them.
+// The whole API once; each request and response must match the document.
 func TestDocument(t *testing.T) {
 	s := servertest.Start(t)
 	doc, routes := describe(t, s)
@@ -58,7 +58,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// domains makes a domain and returns its id.
+// domains creates a domain and returns its id.
 func (c *checked) domains() (shop string) {
 	c.t.Helper()
 	type m = map[string]any
@@ -88,7 +88,7 @@ func (c *checked) domains() (shop string) {
 	return shop
 }
 
-// mailboxes makes a mailbox under a domain and returns its id.
+// mailboxes creates a mailbox in a domain and returns its id.
 func (c *checked) mailboxes(shop string) (box string) {
 	c.t.Helper()
 	type m = map[string]any
@@ -147,7 +147,7 @@ func (c *checked) sending() (sent string) {
 	return sent
 }
 
-// events looks at what became of a message, and at the figures.
+// events tests the events of a message, and statistics.
 func (c *checked) events(sent, shop string) {
 	c.t.Helper()
 	servertest.Eventually(c.t, func() string {
@@ -163,7 +163,7 @@ func (c *checked) events(sent, shop string) {
 	c.call("GET", "/events/stream?after=x", nil, 422)
 }
 
-// laterAndTogether sends in batches and at a time.
+// laterAndTogether tests batches and scheduled sends.
 func (c *checked) laterAndTogether() {
 	c.t.Helper()
 	type m = map[string]any
@@ -183,7 +183,7 @@ func (c *checked) laterAndTogether() {
 	c.call("GET", "/threads/order-8", nil, 404)
 }
 
-// templates makes a template and sends with it.
+// templates creates a template and sends with it.
 func (c *checked) templates() {
 	c.t.Helper()
 	type m = map[string]any
@@ -208,7 +208,7 @@ func (c *checked) templates() {
 	c.call("DELETE", "/templates/"+welcome, nil, 204)
 }
 
-// suppressions walks through the list of who is not written to.
+// suppressions tests the suppression list.
 func (c *checked) suppressions() {
 	c.t.Helper()
 	type m = map[string]any
@@ -226,7 +226,7 @@ func (c *checked) suppressions() {
 	c.call("DELETE", "/suppressions/"+left, nil, 404)
 }
 
-// transfers brings mail into a mailbox and out of it.
+// transfers imports and exports mail.
 func (c *checked) transfers() {
 	c.t.Helper()
 	walked := "/mailboxes/" + c.s.Dev.Mailboxes[0].ID.String()
@@ -239,7 +239,7 @@ func (c *checked) transfers() {
 	c.call("GET", walked+"/export?folder=Nowhere", nil, 404)
 }
 
-// keys makes API keys, with limits of their own.
+// keys creates API keys with their own limits.
 func (c *checked) keys() {
 	c.t.Helper()
 	type m = map[string]any
@@ -261,7 +261,7 @@ func (c *checked) keys() {
 	c.call("DELETE", "/api-keys/"+key, nil, 404)
 }
 
-// mail walks through what is in a mailbox and in the sandbox's outbox.
+// mail tests the contents of a mailbox and of the sandbox's outbox.
 func (c *checked) mail() {
 	c.t.Helper()
 	type m = map[string]any
@@ -295,7 +295,7 @@ func (c *checked) mail() {
 	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID, nil, 404)
 }
 
-// operator walks through what operators have; sent is a message.
+// operator tests the operators' API; sent is a message.
 func (c *checked) operator(sent string) {
 	c.t.Helper()
 	type m = map[string]any
@@ -308,7 +308,7 @@ func (c *checked) operator(sent string) {
 	c.call("POST", queue+"hold", m{}, 422)
 	c.call("GET", queue+"holds", nil, 200)
 	operator, held := c.key, ""
-	servertest.Eventually(c.t, func() string { // what is sent before the node has heard of the hold may be gone
+	servertest.Eventually(c.t, func() string { // messages sent before the node knows of the hold may be gone
 		c.key = customer
 		held = c.id("POST", "/outbound/send", m{"from_email": "desk@shop.test", "to": []string{"x@held.example.net"}, "subject": "s", "text": "t"}, 202)
 		c.key = operator

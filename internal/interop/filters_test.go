@@ -26,14 +26,13 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// eicar is what virus scanners call a virus to show that they work.
+// eicar is the standard test file for virus scanners.
 const eicar = `X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*`
 
-// gtube is what spam filters call spam to show that they work; rspamd knows
-// others with a Y in front.
+// gtube is the standard test text for spam filters; rspamd has variants with a Y in front.
 const gtube = "JS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 
-// daemon runs a program until the test ends, once ready says that it answers.
+// daemon runs a program until the test ends. It returns once ready succeeds.
 func daemon(t *testing.T, ready func() error, name string, args ...string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -85,11 +84,11 @@ actions { reject = 15; add_header = 6; }
 	return "http://" + addr
 }
 
-// startClamd starts a real clamd that knows one virus, and returns its address
-// and its socket. It takes a message of at most a mebibyte.
+// startClamd starts a real clamd with one signature, and returns its address and its socket. It
+// accepts messages of at most 1 MiB.
 func startClamd(t *testing.T) (addr, socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "clamd") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "clamd") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +120,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// bring brings a message to the MX door, and returns the refusal if there is
-// one: "550 5.7.1 …".
+// bring sends a message to the MX, and returns the rejection if there is one: "550 5.7.1 …".
 func bring(t *testing.T, s *servertest.Server, text string, to ...string) string {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))
@@ -154,10 +152,10 @@ func bring(t *testing.T, s *servertest.Server, text string, to ...string) string
 	return ""
 }
 
-// kept is a message that the API shows.
+// kept is a message in the API.
 type kept struct {
-	ID       string
-	Verdicts struct {
+	ID      string
+	Results struct {
 		Spam    string
 		Score   float64 `json:"spam_score"`
 		Reasons string  `json:"spam_reasons"`
@@ -165,7 +163,7 @@ type kept struct {
 	Folders []struct{ Folder string }
 }
 
-// newest returns the newest message of a mailbox of the sandbox, and its text.
+// newest returns the newest message of a sandbox mailbox, and its text.
 func newest(t *testing.T, s *servertest.Server, box int) (m kept, raw string) {
 	t.Helper()
 	path := "/mailboxes/" + s.Dev.Mailboxes[box].ID.String() + "/messages"
@@ -205,8 +203,8 @@ func TestRspamdAndClamav(t *testing.T) {
 			t.Errorf("ham: %s", got)
 		}
 		m, raw := newest(t, s, 0)
-		if m.Verdicts.Spam != "ham" || strings.Count(raw, "X-Spam") != 2 || !strings.Contains(raw, "\r\nX-Spam-Status: No, score=0 required=15\r\n") || strings.Contains(raw, "x-spam-flag") {
-			t.Errorf("ham is %+v:\n%s", m.Verdicts, raw)
+		if m.Results.Spam != "ham" || strings.Count(raw, "X-Spam") != 2 || !strings.Contains(raw, "\r\nX-Spam-Status: No, score=0 required=15\r\n") || strings.Contains(raw, "x-spam-flag") {
+			t.Errorf("ham is %+v:\n%s", m.Results, raw)
 		}
 		if got := bring(t, s, mail("reject", "X"+gtube), "alice@demo.test"); got != "550 5.7.1 Gtube pattern" {
 			t.Errorf("GTUBE: %q", got)
@@ -215,7 +213,7 @@ func TestRspamdAndClamav(t *testing.T) {
 			t.Errorf("what rspamd marks: %q", got)
 		}
 		m, raw = newest(t, s, 0)
-		if m.Verdicts.Spam != "spam" || m.Verdicts.Reasons != "GTUBE" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" || !strings.Contains(raw, "\r\nX-Spam-Status: Yes, score=6 required=15\r\n\tGTUBE\r\n") {
+		if m.Results.Spam != "spam" || m.Results.Reasons != "GTUBE" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" || !strings.Contains(raw, "\r\nX-Spam-Status: Yes, score=6 required=15\r\n\tGTUBE\r\n") {
 			t.Errorf("what rspamd marks is %+v:\n%s", m, raw)
 		}
 		forwards(t, s, virus)
@@ -223,7 +221,7 @@ func TestRspamdAndClamav(t *testing.T) {
 	})
 }
 
-// forwards shows that nothing unwanted leaves by an alias.
+// forwards tests that no unwanted mail leaves through an alias.
 func forwards(t *testing.T, s *servertest.Server, virus string) {
 	t.Helper()
 	for name, targets := range map[string][]string{"out": {"far@away.example.net"}, "both": {"far@away.example.net", "alice@demo.test"}} {
@@ -242,7 +240,7 @@ func forwards(t *testing.T, s *servertest.Server, virus string) {
 				t.Errorf("%s to %s: %q", tt.name, to, got)
 			}
 		}
-		if m, _ := newest(t, s, 0); tt.name == "what is marked" && (m.Verdicts.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk") {
+		if m, _ := newest(t, s, 0); tt.name == "what is marked" && (m.Results.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk") {
 			t.Errorf("what is marked is filed as %+v", m)
 		}
 	}
@@ -260,15 +258,14 @@ func forwards(t *testing.T, s *servertest.Server, virus string) {
 	}
 }
 
-// softened shows what the holder of a domain, and postmaster's mail, make of a
-// refusal.
+// softened tests how a domain's settings, and mail to postmaster, change a rejection.
 func softened(t *testing.T, s *servertest.Server) {
 	t.Helper()
 	spam := mail("reject", "X"+gtube)
 	if got := bring(t, s, spam, "alice@demo.test", "postmaster@demo.test"); got != "" {
 		t.Errorf("to postmaster: %s", got)
 	}
-	if m, _ := newest(t, s, 0); m.Verdicts.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" {
+	if m, _ := newest(t, s, 0); m.Results.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" {
 		t.Errorf("to postmaster: %+v", m)
 	}
 	for level, folder := range map[string]string{"off": "INBOX", "lenient": "INBOX", "normal": "Junk", "strict": "Junk"} {
@@ -278,7 +275,7 @@ func softened(t *testing.T, s *servertest.Server) {
 		if got := bring(t, s, mail(level, "Y"+gtube), "bob@demo.test"); got != "" {
 			t.Errorf("%s: %s", level, got)
 		}
-		if m, _ := newest(t, s, 1); len(m.Folders) != 1 || m.Folders[0].Folder != folder || m.Verdicts.Score != 6 {
+		if m, _ := newest(t, s, 1); len(m.Folders) != 1 || m.Folders[0].Folder != folder || m.Results.Score != 6 {
 			t.Errorf("%s: %+v", level, m)
 		}
 	}
@@ -288,15 +285,15 @@ func softened(t *testing.T, s *servertest.Server) {
 		if got := bring(t, s, spam, "bob@demo.test"); got != "" {
 			t.Errorf("%s: %s", setting, got)
 		}
-		if m, _ := newest(t, s, 1); len(m.Folders) != 1 || m.Folders[0].Folder != folder || m.Verdicts.Score < 15 {
+		if m, _ := newest(t, s, 1); len(m.Folders) != 1 || m.Folders[0].Folder != folder || m.Results.Score < 15 {
 			t.Errorf("%s: %+v", setting, m)
 		}
 	}
 }
 
-// A backend that is away, or that hangs.
+// A backend that is down, or that hangs.
 func TestFiltersAway(t *testing.T) {
-	hang, err := net.Listen("tcp", "127.0.0.1:0") // nobody takes what comes
+	hang, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +320,7 @@ func TestFiltersAway(t *testing.T) {
 					c.SpamTimeout = 100 * time.Millisecond
 				}
 			})
-			for range 5 { // until they rest, and when they do
+			for range 5 { // until they pause, and then
 				if got := bring(t, s, tt.text, "alice@demo.test"); !strings.HasPrefix(got, tt.want) || got == "" != (tt.want == "") {
 					t.Errorf("%q, want %q", got, tt.want)
 				}

@@ -23,11 +23,11 @@ import (
 	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
-// readings are whom mail readers take for the authors: by reader, then by value.
+// readings are the authors that mail readers see: by reader, then by value.
 type readings map[string][][]string
 
-// readAllQuery has all readers read From values: Python's and those of npm, Thunderbird's
-// among them, as programs of their own.
+// readAll parses From values with all readers, each as its own program: Python's and those of npm,
+// including Thunderbird's.
 func readAll(t *testing.T, values []string) readings {
 	t.Helper()
 	packages := npmPackages(t, "testdata/readers")
@@ -71,8 +71,7 @@ func readAll(t *testing.T, values []string) readings {
 	return all
 }
 
-// normal returns those of addresses that have a full domain, as mail servers
-// compare them.
+// normal returns the addresses with a full domain, in the form that mail servers compare.
 func normal(all []string) (known []string) {
 	for _, text := range all {
 		at := strings.LastIndexByte(text, '@')
@@ -133,8 +132,7 @@ func goReaders() map[string]func(string) []string {
 			}
 			return all
 		},
-		// As mail filters and scripts do it, and readers that show what stands in
-		// brackets.
+		// As mail filters and scripts do, and readers that show the text in brackets.
 		"last brackets": func(v string) []string {
 			found := bracketed.FindAllStringSubmatch(strings.ReplaceAll(v, "\r\n", ""), -1)
 			if len(found) == 0 {
@@ -151,7 +149,7 @@ func goReaders() map[string]func(string) []string {
 	}
 }
 
-// fromTable is the table of From values, and the doubt of each.
+// fromTable returns the table of From values, and the problem of each.
 func fromTable(t *testing.T) (values []string, doubts []own.AuthorProblem) {
 	t.Helper()
 	for _, from := range messagetest.Froms(t) {
@@ -160,18 +158,18 @@ func fromTable(t *testing.T) (values []string, doubts []own.AuthorProblem) {
 	return values, doubts
 }
 
-// What we take the author for, every reader takes him for, or shows nobody; so where
-// two readers see different authors, we see none.
+// Every reader sees the author that we see, or nobody; so where two readers see different authors,
+// we see none.
 func TestReadersAgreeOnAuthors(t *testing.T) {
 	values, doubts := fromTable(t)
 	for n, readers := range readAll(t, values).of(values) {
-		if readers.judge(t) < 3 && doubts[n] == "" {
+		if readers.verify(t) < 3 && doubts[n] == "" {
 			t.Errorf("%q: few readers see anybody", values[n])
 		}
 	}
 }
 
-// So it is for what is put together at random of such values.
+// The same for random combinations of these values.
 func TestReadersAgreeOnRandomAuthors(t *testing.T) {
 	table, _ := fromTable(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -181,7 +179,7 @@ func TestReadersAgreeOnRandomAuthors(t *testing.T) {
 	}
 	clear, differ := 0, 0
 	for _, readers := range readAll(t, values).of(values) {
-		readers.judge(t)
+		readers.verify(t)
 		if readers.doubt == "" {
 			clear++
 		} else if readers.differ() {
@@ -194,8 +192,8 @@ func TestReadersAgreeOnRandomAuthors(t *testing.T) {
 	}
 }
 
-// randomFrom makes a From value of pieces that are known to be read differently, or
-// changes one of the table.
+// randomFrom builds a From value from pieces that readers parse differently, or changes one from
+// the table.
 func randomFrom(r *rand.Rand, table []string) string {
 	pieces := []string{
 		"Ann", " ", " ", "\"", "\\", "<", ">", "(", ")", ",", ";", ":", "@", "\r\n ", "\t", "ann@own.test", "<ann@own.test>", " <ann@own.test>", "ceo@victim.test",
@@ -224,16 +222,16 @@ func randomFrom(r *rand.Rand, table []string) string {
 		}
 	}
 	if strings.HasSuffix(value, "\n") || strings.Contains(strings.NewReplacer("\n ", "", "\n\t", "").Replace(value), "\n") {
-		return strings.NewReplacer("\r", "", "\n", "").Replace(value) // it would be another field
+		return strings.NewReplacer("\r", "", "\n", "").Replace(value) // a line break would start another field
 	}
 	return value
 }
 
-// reading is what all readers make of one value.
+// reading is the result of all readers for one value.
 type reading struct {
 	value string
 	doubt own.AuthorProblem
-	ours  []string            // if there is no doubt, the authors, or those whom all see
+	ours  []string            // without a problem: the authors, or those that all see
 	seen  map[string][]string // by reader
 }
 
@@ -262,15 +260,15 @@ func sorted(list []string) []string {
 	return slices.Compact(list)
 }
 
-// judge reports whoever sees another author than we, and returns how many see one.
-func (r *reading) judge(t *testing.T) (agree int) {
+// verify reports readers that see another author than we do, and returns how many see one.
+func (r *reading) verify(t *testing.T) (agree int) {
 	t.Helper()
 	if r.doubt != "" && r.doubt != own.OtherName && r.doubt != own.ManyDomains {
 		return 0
 	}
 	for name, theirs := range r.seen {
 		agree++
-		// Of several authors, who are of one domain, they may show one.
+		// Of several authors in one domain, they may show one.
 		ok := !slices.ContainsFunc(theirs, func(a string) bool { return !slices.Contains(r.ours, a) })
 		if name == "anything with @" {
 			ok = ok || r.doubt != ""

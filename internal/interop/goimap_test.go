@@ -13,8 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// A client that idles is told of what others do: a message that comes, a flag,
-// a message that goes.
+// An idle client is notified of others' changes: a new message, a flag, an expunged message.
 func TestIdle(t *testing.T) {
 	s := servertest.Start(t)
 	exists, flags, gone := make(chan uint32, 10), make(chan []imap.Flag, 10), make(chan uint32, 10)

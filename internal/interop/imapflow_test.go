@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// imapflow, the IMAP client of many web applications, in scripts that check for
-// themselves: all that it uses of IMAP, and what it is told while it idles.
+// imapflow, the IMAP client of many web applications, in scripts that check themselves: all IMAP
+// features that it uses, and its notifications during IDLE.
 func TestImapflow(t *testing.T) {
 	s := servertest.Start(t)
 	packages := npmPackages(t, "testdata/imapflow")
@@ -25,8 +25,7 @@ func TestImapflow(t *testing.T) {
 	}
 }
 
-// npmPackages installs what a folder's lock file names, as far as it is not
-// there, and returns where it is.
+// npmPackages installs missing packages of a directory's lock file, and returns where they are.
 func npmPackages(t testing.TB, folder string) string {
 	t.Helper()
 	cmd := exec.Command("../../script/npm-packages", folder)

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// maildir is a tree of Maildirs, as a program keeps it that brings mail here.
+// maildir is a tree of Maildirs of a program that synchronizes mail.
 type maildir struct {
 	t    testing.TB
 	dir  string
-	name func(folder string) string // what the program calls a folder here
+	name func(folder string) string // the program's name for a folder
 }
 
 func newMaildir(t testing.TB, dir string, name func(string) string) *maildir {
@@ -34,7 +34,7 @@ func (m *maildir) must(err error) {
 	}
 }
 
-// files lists the messages of a folder, by its path.
+// files returns the paths of a folder's messages.
 func (m *maildir) files(folder string) (paths []string) {
 	m.t.Helper()
 	for _, sub := range []string{"cur", "new"} {
@@ -63,8 +63,7 @@ func (m *maildir) find(folder, subject string) (path string) {
 	return path
 }
 
-// flags returns the letters of a message's flags; that there is none fails the
-// test.
+// flags returns the letters of a message's flags; a missing message fails the test.
 func (m *maildir) flags(folder, subject string) string {
 	m.t.Helper()
 	path := m.find(folder, subject)
@@ -75,12 +74,12 @@ func (m *maildir) flags(folder, subject string) string {
 	return info
 }
 
-// flag gives a message flags, as a reader of the Maildir would.
-func (m *maildir) flag(folder, subject, letters string) {
+// flag sets a message's flags, like a reader of the Maildir.
+func (m *maildir) flag(folder, subject, mails string) {
 	m.t.Helper()
 	path := m.find(folder, subject)
 	name, _, _ := strings.Cut(filepath.Base(path), ":2,")
-	m.must(os.Rename(path, filepath.Join(m.path(folder), "cur", name+":2,"+letters)))
+	m.must(os.Rename(path, filepath.Join(m.path(folder), "cur", name+":2,"+mails)))
 }
 
 // remove deletes a message.
@@ -97,7 +96,7 @@ func (m *maildir) move(folder, subject, to string) {
 	m.must(os.Rename(path, filepath.Join(m.path(to), "cur", "moved."+strings.ReplaceAll(subject, " ", "_")+":2,"+info)))
 }
 
-// put files a message, in a folder that is made if need be, with those above it.
+// put files a message, in a folder that is created with its parents if necessary.
 func (m *maildir) put(folder, name, text string) {
 	m.t.Helper()
 	at := m.dir
@@ -110,7 +109,7 @@ func (m *maildir) put(folder, name, text string) {
 	m.must(os.WriteFile(filepath.Join(at, "new", name), []byte(text), 0o600))
 }
 
-// all lists every message of every folder with its flags.
+// all returns every message of every folder with its flags.
 func (m *maildir) all() (paths []string) {
 	m.t.Helper()
 	m.must(filepath.WalkDir(m.dir, func(path string, d os.DirEntry, err error) error {

@@ -16,9 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Whatever a message is like, it comes back byte for byte, its structure is one
-// that a client of others reads, each part that the structure names is there and
-// has the size it says, and searching, sorting and threading get past it.
+// Every message is returned byte for byte. A foreign client can parse its structure, each part
+// exists with the stated size, and search, sort and thread handle it.
 func TestMalformed(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := login(t, s, 0, nil)
@@ -31,7 +30,7 @@ func TestMalformed(t *testing.T) {
 	})
 }
 
-// stock files the specimens in a new folder: the UID of each is its place.
+// stock files the specimens in a new folder: the UID of each is its position.
 func stock(t testing.TB, c *imapclient.Client, folder string, all []specimen) {
 	t.Helper()
 	if err := c.Create(folder, nil).Wait(); err != nil {
@@ -55,16 +54,16 @@ func stock(t testing.TB, c *imapclient.Client, folder string, all []specimen) {
 	}
 }
 
-// encodeNUL is a message as a literal can hold it.
+// withoutNUL returns a message in a form that a literal allows.
 func withoutNUL(text string) string { return strings.ReplaceAll(text, "\x00", "\x80") }
 
-// part is one part that a structure names.
+// part is a part in a structure.
 type part struct {
 	path []int
 	*imap.BodyStructureSinglePart
 }
 
-// partsOf lists all parts that are no multiparts.
+// partsOf returns all parts that are not multiparts.
 func partsOf(bs imap.BodyStructure, path []int, all []part) []part {
 	if multi, ok := bs.(*imap.BodyStructureMultiPart); ok {
 		for i, child := range multi.Children {
@@ -91,7 +90,7 @@ func numbered(bs imap.BodyStructure, all []part, path []int) []part {
 	return all
 }
 
-// examine checks what the server says of a message.
+// examine checks the server's responses about a message.
 func examine(t *testing.T, c *imapclient.Client, uid imap.UID, text string) {
 	whole, raw := &imap.FetchItemBodySection{Peek: true}, &imap.FetchItemBinarySection{Peek: true}
 	m := fetchOne(t, c, uid, &imap.FetchOptions{Envelope: true, RFC822Size: true, BodyStructure: &imap.FetchItemBodyStructure{Extended: true},
@@ -134,7 +133,7 @@ func fetchOne(t testing.TB, c *imapclient.Client, uid imap.UID, o *imap.FetchOpt
 	return all[0]
 }
 
-// look fetches parts and compares them with what the structure says.
+// look fetches parts and compares them with the structure.
 func look(t *testing.T, c *imapclient.Client, uid imap.UID, parts []part) {
 	t.Helper()
 	o := &imap.FetchOptions{}
@@ -169,8 +168,7 @@ func look(t *testing.T, c *imapclient.Client, uid imap.UID, parts []part) {
 	}
 }
 
-// decoded checks BINARY: the size is that of the bytes, and what needs no
-// decoding is as it is.
+// decoded checks BINARY: the size must match, and unencoded parts must be unchanged.
 func decoded(t *testing.T, c *imapclient.Client, uid imap.UID, p part, plain []byte) {
 	t.Helper()
 	section := &imap.FetchItemBinarySection{Part: p.path, Peek: true}
@@ -199,7 +197,7 @@ func sift(t *testing.T, c *imapclient.Client, all []specimen) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Files are not searched, nor what HTML doesn't show.
+	// Files and invisible HTML are not searched.
 	hidden := []string{"multipart of no kind", "1,000 multiparts in each other", "1,000 messages in each other", "binary", "bad HTML"}
 	for i, x := range all {
 		if strings.Contains(x.text, "needle") && !slices.Contains(hidden, x.name) && !slices.Contains(found.AllUIDs(), imap.UID(i+1)) {

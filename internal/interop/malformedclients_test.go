@@ -17,8 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// A parser that allows nothing that RFC 3501 does not, and imapflow's, read what
-// is said of malformed mail.
+// A strict RFC 3501 parser, and imapflow's, parse the responses about malformed mail.
 func TestMalformedClients(t *testing.T) {
 	s := servertest.Start(t)
 	all := corpus()
@@ -39,9 +38,9 @@ func TestMalformedClients(t *testing.T) {
 	})
 }
 
-// Malformed mail that comes from outside is refused for what the transport does
-// not carry, or filed as it was sent, below what the server puts on top. Only where
-// readers would differ on where its body begins it is put right.
+// Malformed mail from outside is rejected if the transport can't carry it. Otherwise it is filed as
+// it was sent, below the server's header fields. The server corrects it only where readers would
+// disagree on where its body begins.
 func TestMalformedFromOutside(t *testing.T) {
 	s := servertest.Start(t)
 	c := login(t, s, 1, nil)
@@ -63,7 +62,7 @@ func TestMalformedFromOutside(t *testing.T) {
 			code, words := fromOutside(t, s, text)
 			switch {
 			case bare && code >= 550, x.name == "a header line of 1 MB" && code == 552, x.name == "it begins with a space" && code == 554, code == 554 && words == "5.6.0 The message's header has a NUL.",
-				code == 550 && strings.HasPrefix(words, "5.7.1 The author of this message can't be told: "): // it has no From field, or several
+				code == 550 && strings.HasPrefix(words, "5.7.1 The author of this message can't be told: "): // no From field, or several
 				return
 			case bare || code != 250:
 				t.Fatalf("%d %s", code, words)
@@ -92,7 +91,7 @@ func TestMalformedFromOutside(t *testing.T) {
 	}
 }
 
-// fromOutside hands a message to the MX door and returns what that says of it.
+// fromOutside sends a message to the MX and returns the response.
 func fromOutside(t *testing.T, s *servertest.Server, text string) (code int, words string) {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.Addr("smtp"))

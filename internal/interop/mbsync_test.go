@@ -37,16 +37,16 @@ Expunge Both
 SyncState *
 `
 
-// mbsync keeps a Maildir and a mailbox the same, whichever of them changes, and
-// does nothing when nothing did.
+// mbsync synchronizes a Maildir and a mailbox, whichever of them changes, and does nothing without
+// changes.
 func TestMbsync(t *testing.T) {
-	for door, security := range map[string]string{"imaps": "IMAPS", "imap": "STARTTLS"} {
-		t.Run(door, func(t *testing.T) {
+	for listener, security := range map[string]string{"imaps": "IMAPS", "imap": "STARTTLS"} {
+		t.Run(listener, func(t *testing.T) {
 			s := servertest.Start(t)
 			bob := s.Dev.Mailboxes[1]
 			p := newProgram(t)
 			near := newMaildir(t, p.home+"/mail", mime.EncodeUTF7)
-			rc := p.write("mbsyncrc", fmt.Sprintf(mbsyncrc, p.home, s.Dev.Ports[door], security, s.Dev.CACert, bob.Address, bob.Password))
+			rc := p.write("mbsyncrc", fmt.Sprintf(mbsyncrc, p.home, s.Dev.Ports[listener], security, s.Dev.CACert, bob.Address, bob.Password))
 			bothWays(t, s, near, func() { p.must("", "mbsync", "-c", rc, "-a") })
 		})
 	}

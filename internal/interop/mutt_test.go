@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// mutt sends in a batch and works through a mailbox by pressing keys.
+// mutt sends in batch mode and processes a mailbox with key presses.
 func TestMutt(t *testing.T) {
 	s := servertest.Start(t)
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
@@ -42,7 +42,7 @@ func TestMutt(t *testing.T) {
 	absent(t, s, 1, "mutt three")
 }
 
-// muttrc makes mutt bob's.
+// muttrc returns a configuration for bob's mailbox.
 func muttrc(s *servertest.Server, p *program) string {
 	bob := s.Dev.Mailboxes[1]
 	return p.write("muttrc", fmt.Sprintf(`set ssl_ca_certificates_file = "%s"
@@ -74,15 +74,14 @@ set print_decode = yes
 		bob.Address, bob.Password, s.Dev.Ports["imaps"], p.home))
 }
 
-// keys lets mutt do what somebody presses; without a terminal it does nothing
-// of this, and script is one.
+// keys runs mutt with key presses; it needs a terminal, which script provides.
 func (p *program) keys(rc, keys string) {
 	p.t.Helper()
 	p.must("", "script", "--quiet", "--return", "--command", fmt.Sprintf("mutt -F %s -e 'push \"%s\"'", rc, keys), filepath.Join(p.home, "screen"))
 }
 
-// mutt comes back to a mailbox of which it has the headers: QRESYNC tells it
-// what changed, over a compressed connection.
+// mutt reopens a mailbox with cached headers: QRESYNC reports the changes, over a compressed
+// connection.
 func TestMuttAgain(t *testing.T) {
 	s := servertest.Start(t)
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
@@ -109,8 +108,8 @@ func TestMuttAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("fifth", "a needle, later")
-	// Copy what the server finds to a new folder; mark the flagged one as read
-	// and move it; reply to the fourth.
+	// Copy the search results to a new folder; mark the flagged one as read and move it; reply to
+	// the fourth.
 	p.keys(rc, "<limit>=b needle<enter><tag-pattern>~A<enter><tag-prefix><copy-message>+Found/There<enter><untag-pattern>~A<enter>"+
 		"<limit>~F<enter><clear-flag>N<save-message>+Archive<enter><sync-mailbox>"+
 		"<limit>=s fourth<enter><first-entry><set-flag>r<sync-mailbox><quit>")

@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// A real nginx ends TLS in front, set up as docs/operating.md says: the API
-// answers through it, for the client's own address.
+// A real nginx terminates TLS in front of the service, configured as in docs/operating.md: the API
+// works through it, with the client's own address.
 func TestNginxInFront(t *testing.T) {
 	const host, proxy = "mail.front.example", "127.0.0.5"
 	resolver, _ := dnstest.Start(t, host+". A 127.0.0.1")

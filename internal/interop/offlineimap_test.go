@@ -39,18 +39,18 @@ maxconnections = 2
 expunge = yes
 `
 
-// offlineimap keeps a Maildir and a mailbox the same, whichever of them changes,
-// and does nothing when nothing did.
+// offlineimap synchronizes a Maildir and a mailbox, whichever of them changes, and does nothing
+// without changes.
 func TestOfflineimap(t *testing.T) {
-	for door, security := range map[string]string{
+	for listener, security := range map[string]string{
 		"imaps": "ssl = yes\nstarttls = no\nauth_mechanisms = PLAIN", "imap": "ssl = no\nstarttls = yes\nauth_mechanisms = LOGIN",
 	} {
-		t.Run(door, func(t *testing.T) {
+		t.Run(listener, func(t *testing.T) {
 			s := servertest.Start(t)
 			bob := s.Dev.Mailboxes[1]
 			p := newProgram(t)
 			near := newMaildir(t, p.home+"/mail", func(folder string) string { return folder })
-			rc := p.write("offlineimaprc", fmt.Sprintf(offlineimaprc, p.home, s.Dev.Ports[door], security, s.Dev.CACert, bob.Address, bob.Password))
+			rc := p.write("offlineimaprc", fmt.Sprintf(offlineimaprc, p.home, s.Dev.Ports[listener], security, s.Dev.CACert, bob.Address, bob.Password))
 			bothWays(t, s, near, func() {
 				if out := p.must("", "offlineimap", "-o", "-c", rc); strings.Contains(out, "ERROR") {
 					t.Fatal(out)

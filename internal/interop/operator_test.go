@@ -20,14 +20,13 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// operators is a service whose mail to outside goes by a smart host, with the
-// commands of those who run it.
+// operators is a service with a smart host and its operator commands.
 type operators struct {
 	*servertest.Process
 	t    *testing.T
 	host *smartHost
 	c    *client.Client // a customer
-	o    *client.Client // the operator by the API
+	o    *client.Client // the operator, by the API
 }
 
 func newOperators(t *testing.T, binary, url string) *operators {
@@ -46,7 +45,7 @@ func newOperators(t *testing.T, binary, url string) *operators {
 	return s
 }
 
-// run runs a command beside the service.
+// run runs a command while the service runs.
 func (s *operators) run(args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
 	var out, errs strings.Builder
@@ -59,7 +58,7 @@ func (s *operators) run(args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// must runs a command that has to end well.
+// must runs a command that must succeed.
 func (s *operators) must(args ...string) string {
 	s.t.Helper()
 	status, out, errs := s.run(args...)
@@ -69,7 +68,7 @@ func (s *operators) must(args ...string) string {
 	return out
 }
 
-// queue runs a command that changes deliveries, and reads its result.
+// queue runs a command that changes deliveries, and parses its result.
 func (s *operators) queue(args ...string) (r client.QueueResult) {
 	s.t.Helper()
 	if err := json.Unmarshal([]byte(s.must(append(append([]string{"queue"}, args...), "--json")...)), &r); err != nil {
@@ -87,7 +86,7 @@ func (s *operators) send(to string) string {
 	return a.ID
 }
 
-// submit sends as alice's mail program does.
+// submit sends like alice's mail program.
 func (s *operators) submit(to, subject string) {
 	s.t.Helper()
 	alice := s.Dev.Mailboxes[0]
@@ -120,7 +119,7 @@ func (s *operators) submit(to, subject string) {
 	}
 }
 
-// until waits until the first recipient of a message is as it should be.
+// until waits until the first recipient of a message meets the condition.
 func (s *operators) until(id, what string, is func(r client.Recipient) bool) {
 	s.t.Helper()
 	servertest.Eventually(s.t, func() string {
@@ -135,7 +134,7 @@ func (s *operators) until(id, what string, is func(r client.Recipient) bool) {
 	})
 }
 
-// comes waits until mail for a recipient has come to the smart host.
+// comes waits until mail for a recipient has reached the smart host.
 func (s *operators) comes(want string) {
 	s.t.Helper()
 	select {
@@ -158,7 +157,7 @@ func (s *operators) ends(id string, state client.State) {
 	})
 }
 
-// same fails the test unless a line of JSON is what the API says, and reads it.
+// same fails the test unless a line of JSON equals the API's response, and parses it.
 func same[T any](t *testing.T, what, line string, api T) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(line))
@@ -174,7 +173,7 @@ func same[T any](t *testing.T, what, line string, api T) {
 	}
 }
 
-// reports counts the reports in alice's mailbox that speak of an address.
+// reports counts the reports in alice's mailbox that mention an address.
 func (s *operators) reports(to string) int {
 	s.t.Helper()
 	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
@@ -195,8 +194,7 @@ func (s *operators) reports(to string) int {
 	return len(found.AllUIDs())
 }
 
-// Operators at the command line, beside the running service and without it:
-// the real binary on both engines.
+// Operator commands, with the service running and stopped: the real binary on both engines.
 func TestOperators(t *testing.T) {
 	binary, err := servertest.Build(t.TempDir())
 	if err != nil {
@@ -215,8 +213,7 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// firstHeld sends until the node has heard of a hold: what was tried before is
-// taken.
+// firstHeld sends until the node knows of a hold: earlier messages are accepted.
 func (s *operators) firstHeld(to string) (id string) {
 	s.t.Helper()
 	for {
@@ -237,7 +234,7 @@ func (s *operators) firstHeld(to string) (id string) {
 	}
 }
 
-// in runs a part of the test, in which the service goes on.
+// in runs a part of the test with the same service.
 func (s *operators) in(part func(s *operators)) func(t *testing.T) {
 	return func(t *testing.T) {
 		own := *s
@@ -246,7 +243,7 @@ func (s *operators) in(part func(s *operators)) func(t *testing.T) {
 	}
 }
 
-// What waits for a host that was down is tried when the operator says so.
+// Mail for a host that was down is retried on the operator's command.
 func deadDestination(s *operators) {
 	id := s.send("x@dead.example.net")
 	s.until(id, "deferred", func(r client.Recipient) bool { return r.Status == "deferred" })
@@ -265,13 +262,13 @@ func deadDestination(s *operators) {
 	}
 }
 
-// A drop leaves an attempt that is under way to its outcome: there is one.
+// A drop lets a running attempt finish.
 func underWay(s *operators) {
 	for _, c := range []struct {
 		answer string
 		then   client.State
 	}{{"250 2.0.0 ok", "delivered"}, {"550 5.1.1 nobody", "bounced"}, {"451 4.3.0 later", "deferred"}} {
-		to := string(c.then) + "@slow.example.net" // one that bounced gets nothing more
+		to := string(c.then) + "@slow.example.net" // a bounced recipient gets nothing more
 		id := s.send(to)
 		s.comes(to)
 		status, out, errs := s.run("queue", "drop", id, "--wait", "0s", "--json")
@@ -294,8 +291,8 @@ func underWay(s *operators) {
 	}
 }
 
-// Held mail is listed by the command and the API alike, released, and dropped;
-// the senders of submissions are told, unless that is to be silent.
+// The command and the API list the same held mail. It is released, and dropped; senders of
+// submissions get reports unless the drop is silent.
 func heldMail(s *operators) {
 	const where = "held.example.net"
 	s.must("queue", "hold", "--destination", where, "--reason", "they asked")
@@ -367,7 +364,7 @@ func heldMail(s *operators) {
 	if r := s.queue("release", first); r.Kept != 1 || r.Changed != 0 {
 		s.t.Errorf("releasing what stands: %+v", r)
 	}
-	s.Stop() // the rows are there without the service, too
+	s.Stop() // the rows also exist without the service
 	if r := s.queue("drop", "--destination", where, "--older-than", "1ms", "--state", "queued", "--yes"); r.Changed != 11 {
 		s.t.Errorf("dropping: %+v", r)
 	}
@@ -382,7 +379,7 @@ func heldMail(s *operators) {
 	s.ends(first, "failed")
 }
 
-// What is wrong is told in one line, with what to do, and changes nothing.
+// Errors are one line with a fix, and nothing changes.
 func wrongOrders(s *operators) {
 	for why, args := range map[string]string{
 		"or say that everything is":         "queue drop",

@@ -16,9 +16,9 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// A real PgBouncer between the service and PostgreSQL either refuses what a session
-// asks for or, told so, drops it: then a commit may not be flushed before its answer,
-// and notifications get lost. The service says so, and does not start.
+// A real PgBouncer between the service and PostgreSQL rejects session settings or, if configured
+// to, drops them: then commits may not be flushed before their acknowledgement, and notifications
+// get lost. The service reports that, and does not start.
 func TestPooler(t *testing.T) {
 	const asked = "search_path,synchronous_commit,default_transaction_isolation,statement_timeout,idle_session_timeout,idle_in_transaction_session_timeout,lock_timeout,plan_cache_mode," +
 		"enable_seqscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,jit"
@@ -41,8 +41,8 @@ func TestPooler(t *testing.T) {
 	}
 }
 
-// pooled starts a PgBouncer before the server of a URL, and returns the URL by which
-// it gives the same database.
+// pooled starts a PgBouncer in front of a URL's server, and returns the URL of the same database
+// through it.
 func pooled(t *testing.T, url, settings string) string {
 	t.Helper()
 	server, err := pgx.ParseConfig(url)
@@ -55,7 +55,7 @@ func pooled(t *testing.T, url, settings string) string {
 		server.Host, server.Port, server.User, server.Password, port, settings))
 	args := []string{dir + "/pgbouncer.ini"}
 	if os.Getuid() == 0 {
-		args = append(args, "-u", "nobody") // it refuses to be root
+		args = append(args, "-u", "nobody") // it doesn't run as root
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	daemon(t, func() error {

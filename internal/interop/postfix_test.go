@@ -34,24 +34,23 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// postfix is a real Postfix of the outside world, which takes mail for
-// outside.example and files it into folders.
+// postfix is a real outside Postfix, which accepts mail for outside.example and files it into
+// folders.
 type postfix struct {
 	t    testing.TB
 	dir  string
 	port int
 }
 
-// outsideAddr is where it listens: loopback, but not where we are.
+// outsideAddr is its address: a loopback address other than the service's.
 const outsideAddr = "127.0.0.2"
 
 func startPostfix(t testing.TB) *postfix { return startPostfixIn(t, nil) }
 
-// startPostfixIn starts it by a program in front of its own, with other
-// lines of main.cf.
+// startPostfixIn starts it with a command prefix and additional lines of main.cf.
 func startPostfixIn(t testing.TB, front []string, more ...string) *postfix {
 	t.Helper()
-	// Its daemons give up root, and must still reach their files.
+	// Its daemons drop root privileges, and must still reach their files.
 	dir, err := os.MkdirTemp("", "mailstead-postfix-")
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +135,7 @@ postlog unix-dgram n - n - 1 postlogd
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // that it stops is told by `postfix stop`
+		_ = cmd.Wait() // `postfix stop` reports that it stops
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -182,8 +181,7 @@ func (p *postfix) file(name, text string) {
 	}
 }
 
-// certificate makes the certificate of mx.outside.example, which nobody
-// vouches for.
+// certificate creates an untrusted certificate for mx.outside.example.
 func (p *postfix) certificate() {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -224,8 +222,8 @@ func (p *postfix) received(name, subject string) string {
 	return text
 }
 
-// signed checks with python3-dkim that a message, as it was received, carries
-// signatures by RSA and Ed25519 that pass with the keys in records, by name.
+// signed verifies with python3-dkim that a received message has RSA and Ed25519 signatures that
+// pass with the keys in records, by name.
 func signed(t testing.TB, text string, records map[string]string) {
 	t.Helper()
 	keys, err := json.Marshal(records)
@@ -244,7 +242,7 @@ func signed(t testing.TB, text string, records map[string]string) {
 	}
 }
 
-// dkimRecords are the keys that a domain's records ask to publish.
+// dkimRecords returns the keys that a domain must publish.
 func dkimRecords(d domainAnswer) map[string]string {
 	keys := map[string]string{}
 	for _, r := range d.Records {
@@ -274,7 +272,7 @@ type sent struct {
 	}
 }
 
-// delivered waits until a message is delivered to all, and shows it.
+// delivered waits until a message is delivered to all recipients, and returns it.
 func delivered(t testing.TB, get func(path string) servertest.Response, id string) sent {
 	t.Helper()
 	var m sent
@@ -296,7 +294,7 @@ func delivered(t testing.TB, get func(path string) servertest.Response, id strin
 // customer calls the API of a service with a key.
 type customer struct{ base, key string }
 
-// selfSignedSource trusts any certificate, as that of a service under test.
+// selfSigned trusts any certificate, like that of a service under test.
 var selfSigned = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
 func (c customer) call(t testing.TB, method, path string, body any) servertest.Response {
@@ -323,8 +321,7 @@ func (c customer) call(t testing.TB, method, path string, body any) servertest.R
 	return servertest.Response{Status: resp.StatusCode, Header: resp.Header, Body: answer}
 }
 
-// What the API sends to an outside domain reaches a real Postfix through
-// --relay, signed.
+// A message from the API to an outside domain reaches a real Postfix through --relay, signed.
 func TestPostfixAsRelay(t *testing.T) {
 	p := startPostfix(t)
 	s := servertest.Start(t, func(c *server.Config) { c.Relay = "smtp://" + p.addr() })
@@ -355,7 +352,7 @@ func TestPostfixAsRelay(t *testing.T) {
 		contains(t, r.Timeline[0].Transcript, "EHLO", "STARTTLS", "RCPT TO:<"+r.Email+">", "queued as")
 	}
 
-	// Submission goes the same way.
+	// Submission takes the same route.
 	by := newProgram(t)
 	by.must("", "curl", "-sS", "--cacert", s.Dev.CACert, fmt.Sprintf("smtps://localhost:%d", s.Dev.Ports["submissions"]),
 		"--user", "alice@demo.test:"+s.Dev.Mailboxes[0].Password, "--mail-from", "alice@demo.test", "--mail-rcpt", "ann@outside.example",
@@ -365,8 +362,8 @@ func TestPostfixAsRelay(t *testing.T) {
 	signed(t, text, dkimRecords(d))
 }
 
-// A domain that is published in a DNS of the test is verified for real, and
-// what is sent from it finds Postfix by its MX.
+// A domain published in the test's DNS is really verified, and mail from it finds Postfix by its
+// MX.
 func TestPostfixByMX(t *testing.T) {
 	p := startPostfix(t)
 	resolver, zone := dnstest.Start(t,
@@ -414,19 +411,19 @@ func TestPostfixByMX(t *testing.T) {
 	}
 }
 
-// publish puts the records that a domain asks for into the zone.
+// publish adds a domain's required records to the zone.
 func publish(zone *dnstest.Zone, d domainAnswer) {
 	for _, r := range d.Records {
 		zone.Publish(r.Type, r.Name, r.Value, r.Priority)
 	}
 }
 
-// serve starts the service as `mailstead serve` does, without the sandbox, and
-// returns a customer of it.
+// serve starts the service like `mailstead serve`, without the sandbox, and returns a customer of
+// it.
 func serve(t *testing.T, resolver string, smtpPort int) customer {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
-	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
+	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the test's hosts are
 	c.Dev, c.Host, c.Resolver, c.SMTPPort, c.AllowPrivate = false, "mail.service.example", resolver, smtpPort, []string{"127.0.0.0/8"}
 	c.PortBase = servertest.FreePortBase(t)
 	running, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(t.Output(), nil)))

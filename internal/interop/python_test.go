@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Python's smtplib and imaplib, run as scripts that check for themselves.
+// Python's smtplib and imaplib, in scripts that check themselves.
 func TestPython(t *testing.T) {
 	s := servertest.Start(t)
 	p := newProgram(t, "DEV="+filepath.Join(s.Config.Data, "dev.json"))

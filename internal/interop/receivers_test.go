@@ -24,13 +24,12 @@ import (
 
 const receivers = "../../docs/receivers"
 
-// receiverFiles are the programs of docs/webhooks.md, and what its blocks are
-// called.
+// receiverFiles are the programs of docs/webhooks.md, with the names of its code blocks.
 var receiverFiles = map[string]string{
 	"receiver.go": "go", "receiver.ts": "ts", "receiver.py": "python", "receiver.php": "php", "standard.py": "python",
 }
 
-// The page shows each file as it is, but for the line with the licence.
+// The page contains each file unchanged, except the license line.
 func TestReceiversOnThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/webhooks.md")
 	if err != nil {
@@ -52,7 +51,7 @@ func TestReceiversOnThePage(t *testing.T) {
 	}
 }
 
-// What docs/webhooks.md shows, with something that listens.
+// The commands in docs/webhooks.md, with a listening receiver.
 func TestWebhooksPage(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	defer s.Close()
@@ -68,13 +67,13 @@ func TestWebhooksPage(t *testing.T) {
 	}, "localhost:3000", "localhost:"+port)
 }
 
-// program that receives, and what it printed.
+// receiving is a running receiver and its output.
 type receiving struct {
 	port   int
 	output string // file
 }
 
-// receive starts one of the programs; it listens when this returns.
+// receive starts one of the programs; it listens when receive returns.
 func (p *program) receive(name, secret string, port int) *receiving {
 	p.t.Helper()
 	path, err := filepath.Abs(filepath.Join(receivers, name))
@@ -134,7 +133,7 @@ func (r *receiving) said(t testing.TB) string {
 	return string(text)
 }
 
-// takesTypeScript reports whether node runs TypeScript as it is: from 22.18 on.
+// takesTypeScript reports whether node runs TypeScript directly: from 22.18 on.
 func takesTypeScript(p *program) bool {
 	version := strings.Split(strings.TrimPrefix(strings.TrimSpace(p.must("", "node", "--version")), "v"), ".")
 	major, _ := strconv.Atoi(version[0])
@@ -142,8 +141,7 @@ func takesTypeScript(p *program) bool {
 	return major > 22 || major == 22 && minor >= 18
 }
 
-// Each of the four takes what the service sends, and refuses the same with a
-// byte changed.
+// Each of the four accepts the service's request, and rejects it with one changed byte.
 func TestReceivers(t *testing.T) {
 	s := servertest.Start(t)
 	c, err := client.New(s.Dev.BaseURL, s.Dev.APIKey)
@@ -154,7 +152,7 @@ func TestReceivers(t *testing.T) {
 	running, hooks := map[string]*receiving{}, map[string]*client.Webhook{}
 	for name := range receiverFiles {
 		if name == "standard.py" {
-			continue // is no program
+			continue // not a program
 		}
 		port := dnstest.FreePort(t, "127.0.0.1")
 		w, err := c.CreateWebhook(t.Context(), client.NewWebhook{URL: fmt.Sprintf("http://127.0.0.1:%d/hook", port), Events: []string{"bounce"}})
@@ -206,7 +204,7 @@ func TestReceivers(t *testing.T) {
 	t.Run("standard.py", func(t *testing.T) { standard(t, taken(t, c, hooks["receiver.go"].ID), hooks["receiver.go"].Secret) })
 }
 
-// taken waits until a webhook's delivery was taken, at its first attempt.
+// taken waits until a webhook's delivery was accepted, at its first attempt.
 func taken(t *testing.T, c *client.Client, hook string) (d *client.WebhookDeliveryDetail) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -244,7 +242,7 @@ func ask(t *testing.T, port int, h http.Header, body []byte) int {
 	return resp.StatusCode
 }
 
-// standard runs what the page says of Standard Webhooks on a delivery.
+// standard runs the page's Standard Webhooks example on a delivery.
 func standard(t *testing.T, d *client.WebhookDeliveryDetail, secret string) {
 	const script = `import json, sys
 sys.path.insert(0, sys.argv[1])

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// bodies are requests that are valid but for what the account may do. A new
-// operation that takes a body is entered here.
+// bodies are requests that are valid except for the account's permissions. Add a new operation with
+// a body here.
 func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 	var walked struct{ ID string }
 	s.API("POST", "/templates", map[string]any{"name": "walk", "subject": "walk", "text": "walk"}).Decode(t, &walked)
@@ -59,11 +59,11 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 	}
 }
 
-// ownKey is an Ed25519 key that signs nothing.
+// ownKey is an unused Ed25519 key.
 const ownKey = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n"
 
-// owned makes one of each resource for the demonstration account: ids by path.
-// A new resource is entered here.
+// owned creates one of each resource for the demonstration account: ids by path. Add a new resource
+// here.
 func owned(t *testing.T, s *servertest.Server) map[string]string {
 	t.Helper()
 	made := func(path string, body any) string {
@@ -104,7 +104,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 	}
 }
 
-// captured sends to the outside, and returns the id of what was captured.
+// captured sends to the outside, and returns the id of the captured message.
 func captured(t *testing.T, s *servertest.Server, made func(path string, body any) string) string {
 	t.Helper()
 	made("/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"x@elsewhere.example.net"}, "subject": "walk", "text": "walk"})

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// route is an operation of the API as its own description has it.
+// route is an operation of the API in its own description.
 type route struct {
 	method, path string // path below /api/v1
 	id           string
@@ -27,7 +27,7 @@ type route struct {
 
 var scopeText = regexp.MustCompile("scope `([a-z_]+(?:\\.[a-z]+)?)`")
 
-// describe loads the OpenAPI document with a library that is not ours.
+// describe loads the OpenAPI document with a third-party library.
 func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
 	t.Helper()
 	answer := s.APIWithKey("", "GET", "/openapi.json", nil)
@@ -60,8 +60,7 @@ func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
 	return doc, all
 }
 
-// at returns the path with the account's own resource in it; ok is false for a
-// path that has none.
+// at returns the path with the account's own resource in it; ok is false for a path without one.
 func at(t *testing.T, ids map[string]string, path string) (full string, ok bool) {
 	t.Helper()
 	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
@@ -82,8 +81,8 @@ func at(t *testing.T, ids map[string]string, path string) (full string, ok bool)
 	return path[:open] + id + path[end+1:], true
 }
 
-// Every operation: nothing without a key, nothing with a key of another scope,
-// nothing of another account's, and no field that it does not know.
+// Every operation: it rejects requests without a key, with a key of another scope, for another
+// account's resources, and with unknown fields.
 func TestEveryRoute(t *testing.T) {
 	s := servertest.Start(t)
 	_, routes := describe(t, s)
@@ -96,7 +95,7 @@ func TestEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unscoped := func(scope string) string { // a key with every scope but that one
+	unscoped := func(scope string) string { // a key with every scope except that one
 		resource, _, _ := strings.Cut(scope, ".")
 		scopes := slices.DeleteFunc(account.Scopes(), func(s string) bool { return s == scope || s == resource+".write" || s == account.ScopeAll })
 		var k struct{ Key string }
@@ -136,7 +135,7 @@ func TestEveryRoute(t *testing.T) {
 				}
 			}
 			whose := s.Dev.APIKey
-			if r.scope == account.ScopeOperator { // what is of all accounts
+			if r.scope == account.ScopeOperator { // resources of all accounts
 				expect(s.API(r.method, path, body), 403, "missing_scope")
 				expect(s.APIWithKey(foreign, r.method, path, body), 403, "missing_scope")
 				whose, single = operator, false
@@ -148,7 +147,7 @@ func TestEveryRoute(t *testing.T) {
 			expect(s.APIWithKey(unscoped(r.scope), r.method, path, body), 403, "")
 			if single {
 				expect(s.APIWithKey(foreign, r.method, path, body), 404, "not_found")
-				// It looks like an id that nobody has.
+				// A valid id that doesn't exist.
 				other := strings.Replace(path, idIn(ids, r.path), "01999999-0000-7000-8000-000000000000", 1)
 				expect(s.APIWithKey(foreign, r.method, other, body), 404, "not_found")
 				expect(s.APIWithKey(foreign, r.method, strings.Replace(path, idIn(ids, r.path), "nonsense", 1), body), 404, "not_found")
@@ -170,7 +169,7 @@ func TestEveryRoute(t *testing.T) {
 			} else if r.method == http.MethodGet && !single {
 				expect(s.APIWithKey(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
 				if r.id == "streamEvents" {
-					return // it has no end; what a stranger sees there is tested with it
+					return // it never ends; access to it is tested elsewhere
 				}
 				if a := s.APIWithKey(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
 					t.Errorf("a stranger sees %d %s", a.Status, a.Body)
@@ -179,7 +178,7 @@ func TestEveryRoute(t *testing.T) {
 		})
 	}
 
-	// Ids of others in a request's body or query are as good as none.
+	// Other accounts' ids in a request's body or query count as missing.
 	if a := s.APIWithKey(foreign, "POST", "/mailboxes", valid["createMailbox"]); a.Status != 422 || !bytes.Contains(a.Body, []byte(`"domain_id"`)) {
 		t.Errorf("a mailbox under another's domain: %d %s", a.Status, a.Body)
 	}
@@ -191,7 +190,7 @@ func TestEveryRoute(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 		}
 	}
-	// And nothing of all that changed anything.
+	// None of this changed anything.
 	if after := s.API("GET", "/mailboxes/"+ids["/mailboxes/{id}"], nil); after.Status != 200 || !bytes.Equal(before.Body, after.Body) {
 		t.Errorf("the mailbox was %s and is %s", before.Body, after.Body)
 	}
@@ -200,7 +199,7 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// operatorKey makes a key as the operator's command line does.
+// operatorKey creates a key like the operator's command line.
 func operatorKey(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	_, key, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "operator"})
@@ -210,7 +209,7 @@ func operatorKey(t *testing.T, s *servertest.Server) string {
 	return key
 }
 
-// idIn is the account's own id for a path with {id}.
+// idIn returns the account's own id for a path with {id}.
 func idIn(ids map[string]string, path string) string {
 	return ids[path[:strings.IndexByte(path, '}')+1]]
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Programs that may use SCRAM-SHA-256 only: mbsync has it from Cyrus SASL, mutt
-// and msmtp from GNU SASL.
+// Programs restricted to SCRAM-SHA-256: mbsync has it from Cyrus SASL, mutt and msmtp from GNU
+// SASL.
 func TestScramPrograms(t *testing.T) {
 	s := servertest.Start(t, servertest.SCRAM("on"))
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
@@ -85,8 +85,8 @@ func TestScramPrograms(t *testing.T) {
 
 var scramKept = db.SQL(`SELECT COUNT(*) FROM mailbox WHERE scram <> ''`)
 
-// The operator lets the service learn passwords, then offers SCRAM-SHA-256, and
-// takes it back; nothing stays.
+// The operator turns on SCRAM-SHA-256 in two steps, learning and offering, and turns it off again;
+// no data stays.
 func TestScramLife(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestScramLife(t *testing.T) {
 			s := start(how)
 			password := s.Dev.Mailboxes[0].Password
 			login(t, s, 0, nil)
-			if n := kept(s); how != "off" && n != 2 { // in dev both sign in at the start
+			if n := kept(s); how != "off" && n != 2 { // in dev mode both sign in at the start
 				t.Errorf("%s: keeps %d verifiers", how, n)
 			}
 			imap, smtp := proves(s, password), submits(s, password)

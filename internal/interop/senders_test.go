@@ -24,29 +24,28 @@ import (
 )
 
 const (
-	// eximAddr is where the Exim of the outside world sends from.
+	// eximAddr is the address of the outside Exim.
 	eximAddr = "127.0.0.3"
-	// mxAddr is where our MX is: none of the addresses of this machine's
-	// interfaces, as Postfix would take that for itself.
+	// mxAddr is the address of our MX: none of this machine's interface addresses, which Postfix
+	// would take for its own.
 	mxAddr = "127.0.0.4"
 )
 
-// mxHouse is a service whose MX hosts elsewhere find by DNS, and what those
-// hosts are told about themselves and others.
-type mxHouse struct {
+// mxFixture is a service whose MX outside hosts find by DNS, and those hosts' DNS.
+type mxFixture struct {
 	customer
 	t     *testing.T
 	zone  *dnstest.Zone
-	front []string // runs a program that knows no other DNS than ours
+	front []string // command prefix that restricts a program to our DNS
 	key   mailauth.Key
-	smtp  int // the port of the MX
+	smtp  int // port of the MX
 	bob   string
 }
 
-func startMX(t *testing.T) *mxHouse {
+func startMX(t *testing.T) *mxFixture {
 	t.Helper()
-	h := &mxHouse{t: t}
-	// Only port 53 will do for libc, so any other address of loopback.
+	h := &mxFixture{t: t}
+	// libc needs port 53, so use another loopback address.
 	resolver, zone := dnstest.StartAt(t, fmt.Sprintf("127.%d.%d.%d:53", 53+rand.N(50), 1+rand.N(250), 1+rand.N(250)),
 		"mail.service.example. A "+mxAddr, `spf.mail.service.example. TXT "v=spf1 ip4:127.0.0.4 -all"`,
 		"outside.example. MX 10 mx.outside.example.", "mx.outside.example. A "+outsideAddr, "mx.outside.example. A "+eximAddr,
@@ -72,10 +71,10 @@ func startMX(t *testing.T) *mxHouse {
 
 // start starts the service, with the verified domain shop.test.example and bob's
 // mailbox.
-func (h *mxHouse) start(resolver string) {
+func (h *mxFixture) start(resolver string) {
 	h.t.Helper()
 	c := server.DevConfig(h.t.TempDir())
-	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
+	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the test's hosts are
 	c.Dev, c.Host, c.Resolver, c.AllowPrivate = false, "mail.service.example", resolver, []string{"127.0.0.0/8"}
 	c.Bind, c.PortBase = mxAddr, servertest.FreePortBase(h.t)
 	running, err := server.Start(h.t.Context(), c, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
@@ -106,7 +105,7 @@ func (h *mxHouse) start(resolver string) {
 	h.bob = box.ID
 }
 
-func (h *mxHouse) must(method, path string, body any, want int) servertest.Response {
+func (h *mxFixture) must(method, path string, body any, want int) servertest.Response {
 	h.t.Helper()
 	a := h.call(h.t, method, path, body)
 	if a.Status != want {
@@ -115,8 +114,8 @@ func (h *mxHouse) must(method, path string, body any, want int) servertest.Respo
 	return a
 }
 
-// namespace returns the beginning of a command whose program sees another
-// resolv.conf, and the user that Debian's Exim was built for.
+// namespace returns a command prefix whose program sees another resolv.conf, and the user that
+// Debian's Exim was built for.
 func namespace(t *testing.T, nameserver string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -136,22 +135,22 @@ func namespace(t *testing.T, nameserver string) []string {
 	return []string{"unshare", "--mount", "sh", "-ec", `for f in passwd group resolv.conf; do mount --bind "$0/$f" "$(readlink -f "/etc/$f")"; done; exec "$@"`, dir}
 }
 
-// sender is a mail server of the outside world that brings mail to our MX.
+// sender is an outside mail server that sends mail to our MX.
 type sender interface {
-	// send hands it a message in the name of a sender of its own.
+	// send submits a message from a sender of its own.
 	send(t *testing.T, from, to, text string)
-	// log is what it wrote so far.
+	// log returns its log so far.
 	log() string
-	// queued tells why messages wait.
+	// queued returns why messages wait.
 	queued() string
-	// returned are the reports that came back to ann@outside.example.
+	// returned returns the bounces to ann@outside.example.
 	returned() string
 }
 
-// sendingPostfix is a Postfix that signs nothing by itself.
+// sendingPostfix is a Postfix that signs nothing.
 type sendingPostfix struct{ *postfix }
 
-func (h *mxHouse) startPostfix(t *testing.T) sender {
+func (h *mxFixture) startPostfix(t *testing.T) sender {
 	return &sendingPostfix{startPostfixIn(t, h.front, "smtpd_tls_security_level = none", "mynetworks = 127.0.0.0/8",
 		"smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination",
 		"smtp_bind_address = "+outsideAddr, fmt.Sprintf("smtp_tcp_port = %d", h.smtp), "smtp_tls_security_level = may", "smtp_tls_loglevel = 1",
@@ -196,7 +195,7 @@ type exim struct {
 	dir     string
 }
 
-func (h *mxHouse) startExim(t *testing.T) sender {
+func (h *mxFixture) startExim(t *testing.T) sender {
 	t.Helper()
 	out, err := exec.Command("../../script/exim").Output()
 	if err != nil {
@@ -207,7 +206,7 @@ func (h *mxHouse) startExim(t *testing.T) sender {
 		t.Fatalf("script/exim: %v", err)
 	}
 	e := &exim{t: t, front: h.front, dir: openDir(t)}
-	// Where it starts itself anew it has given up root.
+	// When it restarts itself, it has dropped root privileges.
 	program, err := os.ReadFile(strings.TrimSpace(string(out)))
 	if err != nil {
 		t.Fatal(err)
@@ -267,8 +266,8 @@ begin retry
 	return e
 }
 
-// openDir returns a folder that programs reach which gave up root, with another in
-// it that they may write to.
+// openDir returns a directory that programs without root privileges can reach, with a subdirectory
+// that they may write to.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mailstead-exim-")
@@ -302,8 +301,7 @@ func (e *exim) returned() string {
 	return string(text)
 }
 
-// Mail that a real Postfix and a real Exim bring by MX is judged, and what they
-// are told reaches their senders.
+// The MX verifies mail from a real Postfix and a real Exim, and its responses reach their senders.
 func TestPostfixAndEximDeliver(t *testing.T) {
 	h := startMX(t)
 	for name, start := range map[string]func(*testing.T) sender{"Postfix": h.startPostfix, "Exim": h.startExim} {
@@ -311,12 +309,12 @@ func TestPostfixAndEximDeliver(t *testing.T) {
 	}
 }
 
-// awkward is a body with all that travels badly.
+// awkward returns a body that is hard to transport.
 func awkward() string {
 	return strings.Repeat("Zeile mit Umlauten: äöü, und einem Punkt\n.\n..\nFrom here\n \n\ttab  and blanks \n", 3000) + strings.Repeat("x", 990) + "\n\n\n"
 }
 
-func (h *mxHouse) brings(t *testing.T, name string, s sender) {
+func (h *mxFixture) brings(t *testing.T, name string, s sender) {
 	ip := map[string]string{"Postfix": outsideAddr, "Exim": eximAddr}[name]
 	write := func(from, subject, body string) string {
 		text := fmt.Sprintf("From: %s\nTo: bob@shop.example\nSubject: %s %s\nDate: Thu, 01 Jan 2026 12:00:00 +0000\nMessage-ID: <%s-%s@outside.example>\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n%s",
@@ -383,7 +381,7 @@ func (h *mxHouse) brings(t *testing.T, name string, s sender) {
 }
 
 // filed waits for the message with a subject in bob's mailbox.
-func (h *mxHouse) filed(t *testing.T, subject string) (text, folder string) {
+func (h *mxFixture) filed(t *testing.T, subject string) (text, folder string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
 		if text, folder = h.find(t, subject); text == "" {
@@ -394,7 +392,7 @@ func (h *mxHouse) filed(t *testing.T, subject string) (text, folder string) {
 	return text, folder
 }
 
-func (h *mxHouse) find(t *testing.T, subject string) (text, folder string) {
+func (h *mxFixture) find(t *testing.T, subject string) (text, folder string) {
 	t.Helper()
 	var list struct {
 		Data []struct {

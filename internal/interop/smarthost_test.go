@@ -12,13 +12,12 @@ import (
 	"testing"
 )
 
-// smartHost takes mail when it is told how: the sender of a message waits at
-// the final dot.
+// smartHost accepts each message on command: until then, the client waits at the final dot.
 type smartHost struct {
-	t      *testing.T // as long as which it is there
+	t      *testing.T // test that it belongs to
 	addr   string
 	port   *os.File    // bound to addr
-	came   chan string // the recipient of a message that has come
+	came   chan string // recipient of a message that has arrived
 	answer chan string
 }
 
@@ -42,7 +41,7 @@ func (h *smartHost) reserve() {
 	h.addr = fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
-// open begins to listen; until then connections are refused.
+// open starts listening; until then connections are refused.
 func (h *smartHost) open() {
 	t := h.t
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 func TestSwaks(t *testing.T) {
 	s := servertest.Start(t)
 	alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
-	port := func(door string) string { return fmt.Sprint(s.Dev.Ports[door]) }
+	port := func(listener string) string { return fmt.Sprint(s.Dev.Ports[listener]) }
 	trust := []string{"--tls-ca-path", s.Dev.CACert, "--tls-verify"}
 	auth := []string{"--auth", "PLAIN", "--auth-user", alice.Address, "--auth-password", alice.Password}
 	outside := []string{"--from", "someone@example.net", "--port", port("smtp")}
@@ -20,7 +20,7 @@ func TestSwaks(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
 		status int      // 0: accepted
-		says   []string // in its conversation
+		says   []string // in its transcript
 		to     string
 	}{
 		"MX in clear": {args: outside, says: []string{"-> DATA", "<-  250 2.0.0"}},

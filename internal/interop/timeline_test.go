@@ -17,17 +17,17 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What a hostile mail host does at a step beside giving a reply.
+// What a hostile mail host does at a step besides replying.
 const (
 	hangUp    = "hang up"
 	alert     = "alert"     // a TLS handshake without a certificate
 	nonsense  = "nonsense"  // in place of a TLS handshake
-	injection = "injection" // something in clear behind the reply to STARTTLS
+	injection = "injection" // cleartext data after the reply to STARTTLS
 	trickle   = "trickle"   // every reply byte by byte
 )
 
-// hostile is a mail host that does one thing wrong: at the greeting, EHLO,
-// STARTTLS, MAIL, RCPT, DATA, inside the message ("body") or at the final dot.
+// hostile is a mail host with one fault: at the greeting, EHLO, STARTTLS, MAIL, RCPT, DATA, inside
+// the message ("body") or at the final dot.
 type hostile struct {
 	at, does string
 	tls      *tls.Config
@@ -69,7 +69,7 @@ type hostileTalk struct {
 	secure, gone bool
 }
 
-// say gives a reply, and reports whether it is the usual one.
+// say sends a reply, and reports whether it is the usual one.
 func (t *hostileTalk) say(step, usual string) bool {
 	reply := usual
 	if step == t.at {
@@ -138,7 +138,7 @@ func (t *hostileTalk) message() {
 	}
 }
 
-// hostileCase is what a host does wrong, and what the timeline must say.
+// hostileCase is a host's fault, and the expected timeline.
 type hostileCase struct {
 	at, does string
 	outcome  string
@@ -146,7 +146,7 @@ type hostileCase struct {
 	code     int
 	enhanced string
 	secure   bool
-	story    string // a part of the transcript
+	story    string // part of the transcript
 }
 
 func hostileCases() []hostileCase {
@@ -182,7 +182,7 @@ func hostileCases() []hostileCase {
 	return all
 }
 
-// hosts listens at an address of loopback for each case, all on one port.
+// listenAll listens on a loopback address for each case, all on one port.
 func listenAll(t *testing.T, cases []hostileCase) (port int) {
 	t.Helper()
 	config := certtest.New(t, "root").ServerConfig("hostile.example")
@@ -221,8 +221,8 @@ func listenAll(t *testing.T, cases []hostileCase) (port int) {
 	return port
 }
 
-// A host may do anything wrong at any step: the timeline says at which, what
-// it said, whether that was under TLS, and shows the conversation.
+// A host may have any fault at any step: the timeline reports the step, the reply, whether it was
+// under TLS, and the transcript.
 func TestTimelineTellsTheTruth(t *testing.T) {
 	cases := hostileCases()
 	port := listenAll(t, cases)
@@ -256,7 +256,7 @@ func TestTimelineTellsTheTruth(t *testing.T) {
 	}
 }
 
-// tells compares what the API says of a message with what was done to it.
+// tells compares the API's report on a message with the actual events.
 func tells(t *testing.T, c customer, id string, i int, want hostileCase) {
 	var m struct {
 		Recipients []struct {

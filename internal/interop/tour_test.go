@@ -16,9 +16,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// promise is what a command of a page must print.
+// promise is the required output of a command of a page.
 type promise struct {
-	command string // a part of it
+	command string // part of the command
 	prints  []string
 }
 
@@ -36,7 +36,7 @@ func TestTour(t *testing.T) {
 	})
 }
 
-// What docs/sending.md shows.
+// The commands in docs/sending.md.
 func TestSendingPage(t *testing.T) {
 	paste(t, commandsOf(t, "docs/sending.md", "\n"), []promise{
 		{"-i -H 'Idempotency-Key", []string{"Idempotency-Replayed: true", "202 Accepted"}},
@@ -52,7 +52,7 @@ func TestSendingPage(t *testing.T) {
 	})
 }
 
-// What docs/mailboxes.md shows, with the program at hand.
+// The commands in docs/mailboxes.md, with the available program.
 func TestMailboxesPage(t *testing.T) {
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/mailstead").CombinedOutput(); err != nil {
@@ -93,9 +93,8 @@ func TestMailboxesPage(t *testing.T) {
 	})
 }
 
-// paste runs the commands of a page one by one in one shell, as a reader does
-// who waits for each to finish. Only ports and paths differ; more are others, in
-// pairs.
+// paste runs the commands of a page one by one in one shell, like a reader who waits for each to
+// finish. It replaces ports and paths; more are other replacements, in pairs.
 func paste(t *testing.T, commands []string, promised []promise, more ...string) {
 	t.Helper()
 	s := servertest.Start(t)
@@ -127,7 +126,7 @@ func paste(t *testing.T, commands []string, promised []promise, more ...string) 
 	}
 }
 
-// quiet waits until nothing is on its way any more.
+// quiet waits until no delivery is pending.
 func quiet(t *testing.T, s *servertest.Server) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -142,8 +141,8 @@ func quiet(t *testing.T, s *servertest.Server) {
 	})
 }
 
-// commandsOf returns the shell commands of a page, from a heading of the second
-// level to the next one, or all when none is named.
+// commandsOf returns the shell commands of a page, from a second-level heading to the next one, or
+// all if there is none.
 func commandsOf(t *testing.T, page, heading string) (commands []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", page))
@@ -177,7 +176,7 @@ func commandsOf(t *testing.T, page, heading string) (commands []string) {
 	return commands
 }
 
-// shell is a bash that is fed command by command.
+// shell is a bash that receives commands one by one.
 type shell struct {
 	t   testing.TB
 	in  io.Writer
@@ -212,7 +211,7 @@ func newShell(t testing.TB, p *program) *shell {
 	return &shell{t, in, lines}
 }
 
-// run runs a command, which must succeed, and returns what it prints.
+// run runs a command, which must succeed, and returns its output.
 func (s *shell) run(command string) string {
 	s.t.Helper()
 	const mark = "-- the command ended with "

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// webhooks calls all that there is for webhooks.
+// webhooks tests all webhook operations.
 func (c *checked) webhooks() {
 	c.t.Helper()
 	type m = map[string]any

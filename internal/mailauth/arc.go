@@ -13,29 +13,29 @@ import (
 	"sync"
 )
 
-// maxARCSets is how long a chain may be (RFC 8617 §5.2).
+// maxARCSets is the maximum length of a chain (RFC 8617 §5.2).
 const maxARCSets = 50
 
-// concurrentSeals is how many seals of a message are tested at a time.
+// concurrentSeals is the number of seals of a message that are verified at a time.
 const concurrentSeals = 8
 
-// ARC is what the chain of forwarders of a message is worth (RFC 8617).
+// ARC is the result for a message's chain of forwarders (RFC 8617).
 type ARC struct {
 	Result  Result // none, pass, fail or temperror
 	Reason  string
-	Sealers []string // their domains, the first forwarder first; only of a pass
+	Sealers []string // domains, first forwarder first; only with a pass
 
-	authResults []string // what each forwarder found, in the same order
+	authResults []string // each forwarder's authentication results, in the same order
 }
 
-// arcSet is what one forwarder added.
+// arcSet is the set of fields that one forwarder added.
 type arcSet struct {
 	results                []byte // the whole ARC-Authentication-Results
 	messageSignature, seal signature
-	sealDigest             []byte // what seal signs
+	sealDigest             []byte // digest that seal signs
 }
 
-// readARC reads the chain. What is wrong with its form ends it.
+// readARC parses the chain. A malformed chain gets its result here.
 func (t *Verification) readARC() {
 	seals := t.header.fields["arc-seal"]
 	messages, results := t.header.fields["arc-message-signature"], t.header.fields["arc-authentication-results"]
@@ -66,7 +66,7 @@ func (t *Verification) readARC() {
 	t.hashSeals()
 }
 
-// addARCResults puts the ARC-Authentication-Results in their places.
+// addARCResults assigns the ARC-Authentication-Results fields to their sets.
 func (t *Verification) addARCResults(fields [][]byte) (bad string) {
 	for _, f := range fields {
 		text, _, _ := strings.Cut(string(f[bytes.IndexByte(f, ':')+1:]), ";")
@@ -80,7 +80,7 @@ func (t *Verification) addARCResults(fields [][]byte) (bad string) {
 	return ""
 }
 
-// addARCSignatures puts signatures or seals in their places.
+// addARCSignatures assigns the signatures or seals to their sets.
 func (t *Verification) addARCSignatures(fields [][]byte, seals bool) (bad string) {
 	for _, f := range fields {
 		s, bad := parseSignature(f)
@@ -117,7 +117,7 @@ func (t *Verification) addARCSignatures(fields [][]byte, seals bool) (bad string
 	return ""
 }
 
-// arcSetAt is the set of a number, nil if there is none.
+// arcSetAt returns the set with a number, or nil.
 func (t *Verification) arcSetAt(number string) *arcSet {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > len(t.arcSets) {
@@ -126,8 +126,8 @@ func (t *Verification) arcSetAt(number string) *arcSet {
 	return &t.arcSets[n-1]
 }
 
-// hashSeals hashes what each seal signs: all sets up to its own, in order
-// (RFC 8617 §5.1.1).
+// hashSeals computes the digest that each seal signs: all sets up to its own, in order (RFC 8617
+// §5.1.1).
 func (t *Verification) hashSeals() {
 	sum := sha256.New()
 	for i := range t.arcSets {
@@ -135,7 +135,7 @@ func (t *Verification) hashSeals() {
 		hashField(sum, s.results, false)
 		hashField(sum, s.messageSignature.raw, false)
 		upTo, err := sum.(hash.Cloner).Clone()
-		if err != nil { // SHA-256 can always be copied
+		if err != nil { // never: SHA-256 can be cloned
 			t.arc.Result, t.arc.Reason = Fail, "it can't be hashed"
 			return
 		}
@@ -145,8 +145,8 @@ func (t *Verification) hashSeals() {
 	}
 }
 
-// verifyARC tests the newest signature and all seals. The DNS is asked only if
-// the body is what was signed.
+// verifyARC verifies the newest signature and all seals. It queries DNS only if the body hash
+// matches.
 func (t *Verification) verifyARC(ctx context.Context) {
 	digest, size := t.arcContent.bodyHasher.finish()
 	if length := t.arcContent.bodyHasher.length; !bytes.Equal(digest, t.arcContent.bodyHash) || length >= 0 && length != size {
@@ -162,7 +162,7 @@ func (t *Verification) verifyARC(ctx context.Context) {
 		}
 		results[n], reasons[n] = result, why
 	}
-	// A few at a time: each that asks the DNS may hold a socket for long.
+	// Only a few at a time, since each DNS lookup may hold a socket for long.
 	var all sync.WaitGroup
 	for first := range min(concurrentSeals, len(t.arcSets)) {
 		all.Go(func() {
@@ -195,9 +195,8 @@ func (t *Verification) verifyARC(ctx context.Context) {
 	}
 }
 
-// TrustedSealer returns the trusted forwarder who found, before anyone else who is
-// not trusted touched the message, that DMARC passed for an author's domain;
-// "" if there is none (RFC 8617 §7.2.1).
+// TrustedSealer returns the trusted forwarder that reported a DMARC pass for an author's domain
+// before any untrusted forwarder handled the message, or "" (RFC 8617 §7.2.1).
 func (a *ARC) TrustedSealer(author string, trusted []string) string {
 	if a.Result != Pass {
 		return ""

@@ -35,7 +35,7 @@ func (s *sealer) sign(digest []byte) string {
 	return base64.StdEncoding.EncodeToString(sig)
 }
 
-// seal puts set n on top of a message. found is what it found out.
+// seal puts set n on top of a message, with found as its authentication results.
 func (s *sealer) seal(n int, found, msg string) string {
 	s.t.Helper()
 	header, body := splitHeader([]byte(msg))
@@ -144,7 +144,7 @@ func TestARC(t *testing.T) {
 	}
 }
 
-// A forwarder is believed if it is trusted and no stranger came after it.
+// A forwarder's results count if it is trusted and no untrusted one came after it.
 func TestTrustedForwarder(t *testing.T) {
 	c := newCourt(t, `_dmarc.bank.test. TXT "v=DMARC1; p=reject"`)
 	s := c.sealers("list.test", "strange.test", "relay.test")
@@ -177,7 +177,7 @@ func TestTrustedForwarder(t *testing.T) {
 	}
 }
 
-// What python3-dkim signs and seals verifies here.
+// Signatures and seals of python3-dkim verify here.
 func TestPythonSigns(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -205,7 +205,7 @@ sys.stdout.buffer.write(msg)
 `, pem, seed)
 	for name, msg := range messages() {
 		if name == "blank before colon" || name == "colon-less line" || !strings.Contains(msg, "\r\n\r\n") {
-			continue // python3-dkim refuses the obsolete and the broken
+			continue // python3-dkim rejects obsolete and malformed messages
 		}
 		whole := python(t, script, msg)
 		if got := c.try(whole, outside).results(); got != strings.Repeat("pass; ", 7)+"pass" {
@@ -214,8 +214,8 @@ sys.stdout.buffer.write(msg)
 	}
 }
 
-// The chains of these tests are what python3-dkim takes for chains, and a chain
-// of its own tests verifies here.
+// The chains of these tests verify with python3-dkim, and a chain of python3-dkim's own tests
+// verifies here.
 func TestPythonChains(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)

@@ -4,7 +4,7 @@ package mailauth
 
 import "strings"
 
-// The bounds of an Authentication-Results field that is read.
+// Limits on a parsed Authentication-Results field.
 const (
 	maxResultsField = 32 << 10
 	maxMethods      = 100
@@ -17,14 +17,14 @@ type ResultsField struct {
 	Methods    []MethodResult
 }
 
-// MethodResult is what one check came to.
+// MethodResult is the result of one method.
 type MethodResult struct {
 	Name       string // in lower case
 	Result     Result // in lower case
 	Properties [][2]string
 }
 
-// Property returns a property such as header.from.
+// Property returns the value of a property such as header.from.
 func (m *MethodResult) Property(name string) (string, bool) {
 	for _, p := range m.Properties {
 		if strings.EqualFold(p[0], name) {
@@ -34,8 +34,8 @@ func (m *MethodResult) Property(name string) (string, bool) {
 	return "", false
 }
 
-// ParseResultsField reads a field's value as far as it can be read; ok tells that
-// it was read whole. A method that is not as it should be is left out.
+// ParseResultsField parses a field's value as far as possible and omits malformed methods. ok
+// reports whether it parsed everything.
 func ParseResultsField(value string) (r ResultsField, ok bool) {
 	if len(value) > maxResultsField {
 		return r, false
@@ -64,13 +64,13 @@ func ParseResultsField(value string) (r ResultsField, ok bool) {
 	return r, ok && l.pos == len(l.s)
 }
 
-// resultsReader cuts a value into words, past comments.
+// resultsReader splits a value into words and skips comments.
 type resultsReader struct {
 	s   string
 	pos int
 }
 
-// method reads method=result and what follows.
+// method reads method=result and its properties.
 func (l *resultsReader) method() (m MethodResult, ok bool) {
 	name, value, ok := l.pair()
 	m.Name, _, _ = strings.Cut(strings.ToLower(name), "/")
@@ -99,7 +99,7 @@ func (l *resultsReader) pair() (name, value string, ok bool) {
 	return name, value, ok
 }
 
-// skipMethod goes to the next semicolon that is in no comment or quotes.
+// skipMethod skips to the next semicolon outside comments and quotes.
 func (l *resultsReader) skipMethod() {
 	for c := l.peek(); c != ';' && c != 0; c = l.peek() {
 		if _, ok := l.word(); !ok {
@@ -108,7 +108,7 @@ func (l *resultsReader) skipMethod() {
 	}
 }
 
-// peek returns the next byte past blanks and comments; 0 at the end.
+// peek skips white space and comments and returns the next byte, or 0 at the end.
 func (l *resultsReader) peek() byte {
 	depth := 0
 	for ; l.pos < len(l.s); l.pos++ {

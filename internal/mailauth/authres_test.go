@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// spelled is what was read of a field.
+// spelled returns a parsed field as text.
 func spelled(r ResultsField) string {
 	out := r.AuthServID
 	for _, m := range r.Methods {
@@ -49,7 +49,7 @@ func TestParseResults(t *testing.T) {
 	}
 }
 
-// hostileJudgement has what others can put into results.
+// hostileJudgement returns results with everything that senders control.
 func hostileJudgement(text string) *Results {
 	return &Results{
 		IPRev: IPRev{Result: Pass, Addr: netip.MustParseAddr("2001:db8::1"), Name: text},
@@ -60,7 +60,7 @@ func hostileJudgement(text string) *Results {
 	}
 }
 
-// What we write is read again as what was meant, whatever others put there.
+// A field that we write parses to the same results, for any input of the sender.
 func TestResultsSurvive(t *testing.T) {
 	for _, text := range []string{"a.test", "a b", "x\"; dmarc=pass header.from=bank.test (", "\r\nX: y", "ü\x00\\", strings.Repeat("x", 500)} {
 		checkWritten(t, text)

@@ -12,9 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// BenchmarkJudge judges a message of 4 KiB with two signatures, RSA and
-// Ed25519, whose answers from the DNS are in the cache.
-func BenchmarkJudge(b *testing.B) {
+// BenchmarkVerify verifies a message of 4 KiB with two signatures (RSA and Ed25519) whose DNS
+// answers are cached.
+func BenchmarkVerify(b *testing.B) {
 	header := "From: ann@example.com\r\nTo: bob@demo.test\r\nSubject: bench\r\nMessage-ID: <1@example.com>\r\nDate: Mon, 2 Mar 2026 10:00:00 +0100\r\n"
 	body := strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\r\n", 60)
 	addr, zone := dnstest.Start(b, `example.com. 3600 TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.example.com. 3600 TXT "v=DMARC1; p=reject"`,

@@ -9,15 +9,15 @@ import (
 	"math"
 )
 
-// bodyHasher is the hash of a body in one of its canonical forms, whole or of so
-// many octets as a signature's l= says.
+// bodyHasher hashes a body in one canonical form: all of it, or the octets that a signature's l=
+// covers.
 type bodyHasher struct {
 	isSimple bool
 	length   int64 // -1: the whole body
 	limited  *limitedHash
 	relaxed  relaxedHash
 	simple   simpleHash
-	digest   []byte // once finished
+	digest   []byte // set by finish
 }
 
 func newBodyHasher(simple bool, length int64) *bodyHasher {
@@ -41,8 +41,7 @@ func (b *bodyHasher) write(p []byte) {
 	}
 }
 
-// finish ends the body. It returns the digest and how long the canonical body
-// is.
+// finish ends the body. It returns the digest and the length of the canonical body.
 func (b *bodyHasher) finish() (digest []byte, size int64) {
 	if b.digest == nil {
 		if b.isSimple {
@@ -55,13 +54,13 @@ func (b *bodyHasher) finish() (digest []byte, size int64) {
 	return b.digest, b.limited.size
 }
 
-// limitedHash hashes the first octets of what it is given, and counts all.
+// limitedHash hashes the first left octets written to it, and counts all.
 type limitedHash struct {
 	hash.Hash
 	left, size int64
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (c *limitedHash) Write(p []byte) (int, error) {
 	c.size += int64(len(p))
 	part := p[:min(int64(len(p)), c.left)]
@@ -70,11 +69,11 @@ func (c *limitedHash) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// simpleHash hashes a body in simple form (RFC 6376 §3.4.3): but for empty
-// lines at its end it is as it came. Bare CR and LF count as CRLF.
+// simpleHash hashes a body in simple form (RFC 6376 §3.4.3): unchanged except for empty lines at
+// its end. Bare CR and LF count as CRLF.
 type simpleHash struct {
 	h       hash.Hash
-	pending int64 // line ends that count only if something follows
+	pending int64 // line ends that are written only if more follows
 	cr      bool  // the last byte was a CR
 }
 
@@ -101,5 +100,5 @@ func (p *simpleHash) write(b []byte) {
 	}
 }
 
-// finish ends the body, in one line end even if it has nothing else.
+// finish ends the body with one line end, even if the body is empty.
 func (p *simpleHash) finish() { _, _ = p.h.Write([]byte("\r\n")) }

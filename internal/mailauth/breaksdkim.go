@@ -2,10 +2,9 @@
 
 package mailauth
 
-// BreaksDKIM reports whether a change to a message's body may break a DKIM signature that
-// was valid when the message arrived at a host. What that found stands in its own
-// Authentication-Results field, which is the topmost; where it has none, every signature
-// counts.
+// BreaksDKIM reports whether changing a message's body may break a DKIM signature that was valid
+// when host received the message. It uses the host's own Authentication-Results field, which is the
+// topmost. Without one, it assumes that every signature was valid.
 func BreaksDKIM(header []byte, host string) bool {
 	head := indexHeader(header, "dkim-signature", "authentication-results")
 	signatures := len(head.fields["dkim-signature"])

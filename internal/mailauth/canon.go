@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// headerEnd returns where the empty line after the header begins, or -1.
+// headerEnd returns the offset of the empty line after the header, or -1.
 func headerEnd(msg []byte) int {
 	end, _ := headerEndAfter(msg, 0)
 	return end
 }
 
-// headerEndAfter looks from a line that begins at this place on. Without an empty line
-// it returns -1, and where the last line begins.
+// headerEndAfter is headerEnd, starting at a line that begins at at. Without an empty line it
+// returns -1 and the start of the last line.
 func headerEndAfter(msg []byte, at int) (end, last int) {
 	for {
 		lf := bytes.IndexByte(msg[at:], '\n')
@@ -32,7 +32,7 @@ func headerEndAfter(msg []byte, at int) (end, last int) {
 	}
 }
 
-// splitHeader splits a message at its empty line. Without one it is all header.
+// splitHeader splits a message at its empty line. Without one, all of it is header.
 func splitHeader(msg []byte) (header, body []byte) {
 	end := headerEnd(msg)
 	if end < 0 {
@@ -41,10 +41,9 @@ func splitHeader(msg []byte) (header, body []byte) {
 	return msg[:end], msg[end+bytes.IndexByte(msg[end:], '\n')+1:]
 }
 
-// selectFields returns those of the wanted names that go into h= and the canonical text of those fields,
-// in the order of h=: for a name that occurs more than once the last field
-// comes first (RFC 6376 section 5.4.2). Of more than maxSignedFields fields it returns too
-// many names.
+// selectFields returns the names for h= and the canonical text of those fields, in the order of h=.
+// If a name occurs more than once, the last field comes first (RFC 6376 section 5.4.2). If the
+// header has more than maxSignedFields of them, it returns more than maxSignedFields names.
 func selectFields(header []byte, wanted []signedField) (names []string, text []byte) {
 	found := make([][][]byte, len(wanted))
 	for n := 0; len(header) > 0 && n <= maxSignedFields; {
@@ -91,8 +90,8 @@ func cutField(header []byte) (field, rest []byte) {
 	}
 }
 
-// appendRelaxed appends a field in relaxed form (RFC 6376 section 3.4.2). It has
-// a colon.
+// appendRelaxed appends a field in relaxed form (RFC 6376 section 3.4.2). The field must have a
+// colon.
 func appendRelaxed(out, field []byte) []byte {
 	colon := bytes.IndexByte(field, ':')
 	out = slices.Grow(out, len(field)+len("\r\n"))
@@ -120,23 +119,22 @@ func appendRelaxed(out, field []byte) []byte {
 	return append(out, '\r', '\n')
 }
 
-// relaxedHash hashes a body in relaxed form (RFC 6376 section 3.4.4): runs of
-// blanks count as one, those before a line end not at all, nor do empty lines
-// at the end.
+// relaxedHash hashes a body in relaxed form (RFC 6376 section 3.4.4). It reduces white space to one
+// space, and removes it at line ends, along with empty lines at the end.
 type relaxedHash struct {
 	h            hash.Hash
 	buf          []byte
-	emptyLines   int64 // empty lines that count only if something follows
+	emptyLines   int64 // empty lines that are written only if more follows
 	pendingSpace bool
-	nonEmpty     bool // the current line has something in it
-	cr           bool // the last byte was a CR
+	nonEmpty     bool // whether the current line has content
+	cr           bool // whether the last byte was a CR
 }
 
 func (b *relaxedHash) reset() {
 	*b = relaxedHash{h: sha256.New(), buf: make([]byte, 0, 4<<10)}
 }
 
-// Write takes the next bytes of the body.
+// Write hashes the next bytes of the body.
 func (b *relaxedHash) Write(p []byte) (int, error) {
 	b.write(p)
 	return len(p), nil
@@ -159,7 +157,7 @@ func (b *relaxedHash) write(p []byte) {
 			b.pendingSpace, b.cr = true, false
 			i++
 		default:
-			n := i + 1 // a space between words stays as it is
+			n := i + 1 // single spaces between words stay unchanged
 			for n < len(p) && (isWordByte(p[n]) || p[n] == ' ' && n+1 < len(p) && isWordByte(p[n+1])) {
 				n++
 			}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The relaxed form of any body, in whatever pieces it comes, is what RFC 6376
-// §3.4.4 says; bare CR and LF count as CRLF.
+// The relaxed form of any body, written in any pieces, follows RFC 6376 §3.4.4. Bare CR and LF
+// count as CRLF.
 func TestRelaxedBody(t *testing.T) {
 	blanks, ends := regexp.MustCompile(`[ \t]+`), strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	relaxed := func(body string) string {

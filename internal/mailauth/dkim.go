@@ -15,46 +15,45 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// maxSignatures is how many DKIM-Signature fields of a message are verified,
-// from the top, where the last hosts on its way put theirs (RFC 6376 §6.1).
+// maxSignatures is the number of DKIM-Signature fields that are verified, from the top, where the
+// last hosts put theirs (RFC 6376 §6.1).
 const maxSignatures = 10
 
-// DKIM is what one DKIM-Signature is worth (RFC 6376).
+// DKIM is the result for one DKIM-Signature (RFC 6376).
 type DKIM struct {
 	Result          Result
-	Reason          string // of anything but a pass, for people
+	Reason          string // explanation for people; empty with a pass
 	Domain          string // d=, A-labels; empty if it can't be read
 	Selector        string
 	Algorithm       string // such as rsa-sha256
-	SignaturePrefix string // the first characters of b=, which tell it from others
+	SignaturePrefix string // first characters of b=, which identify the signature
 
 	signature
 	signedContent
 }
 
-// headerIndex is a message's header, as signatures look at it: an index of the fields
-// that they name, and of no others, since there may be very many.
+// headerIndex is an index of a message's header. It has only the fields that signatures name, since
+// a header may have very many.
 type headerIndex struct {
 	raw       []byte
 	fields    map[string][][]byte // by name in lower case, from the top
-	truncated map[string]bool     // names with more fields: no signature of those can be verified
+	truncated map[string]bool     // names with more fields than indexed; signatures of these can't be verified
 }
 
-// How many fields are indexed: of one name, and of all that signatures name. Mail has a
-// few hundred.
+// Limits on indexed fields: per name, and in total. Mail has a few hundred fields.
 const (
 	maxFieldsPerName = maxSignedFields
 	maxIndexedFields = 10 * maxSignedFields
 )
 
-// indexHeader indexes the fields of these names, in lower case.
+// indexHeader indexes the fields with the given lower-case names.
 func indexHeader(header []byte, names ...string) *headerIndex {
 	h := &headerIndex{raw: header, fields: map[string][][]byte{}, truncated: map[string]bool{}}
 	h.addNames(names)
 	return h
 }
 
-// addNames adds the fields of more names.
+// addNames indexes the fields of more names.
 func (h *headerIndex) addNames(names []string) {
 	wanted := map[string][][]byte{}
 	for _, name := range names {
@@ -74,9 +73,9 @@ func (h *headerIndex) addNames(names []string) {
 		if colon <= 0 {
 			continue
 		}
-		name := bytes.TrimRight(field[:colon], " \t\r\n") // there may be any number of them
+		name := bytes.TrimRight(field[:colon], " \t\r\n") // there may be many blanks
 		if len(name) > cap(lower) {
-			continue // no name that anyone signs is longer
+			continue // no signed name is longer
 		}
 		lower = lower[:0]
 		for _, c := range name {
@@ -98,8 +97,8 @@ func (h *headerIndex) addNames(names []string) {
 	maps.Copy(h.fields, wanted)
 }
 
-// digest hashes the fields that h= names, from the bottom up (RFC 6376
-// §5.4.2), and the signature itself.
+// digest hashes the fields named by h=, from the bottom up (RFC 6376 §5.4.2), and the signature
+// itself.
 func (h *headerIndex) digest(s *signature, c *signedContent) []byte {
 	sum := sha256.New()
 	used := map[string]int{}
@@ -131,8 +130,7 @@ func hashField(sum hash.Hash, field []byte, simple bool) {
 	}
 }
 
-// readDKIM reads the signatures of a message; those that can't be used have
-// their result already.
+// readDKIM parses the signatures of a message. Unusable signatures get their result here.
 func (t *Verification) readDKIM() {
 	all := t.header.fields["dkim-signature"]
 	for _, field := range all[:min(len(all), maxSignatures)] {
@@ -153,7 +151,7 @@ func (t *Verification) readDKIM() {
 	}
 }
 
-// agentDomain is the domain of i=, in A-labels as d= is (RFC 8616 §5).
+// agentDomain returns the domain of i= in A-labels, as d= is (RFC 8616 §5).
 func (s *signature) agentDomain() (string, bool) {
 	i, ok := s.tags.get("i")
 	i = i[strings.LastIndexByte(i, '@')+1:]
@@ -163,7 +161,7 @@ func (s *signature) agentDomain() (string, bool) {
 	return i, ok
 }
 
-// readSignedContent checks what only a DKIM-Signature has.
+// readSignedContent checks the tags that only DKIM-Signature has.
 func (t *Verification) readSignedContent(d *DKIM) (bad string) {
 	if v, _ := d.tags.get("v"); v != "1" {
 		return "it is of another version"
@@ -196,8 +194,7 @@ func (t *Verification) readSignedContent(d *DKIM) (bad string) {
 	return bad
 }
 
-// verifyDKIM finds out what a signature is worth. It asks the DNS only if the body
-// is what was signed.
+// verifyDKIM verifies a signature. It queries DNS only if the body hash matches.
 func (t *Verification) verifyDKIM(ctx context.Context, r *dns.Resolver, now time.Time, d *DKIM) (Result, string) {
 	if x, _ := d.numberTag("x"); x >= 0 && now.Unix() > x {
 		return Fail, "it has expired"
@@ -220,7 +217,7 @@ func (t *Verification) verifyDKIM(ctx context.Context, r *dns.Resolver, now time
 		}
 		return Fail, "it does not verify"
 	case d.bodyHasher.length >= 0 && d.bodyHasher.length < size:
-		return PolicyFailure, "it signs only a part of the body" // anything could stand behind it (§8.2)
+		return PolicyFailure, "it signs only a part of the body" // anything could follow the signed part (§8.2)
 	}
 	return Pass, ""
 }

@@ -11,18 +11,17 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Policy is what a domain wants done with mail in its name that it did not
-// send (RFC 9989 §4.7).
+// Policy is how a domain wants receivers to treat mail that fails DMARC (RFC 9989 §4.7).
 type Policy string
 
-// The policies, from soft to hard.
+// Policies, from lenient to strict.
 const (
 	PolicyNone       Policy = "none"
 	PolicyQuarantine Policy = "quarantine"
 	PolicyReject     Policy = "reject"
 )
 
-// stricterPolicy returns the harder of two policies.
+// stricterPolicy returns the stricter of two policies.
 func stricterPolicy(a, b Policy) Policy {
 	order := []Policy{"", PolicyNone, PolicyQuarantine, PolicyReject}
 	if slices.Index(order, a) > slices.Index(order, b) {
@@ -31,34 +30,33 @@ func stricterPolicy(a, b Policy) Policy {
 	return b
 }
 
-// DMARC says whether the domain of a message's From stands behind it
-// (RFC 9989).
+// DMARC is the DMARC result for the domain of a message's From (RFC 9989).
 type DMARC struct {
 	Result       Result // none, pass, fail, temperror or permerror
 	Reason       string
-	AuthorDomain string // the author's domain, A-labels; of several the one that decided
-	// Policy is what is to be done; PolicyNone unless something is.
+	AuthorDomain string // the author's domain, A-labels; the decisive one if there are several
+	// Policy is the policy to apply; PolicyNone if there is nothing to do.
 	Policy Policy
-	// TrustedSealer is the trusted one who has seen the message pass, so that
-	// Policy is PolicyNone although Result is Fail.
+	// TrustedSealer is the trusted forwarder that reported a pass, so that Policy is PolicyNone
+	// although Result is Fail.
 	TrustedSealer string
-	// PolicyUnknown says that the policy could not be looked up and that nothing else
-	// speaks for the author: the message may be asked for again.
+	// PolicyUnknown reports whether the policy lookup failed and nothing else authenticates the
+	// author. The receiver may defer the message.
 	PolicyUnknown bool
-	// AuthorProblem is why the author can't be told, which DMARC leaves to the receiver
-	// (RFC 7489 §6.6.1): Policy is PolicyQuarantine at least, and PolicyReject for
-	// what has no From field, or several, or more domains than are looked at.
+	// AuthorProblem is why the author is unclear, which DMARC leaves to the receiver (RFC 7489
+	// §6.6.1). Policy is then at least PolicyQuarantine. It is PolicyReject without a From field,
+	// with several, or with more domains than maxAuthorDomains.
 	AuthorProblem message.AuthorProblem
 }
 
-// maxAuthorDomains is how many domains of authors are looked at.
+// maxAuthorDomains is the number of author domains that are evaluated.
 const maxAuthorDomains = 5
 
-// authorDomains are the domains that a message claims to be from.
+// authorDomains are the domains of a message's authors.
 type authorDomains struct {
 	problem   message.AuthorProblem
-	domains   []string // each once; with a doubt those that some reader may see
-	truncated bool     // there may be others, whose policies are not asked for
+	domains   []string // without duplicates; if the author is unclear, those that any reader may show
+	truncated bool     // whether there may be other domains, whose policies are not looked up
 }
 
 func (h *headerIndex) authors() authorDomains {
@@ -81,16 +79,15 @@ func (h *headerIndex) authors() authorDomains {
 	return a
 }
 
-// authIdentifier is an identifier that a check has spoken of.
+// authIdentifier is a domain that SPF or DKIM checked.
 type authIdentifier struct {
 	domain string
 	spf    bool
 	result Result
 }
 
-// evaluateDMARC puts the results of SPF and DKIM together. A message that claims
-// to be from several domains passes only if all stand behind it; one whose
-// author can't be told passes never.
+// evaluateDMARC combines the results of SPF and DKIM. A message with several author domains passes
+// only if all of them pass. A message with an unclear author never passes.
 func (t *Verification) evaluateDMARC(ctx context.Context, f *dmarcFinder, ids []authIdentifier, trusted []string) DMARC {
 	worst := DMARC{Policy: PolicyNone}
 	for n, author := range t.authors.domains {
@@ -105,12 +102,13 @@ func (t *Verification) evaluateDMARC(ctx context.Context, f *dmarcFinder, ids []
 		}
 	}
 	if t.authors.problem != "" && t.authors.truncated {
-		worst.Policy = PolicyReject // one of the others may ask for that
+		worst.Policy = PolicyReject // a policy that wasn't looked up may be reject
 	}
 	return worst.withAuthorProblem(t.authors.problem)
 }
 
-// withAuthorProblem is d for a message whose author can't be told, if there is a doubt.
+// withAuthorProblem returns d for a message whose author is unclear for the given reason; d itself
+// if the reason is "".
 func (d DMARC) withAuthorProblem(doubt message.AuthorProblem) DMARC {
 	if doubt == "" {
 		return d
@@ -123,12 +121,12 @@ func (d DMARC) withAuthorProblem(doubt message.AuthorProblem) DMARC {
 	return d
 }
 
-// CheckAuthor is what the header alone tells of a message that is not judged by the DNS.
+// CheckAuthor returns the DMARC result from the header alone, without DNS.
 func CheckAuthor(h message.Header) DMARC {
 	return DMARC{Policy: PolicyNone}.withAuthorProblem(h.Authors().Problem)
 }
 
-// worseThan orders results by what is to be done, then by what they are.
+// worseThan compares results by policy first, then by result.
 func worseThan(a, b DMARC) bool {
 	if a.Policy != b.Policy {
 		return stricterPolicy(a.Policy, b.Policy) == a.Policy
@@ -140,7 +138,7 @@ func worseThan(a, b DMARC) bool {
 	return slices.Index(order, a.Result) > slices.Index(order, b.Result)
 }
 
-// evaluate judges for one author's domain.
+// evaluate evaluates DMARC for one author's domain.
 func (f *dmarcFinder) evaluate(ctx context.Context, author string, ids []authIdentifier) DMARC {
 	d := DMARC{AuthorDomain: author, Policy: PolicyNone}
 	record, err := f.policyRecord(ctx, author)
@@ -178,13 +176,14 @@ func (f *dmarcFinder) evaluate(ctx context.Context, author string, ids []authIde
 	return d
 }
 
-// maybeAligned is alignment as far as it can be told without the policy.
+// maybeAligned reports whether two domains may be aligned, as far as that is known without the
+// policy.
 func maybeAligned(author, id string) bool {
 	return id == author || !address.IsPublicSuffix(id) && isSubdomainOf(author, id) || !address.IsPublicSuffix(author) && isSubdomainOf(id, author)
 }
 
-// requestedPolicy is what a record asks for mail from a domain, a step softer while it
-// is being tested. pct= of RFC 7489 counts as a test if it is not 100.
+// requestedPolicy returns the policy that a record requests for a domain, one level more lenient in
+// test mode. RFC 7489's pct= counts as test mode unless it is 100.
 func (f *dmarcFinder) requestedPolicy(ctx context.Context, r *dmarcRecord, author string) Policy {
 	p := r.p
 	if r.domain != author {
@@ -192,7 +191,7 @@ func (f *dmarcFinder) requestedPolicy(ctx context.Context, r *dmarcRecord, autho
 			p = r.sp
 		}
 		if r.np != "" && r.np != p {
-			// Should it not be known whether the domain exists, the softer holds.
+			// If it is unknown whether the domain exists, the more lenient policy applies.
 			there, err := f.domainExists(ctx, author)
 			if err == nil && !there || err != nil && stricterPolicy(r.np, p) == p {
 				p = r.np

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// passedFor makes identifiers that were proven: "spf:domain", "dkim:domain",
-// with a question mark behind them where the DNS was in trouble.
+// passedFor parses verified identifiers: "spf:domain" or "dkim:domain", with a question mark at the
+// end after a temporary DNS error.
 func passedFor(list string) (ids []authIdentifier) {
 	for _, one := range strings.Fields(list) {
 		kind, domain, _ := strings.Cut(one, ":")
@@ -41,9 +41,9 @@ func TestDMARC(t *testing.T) {
 		"huge.test": "v=DMARC1; p=reject; x=" + strings.Repeat("y", 20_000),
 		// A public suffix with a policy, and organisations below it.
 		"bank": "v=DMARC1; psd=y; p=reject; np=quarantine", "one.bank": "v=DMARC1; p=quarantine; sp=none",
-		// An organisation that says so, and one that is part of it only.
+		// An organization with its own record, and a domain that is only part of one.
 		"uni.test": "v=DMARC1; p=reject", "dept.uni.test": "v=DMARC1; p=quarantine; psd=n",
-		// A policy that can't be read is neither its organisation's nor none.
+		// An unreadable policy is neither the organization's nor none.
 		"bad.uni.test": "v=DMARC1; p=discard", "bad.test": "v=DMARC1; p=discard", "good.bad.test": "v=DMARC1; p=reject",
 		"a.b.c.d.e.f.g.h.deep.test": "v=DMARC1; p=quarantine", "deep.test": "v=DMARC1; p=reject",
 	} {
@@ -110,7 +110,7 @@ func TestDMARC(t *testing.T) {
 		// The tree walk.
 		{"one.bank", "", "fail quarantine"},
 		{"x.one.bank", "", "fail none"},
-		{"two.bank", "", "fail quarantine"}, // it does not exist
+		{"two.bank", "", "fail quarantine"}, // the domain doesn't exist
 		{"two.bank", "dkim:x.two.bank", "pass none"},
 		{"two.bank", "dkim:one.bank dkim:bank", "fail quarantine"},
 		{"bank", "dkim:one.bank", "fail reject"},
@@ -124,8 +124,8 @@ func TestDMARC(t *testing.T) {
 		{"good.bad.test", "dkim:bad.test", "pass none"},
 		{"x.bad.test", "", "none none"},
 		{"1.2.3.4.5.6.7.8.9.deep.test", "", "fail reject"},
-		{"x.a.b.c.d.e.f.g.h.deep.test", "", "fail reject"}, // its parent is not asked: more than 8 labels
-		// Trouble.
+		{"x.a.b.c.d.e.f.g.h.deep.test", "", "fail reject"}, // its parent is not queried: more than 8 labels
+		// Temporary errors.
 		{"dead.test", "", "temperror none again"},
 		{"dead.test", "dkim:other.test", "temperror none again"},
 		{"dead.test", "dkim:dead.test", "temperror none"},
@@ -166,7 +166,7 @@ func TestWalkNames(t *testing.T) {
 	}
 }
 
-// Who is the author, and what of those messages where that is anybody's guess.
+// Who the author is, and the result if that is unclear.
 func TestAuthors(t *testing.T) {
 	c := newCourt(t, `_dmarc.bank.test. TXT "v=DMARC1; p=reject"`, `_dmarc.shop.test. TXT "v=DMARC1; p=quarantine"`, `_dmarc.loose.test. TXT "v=DMARC1; p=none"`,
 		`_dmarc.xn--bcher-kva.test. TXT "v=DMARC1; p=reject"`, `client.test. TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.client.test. TXT "v=DMARC1; p=reject"`)
@@ -232,7 +232,7 @@ func manyAuthors(n int) string {
 	return strings.Join(list, ", ")
 }
 
-// No more is asked than is needed.
+// DMARC makes no unnecessary queries.
 func TestFewQuestions(t *testing.T) {
 	c := newCourt(t, `client.test. TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.client.test. TXT "v=DMARC1; p=reject"`)
 	if d := c.try("From: a@client.test\r\n\r\nx", outside).DMARC; d.Result != Pass {
@@ -245,7 +245,7 @@ func TestFewQuestions(t *testing.T) {
 	}
 }
 
-// The time that checks have ends all of them, as trouble.
+// The timeout ends all checks with a temporary error.
 func TestDeadline(t *testing.T) {
 	c := newCourt(t)
 	for _, name := range []string{"client.test", "_dmarc.client.test", "7.2.0.192.in-addr.arpa", "s._domainkey.client.test"} {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// CheckDMARCRecord judges the TXT records at _dmarc.<domain>: is there one DMARC
-// record, and can it be read (RFC 7489 section 6.3, RFC 9989)? Any valid
-// policy counts. If not, problem tells the owner what to change.
+// CheckDMARCRecord checks the TXT records at _dmarc.<domain>: there must be exactly one valid DMARC
+// record (RFC 7489 section 6.3, RFC 9989), with any policy. Otherwise, problem tells the owner what
+// to change.
 func CheckDMARCRecord(txts []string) (ok bool, problem string) {
 	const publish = " Publish at least: v=DMARC1; p=none"
 	var records []string
@@ -40,9 +40,9 @@ func CheckDMARCRecord(txts []string) (ok bool, problem string) {
 	return problem == "", problem
 }
 
-// isDMARC reports whether a receiver takes txt for a DMARC record: v=DMARC1
-// with nothing but blanks around it, up to a semicolon or the end. Unlike in
-// DKIM the names of tags are in any case; the version is in just these letters.
+// isDMARC reports whether receivers consider txt a DMARC record: v=DMARC1, surrounded only by
+// blanks, up to a semicolon or the end. Unlike in DKIM, tag names are case-insensitive; the version
+// is case-sensitive.
 func isDMARC(txt string) bool {
 	first, _, _ := strings.Cut(txt, ";")
 	name, value, ok := strings.Cut(first, "=")

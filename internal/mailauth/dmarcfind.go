@@ -13,11 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// maxTreeWalk is how many questions a walk up the DNS tree has (RFC 9989 §4.10).
+// maxTreeWalk is the number of queries in a DNS tree walk (RFC 9989 §4.10).
 const maxTreeWalk = 8
 
-// dmarcRecord is a domain's policy. p, sp and np are valid, sp and np perhaps
-// empty.
+// dmarcRecord is a domain's policy record. p, sp and np are valid; sp and np may be empty.
 type dmarcRecord struct {
 	domain     string
 	p, sp, np  Policy
@@ -25,10 +24,10 @@ type dmarcRecord struct {
 	strictSPF  bool
 	psd        byte // y, n or u
 	testing    bool
-	invalid    bool // it stands for its domain, but no mail is judged by it
+	invalid    bool // whether the record exists but requests no policy
 }
 
-// dmarcFinder asks for the policies that one message needs, each once.
+// dmarcFinder looks up the policies for one message, each once.
 type dmarcFinder struct {
 	dns     *dns.Resolver
 	mu      sync.Mutex
@@ -38,10 +37,10 @@ type dmarcFinder struct {
 type dmarcLookup struct {
 	done   chan struct{}
 	record *dmarcRecord // nil if there is none
-	err    error        // only of a temporary kind
+	err    error        // only temporary errors
 }
 
-// lookup begins to look for a domain's own record, without waiting for the DNS.
+// lookup starts the lookup of a domain's own record, without waiting for DNS.
 func (f *dmarcFinder) lookup(ctx context.Context, domain string) *dmarcLookup {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,8 +74,7 @@ func (f *dmarcFinder) record(ctx context.Context, domain string) (*dmarcRecord, 
 	return a.record, a.err
 }
 
-// treeWalkNames are the names whose records a walk asks for, the domain's own
-// first.
+// treeWalkNames returns the names that a tree walk queries, the domain itself first.
 func treeWalkNames(domain string) []string {
 	names := []string{domain}
 	labels := strings.Split(domain, ".")
@@ -90,8 +88,8 @@ func treeWalkNames(domain string) []string {
 	return names
 }
 
-// treeWalk collects the records from a domain upwards, up to one that says where
-// an organisation begins.
+// treeWalk returns the records from a domain upwards, up to one that marks an organizational
+// boundary.
 func (f *dmarcFinder) treeWalk(ctx context.Context, domain string) (found []*dmarcRecord, err error) {
 	names := treeWalkNames(domain)
 	for _, name := range names {
@@ -112,13 +110,13 @@ func (f *dmarcFinder) treeWalk(ctx context.Context, domain string) (found []*dma
 	return found, nil
 }
 
-// organizationalDomain is the Organizational Domain of the domain that a walk began
-// at (RFC 9989 §4.10.2).
+// organizationalDomain returns the Organizational Domain of a domain from the records of its tree
+// walk (RFC 9989 §4.10.2).
 func organizationalDomain(domain string, found []*dmarcRecord) string {
 	if len(found) == 0 {
 		return domain
 	}
-	top := found[len(found)-1] // only the last one can say what it is
+	top := found[len(found)-1] // only the last one can mark a boundary
 	if top.psd == 'y' && top.domain != domain {
 		below := strings.TrimSuffix(domain, "."+top.domain)
 		return below[strings.LastIndexByte(below, '.')+1:] + "." + top.domain
@@ -126,9 +124,8 @@ func organizationalDomain(domain string, found []*dmarcRecord) string {
 	return top.domain
 }
 
-// policyRecord finds the record that holds for an author's domain: its own, else its
-// organisation's, else that of the public suffix (RFC 9989 §4.10.1). It is nil
-// if there is none.
+// policyRecord returns the record for an author's domain: its own, else its organization's, else
+// the public suffix's (RFC 9989 §4.10.1). It returns nil if there is none.
 func (f *dmarcFinder) policyRecord(ctx context.Context, author string) (*dmarcRecord, error) {
 	own, err := f.record(ctx, author)
 	if own != nil || err != nil {
@@ -147,8 +144,7 @@ func (f *dmarcFinder) policyRecord(ctx context.Context, author string) (*dmarcRe
 	return found[len(found)-1], nil
 }
 
-// isAligned reports whether an identifier that was proven speaks for an author's
-// domain.
+// isAligned reports whether a verified identifier is aligned with an author's domain.
 func (f *dmarcFinder) isAligned(ctx context.Context, author, proven string, strict bool) (bool, error) {
 	if proven == author || strict || proven == "" {
 		return proven == author, nil
@@ -162,7 +158,7 @@ func (f *dmarcFinder) isAligned(ctx context.Context, author, proven string, stri
 	}
 	org := organizationalDomain(author, found)
 	if proven == org || !isSubdomainOf(proven, org) {
-		return proven == org, nil // its own organisation is itself or above
+		return proven == org, nil // the identifier's organization is itself or above
 	}
 	if found, err = f.treeWalk(ctx, proven); err != nil {
 		return false, err
@@ -170,13 +166,13 @@ func (f *dmarcFinder) isAligned(ctx context.Context, author, proven string, stri
 	return organizationalDomain(proven, found) == org, nil
 }
 
-// sameTLD reports whether two domains can be of one organisation at all.
+// sameTLD reports whether two domains can belong to the same organization at all.
 func sameTLD(a, b string) bool {
 	return a[strings.LastIndexByte(a, '.')+1:] == b[strings.LastIndexByte(b, '.')+1:]
 }
 
-// domainExists reports whether a domain has addresses or mail exchangers: without
-// any of them np= holds for it (RFC 9989 §3.2).
+// domainExists reports whether a domain has addresses or mail exchangers. Without them, np= applies
+// (RFC 9989 §3.2).
 func (f *dmarcFinder) domainExists(ctx context.Context, domain string) (bool, error) {
 	if _, err := f.dns.MX(ctx, domain); err == nil || errors.Is(err, dns.ErrTemporary) {
 		return err == nil, err
@@ -188,10 +184,9 @@ func (f *dmarcFinder) domainExists(ctx context.Context, domain string) (bool, er
 	return err == nil, nil
 }
 
-// parseDMARC reads the records at a domain; nil unless there is just one. What is
-// unknown or wrong in it is passed over (RFC 9989 §4.7), but for its policies:
-// with a wrong one only its wish for reports counts, as p=none does, and without
-// that it is useless (§4.10.1).
+// parseDMARC parses the records of a domain; nil unless there is exactly one. It ignores unknown or
+// invalid tags (RFC 9989 §4.7), except policies: a record with an invalid policy counts as p=none
+// if it requests reports, and is useless otherwise (§4.10.1).
 func parseDMARC(domain string, txts []string) *dmarcRecord {
 	var text string
 	n := 0

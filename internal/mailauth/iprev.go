@@ -11,18 +11,18 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// maxReverseNames is how many names of an address are tried.
+// maxReverseNames is the number of names of an address that are tried.
 const maxReverseNames = 5
 
-// IPRev says whether an address has a name that leads back to it (RFC 8601
+// IPRev is the result of the check that an address has a name that resolves back to it (RFC 8601
 // §2.7.3).
 type IPRev struct {
 	Result Result
 	Addr   netip.Addr
-	Name   string // of a pass
+	Name   string // only with a pass
 }
 
-// VerifyIPRev looks for the name of a client.
+// VerifyIPRev looks up and confirms the name of a client.
 func VerifyIPRev(ctx context.Context, r *dns.Resolver, ip netip.Addr) IPRev {
 	out := IPRev{Result: PermError, Addr: ip.Unmap().WithZone("")}
 	names, err := r.PTR(ctx, out.Addr)

@@ -6,12 +6,12 @@ import "sync"
 
 const (
 	maxCachedKeys = 1000
-	// maxCachedRecord is more than the record of an RSA key of 4096 bits has.
+	// maxCachedRecord is larger than the record of a 4096-bit RSA key.
 	maxCachedRecord = 1 << 10
 )
 
-// keyCache keeps the keys of records that were read, by their text: what the DNS
-// says decides each time, only reading it is saved. The zero value is empty.
+// keyCache caches parsed keys by the text of their record. The DNS answer is still decisive; the
+// cache saves only the parsing. The zero value is empty.
 type keyCache struct {
 	mu   sync.Mutex
 	keys map[keyCacheKey]publicKey

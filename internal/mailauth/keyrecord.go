@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// CheckKeyRecord judges the TXT records found at a selector: do they publish
-// pub, so that signatures made with its private half verify? If not, problem
-// tells the domain's owner what to change.
+// CheckKeyRecord checks that the TXT records at a selector publish pub, so that signatures by its
+// private key verify. Otherwise, problem tells the domain's owner what to change.
 func CheckKeyRecord(txts []string, pub crypto.PublicKey) (ok bool, problem string) {
 	var records []string
 	for _, txt := range limitRecords(txts) {
@@ -40,8 +39,8 @@ func CheckKeyRecord(txts []string, pub crypto.PublicKey) (ok bool, problem strin
 	return problem == "", problem
 }
 
-// isKeyRecord reports whether a record is meant for a key. Its version may
-// be left out (RFC 6376 section 3.6.1).
+// isKeyRecord reports whether a record is meant to be a key. The version is optional (RFC 6376
+// section 3.6.1).
 func isKeyRecord(txt string) bool {
 	list, problem := parseTags(txt)
 	if problem != "" {
@@ -123,7 +122,8 @@ func checkKey(list tags, p string, pub crypto.PublicKey) string {
 	return ""
 }
 
-// bindSecretKeyQuery takes RSA keys in both forms that are about (RFC 6376 erratum 3017).
+// sameKey reports whether der is pub. It accepts RSA keys in both common forms (RFC 6376 erratum
+// 3017).
 func sameKey(der []byte, pub crypto.PublicKey) bool {
 	switch ours := pub.(type) {
 	case ed25519.PublicKey:

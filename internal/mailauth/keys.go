@@ -13,17 +13,17 @@ import (
 	"fmt"
 )
 
-// Algorithm names a kind of DKIM key, as k= does.
+// Algorithm is a kind of DKIM key, as in k=.
 type Algorithm string
 
-// The algorithms: one that everybody verifies, and a small, quick one
-// (RFC 8301, RFC 8463).
+// The algorithms: RSA, which every receiver verifies, and Ed25519, which is small and fast (RFC
+// 8301, RFC 8463).
 const (
 	RSA     Algorithm = "rsa"
 	Ed25519 Algorithm = "ed25519"
 )
 
-// GenerateKey makes a key: RSA of 2048 bits, or Ed25519.
+// GenerateKey generates a key: RSA of 2048 bits, or Ed25519.
 func GenerateKey(a Algorithm) (crypto.Signer, error) {
 	switch a {
 	case RSA:
@@ -42,8 +42,7 @@ func GenerateKey(a Algorithm) (crypto.Signer, error) {
 	return nil, errors.New("mailauth: there is no such algorithm")
 }
 
-// MarshalKey returns a private key as PKCS #8 in DER. Whoever stores it seals
-// it.
+// MarshalKey returns a private key as PKCS #8 in DER, unencrypted.
 func MarshalKey(key crypto.Signer) ([]byte, error) {
 	if _, _, err := algorithmOf(key); err != nil {
 		return nil, err
@@ -55,7 +54,7 @@ func MarshalKey(key crypto.Signer) ([]byte, error) {
 	return der, nil
 }
 
-// ParseKey reads what MarshalKey wrote.
+// ParseKey parses the output of MarshalKey.
 func ParseKey(der []byte) (crypto.Signer, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
@@ -87,8 +86,8 @@ func KeyRecord(pub crypto.PublicKey) (string, error) {
 	return "", fmt.Errorf("mailauth: a key of type %T cannot be published", pub)
 }
 
-// SplitTXT cuts a TXT value into the strings of at most 255 bytes that DNS
-// carries (RFC 1035 section 3.3.14). Receivers join them without a blank.
+// SplitTXT splits a TXT value into the strings of at most 255 bytes that DNS carries (RFC 1035
+// section 3.3.14). Receivers join them without a space.
 func SplitTXT(value string) []string {
 	var parts []string
 	for len(value) > 255 {

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// BenchmarkUnknownSendersWithLoss judges mail of sixty domains that the resolver
-// does not know, while one DNS packet in 25 is lost.
+// BenchmarkUnknownSendersWithLoss verifies mail of sixty domains that the resolver has not cached,
+// while one DNS packet in 25 is lost.
 func BenchmarkUnknownSendersWithLoss(b *testing.B) {
 	const senders = 60
 	var worst time.Duration

@@ -19,8 +19,7 @@ const (
 		"ARC-Message-Signature: i=1; a=rsa-sha256; d=a.test; s=s; h=from:a; bh=AAAA; b=AAAA\r\nFrom: a@a.test\r\n"
 )
 
-// What verifies and signs a message needs little memory beside its header, which has
-// up to 1 MiB.
+// Verifying and signing a message needs little memory besides its header, which may have 1 MiB.
 func TestMemoryOfTrial(t *testing.T) {
 	j := &Verifier{Now: time.Now}
 	trial := func(r io.Reader) any {
@@ -61,7 +60,7 @@ func TestMemoryOfSigner(t *testing.T) {
 		heaptest.Input{Head: "From: a@a.test\r\nSubject:", Unit: "\r\n "})
 }
 
-// readHeader returns how long the header is that a message begins with.
+// headerOf returns the length of the header at the start of a message.
 func headerOf(msg []byte) int {
 	if end := headerEnd(msg); end >= 0 {
 		return end
@@ -69,8 +68,8 @@ func headerOf(msg []byte) int {
 	return len(msg)
 }
 
-// A header with more fields than are indexed proves nothing, and what is signed of it
-// is not signed in part.
+// A signature over more fields than are indexed doesn't verify, and no message is signed with only
+// some of its fields.
 func TestTooManyFields(t *testing.T) {
 	var many []byte
 	for range maxFieldsPerName + 1 {

@@ -13,20 +13,18 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Limits of a key that somebody brings: 1024 bits are what receivers may no
-// longer trust and some already refuse (RFC 8301 §3.2), and beyond 4096 they
-// need not verify (RFC 6376 §3.3.3).
+// Limits on the size of imported keys: some receivers no longer accept 1024 bits (RFC 8301 §3.2),
+// and none must verify more than 4096 (RFC 6376 §3.3.3).
 const (
 	MinRSABits = 2048
 	MaxRSABits = 4096
-	// maxPEM is ample for an RSA key of 4096 bits with the words that tools
-	// write around it.
+	// maxPEM is enough for a 4096-bit RSA key with the text that tools add to it.
 	maxPEM = 8 << 10
 )
 
-// ParsePEMKey reads a private key in PEM: PKCS #8, or PKCS #1 for RSA; RSA of 2048
-// to 4096 bits, or Ed25519. Anything else is a fault.Invalid, which repeats
-// nothing of it.
+// ParsePEMKey parses a private key in PEM: PKCS #8, or PKCS #1 for RSA. The key must be RSA of 2048
+// to 4096 bits, or Ed25519. Anything else is a fault.Invalid, whose text contains nothing of the
+// input.
 func ParsePEMKey(text string) (crypto.Signer, error) {
 	if len(text) > maxPEM {
 		return nil, fault.New(fault.Invalid, "key_too_long", "A private key in PEM may have %d bytes here.", maxPEM)

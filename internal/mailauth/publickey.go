@@ -16,22 +16,22 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// The sizes of RSA keys that are verified: smaller ones must not be (RFC 8301
-// §3.2), larger ones only cost time.
+// Sizes of RSA keys that are verified: smaller keys must not be (RFC 8301 §3.2), and larger ones
+// only cost time.
 const (
 	minVerifyBits = 1024
 	maxVerifyBits = 8192
 )
 
-// publicKey is a key that was found in the DNS.
+// publicKey is a key from DNS.
 type publicKey struct {
 	key          crypto.PublicKey
 	testMode     bool // t=y
-	noSubdomains bool // t=s: i= has no sub-domains
+	noSubdomains bool // t=s: i= must not be a subdomain
 }
 
-// findKey asks for the key of a signature. Without one it returns what that
-// makes of the signature, and why.
+// findKey looks up the key of a signature. Without a key it returns the signature's result and the
+// reason.
 func (j *Verifier) findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Result, string) {
 	answer, err := r.TXT(ctx, s.selector+"._domainkey."+s.domain)
 	switch {
@@ -58,7 +58,7 @@ func (j *Verifier) findKey(ctx context.Context, r *dns.Resolver, s *signature) (
 	return publicKey{}, PermError, problem
 }
 
-// parseKeyRecord reads a record for a signature of an algorithm (RFC 6376 §3.6.1).
+// parseKeyRecord parses a record for a signature with the given algorithm (RFC 6376 §3.6.1).
 func parseKeyRecord(txt, algorithm string) (k publicKey, bad string) {
 	list, problem := parseTags(txt)
 	if problem != "" {
@@ -119,7 +119,7 @@ func parsePublicKey(kind Algorithm, der []byte) (crypto.PublicKey, string) {
 	return key, ""
 }
 
-// verifies reports whether value signs a digest of SHA-256.
+// verifies reports whether value is a signature of a SHA-256 digest.
 func (k *publicKey) verifies(digest, value []byte) bool {
 	switch key := k.key.(type) {
 	case *rsa.PublicKey:

@@ -19,7 +19,7 @@ func TestCheckKeyRecord(t *testing.T) {
 	pkcs1 := base64.StdEncoding.EncodeToString(x509.MarshalPKCS1PublicKey(rsaPub.(*rsa.PublicKey)))
 	for name, txts := range map[string][]string{
 		"as asked":          {rsaTXT},
-		"an unknown V":      {"V=DKIM2; p=" + p}, // tags' case counts in DKIM
+		"an unknown V":      {"V=DKIM2; p=" + p}, // tags are case-sensitive in DKIM
 		"among others":      {"google-site-verification=x", rsaTXT},
 		"no version":        {"k=rsa; p=" + p},
 		"no algorithm":      {"v=DKIM1; p=" + p},
@@ -145,7 +145,7 @@ func TestCheckDMARC(t *testing.T) {
 	}
 }
 
-// sound checks what every answer must be, whatever was published.
+// sound checks the properties of every answer, for any published records.
 func sound(t *testing.T, in string, ok bool, problem string) {
 	t.Helper()
 	if ok != (problem == "") || utf8.ValidString(in) && !utf8.ValidString(problem) {

@@ -2,18 +2,17 @@
 
 package mailauth
 
-// Result is what a check of a message came to, in the words of RFC 8601
-// §2.7.
+// Result is the result of a check, as named in RFC 8601 §2.7.
 type Result string
 
-// The results. Not every check knows all of them.
+// Results. Not every check uses all of them.
 const (
-	None          Result = "none"      // there is nothing to check
-	Neutral       Result = "neutral"   // nothing can be said
+	None          Result = "none"      // nothing to check
+	Neutral       Result = "neutral"   // no statement
 	Pass          Result = "pass"      //
 	Fail          Result = "fail"      //
-	SoftFail      Result = "softfail"  // SPF: probably not, says the domain
-	PolicyFailure Result = "policy"    // it verifies, but in a way that is worth nothing here
-	TempError     Result = "temperror" // DNS trouble: another time it may be known
-	PermError     Result = "permerror" // what was published, or signed, can't be used
+	SoftFail      Result = "softfail"  // SPF: probably not authorized
+	PolicyFailure Result = "policy"    // it verifies, but is not acceptable here
+	TempError     Result = "temperror" // temporary error, usually of DNS; a retry may help
+	PermError     Result = "permerror" // the record or signature is unusable
 )

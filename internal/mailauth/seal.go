@@ -14,25 +14,27 @@ import (
 	"strings"
 )
 
-// arcSignedFields are signed in an ARC-Message-Signature beside those of
-// signedFields: what the author's domain signed. Never a seal, nor results,
-// which whoever trusts them takes out (RFC 8617 §4.1.2).
+// arcSignedFields returns the fields that an ARC-Message-Signature covers: signedFields and the
+// author's DKIM-Signature. It never covers seals, nor results, which receivers may remove (RFC 8617
+// §4.1.2).
 func arcSignedFields() []signedField {
 	return append(signedFields(), signedField{name: "DKIM-Signature"})
 }
 
-// Seal returns an ARC set for a message that goes on from here, to be put before
-// it: what the host found when the message arrived, as its own topmost
-// Authentication-Results field has it, under a signature of the message and a
-// seal over the chain (RFC 8617 §5.1). It is signed with the first RSA key, the
-// only kind that all verify.
+// Seal returns an ARC set to prepend to a message that is forwarded (RFC 8617 §5.1). It has the
+// results from the host's own topmost Authentication-Results field, a signature of the message, and
+// a seal over the chain. The first RSA key signs, since RSA is the only kind that every receiver
+// verifies.
 //
-// Nothing is returned where there is nothing to seal: the message was not judged
-// here, the newest seal says already that the chain is broken, DNS trouble left
-// open whether it is (all failures are for ever, §5.2.1, and the next host may
-// know more), the chain has 50 links, or the header is larger than 1 MiB or has
-// more fields than one signs. A chain that is broken is sealed as such, once
-// (§5.1.2).
+// Seal returns nothing in these cases:
+//   - The host did not verify the message.
+//   - The newest seal says that the chain is broken.
+//   - A DNS error left the chain's result open. Every failure is permanent (§5.2.1), and the next
+//     host may find out more.
+//   - The chain has 50 sets.
+//   - The header is larger than 1 MiB or has too many fields to sign.
+//
+// Seal seals a broken chain as broken, once (§5.1.2).
 func (s *Signer) Seal(r io.Reader, host string) ([]byte, error) {
 	at := slices.IndexFunc(s.Keys, func(k Key) bool { _, ok := k.Private.(*rsa.PrivateKey); return ok })
 	if at < 0 {
@@ -57,7 +59,7 @@ func (s *Signer) seal(header []byte, body [sha256.Size]byte, host string, k Key)
 	t := &Verification{verifier: &Verifier{}, header: head}
 	t.readARC()
 	n := t.nextInstance()
-	// What was found says of itself whether there was a chain.
+	// The results must agree on whether there was a chain.
 	if n == 0 || (cv == None) != (n == 1) || cv == Pass && t.arc.Result != "" {
 		return nil, nil
 	}
@@ -89,9 +91,8 @@ func (s *Signer) seal(header []byte, body [sha256.Size]byte, host string, k Key)
 	return slices.Concat(seal, message, results), nil
 }
 
-// resultsToSeal returns the value of a host's own Authentication-Results field, which
-// is the topmost, in CRLF, and what it says of the chain: none, pass or fail;
-// "" where the host found nothing that can be sealed.
+// resultsToSeal returns the value, in CRLF, of the host's own topmost Authentication-Results field,
+// and its result for the chain: none, pass or fail. cv is "" if there is nothing to seal.
 func resultsToSeal(head *headerIndex, host string) (value []byte, cv Result) {
 	found, value := ownResults(head, host)
 	if value == nil {
@@ -109,8 +110,8 @@ func resultsToSeal(head *headerIndex, host string) (value []byte, cv Result) {
 	return value, cv
 }
 
-// ownResults reads a host's own Authentication-Results field, which is the topmost, and
-// returns its value, in CRLF; nil if there is none.
+// ownResults parses the host's own Authentication-Results field, which is the topmost, and returns
+// its value, in CRLF; nil if there is none.
 func ownResults(head *headerIndex, host string) (found ResultsField, value []byte) {
 	all := head.fields["authentication-results"]
 	if len(all) == 0 {
@@ -124,13 +125,13 @@ func ownResults(head *headerIndex, host string) (found ResultsField, value []byt
 	return found, value
 }
 
-// nextInstance is the number that the next set gets: one more than the highest there
-// is (RFC 8617 §5.1); 0 where there is to be none.
+// nextInstance returns the number of the next set: one more than the highest (RFC 8617 §5.1), or 0
+// if there must be no more.
 func (t *Verification) nextInstance() int {
 	highest, ended := 0, false
 	for _, name := range []string{"arc-authentication-results", "arc-message-signature", "arc-seal"} {
 		for _, f := range t.header.fields[name] {
-			// In results a semicolon ends the number; what follows is no list of tags.
+			// In results, a semicolon ends the number, and no tag list follows.
 			value := string(f[bytes.IndexByte(f, ':')+1:])
 			if name == "arc-authentication-results" {
 				value, _, _ = strings.Cut(value, ";")

@@ -14,8 +14,8 @@ import (
 
 const sealHost = "mx.client.test"
 
-// addForward is what a host does that forwards a message: it judges it, notes what
-// it found, and seals that.
+// passOn forwards a message as a host does: it verifies the message, adds the results, and seals
+// them.
 func (c *court) passOn(s *Signer, msg string) string {
 	c.t.Helper()
 	noted := string(c.try(msg, outside).AppendField([]byte("Received: from x\r\n"), sealHost)) + msg
@@ -26,7 +26,7 @@ func (c *court) passOn(s *Signer, msg string) string {
 	return string(set) + noted
 }
 
-// arcSays is what python3-dkim makes of a chain.
+// arcSays returns python3-dkim's result for a chain.
 func arcSays(t *testing.T, published map[string]string, msg string) string {
 	t.Helper()
 	names := ""
@@ -41,7 +41,7 @@ print((cv or b"no chain").decode(), why)
 `, msg))
 }
 
-// What Seal adds is a chain to us and to python3-dkim, link by link.
+// Chains that Seal adds verify here and with python3-dkim, set by set.
 func TestSeal(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -60,7 +60,7 @@ func TestSeal(t *testing.T) {
 			if a.Result != Pass || len(a.Sealers) != n+1 {
 				t.Fatalf("%s: %s (%s)\n%s", name, a.Result, a.Reason, msg)
 			}
-			if n == 2 && name != "colon-less line" && name != "no empty line" && name != "blank before colon" { // python3-dkim refuses those
+			if n == 2 && name != "colon-less line" && name != "no empty line" && name != "blank before colon" { // python3-dkim rejects those
 				if said := arcSays(t, published, msg); !strings.HasPrefix(said, "pass") {
 					t.Errorf("%s: python3-dkim says %s of\n%s", name, said, msg)
 				}
@@ -72,7 +72,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// The first link tells what was found, and that is believed of a trusted forwarder.
+// The first set has the results, and they count if the forwarder is trusted.
 func TestSealTells(t *testing.T) {
 	c := newCourt(t, `_dmarc.client.test. TXT "v=DMARC1; p=reject"`)
 	s, published := signer(t)
@@ -96,14 +96,14 @@ func TestSealTells(t *testing.T) {
 	if a := c.try(sealed, outside).ARC; a.TrustedSealer("client.test", []string{"client.test"}) != "client.test" {
 		t.Errorf("not believed: %+v", a)
 	}
-	// The author's signature is signed as well: nobody takes it out unseen.
+	// The author's signature is signed as well, so that its removal is noticed.
 	_, after, _ := strings.Cut(sealed, "DKIM-Signature: ")
 	if a := c.try(strings.Replace(sealed, "DKIM-Signature: "+after, "X: "+after, 1), outside).ARC; a.Result != Fail {
 		t.Errorf("without the author's signature: %+v", a)
 	}
 }
 
-// A broken chain is sealed once, by itself; what can't be known, not at all.
+// A broken chain is sealed once, as broken; a chain with an unknown result is not sealed.
 func TestSealBroken(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -171,7 +171,7 @@ func TestSealBroken(t *testing.T) {
 	}
 }
 
-// Whatever comes, what is sealed as a first link or as a pass is a chain.
+// For any input, a first set or a sealed pass is a valid chain.
 func FuzzSeal(f *testing.F) {
 	c := newCourt(f)
 	s, published := signer(f)
@@ -198,7 +198,7 @@ func FuzzSeal(f *testing.F) {
 			trial := c.Begin(header)
 			_, _ = trial.Write(body)
 			if cv == Fail {
-				continue // nobody reads on
+				continue // no receiver parses such a header
 			}
 			if len(trial.arcSets) == 0 || trial.arc.Result != "" {
 				t.Fatalf("%s: no chain (%s)\n%q", cv, trial.arc.Reason, noted)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mailauth signs mail for its domain with DKIM (RFC 6376), and judges
-// whether the DKIM, SPF and DMARC records that a domain has published are the
-// ones that it needs, in words that its owner can act on. A Judge finds out who
-// stands behind mail from elsewhere. The package keeps nothing, and asks no one
-// but the DNS.
+// Package mailauth signs mail with DKIM (RFC 6376). It also checks whether a domain's published
+// DKIM, SPF and DMARC records are right, and explains to the owner what to change. A Verifier
+// authenticates mail from other hosts. The package stores nothing and does no I/O except DNS
+// queries.
 package mailauth
 
 import (
@@ -25,27 +24,26 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// maxHeader bounds a message's header, in bytes.
+// maxHeader is the maximum size of a message's header, in bytes.
 const maxHeader = 1 << 20
 
-// The errors of Sign for messages that cannot be signed.
+// Errors of Sign for messages that cannot be signed.
 var (
 	ErrNoFrom        = errors.New("mailauth: the message has no From field")
 	ErrUnclearAuthor = errors.New("mailauth: the author of the message can't be told")
 	ErrHeaderTooBig  = errors.New("mailauth: the message's header is larger than 1 MiB, or has too many fields")
 )
 
-// signedField is a header field that signatures cover. With over they cover
-// one more of the name than there is, so that none can be added afterwards
-// (RFC 6376 section 8.15); with oversignPresent only if there is one, since mailing lists add
-// theirs.
+// signedField is a header field that signatures cover. With oversign they cover one more field of
+// the name than there is, so that none can be added (RFC 6376 section 8.15). oversignPresent does
+// so only if there is one, since mailing lists add their own.
 type signedField struct {
 	name            string
 	oversign        bool
 	oversignPresent bool
 }
 
-// signedFields lists them in the order of h=; From is the first.
+// signedFields returns the signed fields in the order of h=, From first.
 func signedFields() []signedField {
 	return []signedField{
 		{name: "From", oversign: true}, {name: "To", oversign: true}, {name: "Cc", oversign: true}, {name: "Subject", oversign: true}, {name: "Date", oversign: true}, {name: "Message-ID", oversign: true},
@@ -61,24 +59,22 @@ func signedFields() []signedField {
 	}
 }
 
-// Key is a private key under the selector at which its public half stands.
+// Key is a private key and the selector that publishes its public key.
 type Key struct {
 	Selector string
 	Private  crypto.Signer // *rsa.PrivateKey or ed25519.PrivateKey
 }
 
-// Signer signs for one domain with one or more keys. It may be used by many
-// goroutines at once.
+// Signer signs for one domain with one or more keys. It is safe for concurrent use.
 type Signer struct {
 	Domain string // d=, as A-labels; the domain of From
 	Keys   []Key  // one signature each, in this order
 	Now    func() time.Time
 }
 
-// Sign returns the DKIM-Signature fields of a message, each ending in CRLF,
-// to be put before it. Header and body are read once, whatever the number of
-// keys; relaxed/relaxed, no l=. Bare CR and LF count as CRLF, as smtpclient
-// sends them.
+// Sign returns the DKIM-Signature fields to prepend to a message, each ending in CRLF. It reads
+// header and body once, regardless of the number of keys. It uses relaxed/relaxed and no l=. Bare CR and
+// LF count as CRLF, as smtpclient sends them.
 func (s *Signer) Sign(msg []byte) ([]byte, error) {
 	header, body := splitHeader(msg)
 	var h relaxedHash
@@ -87,7 +83,7 @@ func (s *Signer) Sign(msg []byte) ([]byte, error) {
 	return s.sign(header, h.sum())
 }
 
-// SignReader does what Sign does for a message that is too large to hold.
+// SignReader is Sign for a message that is too large for memory.
 func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
 	header, body, err := readMessage(r)
 	if err != nil {
@@ -96,11 +92,10 @@ func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
 	return s.sign(header, body)
 }
 
-// headerBufferSize has the header of most messages, in bytes.
+// headerBufferSize is enough for the header of most messages, in bytes.
 const headerBufferSize = 8 << 10
 
-// readMessage reads a message's header, of at most 1 MiB, and hashes its body in
-// relaxed form.
+// readMessage reads a message's header, of at most 1 MiB, and hashes its body in relaxed form.
 func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error) {
 	var h relaxedHash
 	h.reset()
@@ -120,7 +115,7 @@ func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error)
 			header, rest = splitHeader(buf)
 			h.write(rest)
 			if len(buf) > headerBufferSize {
-				buf = make([]byte, headerBufferSize) // the header stays where it is
+				buf = make([]byte, headerBufferSize) // header still uses the old buffer
 			} else if header = bytes.Clone(header); header == nil {
 				header = []byte{}
 			}
@@ -170,7 +165,7 @@ func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, erro
 	return out, nil
 }
 
-// sign ends a field with the signature over text and the field itself.
+// sign completes a field with the signature over text and the field itself.
 func (k *Key) sign(field string, text []byte) ([]byte, error) {
 	_, opts, err := algorithmOf(k.Private)
 	if err != nil {
@@ -187,7 +182,7 @@ func (k *Key) sign(field string, text []byte) ([]byte, error) {
 	return appendFolded([]byte(field), base64.StdEncoding.EncodeToString(sig)), nil
 }
 
-// timestamp is the time of signing.
+// timestamp returns the time of signing for t=.
 func (s *Signer) timestamp() string {
 	now := time.Now
 	if s.Now != nil {
@@ -201,12 +196,12 @@ func algorithmOf(key crypto.Signer) (Algorithm, crypto.SignerOpts, error) {
 	case *rsa.PrivateKey:
 		return RSA, crypto.SHA256, nil
 	case ed25519.PrivateKey:
-		return Ed25519, crypto.Hash(0), nil // the digest is what is signed (RFC 8463 section 3)
+		return Ed25519, crypto.Hash(0), nil // the key signs the digest itself (RFC 8463 section 3)
 	}
 	return "", nil, fmt.Errorf("mailauth: a key of type %T cannot sign mail", key)
 }
 
-// foldNames renders h=.
+// foldNames returns the folded value of h=.
 func foldNames(names []string) string {
 	var b strings.Builder
 	width := 10

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
-// signer returns a Signer with a key of each kind, and what is published.
+// signer returns a Signer with a key of each kind, and its published records.
 func signer(t testing.TB) (*Signer, map[string]string) {
 	t.Helper()
 	s := &Signer{Domain: "client.test", Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
@@ -39,7 +39,7 @@ func signer(t testing.TB) (*Signer, map[string]string) {
 	return s, published
 }
 
-// messages are bodies and headers at which canonical forms differ.
+// messages are messages whose canonical forms differ.
 func messages() map[string]string {
 	return map[string]string{
 		"plain":               "From: A <a@client.test>\r\nTo: b@mx.test\r\nSubject: hello\r\n\r\nHi,\r\n\r\nthere.\r\n",
@@ -69,7 +69,7 @@ func TestSignaturesVerify(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if name == "colon-less line" || name == "no empty line" {
-			continue // go-msgauth refuses the incomplete and the broken
+			continue // go-msgauth rejects incomplete and malformed messages
 		}
 		verify(t, name, string(sig)+msg, published, 2)
 		for line := range strings.SplitSeq(string(sig), "\r\n") {
@@ -114,8 +114,7 @@ func TestReaderAndBytesAgree(t *testing.T) {
 	}
 }
 
-// A field added to what was signed, or a bare line end mended on the way, is
-// seen, or not, as it should be.
+// Signatures detect added fields, and tolerate repaired line ends.
 func TestWhatASignatureCovers(t *testing.T) {
 	s, published := signer(t)
 	msg := "From: a@client.test\r\nSubject: x\r\n\r\nx\r\n"
@@ -131,7 +130,7 @@ func TestWhatASignatureCovers(t *testing.T) {
 			t.Errorf("%s was added unnoticed, %v", extra, err)
 		}
 	}
-	// A mailing list may add a link of its own; beside one that is there, none is added.
+	// A mailing list may add its own List-Unsubscribe if there is none, but not a second one.
 	verify(t, "a list's field", string(sig)+"List-Unsubscribe: <https://list.test/>\r\n"+msg, published, 2)
 	offers := "List-Unsubscribe: <https://client.test/>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" + msg
 	if sig, err = s.Sign([]byte(offers)); err != nil {
@@ -192,7 +191,7 @@ func (b *brokenReader) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// python3-dkim is another's reading of the RFCs, of both algorithms.
+// python3-dkim is an independent implementation of both algorithms.
 func TestPythonVerifies(t *testing.T) {
 	const program = `
 import sys, dkim
@@ -208,7 +207,7 @@ print(all(d.verify(idx=i, dnsfunc=lambda name, timeout=5: zone[name if isinstanc
 	s, published := signer(t)
 	for name, msg := range messages() {
 		if name == "blank before colon" || name == "colon-less line" {
-			continue // python3-dkim refuses the obsolete and the broken
+			continue // python3-dkim rejects obsolete and malformed messages
 		}
 		sig, err := s.Sign([]byte(msg))
 		if err != nil {
@@ -292,13 +291,13 @@ func benchMessage() []byte {
 		strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog is not amused at all\r\n", 50))
 }
 
-// BenchmarkSign is what both signatures of a 4 KiB message cost.
+// BenchmarkSign measures both signatures of a 4 KiB message.
 func BenchmarkSign(b *testing.B) {
 	s, _ := signer(b)
 	benchmarkSigner(b, s)
 }
 
-// BenchmarkSignOverhead is the same without the keys' work.
+// BenchmarkSignOverhead is BenchmarkSign without keys.
 func BenchmarkSignOverhead(b *testing.B) { benchmarkSigner(b, &Signer{Domain: "client.test"}) }
 
 func benchmarkSigner(b *testing.B, s *Signer) {
@@ -311,7 +310,7 @@ func benchmarkSigner(b *testing.B, s *Signer) {
 	}
 }
 
-// Nothing is signed whose author can't be told.
+// Messages with an unclear author are not signed.
 func TestSignsClearAuthorsOnly(t *testing.T) {
 	s, _ := signer(t)
 	s.Keys = s.Keys[:1]

@@ -12,8 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// signature is a field that signs: DKIM-Signature, ARC-Message-Signature or
-// ARC-Seal.
+// signature is a DKIM-Signature, ARC-Message-Signature or ARC-Seal field.
 type signature struct {
 	raw              []byte // the whole field
 	algorithm        string // a=, in lower case
@@ -22,7 +21,7 @@ type signature struct {
 	tags             tags
 }
 
-// signedContent is what a DKIM-Signature or ARC-Message-Signature signs.
+// signedContent is what a DKIM-Signature or ARC-Message-Signature covers.
 type signedContent struct {
 	simpleHeader bool
 	signedNames  []string // h=, in lower case
@@ -30,10 +29,11 @@ type signedContent struct {
 	bodyHash     []byte // bh=
 }
 
-// maxSignedFields bounds h=.
+// maxSignedFields is the maximum number of names in h=.
 const maxSignedFields = 2000
 
-// parseSignature reads what all three kinds have. bad says why it is none.
+// parseSignature parses the tags that all three kinds have. bad is why the field is not a valid
+// signature.
 func parseSignature(raw []byte) (s signature, bad string) {
 	colon := bytes.IndexByte(raw, ':')
 	s.raw = raw
@@ -64,12 +64,12 @@ func parseSignature(raw []byte) (s signature, bad string) {
 	return s, ""
 }
 
-// isInvalidNameRune reports characters that no selector has.
+// isInvalidNameRune reports whether a character can't be part of a selector.
 func isInvalidNameRune(r rune) bool {
 	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
-// base64Tag decodes a tag in base64, which may be folded.
+// base64Tag decodes a base64 tag, which may be folded.
 func (s *signature) base64Tag(name string) ([]byte, string) {
 	v, _ := s.tags.get(name)
 	b, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(v), ""))
@@ -79,7 +79,7 @@ func (s *signature) base64Tag(name string) ([]byte, string) {
 	return b, ""
 }
 
-// numberTag reads a tag of digits; -1 if there is none.
+// numberTag parses a tag of digits; -1 if there is none.
 func (s *signature) numberTag(name string) (int64, string) {
 	v, ok := s.tags.get(name)
 	if !ok {
@@ -92,8 +92,7 @@ func (s *signature) numberTag(name string) (int64, string) {
 	return n, ""
 }
 
-// parseContent reads what the signature signs. sum finds the hash of the body in a
-// form.
+// parseContent parses what the signature covers. sum returns the hasher for a canonical form.
 func (s *signature) parseContent(sum func(simple bool, length int64) *bodyHasher) (c signedContent, bad string) {
 	canon, _ := s.tags.get("c")
 	head, body, _ := strings.Cut(strings.ToLower(canon), "/")
@@ -131,8 +130,8 @@ func (s *signature) parseContent(sum func(simple bool, length int64) *bodyHasher
 	return c, ""
 }
 
-// withoutValue returns the field with nothing for b=, and without its last line end
-// (RFC 6376 §3.5, §3.7).
+// withoutValue returns the field with an empty b= and without its last line end (RFC 6376 §3.5,
+// §3.7).
 func (s *signature) withoutValue() []byte {
 	colon := bytes.IndexByte(s.raw, ':')
 	for at := colon + 1; at < len(s.raw); {

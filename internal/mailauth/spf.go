@@ -11,36 +11,34 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// The limits of a check (RFC 7208 §4.6.4).
+// Limits of an evaluation (RFC 7208 §4.6.4).
 const (
-	maxVoidLookups = 2  // terms with questions that have no answer
-	maxMXHosts     = 10 // of one mx
-	maxPTRNames    = 10 // names of the client that are looked at
+	maxVoidLookups = 2  // terms whose queries have no answer
+	maxMXHosts     = 10 // per mx
+	maxPTRNames    = 10 // names of the client that are checked
 )
 
-// SPF is what the owner of a domain says of the host that a message came from
-// (RFC 7208).
+// SPF is the SPF result for the host that sent a message (RFC 7208).
 type SPF struct {
 	Result   Result
-	Domain   string // whose record was asked for, A-labels
-	FromHelo bool   // it is that of HELO, as the sender is null
-	Reason   string // of anything but a clear answer, for people
+	Domain   string // domain of the record, A-labels
+	FromHelo bool   // whether the domain is that of HELO, because the sender is null
+	Reason   string // explanation for people, without a clear result
 
 	check       *spfEvaluation
-	explainSpec string // where the domain explains a fail
+	explainSpec string // domain-spec of the explanation of a fail
 }
 
-// Client is the other end of an SMTP session, and what it said.
+// Client is the client of an SMTP session.
 type Client struct {
 	IP   netip.Addr
 	Helo string
 	From string // MAIL FROM without brackets, its domain in A-labels; empty for the null sender
 }
 
-// VerifySPF asks whether a client may send for the domain of its MAIL FROM, or
-// of its HELO with the null sender. It asks at most 10 terms that need the
-// DNS, each at most 11 questions; ctx bounds its time, and running out of it
-// is a TempError.
+// VerifySPF checks whether a client may send for the domain of its MAIL FROM, or of its HELO with
+// the null sender. It evaluates at most 10 terms that need DNS, each with at most 11 queries. ctx
+// limits its time; a timeout is a TempError.
 func VerifySPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 	sender, helo := c.From, c.From == ""
 	if helo {
@@ -66,9 +64,8 @@ func VerifySPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 	return out
 }
 
-// Explain asks what the domain wants people to be told of its fail (RFC 7208
-// §6.2): printable ASCII of at most 255 characters, and someone else's words;
-// "" if there is nothing.
+// Explain returns the domain's explanation of a fail (RFC 7208 §6.2), or "". It is at most 255
+// characters of printable ASCII, written by a third party.
 func (s *SPF) Explain(ctx context.Context) string {
 	if s.Result != Fail || s.explainSpec == "" {
 		return ""
@@ -94,23 +91,23 @@ func (s *SPF) Explain(ctx context.Context) string {
 	return text[:min(len(text), 255)]
 }
 
-// spfEvaluation is one evaluation with all that it includes.
+// spfEvaluation is one evaluation with all its includes.
 type spfEvaluation struct {
 	dns                           *dns.Resolver
 	ip                            netip.Addr
 	localPart, senderDomain, helo string
 	dnsTerms, voidLookups         int
-	termWasVoid                   bool   // the term in hand is among void
-	recordDomain                  string // the domain whose record decided
+	termWasVoid                   bool   // whether the current term counts in voidLookups
+	recordDomain                  string // domain whose record decided
 	reason                        string
-	validatedNames                []string // the client's, validated
-	namesKnown                    bool     // names is known
+	validatedNames                []string // validated names of the client
+	namesKnown                    bool     // whether validatedNames is set
 
-	requiredInclude         string // of CheckSPFIncludes, with what is known of it
+	requiredInclude         string // for CheckSPFIncludes, with its position below
 	inInclude, afterInclude bool
 }
 
-// failWith says why a check came to no clear answer.
+// failWith records the reason of an unclear result and returns the result.
 func (s *spfEvaluation) failWith(r Result, reason string) Result {
 	if s.reason == "" {
 		s.reason = reason
@@ -118,8 +115,7 @@ func (s *spfEvaluation) failWith(r Result, reason string) Result {
 	return r
 }
 
-// isFQDN reports whether a name has several labels, none of them empty or
-// too long (RFC 7208 §4.3).
+// isFQDN reports whether a name has several labels, none of them empty or too long (RFC 7208 §4.3).
 func isFQDN(name string) bool {
 	if len(name) > 253 || !strings.Contains(name, ".") {
 		return false
@@ -132,8 +128,7 @@ func isFQDN(name string) bool {
 	return true
 }
 
-// checkHost is check_host() (RFC 7208 §4). It also returns what is to be explained
-// should it fail.
+// checkHost is check_host() (RFC 7208 §4). It also returns the domain-spec of the explanation.
 func (s *spfEvaluation) checkHost(ctx context.Context, domain string) (Result, string) {
 	if !isFQDN(domain) {
 		return None, ""
@@ -145,7 +140,7 @@ func (s *spfEvaluation) checkHost(ctx context.Context, domain string) (Result, s
 	return s.evaluate(ctx, domain, answer.Records)
 }
 
-// evaluate is host for a domain whose TXT records are known.
+// evaluate is checkHost for a domain with known TXT records.
 func (s *spfEvaluation) evaluate(ctx context.Context, domain string, txts []string) (Result, string) {
 	var text string
 	found := 0
@@ -174,7 +169,7 @@ func (s *spfEvaluation) evaluate(ctx context.Context, domain string, txts []stri
 		if trouble != "" {
 			return trouble, ""
 		}
-		s.recordDomain = domain // not that of an include
+		s.recordDomain = domain // not an include's domain
 		if matched {
 			return d.result, record.exp
 		}
@@ -203,14 +198,14 @@ func (s *spfEvaluation) redirect(ctx context.Context, to, domain string) (Result
 	return r, exp
 }
 
-// countLookup takes one from the terms that may ask the DNS.
+// countLookup counts a term that needs DNS, and reports whether it is within the limit.
 func (s *spfEvaluation) countLookup() bool {
 	s.dnsTerms++
 	s.termWasVoid = false
 	return s.dnsTerms <= maxSPFLookups
 }
 
-// matches tests a mechanism. trouble ends the check.
+// matches evaluates a mechanism. A non-empty trouble ends the evaluation.
 func (s *spfEvaluation) matches(ctx context.Context, d *directive, domain string) (matched bool, trouble Result) {
 	switch d.kind {
 	case "all":
@@ -228,7 +223,7 @@ func (s *spfEvaluation) matches(ctx context.Context, d *directive, domain string
 	if d.domain != "" {
 		var ok bool
 		if target, ok = s.expandDomain(ctx, d.domain, domain); !ok {
-			target = "" // such a name does not exist
+			target = "" // no such name exists
 		}
 	}
 	switch d.kind {
@@ -297,14 +292,14 @@ func (s *spfEvaluation) matchMX(ctx context.Context, domain string, d *directive
 	return false, ""
 }
 
-// lookupProblem tells what the error of a lookup means: trouble, or an answer
-// without records, of which there may be few.
+// lookupProblem returns the result for a failed lookup: a temporary error, or too many answers
+// without records.
 func (s *spfEvaluation) lookupProblem(err error, what string) Result {
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
 		return s.failWith(TempError, "no answer about "+what)
 	case err != nil && !s.termWasVoid:
-		s.termWasVoid = true // an mx may have hosts without addresses of the family
+		s.termWasVoid = true // an mx may have hosts without addresses of that family
 		if s.voidLookups++; s.voidLookups > maxVoidLookups {
 			return s.failWith(PermError, "too many names that do not exist")
 		}
@@ -318,8 +313,7 @@ func (s *spfEvaluation) lookupAddrs(ctx context.Context, host string, four bool)
 	return answer.Records, s.lookupProblem(err, host)
 }
 
-// clientNames returns the client's validated names (RFC 7208 §5.5), none if
-// the DNS is in trouble.
+// clientNames returns the client's validated names (RFC 7208 §5.5), or none after a DNS error.
 func (s *spfEvaluation) clientNames(ctx context.Context) []string {
 	if s.namesKnown {
 		return s.validatedNames
@@ -344,7 +338,7 @@ func (s *spfEvaluation) clientNames(ctx context.Context) []string {
 	return s.validatedNames
 }
 
-// isSubdomainOf reports whether name is domain or below it.
+// isSubdomainOf reports whether name is domain or one of its subdomains.
 func isSubdomainOf(name, domain string) bool {
 	name, domain = strings.TrimSuffix(name, "."), strings.TrimSuffix(domain, ".")
 	if len(name) == len(domain) {

@@ -19,8 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// suite is a part of the tests of openspf.org: questions, and the zone that
-// answers them.
+// suite is a part of the openspf.org test suite: tests and their DNS zone.
 type suite struct {
 	Description string
 	Tests       map[string]struct {
@@ -31,7 +30,7 @@ type suite struct {
 	Zonedata map[string][]map[string]yaml.Node
 }
 
-// strings reads one string, or a list of them.
+// texts reads one string, or a list of them.
 func texts(t *testing.T, n *yaml.Node) (list []string) {
 	t.Helper()
 	var one string
@@ -44,8 +43,8 @@ func texts(t *testing.T, n *yaml.Node) (list []string) {
 	return list
 }
 
-// records makes what a DNS server knows of one name of the zone. dead tells
-// that all else that may be asked is not answered.
+// records returns the DNS records of a name in the zone. dead reports whether other queries for it
+// time out.
 func records(t *testing.T, name string, data []map[string]yaml.Node) (rrs []wire.RR, dead bool) {
 	t.Helper()
 	hdr := func(kind uint16) wire.RR_Header {
@@ -72,7 +71,7 @@ func records(t *testing.T, name string, data []map[string]yaml.Node) (rrs []wire
 				if list := texts(t, &n); list[0] != "NONE" {
 					rrs = append(rrs, text(list))
 				}
-			case "SPF": // stands for TXT too, where there is none (the suite's head)
+			case "SPF": // also stands for TXT if there is none (see the head of the suite)
 				if !own {
 					rrs = append(rrs, text(texts(t, &n)))
 				}
@@ -107,7 +106,7 @@ func records(t *testing.T, name string, data []map[string]yaml.Node) (rrs []wire
 	return rrs, dead
 }
 
-// serve answers from the suite's zone, and returns a DNS server's address.
+// serve serves the suite's zone and returns the DNS server's address.
 func (s *suite) serve(t *testing.T) string {
 	zone, dead := map[string][]wire.RR{}, map[string]bool{}
 	for name, data := range s.Zonedata {
@@ -177,8 +176,8 @@ func TestSPFSuite(t *testing.T) {
 	}
 }
 
-// One term whose hosts have no IPv6 is one without an answer, however many hosts
-// there are: the limit is one of terms (RFC 7208 §4.6.4).
+// A term whose hosts have no IPv6 addresses counts once as void, regardless of the number of hosts:
+// the limit is on terms (RFC 7208 §4.6.4).
 func TestSPFOfHostsWithoutIPv6(t *testing.T) {
 	addr, _ := dnstest.Start(t, `client.test. TXT "v=spf1 mx ip6:2001:db8::/32 -all"`, `four.test. TXT "v=spf1 a:x.test a:y.test mx:client.test ip6:2001:db8::/32 -all"`,
 		"client.test. MX 10 mx.client.test.", "client.test. MX 20 mx2.client.test.", "client.test. MX 30 mx3.client.test.",

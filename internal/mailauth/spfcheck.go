@@ -10,14 +10,12 @@ import (
 	"strings"
 )
 
-// maxSPFLookups is how many terms that ask the DNS a record may have
-// (RFC 7208 section 4.6.4).
+// maxSPFLookups is the maximum number of terms in a record that need DNS (RFC 7208 section 4.6.4).
 const maxSPFLookups = 10
 
-// CheckSPFRecord judges the TXT records of a domain: is there one SPF record, can
-// it be read, and does it include the given domain (such as spf.<host>)? What
-// it says about everybody else ("all") is the owner's affair. If it is not
-// so, problem tells the owner what to publish instead.
+// CheckSPFRecord checks the TXT records of a domain: there must be exactly one SPF record, it must
+// be valid, and it must include the given domain (such as spf.<host>). What it says about others
+// ("all") is up to the owner. Otherwise, problem tells the owner what to publish.
 func CheckSPFRecord(txts []string, include string) (ok bool, problem string) {
 	want := "include:" + include
 	var records [][]string
@@ -50,8 +48,7 @@ func CheckSPFRecord(txts []string, include string) (ok bool, problem string) {
 	return true, ""
 }
 
-// spfTerms splits at spaces and nothing else: a no-break space that came with
-// copy and paste is a fault to be shown.
+// spfTerms splits only at spaces, so that a pasted no-break space shows up as an error.
 func spfTerms(txt string) []string {
 	return slices.DeleteFunc(strings.Split(txt, " ")[1:], func(t string) bool { return t == "" })
 }
@@ -67,7 +64,7 @@ func missingSPFProblem(txts []string, want string) string {
 	return "No SPF record was found. " + publish
 }
 
-// includeProblem says what keeps our include from counting; empty if nothing.
+// includeProblem returns why our include has no effect, or "".
 func includeProblem(terms []string, want string) string {
 	after := false
 	for _, t := range terms {
@@ -89,8 +86,7 @@ func includeProblem(terms []string, want string) string {
 	return fmt.Sprintf("The SPF record does not allow our servers: it lacks %s.", want)
 }
 
-// formatSPF renders a record of the given terms with want in a place where it
-// counts.
+// formatSPF returns a record of the given terms, with want at an effective position.
 func formatSPF(terms []string, want string) string {
 	parts := []string{"v=spf1"}
 	var all, redirect string
@@ -119,7 +115,7 @@ func formatSPF(terms []string, want string) string {
 	return strings.Join(parts, " ")
 }
 
-// mergeSPF joins the terms of several records that can be read, each once.
+// mergeSPF merges the valid terms of several records, without duplicates.
 func mergeSPF(records [][]string) []string {
 	var terms []string
 	for _, r := range records {
@@ -139,8 +135,8 @@ func cutQualifier(term string) (byte, string) {
 	return '+', term
 }
 
-// mechanism splits a term into its lower-case name and what follows it with
-// the sign before, as in a, a:domain, a/24, a:domain/24.
+// mechanism splits a term into its lower-case name and the rest with its separator, as in a,
+// a:domain, a/24, a:domain/24.
 func mechanism(term string) (name, arg string) {
 	_, bare := cutQualifier(term)
 	i := strings.IndexAny(bare, ":/=")
@@ -161,8 +157,8 @@ func spfLookups(terms []string) int {
 	return n
 }
 
-// termProblem says what is wrong with a term; empty if it can be read (RFC 7208
-// section 12, without the grammar of macros).
+// termProblem returns what is wrong with a term, or "" (RFC 7208 section 12, without the macro
+// grammar).
 func termProblem(term string) string {
 	for i := range len(term) {
 		if term[i] <= ' ' || term[i] >= 0x7f {
@@ -210,7 +206,7 @@ func modifierProblem(term, name, value string) string {
 	return ""
 }
 
-// prefixProblem checks 24, 24//64 and /64 (what stands behind the first slash).
+// prefixProblem checks the text after the first slash, as in 24, 24//64 and /64.
 func prefixProblem(s string) bool {
 	four, six, dual := strings.Cut(s, "//")
 	if rest, only := strings.CutPrefix(s, "/"); only {

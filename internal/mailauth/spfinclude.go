@@ -9,22 +9,21 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// SPFIncludes is how receivers fare with all that an SPF record refers to.
+// SPFIncludes is the result of evaluating everything that an SPF record refers to.
 type SPFIncludes struct {
-	Result Result // Pass: they can evaluate it; else TempError or PermError
+	Result Result // Pass if receivers can evaluate it, else TempError or PermError
 	Reason string // why they can't
-	// InInclude: the trouble is in the name that has to be included, and not in the
-	// record that includes it.
+	// InInclude reports whether the problem is in the required include, and not in the record that
+	// includes it.
 	InInclude bool
-	// AfterInclude: the trouble comes behind that name, so that mail from its hosts
-	// passes nevertheless.
+	// AfterInclude reports whether the problem comes after the required include, so that mail from
+	// its hosts still passes.
 	AfterInclude bool
 }
 
-// CheckSPFIncludes evaluates the SPF record among the TXT records of a domain as
-// receivers do, for a client whose address matches nothing. It follows all
-// terms but those that depend on the client, in the limits of VerifySPF; ctx
-// bounds its time. include is the name that the record has to include.
+// CheckSPFIncludes evaluates the SPF record among the TXT records of a domain as receivers do, for
+// a client whose address matches nothing. It follows all terms except those that depend on the
+// client, within the limits of VerifySPF. ctx limits its time. include is the required include.
 func CheckSPFIncludes(ctx context.Context, r *dns.Resolver, domain string, txts []string, include string) SPFIncludes {
 	s := &spfEvaluation{dns: r, localPart: "postmaster", senderDomain: domain, requiredInclude: strings.ToLower(include)}
 	switch result, _ := s.evaluate(ctx, domain, txts); result {
@@ -34,14 +33,13 @@ func CheckSPFIncludes(ctx context.Context, r *dns.Resolver, domain string, txts 
 	return SPFIncludes{Result: Pass}
 }
 
-// isClientUnknown reports whether the client's address is not known, and matches nothing.
+// isClientUnknown reports whether the client's address is unknown and matches nothing.
 func (s *spfEvaluation) isClientUnknown() bool { return !s.ip.IsValid() }
 
-// dependsOnClient reports whether a domain-spec has a macro, most of which are
-// about the client.
+// dependsOnClient reports whether a domain-spec has a macro. Most macros are about the client.
 func dependsOnClient(spec string) bool { return strings.Contains(spec, "%") }
 
-// noteInclude keeps where the evaluation stands to the name that has to be included.
+// noteInclude records the position of the evaluation relative to the required include.
 func (s *spfEvaluation) noteInclude(target string, r Result) {
 	if s.requiredInclude == "" || target != s.requiredInclude || s.afterInclude {
 		return

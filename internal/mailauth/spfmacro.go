@@ -14,25 +14,25 @@ import (
 )
 
 var (
-	// macroPattern is a macro-expand (RFC 7208 §7.1).
+	// macroPattern matches a macro-expand (RFC 7208 §7.1).
 	macroPattern = regexp.MustCompile(`%\{([A-Za-z])([0-9]*)([rR]?)([-.+,/_=]*)\}|%%|%_|%-`)
-	// topLabelPattern ends a domain-spec that does not end in a macro.
+	// topLabelPattern matches the end of a domain-spec that does not end in a macro.
 	topLabelPattern = regexp.MustCompile(`\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]*[A-Za-z0-9])\.?$`)
 	numericPattern  = regexp.MustCompile(`^\.[0-9]+\.?$`)
 )
 
-// isMacroString reports whether text is a macro-string; explained also allows
-// what an explanation may have.
+// isMacroString reports whether text is a macro-string. explained also allows the macros of
+// explanations.
 func isMacroString(text string, explained bool) bool {
-	letters := "slodiphv"
+	mails := "slodiphv"
 	if explained {
-		letters += "crt"
+		mails += "crt"
 	}
 	for _, m := range macroPattern.FindAllStringSubmatch(text, -1) {
 		if m[1] == "" {
 			continue
 		}
-		if n, err := strconv.Atoi(m[2]); !strings.Contains(letters, strings.ToLower(m[1])) || m[2] != "" && (err != nil || n == 0) {
+		if n, err := strconv.Atoi(m[2]); !strings.Contains(mails, strings.ToLower(m[1])) || m[2] != "" && (err != nil || n == 0) {
 			return false
 		}
 	}
@@ -52,8 +52,8 @@ func isDomainSpec(text string) bool {
 	return end != "" && !numericPattern.MatchString(end)
 }
 
-// expandDomain expands a domain-spec. What is too long loses labels from the left
-// (RFC 7208 §7.3). It is false for what can't be a name.
+// expandDomain expands a domain-spec. It removes labels from the left of a name that is too long
+// (RFC 7208 §7.3). It returns false if the result is not a name.
 func (s *spfEvaluation) expandDomain(ctx context.Context, spec, domain string) (string, bool) {
 	name := strings.TrimSuffix(s.expand(ctx, spec, domain), ".")
 	for len(name) > 253 {
@@ -71,8 +71,8 @@ func (s *spfEvaluation) expandDomain(ctx context.Context, spec, domain string) (
 	return strings.ToLower(name), true
 }
 
-// expand expands a macro-string whose form was checked. What it comes to is
-// bounded, as one macro makes many octets of few.
+// expand expands a valid macro-string. The result is limited, because a short macro can produce a
+// long text.
 func (s *spfEvaluation) expand(ctx context.Context, text, domain string) string {
 	const most = 2048
 	var b strings.Builder
@@ -99,8 +99,8 @@ func (s *spfEvaluation) expand(ctx context.Context, text, domain string) string 
 	return b.String()
 }
 
-func (s *spfEvaluation) expandMacro(ctx context.Context, letter, digits string, reverse bool, delimiters, domain string) string {
-	value := s.macroValue(ctx, strings.ToLower(letter), domain)
+func (s *spfEvaluation) expandMacro(ctx context.Context, mail, digits string, reverse bool, delimiters, domain string) string {
+	value := s.macroValue(ctx, strings.ToLower(mail), domain)
 	if delimiters == "" {
 		delimiters = "."
 	}
@@ -112,13 +112,13 @@ func (s *spfEvaluation) expandMacro(ctx context.Context, letter, digits string, 
 		parts = parts[len(parts)-n:]
 	}
 	value = strings.Join(parts, ".")
-	if letter[0] >= 'a' {
+	if mail[0] >= 'a' {
 		return value
 	}
 	return escapeURL(value)
 }
 
-// splitAny splits at each of the delimiters; parts may be empty.
+// splitAny splits s at each of the delimiters; parts may be empty.
 func splitAny(s, delimiters string) []string {
 	var parts []string
 	for {
@@ -131,7 +131,7 @@ func splitAny(s, delimiters string) []string {
 	}
 }
 
-// escapeURL keeps what is unreserved (RFC 3986 §2.3).
+// escapeURL percent-encodes everything except unreserved characters (RFC 3986 §2.3).
 func escapeURL(s string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
@@ -146,9 +146,9 @@ func escapeURL(s string) string {
 	return b.String()
 }
 
-// macroValue is what a macro stands for, before it is cut and reversed.
-func (s *spfEvaluation) macroValue(ctx context.Context, letter, domain string) string {
-	switch letter {
+// macroValue returns the value of a macro before truncation and reversal.
+func (s *spfEvaluation) macroValue(ctx context.Context, mail, domain string) string {
+	switch mail {
 	case "s":
 		return s.localPart + "@" + s.senderDomain
 	case "l":
@@ -176,7 +176,7 @@ func (s *spfEvaluation) macroValue(ctx context.Context, letter, domain string) s
 	return strconv.FormatInt(time.Now().Unix(), 10) // t
 }
 
-// dottedIP is an address as %{i} has it: IPv6 in nibbles.
+// dottedIP returns an address as in %{i}: IPv6 as nibbles.
 func dottedIP(ip netip.Addr) string {
 	if ip.Is4() {
 		return ip.String()
@@ -186,8 +186,8 @@ func dottedIP(ip netip.Addr) string {
 	return strings.Join(strings.Split(nibbles, ""), ".")
 }
 
-// clientName is %{p}: of the client's validated names the domain itself, else
-// one below it, else any.
+// clientName returns %{p}: of the client's validated names the domain itself, else a subdomain of
+// it, else any.
 func (s *spfEvaluation) clientName(ctx context.Context, domain string) string {
 	best := "unknown"
 	for _, name := range s.clientNames(ctx) {

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// parsedSPF is a record that was read whole before any of it counts (RFC 7208
-// §4.6).
+// parsedSPF is a parsed record. It must parse completely before any of it counts (RFC 7208 §4.6).
 type parsedSPF struct {
 	directives    []directive
-	redirect, exp string // their domain-spec; "" for none
+	redirect, exp string // domain-specs; "" for none
 }
 
-// directive is a mechanism with what a match means.
+// directive is a mechanism with the result of a match.
 type directive struct {
 	result             Result
 	kind               string
@@ -25,7 +24,7 @@ type directive struct {
 	network            netip.Prefix
 }
 
-// inNetwork reports whether an address that was found matches the client's.
+// inNetwork reports whether an address from a lookup matches the client's.
 func (d *directive) inNetwork(found, client netip.Addr) bool {
 	bits := d.ipv6Bits
 	if client.Is4() {
@@ -40,7 +39,7 @@ var (
 	dualCIDRPattern = regexp.MustCompile(`^(.*?)(?:/([0-9]+))?(?://([0-9]+))?$`)
 )
 
-// parseSPF reads a record; bad says what makes it a permanent error.
+// parseSPF parses a record. bad is why it is a permanent error.
 func parseSPF(text string) (r parsedSPF, bad string) {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -120,7 +119,7 @@ func parseDirective(term string) (directive, bool) {
 	return d, false
 }
 
-// parsePrefixLength reads a length without leading zeros.
+// parsePrefixLength parses a length without leading zeros.
 func parsePrefixLength(s string, most int, out *int) bool {
 	if s == "" {
 		return true
@@ -140,7 +139,7 @@ func (d *directive) parseNetwork(value string) bool {
 	if !parsePrefixLength(length, addr.BitLen(), &bits) {
 		return false
 	}
-	if addr.Is4In6() { // an IPv4 client is never meant by it
+	if addr.Is4In6() { // an IPv4 client must not match it
 		addr = netip.AddrFrom16(addr.As16())
 	}
 	d.network = netip.PrefixFrom(addr, bits).Masked()

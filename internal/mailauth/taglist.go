@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The limits of a published record: more than any real one has.
+// Limits of a published record, higher than those of any real one.
 const (
 	maxRecordSize = 16 << 10 // bytes
 	maxTags       = 64
-	maxTXTRecords = 64 // TXT records looked at under one name
+	maxTXTRecords = 64 // TXT records considered per name
 )
 
 // tags are the name=value pairs of a record (RFC 6376 section 3.2), in order.
@@ -29,8 +29,8 @@ func (t tags) get(name string) (string, bool) {
 	return "", false
 }
 
-// parseTags reads a tag list leniently: blanks anywhere around names and
-// values, empty parts, a semicolon at the end. What it cannot read it says.
+// parseTags parses a tag list leniently: it allows blanks around names and values, empty parts, and
+// a final semicolon. The string is the problem with the list, or "".
 func parseTags(s string) (tags, string) {
 	if len(s) > maxRecordSize {
 		return nil, "The record is too long."
@@ -60,8 +60,8 @@ func parseTags(s string) (tags, string) {
 	return list, ""
 }
 
-// withLowerNames returns the tags with their names in lower case, for records in which case
-// says nothing; two that differ in case alone are one twice.
+// withLowerNames returns the tags with lower-case names, for records with case-insensitive names.
+// Names that differ only in case are duplicates.
 func (t tags) withLowerNames() (tags, string) {
 	list := make(tags, 0, len(t))
 	for _, one := range t {
@@ -74,7 +74,7 @@ func (t tags) withLowerNames() (tags, string) {
 	return list, ""
 }
 
-// printable makes a piece of a published record fit for a sentence.
+// printable makes a piece of a published record suitable for a sentence.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {
@@ -88,10 +88,10 @@ func printable(s string) string {
 	return s
 }
 
-// hasPrefixFold reports whether s begins with prefix, whatever the case.
+// hasPrefixFold reports whether s begins with prefix, ignoring case.
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// limitRecords bounds how many TXT records of a name are looked at.
+// limitRecords limits the number of TXT records of a name.
 func limitRecords(txts []string) []string { return txts[:min(len(txts), maxTXTRecords)] }

@@ -11,16 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// defaultTimeout is the time that checks have, if Verifier does not say otherwise
-// (RFC 7208 §4.6.4). DMARC, which waits for the others, has a quarter more.
+// defaultTimeout is the time limit of the checks if Verifier has none (RFC 7208 §4.6.4). DMARC,
+// which waits for the others, has a quarter more.
 const defaultTimeout = 20 * time.Second
 
-// Verifier finds out who stands behind messages that come by SMTP. It is safe for
-// use by many goroutines.
+// Verifier authenticates messages received by SMTP. It is safe for concurrent use.
 type Verifier struct {
 	DNS *dns.Resolver
-	// TrustedSealers are the domains of forwarders whose ARC seals are believed,
-	// A-labels.
+	// TrustedSealers are the domains of forwarders whose ARC seals are trusted, in A-labels.
 	TrustedSealers []string
 	Timeout        time.Duration // for each message's checks, a quarter more for DMARC; 20 s if 0
 	Now            func() time.Time
@@ -28,7 +26,7 @@ type Verifier struct {
 	keys keyCache
 }
 
-// Results is what was found out.
+// Results are the results of all checks.
 type Results struct {
 	IPRev IPRev
 	SPF   SPF
@@ -37,8 +35,8 @@ type Results struct {
 	DMARC DMARC
 }
 
-// Verification is a message that is being judged: first its body goes through it,
-// then Verifier is called. It serves one goroutine.
+// Verification verifies one message: write its body, then call Verify. It is not safe for
+// concurrent use.
 type Verification struct {
 	verifier   *Verifier
 	header     *headerIndex
@@ -50,9 +48,8 @@ type Verification struct {
 	authors    authorDomains
 }
 
-// Begin reads a message's header as it came, of at most 1 MiB, which must not
-// change afterwards. So that the body is read but once, its hashes are made
-// while it is written to the Verification.
+// Begin parses a message's original header of at most 1 MiB, which must not change afterwards. The
+// body is hashed while it is written to the Verification, so that it is read only once.
 func (j *Verifier) Begin(header []byte) *Verification {
 	t := &Verification{verifier: j, header: indexHeader(header, "from", "dkim-signature", "arc-seal", "arc-message-signature", "arc-authentication-results")}
 	t.authors = t.header.authors()
@@ -67,7 +64,7 @@ func (j *Verifier) Begin(header []byte) *Verification {
 	return t
 }
 
-// rejectTruncated refuses the signatures of fields that there are too many of.
+// rejectTruncated rejects signatures over names with too many fields.
 func (t *Verification) rejectTruncated() {
 	const why = "the header has too many fields that it signs"
 	cut := func(name string) bool { return t.header.truncated[name] }
@@ -81,7 +78,8 @@ func (t *Verification) rejectTruncated() {
 	}
 }
 
-// bodyHashFor returns the hash of the body in a form, the same for all who want it.
+// bodyHashFor returns the hasher of the body in a canonical form, shared by all signatures that use
+// it.
 func (t *Verification) bodyHashFor(simple bool, length int64) *bodyHasher {
 	at := slices.IndexFunc(t.bodyHashes, func(b *bodyHasher) bool { return b.isSimple == simple && b.length == length })
 	if at < 0 {
@@ -91,7 +89,7 @@ func (t *Verification) bodyHashFor(simple bool, length int64) *bodyHasher {
 	return t.bodyHashes[at]
 }
 
-// Write takes the next bytes of the body. It never fails.
+// Write hashes the next bytes of the body. It never fails.
 func (t *Verification) Write(p []byte) (int, error) {
 	for _, b := range t.bodyHashes {
 		b.write(p)
@@ -99,11 +97,10 @@ func (t *Verification) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Verify carries out all checks, side by side where the DNS has to be asked. DNS
-// trouble, and the end of the time there is, are results like others.
+// Verify runs all checks, concurrently if they need DNS. DNS errors and timeouts are results, too.
 func (t *Verification) Verify(ctx context.Context, c Client) *Results {
 	for _, b := range t.bodyHashes {
-		b.finish() // before several look at it
+		b.finish() // before concurrent use
 	}
 	limit := t.verifier.Timeout
 	if limit <= 0 {
@@ -137,7 +134,7 @@ func (t *Verification) Verify(ctx context.Context, c Client) *Results {
 	}
 	all.Wait()
 	if out.SPF.check != nil {
-		out.SPF.check.dns = r // Explain may ask for more
+		out.SPF.check.dns = r // Explain may make more queries
 	}
 	out.DKIM, out.ARC = t.signatures, t.arc
 	ids := []authIdentifier{{out.SPF.Domain, true, out.SPF.Result}}
@@ -148,18 +145,17 @@ func (t *Verification) Verify(ctx context.Context, c Client) *Results {
 	return out
 }
 
-// tryCached carries a check out with what is in the resolver's cache, and reports
-// whether that was all it needed: else its result means nothing, and it is to be
-// carried out again. Most mail is from those who wrote a moment ago, and does not
-// need goroutines that wait for each other.
+// tryCached runs a check with the resolver's cache only, and reports whether the cache was enough.
+// Otherwise the check's result is invalid, and the caller must run it again. Most mail comes from
+// recently seen senders, and doesn't need goroutines that wait for each other.
 func tryCached(r *dns.Resolver, check func(*dns.Resolver)) bool {
 	cached, missed := r.CacheOnly()
 	check(cached)
 	return !missed.Load()
 }
 
-// DKIMResult is what the signatures are worth together: a pass if one passes, else
-// what says most.
+// DKIMResult returns the combined result of the signatures: a pass if one passes, else the most
+// significant result.
 func (j *Results) DKIMResult() Result {
 	for _, r := range []Result{Pass, TempError, Fail, PolicyFailure, PermError, Neutral} {
 		if slices.ContainsFunc(j.DKIM, func(d *DKIM) bool { return d.Result == r }) {

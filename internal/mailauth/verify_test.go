@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-// court is a Verifier with a zone.
+// court is a Verifier with a DNS zone.
 type court struct {
 	*Verifier
 	t    testing.TB
@@ -35,13 +35,12 @@ func newCourt(t testing.TB, records ...string) *court {
 	return &court{&Verifier{DNS: dnstest.Resolver(t, addr), Now: func() time.Time { return at }}, t, zone}
 }
 
-// txt publishes a text, however long.
+// txt publishes a text of any length.
 func (c *court) txt(name, text string) { c.zone.Publish("TXT", name, text, nil) }
 
 var outside = Client{IP: netip.MustParseAddr("192.0.2.7"), Helo: "mx.client.test", From: "a@client.test"}
 
-// try judges a whole message, and then again: what is known of the DNS by then
-// changes nothing.
+// try verifies a whole message twice: cached DNS answers don't change the result.
 func (c *court) try(msg string, from Client) *Results {
 	c.t.Helper()
 	first := c.once(msg, from)
@@ -51,7 +50,7 @@ func (c *court) try(msg string, from Client) *Results {
 	return first
 }
 
-// told is all of a judgement as text.
+// told returns all results as text.
 func (j *Results) told() string {
 	return fmt.Sprintf("%+v, SPF %s %s %q, DKIM %s, ARC %s %q %v, DMARC %+v\n%s",
 		j.IPRev, j.SPF.Result, j.SPF.Domain, j.SPF.Reason, j.results(), j.ARC.Result, j.ARC.Reason, j.ARC.Sealers, j.DMARC, j.AppendField(nil, "mx.test"))
@@ -60,7 +59,7 @@ func (j *Results) told() string {
 func (c *court) once(msg string, from Client) *Results {
 	header, body := splitHeader([]byte(msg))
 	trial := c.Begin(header)
-	for b := body; len(b) > 0; { // in pieces, as it comes
+	for b := body; len(b) > 0; { // in pieces, as it arrives
 		n := min(len(b), 7)
 		_, _ = trial.Write(b[:n])
 		b = b[n:]
@@ -68,7 +67,7 @@ func (c *court) once(msg string, from Client) *Results {
 	return trial.Verify(c.t.Context(), from)
 }
 
-// signed puts the signatures of the test's signer before a message.
+// signed prepends the signatures of the test's signer to a message.
 func signed(t testing.TB, s *Signer, msg string) string {
 	t.Helper()
 	sig, err := s.Sign([]byte(msg))
@@ -78,7 +77,7 @@ func signed(t testing.TB, s *Signer, msg string) string {
 	return string(sig) + msg
 }
 
-// results lists those of the signatures.
+// results lists the results of the signatures.
 func (j *Results) results() string {
 	var all []string
 	for _, d := range j.DKIM {
@@ -91,7 +90,7 @@ func (j *Results) results() string {
 	return strings.Join(all, "; ")
 }
 
-// What we sign verifies, in all its forms, and nothing else in its place.
+// Our signatures verify in all forms, and nothing else does in their place.
 func TestOwnSignaturesVerify(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -137,7 +136,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// signWith makes a DKIM-Signature of any form: tags are all but bh= and b=.
+// signWith returns a DKIM-Signature of any form: tags are all but bh= and b=.
 func signWith(t testing.TB, key crypto.Signer, tags, msg string) string {
 	t.Helper()
 	trial := (&Verifier{}).Begin(nil)
@@ -288,8 +287,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// A signature that names DKIM-Signature means all others, wherever it stands
-// among them.
+// A signature that covers DKIM-Signature covers the other ones, wherever it is among them.
 func TestSignedSignatures(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -311,7 +309,7 @@ func TestSignedSignatures(t *testing.T) {
 	}
 }
 
-// However many signatures there are, few are looked at.
+// Only a few of many signatures are verified.
 func TestManySignatures(t *testing.T) {
 	c := newCourt(t)
 	s, published := signer(t)
@@ -335,7 +333,7 @@ func TestManySignatures(t *testing.T) {
 	}
 }
 
-// An SPF record that includes itself, and one that includes ever more, end.
+// The evaluation of an SPF record that includes itself, or ever more records, ends.
 func TestSPFIsBounded(t *testing.T) {
 	c := newCourt(t, `client.test. TXT "v=spf1 include:client.test -all"`)
 	for n := range 40 {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// AppendField appends an Authentication-Results field with all that was
-// found out (RFC 8601), in CRLF. server is the authserv-id.
+// AppendField appends an Authentication-Results field with all results (RFC 8601), in CRLF. server
+// is the authserv-id.
 func (j *Results) AppendField(dst []byte, server string) []byte {
 	w := resultsWriter{dst: append(append(dst, "Authentication-Results: "...), server...)}
 	w.method("iprev", j.IPRev.Result, "")
@@ -47,7 +47,7 @@ func (j *Results) AppendField(dst []byte, server string) []byte {
 	return append(w.dst, "\r\n"...)
 }
 
-// resultsWriter writes a method per line.
+// resultsWriter writes one method per line.
 type resultsWriter struct{ dst []byte }
 
 func (w *resultsWriter) method(name string, r Result, reason string) {
@@ -59,11 +59,10 @@ func (w *resultsWriter) method(name string, r Result, reason string) {
 	}
 }
 
-// maxPropertyValue bounds what others' words take, in bytes: more than any name has.
+// maxPropertyValue is the maximum length of a sender's text, in bytes; no name is longer.
 const maxPropertyValue = 255
 
-// space parts what was written from n bytes more, on the next line if they
-// don't fit on this one.
+// space appends a space before n more bytes, or a fold if they don't fit on this line.
 func (w *resultsWriter) space(n int) {
 	if at := bytes.LastIndexByte(w.dst, '\n'); len(w.dst)-at+n > 78 {
 		w.dst = append(w.dst, "\r\n\t\t"...)
@@ -88,19 +87,19 @@ func (w *resultsWriter) property(name, value string) {
 	w.dst = append(w.dst, value...)
 }
 
-// comment adds what holds no bracket or backslash.
+// comment appends a comment, with brackets and backslashes replaced.
 func (w *resultsWriter) comment(text string) {
 	text = strings.Map(replaceUnsafe, text[:min(len(text), maxPropertyValue)])
 	w.space(len(text) + 2)
 	w.dst = append(append(append(w.dst, '('), text...), ')')
 }
 
-// quoteString makes a quoted string of plain ASCII.
+// quoteString returns a quoted string of plain ASCII.
 func quoteString(s string) string {
 	return `"` + strings.Map(replaceUnsafe, s[:min(len(s), maxPropertyValue)]) + `"`
 }
 
-// replaceUnsafe puts a question mark for what would need an escape.
+// replaceUnsafe replaces characters that would need an escape by a question mark.
 func replaceUnsafe(r rune) rune {
 	if r < ' ' || r > '~' || strings.ContainsRune(`"\()`, r) {
 		return '?'

@@ -14,14 +14,14 @@ var (
 	countAppPasswordsQuery     = db.SQL(`SELECT COUNT(*) FROM app_password WHERE id > 0`)
 )
 
-// DeleteProfileLinks ends all links to profiles of a restored database, and returns how many
-// there were.
+// DeleteProfileLinks deletes all profile links of a restored database and returns how many there
+// were.
 func DeleteProfileLinks(ctx context.Context, d *db.DB) (int64, error) {
 	return d.Exec(ctx, deleteAllLinksQuery.With())
 }
 
-// DeleteAppPasswords deletes all app passwords of a restored database, and returns how
-// many there were.
+// DeleteAppPasswords deletes all app passwords of a restored database and returns how many there
+// were.
 func DeleteAppPasswords(ctx context.Context, d *db.DB) (int64, error) {
 	return d.Exec(ctx, deleteAllAppPasswordsQuery.With())
 }

@@ -20,29 +20,28 @@ type Alias struct {
 	ID        db.ID
 	Account   db.ID
 	Domain    db.ID
-	Address   string   // the local part as it was given, "*" for a catch-all
-	Targets   []Target // in the order in which they were given, without mailboxes that are deleted
+	Address   string   // local part as given, "*" for a catch-all
+	Targets   []Target // in the given order, without deleted mailboxes
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// Target is where the mail of an alias goes: a mailbox of its account, or an
-// address elsewhere.
+// Target is a destination of an alias: a mailbox of its account, or an external address.
 type Target struct {
-	Mailbox db.ID  // 0: elsewhere
-	Address string // also of a mailbox
+	Mailbox db.ID  // 0: an external address
+	Address string // also set for a mailbox
 }
 
-// String is the target's address.
+// String returns the target's address.
 func (t Target) String() string { return t.Address }
 
 const (
-	// MaxTargets is how many targets an alias may have.
+	// MaxTargets is the maximum number of targets of an alias.
 	MaxTargets = 100
-	// MaxAliases is how many aliases an account may have.
+	// MaxAliases is the maximum number of aliases of an account.
 	MaxAliases = 10_000
-	// CatchAll is the local part of the alias that takes what nothing else of
-	// its domain does.
+	// CatchAll is the local part of the alias that receives mail to all other addresses of its
+	// domain.
 	CatchAll = "*"
 )
 
@@ -83,10 +82,10 @@ func scanAlias(r db.Row) (a Alias, err error) {
 	return a, err
 }
 
-// CreateAlias makes an alias for an address on a domain that the account
-// holds; "*" before the @ makes it the domain's catch-all. A target is the id of
-// a mailbox of the account, its address, or an address elsewhere. An address that a mailbox or another alias
-// has is a fault.Conflict; a target that may not be is a fault of its field.
+// CreateAlias creates an alias for an address on a domain that the account owns; "*" before the @
+// makes it the domain's catch-all. A target is the id of a mailbox of the account, its address, or
+// an external address. It returns a fault.Conflict if a mailbox or another alias has the address,
+// and a fault of the field if a target isn't allowed.
 func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string, targets []string) (Alias, error) {
 	var bad fault.FieldErrors
 	a, domain, err := m.parseAliasAddress(ctx, &bad, account, addr)
@@ -133,8 +132,7 @@ func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string,
 	return made, nil
 }
 
-// parseAliasAddress reads the address of an alias to be made and finds the domain that it
-// is on.
+// parseAliasAddress reads the address of a new alias and finds its domain.
 func (m *Mailboxes) parseAliasAddress(ctx context.Context, bad *fault.FieldErrors, account db.ID, text string) (address.Address, db.ID, error) {
 	a, err := address.Parse(text)
 	if err != nil {
@@ -160,14 +158,15 @@ func (m *Mailboxes) parseAliasAddress(ctx context.Context, bad *fault.FieldError
 	return a, 0, nil
 }
 
-// parseAliasTargets is ParseTargets for an alias: each once, and none that is not there.
+// parseAliasTargets is ParseTargets for an alias. It drops duplicates and rejects missing
+// mailboxes.
 func (m *Mailboxes) parseAliasTargets(ctx context.Context, bad *fault.FieldErrors, account db.ID, of address.Address, given []string) ([]Target, error) {
 	read, err := m.ParseTargets(ctx, account, given)
 	if err := bad.Merge(err); err != nil {
 		return nil, err
 	}
 	if isRoleAddress(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
-		// It takes everything, and what is not forwarded must go somewhere.
+		// This alias receives all mail to the address, so what isn't forwarded needs a mailbox.
 		bad.Add("targets", "mailbox_needed", "postmaster and abuse must lead to a mailbox here, whatever else they lead to.")
 	}
 	var all []Target
@@ -182,8 +181,8 @@ func (m *Mailboxes) parseAliasTargets(ctx context.Context, bad *fault.FieldError
 	return all, nil
 }
 
-// ParseTargets reads where an alias of the account is to lead. What is no target
-// is a fault of the field targets[i].
+// ParseTargets reads the targets of an alias of the account. An invalid target is a fault of the
+// field targets[i].
 func (m *Mailboxes) ParseTargets(ctx context.Context, account db.ID, given []string) ([]Target, error) {
 	var bad fault.FieldErrors
 	if len(given) == 0 || len(given) > MaxTargets {
@@ -200,12 +199,12 @@ func (m *Mailboxes) ParseTargets(ctx context.Context, account db.ID, given []str
 	return all, bad.Err()
 }
 
-// AddTargetFault notes that the target i is no mailbox of the account.
+// AddTargetFault adds the fault that target i is no mailbox of the account.
 func AddTargetFault(bad *fault.FieldErrors, i int) {
 	bad.Add(fmt.Sprintf("targets[%d]", i), "not_found", "There is no mailbox of yours with this id or address.")
 }
 
-// parseTarget reads the target i.
+// parseTarget reads target i.
 func (m *Mailboxes) parseTarget(ctx context.Context, bad *fault.FieldErrors, i int, account db.ID, text string) (t Target, err error) {
 	if !strings.Contains(text, "@") {
 		id, err := db.ParseID(text)
@@ -229,7 +228,7 @@ func (m *Mailboxes) parseTarget(ctx context.Context, bad *fault.FieldErrors, i i
 	return t, missingTargetError(bad, i, err)
 }
 
-// mailboxTarget makes a target of the mailbox that a statement finds.
+// mailboxTarget returns the target for the mailbox that a statement finds.
 func (m *Mailboxes) mailboxTarget(ctx context.Context, s db.Statement) (t Target, err error) {
 	var local, key string
 	if err := m.db.One(ctx, s, &t.Mailbox, &local, &key); err != nil {
@@ -239,7 +238,7 @@ func (m *Mailboxes) mailboxTarget(ctx context.Context, s db.Statement) (t Target
 	return t, nil
 }
 
-// missingTargetError makes of a mailbox that is not there a fault of the field.
+// missingTargetError converts the error of a missing mailbox to a fault of the field.
 func missingTargetError(bad *fault.FieldErrors, i int, err error) error {
 	if !fault.Is(err, fault.NotFound) && !errors.Is(err, db.ErrNoRow) {
 		return err
@@ -248,8 +247,8 @@ func missingTargetError(bad *fault.FieldErrors, i int, err error) error {
 	return nil
 }
 
-// setTargets writes the targets of an alias that has none. A mailbox that was
-// deleted meanwhile gets nothing, as if it had been deleted afterwards.
+// setTargets writes the targets of an alias that has none. It skips a mailbox that was deleted
+// meanwhile, as if it had been deleted afterwards.
 func (m *Mailboxes) setTargets(ctx context.Context, tx *db.Tx, a *Alias) error {
 	for n, t := range a.Targets {
 		elsewhere := t.Address
@@ -276,7 +275,7 @@ func (m *Mailboxes) GetAlias(ctx context.Context, account, id db.ID) (Alias, err
 	return found[0], err
 }
 
-// Aliases lists an account's aliases, newest first; domain 0 is all.
+// Aliases lists an account's aliases, newest first; domain 0 means all domains.
 func (m *Mailboxes) Aliases(ctx context.Context, account, domain db.ID, page db.Page) ([]Alias, bool, error) {
 	query, args := listAliasesQuery, []any{}
 	if domain != 0 {
@@ -305,7 +304,7 @@ func (m *Mailboxes) loadTargets(ctx context.Context, a *Alias) (err error) {
 	return err
 }
 
-// UpdateAlias gives an alias other targets, as CreateAlias reads them.
+// UpdateAlias replaces the targets of an alias. It reads them as CreateAlias does.
 func (m *Mailboxes) UpdateAlias(ctx context.Context, account, id db.ID, targets []string) (Alias, error) {
 	a, err := m.GetAlias(ctx, account, id)
 	if err != nil {
@@ -340,7 +339,7 @@ func (m *Mailboxes) UpdateAlias(ctx context.Context, account, id db.ID, targets 
 	return a, nil
 }
 
-// DeleteAlias deletes an alias: from the commit on its address is free.
+// DeleteAlias deletes an alias. Its address is free after the commit.
 func (m *Mailboxes) DeleteAlias(ctx context.Context, account, id db.ID) error {
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, deleteAliasQuery.With(id, account))
@@ -356,7 +355,7 @@ func (m *Mailboxes) DeleteAlias(ctx context.Context, account, id db.ID) error {
 	return err
 }
 
-// errIfUnchanged is none when a statement that ran without error changed nothing.
+// errIfUnchanged returns none if a statement succeeded but changed no row.
 func errIfUnchanged(n int64, err, none error) error {
 	if err == nil && n == 0 {
 		return none
@@ -364,9 +363,8 @@ func errIfUnchanged(n int64, err, none error) error {
 	return err
 }
 
-// checkNoAlias is a fault.Conflict when an alias has the address of a mailbox that
-// tx makes or restores. The account is held before the mailbox's row is
-// written.
+// checkNoAlias returns a fault.Conflict if an alias has the address of a mailbox that tx creates or
+// restores. The caller locks the account before it writes the mailbox's row.
 func (m *Mailboxes) checkNoAlias(ctx context.Context, tx *db.Tx, box db.ID) error {
 	switch err := tx.One(ctx, aliasOfMailboxQuery.With(box), new(db.ID)); {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-func (h *house) alias(addr string, targets ...string) mailbox.Alias {
+func (h *fixture) alias(addr string, targets ...string) mailbox.Alias {
 	h.t.Helper()
 	a, err := h.CreateAlias(h.t.Context(), h.account, addr, targets)
 	if err != nil {
@@ -26,7 +26,7 @@ func (h *house) alias(addr string, targets ...string) mailbox.Alias {
 }
 
 func TestMayUse(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, bob := h.create("Ann", good), h.create("bob", good)
 		h.alias("sales@demo.test", bob.ID.String(), box.ID.String())
@@ -44,7 +44,7 @@ func TestMayUse(t *testing.T) {
 		if got, err := h.MaySendAs(ctx, bob, addr(t, "anything@demo.test")); got || err != nil {
 			t.Errorf("another's catch-all: %v, %v", got, err)
 		}
-		// Whoever held the domain formerly may not use the new holder's.
+		// The former owner of the domain may not use the new owner's address.
 		other := bob
 		other.Account++
 		if got, err := h.MaySendAs(ctx, other, addr(t, "sales@demo.test")); got || err != nil {
@@ -54,7 +54,7 @@ func TestMayUse(t *testing.T) {
 }
 
 func TestAliasRoutes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann, bob, eve := h.create("ann", good), h.create("bob", good), h.create("eve", good)
 		to := func(a string) (list []db.ID, tag string) {
@@ -77,7 +77,7 @@ func TestAliasRoutes(t *testing.T) {
 			for _, w := range want {
 				ids = append(ids, w.ID)
 			}
-			for range 2 { // the second time it is known
+			for range 2 { // the second time it is cached
 				if got, with := to(a); !slices.Equal(got, ids) || with != tag {
 					t.Errorf("%s leads to %v with %q, want %v", a, got, with, ids)
 				}
@@ -97,7 +97,7 @@ func TestAliasRoutes(t *testing.T) {
 		h.alias("postmaster@demo.test", eve.ID.String())
 		wants("postmaster@demo.test", "", eve)
 
-		// A catch-all takes what nothing else does.
+		// A catch-all receives mail to all other addresses.
 		_, err := h.Route(ctx, addr(t, "whoever@demo.test"))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 		rest := h.alias("*@demo.test", eve.ID.String())
@@ -110,7 +110,7 @@ func TestAliasRoutes(t *testing.T) {
 		_, err = h.Route(ctx, addr(t, "whoever@demo.test"))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 
-		// A target that is suspended or deleted gets nothing, and the others do.
+		// A suspended or deleted target gets nothing; the others still do.
 		if _, err := h.Update(ctx, h.account, bob.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestAliasRoutes(t *testing.T) {
 		}
 		wants("team@demo.test", "", ann)
 
-		// postmaster is never refused, whoever it leads to.
+		// Mail to postmaster is never rejected, no matter where it leads.
 		if _, err := h.Update(ctx, h.account, eve.ID, mailbox.Change{Status: new(mailbox.StatusSuspended)}); err != nil {
 			t.Fatal(err)
 		}
@@ -143,16 +143,16 @@ func TestAliasRoutes(t *testing.T) {
 	})
 }
 
-// An address belongs to a mailbox or to an alias.
-// Whoever is a target twice gets one copy, in whatever spelling.
+// An address belongs to a mailbox or to an alias. A duplicate target, in any spelling, gets one
+// copy.
 func TestAliasTargetsOnce(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ann := h.create("ann", good)
 		a := h.alias("team@demo.test", "Bob@far.example", ann.ID.String(), "bob@FAR.example", "Ann@demo.test", "bob+x@far.example")
 		if got := fmt.Sprint(a.Targets); got != "[Bob@far.example ann@demo.test bob+x@far.example]" {
 			h.t.Errorf("it leads to %s", got)
 		}
-		// A deleted mailbox is none while it is deleted.
+		// A deleted mailbox is no target while it is deleted.
 		ctx, elsewhere := h.t.Context(), "[Bob@far.example bob+x@far.example]"
 		deleted := h.Delete(ctx, h.account, ann.ID)
 		without, err := h.GetAlias(ctx, h.account, a.ID)
@@ -172,7 +172,7 @@ func TestAliasTargetsOnce(t *testing.T) {
 }
 
 func TestAliasConflicts(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		a := h.alias("info@demo.test", ann.ID.String())
@@ -183,7 +183,7 @@ func TestAliasConflicts(t *testing.T) {
 		_, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "Info"})
 		wantKind(t, err, fault.Conflict, "address_taken")
 
-		// One that is given away can't be restored.
+		// A mailbox whose address is in use can't be restored.
 		if err := h.Delete(ctx, h.account, ann.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestAliasConflicts(t *testing.T) {
 			t.Error(err)
 		}
 
-		// Another account's is not there.
+		// Aliases of other accounts are not found.
 		_, err = h.GetAlias(ctx, h.account+1, a.ID)
 		wantKind(t, err, fault.NotFound, "not_found")
 		_, err = h.UpdateAlias(ctx, h.account+1, a.ID, []string{bob.ID.String()})
@@ -213,10 +213,9 @@ func TestAliasConflicts(t *testing.T) {
 	})
 }
 
-// Of a mailbox and an alias that are made at once for one address, one comes
-// to be.
+// If a mailbox and an alias are created concurrently for one address, exactly one succeeds.
 func TestAliasRace(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob := h.create("bob", good)
 		for _, local := range []string{"one", "two", "three"} {
@@ -248,7 +247,7 @@ func TestAliasRace(t *testing.T) {
 }
 
 func TestAliasFaults(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		long := slices.Repeat([]string{ann.ID.String()}, mailbox.MaxTargets+1)

@@ -17,9 +17,9 @@ var manyAliases = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 
 	INSERT INTO alias (id, account, domain, local_part, address, created_at, updated_at)
 	SELECT i, $1, $2, 'a' || CAST(i AS TEXT), 'a' || CAST(i AS TEXT), 0, 0 FROM n`)
 
-// An account gets no more aliases than it may have, however many are made at once.
+// An account can't exceed the maximum number of aliases, even with concurrent requests.
 func TestMostAliases(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		bob := h.create("bob", good)
 		dbtest.Exec(h.t, h.db, manyAliases.With(h.account, h.domain, mailbox.MaxAliases-2))
 		var work sync.WaitGroup

@@ -17,34 +17,34 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// Protocol is what somebody signs in for.
+// Protocol is the protocol that a client signs in for.
 type Protocol string
 
-// The protocols.
+// The protocols that a client can sign in for.
 const (
 	IMAP Protocol = "imap"
 	SMTP Protocol = "smtp" // submission
-	Web  Protocol = "web"  // the dashboard; app passwords are not for it
+	Web  Protocol = "web"  // the dashboard; app passwords don't work for it
 )
 
-// AppPassword is a password of a mailbox for one application. It is random, and
-// kept as a hash alone.
+// AppPassword is a password of a mailbox for one application. It is random, and stored only as a
+// hash.
 type AppPassword struct {
 	ID         db.ID
 	Mailbox    db.ID
 	Name       string
-	Protocols  []Protocol // in the order imap, smtp
+	Protocols  []Protocol // ordered imap, smtp
 	CreatedAt  time.Time
-	LastUsedAt time.Time // give or take an hour; zero for never
+	LastUsedAt time.Time // accurate to an hour; zero for never
 }
 
 const (
-	// MaxAppPasswords is how many a mailbox may have.
+	// MaxAppPasswords is the maximum number of app passwords of a mailbox.
 	MaxAppPasswords = 50
 
 	maxAppName     = 100 // bytes
-	appRandomBytes = 12  // bytes: no hash of 96 random bits is guessed
-	appTokenLength = 26  // that, and a checksum, in base32
+	appRandomBytes = 12  // bytes; 96 random bits can't be guessed from their hash
+	appTokenLength = 26  // random bytes and a checksum, in base32
 	appGroupLength = 5   // letters between hyphens
 )
 
@@ -64,9 +64,8 @@ var (
 		WHERE p.hash = $1 AND m.address = $2 AND m.deleted_at = 0`)
 )
 
-// CreateAppPassword makes a password for an application of a mailbox's user, and
-// returns it: it can't be had again. More than MaxAppPasswords is a
-// fault.Conflict.
+// CreateAppPassword creates a password for an application of a mailbox's user, and returns it; it
+// can't be retrieved later. More than MaxAppPasswords is a fault.Conflict.
 func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.ID, name string, protocols []string) (AppPassword, string, error) {
 	made := AppPassword{ID: m.db.NewID(), Mailbox: mailbox, CreatedAt: m.now().UTC()}
 	var bad fault.FieldErrors
@@ -98,7 +97,7 @@ func parseAppName(bad *fault.FieldErrors, name string) string {
 	return name
 }
 
-// appSecret is an app password that is not written yet.
+// appSecret is an app password that is not stored yet.
 type appSecret struct{ token, scram string }
 
 func (m *Mailboxes) newAppSecret(ctx context.Context, box Mailbox) (a appSecret, err error) {
@@ -107,15 +106,14 @@ func (m *Mailboxes) newAppSecret(ctx context.Context, box Mailbox) (a appSecret,
 	return a, err
 }
 
-// appPasswordVerifiers are those of an app password as it is shown, and without hyphens:
-// with SCRAM the client's letters are not seen here, to be read as people mean
-// them.
+// appPasswordVerifiers returns the SCRAM verifiers of an app password, both as shown and without
+// hyphens: with SCRAM the server doesn't see the typed password, so it can't normalize it.
 func (m *Mailboxes) appPasswordVerifiers(ctx context.Context, by credential.Requester, box Mailbox, token string) (string, error) {
 	return m.SCRAM.Verifiers(ctx, by, box.Address, formatAppPassword(token), token)
 }
 
 func (m *Mailboxes) insertAppPassword(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh appSecret) error {
-	// So that the count is still true when this is committed.
+	// The lock keeps the count valid until the commit.
 	if err := tx.One(ctx, lockMailboxQuery.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
 		return notFound()
 	} else if err != nil {
@@ -125,7 +123,7 @@ func (m *Mailboxes) insertAppPassword(ctx context.Context, tx *db.Tx, account db
 	return errIfUnchanged(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
 }
 
-// AppPasswords lists those of a mailbox of the account, newest first.
+// AppPasswords lists the app passwords of a mailbox of the account, newest first.
 func (m *Mailboxes) AppPasswords(ctx context.Context, account, mailbox db.ID, page db.Page) ([]AppPassword, bool, error) {
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return nil, false, err
@@ -136,8 +134,7 @@ func (m *Mailboxes) AppPasswords(ctx context.Context, account, mailbox db.ID, pa
 	return db.ReadPage(ctx, m.db, listAppPasswordsQuery, page, scanApp, mailbox)
 }
 
-// RevokeAppPassword ends an app password, and the sessions that stand on it, on
-// every node.
+// RevokeAppPassword revokes an app password and ends the sessions that use it, on every node.
 func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id db.ID) error {
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return err
@@ -189,21 +186,20 @@ func splitProtocols(text string) (protocols []Protocol) {
 	return protocols
 }
 
-// formatAppPassword is how an app password is shown; parseAppPassword reads it.
+// formatAppPassword formats an app password for display; parseAppPassword reads it.
 func formatAppPassword(token string) string {
 	var b strings.Builder
-	for i, letter := range token {
+	for i, mail := range token {
 		if i > 0 && i%appGroupLength == 0 && i < len(token)-1 {
 			b.WriteByte('-')
 		}
-		b.WriteRune(letter)
+		b.WriteRune(mail)
 	}
 	return b.String()
 }
 
-// parseAppPassword reads what may be an app password, as people copy and type it. A
-// mailbox's own password never looks like one: that has a letter in upper case
-// and another character.
+// parseAppPassword reads a possible app password as people copy and type it. A mailbox's own
+// password never looks like one, because it has an upper-case letter and another character.
 func parseAppPassword(password string) (token string, ok bool) {
 	if len(password) > 2*appTokenLength {
 		return "", false
@@ -212,7 +208,7 @@ func parseAppPassword(password string) (token string, ok bool) {
 	return token, len(token) == appTokenLength && secret.IsWellFormedToken("", token)
 }
 
-// verifyAppPassword finds the login whose app password this is.
+// verifyAppPassword finds the login with this app password.
 func (m *Mailboxes) verifyAppPassword(ctx context.Context, a *loginAttempt, may func(loginCandidate) bool, token string) (*loginCandidate, error) {
 	apps, err := db.All(ctx, m.db, loginByAppPasswordQuery.With(secret.HashToken(token), a.foldedAddress), scanAppLogin)
 	if err != nil || len(apps) == 0 || !may(apps[0]) {

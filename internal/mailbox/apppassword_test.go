@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-func (h *house) app(box mailbox.Mailbox, name string, protocols ...string) (mailbox.AppPassword, string) {
+func (h *fixture) app(box mailbox.Mailbox, name string, protocols ...string) (mailbox.AppPassword, string) {
 	h.t.Helper()
 	p, password, err := h.CreateAppPassword(h.t.Context(), h.account, box.ID, name, protocols)
 	if err != nil {
@@ -26,7 +26,7 @@ func (h *house) app(box mailbox.Mailbox, name string, protocols ...string) (mail
 }
 
 func TestAppPassword(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann, bob := h.create("ann", good), h.create("bob", good)
 		phone, password := h.app(ann, "Phone", "imap")
@@ -57,7 +57,7 @@ func TestAppPassword(t *testing.T) {
 			t.Errorf("last used %v", used)
 		}
 
-		// Another password of the mailbox's own ends sessions, and no app password.
+		// Changing the mailbox's own password ends its sessions but no app password.
 		session, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", password, here)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAppPassword(t *testing.T) {
 }
 
 func TestAppPasswordFaults(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestAppPasswordFaults(t *testing.T) {
 		_, _, err = h.SignIns(ctx, h.account+1, ann.ID, db.Page{})
 		wantKind(t, err, fault.NotFound, "not_found")
 
-		// Never more than there may be, also by many at once.
+		// The maximum is never exceeded, even with concurrent requests.
 		for i := range mailbox.MaxAppPasswords - 2 {
 			h.app(ann, fmt.Sprint("device ", i), "imap")
 		}
@@ -139,9 +139,9 @@ func TestAppPasswordFaults(t *testing.T) {
 	})
 }
 
-// Wrong guesses at app passwords count as any others do.
+// Wrong app passwords count as guesses like any others.
 func TestGuessingAppPasswords(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		from := netip.MustParseAddr("198.51.100.9")
@@ -163,7 +163,7 @@ func TestGuessingAppPasswords(t *testing.T) {
 }
 
 func TestSignIns(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		_, password := h.app(ann, "Phone", "imap")
@@ -203,7 +203,7 @@ func TestSignIns(t *testing.T) {
 		wants("imap 2001:db8:0:1::/64 wrong_password  2 3m0s 3m0s", "imap 2001:db8::7 ok Phone 1 2m0s 2m0s",
 			"smtp 192.0.2.7 wrong_protocol Phone 1 1m0s 1m0s", "imap 192.0.2.7 ok  2 0s 1m0s")
 
-		// An hour later another row begins; what is written goes on counting.
+		// After an hour a new row begins; a written row can still be updated.
 		h.now = begun.Add(59 * time.Minute)
 		try(mailbox.IMAP, good, "192.0.2.7")
 		h.now = begun.Add(time.Hour)
@@ -225,9 +225,9 @@ func TestSignIns(t *testing.T) {
 	})
 }
 
-// Whoever guesses does not push out what the owner did.
+// Guesses don't displace the owner's sign-ins.
 func TestSignInsAreBounded(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		_, revoked := h.app(ann, "Phone", "imap")

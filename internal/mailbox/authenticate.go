@@ -16,45 +16,45 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// Several mailboxes may have one address: when its domain changed hands, the
-// former holder still reads its mail. Three of them are tried.
+// Several mailboxes may have the same address: when a domain changes hands, its former owner can
+// still read the old mail. Three of them are tried.
 var loginsByAddressQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
 		` + usedExpr + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 
-// LimitedReplyDelay is how long a listener waits before it answers that there were too
-// many tries. Many connections that go on trying would else take all processors.
+// LimitedReplyDelay is how long a listener waits before it reports too many attempts. Otherwise
+// many connections that keep trying would take all processors.
 const LimitedReplyDelay = time.Second
 
-// loginCandidate is a password of a mailbox.
+// loginCandidate is a mailbox with one of its passwords.
 type loginCandidate struct {
 	Mailbox
-	passwordVerifiers // of an app password without phc
+	passwordVerifiers // without phc for an app password
 	protocols         []Protocol
 }
 
-// loginAttempt is somebody who signs in.
+// loginAttempt is an attempt to sign in.
 type loginAttempt struct {
 	protocol     Protocol
 	user         string
 	from         netip.Addr
-	guess        string // the password, or what stands for it: the same one again is no new guess
-	failedResult string // the SignIn's Result when it is wrong
+	guess        string // the password, or a value that stands for it; repeating the same one is no new guess
+	failedResult string // Result of the SignIn entry if the attempt fails
 
-	foldedAddress string           // the address, folded; set by loginPassword
-	candidates    []loginCandidate // by their own passwords, the mailboxes that have it; set by loginPassword
+	foldedAddress string           // folded address; set by signIn
+	candidates    []loginCandidate // mailboxes with this address, each with its own password; set by signIn
 }
 
-// verifyFunc returns the login that a client proves, among those that may be tried;
-// nil if it proves none.
+// verifyFunc returns the login whose password the client proves, among those that may be tried, or
+// nil.
 type verifyFunc func(may func(loginCandidate) bool) (*loginCandidate, error)
 
-// Authenticate finds the mailbox that signs in with its address and its password,
-// or an app password for the protocol. Wrong ones are fault.Unauthenticated, and take as
-// long whether or not the address exists; too many of them are fault.RateLimited;
-// what is suspended, or an app password for another protocol, is fault.Denied. It
-// delays its answer after failures, at most 4 s.
+// Authenticate finds the mailbox that signs in with its address and its password, or with an app
+// password for the protocol. Wrong credentials are fault.Unauthenticated, and take as long whether
+// or not the address exists. Too many failures are fault.RateLimited. A suspended mailbox, or an
+// app password for another protocol, is fault.Denied. After failures the reply is delayed by at
+// most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
 	a := &loginAttempt{protocol: p, user: user, from: from, guess: password, failedResult: ResultWrongPassword}
 	if token, ok := parseAppPassword(password); ok {
@@ -67,8 +67,8 @@ func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password
 	}, kindPassword)
 }
 
-// The kinds of passwords that a mailbox has, to the login limiter. The app
-// passwords of a mailbox are one: of a wrong one nobody knows which was meant.
+// The login limiter's kinds of passwords of a mailbox. All app passwords are one kind, because a
+// wrong one doesn't show which was meant.
 const (
 	kindPassword    = "mailbox"
 	kindAppPassword = ratelimit.AppPasswords
@@ -85,8 +85,8 @@ func (l *loginCandidate) credential() ratelimit.Credential {
 	return credentialOf(kindPassword, l.ID)
 }
 
-// credentials are those of the mailboxes with the address, or of an address that
-// no mailbox has.
+// credentials returns the limiter's credentials of the mailboxes with the address, or of an address
+// that no mailbox has.
 func (m *Mailboxes) credentials(a *loginAttempt, kinds []string) (all []ratelimit.Credential) {
 	for _, kind := range kinds {
 		for _, l := range a.candidates {
@@ -99,7 +99,7 @@ func (m *Mailboxes) credentials(a *loginAttempt, kinds []string) (all []ratelimi
 	return all
 }
 
-// loginPassword lets in who proves a password of one of the kinds.
+// signIn authenticates a client that proves a password of one of the kinds.
 func (m *Mailboxes) signIn(ctx context.Context, a *loginAttempt, verify verifyFunc, kinds ...string) (Mailbox, error) {
 	if addr, err := address.Parse(a.user); err == nil {
 		a.foldedAddress = addr.Key()
@@ -143,8 +143,7 @@ func (m *Mailboxes) signIn(ctx context.Context, a *loginAttempt, verify verifyFu
 	return box, nil
 }
 
-// verifyPassword finds the login whose own password this is. An app password is never
-// tried as an own one.
+// verifyPassword finds the login with this mailbox password. It never matches app passwords.
 func (m *Mailboxes) verifyPassword(ctx context.Context, a *loginAttempt, may func(loginCandidate) bool, password string) (*loginCandidate, error) {
 	by := m.requester(a)
 	if len(a.candidates) == 0 {
@@ -166,8 +165,7 @@ func (m *Mailboxes) verifyPassword(ctx context.Context, a *loginAttempt, may fun
 	return nil, nil
 }
 
-// requester is who has a password or a proof verified: a client that signs in with
-// an address.
+// requester identifies the client that has a password or proof verified, by network and address.
 func (m *Mailboxes) requester(a *loginAttempt) credential.Requester {
 	return credential.Requester{Networks: m.Logins.Networks(a.from), Target: a.foldedAddress}
 }
@@ -178,7 +176,7 @@ func scanLogin(r db.Row) (l loginCandidate, err error) {
 	return l, err
 }
 
-// rowWithExtra scans more columns after those that the caller asks for.
+// rowWithExtra scans additional columns after those that the caller scans.
 type rowWithExtra struct {
 	db.Row
 	extra []any

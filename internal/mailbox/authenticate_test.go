@@ -12,7 +12,7 @@ import (
 )
 
 func TestPassword(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box := h.create("ann", good)
 		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ANN@Demo.Test", good, here); err != nil {
@@ -43,10 +43,9 @@ func TestPassword(t *testing.T) {
 	})
 }
 
-// Who has signed in changes the password unless that log-in has ended meanwhile:
-// whoever ended it has the last word.
+// A signed-in user can change the password unless that login has ended meanwhile.
 func TestChangePassword(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		h.create("ann", good)
 		signIn := func(password string) mailbox.Mailbox {
@@ -82,7 +81,7 @@ func TestChangePassword(t *testing.T) {
 }
 
 func TestGuessing(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		h.create("ann", good)
 		from := netip.MustParseAddr("198.51.100.9")

@@ -13,23 +13,23 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// RestorePeriod is for how long a deleted mailbox can be restored.
+// RestorePeriod is how long a deleted mailbox can be restored.
 const RestorePeriod = 30 * 24 * time.Hour
 
-// Change is what of a mailbox shall be different; nil leaves it.
+// Change is a change of a mailbox; nil fields stay as they are.
 type Change struct {
 	DisplayName *string
 	QuotaMB     *int
-	Status      *string // Active or StatusSuspended
-	// ForwardTo are the addresses that its mail goes to as well, at most
-	// MaxForwards; none ends that.
+	Status      *string // StatusActive or StatusSuspended
+	// ForwardTo are additional addresses that receive its mail, at most MaxForwards; an empty list
+	// ends forwarding.
 	ForwardTo  *[]string
-	KeepCopy   *bool // what is forwarded is filed here too
+	KeepCopy   *bool // forwarded mail is also stored here
 	SpamFilter *SpamFilter
 }
 
 var (
-	// Suspending ends cached log-ins on every node, whatever signals are lost.
+	// Suspending ends cached logins on every node, even if notifications are lost.
 	updateQuery = db.SQL(`UPDATE mailbox SET
 			display_name = CASE WHEN CAST($3 AS BOOLEAN) THEN CAST($4 AS TEXT) ELSE display_name END,
 			quota = CASE WHEN CAST($5 AS BIGINT) > 0 THEN $5 ELSE quota END,
@@ -49,8 +49,7 @@ var (
 		WHERE id = $1 AND account = $2 AND deleted_at = 0 AND generation = $5`)
 )
 
-// Update changes a mailbox. A quota that is more than the account has left is a
-// fault.Conflict.
+// Update changes a mailbox. A quota above the account's remaining quota is a fault.Conflict.
 func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Mailbox, error) {
 	set, quota, err := m.updateStatement(ctx, account, id, c)
 	if err != nil {
@@ -77,7 +76,7 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 		if err := m.withinStorageLimit(ctx, tx, account, id, limit, func() error { return write(tx) }); err != nil {
 			return err
 		}
-		// With another quota it may be nearly full, or not any more.
+		// With another quota, the mailbox may become nearly full or stop being so.
 		return tx.Each(ctx, AddUsage(id, Usage{}), ScanNearlyFull(&tell))
 	})
 	if err != nil {
@@ -94,8 +93,8 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 	return m.Get(ctx, account, id)
 }
 
-// updateStatement judges a change, and returns the statement that makes it, and whether
-// that gives a quota.
+// updateStatement validates a change. It returns the statement that makes it, and whether it sets a
+// quota.
 func (m *Mailboxes) updateStatement(ctx context.Context, account, id db.ID, c Change) (set db.Statement, gives bool, err error) {
 	var bad fault.FieldErrors
 	var name, status, forward string
@@ -128,8 +127,8 @@ func (m *Mailboxes) updateStatement(ctx context.Context, account, id db.ID, c Ch
 	return updateQuery.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep, string(filter)), quota > 0, bad.Err()
 }
 
-// Delete takes a mailbox out of use at once. It can be restored for 30 days;
-// meanwhile its address is free for another.
+// Delete disables a mailbox immediately. It can be restored for 30 days; meanwhile its address is
+// free for another mailbox.
 func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 	if err := m.db.Tx(ctx, func(tx *db.Tx) error {
 		return m.withinStorageLimit(ctx, tx, account, id, 0, func() error {
@@ -142,9 +141,9 @@ func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 	return nil
 }
 
-// Restore brings a deleted mailbox back as it was. It is a fault.Conflict when
-// its address was given to another, when it is not deleted, or when its quota is
-// more than the account has left.
+// Restore restores a deleted mailbox unchanged. It returns a fault.Conflict if the address is in
+// use by another, if the mailbox isn't deleted, or if its quota is above the account's remaining
+// quota.
 func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, error) {
 	limit, err := m.storageLimit(ctx, account)
 	if err != nil {
@@ -173,15 +172,15 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 	return m.Get(ctx, account, id)
 }
 
-// ResetPassword gives a mailbox another password, or one that is made here and
-// returned if given is nil. Log-ins with the old one end at once on every node.
+// SetPassword sets the password of a mailbox. If given is nil, it generates and returns one. Logins
+// with the old password end immediately on every node.
 func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *string) (string, error) {
 	if given != nil {
 		if err := credential.Check("password", *given).Err(); err != nil {
 			return "", err
 		}
 	}
-	// Hashing is costly: not for what is not there.
+	// Hashing is expensive, so check first that the mailbox exists.
 	box, err := m.Get(ctx, account, id)
 	if err != nil {
 		return "", err
@@ -200,9 +199,9 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 	return password, nil
 }
 
-// ChangePassword is ResetPassword for who has just signed in to box, which it returns
-// as it is then. It is a fault.Conflict if that log-in has ended meanwhile: whoever
-// has ended it is not to be outdone by who still knew the old password.
+// ChangePassword is SetPassword for a user who has just signed in to box. It returns the updated
+// mailbox. It returns a fault.Conflict if that login has ended meanwhile, so that someone with the
+// old password can't override the person who ended the login.
 func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password string) (Mailbox, error) {
 	if err := credential.Check("password", password).Err(); err != nil {
 		return Mailbox{}, err
@@ -220,8 +219,8 @@ func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password st
 	return box, nil
 }
 
-// replacePassword sets the password of a mailbox, which then has signed in nowhere. If
-// the statement changes nothing it returns unchanged.
+// replacePassword sets the password of a mailbox, which ends all its logins. If the statement
+// changes no row it returns unchanged.
 func (m *Mailboxes) replacePassword(ctx context.Context, id db.ID, set db.Statement, unchanged error) error {
 	return m.db.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, set)
@@ -251,18 +250,18 @@ var (
 	deleteUsageQuery = db.SQL(`DELETE FROM mailbox_usage WHERE mailbox = $1`)
 )
 
-// purgeMargin keeps a deleted mailbox longer than promised, so that nodes
-// whose clocks differ never purge what another is restoring.
+// purgeMargin is added to RestorePeriod, so that nodes whose clocks differ never purge a mailbox
+// that another node is restoring.
 const purgeMargin = 24 * time.Hour
 
-// purgeBatchSize is how many mailboxes Purge deletes at most.
+// purgeBatchSize is the maximum number of mailboxes that Purge deletes.
 const purgeBatchSize = 100
 
-// Purge deletes for good, with all mail, what can no longer be restored, and
-// returns how many mailboxes that were.
+// Purge permanently deletes mailboxes that can no longer be restored, with all mail. It returns how
+// many it deleted.
 func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	if m.Node != nil {
-		if _, ok := m.Node.Lease(); !ok { // its clock may be wrong
+		if _, ok := m.Node.Lease(); !ok { // this node's clock may be wrong
 			return 0, nil
 		}
 	}
@@ -293,9 +292,9 @@ func (m *Mailboxes) purgeMailbox(ctx context.Context, tx *db.Tx, account, id db.
 	if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 		return err
 	}
-	// It may count still, if an older release deleted it.
+	// It may still be counted, if an older release deleted it.
 	if _, err := countQuota(ctx, tx, account, id); errors.Is(err, db.ErrNoRow) {
-		return nil // another node was first
+		return nil // another node has purged it
 	} else if err != nil {
 		return err
 	}
@@ -311,9 +310,8 @@ func (m *Mailboxes) purgeMailbox(ctx context.Context, tx *db.Tx, account, id db.
 	return nil
 }
 
-// RunMaintenance purges every hour until ctx ends, also of verifiers that nobody wants and
-// sessions that are over, and brings up to date what older releases have left behind;
-// report is told what went wrong.
+// RunMaintenance runs every hour until ctx ends. It purges deleted mailboxes, unwanted verifiers
+// and stale sessions, and updates rows that older releases wrote. It passes errors to report.
 func (m *Mailboxes) RunMaintenance(ctx context.Context, report func(error)) error {
 	if err := m.correctStorage(ctx); err != nil && ctx.Err() == nil {
 		report(err)

@@ -17,17 +17,16 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// CreateParams is a mailbox to create.
+// CreateParams are the parameters of a new mailbox.
 type CreateParams struct {
 	Domain      db.ID
 	LocalPart   string
-	Password    *string // nil: one is made
+	Password    *string // nil: generate one
 	DisplayName string
 	QuotaMB     *int // nil: DefaultQuotaMB
 }
 
-// Check finds what is wrong with it that can be told without looking
-// anything up.
+// Check validates the parameters without looking anything up.
 func (n CreateParams) Check() error { return n.faults().Err() }
 
 func (n CreateParams) faults() (bad fault.FieldErrors) {
@@ -39,7 +38,7 @@ func (n CreateParams) faults() (bad fault.FieldErrors) {
 	return bad
 }
 
-// DefaultQuotaMB is the quota of a mailbox for which none is asked.
+// DefaultQuotaMB is the quota of a mailbox if none is given.
 const DefaultQuotaMB = 1024
 
 const maxDisplayName = 200 // bytes
@@ -62,10 +61,9 @@ func addressTakenError() error {
 	return fault.New(fault.Conflict, "address_taken", "There is a mailbox or an alias with this address already.")
 }
 
-// Create makes a mailbox with its folders under a domain that the account
-// owns. It returns the password if it was made here: it can't be had again.
-// An address that is in use is a fault.Conflict, and so is a quota that is more
-// than the account has left.
+// Create creates a mailbox with its folders under a domain that the account owns. If it generated
+// the password, it returns it; it can't be retrieved later. An address in use is a fault.Conflict,
+// and so is a quota above the account's remaining quota.
 func (m *Mailboxes) Create(ctx context.Context, account db.ID, n CreateParams) (Mailbox, string, error) {
 	quota := DefaultQuotaMB
 	if n.QuotaMB != nil {
@@ -131,10 +129,10 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n CreateParams) (
 	return box, password, nil
 }
 
-// passwordVerifiers is what is kept of a password.
+// passwordVerifiers is the stored form of a password.
 type passwordVerifiers struct{ phc, scram string }
 
-// hashPassword hashes the given password of an address, or one that it makes.
+// hashPassword hashes the given password of an address, or one that it generates.
 func (m *Mailboxes) hashPassword(ctx context.Context, account db.ID, addr string, given *string) (password string, made bool, s passwordVerifiers, err error) {
 	if given != nil {
 		password = *given
@@ -148,7 +146,7 @@ func (m *Mailboxes) hashPassword(ctx context.Context, account db.ID, addr string
 	return password, made, s, err
 }
 
-// accountRequester is who has new passwords hashed: an account, whoever acts for it.
+// accountRequester identifies an account that has new passwords hashed, for all its users and keys.
 func accountRequester(account db.ID) credential.Requester {
 	return credential.Requester{Target: "account " + account.String()}
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// MaxForwards is to how many addresses a mailbox may forward.
+// MaxForwards is the maximum number of addresses that a mailbox forwards to.
 const MaxForwards = 10
 
-// parseForwards reads where the mail of a mailbox shall go as well, each address
-// once, and returns it as it is stored. One that is no address, the mailbox's
-// own, or on a domain of the account where nobody has it, is a fault of
-// forward_to[i].
+// parseForwards reads the forwarding addresses of a mailbox, without duplicates, and returns them
+// as stored. An invalid address, the mailbox's own, or one on a domain of the account that has no
+// such address, is a fault of forward_to[i].
 func (m *Mailboxes) parseForwards(ctx context.Context, bad *fault.FieldErrors, account, id db.ID, given []string) (string, error) {
 	if len(given) > MaxForwards {
 		bad.Add("forward_to", "too_many", "Give at most %d addresses.", MaxForwards)
@@ -58,8 +57,8 @@ func (m *Mailboxes) parseForwards(ctx context.Context, bad *fault.FieldErrors, a
 	return strings.Join(all, "\n"), nil
 }
 
-// isReachable reports whether mail to an address may arrive, as far as the account
-// may know: what is not on a domain of its own may.
+// isReachable reports whether mail to an address may arrive, as far as the account may know. Any
+// address outside the account's own domains may be reachable.
 func (m *Mailboxes) isReachable(ctx context.Context, account db.ID, a address.Address) (bool, error) {
 	h, hosted, err := m.FindHosted(ctx, a.Domain)
 	if err != nil || !hosted || h.Account != account {
@@ -69,13 +68,13 @@ func (m *Mailboxes) isReachable(ctx context.Context, account db.ID, a address.Ad
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
-	if fault.Is(err, fault.Denied) { // it is suspended, and may be resumed
+	if fault.Is(err, fault.Denied) { // it is suspended, but may be resumed
 		err = nil
 	}
 	return true, err
 }
 
-// splitForwards reads what forwards has stored.
+// splitForwards reads the stored form of the forwarding addresses.
 func splitForwards(stored string) (all []address.Address) {
 	for text := range strings.SplitSeq(stored, "\n") {
 		if a, err := address.Parse(text); err == nil {

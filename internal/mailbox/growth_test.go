@@ -43,7 +43,7 @@ var growthRows = []*db.Query{
 	db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) SELECT id, 40000, 10, 0 FROM mailbox`),
 }
 
-// BenchmarkGrowth measures at p50 what is done with the mailboxes of a large account.
+// BenchmarkGrowth measures the median time of operations on the mailboxes of a large account.
 func BenchmarkGrowth(b *testing.B) {
 	for engine, open := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, size := range []int{1_000, 100_000} {
@@ -132,7 +132,7 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 	}
 }
 
-// dataSize is how many bytes a database has.
+// dataSize returns the size of a database in bytes.
 func dataSize(b *testing.B, d *db.DB) (size int) {
 	b.Helper()
 	text := `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`

@@ -14,8 +14,8 @@ var (
 	accountQuery          = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
 )
 
-// IDsOf returns the first mailboxes of an account, at most limit. Deleted ones that can
-// still be restored are among them.
+// IDsOf returns the first mailboxes of an account, at most limit, including deleted ones that can
+// still be restored.
 func IDsOf(ctx context.Context, from db.Reader, account db.ID, limit int) ([]db.ID, error) {
 	return db.All(ctx, from, accountMailboxesQuery.With(account, limit), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// guesses counts the new passwords, of 60 for an address, that are answered as
-// wrong; between them somebody signs in.
-func (h *house) guesses(address string, from netip.Addr, between func()) (answered int) {
+// guesses counts how many of 60 new passwords for an address are answered as wrong; between runs
+// after each.
+func (h *fixture) guesses(address string, from netip.Addr, between func()) (answered int) {
 	h.t.Helper()
 	for i := range 60 {
 		between()
@@ -29,7 +29,7 @@ func (h *house) guesses(address string, from netip.Addr, between func()) (answer
 	return answered
 }
 
-func (h *house) mustSignIn(address, password string, from netip.Addr) mailbox.Mailbox {
+func (h *fixture) mustSignIn(address, password string, from netip.Addr) mailbox.Mailbox {
 	h.t.Helper()
 	box, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, password, from)
 	if err != nil {
@@ -38,9 +38,9 @@ func (h *house) mustSignIn(address, password string, from netip.Addr) mailbox.Ma
 	return box
 }
 
-// Whoever holds a printer's app password does not guess at the mailbox's own.
+// Knowing a printer's app password doesn't help to guess the mailbox's own password.
 func TestAppPasswordHelpsNoGuessing(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ann := h.create("ann", good)
 		_, app := h.app(ann, "Printer", "imap")
 		printer := netip.MustParseAddr("198.51.100.9")
@@ -48,16 +48,16 @@ func TestAppPasswordHelpsNoGuessing(t *testing.T) {
 		if n != 10 {
 			h.t.Errorf("%d of 60 guesses were answered", n)
 		}
-		// Nor does it keep the owner out, who was seen elsewhere before.
+		// It doesn't lock out the owner either, who signed in from elsewhere before.
 		h.mustSignIn("ann@demo.test", app, printer)
 		h.mustSignIn("ann@demo.test", good, here)
 	})
 }
 
-// The former holder of a domain still has a mailbox of an address. With it nobody
-// guesses at the one that the address has now, or the other way round.
+// The former owner of a domain still has a mailbox with the same address. Neither mailbox helps to
+// guess the password of the other.
 func TestNamesakeHelpsNoGuessing(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const former = "Former-horse-7"
 		old := h.create("ann", former)
 		h.account = h.newAccount(h.Accounts, "new@example.com")
@@ -79,10 +79,10 @@ func TestNamesakeHelpsNoGuessing(t *testing.T) {
 	})
 }
 
-// Nor does the holder prepare guesses, while the other mailbox is at its limit, that
-// are answered later and count for nothing.
+// The owner of one mailbox can't prepare guesses while the other mailbox is at its limit, so that
+// they are answered later without being counted.
 func TestGuessesAtNamesakesAreCounted(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const former = "Former-horse-7"
 		h.create("ann", former)
 		h.account = h.newAccount(h.Accounts, "new@example.com")
@@ -115,10 +115,9 @@ func TestGuessesAtNamesakesAreCounted(t *testing.T) {
 	})
 }
 
-// An address that does not exist is counted as one that does, for own passwords
-// and for app passwords.
+// An address that doesn't exist is limited like one that does, for own passwords and app passwords.
 func TestLimitsTellNoAddresses(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ann := h.create("ann", good)
 		tried := func(address string, n byte) (own, app int) {
 			at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, n, 113, byte(i)}) }
@@ -146,10 +145,10 @@ func TestLimitsTellNoAddresses(t *testing.T) {
 	})
 }
 
-// A new password is known nowhere: whoever had the old one guesses at it from the
-// same networks as little as from others.
+// After a password change no network is known: guesses from networks that used the old password are
+// limited as all others.
 func TestNewPasswordIsKnownNowhere(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx := h.t.Context()
 		change := map[string]func(mailbox.Mailbox) error{
 			"set": func(box mailbox.Mailbox) error {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mailbox keeps who has an address and a password here: creating,
-// changing and deleting mailboxes, signing in, finding the mailbox that an
-// address means, and how much room it has.
+// Package mailbox manages mailboxes, the addresses with a password: it creates, changes and deletes
+// them, authenticates users, resolves addresses, and tracks quota and usage.
 package mailbox
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// States of a mailbox. A suspended one neither signs in nor receives.
+// States of a mailbox. A suspended one can neither sign in nor receive mail.
 const (
 	StatusActive    = "active"
 	StatusSuspended = "suspended"
@@ -35,79 +34,78 @@ type Mailbox struct {
 	ID          db.ID
 	Account     db.ID
 	Domain      db.ID
-	Address     string // the local part as it was given, the domain as A-labels
+	Address     string // local part as given, domain as A-labels
 	DisplayName string
-	Status      string // Active or StatusSuspended
+	Status      string // StatusActive or StatusSuspended
 	SpamFilter  SpamFilter
 	Quota       int64 // bytes
 	Used        int64 // bytes
 	Messages    int64
 	CreatedAt   time.Time
-	DeletedAt   time.Time // zero while it lives
-	KeepCopy    bool      // what is forwarded is filed here too
+	DeletedAt   time.Time // zero unless deleted
+	KeepCopy    bool      // forwarded mail is also stored here
 
 	foldedAddress   string // address.Key of Address
-	forward         string // ForwardTo, one address to a line
+	forward         string // ForwardTo, one address per line
 	generation      int64
-	appPassword     db.ID // the app password that it was signed in to with; 0 for none
+	appPassword     db.ID // the app password used to sign in; 0 for none
 	appPasswordName string
 }
 
-// Options are what mailboxes work with.
+// Options are the dependencies and settings of Mailboxes.
 type Options struct {
 	DB       *db.DB
 	Hub      *notify.Hub
 	Events   *event.Log
 	Accounts *account.Accounts
 	Hasher   *credential.Hasher
-	SCRAM    *credential.SCRAM // nil: no verifier is kept, and those that are there are deleted
+	SCRAM    *credential.SCRAM // nil: no verifiers are stored, and existing ones are deleted
 	Logins   *ratelimit.LoginLimiter
-	Node     *db.Node // whose sessions are listed; nil: none are
+	Node     *db.Node // whose sessions are listed; nil: none
 	Now      func() time.Time
 
-	// MaxQuotaMB is the operator's limit of a mailbox's quota; 0 is 1 TiB.
+	// MaxQuotaMB is the operator's maximum for a mailbox's quota; 0 means 1 TiB.
 	MaxQuotaMB int
-	// StorageLimit is what the quotas of an account's mailboxes may be together, in
-	// bytes; 0 is no limit. Nil: there is none.
+	// StorageLimit returns the limit for the sum of the quotas of an account's mailboxes, in bytes;
+	// 0 means no limit. Nil: no limit.
 	StorageLimit func(ctx context.Context, account db.ID) (int64, error)
-	// Host is the service's own name. Its role addresses are the operator's.
+	// Host is the service's own name. Mail to its role addresses goes to the operator.
 	Host string
-	// Postmaster is the operator's address, of a mailbox or alias here or
-	// elsewhere. It gets the mail to the role addresses of the host, and only that.
+	// Postmaster is the operator's address: of a mailbox or alias here, or an external one. It
+	// receives only mail to the host's role addresses.
 	Postmaster string
-	// OwnerAddresses returns the addresses of the people who own an account. They get the
-	// mail to the role addresses of its domains while it has no mailbox. Nil: none.
+	// OwnerAddresses returns the addresses of the people who own an account. They receive mail to
+	// the role addresses of its domains while the account has no mailbox. Nil: none.
 	OwnerAddresses func(ctx context.Context, account db.ID) ([]address.Address, error)
 
-	// VerifiedName names a domain of the account whose ownership is proven;
-	// fault.NotFound if it is not the account's, fault.Denied if not proven.
+	// VerifiedName returns the name of a domain of the account whose ownership is verified. It
+	// returns fault.NotFound if it isn't the account's, and fault.Denied if it isn't verified.
 	VerifiedName func(ctx context.Context, account, domain db.ID) (name string, err error)
-	// FindHosted finds who holds the domain of a name here. Nil: no domain is suspended.
+	// FindHosted finds the hosted domain of a name. Nil: no domain is suspended.
 	FindHosted func(ctx context.Context, name string) (domain.HostedDomain, bool, error)
-	// OnRevoked, if set, is told that log-ins of a mailbox may have ended, of all
-	// when it is 0: sessions that stand on one ask Current.
+	// OnRevoked, if set, is called when logins of a mailbox may have ended, or of all if the
+	// mailbox is 0. Sessions then call CheckLogin.
 	OnRevoked func(mailbox db.ID)
-	// CreateFolders makes a new mailbox's folders in the transaction of its birth.
+	// CreateFolders creates a new mailbox's folders in the transaction that creates the mailbox.
 	CreateFolders func(ctx context.Context, tx *db.Tx, mailbox db.ID) error
-	// DeleteMail deletes all mail and folders of a mailbox; it may be called again
-	// after it failed.
+	// DeleteMail deletes all mail and folders of a mailbox. It may be called again after it failed.
 	DeleteMail func(ctx context.Context, mailbox db.ID) error
-	// RemainingMessages returns how many messages may still arrive in a mailbox before a folder
-	// that they go to is full. Nil: there is no limit.
+	// RemainingMessages returns how many messages a mailbox can still receive before a folder that
+	// receives mail is full. Nil: no limit.
 	RemainingMessages func(ctx context.Context, mailbox db.ID) (int64, error)
 }
 
-// Mailboxes creates, finds and authenticates. The server may set Owned, Hosted,
-// Provision, Empty and Left after Open and before the first use.
+// Mailboxes creates, finds and authenticates mailboxes. The server may set VerifiedName,
+// FindHosted, CreateFolders, DeleteMail and RemainingMessages after Open and before the first use.
 type Mailboxes struct {
 	Options
 	db  *db.DB
 	now func() time.Time
 
 	mu          sync.Mutex
-	changeCount int64 // of any mailbox, so that what was read before one is not kept
+	changeCount int64 // changes of any mailbox; detects that data read before a change must not be cached
 	routeCache  map[string]cachedRoute
-	ampleUntil  map[db.ID]time.Time // who has ample room until when
+	ampleUntil  map[db.ID]time.Time // mailboxes with ample free quota, and until when that is assumed
 
 	signInLog signInLog
 	sessions  openSessions
@@ -125,7 +123,7 @@ func Open(o Options) *Mailboxes {
 		usedSums:  usedSumCache{byAccount: map[db.ID]cachedSum{}}}
 }
 
-// ForwardTo are the addresses that its mail goes to as well.
+// ForwardTo returns the additional addresses that receive its mail.
 func (b Mailbox) ForwardTo() []string {
 	if b.forward == "" {
 		return nil
@@ -133,8 +131,8 @@ func (b Mailbox) ForwardTo() []string {
 	return strings.Split(b.forward, "\n")
 }
 
-// Generation changes whenever the log-ins of a mailbox end: with its password,
-// and when it is suspended, deleted or restored.
+// Generation changes whenever the logins of a mailbox end: with its password, and when it is
+// suspended, deleted or restored.
 func (b Mailbox) Generation() int64 { return b.generation }
 
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such mailbox.") }
@@ -152,11 +150,11 @@ func scanMailbox(r db.Row) (Mailbox, error) {
 	return m, err
 }
 
-// displayAddress is the address of a row: the local part as it was given, and the
-// domain that the folded address ends in.
+// displayAddress returns the address of a row: the local part as given, with the domain of the
+// folded address.
 func displayAddress(local, key string) string { return local + key[strings.LastIndexByte(key, '@'):] }
 
-// ByID returns a mailbox that is not deleted, whosever it is: for doors that
+// ByID returns a mailbox of any account that is not deleted. It is for servers that have
 // authenticated its user.
 func (m *Mailboxes) ByID(ctx context.Context, id db.ID) (Mailbox, error) {
 	found, err := db.All(ctx, m.db, mailboxByIDQuery.With(id), scanMailbox)
@@ -178,10 +176,10 @@ func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error)
 	return found, err
 }
 
-// CheckLogin returns fault.Unauthenticated when the log-in that gave box no longer counts:
-// since then the password was changed, the app password revoked, or the mailbox,
-// its domain or its account suspended, or the mailbox deleted. A server asks when
-// notify.Credential of the mailbox was woken, and when something was suspended.
+// CheckLogin returns fault.Unauthenticated if the login that returned box is no longer valid. This
+// is so if the password was changed, the app password revoked, or the mailbox deleted, and if the
+// mailbox, its domain or its account was suspended. A server calls it when notify.Credential of the
+// mailbox wakes, and when something was suspended.
 func (m *Mailboxes) CheckLogin(ctx context.Context, box Mailbox) error {
 	now, err := m.ByID(ctx, box.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && (now.generation != box.generation || now.Status != StatusActive) {
@@ -203,9 +201,9 @@ func (m *Mailboxes) CheckLogin(ctx context.Context, box Mailbox) error {
 	return err
 }
 
-// CheckActive returns fault.Unauthenticated while the account or the domain of a signed-in
-// mailbox is suspended. It may be some seconds behind, and costs next to nothing, so
-// a server asks before each command.
+// CheckActive returns fault.Unauthenticated while the account or the domain of a signed-in mailbox
+// is suspended. The result may be some seconds old and costs almost nothing, so a server calls it
+// before each command.
 func (m *Mailboxes) CheckActive(ctx context.Context, box Mailbox) error {
 	active, err := m.Accounts.IsActive(ctx, box.Account)
 	if err == nil && active {
@@ -231,15 +229,15 @@ func (m *Mailboxes) isDomainSuspended(ctx context.Context, box Mailbox) (bool, e
 var activeQuery = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m.account JOIN domain d ON d.id = m.domain
 	WHERE m.id = $1 AND m.deleted_at = 0 AND m.status = 'active' AND a.status = 'active' AND d.suspended_at = 0`)
 
-// ActiveCheck returns a row while a mailbox takes mail and is signed in to: neither it, nor
-// its domain, nor its account is suspended, and it is not deleted.
+// ActiveCheck returns a row while a mailbox can receive mail and sign in: it isn't deleted, and
+// neither it, its domain, nor its account is suspended.
 func ActiveCheck(box db.ID) db.Statement { return activeQuery.With(box) }
 
 var notSuspendedQuery = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m.account JOIN domain d ON d.id = m.domain
 	WHERE m.id = $1 AND m.status = 'active' AND a.status = 'active' AND d.suspended_at = 0`)
 
-// NotSuspendedCheck returns a row unless a mailbox, its domain or its account is
-// suspended. A deleted mailbox takes what was accepted before.
+// NotSuspendedCheck returns a row unless a mailbox, its domain or its account is suspended. A
+// deleted mailbox still receives mail that was accepted before.
 func NotSuspendedCheck(box db.ID) db.Statement { return notSuspendedQuery.With(box) }
 
 var domainActiveQuery = db.SQL(`SELECT m.id FROM mailbox m JOIN domain d ON d.id = m.domain WHERE m.id = $1 AND d.suspended_at = 0`)
@@ -251,14 +249,13 @@ func loginRevokedError() error {
 	return fault.New(fault.Unauthenticated, "login_revoked", "Sign in again.")
 }
 
-// notifyChanged drops what is remembered of mailboxes and tells those who wait, here
-// and on other nodes.
+// notifyChanged drops cached data of a mailbox and wakes waiters, here and on other nodes.
 func (m *Mailboxes) notifyChanged(id db.ID) {
 	m.clearRouteCache()
 	m.Hub.Wake(notify.Key{Kind: notify.Mailbox, ID: int64(id)})
 }
 
-// revokeLogins is changed, and cached log-ins are dropped too.
+// revokeLogins is notifyChanged and also drops cached logins.
 func (m *Mailboxes) revokeLogins(id db.ID) {
 	m.Hasher.Forget(int64(id))
 	m.Hub.Wake(notify.Key{Kind: notify.Credential, ID: int64(id)})
@@ -272,16 +269,16 @@ func (m *Mailboxes) notifyRevoked(id db.ID) {
 	}
 }
 
-// Invalidate drops what is remembered of a mailbox; the server calls it when
-// another node woke notify.Mailbox or notify.Credential.
+// Invalidate drops the cached data of a mailbox. The server calls it when another node woke
+// notify.Mailbox or notify.Credential.
 func (m *Mailboxes) Invalidate(id db.ID) {
 	m.Hasher.Forget(int64(id))
 	m.clearRouteCache()
 	m.notifyRevoked(id)
 }
 
-// InvalidateAll drops everything that is remembered: when signals of other nodes
-// may have been lost.
+// InvalidateAll drops all cached data. It is called when notifications of other nodes may have been
+// lost.
 func (m *Mailboxes) InvalidateAll() {
 	m.Hasher.ForgetAll()
 	m.clearRouteCache()
@@ -290,7 +287,7 @@ func (m *Mailboxes) InvalidateAll() {
 
 var anyMailboxQuery = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)
 
-// HasAddresses reports whether a domain has aliases or mailboxes, also deleted ones that
+// HasAddresses reports whether a domain has aliases or mailboxes, including deleted mailboxes that
 // are not purged yet.
 func (m *Mailboxes) HasAddresses(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
 	for _, any := range []db.Statement{anyMailboxQuery.With(domain), anyAliasQuery.With(domain)} {

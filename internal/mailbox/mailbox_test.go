@@ -19,7 +19,7 @@ import (
 )
 
 func TestCreate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, password, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "Ann.Lee", DisplayName: "Ann", QuotaMB: new(3000)})
 		if err != nil {
@@ -51,7 +51,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateTellsAllFaults(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		_, _, err := h.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "b-x", Password: new("short"), DisplayName: "a\nb", QuotaMB: new(0)})
 		var f *fault.Error
 		if !errors.As(err, &f) {
@@ -70,7 +70,7 @@ func TestCreateTellsAllFaults(t *testing.T) {
 }
 
 func TestChange(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box := h.create("ann", good)
 		got, err := h.Update(ctx, h.account, box.ID, mailbox.Change{DisplayName: new("Ann"), QuotaMB: new(9999)})
@@ -93,7 +93,7 @@ func TestChange(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box := h.create("ann", good)
 		if _, err := h.Resolve(ctx, addr(t, box.Address)); err != nil {
@@ -137,7 +137,7 @@ func TestDelete(t *testing.T) {
 		h.join("first")
 		ended, end := context.WithCancel(ctx)
 		end()
-		if err := h.Node.MaintainLease(ended); err != nil { // leaves
+		if err := h.Node.MaintainLease(ended); err != nil { // the node leaves
 			t.Fatal(err)
 		}
 		if n, err := h.Purge(ctx); n != 0 || err != nil {
@@ -154,7 +154,7 @@ func TestDelete(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		for _, n := range []mailbox.CreateParams{{LocalPart: "Ann.Lee", DisplayName: "Ann Lee"}, {LocalPart: "bob", DisplayName: "50% Bob"}, {LocalPart: "c_d"}} {
 			n.Domain = h.domain
@@ -182,9 +182,9 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// The former holder of a domain still reads its mail, and receives none.
+// The former owner of a domain can still read old mail but receives none.
 func TestChangeOfHands(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		old := h.create("ann", good)
 		release := db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`)

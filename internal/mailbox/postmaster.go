@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// maxOwners is to how many owners of an account a message is forwarded.
+// maxOwners is the maximum number of an account's owners that a message is forwarded to.
 const maxOwners = 10
 
 // isRoleAddress reports whether an address is a role address, which every domain has
@@ -30,9 +30,9 @@ func (m *Mailboxes) isHostDomain(domain string) bool {
 	return domain == "" || domain == m.Host || domain == "bounces."+m.Host
 }
 
-// operatorRoute is the route of mail to the host's own role addresses. It leads to the
-// operator's address and nowhere else. What goes elsewhere from there goes in the
-// name of the host, which account.OperatorAccount stands for.
+// operatorRoute returns the route of mail to the host's own role addresses. It leads only to the
+// operator's address. Mail forwarded from there is sent in the host's name, as
+// account.OperatorAccount.
 func (m *Mailboxes) operatorRoute(ctx context.Context) (Route, error) {
 	to, err := address.Parse(m.Postmaster)
 	if err != nil || m.isHostDomain(to.Domain) {
@@ -59,7 +59,7 @@ func (m *Mailboxes) operatorRoute(ctx context.Context) (Route, error) {
 	return route, err
 }
 
-// withoutSuspended is a route without the mailboxes of accounts that are suspended.
+// withoutSuspended returns a route without the mailboxes of suspended accounts.
 func (m *Mailboxes) withoutSuspended(ctx context.Context, route Route) (Route, error) {
 	var failed error
 	route.Mailboxes = slices.DeleteFunc(route.Mailboxes, func(to Recipient) bool {
@@ -75,10 +75,10 @@ func (m *Mailboxes) withoutSuspended(ctx context.Context, route Route) (Route, e
 	return route, failed
 }
 
-// roleRoute is the route of mail to a role address of a domain that has no mailbox or
-// alias of that name: to the domain's first mailbox, else to the account's, else
-// to the people who own the account. Nobody else is to read it, since who does can
-// prove to certificate authorities that the domain is his.
+// roleRoute returns the route of mail to a role address of a domain without a mailbox or alias of
+// that name. It leads to the domain's first mailbox, else to the account's first, else to the
+// owners of the account. Nobody else may receive it, because mail to a role address can prove
+// ownership of the domain to certificate authorities.
 func (m *Mailboxes) roleRoute(ctx context.Context, domain, account db.ID) (Route, error) {
 	if route, err := firstMailboxRoute(ctx, m.db, domain, account); !fault.Is(err, fault.NotFound) {
 		return route, err
@@ -106,8 +106,8 @@ func (m *Mailboxes) roleRoute(ctx context.Context, domain, account db.ID) (Route
 	return route, nil
 }
 
-// firstMailboxRoute is the route to the first mailbox of a domain that takes mail, else of its
-// account.
+// firstMailboxRoute returns the route to the first mailbox of a domain that can receive mail, else
+// of its account.
 func firstMailboxRoute(ctx context.Context, from db.Reader, domain, account db.ID) (Route, error) {
 	route, err := mailboxRoute(ctx, from, firstInDomainQuery.With(domain))
 	if fault.Is(err, fault.NotFound) {
@@ -116,9 +116,8 @@ func firstMailboxRoute(ctx context.Context, from db.Reader, domain, account db.I
 	return route, err
 }
 
-// PostmasterRoute is where Route finds that mail to postmaster of a domain goes, as far
-// as mailboxes and aliases tell: without them it is fault.NotFound, and the owners of
-// the account get the mail.
+// PostmasterRoute returns the route of mail to postmaster of a domain, considering only mailboxes
+// and aliases. Without any it returns fault.NotFound, and Route leads to the owners of the account.
 func PostmasterRoute(ctx context.Context, from db.Reader, domain, account db.ID, name string) (Route, error) {
 	route, err := exactRoute(ctx, from, domain, "postmaster@"+name)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
@@ -127,14 +126,14 @@ func PostmasterRoute(ctx context.Context, from db.Reader, domain, account db.ID,
 	return route, err
 }
 
-// AddressRoute is the route of the mailbox or the alias of an address.
+// AddressRoute returns the route of the mailbox or the alias of an address.
 func AddressRoute(ctx context.Context, from db.Reader, domain db.ID, a address.Address) (Route, error) {
 	base, _ := a.SplitTag()
 	return exactRoute(ctx, from, domain, base.Key())
 }
 
-// isServiceRole reports whether an owner's address is itself a role address of this
-// service, which leads to owners, or to the operator.
+// isServiceRole reports whether an owner's address is itself a role address of this service, which
+// would lead to owners or to the operator again.
 func (m *Mailboxes) isServiceRole(ctx context.Context, a address.Address) (bool, error) {
 	if !isRoleAddress(a) || m.isHostDomain(a.Domain) {
 		return m.isHostDomain(a.Domain), nil

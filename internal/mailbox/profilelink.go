@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// ProfileLinkTTL is for how long a link to a profile works.
+	// ProfileLinkTTL is how long a profile link works.
 	ProfileLinkTTL = 10 * time.Minute
 
-	maxProfileLinks = 20 // of a mailbox, that were made within that time
+	maxProfileLinks = 20 // links of a mailbox created within ProfileLinkTTL
 	linkPrefix      = "mpl_"
 	linkRandomBytes = 20 // bytes
 )
@@ -29,15 +29,15 @@ var (
 	deleteLinksQuery        = db.SQL(`DELETE FROM profile_link WHERE mailbox = $1`)
 	linkTargetQuery         = db.SQL(`SELECT l.mailbox, l.name FROM profile_link l JOIN mailbox m ON m.id = l.mailbox AND m.generation = l.generation
 		WHERE l.hash = $1 AND l.spent_at = 0 AND l.expires_at > $2 AND m.deleted_at = 0 AND m.status = $3`)
-	// A link is spent by whoever comes first.
+	// The first caller redeems the link.
 	redeemLinkQuery = db.SQL(`UPDATE profile_link SET spent_at = $2 WHERE hash = $1 AND spent_at = 0 AND expires_at > $2
 			AND EXISTS (SELECT 1 FROM mailbox m WHERE m.id = profile_link.mailbox AND m.generation = profile_link.generation AND m.deleted_at = 0 AND m.status = $3)
 		RETURNING mailbox, name`)
 )
 
-// CreateProfileLink makes the token of a link with which a device gets an app
-// password of a mailbox, called name, within ProfileLinkTTL and once. A new password of
-// the mailbox ends it.
+// CreateProfileLink creates the token of a link with which a device gets an app password of a
+// mailbox, called name. It works once and for ProfileLinkTTL. A new password of the mailbox
+// invalidates it.
 func (m *Mailboxes) CreateProfileLink(ctx context.Context, account, mailbox db.ID, name string) (token string, err error) {
 	var bad fault.FieldErrors
 	name = parseAppName(&bad, name)
@@ -62,8 +62,8 @@ func (m *Mailboxes) CreateProfileLink(ctx context.Context, account, mailbox db.I
 	return token, err
 }
 
-// FindProfileLink tells whose profile a link gives, and for which device, without
-// spending it. One that is spent or over is a fault.NotFound.
+// FindProfileLink returns the mailbox and the device name of a link, without redeeming it. A
+// redeemed or expired link is a fault.NotFound.
 func (m *Mailboxes) FindProfileLink(ctx context.Context, token string) (box Mailbox, name string, err error) {
 	var id db.ID
 	err = m.db.One(ctx, linkTargetQuery.With(secret.HashToken(token), db.Micros(m.now()), StatusActive), &id, &name)
@@ -76,8 +76,8 @@ func (m *Mailboxes) FindProfileLink(ctx context.Context, token string) (box Mail
 	return box, name, err
 }
 
-// RedeemProfileLink makes the app password that a link is for. Of several who
-// have it only the first gets one.
+// RedeemProfileLink creates the app password of a link. If several callers have the link, only the
+// first gets a password.
 func (m *Mailboxes) RedeemProfileLink(ctx context.Context, token string) (box Mailbox, made AppPassword, password string, err error) {
 	if box, _, err = m.FindProfileLink(ctx, token); err != nil {
 		return box, made, "", err

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// A link gives one app password, to the first who follows it within its time.
+// A link gives one app password, to the first client that redeems it in time.
 func TestProfileLink(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		link := func() string {
@@ -37,7 +37,7 @@ func TestProfileLink(t *testing.T) {
 			}
 		}
 		token := link()
-		for range 2 { // looking at it spends nothing
+		for range 2 { // looking doesn't redeem the link
 			if box, name, err := h.FindProfileLink(ctx, token); err != nil || box.ID != ann.ID || name != "Ann's phone" {
 				t.Fatalf("%v %q %v", box.ID, name, err)
 			}

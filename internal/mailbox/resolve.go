@@ -12,37 +12,37 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Recipient is where mail to an address goes.
+// Recipient is a mailbox that receives mail to an address.
 type Recipient struct {
 	Mailbox db.ID
 	Account db.ID
 	Domain  db.ID
-	Address string // the mailbox's own
-	Tag     string // what stood after the plus; '' for none
+	Address string // address of the mailbox itself
+	Tag     string // the part after the plus; "" for none
 
-	ForwardTo   []address.Address // where its mail goes as well
-	KeepCopy    bool              // what goes there is filed here too
-	HasVacation bool              // it has a Vacation that is enabled
+	ForwardTo   []address.Address // additional forwarding addresses
+	KeepCopy    bool              // forwarded mail is also stored here
+	HasVacation bool              // it has an enabled Vacation
 	SpamFilter  SpamFilter
 }
 
 // Codes of Resolve's errors.
 const (
-	CodeDomainNotHosted  = "domain_not_hosted" // fault.NotFound: 550 5.7.1 to strangers
+	CodeDomainNotHosted  = "domain_not_hosted" // fault.NotFound: 550 5.7.1 to unauthenticated clients
 	CodeNoMailbox        = "no_such_mailbox"   // fault.NotFound: 550 5.1.1
 	CodeMailboxSuspended = "mailbox_suspended" // fault.Denied: 550 5.2.1
-	// CodeNoPostmaster says that the operator's own address takes no mail now.
+	// CodeNoPostmaster means that the operator's own address can't receive mail now.
 	CodeNoPostmaster = "no_postmaster" // fault.Unavailable: 450 4.2.1
 )
 
 const (
-	// routeCacheTTL bounds how long an address goes to a former mailbox should the
-	// signal of another node be lost.
+	// routeCacheTTL limits how long mail goes to a former mailbox of an address if the notification
+	// of another node is lost.
 	routeCacheTTL   = 5 * time.Second
 	maxCachedRoutes = 100_000
 )
 
-// cachedRoute is what an address was found to mean a moment ago.
+// cachedRoute is the recent result of resolving an address.
 type cachedRoute struct {
 	route     Route
 	expiresAt time.Time
@@ -58,9 +58,8 @@ var (
 		ORDER BY m.account, m.deleted_at, m.id LIMIT 1`)
 )
 
-// Resolve finds the mailbox that an address means: its own, whatever the
-// plus-tag, else the first that an alias leads to. Where mail to role addresses
-// goes is told at Role.
+// Resolve finds the mailbox for an address: its own, ignoring the plus-tag, else the first that an
+// alias leads to. Route says where mail to role addresses goes.
 func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient, error) {
 	route, err := m.Route(ctx, to)
 	if err == nil && len(route.Mailboxes) == 0 {
@@ -80,7 +79,7 @@ func mailboxSuspendedError() error {
 	return fault.New(fault.Denied, CodeMailboxSuspended, "This mailbox takes no mail.")
 }
 
-// mailboxRoute is the route to the mailbox that a statement finds.
+// mailboxRoute returns the route to the mailbox that a statement finds.
 func mailboxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, error) {
 	var r Recipient
 	var local, key, status, forward string
@@ -98,7 +97,7 @@ func mailboxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, e
 	return Route{Mailboxes: []Recipient{r}}, nil
 }
 
-// cacheUnlessChanged keeps what was found in known or roomy, unless a mailbox changed
+// cacheUnlessChanged stores a result in routeCache or ampleUntil, unless a mailbox changed
 // meanwhile.
 func cacheUnlessChanged[K comparable, V any](m *Mailboxes, in map[K]V, key K, what V, changes int64) {
 	m.mu.Lock()

@@ -15,7 +15,7 @@ import (
 )
 
 func TestResolve(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		if used, err := h.anyMailbox(); used || err != nil {
 			t.Errorf("an empty domain has mailboxes: %v, %v", used, err)
@@ -39,7 +39,7 @@ func TestResolve(t *testing.T) {
 			{address.Address{Local: "Postmaster"}, bob.ID, ""},
 			{addr(t, "postmaster@mail.host.test"), bob.ID, ""},
 		} {
-			for range 2 { // the second time it is known
+			for range 2 { // the second time it is cached
 				got, err := h.Resolve(ctx, c.to)
 				if err != nil || got.Mailbox != c.box || got.Tag != c.tag || got.Account != h.account || got.Domain != h.domain {
 					t.Errorf("%v: %+v, %v", c.to, got, err)
@@ -57,10 +57,10 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// Mail to the role addresses of the host goes to the operator's address alone,
-// wherever that is; while it takes no mail, to nobody.
+// Mail to the role addresses of the host goes only to the operator's address, in any place. While
+// that can't receive mail, nobody gets it.
 func TestRouteOfHostRoles(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann, bob := h.create("ann", good), h.create("bob", good)
 		h.alias("ops@demo.test", bob.ID.String(), "far@elsewhere.test")
@@ -125,11 +125,10 @@ func TestRouteOfHostRoles(t *testing.T) {
 	})
 }
 
-// Mail to the role addresses of a domain stays with the domain's account: in its
-// mailboxes, or with its owners. No other account's mailbox gets it, however old, and
-// neither does the operator.
+// Mail to the role addresses of a domain stays with the domain's account: in its mailboxes, or with
+// its owners. No other account's mailbox gets it, however old, and neither does the operator.
 func TestRouteOfDomainRoles(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		oldest := h.create("oldest", good)
 		h.Postmaster = "oldest@demo.test"

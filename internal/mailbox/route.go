@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Route is where mail to an address goes: to one place at least.
+// Route is where mail to an address goes: at least one mailbox or forwarding address.
 type Route struct {
-	Mailboxes []Recipient       // active ones, each once
-	Forwards  []address.Address // to be forwarded to, each once
-	Forwarder db.ID             // that leads elsewhere, of the account and domain below; of role mail the account
+	Mailboxes []Recipient       // active mailboxes, without duplicates
+	Forwards  []address.Address // forwarding addresses, without duplicates
+	Forwarder db.ID             // the alias that forwards, of the account and domain below; for role mail the account
 	Account   db.ID
 	Domain    db.ID
-	RoleMail  bool // it leads from a role address to the owners of the account, or the operator
+	RoleMail  bool // from a role address to the owners of the account, or to the operator
 }
 
-// aliasTargetsQuery has a row for each target of the alias of an address. Of a
-// mailbox that is deleted all is empty.
+// aliasTargetsQuery has a row for each target of the alias of an address. The row of a deleted
+// mailbox has empty columns.
 var aliasTargetsQuery = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
 		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
 		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
@@ -31,13 +31,12 @@ var aliasTargetsQuery = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0)
 		LEFT JOIN domain d ON d.id = m.domain
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
-// Route finds where mail to an address goes: to its own mailbox, else where its
-// alias leads, else where a catch-all does. A role address (postmaster, abuse) of a
-// domain has mailboxes of the domain's account, or its owners, before a catch-all;
-// one of the host has the operator. Nowhere is fault.NotFound (CodeDomainNotHosted,
-// CodeNoMailbox), fault.Denied (CodeAccountSuspended) where all that would take it are
-// suspended, and fault.Unavailable (CodeNoPostmaster) while the operator has no
-// mailbox.
+// Route finds where mail to an address goes: to its own mailbox, else to its alias's targets, else
+// to the catch-all's. Mail to a role address (postmaster, abuse) of a domain goes to mailboxes of
+// the domain's account, or to its owners, before a catch-all. Mail to a role address of the host
+// goes to the operator. It returns fault.NotFound (CodeDomainNotHosted, CodeNoMailbox) if there is
+// no recipient, fault.Denied (CodeMailboxSuspended) if all recipients are suspended, and
+// fault.Unavailable (CodeNoPostmaster) while the operator has no mailbox.
 func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error) {
 	base, tag := to.SplitTag()
 	key := base.Key()
@@ -51,7 +50,7 @@ func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error
 		if err != nil {
 			return Route{}, err
 		}
-		// That there is nobody is not kept: who makes a mailbox gets mail at once.
+		// A missing address isn't cached, so that a new mailbox receives mail immediately.
 		entry = cachedRoute{route, now.Add(routeCacheTTL)}
 		cacheUnlessChanged(m, m.routeCache, key, entry, changes)
 	}
@@ -87,7 +86,7 @@ func (m *Mailboxes) findRoute(ctx context.Context, base address.Address, key str
 	return route, err
 }
 
-// exactRoute is the route to the mailbox or the alias of an address.
+// exactRoute returns the route to the mailbox or the alias of an address.
 func exactRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
 	route, err := mailboxRoute(ctx, from, recipientQuery.With(domain, key))
 	if fault.Is(err, fault.NotFound) {
@@ -96,7 +95,7 @@ func exactRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (
 	return route, err
 }
 
-// aliasRoute finds where the alias of an address leads.
+// aliasRoute returns the route of an alias.
 func aliasRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
 	route := Route{Domain: domain}
 	suspended := false
@@ -130,9 +129,9 @@ func aliasRoute(ctx context.Context, from db.Reader, domain db.ID, key string) (
 	return Route{}, noMailboxError()
 }
 
-// MaySendAs reports whether a mailbox may send as an address: its own, one of its
-// plus-addresses, or one that an alias leads from to it. A catch-all counts for
-// what it would take: addresses that nobody else has.
+// MaySendAs reports whether a mailbox may send as an address: its own, one of its plus-addresses,
+// or an alias that leads to it. A catch-all covers the addresses that it receives mail for: those
+// that no one else has.
 func (m *Mailboxes) MaySendAs(ctx context.Context, box Mailbox, a address.Address) (bool, error) {
 	own, err := address.Parse(box.Address)
 	if err != nil {
@@ -161,7 +160,7 @@ func (m *Mailboxes) MaySendAs(ctx context.Context, box Mailbox, a address.Addres
 	return m.exists(ctx, aliasLeadsToQuery.With(domain, CatchAll+"@"+base.Domain, box.ID))
 }
 
-// exists reports whether a statement finds something.
+// exists reports whether a statement returns a row.
 func (m *Mailboxes) exists(ctx context.Context, s db.Statement) (bool, error) {
 	err := m.db.One(ctx, s, new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {

@@ -17,20 +17,20 @@ var (
 			` + usedExpr + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id JOIN app_password p ON p.mailbox = m.id
 		WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 150`)
-	// Whoever has set another password meanwhile has set its verifiers too.
+	// A concurrent password change has set its own verifiers.
 	setVerifiersQuery       = db.SQL(`UPDATE mailbox SET scram = $3, scram_of = $2 WHERE id = $1 AND password = $2`)
 	setAppVerifiersQuery    = db.SQL(`UPDATE app_password SET scram = $2 WHERE id = $1`)
 	deleteVerifiersQuery    = db.SQL(`UPDATE mailbox SET scram = '' WHERE id IN (SELECT id FROM mailbox WHERE scram <> '' ORDER BY id LIMIT 500)`)
 	deleteAppVerifiersQuery = db.SQL(`UPDATE app_password SET scram = '' WHERE id IN (SELECT id FROM app_password WHERE scram <> '' ORDER BY id LIMIT 500)`)
 )
 
-// maxVerifiers is how many a mailbox may have: two of each password.
+// maxVerifiers is the maximum number of verifiers of a mailbox: two for each password.
 const maxVerifiers = 2 * (MaxAppPasswords + 1)
 
-// AuthenticateSCRAM is Authenticate by the client's last message of an exchange of
-// SCRAM-SHA-256; answer is what it is to be told before it is signed in. A message
-// that does not belong to the exchange is credential.ErrSCRAMMessage and no guess. A wrong
-// password can't be told from another wrong one, so each counts as a guess.
+// AuthenticateSCRAM is Authenticate with the client's final message of a SCRAM-SHA-256 exchange;
+// answer is the server's final message, sent before the client is signed in. A message that doesn't
+// belong to the exchange is credential.ErrSCRAMMessage and doesn't count as a guess. Wrong
+// passwords can't be distinguished, so each counts as a guess.
 func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *credential.SCRAMExchange, final string, from netip.Addr) (box Mailbox, answer string, err error) {
 	if err := e.CheckFinal(final); err != nil {
 		return Mailbox{}, "", err
@@ -57,7 +57,7 @@ func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *creden
 			}
 			tested += len(strings.Fields(l.scram))
 		}
-		// A refusal takes as long however many passwords there are, or none.
+		// A failure takes as long with any number of passwords, including none.
 		for ; tested < maxVerifiers; tested++ {
 			_ = e.CheckFinal(final)
 		}
@@ -69,8 +69,8 @@ func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *creden
 	return box, answer, err
 }
 
-// storeVerifiers keeps the verifiers of a password that was just found right, if there are
-// none. No log-in fails over that: the next one tries again.
+// storeVerifiers stores the verifiers of a password that was just verified, if there are none. An
+// error doesn't fail the login: the next one tries again.
 func (m *Mailboxes) storeVerifiers(ctx context.Context, by credential.Requester, l loginCandidate, password string) {
 	if !m.SCRAM.NeedsVerifiers(l.Address, l.scram) {
 		return
@@ -80,7 +80,7 @@ func (m *Mailboxes) storeVerifiers(ctx context.Context, by credential.Requester,
 	}
 }
 
-// storeAppVerifiers is learn for an app password.
+// storeAppVerifiers is storeVerifiers for an app password.
 func (m *Mailboxes) storeAppVerifiers(ctx context.Context, by credential.Requester, l loginCandidate, token string) {
 	if !m.SCRAM.NeedsVerifiers(l.Address, l.scram) {
 		return
@@ -90,7 +90,7 @@ func (m *Mailboxes) storeAppVerifiers(ctx context.Context, by credential.Request
 	}
 }
 
-// deleteVerifiers deletes all verifiers if none shall be kept.
+// deleteVerifiers deletes all verifiers if none shall be stored.
 func (m *Mailboxes) deleteVerifiers(ctx context.Context) error {
 	if m.SCRAM != nil {
 		return nil

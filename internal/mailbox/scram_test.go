@@ -22,19 +22,19 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// offered makes the house offer SCRAM-SHA-256.
-func (h *house) offered() {
+// offered makes the fixture offer SCRAM-SHA-256.
+func (h *fixture) offered() {
 	h.SCRAM = &credential.SCRAM{Hasher: h.Hasher, Key: []byte("a secret of this house"), Offered: true}
 }
 
-// dialogue is somebody who signs in by SCRAM-SHA-256, up to the last message.
+// dialogue is a client's SCRAM-SHA-256 exchange, up to its final message.
 type dialogue struct {
 	client *scram.ClientConversation
 	server *credential.SCRAMExchange
 	final  string
 }
 
-func (h *house) begin(user, password string) dialogue {
+func (h *fixture) begin(user, password string) dialogue {
 	h.t.Helper()
 	c, err := scram.SHA256.NewClient(user, password, "")
 	if err != nil {
@@ -54,7 +54,7 @@ func (h *house) begin(user, password string) dialogue {
 	return d
 }
 
-func (h *house) end(d dialogue, p mailbox.Protocol, from netip.Addr) (mailbox.Mailbox, error) {
+func (h *fixture) end(d dialogue, p mailbox.Protocol, from netip.Addr) (mailbox.Mailbox, error) {
 	h.t.Helper()
 	box, answer, err := h.AuthenticateSCRAM(h.t.Context(), p, d.server, d.final, from)
 	if err == nil {
@@ -65,15 +65,15 @@ func (h *house) end(d dialogue, p mailbox.Protocol, from netip.Addr) (mailbox.Ma
 	return box, err
 }
 
-func (h *house) prove(p mailbox.Protocol, user, password string) (mailbox.Mailbox, error) {
+func (h *fixture) prove(p mailbox.Protocol, user, password string) (mailbox.Mailbox, error) {
 	h.t.Helper()
 	return h.end(h.begin(user, password), p, here)
 }
 
 var verifiers = db.SQL(`SELECT scram FROM mailbox WHERE id = $1 UNION ALL SELECT scram FROM app_password WHERE mailbox = $1`)
 
-// verifiers are those that are kept of a mailbox.
-func (h *house) verifiers(box mailbox.Mailbox) (n int) {
+// verifiers counts the stored verifiers of a mailbox.
+func (h *fixture) verifiers(box mailbox.Mailbox) (n int) {
 	h.t.Helper()
 	all, err := db.All(h.t.Context(), h.db, verifiers.With(box.ID), func(r db.Row) (s string, err error) { return s, r.Scan(&s) })
 	if err != nil {
@@ -83,7 +83,7 @@ func (h *house) verifiers(box mailbox.Mailbox) (n int) {
 }
 
 func TestScram(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.offered()
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("Ann", good)
@@ -123,7 +123,7 @@ func TestScram(t *testing.T) {
 			t.Errorf("never used: %+v, %v", apps, err)
 		}
 
-		// What ends a password ends exchanges that are under way, too.
+		// Changes that end a password also end exchanges in progress.
 		session, err := h.prove(mailbox.IMAP, "ann@demo.test", onPhone)
 		if err != nil {
 			t.Fatal(err)
@@ -160,10 +160,10 @@ func TestScram(t *testing.T) {
 	})
 }
 
-// Guesses count alike with a mailbox and without; what is no message of the
-// exchange is no guess.
+// Guesses count the same with a mailbox and without; a message that doesn't belong to the exchange
+// is no guess.
 func TestScramGuessing(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.offered()
 		t := h.t
 		h.create("ann", good)
@@ -205,9 +205,9 @@ func TestScramGuessing(t *testing.T) {
 	})
 }
 
-// Passwords from before the operator wanted it are learned when they are seen.
+// Verifiers of passwords from before SCRAM was enabled are stored at the next login.
 func TestScramLearns(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		_, app := h.app(ann, "Phone", "imap")
@@ -241,7 +241,7 @@ func TestScramLearns(t *testing.T) {
 			t.Errorf("kept %d verifiers, %v", h.verifiers(ann), err)
 		}
 
-		// With another key all are made again.
+		// With another key all verifiers are created again.
 		h.SCRAM.Key = []byte("another")
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
 		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
@@ -252,7 +252,7 @@ func TestScramLearns(t *testing.T) {
 			t.Error(err)
 		}
 
-		// A release that knows nothing of this changes a password.
+		// A release without SCRAM changes a password.
 		dbtest.Exec(h.t, h.db, oldRelease.With(ann.ID, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"))
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
 		wantKind(t, err, fault.Unauthenticated, "invalid_credentials")
@@ -277,11 +277,11 @@ var oldRelease = db.SQL(`UPDATE mailbox SET password = $2, generation = generati
 
 var unlearn = db.SQL(`UPDATE mailbox SET scram = '' WHERE id = $1`)
 
-// A password that is changed while it is learned is not learned.
+// If a password changes while its verifiers are stored, they are not stored.
 func TestScramLearnsNoOldPassword(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.offered()
-		h.SetPause(func(context.Context, time.Duration) error { return nil }) // the house's notes what it waited, one at a time
+		h.SetPause(func(context.Context, time.Duration) error { return nil }) // the fixture's function isn't safe for concurrent use
 		ctx, t := h.t.Context(), h.t
 		ann := h.create("ann", good)
 		from, to := good, "Another-horse-8"
@@ -310,10 +310,9 @@ func TestScramLearnsNoOldPassword(t *testing.T) {
 	})
 }
 
-// When a domain changes hands an address may mean two mailboxes, each with its
-// own password.
+// When a domain changes hands an address may have two mailboxes, each with its own password.
 func TestScramNamesakes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.offered()
 		t := h.t
 		old := h.create("ann", good)

@@ -16,18 +16,19 @@ import (
 )
 
 const (
-	// maxSearchBytes bounds a Filter's Search, in bytes: longer ones find nothing.
+	// maxSearchBytes is the maximum length of a Filter's Search, in bytes: longer ones find
+	// nothing.
 	maxSearchBytes = 200
-	// maxCandidates is how many mailboxes a search looks at one by one. It is in the
-	// statements as well, which read one more: they are planned for it.
+	// maxCandidates is how many mailboxes a search checks one by one. The statements contain it
+	// too; they read one more and are planned for it.
 	maxCandidates = 500
-	// maxPieceLength is how long a piece of mailbox_piece is at most.
+	// maxPieceLength is the maximum length of a piece in mailbox_piece.
 	maxPieceLength = 12
 	// maxProbes is how many parts of a long search are tried.
 	maxProbes = 4
 	// piecesPerStatement is how many pieces one statement writes.
 	piecesPerStatement = 32
-	// indexBatchSize is how many mailboxes one transaction puts into mailbox_piece.
+	// indexBatchSize is how many mailboxes one transaction adds to mailbox_piece.
 	indexBatchSize = 20
 )
 
@@ -60,11 +61,11 @@ var (
 			$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`)
 )
 
-// Filter chooses mailboxes of an account.
+// Filter selects mailboxes of an account.
 type Filter struct {
-	Domain  db.ID  // 0 for all
-	Deleted bool   // those that can be restored, instead of those that live
-	Search  string // "" for all: what the address or the display name has in it, in either case
+	Domain  db.ID  // 0 for all domains
+	Deleted bool   // deleted mailboxes that can be restored, instead of live ones
+	Search  string // text in the address or the display name, ignoring case; "" for all
 }
 
 // List returns an account's mailboxes, newest first.
@@ -87,7 +88,7 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 		return db.ReadPage(ctx, m.db, query, page, scanMailbox, account, args...)
 	}
 	matches := func(b Mailbox) bool { return strings.Contains(b.searchText(), search) }
-	// What many have fills the page from the first rows: no need to look up all.
+	// Frequent matches fill the page from the first rows, without looking up all.
 	list, more, read, err := db.ReadFilteredPage(ctx, m.db, query, page, 1, scanMailbox, idOf, matches, account, args...)
 	if err != nil || read {
 		return list, more, err
@@ -96,7 +97,7 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 	if err != nil {
 		return nil, false, err
 	}
-	if !all { // then matches are frequent, and the page is soon full
+	if !all { // then matches are frequent and soon fill the page
 		list, more, _, err = db.ReadFilteredPage(ctx, m.db, query, page, 0, scanMailbox, idOf, matches, account, args...)
 		return list, more, err
 	}
@@ -113,15 +114,15 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 
 func idOf(b Mailbox) db.ID { return b.ID }
 
-// searchText is the text in which a search looks for its letters.
+// searchText returns the text that a search looks in.
 func (b Mailbox) searchText() string { return buildSearchText(b.foldedAddress, b.DisplayName) }
 
 func buildSearchText(key, name string) string { return strings.ToLower(key + "\n" + name) }
 
-// candidates returns mailboxes of the account, newest first, among which are all that a search
-// can find. all is false if there are more than maxCandidates.
+// candidates returns mailboxes of the account, newest first, which include all that a search can
+// find. all is false if there are more than maxCandidates.
 func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string) (few []Mailbox, all bool, err error) {
-	// First those without pieces: they may get them meanwhile.
+	// First those without pieces, because they may get pieces meanwhile.
 	few, err = db.All(ctx, m.db, accountUnindexedQuery.With(account), scanMailbox)
 	if err != nil || len(few) > maxCandidates {
 		return nil, false, err
@@ -146,36 +147,36 @@ func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string
 	return nil, false, nil
 }
 
-// searchProbes are parts of a search that together cover it, or the beginning of a long one
-// and its end. Whatever it finds has pieces that begin with each.
+// searchProbes returns parts of a search that together cover it, or the beginning and the end of a
+// long one. Every match has pieces that begin with each of them.
 func searchProbes(search string) (parts []string) {
-	letters := []rune(search)
+	mails := []rune(search)
 	for from := 0; ; from += maxPieceLength {
-		if from+maxPieceLength >= len(letters) || len(parts) == maxProbes-1 {
-			return append(parts, string(letters[max(0, len(letters)-maxPieceLength):]))
+		if from+maxPieceLength >= len(mails) || len(parts) == maxProbes-1 {
+			return append(parts, string(mails[max(0, len(mails)-maxPieceLength):]))
 		}
-		parts = append(parts, string(letters[from:from+maxPieceLength]))
+		parts = append(parts, string(mails[from:from+maxPieceLength]))
 	}
 }
 
-// prefixEnd returns the first text that is greater than all that begin with a part, byte by
-// byte; false if there is none.
+// prefixEnd returns the first text that is greater, byte by byte, than all texts with this prefix;
+// false if there is none.
 func prefixEnd(part string) (string, bool) {
-	letters := []rune(part)
-	for i := len(letters) - 1; i >= 0; i-- {
-		if letters[i] == utf8.MaxRune {
+	mails := []rune(part)
+	for i := len(mails) - 1; i >= 0; i-- {
+		if mails[i] == utf8.MaxRune {
 			continue
 		}
-		letters[i]++
-		if !utf8.ValidRune(letters[i]) { // what UTF-16 keeps for itself
-			letters[i] = 0xE000
+		mails[i]++
+		if !utf8.ValidRune(mails[i]) { // skip the UTF-16 surrogates
+			mails[i] = 0xE000
 		}
-		return string(letters[:i+1]), true
+		return string(mails[:i+1]), true
 	}
 	return "", false
 }
 
-// searchPieces are those of a mailbox, sorted.
+// searchPieces returns the pieces of a mailbox, sorted.
 func searchPieces(key, name string) (all []string) {
 	text := buildSearchText(key, name)
 	for i := range text {
@@ -194,7 +195,7 @@ func searchPieces(key, name string) (all []string) {
 	return slices.Compact(all)
 }
 
-// indexMailbox brings mailbox_piece up to date with the name of a mailbox.
+// indexMailbox updates the rows of a mailbox in mailbox_piece.
 func indexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	var account db.ID
 	var key, name, before string
@@ -221,7 +222,7 @@ func indexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	return err
 }
 
-// unindexMailbox deletes what mailbox_piece has of a mailbox.
+// unindexMailbox deletes the rows of a mailbox in mailbox_piece.
 func unindexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	var account db.ID
 	var key, name, before string
@@ -236,7 +237,7 @@ func unindexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
 	return execPieces(ctx, tx, deletePiecesQuery, account, id, searchPieces(key, before), nil)
 }
 
-// execPieces runs a query on all pieces that are not among others, piecesPerStatement at a time.
+// execPieces runs a query on the pieces in all but not in others, piecesPerStatement at a time.
 func execPieces(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, all, others []string) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(piece string) bool {
 		_, among := slices.BinarySearch(others, piece)
@@ -245,7 +246,7 @@ func execPieces(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, 
 	for some := range slices.Chunk(all, piecesPerStatement) {
 		args := []any{account, id}
 		for i := range piecesPerStatement {
-			args = append(args, some[min(i, len(some)-1)]) // the last one again
+			args = append(args, some[min(i, len(some)-1)]) // repeats the last one
 		}
 		if _, err := tx.Exec(ctx, q.With(args...)); err != nil {
 			return err
@@ -254,9 +255,9 @@ func execPieces(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, 
 	return nil
 }
 
-// indexMissing puts those mailboxes into mailbox_piece that are not there, or by another name:
-// those from before there was one, and what an older release has changed since.
-// Several nodes may do it at the same time. It leaves half of the time to others.
+// indexMissing adds mailboxes to mailbox_piece that are missing or have another name there: those
+// from before the table existed, and those that an older release has changed. Several nodes may run
+// it at the same time. It pauses for half of the time.
 func (m *Mailboxes) indexMissing(ctx context.Context) error {
 	for {
 		begin := time.Now()

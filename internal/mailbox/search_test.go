@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// box is what a search may find.
+// box is a mailbox that a search may find.
 type box struct {
 	id      db.ID
 	domain  db.ID
@@ -22,9 +22,8 @@ type box struct {
 	text    string // in lower case
 }
 
-// manyBoxes makes n mailboxes of two domains, as an older release does, every fifth of
-// them deleted.
-func (h *house) manyBoxes(n int) (all []box) {
+// manyBoxes creates n mailboxes in two domains, as an older release does; every fifth is deleted.
+func (h *fixture) manyBoxes(n int) (all []box) {
 	h.t.Helper()
 	other := h.newDomainNamed(h.account, "other.test")
 	names := []string{"Ann Lee", "MÜLLER, Jürgen", "50% _Bob_!", "", "Σίσυφος", "\U0010FFFF", "İpek", "a very long name that goes on and on", "zz"}
@@ -47,8 +46,8 @@ func (h *house) manyBoxes(n int) (all []box) {
 	return all
 }
 
-// wantFound compares all pages of a list with what it should be, in both directions.
-func (h *house) wantFound(all []box, f mailbox.Filter) {
+// wantFound compares all pages of a list with the expected result, in both directions.
+func (h *fixture) wantFound(all []box, f mailbox.Filter) {
 	h.t.Helper()
 	var want []db.ID
 	for _, b := range all {
@@ -82,9 +81,9 @@ func (h *house) wantFound(all []box, f mailbox.Filter) {
 	}
 }
 
-// A search finds what it found before there were pieces, whatever has some.
+// A search has the same results before, while and after mailboxes get pieces.
 func TestSearchFindsAll(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		all := h.manyBoxes(640)
 		searches := []string{"ann", "LEE", "müller", "MÜLLER", "%", "_", "!", "50%", "_bob_", "σίσυφος", "\U0010FFFF", "a\U0010FFFF", "i", "zz", "z", "u", "qq", "@",
@@ -114,7 +113,7 @@ func TestSearchFindsAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		check()
-		// Some are new, renamed, or renamed by an older release.
+		// Some mailboxes are new, renamed, or renamed by an older release.
 		for i := range 3 {
 			name := fmt.Sprint("Sören Renamed ", i)
 			if _, err := h.Update(ctx, h.account, all[i].id, mailbox.Change{DisplayName: &name}); err != nil {
@@ -140,10 +139,10 @@ func TestSearchFindsAll(t *testing.T) {
 	})
 }
 
-// A search for what few have looks these up, and does not read all the others. With a mailbox
-// and its name its pieces go.
+// A search with few matches looks them up and doesn't read all others. The pieces of a deleted
+// mailbox or an old name are removed.
 func TestSearchLooksUp(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		all := h.manyBoxes(400)
 		if err := h.IndexRest(ctx); err != nil {
@@ -164,7 +163,7 @@ func TestSearchLooksUp(t *testing.T) {
 		}
 		found("user1@", 1)
 		dbtest.Exec(t, h.db, db.SQL(`DELETE FROM mailbox_piece WHERE mailbox = $1`).With(all[1].id))
-		found("user1@", 0) // so it was found by its pieces
+		found("user1@", 0) // this means that it was found by its pieces
 
 		for _, name := range []string{"A longer name than it had", "B", ""} {
 			if _, err := h.Update(ctx, h.account, all[2].id, mailbox.Change{DisplayName: &name}); err != nil {

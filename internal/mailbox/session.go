@@ -16,8 +16,8 @@ type Session struct {
 	ID          db.ID
 	Protocol    Protocol
 	Address     string // of the client
-	AppPassword string // its name; "" for the mailbox's own
-	Program     string // what the client calls itself (RFC 2971); "" if it doesn't say
+	AppPassword string // its name; "" for the mailbox's own password
+	Program     string // client name (RFC 2971); "" if unknown
 	Since       time.Time
 }
 
@@ -33,21 +33,21 @@ var (
 	endSessionQuery   = db.SQL(`DELETE FROM mailbox_session WHERE id = $1`)
 	listSessionsQuery = db.PagedSQL(`SELECT id, protocol, address, app_password, program, since FROM mailbox_session
 		WHERE EXISTS (SELECT 1 FROM tenure WHERE tenure.id = mailbox_session.tenure AND expires_at > {now}) AND {page mailbox = $1}`)
-	// With the tenure, as a row may be taken on by the next one of its node meanwhile.
+	// The lease is part of the condition, because the next lease of the same node may take over a
+	// row meanwhile.
 	deleteStaleSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE (id, tenure) IN (SELECT id, tenure FROM mailbox_session AS s
 		WHERE s.tenure < $1 AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.id = s.tenure AND expires_at > {now}) ORDER BY s.tenure, s.id LIMIT $2)`)
 	deleteSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE mailbox = $1`)
 )
 
-// openSessions are the connections of this node. What is new about them is written
-// every few seconds: to sign in costs nothing more, and what came and went in
-// between was never there.
+// openSessions are the connections of this node. Changes are written every few seconds, so that
+// signing in costs no write; a session that begins and ends in between is never written.
 type openSessions struct {
 	mu     sync.Mutex
 	byID   map[db.ID]*openSession
-	dirty  map[db.ID]bool // of open, those to be written
-	closed []db.ID        // that were written, and have ended
-	lease  db.ID          // that the rows carry
+	dirty  map[db.ID]bool // open sessions to write
+	closed []db.ID        // ended sessions whose rows exist
+	lease  db.ID          // lease in the written rows
 }
 
 type openSession struct {
@@ -56,8 +56,8 @@ type openSession struct {
 	written bool
 }
 
-// OpenSession notes a connection that has signed in, and returns what Named and
-// Closed are to be told; 0 if the node keeps no list.
+// OpenSession records a connection that has signed in. It returns the id for SetSessionProgram and
+// CloseSession, or 0 if the node records no sessions.
 func (m *Mailboxes) OpenSession(box Mailbox, p Protocol, from netip.Addr) db.ID {
 	if m.Node == nil {
 		return 0
@@ -71,7 +71,7 @@ func (m *Mailboxes) OpenSession(box Mailbox, p Protocol, from netip.Addr) db.ID 
 	return s.ID
 }
 
-// SetSessionProgram notes what the client of a session calls itself, in valid UTF-8.
+// SetSessionProgram records the name of the client program, in valid UTF-8.
 func (m *Mailboxes) SetSessionProgram(id db.ID, program string) {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
@@ -80,7 +80,7 @@ func (m *Mailboxes) SetSessionProgram(id db.ID, program string) {
 	}
 }
 
-// CloseSession notes that a session has ended.
+// CloseSession records that a session has ended.
 func (m *Mailboxes) CloseSession(id db.ID) {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
@@ -91,19 +91,19 @@ func (m *Mailboxes) CloseSession(id db.ID) {
 	delete(m.sessions.dirty, id)
 }
 
-// takePending returns what is to be written. After a tenure was lost all is, by the
-// new one.
-func (s *openSessions) takePending(tenure db.ID) (news []openSession, over []db.ID) {
+// takePending returns the sessions to write and those to delete. With a new lease it returns all
+// sessions.
+func (s *openSessions) takePending(leaseID db.ID) (news []openSession, over []db.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lease != tenure {
-		s.lease = tenure
+	if s.lease != leaseID {
+		s.lease = leaseID
 		for id := range s.byID {
 			s.dirty[id] = true
 		}
 	}
 	for id := range s.dirty {
-		s.byID[id].written = true // or nearly; who closes it has it deleted
+		s.byID[id].written = true // set before the write, so that CloseSession deletes the row
 		news = append(news, *s.byID[id])
 	}
 	clear(s.dirty)
@@ -111,7 +111,7 @@ func (s *openSessions) takePending(tenure db.ID) (news []openSession, over []db.
 	return news, over
 }
 
-// restorePending takes back what could not be written.
+// restorePending takes back changes that could not be written.
 func (s *openSessions) restorePending(news []openSession, over []db.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,19 +123,18 @@ func (s *openSessions) restorePending(news []openSession, over []db.ID) {
 	s.closed = append(s.closed, over...)
 }
 
-// flushSessions writes what is not written yet about this node's sessions.
-// m.notes.writing is held.
+// flushSessions writes pending changes of this node's sessions. The caller holds signInLog.flushMu.
 func (m *Mailboxes) flushSessions(ctx context.Context) error {
 	if m.Node == nil {
 		return nil
 	}
-	tenure, _ := m.Node.Lease()
-	news, over := m.sessions.takePending(tenure)
+	leaseID, _ := m.Node.Lease()
+	news, over := m.sessions.takePending(leaseID)
 	for len(news) > 0 || len(over) > 0 {
 		some, ended := news[:min(len(news), sessionBatchSize)], over[:min(len(over), sessionBatchSize)]
 		err := m.db.Tx(ctx, func(tx *db.Tx) error {
 			for _, s := range some {
-				if _, err := tx.Exec(ctx, upsertSessionQuery.With(s.ID, s.mailbox, tenure, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since))); err != nil {
+				if _, err := tx.Exec(ctx, upsertSessionQuery.With(s.ID, s.mailbox, leaseID, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since))); err != nil {
 					return err
 				}
 			}
@@ -155,8 +154,8 @@ func (m *Mailboxes) flushSessions(ctx context.Context) error {
 	return nil
 }
 
-// Sessions lists which connections are signed in to a mailbox of the account,
-// newest first. What other nodes saw in the last seconds may be missing.
+// Sessions lists the connections that are signed in to a mailbox of the account, newest first.
+// Those of the last seconds on other nodes may be missing.
 func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page db.Page) ([]Session, bool, error) {
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return nil, false, err
@@ -173,7 +172,7 @@ func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page d
 	}, mailbox)
 }
 
-// deleteStaleSessions deletes those that nodes which ended have left.
+// deleteStaleSessions deletes the sessions of nodes that have ended.
 func (m *Mailboxes) deleteStaleSessions(ctx context.Context) error {
 	for before := m.db.NewID(); ; {
 		n, err := m.db.Exec(ctx, deleteStaleSessionsQuery.With(before, staleBatchSize))

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// open is what is signed in to a mailbox, newest first.
-func (h *house) open(of mailbox.Mailbox) string {
+// open returns the sessions of a mailbox, newest first.
+func (h *fixture) open(of mailbox.Mailbox) string {
 	h.t.Helper()
 	list, _, err := h.Sessions(h.t.Context(), h.account, of.ID, db.Page{})
 	if err != nil {
@@ -29,7 +29,7 @@ func (h *house) open(of mailbox.Mailbox) string {
 	return strings.Join(all, ", ")
 }
 
-func (h *house) wantOpen(of mailbox.Mailbox, want string) {
+func (h *fixture) wantOpen(of mailbox.Mailbox, want string) {
 	h.t.Helper()
 	if got := h.open(of); got != want {
 		h.t.Errorf("open: %q, want %q", got, want)
@@ -37,17 +37,17 @@ func (h *house) wantOpen(of mailbox.Mailbox, want string) {
 }
 
 var (
-	endTenure = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
-	anyOpen   = db.SQL(`SELECT COUNT(*) FROM mailbox_session`)
+	endLease = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	anyOpen  = db.SQL(`SELECT COUNT(*) FROM mailbox_session`)
 )
 
-// join has the sessions stand on a node of this name, after the one before has
-// ended without a word.
-func (h *house) join(name string) {
+// join starts a node of this name for the sessions, after the previous one ended without releasing
+// its lease.
+func (h *fixture) join(name string) {
 	h.t.Helper()
 	if h.Node != nil {
-		tenure, _ := h.Node.Lease()
-		dbtest.Exec(h.t, h.db, endTenure.With(tenure))
+		lease, _ := h.Node.Lease()
+		dbtest.Exec(h.t, h.db, endLease.With(lease))
 	}
 	var err error
 	if h.Node, err = h.db.Join(h.t.Context(), name, name); err != nil {
@@ -55,10 +55,10 @@ func (h *house) join(name string) {
 	}
 }
 
-// TestSessions: what is signed in is listed while it is, whatever was written of
-// it already.
+// TestSessions checks that sessions are listed while they are open, no matter whether they were
+// written already.
 func TestSessions(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		h.join("first")
 		ann, bob := h.create("ann", good), h.create("bob", good)
@@ -78,7 +78,7 @@ func TestSessions(t *testing.T) {
 		second := in(password, "2001:db8::7")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/, imap 192.0.2.7 /Thunderbird 140")
 		h.SetSessionProgram(second, "Mail 16")
-		h.CloseSession(in(good, "192.0.2.9")) // gone before anybody looked
+		h.CloseSession(in(good, "192.0.2.9")) // closed before it was written
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16, imap 192.0.2.7 /Thunderbird 140")
 		h.CloseSession(first)
 		h.CloseSession(first)
@@ -88,10 +88,10 @@ func TestSessions(t *testing.T) {
 			t.Errorf("another account: %v", err)
 		}
 
-		// A node that ended without a word has no sessions, one whose tenure was
-		// lost has them by the next.
-		tenure, _ := h.Node.Lease()
-		dbtest.Exec(t, h.db, endTenure.With(tenure))
+		// A node that ended without releasing its lease has no sessions. After a lost lease, the
+		// next lease has them.
+		lease, _ := h.Node.Lease()
+		dbtest.Exec(t, h.db, endLease.With(lease))
 		h.wantOpen(ann, "")
 		h.join("second")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
@@ -114,20 +114,20 @@ func TestSessions(t *testing.T) {
 
 var takeOn = db.SQL(`UPDATE mailbox_session SET tenure = $1`)
 
-// Those that the next tenure of their node takes on just while they are dropped,
-// with the one that was lost, stay listed.
+// Sessions that the next lease of their node takes over stay listed, even if they are being deleted
+// with the lost lease.
 func TestDropSessionsSparesThoseTakenOn(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx := t.Context()
 		h.join("first")
 		ann := h.create("ann", good)
 		h.OpenSession(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.7"))
 		h.wantOpen(ann, "imap 192.0.2.7 /")
 		h.join("second")
-		tenure, _ := h.Node.Lease()
+		lease, _ := h.Node.Lease()
 		dropped := make(chan error, 1)
 		err := h.db.Tx(ctx, func(tx *db.Tx) error {
-			if _, err := tx.Exec(ctx, takeOn.With(tenure)); err != nil {
+			if _, err := tx.Exec(ctx, takeOn.With(lease)); err != nil {
 				return err
 			}
 			go func() { dropped <- h.DropSessions(ctx) }()

@@ -12,13 +12,13 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// SignIn is one attempt to sign in to a mailbox, or several alike.
+// SignIn is one attempt to sign in to a mailbox, or several similar ones.
 type SignIn struct {
 	ID          db.ID
 	Protocol    Protocol
-	Address     string // of the client; of failures by IPv6 the network (/64)
+	Address     string // of the client; for IPv6 failures the network (/64)
 	Result      string
-	AppPassword string // its name; "" for the mailbox's own
+	AppPassword string // its name; "" for the mailbox's own password
 	Times       int64
 	FirstAt     time.Time
 	LastAt      time.Time
@@ -28,21 +28,21 @@ type SignIn struct {
 const (
 	ResultOK            = "ok"
 	ResultWrongPassword = "wrong_password"
-	ResultNoVerifier    = "no_verifier"    // by SCRAM, which is not possible before a log-in without it, or a new password
+	ResultNoVerifier    = "no_verifier"    // SCRAM needs an earlier login without it, or a new password
 	ResultSuspended     = "suspended"      // with the right password
-	ResultWrongProtocol = "wrong_protocol" // with an app password for another one
+	ResultWrongProtocol = "wrong_protocol" // with an app password for another protocol
 )
 
 const (
-	// MaxSignIns is how many rows of those that succeeded a mailbox keeps, and
-	// how many of the others: who guesses does not push the owner's out.
+	// MaxSignIns is the maximum number of rows of a mailbox, for successes and failures each, so
+	// that guesses don't displace the owner's sign-ins.
 	MaxSignIns = 200
-	// SignInRetention is how long they are kept at most.
+	// SignInRetention is how long rows are stored at most.
 	SignInRetention = 90 * 24 * time.Hour
 
-	signInMergeWindow = time.Hour       // within which what is alike is one row
-	flushInterval     = 5 * time.Second // how often they are written
-	maxPendingSignIns = 10_000          // rows in memory; what is more is lost
+	signInMergeWindow = time.Hour       // similar attempts within it share one row
+	flushInterval     = 5 * time.Second // how often rows are written
+	maxPendingSignIns = 10_000          // rows in memory; more are dropped
 	flushBatchSize    = 200             // rows in one commit
 )
 
@@ -58,13 +58,13 @@ var (
 	deleteSignInsQuery = db.SQL(`DELETE FROM sign_in WHERE mailbox = $1`)
 )
 
-// signInLog are what is yet to be written about sign-ins. Writing them is no part
-// of signing in, and what a crash loses is no loss.
+// signInLog is the set of sign-ins that are not written yet. They are written apart from signing
+// in; a crash may lose some.
 type signInLog struct {
 	mu               sync.Mutex
 	rows             map[signInKey]*signInRow
-	closed           []pendingSignIn     // no longer in rows, and to be written once more
-	usedAppPasswords map[db.ID]time.Time // app passwords
+	closed           []pendingSignIn     // removed from rows but not written yet
+	usedAppPasswords map[db.ID]time.Time // last use of app passwords
 	flushMu          sync.Mutex
 }
 
@@ -76,7 +76,7 @@ type signInKey struct {
 	appPassword string
 }
 
-// signInRow is a row, as it is to stand in the database.
+// signInRow is a row as stored in the database.
 type signInRow struct {
 	id          db.ID
 	times       int64
@@ -84,7 +84,7 @@ type signInRow struct {
 	dirty       bool
 }
 
-// recordSignIn notes an attempt at a mailbox that is there.
+// recordSignIn records an attempt to sign in to an existing mailbox.
 func (m *Mailboxes) recordSignIn(box Mailbox, p Protocol, from netip.Addr, result string) {
 	key := signInKey{box.ID, p, from.Unmap().String(), result, box.appPasswordName}
 	if result == ResultWrongPassword && from.Unmap().Is6() {
@@ -110,13 +110,13 @@ func (m *Mailboxes) recordSignIn(box Mailbox, p Protocol, from netip.Addr, resul
 	n.times, n.last, n.dirty = n.times+1, now, true
 }
 
-// pendingSignIn is a row that is being written.
+// pendingSignIn is a row to be written.
 type pendingSignIn struct {
 	key signInKey
 	signInRow
 }
 
-// takePending returns what is to be written, and forgets what has become old.
+// takePending returns the rows to write and drops old ones from memory.
 func (n *signInLog) takePending(now time.Time) (rows []pendingSignIn, used map[db.ID]time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +134,7 @@ func (n *signInLog) takePending(now time.Time) (rows []pendingSignIn, used map[d
 	return rows, used
 }
 
-// Flush writes what is not written yet about sign-ins and sessions on this node.
+// Flush writes pending sign-ins and sessions of this node.
 func (m *Mailboxes) Flush(ctx context.Context) error {
 	m.signInLog.flushMu.Lock()
 	defer m.signInLog.flushMu.Unlock()
@@ -177,8 +177,8 @@ func writeSignIns(ctx context.Context, tx *db.Tx, rows []pendingSignIn, used map
 	return nil
 }
 
-// RunFlush writes what is noted about sign-ins and sessions every few seconds until ctx ends,
-// and once more then; report is told what went wrong.
+// RunFlush writes pending sign-ins and sessions every few seconds until ctx ends, and once more
+// then. It passes errors to report.
 func (m *Mailboxes) RunFlush(ctx context.Context, report func(error)) error {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
@@ -197,8 +197,8 @@ func (m *Mailboxes) RunFlush(ctx context.Context, report func(error)) error {
 	}
 }
 
-// SignIns lists who signed in to a mailbox of the account, or tried to, newest
-// first. What other nodes saw in the last seconds may be missing.
+// SignIns lists the sign-ins and failed attempts of a mailbox of the account, newest first. Those
+// of the last seconds on other nodes may be missing.
 func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db.Page) ([]SignIn, bool, error) {
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return nil, false, err
@@ -215,8 +215,8 @@ func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db
 	}, mailbox)
 }
 
-// PruneSignIns deletes, in one commit, at most limit rows of sign-ins that were
-// last seen before a time, and returns how many; 0: there are no more.
+// PruneSignIns deletes, in one commit, at most limit sign-ins last seen before a time, and returns
+// how many; 0 means that there are no more.
 func (m *Mailboxes) PruneSignIns(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := m.db.Exec(ctx, pruneSignInsQuery.With(db.Micros(before), limit))
 	return int(deleted), err

@@ -8,19 +8,19 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// SpamFilter is how much a spam filter may say about mail to a mailbox. It never
-// says less of what is forwarded, and a virus is refused whatever is chosen.
+// SpamFilter is how strictly the spam filter applies to mail to a mailbox. It is never less strict
+// for forwarded mail, and a virus is rejected with any setting.
 type SpamFilter string
 
 // The kinds of SpamFilter.
 const (
-	SpamOff     SpamFilter = "off"     // nothing goes to Junk for it, nor is refused
-	SpamLenient SpamFilter = "lenient" // it takes more to get to Junk (digest.SpamResult.LenientThreshold); nothing is refused
-	SpamNormal  SpamFilter = "normal"  // what the filter asks for
-	SpamStrict  SpamFilter = "strict"  // less is enough (digest.SpamResult.StrictThreshold)
+	SpamOff     SpamFilter = "off"     // no message is moved to Junk or rejected as spam
+	SpamLenient SpamFilter = "lenient" // higher threshold for Junk (summary.SpamResult.LenientThreshold); no message is rejected
+	SpamNormal  SpamFilter = "normal"  // the spam filter's own action
+	SpamStrict  SpamFilter = "strict"  // lower threshold for Junk (summary.SpamResult.StrictThreshold)
 )
 
-// SpamFilters lists them, from soft to hard.
+// SpamFilters lists the settings, from lenient to strict.
 func SpamFilters() []SpamFilter {
 	return []SpamFilter{SpamOff, SpamLenient, SpamNormal, SpamStrict}
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// countedQuotaExpr is what a mailbox adds to mailbox_storage.allotted: its quota, while it lives.
+// countedQuotaExpr is what a mailbox adds to mailbox_storage.allotted: its quota, unless it is
+// deleted.
 const countedQuotaExpr = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
 
 var (
-	// What mailbox_storage lacks, such as what an older release has changed, is added.
+	// Adds what mailbox_storage lacks, for example changes of an older release.
 	allottedQuery = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
 			+ COALESCE((SELECT SUM(` + countedQuotaExpr + ` - counted) FROM mailbox WHERE account = $1 AND counted <> ` + countedQuotaExpr + `), 0) AS BIGINT),
 		CAST(COALESCE((SELECT SUM(` + usedExpr + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
@@ -36,9 +37,9 @@ var (
 		FROM mailbox_storage s WHERE s.account = $1`)
 )
 
-// StorageUsage returns what the quotas of an account's mailboxes are together, and
-// what these hold, in bytes. Of a deleted mailbox what it holds counts for both, until
-// that is gone. What more than MaxSummedMailboxes hold may be what they held up to UsedSumTTL ago.
+// StorageUsage returns the sum of the quotas of an account's mailboxes and their usage, in bytes.
+// The usage of a deleted mailbox counts for both until it is purged. The usage of more than
+// MaxSummedMailboxes may be up to UsedSumTTL old.
 func (m *Mailboxes) StorageUsage(ctx context.Context, account db.ID) (quotas, used int64, err error) {
 	var deleted int64
 	if err := m.db.One(ctx, allottedQuery.With(account), &quotas, &deleted); err != nil {
@@ -49,16 +50,17 @@ func (m *Mailboxes) StorageUsage(ctx context.Context, account db.ID) (quotas, us
 }
 
 const (
-	// MaxSummedMailboxes is how many mailboxes of an account are summed up for each that asks.
+	// MaxSummedMailboxes is the maximum number of mailboxes of an account that are summed up on
+	// each call.
 	MaxSummedMailboxes = 1000
-	// UsedSumTTL is for how long the sum of more is remembered.
+	// UsedSumTTL is how long the sum of more mailboxes is cached.
 	UsedSumTTL = time.Minute
 )
 
-// usedSumCache remembers what the mailboxes of large accounts hold together: to keep such a
-// sum in the database, each delivery would have to change it, one after the other.
+// usedSumCache caches the usage of large accounts. If the sum were a column, all deliveries to an
+// account would have to update the same row, one after the other.
 type usedSumCache struct {
-	semaphores notify.KeyedSemaphore[db.ID] // one reader for an account at a time
+	semaphores notify.KeyedSemaphore[db.ID] // one reader per account at a time
 	mu         sync.Mutex
 	byAccount  map[db.ID]cachedSum
 }
@@ -96,7 +98,7 @@ func (m *Mailboxes) usedBytes(ctx context.Context, account db.ID) (int64, error)
 	}
 	defer pass()
 	now := m.now()
-	if bytes, ok := m.usedSums.get(account, now); ok { // another caller has read it
+	if bytes, ok := m.usedSums.get(account, now); ok { // another caller has read it meanwhile
 		return bytes, nil
 	}
 	var mailboxes, bytes int64
@@ -107,11 +109,11 @@ func (m *Mailboxes) usedBytes(ctx context.Context, account db.ID) (int64, error)
 	return bytes, err
 }
 
-// withinStorageLimit runs change, which may give a mailbox of the account a quota or take it, and then
-// finds out whether the quotas are still within the limit of them all: if not,
-// it is a fault.Conflict. A quota that does not grow is never refused; limit 0 is none.
+// withinStorageLimit runs change, which may change the counted quota of a mailbox of the account.
+// Then it checks whether the sum of the quotas is within the limit; if not, it returns a
+// fault.Conflict. A quota that doesn't grow is never rejected; limit 0 means none.
 func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
-	// So that the figure is still true when this is committed.
+	// The lock keeps the sum valid until the commit.
 	if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 		return err
 	}
@@ -141,8 +143,8 @@ func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, 
 	return fault.New(fault.Conflict, "storage_limit_exceeded", "%s", text)
 }
 
-// countQuota brings mailbox_storage up to date with a mailbox, and returns the quota that
-// counts for it: 0 if it is deleted. The caller holds the account.
+// countQuota updates mailbox_storage for a mailbox and returns the quota that counts for it: 0 if
+// it is deleted. The caller holds the account's lock.
 func countQuota(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
 	var more int64
 	if err := tx.One(ctx, uncountedQuotaQuery.With(id, account), &quota, &more); err != nil || more == 0 {
@@ -158,7 +160,7 @@ func countQuota(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64,
 
 var liveQuotaQuery = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 
-// quotaIfLive returns the quota that a mailbox has; 0 if it is not there, or deleted.
+// quotaIfLive returns the quota of a mailbox; 0 if it is missing or deleted.
 func quotaIfLive(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
 	err = tx.One(ctx, liveQuotaQuery.With(id, account), &quota)
 	if errors.Is(err, db.ErrNoRow) {
@@ -167,8 +169,7 @@ func quotaIfLive(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64
 	return quota, err
 }
 
-// storageLimit returns what the quotas of an account may be together; 0 is no
-// limit.
+// storageLimit returns the limit for the sum of the quotas of an account; 0 means no limit.
 func (m *Mailboxes) storageLimit(ctx context.Context, account db.ID) (int64, error) {
 	if m.StorageLimit == nil {
 		return 0, nil
@@ -179,9 +180,8 @@ func (m *Mailboxes) storageLimit(ctx context.Context, account db.ID) (int64, err
 // countBatchSize is how many mailboxes one transaction counts.
 const countBatchSize = 100
 
-// countMissing counts the quotas that are not counted: those from before there was
-// mailbox_storage, and what an older release has changed since. Several nodes may
-// do it at the same time.
+// countMissing counts quotas that are not counted yet: those from before mailbox_storage existed,
+// and changes of an older release. Several nodes may run it at the same time.
 func (m *Mailboxes) countMissing(ctx context.Context) error {
 	return m.eachAccount(ctx, nextUncountedAccountQuery, func(account db.ID) (more bool, err error) {
 		err = m.db.Tx(ctx, func(tx *db.Tx) error {
@@ -201,8 +201,8 @@ func (m *Mailboxes) countMissing(ctx context.Context) error {
 	})
 }
 
-// correctStorage makes mailbox_storage the sum of what is counted. It differs only where an older
-// release, which doesn't count, purged a mailbox that counted: after it ran alone for a month.
+// correctStorage sets mailbox_storage to the sum of the counted quotas. They differ only if an
+// older release ran alone for a month and purged a counted mailbox, which it doesn't subtract.
 func (m *Mailboxes) correctStorage(ctx context.Context) error {
 	return m.eachAccount(ctx, nextStorageAccountQuery, func(account db.ID) (bool, error) {
 		var more int64
@@ -213,7 +213,7 @@ func (m *Mailboxes) correctStorage(ctx context.Context) error {
 			if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 				return err
 			}
-			err := tx.One(ctx, storageSurplusQuery.With(account), &more) // another node may have been first
+			err := tx.One(ctx, storageSurplusQuery.With(account), &more) // another node may have corrected it
 			if err == nil && more != 0 {
 				_, err = tx.Exec(ctx, addAllottedQuery.With(account, -more))
 			}
@@ -222,8 +222,8 @@ func (m *Mailboxes) correctStorage(ctx context.Context) error {
 	})
 }
 
-// eachAccount calls do for each account that next finds after the last one, and again while
-// there is more to do for it. It leaves half of the time to others.
+// eachAccount calls do for each account that next finds after the last one, and again while there
+// is more to do for it. It pauses for half of the time.
 func (m *Mailboxes) eachAccount(ctx context.Context, next *db.Query, do func(account db.ID) (more bool, err error)) error {
 	for account := db.ID(0); ; {
 		switch err := m.db.One(ctx, next.With(account), &account); {

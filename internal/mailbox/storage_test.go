@@ -19,9 +19,9 @@ import (
 
 const mb = 1 << 20
 
-// summed is what the live quotas of the account are, summed up; uncounted is how many
-// mailboxes are not counted as they are.
-func (h *house) summed() (quotas, uncounted int64) {
+// summed returns the sum of the account's live quotas; uncounted is how many mailboxes are not
+// counted correctly.
+func (h *fixture) summed() (quotas, uncounted int64) {
 	h.t.Helper()
 	sum := db.SQL(`SELECT CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN quota ELSE 0 END), 0) AS BIGINT),
 		COUNT(CASE WHEN counted <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END THEN 1 END) FROM mailbox WHERE account = $1`)
@@ -31,8 +31,8 @@ func (h *house) summed() (quotas, uncounted int64) {
 	return quotas, uncounted
 }
 
-// wantSum fails unless the sum that is kept is that of the mailboxes.
-func (h *house) wantSum(when string) {
+// wantSum fails unless the stored sum equals that of the mailboxes.
+func (h *fixture) wantSum(when string) {
 	h.t.Helper()
 	want, _ := h.summed()
 	if got, _, err := h.StorageUsage(h.t.Context(), h.account); err != nil || got != want {
@@ -40,11 +40,11 @@ func (h *house) wantSum(when string) {
 	}
 }
 
-// insertOld is how a release without kept sums and pieces makes a mailbox.
+// insertOld creates a mailbox like a release without stored sums and pieces.
 var insertOld = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
 	VALUES ($1, $2, $3, $4, $5, $6, '', 1, $7, 'active', 0, 0)`)
 
-func (h *house) createOld(local, name string, quota int64) db.ID {
+func (h *fixture) createOld(local, name string, quota int64) db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
 	noUse := db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
@@ -60,11 +60,10 @@ var (
 	purgeOld   = db.SQL(`DELETE FROM mailbox WHERE id = $1`)
 )
 
-// Many make, change, delete and restore mailboxes of an account at the same time, and an
-// older release deletes some and makes quotas smaller: the sum is exact at the end, and
-// never beyond the limit.
+// Many goroutines create, change, delete and restore mailboxes of an account, while an older
+// release deletes some and reduces quotas. The sum is exact at the end and never exceeds the limit.
 func TestQuotasOfMany(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		const limit, workers, rounds = 150 * mb, 6, 6
 		h.StorageLimit = func(context.Context, db.ID) (int64, error) { return limit, nil }
 		for i := range 5 {
@@ -140,9 +139,10 @@ func TestQuotasOfMany(t *testing.T) {
 	})
 }
 
-// What a release without kept sums does is in the sum at once, before it is counted and after.
+// Changes by a release without stored sums are in the sum immediately, before they are counted and
+// after.
 func TestQuotasOfOlderRelease(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		kept := h.create("kept", good)
 		id := h.createOld("old", "", 7*mb)
@@ -161,14 +161,14 @@ func TestQuotasOfOlderRelease(t *testing.T) {
 		counted("after it deleted one")
 		dbtest.Exec(t, h.db, restoreOld.With(kept.ID))
 		counted("after it restored one")
-		// It runs alone for so long that it purges one which it deleted.
+		// The older release runs alone for so long that it purges a mailbox that it deleted.
 		dbtest.Exec(t, h.db, deleteOld.With(id, 5), purgeOld.With(id))
 		if err := h.Correct(ctx); err != nil {
 			t.Fatal(err)
 		}
 		h.wantSum("after it purged one")
 
-		// This release purges what that one deleted.
+		// This release purges a mailbox that the older release deleted.
 		id = h.createOld("another", "", 7*mb)
 		counted("after it made another")
 		dbtest.Exec(t, h.db, deleteOld.With(id, 5))
@@ -179,10 +179,9 @@ func TestQuotasOfOlderRelease(t *testing.T) {
 	})
 }
 
-// The sum of the quotas is read, not summed up again; where it is wrong all the same, Run
-// corrects it.
+// The stored sum of the quotas is read, not summed up again; RunMaintenance corrects a wrong sum.
 func TestQuotasAreKept(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.create("ann", good)
 		dbtest.Exec(h.t, h.db, db.SQL(`UPDATE mailbox_storage SET allotted = allotted + 1`).With())
 		want, _ := h.summed()
@@ -198,10 +197,10 @@ func TestQuotasAreKept(t *testing.T) {
 	})
 }
 
-// What more than a thousand mailboxes hold is remembered for a minute. What a thousand hold,
-// and what all may, is exact.
+// The usage of more than a thousand mailboxes is cached for a minute. The usage of up to a
+// thousand, and the sum of the quotas, are exact.
 func TestUseOfMany(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		var ids []db.ID
 		used := func() int64 {

@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// MinCountedSize is what a message counts for at least, in bytes: its rows take about as
-// much, however small it is.
+// MinCountedSize is the minimum size that a message counts for, in bytes. The rows of a message
+// take about as much, however small it is.
 const MinCountedSize = 1024
 
-// usedExpr is what the messages of a mailbox count for: the larger of its size and
-// MinCountedSize each. The surcharge is below zero only until a recount, when messages
-// went that were never counted in it. Only mailbox_usage has these columns: what SQLite
-// returns of an UPDATE knows no alias.
+// usedExpr is the usage of a mailbox: the larger of size and MinCountedSize of each message. The
+// surcharge can be negative until a recount, if messages were removed that were never counted in
+// it. Only mailbox_usage has these columns, because RETURNING of an UPDATE in SQLite knows no
+// alias.
 const usedExpr = `(bytes + CASE WHEN surcharge > 0 THEN surcharge ELSE 0 END)`
 
 const nearlyFullExpr = `CASE WHEN (` + usedExpr + ` + $2 + $4) * 20 < m.quota * 17 THEN 0
@@ -26,9 +26,8 @@ const nearlyFullExpr = `CASE WHEN (` + usedExpr + ` + $2 + $4) * 20 < m.quota * 
 				ELSE u.nearly_full END`
 
 var (
-	// Room made by an expunge ends the time of being over quota. Of a mailbox that
-	// gets to 90 % of its quota the owner is to be told, and once more after it was
-	// below 85 %.
+	// Freeing space by an expunge ends the over-quota period. At 90 % of its quota the owner is to
+	// be warned, and again only after the usage was below 85 %.
 	addUsageQuery = db.SQL(`UPDATE mailbox_usage AS u SET bytes = u.bytes + $2, messages = u.messages + $3, surcharge = u.surcharge + $4,
 			over_since = CASE WHEN $2 + $4 < 0 THEN 0 ELSE over_since END, nearly_full = ` + nearlyFullExpr + `
 		FROM mailbox m WHERE u.mailbox = $1 AND m.id = $1 RETURNING nearly_full`)
@@ -42,79 +41,79 @@ var (
 	endOverQuotaQuery   = db.SQL(`UPDATE mailbox_usage SET over_since = 0 WHERE mailbox = $1 AND over_since = $2`)
 )
 
-// MaxMessages is how many messages a client may fill a mailbox up to: a COPY, all
-// of which is one commit, would hold up everybody's.
+// MaxMessages is the maximum number of messages that a client may store in a mailbox. A COPY of all
+// is one commit, and a larger one would delay everybody's.
 const MaxMessages = 5_000_000
 
-// LockUsage makes the statement that takes the row of a mailbox's use. Whoever changes
-// folders or messages of a mailbox takes that first, by this, AddUsage or ReserveUsage, and
-// then whatever it needs: else, on PostgreSQL, two that take rows of folders in
-// different orders would wait for each other, until after a second it gives one up.
+// LockUsage returns the statement that locks the usage row of a mailbox. A transaction that changes
+// folders or messages of a mailbox must lock it first, by LockUsage, AddUsage or ReserveUsage. On
+// PostgreSQL two transactions that lock folder rows in different orders would deadlock, until after
+// a second one of them is aborted.
 func LockUsage(mailbox db.ID) db.Statement { return lockUsageQuery.With(mailbox) }
 
-// Usage is what messages count for in a mailbox: their sizes, and beyond these the
-// Surcharge of each.
+// Usage is the amount that messages count for: their sizes, their number, and the Overhead beyond
+// the sizes.
 type Usage struct{ Bytes, Messages, Overhead int64 }
 
-// CountedSize returns what a message counts for: its size, or MinCountedSize if that is more.
+// CountedSize returns the size that a message counts for: its size, or MinCountedSize if that is
+// larger.
 func CountedSize(size int64) int64 { return max(size, MinCountedSize) }
 
-// Overhead returns what a message counts for beyond its size.
+// Overhead returns the bytes that a message counts for beyond its size.
 func Overhead(size int64) int64 { return CountedSize(size) - size }
 
-// Negate returns what is to be deposited when messages go.
+// Negate returns the usage change when messages are removed.
 func (u Usage) Negate() Usage { return Usage{-u.Bytes, -u.Messages, -u.Overhead} }
 
-// MessageUsage returns the use of a message.
+// MessageUsage returns the usage of a message.
 func MessageUsage(size int64) Usage { return Usage{size, 1, Overhead(size)} }
 
-// AddUsage makes the statement that changes the use of a mailbox, which may become
-// less. It may overrun the quota: what RCPT accepted is filed. It returns one row,
-// for MessagesToNotify.
+// AddUsage returns the statement that changes the usage of a mailbox, up or down. It may exceed the
+// quota, because mail accepted at RCPT is always stored. It returns one row, for ScanNearlyFull.
 func AddUsage(mailbox db.ID, more Usage) db.Statement {
 	return addUsageQuery.With(mailbox, more.Bytes, more.Messages, more.Overhead)
 }
 
-// ReserveUsage makes the statement that takes room for messages; it changes no row when
-// the quota, or MaxMessages, does not allow it (Full is what to decline with), and
-// returns one for MessagesToNotify else.
+// ReserveUsage returns the statement that adds the usage of messages. If the quota or MaxMessages
+// doesn't allow it, it changes no row and the caller returns FullError. Otherwise it returns one
+// row, for ScanNearlyFull.
 func ReserveUsage(mailbox db.ID, more Usage) db.Statement {
 	return reserveUsageQuery.With(mailbox, more.Bytes, more.Messages, more.Overhead, MaxMessages)
 }
 
-// SetUsage makes the statement that corrects the use of a mailbox. The caller has it
-// (Hold).
+// SetUsage returns the statement that corrects the usage of a mailbox. The caller holds its lock
+// (LockUsage).
 func SetUsage(mailbox db.ID, all Usage) db.Statement {
 	return setUsageQuery.With(mailbox, all.Bytes, all.Messages, all.Overhead)
 }
 
 // Codes of a fault.OverQuota.
 const (
-	CodeMailboxFull     = "mailbox_full"      // for now: 452 4.2.2
-	CodeMailboxFullLong = "mailbox_full_long" // for over FullGracePeriod: 552 5.2.2
+	CodeMailboxFull     = "mailbox_full"      // temporary: 452 4.2.2
+	CodeMailboxFullLong = "mailbox_full_long" // after FullGracePeriod: 552 5.2.2
 )
 
-// FullGracePeriod is for how long a full mailbox has senders try again.
+// FullGracePeriod is how long a full mailbox makes senders try again.
 const FullGracePeriod = 7 * 24 * time.Hour
 
 const (
-	// ampleBytes room is more than arrives within ampleTTL.
+	// ampleBytes is more than can arrive within ampleTTL.
 	ampleBytes    = 512 << 20
 	ampleMessages = 50_000
 	ampleTTL      = time.Second
 )
 
-// FullError is the fault.OverQuota of a mailbox without room.
+// FullError returns the fault.OverQuota for a full mailbox.
 func FullError() error { return fault.New(fault.OverQuota, CodeMailboxFull, "The mailbox is full.") }
 
-// CheckQuota judges at RCPT whether a message of size bytes (0 if unknown) may come:
-// fault.OverQuota with CodeMailboxFull when there is no room, with CodeMailboxFullLong when
-// that has been so for seven days; fault.TooLarge when it exceeds the quota
-// itself, so that no waiting helps. A mailbox whose INBOX or Junk folder holds as
-// many messages as a folder may is full.
+// CheckQuota checks at RCPT whether a mailbox can receive a message of size bytes (0 if unknown).
+// It returns fault.OverQuota with CodeMailboxFull if the mailbox is full, or with
+// CodeMailboxFullLong if it has been full for seven days. It returns fault.TooLarge if the message
+// exceeds the quota itself, so that waiting doesn't help. A mailbox is also full if its INBOX or
+// Junk folder has the maximum number of messages.
 //
-// A mailbox with ample room is not looked at again for a second, in which it
-// can't be filled; any change of its quota ends that at once.
+// For a mailbox with ample free quota the result is cached for a second, in which it can't be
+// filled. Any change of its quota invalidates the cache.
 func (m *Mailboxes) CheckQuota(ctx context.Context, mailbox db.ID, size int64) error {
 	size = CountedSize(size)
 	now := m.now()

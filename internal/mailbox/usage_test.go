@@ -12,15 +12,15 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-func (h *house) deposit(box db.ID, bytes, messages int64) {
+func (h *fixture) deposit(box db.ID, bytes, messages int64) {
 	h.t.Helper()
 	if err := h.db.Write(h.t.Context(), box, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(mailbox.AddUsage(box, mailbox.Usage{Bytes: bytes, Messages: messages})) }}); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func TestRoom(t *testing.T) {
-	each(t, func(h *house) {
+func TestCapacity(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
 		if err != nil {
@@ -41,14 +41,14 @@ func TestRoom(t *testing.T) {
 		if err := h.CheckQuota(ctx, box.ID, 10*kb); err != nil {
 			t.Error(err)
 		}
-		deposit(20*kb, 1) // what RCPT accepted may overrun
+		deposit(20*kb, 1) // mail accepted at RCPT may exceed the quota
 		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
 		h.now = h.now.Add(mailbox.FullGracePeriod - time.Second)
 		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
 		h.now = h.now.Add(time.Second)
 		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFullLong)
 		deposit(-5*kb, -1)
-		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull) // the seven days begin anew
+		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull) // the seven days start again
 		deposit(-100*kb, 0)
 		if err := h.CheckQuota(ctx, box.ID, 1); err != nil {
 			t.Error(err)
@@ -59,10 +59,9 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// A message counts for 1,024 bytes at least, where its place is judged and where
-// its use is told.
+// A message counts for at least 1,024 bytes, for the quota check and in the reported usage.
 func TestSmallMessagesCount(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
 		if err != nil {
@@ -106,10 +105,9 @@ func TestSmallMessagesCount(t *testing.T) {
 	})
 }
 
-// A mailbox in which a folder is full has no room, and after seven days is full for
-// long.
-func TestRoomOfFolders(t *testing.T) {
-	each(t, func(h *house) {
+// A mailbox with a full folder is full, and after seven days it is full for long.
+func TestCapacityOfFolders(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann"})
 		if err != nil {
@@ -120,7 +118,7 @@ func TestRoomOfFolders(t *testing.T) {
 		if err := h.CheckQuota(ctx, box.ID, 0); err != nil {
 			t.Error(err)
 		}
-		left = 0 // little was left: it is looked at again at once
+		left = 0 // little was left, so it is checked again immediately
 		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFull)
 		h.now = h.now.Add(mailbox.FullGracePeriod)
 		wantKind(t, h.CheckQuota(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeMailboxFullLong)
@@ -133,10 +131,10 @@ func TestRoomOfFolders(t *testing.T) {
 	})
 }
 
-// However small they are, a mailbox holds no more than so many messages of a
-// client's. What arrives is filed all the same.
+// A client can't store more than a maximum number of messages, however small. Incoming mail is
+// stored anyway.
 func TestMostMessages(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		box, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: "ann"})
 		if err != nil {
@@ -165,12 +163,11 @@ func TestMostMessages(t *testing.T) {
 	})
 }
 
-// Where there is ample room nobody looks again for a second, unless the quota
-// changes.
-func TestAmpleRoom(t *testing.T) {
-	each(t, func(h *house) {
+// With ample free quota the mailbox isn't checked again for a second, unless the quota changes.
+func TestAmpleCapacity(t *testing.T) {
+	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
-		room := func(box db.ID, size int64, want string) {
+		capacity := func(box db.ID, size int64, want string) {
 			t.Helper()
 			if err := h.CheckQuota(ctx, box, size); want == "" && err != nil {
 				t.Error(err)
@@ -188,24 +185,24 @@ func TestAmpleRoom(t *testing.T) {
 		}
 		const gb = 1 << 30
 		ann, bob := made("ann", 1024), made("bob", 512)
-		room(ann.ID, 1, "")
-		room(bob.ID, 1, "")
+		capacity(ann.ID, 1, "")
+		capacity(bob.ID, 1, "")
 		h.deposit(ann.ID, gb, 1)
 		h.deposit(bob.ID, gb, 1)
-		room(ann.ID, 1, "")
-		room(ann.ID, gb/2, mailbox.CodeMailboxFull) // more than ample is looked at in any case
-		room(bob.ID, 1, mailbox.CodeMailboxFull)    // never had ample room
+		capacity(ann.ID, 1, "")
+		capacity(ann.ID, gb/2, mailbox.CodeMailboxFull) // more than the ample amount is always checked
+		capacity(bob.ID, 1, mailbox.CodeMailboxFull)    // never had ample free quota
 		h.now = h.now.Add(time.Second)
-		room(ann.ID, 1, mailbox.CodeMailboxFull)
+		capacity(ann.ID, 1, mailbox.CodeMailboxFull)
 
 		more, less := 4096, 1024
 		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{QuotaMB: &more}); err != nil {
 			t.Fatal(err)
 		}
-		room(ann.ID, 1, "")
+		capacity(ann.ID, 1, "")
 		if _, err := h.Update(ctx, h.account, ann.ID, mailbox.Change{QuotaMB: &less}); err != nil {
 			t.Fatal(err)
 		}
-		room(ann.ID, 1, mailbox.CodeMailboxFull)
+		capacity(ann.ID, 1, mailbox.CodeMailboxFull)
 	})
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Vacation is what a mailbox answers while its owner is away (RFC 3834).
+// Vacation is the automatic reply of a mailbox while its owner is away (RFC 3834).
 type Vacation struct {
 	Enabled  bool
-	StartsAt time.Time // zero: at once
+	StartsAt time.Time // zero: immediately
 	EndsAt   time.Time // zero: never
-	Subject  string    // "": "Auto: " and that of the message
+	Subject  string    // "": "Auto: " and the subject of the message
 	Text     string
-	Days     int       // after how many a sender is answered again
-	Updated  time.Time // zero: it was never set
+	Days     int       // days until a sender gets another reply
+	Updated  time.Time // zero: never set
 
 	round db.ID
 }
 
-// Bounds of a Vacation. Lengths are in bytes.
+// Limits of a Vacation. Lengths are in bytes.
 const (
 	DefaultVacationDays = 7 // RFC 3834 §2
 	MaxVacationDays     = 90
@@ -36,13 +36,12 @@ const (
 	MaxVacationText     = 16 << 10
 )
 
-// VacationReplyRetention is how long it is to be remembered that a sender was answered.
+// VacationReplyRetention is how long replies to senders are recorded.
 const VacationReplyRetention = (MaxVacationDays + 1) * 24 * time.Hour
 
 var (
 	setHasVacationQuery = db.SQL(`UPDATE mailbox SET answers = $3 WHERE id = $1 AND account = $2 AND deleted_at = 0`)
-	// Everybody is answered anew when the answer is another one, or a new
-	// absence begins.
+	// Every sender gets a new reply when the text changes or a new absence begins.
 	putVacationQuery = db.SQL(`INSERT INTO vacation (mailbox, enabled, starts_at, ends_at, subject, body, days, round, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (mailbox) DO UPDATE SET enabled = excluded.enabled, starts_at = excluded.starts_at, ends_at = excluded.ends_at,
@@ -55,42 +54,41 @@ var (
 	deleteRepliesQuery  = db.SQL(`DELETE FROM vacation_answer WHERE mailbox = $1`)
 
 	repliedQuery = db.SQL(`SELECT mailbox FROM vacation_answer WHERE mailbox = $1 AND sender = $2 AND round = $3 AND at > $4`)
-	// recordReplyQuery decides: one of many messages of a sender gets the row, and none
-	// once the answer was changed or turned off.
+	// recordReplyQuery decides which of several concurrent messages of a sender is answered: one
+	// gets the row, and none if the reply was changed or turned off.
 	recordReplyQuery = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at)
 		SELECT mailbox, CAST($2 AS TEXT), round, CAST($4 AS BIGINT) FROM vacation WHERE mailbox = $1 AND round = $3 AND enabled
 		ON CONFLICT (mailbox, sender) DO UPDATE SET round = excluded.round, at = excluded.at
 			WHERE vacation_answer.round <> excluded.round OR vacation_answer.at <= $5
 		RETURNING at`)
-	// Outside it is asked once more, for who was answered again meanwhile; with
-	// + 0, which needs no index.
+	// The outer condition is checked again for a sender who got a new reply meanwhile; the + 0
+	// prevents the use of an index.
 	pruneRepliesQuery = db.SQL(`DELETE FROM vacation_answer WHERE at + 0 < $1 AND (mailbox, sender) IN
 		(SELECT mailbox, sender FROM vacation_answer WHERE at < $1 ORDER BY at LIMIT $2)`)
 	aliasAddressesQuery = db.SQL(`SELECT a.local_part, a.address FROM alias_target t JOIN alias a ON a.id = t.alias
 		WHERE t.mailbox = $1 AND t.mailbox > 0 LIMIT $2`)
 )
 
-// Active reports whether a message that arrives now is answered.
+// Active reports whether a message that arrives now gets a reply.
 func (v Vacation) Active(now time.Time) bool {
 	return v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }
 
-// ReplyOnce makes the statement that decides whether a sender, by address.Key, is
-// answered now: it returns a row if so, once per interval, until the answer
-// changes.
+// ReplyOnce returns the statement that decides whether a sender, by address.Key, gets a reply now.
+// It returns a row if so, once per interval, until the reply changes.
 func (v Vacation) ReplyOnce(mailbox db.ID, sender string, now time.Time) db.Statement {
 	return recordReplyQuery.With(mailbox, sender, v.round, db.Micros(now), db.Micros(v.replyCutoff(now)))
 }
 
 func (v Vacation) replyCutoff(now time.Time) time.Time { return now.AddDate(0, 0, -v.Days) }
 
-// HasReplied reports whether a sender was answered lately; if not, Once decides.
+// HasReplied reports whether a sender got a reply recently; if not, ReplyOnce decides.
 func (m *Mailboxes) HasReplied(ctx context.Context, mailbox db.ID, v Vacation, sender string) (bool, error) {
 	return m.exists(ctx, repliedQuery.With(mailbox, sender, v.round, db.Micros(v.replyCutoff(m.now()))))
 }
 
-// Vacation returns what a mailbox of the account answers; of one that was never
-// told, an answer that is not enabled.
+// Vacation returns the vacation reply of a mailbox of the account. If none was ever set, it returns
+// one that is not enabled.
 func (m *Mailboxes) Vacation(ctx context.Context, account, mailbox db.ID) (Vacation, error) {
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return Vacation{}, err
@@ -98,7 +96,7 @@ func (m *Mailboxes) Vacation(ctx context.Context, account, mailbox db.ID) (Vacat
 	return m.VacationByMailbox(ctx, mailbox)
 }
 
-// VacationByMailbox is Vacation, whosever the mailbox is.
+// VacationByMailbox is Vacation for a mailbox of any account.
 func (m *Mailboxes) VacationByMailbox(ctx context.Context, mailbox db.ID) (Vacation, error) {
 	v := Vacation{Days: DefaultVacationDays}
 	var starts, ends, updated int64
@@ -110,8 +108,8 @@ func (m *Mailboxes) VacationByMailbox(ctx context.Context, mailbox db.ID) (Vacat
 	return v, err
 }
 
-// SetVacation sets what a mailbox of the account answers. Another text, and an
-// absence that begins, are told to everybody anew.
+// SetVacation sets the vacation reply of a mailbox of the account. After a change of the text, or
+// at the start of a new absence, every sender gets a reply again.
 func (m *Mailboxes) SetVacation(ctx context.Context, account, mailbox db.ID, v Vacation) (Vacation, error) {
 	v.Text = strings.ReplaceAll(strings.ReplaceAll(v.Text, "\r\n", "\n"), "\r", "\n")
 	now := m.now()
@@ -133,8 +131,8 @@ func (m *Mailboxes) SetVacation(ctx context.Context, account, mailbox db.ID, v V
 	return m.VacationByMailbox(ctx, mailbox)
 }
 
-// DeleteVacation forgets what a mailbox of the account answers: it answers
-// nothing from the commit on.
+// DeleteVacation deletes the vacation reply of a mailbox of the account: no replies are sent after
+// the commit.
 func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) error {
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
 		if err := execOneTx(ctx, tx, setHasVacationQuery.With(mailbox, account, false)); err != nil {
@@ -149,7 +147,7 @@ func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) 
 	return err
 }
 
-// Check returns all that is wrong with a vacation reply at once, as a fault.Invalid.
+// Check validates a vacation reply. The error is a fault.Invalid with all faults.
 func (v Vacation) Check(now time.Time) error { return v.check(now).Err() }
 
 func (v Vacation) check(now time.Time) (bad fault.FieldErrors) {
@@ -177,12 +175,11 @@ func (v Vacation) check(now time.Time) (bad fault.FieldErrors) {
 
 func isUnprintable(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// maxOwnAliases bounds how many aliases of a mailbox count as its own addresses.
+// maxOwnAliases limits how many aliases of a mailbox count as its own addresses.
 const maxOwnAliases = 1000
 
-// OwnAddresses returns the addresses, by address.Key and without a plus-tag, by which
-// people write to a mailbox: its own, and those of the aliases that lead to it;
-// not a catch-all, and not postmaster and abuse.
+// OwnAddresses returns the addresses of a mailbox that people write to, by address.Key and without
+// a plus-tag: its own, and aliases that lead to it. It excludes catch-alls, postmaster and abuse.
 func (m *Mailboxes) OwnAddresses(ctx context.Context, box Mailbox) (map[string]bool, error) {
 	own := map[string]bool{address.KeyOf(box.Address): true}
 	err := m.db.Each(ctx, aliasAddressesQuery.With(box.ID, maxOwnAliases), func(r db.Row) error {
@@ -199,8 +196,8 @@ func (m *Mailboxes) OwnAddresses(ctx context.Context, box Mailbox) (map[string]b
 	return own, err
 }
 
-// PruneVacationReplies forgets, in one commit, at most limit senders that were answered
-// before a time, and returns how many; 0: there are no more.
+// PruneVacationReplies deletes, in one commit, at most limit records of replies sent before a time,
+// and returns how many; 0 means that there are no more.
 func (m *Mailboxes) PruneVacationReplies(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := m.db.Exec(ctx, pruneRepliesQuery.With(db.Micros(before), limit))
 	return int(deleted), err

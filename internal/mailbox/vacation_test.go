@@ -18,10 +18,9 @@ var (
 	answers     = db.SQL(`SELECT COUNT(*) FROM vacation_answer`)
 )
 
-// Who is answered again at the moment at which the answer before is forgotten is
-// not answered once more.
+// A sender who gets a new reply at the moment when the old record is pruned gets no second one.
 func TestPruneAnswersSparesTheRenewed(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx := t.Context()
 		if _, err := h.db.Exec(ctx, answered.With(db.Micros(h.now.Add(-mailbox.VacationReplyRetention-time.Second)))); err != nil {
 			t.Fatal(err)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mailfile reads and writes mail in files: mbox in its variants,
-// Maildir and .eml, alone or many of them in a tar.
+// Package mailfile reads and writes mail files: mbox in its variants, Maildir and .eml, single or
+// in a tar.
 //
-// What is read is a stream of any length, in memory that does not grow with
-// it, and may come from anyone: names in it are never names of files here, and
-// what can't be read is told and passed over as far as that is possible.
-// Messages are given with CRLF line ends. What is written is read back as it
-// was, byte by byte, also where other programs would lose something.
+// Readers process a stream of any length in constant memory. The stream is untrusted: its names are
+// never used as local file names. Readers report unreadable parts and skip them as far as possible.
+// They return messages with CRLF line endings. Written messages are read back byte for byte, also
+// where other programs would lose something.
 package mailfile
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Flags are what a message is marked with.
+// Flags are a message's flags.
 type Flags uint8
 
-// The flags.
+// Values of Flags.
 const (
 	Seen Flags = 1 << iota
 	Answered
@@ -31,39 +30,39 @@ const (
 	Draft
 )
 
-// Message is a message of an archive.
+// Message is a message in an archive.
 type Message struct {
-	Location        string    // where it stands, for people
-	Folder          string    // its folder, levels separated by "/"; "" if the archive says nothing
-	SpecialUse      string    // the folder's special use (RFC 6154), or NoSpecialUse; "" if the archive says nothing
-	Date            time.Time // when it was received; zero if that is not known
-	FileDate        time.Time // when its file was changed; zero if that is not known
+	Location        string    // place in the archive, for people
+	Folder          string    // levels separated by "/"; "" if the archive doesn't say
+	SpecialUse      string    // special use of the folder (RFC 6154), or NoSpecialUse; "" if the archive doesn't say
+	Date            time.Time // when it was received; zero if unknown
+	FileDate        time.Time // modification time of its file; zero if unknown
 	Flags           Flags
-	Keywords        []string         // not checked
-	PendingKeywords *PendingKeywords // keywords that the archive may name only later; nil for none
+	Keywords        []string         // not validated
+	PendingKeywords *PendingKeywords // keywords that the archive may name later; nil for none
 	Expunged        bool             // marked as expunged by the program that wrote the archive
 	Body            io.Reader
 }
 
-// PendingKeywords are keywords of a message whose names stand in a file of its Maildir that has
-// not come yet.
+// PendingKeywords are keywords of a message whose names are in a file of its Maildir that has not
+// been read yet.
 type PendingKeywords struct {
 	Maildir string
-	Flags   uint32 // a bit for each, from a to z
-	Key     string // of the message, in a file of further keywords; "" for none
+	Flags   uint32 // one bit for each letter from a to z
+	Key     string // key of the message in the file with extra keywords; "" for none
 }
 
-// Folder is a folder of an archive.
+// Folder is a folder in an archive.
 type Folder struct {
 	Name       string // levels separated by "/"; "" for the inbox
-	SpecialUse string // its special use, or NoSpecialUse; "" if the archive says nothing
-	Subscribed bool   // also if the archive does not tell
+	SpecialUse string // special use, or NoSpecialUse; "" if the archive doesn't say
+	Subscribed bool   // also true if the archive doesn't say
 }
 
-// NoSpecialUse says of a folder that it has no special use, whatever its name is.
+// NoSpecialUse means that a folder has no special use, whatever its name.
 const NoSpecialUse = "none"
 
-// parseSpecialUse reads a special use where an archive tells it.
+// parseSpecialUse parses a special use from an archive.
 func parseSpecialUse(text string) string {
 	if text == "" {
 		return NoSpecialUse
@@ -71,36 +70,36 @@ func parseSpecialUse(text string) string {
 	return text
 }
 
-// Sink takes what an archive holds, in its order. An error of its funcs ends
-// the reading and is returned.
+// Sink receives the contents of an archive, in the archive's order. An error of one of its
+// functions ends the reading and is returned.
 type Sink struct {
-	// Message takes a message. Its Body must not be read later; it need not be
-	// read to its end.
+	// Message receives a message. Its Body must not be read after the call; it need not be read to
+	// its end.
 	Message func(m *Message) error
-	// Folder takes a folder that the archive tells of, also if it is empty.
-	// It may be called for the same one more than once.
+	// Folder receives a folder that the archive lists, even an empty one. It may be called several
+	// times for the same folder.
 	Folder func(f Folder) error
-	// KeywordNames takes a file that names keywords of messages of a Maildir that came before
-	// it: words returns those of one. nil if they don't matter.
+	// KeywordNames receives a file that names the keywords of earlier messages in the Maildir.
+	// words returns the keywords of one message. nil: not needed.
 	KeywordNames func(maildir string, words func(u *PendingKeywords) []string) error
-	// Failed takes what could not be read, and why.
+	// Failed receives what could not be read, and why.
 	Failed func(place, why string) error
 }
 
-// Limits of what is kept in memory while an archive is read.
+// Limits of the data in memory while an archive is read.
 const (
 	maxLocation        = 200                 // bytes
-	maxPath            = 4 << 10             // bytes of a file's name, as systems bound it; of thousands it is remembered
-	maxKeywordsFile    = 256 << 10           // bytes of a file that tells of keywords
-	maxKeywordsFiles   = 4 * maxKeywordsFile // of all of them
-	maxFolderList      = 4 << 20             // bytes of a file that tells of folders
-	maxFolderEntry     = 64 << 10            // bytes of what it tells of one
-	maxFolderNames     = 1 << 20             // bytes of the names that it tells
-	maxMessageKeywords = 16 << 10            // bytes of the keywords of one message: more than ours can have
-	maxMaildirs        = 10_000              // folders with keywords, and folders that are told
+	maxPath            = 4 << 10             // bytes of a file name, as systems limit it; thousands of names are remembered
+	maxKeywordsFile    = 256 << 10           // bytes of one keywords file
+	maxKeywordsFiles   = 4 * maxKeywordsFile // bytes of all keywords files
+	maxFolderList      = 4 << 20             // bytes of a folder list
+	maxFolderEntry     = 64 << 10            // bytes of one of its entries
+	maxFolderNames     = 1 << 20             // bytes of its names
+	maxMessageKeywords = 16 << 10            // bytes of one message's keywords, more than a local message can have
+	maxMaildirs        = 10_000              // Maildirs with keywords, and listed folders
 )
 
-// printableName makes a name of an archive fit to be shown.
+// printableName makes a name from an archive printable.
 func printableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -114,20 +113,20 @@ func printableName(name string) string {
 	return name
 }
 
-// CodeBroken is that of an archive that can't be read.
+// CodeBroken is the error code for an unreadable archive.
 const CodeBroken = "broken_archive"
 
 func brokenError(why string) error { return fault.New(fault.Invalid, CodeBroken, "%s", why) }
 
-// inputReader remembers why a stream ended, so that trouble on its way is not taken
-// for trouble of the archive.
+// inputReader remembers why a stream ended, so that a transport error is not taken for a broken
+// archive.
 type inputReader struct {
 	io.Reader
 	bytesRead int64
 	err       error
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (s *inputReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	s.bytesRead += int64(n)
@@ -137,8 +136,7 @@ func (s *inputReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errorOrBroken returns the stream's own error if it had one, else that the archive is
-// broken.
+// errorOrBroken returns the stream's own error if there is one, else an error for a broken archive.
 func (s *inputReader) errorOrBroken(why string) error {
 	if s.err != nil {
 		return s.err

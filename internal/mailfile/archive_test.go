@@ -20,7 +20,7 @@ type kept struct {
 	text string
 }
 
-// gathered is all that a stream held.
+// gathered is the contents of a stream.
 type gathered struct {
 	messages []kept
 	folders  []Folder
@@ -55,14 +55,14 @@ func (g *gathered) texts() (all []string) {
 func gather(t testing.TB, stream string, o Options) *gathered {
 	t.Helper()
 	g := &gathered{}
-	// Pieces of odd sizes, as they come from a network.
+	// Chunks of odd sizes, as they come from a network.
 	if err := Read(&dribble{r: strings.NewReader(stream)}, o, g.sink()); err != nil {
 		t.Fatalf("%v after %d messages", err, len(g.messages))
 	}
 	return g
 }
 
-// dribble gives a stream in pieces of changing size.
+// dribble returns a stream in chunks of changing size.
 type dribble struct {
 	r io.Reader
 	n int
@@ -81,7 +81,7 @@ func date(text string) time.Time {
 	return t
 }
 
-// text is a message as it is written.
+// text is a message to write.
 type text struct{ *strings.Reader }
 
 func (t text) Size() int64 { return t.Reader.Size() }
@@ -119,7 +119,7 @@ func same(t *rapid.T, want, got []kept) {
 	}
 }
 
-// A date at either end counts as one wherever the node stands.
+// A date at either end of the range is valid in every time zone of the node.
 func TestDatesWhereverItIs(t *testing.T) {
 	for _, zone := range []*time.Location{time.FixedZone("west", -12*3600), time.UTC, time.FixedZone("east", 14*3600)} {
 		for at, want := range map[int64]bool{0: false, 1: true, 7258118399: true, 7258118400: false} {
@@ -130,7 +130,7 @@ func TestDatesWhereverItIs(t *testing.T) {
 	}
 }
 
-// What is written is read as it was, whatever the messages are.
+// Messages are read back as they were written.
 func TestMboxKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(anyMessage, 0, 6).Draw(t, "messages")
@@ -175,7 +175,7 @@ func TestMaildirKeepsEverything(t *testing.T) {
 				for _, k := range all {
 					words = append(words, k.Keywords...)
 				}
-				for n := range 24 { // so that there are not letters for all
+				for n := range 24 { // more than there are letters
 					words = append(words, fmt.Sprintf("more%d", n))
 				}
 				slices.Sort(words)

@@ -12,9 +12,8 @@ import (
 // maxFromLine is the longest line that can be the first of a message, in bytes.
 const maxFromLine = 1000
 
-// parseFromLine reads the line that begins a message in an mbox: a sender, which may
-// be of several words, and a date in one of the forms that programs write. ok
-// is false if there is no date.
+// parseFromLine parses the line that begins a message in an mbox: a sender, which may have several
+// words, and a date in one of the formats in use. ok is false if there is no date.
 func parseFromLine(line []byte) (sender string, date time.Time, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("From "))
 	if !ok || len(line) > maxFromLine {
@@ -24,7 +23,7 @@ func parseFromLine(line []byte) (sender string, date time.Time, ok bool) {
 	if len(words) > 0 {
 		sender = words[0]
 	}
-	for i, word := range words { // a sender's name may stand before the weekday
+	for i, word := range words { // a sender's name may come before the weekday
 		if !isWeekday(word) {
 			continue
 		}
@@ -60,8 +59,8 @@ func parseMonth(word string) time.Month {
 	return 0
 }
 
-// parseFromDate reads a date from words in any order: month, day, time of day, year
-// and maybe a zone; or as ISO 8601 has it. Without a zone it is UTC.
+// parseFromDate parses a date from words in any order: month, day, time of day, year and maybe a
+// zone; or in ISO 8601 format. Without a zone it is UTC.
 func parseFromDate(words []string) (time.Time, bool) {
 	if date, ok := parseISODate(words); ok {
 		return date, true
@@ -81,7 +80,7 @@ func parseFromDate(words []string) (time.Time, bool) {
 		case err == nil && n > 0 && day == 0 && len(word) <= 2:
 			day = n
 		case err == nil && year == 0 && (len(word) == 4 || (len(word) == 2 || len(word) == 3) && timed):
-			if year = n; len(word) < 4 { // RFC 5322 §4.3: of three digits it was 100 after 99
+			if year = n; len(word) < 4 { // RFC 5322 §4.3: a three-digit year counts from 1900
 				year += 1900
 				if n < 50 {
 					year += 100
@@ -103,9 +102,8 @@ func makeDate(year int, month time.Month, day int, clock time.Time, offset int, 
 	return checkDate(time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.FixedZone("", offset)))
 }
 
-// checkDate is a date as a line tells it. Clocks that were never set stand at the start
-// of 1970, in whatever zone, or of 1904: that begins a message as any date does, and
-// says nothing of it.
+// checkDate validates a date from a line. Unset clocks give the start of 1970, in any time zone, or
+// of 1904: this begins a message like any date, but is not used as one.
 func checkDate(t time.Time) (time.Time, bool) {
 	if t = t.UTC(); t.Year() < 1900 || t.Year() >= 2200 {
 		return time.Time{}, false
@@ -116,11 +114,11 @@ func checkDate(t time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// isPlausible reports whether mail can have been received at a time, in whatever zone that is.
+// isPlausible reports whether mail can have been received at a time, in any time zone.
 func isPlausible(t time.Time) bool { return t.Unix() > 0 && t.UTC().Year() < 2200 }
 
-// clampDate is the date in whole seconds, or the nearest that mail can have been
-// received at: a line with another would not begin a message.
+// clampDate returns the date in whole seconds, or the nearest plausible one: a line with another
+// date would not begin a message.
 func clampDate(t time.Time) time.Time {
 	if t = t.UTC().Truncate(time.Second); isPlausible(t) {
 		return t
@@ -155,8 +153,7 @@ func parseISODate(words []string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseZone reads a time zone: +0100, (CET) and the names whose meaning is the same
-// everywhere. Other names count as UTC.
+// parseZone parses a time zone: +0100, (CET) and unambiguous names. Other names count as UTC.
 func parseZone(word string, offset *int) bool {
 	word = strings.Trim(word, "()")
 	if t, err := time.Parse("-0700", word); err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// fuzzRead reads a stream and looks at what no stream may do.
+// fuzzRead reads a stream and checks invariants.
 func fuzzRead(t *testing.T, stream string, o Options) *gathered {
 	t.Helper()
 	g := &gathered{}
@@ -32,8 +32,7 @@ func fuzzRead(t *testing.T, stream string, o Options) *gathered {
 	return g
 }
 
-// Whatever an mbox holds, it is read, and what is made of it is written and
-// read back as it is.
+// Every mbox can be read, and its messages are read back as they are written.
 func FuzzMbox(f *testing.F) {
 	f.Add(from1+"Subject: x\nStatus: RO\nContent-Length: 40\n\n>From x\n\n"+from2+"\n\nFrom x\n", "")
 	f.Add("From x\r\n\r\nFrom y\r\nA: 1\r\n", "mboxo")
@@ -44,7 +43,7 @@ func FuzzMbox(f *testing.F) {
 		var out bytes.Buffer
 		w := NewMboxWriter(&out)
 		for i := range g.messages {
-			g.messages[i].Keywords = nil // which are not checked here
+			g.messages[i].Keywords = nil // not validated here
 			if err := w.Write(&g.messages[i].Message, text{strings.NewReader(g.messages[i].text)}); err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +63,7 @@ func FuzzMbox(f *testing.F) {
 	})
 }
 
-// Any stream: a tar, packed or not, or something else.
+// Any stream: a tar, compressed or not, or something else.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(tarOf(f, entry{"Maildir/.A.B/cur/1.U1V2.x,S=3,W=3:2,RSa", "A: 1\n", 0}, entry{"Maildir/dovecot-keywords", "0 x\n", 0}, entry{folderListFile, `[{"path":"x","name":"y"}]`, 0})))
 	f.Add([]byte(tarOf(f, entry{"Sent.mbox", from1 + "A: 1\n\n", 0}, entry{"../x.eml", "A: 1\n", 0}, entry{"link", "", '2'})))
@@ -78,7 +77,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The first line of a message, from anyone.
+// An arbitrary first line of a message.
 func FuzzFromLine(f *testing.F) {
 	for _, line := range []string{from1, "From - Tue Apr 27 19:42:22 2010\n", "From x 2026-11-21 17:00:09 +0200 remote from y\n", "From \"a b\" Sat, 1 Jan 99 1:2 (EST)\n"} {
 		f.Add(line)

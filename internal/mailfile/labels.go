@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// label is what a label that Google's export writes means.
+// label is the meaning of a label in Google's export.
 type label int
 
 const (
@@ -25,11 +25,11 @@ const (
 	labelUnread
 	labelStarred
 	labelArchived
-	labelIgnored // it says nothing that is kept
+	labelIgnored // says nothing that is stored
 )
 
-// labelNames are Gmail's own labels, which the export writes in the language of the
-// account. The older names of some are among them.
+// labelNames are Gmail's own labels, which the export writes in the account's language. They
+// include former names.
 //
 //nolint:misspell // they are in many languages
 var labelNames = map[label]string{
@@ -65,10 +65,10 @@ var labelNames = map[label]string{
 		Odprto|Pomembno|Отворено|Важно|Atidaryta|Svarbu|Svarbūs|Atvērts|Svarīgi|Svarīgs|Avatud|Oluline|Tähtis|Opnað|Mikilvægt`,
 }
 
-// categoryPattern begins a label of what Gmail sorts by itself.
+// categoryPattern matches the start of a label for Gmail's categories.
 var categoryPattern = regexp.MustCompile(`^category |^(?:category|kategorie|catégorie|categoría|categoria|categorie|kategori|luokka|kategoria|kategória|kategorija|категория|категорія|κατηγορία|الفئة|فئة|קטגוריה|دسته|カテゴリ|카테고리|类别|類別|หมวดหมู่|danh mục|श्रेणी|kategooria|flokkur)\s*[:："「“„«]`)
 
-// labelTable are labels by their folded names.
+// labelTable maps folded names to labels.
 type labelTable map[string]label
 
 func newLabelTable() labelTable {
@@ -81,10 +81,10 @@ func newLabelTable() labelTable {
 	return k
 }
 
-// foldLabel makes the same of a label however it is written.
+// foldLabel returns the same text for all spellings of a label.
 func foldLabel(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) { // such as the joiners in Persian
+		if unicode.Is(unicode.Cf, r) { // for example the joiners in Persian
 			return -1
 		}
 		return r
@@ -92,7 +92,7 @@ func foldLabel(name string) string {
 	return strings.ToLower(norm.NFC.String(strings.Join(strings.Fields(name), " ")))
 }
 
-// lookup tells what a label means.
+// lookup returns the meaning of a label.
 func (k labelTable) lookup(name string) label {
 	name = foldLabel(name)
 	if what, ok := k[name]; ok {
@@ -104,8 +104,8 @@ func (k labelTable) lookup(name string) label {
 	return labelUser
 }
 
-// applyLabels takes the labels that Google's export writes, which are folders, flags
-// and states at once. Those that are not Gmail's become folders.
+// applyLabels applies the labels of Google's export, which are folders, flags and states at once.
+// Other labels than Gmail's become folders.
 func (m *Message) applyLabels(value string, names labelTable) {
 	decoded, err := new(mime.WordDecoder).DecodeHeader(value)
 	if err != nil {

@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// fragmentSize is how much of a line is looked at together, in bytes.
+	// fragmentSize is the size of the part of a line that is examined at once, in bytes.
 	fragmentSize = 32 << 10
-	// window's buffer has this size unless more is asked for.
+	// bufferSize is the size of lineReader's buffer unless a caller needs more, in bytes.
 	bufferSize = 128 << 10
 )
 
-// lineReader reads a stream by lines, and ahead as far as it is asked to. What it
-// returns is there until it is asked again.
+// lineReader reads a stream by lines, with as much lookahead as requested. Its results are valid
+// until the next call.
 type lineReader struct {
 	src    io.Reader
 	buf    []byte
-	pos    int   // what is before it was taken
-	offset int64 // how many bytes were taken
-	err    error // of src, once all before it is in buf
+	pos    int   // data before it was consumed
+	offset int64 // number of bytes consumed
+	err    error // error of src, once buf has all data before it
 }
 
-// peek returns what is not taken yet: n bytes at least, unless the stream ends
-// before.
+// peek returns unconsumed data: at least n bytes unless the stream ends before.
 func (w *lineReader) peek(n int) []byte {
 	if len(w.buf)-w.pos < n && w.err == nil {
 		w.fill(n)
@@ -35,10 +34,10 @@ func (w *lineReader) peek(n int) []byte {
 
 func (w *lineReader) fill(n int) {
 	switch {
-	case cap(w.buf)-w.pos >= n: // there is room behind
+	case cap(w.buf)-w.pos >= n: // there is space after the data
 	case cap(w.buf) >= n+bufferSize/2:
 		w.buf, w.pos = w.buf[:copy(w.buf, w.buf[w.pos:])], 0
-	default: // more, so that it is not moved for every line
+	default: // twice the size, so that data is not moved for every line
 		grown := make([]byte, len(w.buf)-w.pos, n+bufferSize)
 		copy(grown, w.buf[w.pos:])
 		w.buf, w.pos = grown, 0
@@ -55,8 +54,8 @@ func (w *lineReader) fill(n int) {
 	}
 }
 
-// peekLine returns the line that begins so many bytes ahead, with its end, or as
-// much of it as a fragment has; nothing at the end of the stream.
+// peekLine returns the line that begins from bytes ahead, with its end, but at most a fragment of
+// it; nothing at the end of the stream.
 func (w *lineReader) peekLine(from int) []byte {
 	for looked := 0; ; {
 		b := w.buf[min(w.pos+from, len(w.buf)):]
@@ -72,13 +71,13 @@ func (w *lineReader) peekLine(from int) []byte {
 	}
 }
 
-// discard takes so many bytes of what is ahead.
+// discard consumes n bytes.
 func (w *lineReader) discard(n int) {
 	w.pos += n
 	w.offset += int64(n)
 }
 
-// readErr is the error that ended the stream; nil for its proper end.
+// readErr returns the error that ended the stream; nil at EOF.
 func (w *lineReader) readErr() error {
 	if w.err == io.EOF { //nolint:errorlint // what io.Reader promises
 		return nil

@@ -7,19 +7,19 @@ import (
 	"io"
 )
 
-// crlfReader reads on with CRLF for every LF that has no CR before it.
+// crlfReader turns each LF that has no CR before it into CRLF.
 type crlfReader struct {
 	r        io.Reader
 	in       []byte
 	buf      []byte
-	buffered []byte // what of buf is still to be read
+	buffered []byte // unread part of buf
 	last     byte
 	err      error
 }
 
 func newCRLFReader(r io.Reader) io.Reader { return &crlfReader{r: r, in: make([]byte, 16<<10)} }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (c *crlfReader) Read(p []byte) (int, error) {
 	for len(c.buffered) == 0 {
 		if c.err != nil {
@@ -52,13 +52,13 @@ func (c *crlfReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// lfWriter writes a text on with LF for every CRLF.
+// lfWriter turns each CRLF into LF.
 type lfWriter struct {
 	w         io.Writer
-	pendingCR bool // a CR waits for what comes after it
+	pendingCR bool // a CR waits for the next byte
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (l *lfWriter) Write(p []byte) (int, error) {
 	n := len(p)
 	if l.pendingCR && n > 0 {
@@ -90,7 +90,7 @@ func (l *lfWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush writes a CR that nothing came after.
+// flush writes a final CR.
 func (l *lfWriter) flush() error {
 	if !l.pendingCR {
 		return nil

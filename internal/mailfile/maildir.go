@@ -19,45 +19,44 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Files that stand beside messages in a Maildir.
+// Files beside the messages in a Maildir.
 const (
-	keywordsFile      = "dovecot-keywords"   // the letters a to z and what they mean, as Dovecot has it
-	extraKeywordsFile = "mailstead-keywords" // keywords beyond those, by message
-	// keywordsRecord has, in a tar, those of a message for which extraKeywordsFile had no
-	// room.
+	keywordsFile      = "dovecot-keywords"   // meanings of the letters a to z, in Dovecot's format
+	extraKeywordsFile = "mailstead-keywords" // further keywords, by message
+	// keywordsRecord holds, in a tar, the keywords of a message that did not fit in
+	// extraKeywordsFile.
 	keywordsRecord = "MAILSTEAD.keywords"
-	// recordsFile has, in a folder of files, what keywordsRecord says of those
-	// beside it. Programs pass over what begins with a dot.
+	// recordsFile holds, in a directory, the keywordsRecord data of the files beside it. Programs
+	// ignore names that begin with a dot.
 	recordsFile     = ".mailstead-keywords"
 	folderListFile  = "mailstead-folders.json" // names and special uses of folders
 	maxKeywordFlags = 26
-	maildirRoot     = "Maildir" // what the folder of all folders is called, usually
+	maildirRoot     = "Maildir" // usual name of the directory with all folders
 )
 
 // folderEntry is an entry of folderListFile.
 type folderEntry struct {
-	Path       string `json:"path"` // of the folder's Maildir, below the file; "" for where the file is
+	Path       string `json:"path"` // Maildir of the folder, below the file; "" for the file's own
 	Name       string `json:"name"`
 	Special    string `json:"special_use,omitempty"`
 	Subscribed bool   `json:"subscribed"`
 }
 
-// maildirs is what is known of the Maildirs of an archive.
+// maildirs is the state of the Maildirs in an archive.
 type maildirs struct {
-	keywordFlags map[string][]string       // keywords of a Maildir, by letter
-	extra        map[string]*extraKeywords // further ones, by Maildir
+	keywordFlags map[string][]string       // keywords by letter, by Maildir
+	extra        map[string]*extraKeywords // further keywords, by Maildir
 	entries      map[string]folderEntry    // by Maildir
-	keywordBytes int                       // read of the files that tell of keywords
-	nameBytes    int                       // bytes of names in notes
-	pending      map[string]bool           // Maildirs of which messages came before what names their keywords
+	keywordBytes int                       // bytes read from keyword files
+	nameBytes    int                       // bytes of names in entries
+	pending      map[string]bool           // Maildirs with messages that came before the names of their keywords
 }
 
 func newMaildirs() *maildirs {
 	return &maildirs{keywordFlags: map[string][]string{}, extra: map[string]*extraKeywords{}, entries: map[string]folderEntry{}, pending: map[string]bool{}}
 }
 
-// readMetadata reads a file that tells of a Maildir, in dir. known is false if it is
-// none.
+// readMetadata reads a metadata file of a Maildir, in dir. known reports whether the file is one.
 func (d *maildirs) readMetadata(dir, base string, r io.Reader, to Sink) (known bool, err error) {
 	switch base {
 	case keywordsFile, extraKeywordsFile:
@@ -73,10 +72,10 @@ func (d *maildirs) readMetadata(dir, base string, r io.Reader, to Sink) (known b
 	if d.keywordBytes += len(text); d.keywordBytes > maxKeywordsFiles || len(d.keywordFlags)+len(d.extra) > maxMaildirs {
 		return true, brokenError("The files of the archive that tell of keywords are too large.")
 	}
-	letters, more := []string(nil), (*extraKeywords)(nil)
+	mails, more := []string(nil), (*extraKeywords)(nil)
 	if base == keywordsFile {
-		letters = parseKeywordFlags(text)
-		d.keywordFlags[dir] = letters
+		mails = parseKeywordFlags(text)
+		d.keywordFlags[dir] = mails
 	} else {
 		more = parseExtraKeywords(text)
 		d.extra[dir] = more
@@ -85,7 +84,7 @@ func (d *maildirs) readMetadata(dir, base string, r io.Reader, to Sink) (known b
 		return true, nil
 	}
 	return true, to.KeywordNames(dir, func(u *PendingKeywords) (words []string) {
-		for i, word := range letters {
+		for i, word := range mails {
 			if u.Flags&(1<<i) != 0 && word != "" {
 				words = append(words, word)
 			}
@@ -94,7 +93,7 @@ func (d *maildirs) readMetadata(dir, base string, r io.Reader, to Sink) (known b
 	})
 }
 
-// pendingKeywords returns the keywords of a message that are not named yet; nil for none.
+// pendingKeywords returns the keywords of a message that have no names yet; nil for none.
 func (d *maildirs) pendingKeywords(dir, info, key string) *PendingKeywords {
 	u := &PendingKeywords{Maildir: dir}
 	if d.keywordFlags[dir] == nil {
@@ -120,11 +119,11 @@ func (d *maildirs) pendingKeywords(dir, info, key string) *PendingKeywords {
 	return u
 }
 
-// messageKeyPattern is what a message is called in extraKeywordsFile.
+// messageKeyPattern matches the key of a message in extraKeywordsFile.
 var messageKeyPattern = regexp.MustCompile(`^U[0-9]{1,10}V[0-9]{1,10}$`)
 
-// readFolders reads folderListFile, one folder after the other: all at once would take many
-// times the memory of the file.
+// readFolders reads folderListFile entry by entry: reading all at once would take many times the
+// memory of the file.
 func (d *maildirs) readFolders(dir string, r io.Reader, to Sink) error {
 	in := &limitedReader{r: io.LimitReader(r, maxFolderList), left: maxFolderEntry}
 	list := json.NewDecoder(in)
@@ -143,7 +142,7 @@ func (d *maildirs) readFolders(dir string, r io.Reader, to Sink) error {
 		if list.Decode(&n) != nil {
 			return failed()
 		}
-		if len(n.Name) > maxPath { // it is fitted again for each message
+		if len(n.Name) > maxPath { // it is truncated again for each message
 			n.Name = strings.ToValidUTF8(n.Name[:maxPath], "")
 		}
 		at := cleanPath(path.Join(dir, n.Path))
@@ -162,17 +161,17 @@ func (d *maildirs) readFolders(dir string, r io.Reader, to Sink) error {
 	return nil
 }
 
-// errEntryTooLong says that a folder has too much to tell.
+// errEntryTooLong reports that an entry is too long.
 var errEntryTooLong = errors.New("too long")
 
-// limitedReader bounds how much is read until left is set again.
+// limitedReader limits how much can be read until left is set again.
 type limitedReader struct {
 	r    io.Reader
 	left int
-	err  error // of r, but for its end
+	err  error // error of r, except EOF
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (m *limitedReader) Read(p []byte) (int, error) {
 	if m.left <= 0 {
 		return 0, errEntryTooLong
@@ -185,24 +184,24 @@ func (m *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// parseKeywordFlags reads lines such as "0 $Forwarded".
+// parseKeywordFlags parses lines like "0 $Forwarded".
 func parseKeywordFlags(text []byte) []string {
-	letters := make([]string, maxKeywordFlags)
+	mails := make([]string, maxKeywordFlags)
 	for line := range bytes.Lines(text) {
 		number, word, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < maxKeywordFlags {
-			letters[n] = word
+			mails[n] = word
 		}
 	}
-	return letters
+	return mails
 }
 
-// extraKeywords are the lines of a extraKeywordsFile, such as "U17V1700000000 $Forwarded". They are
-// taken apart when their message comes: all at once would take many times the memory
-// of the file.
+// extraKeywords are the lines of an extraKeywordsFile, like "U17V1700000000 $Forwarded". They are
+// parsed when their message comes: parsing all at once would take many times the memory of the
+// file.
 type extraKeywords struct {
 	text    string
-	offsets []uint32 // where they begin in text, in the order of their keys
+	offsets []uint32 // offsets of the lines in text, sorted by key
 }
 
 func parseExtraKeywords(text []byte) *extraKeywords {
@@ -227,14 +226,14 @@ func cutExtraLine(line string) (key, words string) {
 	return key, words
 }
 
-// keyAt is that of the line there.
+// keyAt returns the key of the line at an offset.
 func (f *extraKeywords) keyAt(line uint32) string {
 	text, _, _ := strings.Cut(f.text[line:], "\n")
 	key, _ := cutExtraLine(text)
 	return key
 }
 
-// lookup are the further keywords of a message; of several lines the last counts.
+// lookup returns the further keywords of a message. Of several lines, the last counts.
 func (f *extraKeywords) lookup(key string) []string {
 	if f == nil {
 		return nil
@@ -245,14 +244,14 @@ func (f *extraKeywords) lookup(key string) []string {
 	}
 	line, _, _ := strings.Cut(f.text[f.offsets[after-1]:], "\n")
 	_, words := cutExtraLine(line)
-	if len(words) > maxMessageKeywords { // of another's making, and taken apart for each message of that name
+	if len(words) > maxMessageKeywords { // foreign, and parsed again for each message with that key
 		words = words[:max(0, strings.LastIndexByte(words[:maxMessageKeywords], ' '))]
 	}
 	return strings.Fields(words)
 }
 
-// message describes the message in a file of a Maildir by its name. verbatim
-// says that the line ends of the file are those of the message.
+// message derives a message from the name of its file in a Maildir. verbatim reports whether the
+// file has the message's own line endings.
 func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
 	m = &Message{Date: changed}
 	m.Folder, m.SpecialUse = d.folder(dir)
@@ -272,8 +271,8 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 		case 'P':
 			m.Keywords = append(m.Keywords, "$Forwarded")
 		}
-		if letters := d.keywordFlags[dir]; c >= 'a' && int(c-'a') < len(letters) && letters[c-'a'] != "" {
-			m.Keywords = append(m.Keywords, letters[c-'a'])
+		if mails := d.keywordFlags[dir]; c >= 'a' && int(c-'a') < len(mails) && mails[c-'a'] != "" {
+			m.Keywords = append(m.Keywords, mails[c-'a'])
 		}
 	}
 	name, sizes, _ := strings.Cut(name, ",")
@@ -304,9 +303,9 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 	return m, stored != "" && stored == wire && stored == strconv.FormatInt(size, 10)
 }
 
-// cutInfo cuts the name of a file before the letters of its flags.
+// cutInfo splits the name of a file before the letters of its flags.
 func cutInfo(base string) (name, info string) {
-	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon
+	for _, mark := range []string{":2,", "!2,", ";2,"} { // the latter two for systems without colons in names
 		if at := strings.LastIndex(base, mark); at >= 0 {
 			return base[:at], base[at+len(mark):]
 		}
@@ -314,8 +313,8 @@ func cutInfo(base string) (name, info string) {
 	return base, ""
 }
 
-// folder returns the folder that a Maildir is. Its path is as Maildir++ has it,
-// with the levels of a name after dots, or one folder in another.
+// folder returns the folder of a Maildir. Its path is in Maildir++ form, with dots before the
+// levels of a name, or has nested directories.
 func (d *maildirs) folder(dir string) (name, special string) {
 	if n, ok := d.entries[dir]; ok {
 		return n.Name, parseSpecialUse(n.Special)
@@ -340,8 +339,8 @@ func (d *maildirs) folder(dir string) (name, special string) {
 	return strings.Join(levels, "/"), ""
 }
 
-// decodeLevel reads a level of a name: in modified UTF-7, as servers write it,
-// or as it stands.
+// decodeLevel decodes a level of a name from modified UTF-7, as servers write it, or returns it
+// unchanged.
 func decodeLevel(level string) string {
 	level = strings.ReplaceAll(level, encodedDot, ".")
 	if name, err := message.DecodeUTF7(level); err == nil {
@@ -350,15 +349,14 @@ func decodeLevel(level string) string {
 	return strings.ReplaceAll(level, "/", "_")
 }
 
-// encodedDot is how a dot within a level is written, which would begin another.
+// encodedDot stands for a dot within a level, which would otherwise begin another.
 const encodedDot = "&AC4-"
 
 func encodeLevel(level string) string {
 	return strings.ReplaceAll(message.EncodeUTF7(level), ".", encodedDot)
 }
 
-// cleanPath makes a path within the archive of whatever name a file has: no name
-// leads out of it.
+// cleanPath turns the name of any file into a path within the archive: no name leads out of it.
 func cleanPath(name string) string {
 	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "_"), "_")
 	return strings.TrimPrefix(path.Clean("/"+name), "/")

@@ -16,31 +16,31 @@ import (
 	"time"
 )
 
-// maxFileName is how long a name may be on most systems, in bytes.
+// maxFileName is the limit for a file name on most systems, in bytes.
 const maxFileName = 255
 
-// MaildirWriter writes folders as a tar of Maildirs, named as Maildir++ has it:
-// INBOX at the top, and each other folder, with all levels of its name, in a
-// directory that begins with a dot. Files have LF as line end.
+// MaildirWriter writes folders as a tar of Maildirs in Maildir++ layout: INBOX at the top, and each
+// other folder, with all levels of its name, in a directory that begins with a dot. Files have LF
+// line endings.
 type MaildirWriter struct {
 	t             *tar.Writer
 	buf           []byte
 	now           time.Time
-	paths         map[string]string // of folders, by name
-	metadataBytes int               // bytes of the files that tell of folders and keywords
+	paths         map[string]string // paths by folder name
+	metadataBytes int               // bytes of folder and keyword files
 
-	dir           string // of the folder that is being written
+	dir           string // directory of the current folder
 	validity      uint32
-	keywordFlags  map[string]byte // of keywords there
-	lastListedUID uint32          // up to this UID extraKeywordsFile has the further keywords
+	keywordFlags  map[string]byte // letters of its keywords
+	lastListedUID uint32          // extraKeywordsFile has the further keywords up to this UID
 }
 
-// maxMetadata is how much the files with further keywords may come to with all
-// others: the rest is for the letters of folders to come.
+// maxMetadata is the limit for the files with further keywords and all other metadata: the rest is
+// for the keyword letters of later folders.
 const maxMetadata = maxKeywordsFiles - maxKeywordsFile
 
-// NewMaildirWriter begins a tar with directories for all folders. The name of
-// INBOX is "INBOX". now is the date of what has no date of its own.
+// NewMaildirWriter begins a tar with directories for all folders. The name of INBOX is "INBOX". now
+// is the date of entries without a date.
 func NewMaildirWriter(w io.Writer, folders []Folder, now time.Time) (*MaildirWriter, error) {
 	m := &MaildirWriter{t: tar.NewWriter(w), buf: make([]byte, 64<<10), now: now.UTC().Truncate(time.Second), paths: map[string]string{}}
 	notes := []folderEntry{}
@@ -49,7 +49,7 @@ func NewMaildirWriter(w io.Writer, folders []Folder, now time.Time) (*MaildirWri
 		p := ""
 		if f.Name != inbox {
 			p = dirName(f.Name)
-			for n := 2; taken[strings.ToLower(p)]; n++ { // some systems don't know a from A
+			for n := 2; taken[strings.ToLower(p)]; n++ { // some file systems are case-insensitive
 				p = fmt.Sprintf(".~%d%s", n, hashedName(f.Name))
 			}
 			taken[strings.ToLower(p)] = true
@@ -88,7 +88,7 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// dirName is the directory of a folder.
+// dirName returns the directory of a folder.
 func dirName(name string) string {
 	var b strings.Builder
 	for level := range strings.SplitSeq(name, "/") {
@@ -100,7 +100,7 @@ func dirName(name string) string {
 	return b.String()
 }
 
-// hashedName stands for a name that is too long; folderListFile tells which.
+// hashedName returns a replacement for a name that is too long; folderListFile has the original.
 func hashedName(name string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
@@ -120,18 +120,17 @@ func (m *MaildirWriter) writeFile(name string, text []byte) error {
 	return err
 }
 
-// MessageKeywords is a message with keywords.
+// MessageKeywords are the keywords of a message.
 type MessageKeywords struct {
 	UID      uint32
 	Keywords []string
 }
 
-// BeginFolder begins a folder that NewMaildirWriter was told of. Messages whose
-// keywords have no letter, since there are only 26 or they are not among these,
-// are asked for by tagged, which is called with each keyword's letter known, in
-// the order of their UIDs.
+// BeginFolder begins one of the folders passed to NewMaildirWriter. A keyword has no letter if it
+// is not in keywords or is beyond the first 26. tagged must yield all messages that have keywords,
+// in UID order. It is called once all letters are assigned.
 func (m *MaildirWriter) BeginFolder(name string, validity uint32, keywords []string, tagged func(yield func(MessageKeywords) bool)) error {
-	m.dir, m.validity, m.keywordFlags = m.paths[name], validity, map[string]byte{} // by the word in lower case: its case says nothing
+	m.dir, m.validity, m.keywordFlags = m.paths[name], validity, map[string]byte{} // by lower-case keyword: keywords are case-insensitive
 	m.lastListedUID = math.MaxUint32
 	if len(keywords) == 0 {
 		return nil
@@ -145,14 +144,14 @@ func (m *MaildirWriter) BeginFolder(name string, validity uint32, keywords []str
 		return err
 	}
 	var more bytes.Buffer
-	room := min(maxKeywordsFile, maxMetadata-m.metadataBytes)
+	capacity := min(maxKeywordsFile, maxMetadata-m.metadataBytes)
 	for t := range tagged {
 		words := m.joinExtra(t.Keywords)
 		if words == "" {
 			continue
 		}
 		line := m.messageKey(t.UID) + " " + words + "\n"
-		if more.Len()+len(line) > room { // what reads it takes no more; Write tells the others
+		if more.Len()+len(line) > capacity { // readers accept no more; Write records the others
 			m.lastListedUID = t.UID - 1
 			break
 		}
@@ -164,15 +163,15 @@ func (m *MaildirWriter) BeginFolder(name string, validity uint32, keywords []str
 	return m.writeFile(join(m.dir, extraKeywordsFile), more.Bytes())
 }
 
-// joinExtra returns the keywords that have no letter, with spaces between.
+// joinExtra returns the keywords without a letter, separated by spaces.
 func (m *MaildirWriter) joinExtra(keywords []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(keywords), func(w string) bool { return m.keywordFlags[strings.ToLower(w)] != 0 }), " ")
 }
 
 func (m *MaildirWriter) messageKey(uid uint32) string { return fmt.Sprintf("U%dV%d", uid, m.validity) }
 
-// Write writes a message of the folder that was begun last; its Folder and Body
-// are not used. The error is as that of MboxWriter.Write.
+// Write writes a message to the current folder; its Folder and Body are not used. Errors are those
+// of MboxWriter.Write.
 func (m *MaildirWriter) Write(msg *Message, uid uint32, t SizedReaderAt) error {
 	s, err := scanLineEndings(t, m.buf)
 	if err != nil {
@@ -205,25 +204,25 @@ func (m *MaildirWriter) Write(msg *Message, uid uint32, t SizedReaderAt) error {
 	return out.flush()
 }
 
-// info are the letters of a message's flags, in order.
+// info returns the letters of a message's flags, in order.
 func (m *MaildirWriter) info(msg *Message) string {
 	var b []byte
 	for _, f := range []struct {
-		flag   Flags
-		letter byte
+		flag Flags
+		mail byte
 	}{{Draft, 'D'}, {Flagged, 'F'}, {Answered, 'R'}, {Seen, 'S'}, {Deleted, 'T'}} {
 		if msg.Flags&f.flag != 0 {
-			b = append(b, f.letter)
+			b = append(b, f.mail)
 		}
 	}
 	for _, word := range msg.Keywords {
-		if letter := m.keywordFlags[strings.ToLower(word)]; letter != 0 {
-			b = append(b, letter)
+		if mail := m.keywordFlags[strings.ToLower(word)]; mail != 0 {
+			b = append(b, mail)
 		}
 	}
 	slices.SortFunc(b, func(a, c byte) int { return cmp.Compare(a, c) })
 	return string(b)
 }
 
-// Close ends the tar. Without it what was written is not whole.
+// Close ends the tar, which is incomplete without it.
 func (m *MaildirWriter) Close() error { return m.t.Close() }

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// The lines that programs begin messages with.
+// First lines of messages, as programs write them.
 func TestFromLines(t *testing.T) {
 	for _, c := range []struct{ line, date string }{
 		{"From bob@example.org Sat Nov 21 17:00:09 2026", "2026-11-21 17:00:09"},
@@ -66,7 +66,7 @@ const (
 	from2 = "From b@x Sun Nov 22 17:00:00 2026\n"
 )
 
-// How programs divide and quote.
+// How programs separate and quote messages.
 func TestMboxVariants(t *testing.T) {
 	cl := func(text string) string { return fmt.Sprintf("Content-Length: %d\n", len(text)) }
 	inner := "Hello.\n\n" + from2 + "Subject: no message\n\nquoted\n"
@@ -126,7 +126,7 @@ func TestMboxVariants(t *testing.T) {
 	}
 }
 
-// What programs note of messages.
+// What programs record about messages.
 func TestStatus(t *testing.T) {
 	for _, c := range []struct {
 		head     string
@@ -146,11 +146,11 @@ func TestStatus(t *testing.T) {
 		{"X-Gmail-Labels: Trash,\n Inbox,\n Work\n", Seen, "", "Trash", false},
 		{"X-Gmail-Labels: Archived,Opened\n", Seen, "", "Archive", false},
 		{"X-Gmail-Labels: Drafts\n", Seen | Draft, "", "Drafts", false},
-		// As Thunderbird leaves Google's export behind.
+		// Google's export after Thunderbird has stored it.
 		{"X-Mozilla-Status: 0000\nX-Mozilla-Keys: work\nX-GM-THRID: 1\nX-Gmail-Labels: Sent\n", Seen, "work", "Sent", false},
 		{"Content-Length: 9\nX-Gmail-Labels: Sent\nX-Gmail-Labels: Trash\n", Seen, "", "Sent", false},
-		{"Received: from x\nX-Gmail-Labels: Trash\n", 0, "", "", false},  // whoever wrote the message wishes that
-		{"Received: from x\nX-Mozilla-Status: 0009\n", 0, "", "", false}, // and there it was deleted from whoever had it
+		{"Received: from x\nX-Gmail-Labels: Trash\n", 0, "", "", false},  // the message's author added it
+		{"Received: from x\nX-Mozilla-Status: 0009\n", 0, "", "", false}, // a previous owner deleted it there
 		{"X-Account-Key: account1\nX-UIDL: 7\nX-Mozilla-Status: 0001\nReceived: from x\nX-Mozilla-Status: 0008\n", Seen, "", "", false},
 	} {
 		g := gather(t, from1+c.head+"Subject: x\n\nStatus: RO\n\n", Options{})
@@ -164,7 +164,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Gmail exports labels in the language of the account.
+// Gmail exports labels in the account's language.
 func TestLabels(t *testing.T) {
 	for labels, want := range map[string]struct {
 		folder string
@@ -211,8 +211,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// A message need not be read to its end, and an error of the line is no end of
-// a message.
+// A message need not be read to its end. A transport error must not pass for the end of a message.
 func TestMboxErrors(t *testing.T) {
 	n := 0
 	err := Read(strings.NewReader(strings.Repeat(from1+"A: 1\n\n"+strings.Repeat("one\n", 10_000)+"\n", 3)), Options{}, Sink{Message: func(m *Message) error {
@@ -236,7 +235,7 @@ func TestMboxErrors(t *testing.T) {
 	}
 }
 
-// Hostile mboxes are read to their end, in time in proportion to their size.
+// Hostile mboxes are read to their end, in linear time.
 func TestHostileMbox(t *testing.T) {
 	const size = 4 << 20
 	for name, piece := range map[string]string{
@@ -264,8 +263,8 @@ func TestHostileMbox(t *testing.T) {
 	}
 }
 
-// Fields that programs keep for themselves are bounded as any header is, although
-// they are left out: what they tell is kept in memory.
+// Programs' private fields are limited like any header although they are dropped: their contents
+// are held in memory.
 func TestEndlessKeywords(t *testing.T) {
 	line := "X-Keywords: " + strings.Repeat("a ", 500) + "\n"
 	g := gather(t, from1+strings.Repeat(line, 3*maxHeader/len(line))+"Subject: x\n\nx\n", Options{})

@@ -14,41 +14,40 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Quoting says what became of lines of messages that begin with "From ".
+// Quoting is how an mbox quotes lines of messages that begin with "From ".
 type Quoting string
 
-// The kinds of mbox by their quoting.
+// Values of Quoting.
 const (
-	// QuotingAuto takes away one ">" from every ">From ", ">>From " and so on,
-	// until a message shows that nothing was quoted.
+	// QuotingAuto removes one ">" from every ">From ", ">>From " and so on, until a message shows
+	// that nothing was quoted.
 	QuotingAuto Quoting = ""
 	MboxRD      Quoting = "mboxrd" // ">" was put before "From ", ">From " and so on
 	MboxO       Quoting = "mboxo"  // ">" was put before "From " alone
 	MboxCL2     Quoting = "mboxcl2"
 )
 
-// maxLookahead is how far Content-Length is believed beyond a line that looks as if
-// it began a message, in bytes: so much has to be read ahead to see whether it
-// fits.
+// maxLookahead is how far Content-Length is trusted beyond a line that looks like the start of a
+// message, in bytes: the reader must read that far ahead to verify it.
 const maxLookahead = 1 << 20
 
-// maxHeader is how much of a message's header is looked at, in bytes.
+// maxHeader is how much of a message's header is parsed, in bytes.
 const maxHeader = message.MaxHeader
 
-// mboxReader is a file of messages (RFC 4155) while it is read.
+// mboxReader reads an mbox (RFC 4155).
 type mboxReader struct {
 	in         *lineReader
 	sink       Sink
-	name       string // of the file; "" for the whole archive
-	folder     string // what its messages are in, unless they tell
+	name       string // file name; "" for the whole archive
+	folder     string // folder of its messages, unless they name one
 	quoting    Quoting
 	n          int
 	labelTable func() labelTable
-	undated    bool   // what begins messages has no date
-	buf        []byte // of the last message, for the next
+	undated    bool   // first lines have no date
+	buf        []byte // buffer of the last message, for reuse
 }
 
-// readAllQuery gives every message to the sink.
+// readAll passes every message to the sink.
 func (m *mboxReader) readAll() error {
 	if bytes.HasPrefix(m.in.peekLine(0), []byte(byteOrderMark)) {
 		m.in.discard(len(byteOrderMark))
@@ -81,7 +80,7 @@ func (m *mboxReader) location() string {
 	return fmt.Sprintf("%s, message %d", m.name, m.n)
 }
 
-// readMessage gives the next message to the sink.
+// readMessage passes the next message to the sink.
 func (m *mboxReader) readMessage() error {
 	sender, date, _ := parseFromLine(m.in.peekLine(0))
 	m.skipLine()
@@ -89,7 +88,7 @@ func (m *mboxReader) readMessage() error {
 	b := &mboxBody{mbox: m, buf: m.buf[:0], remaining: -1, contentLength: -1, start: m.in.offset}
 	b.quoted = m.quoting != MboxCL2
 	if !b.readOwnHeader(msg, sender) && b.readHeader(msg) {
-		return b.drain() // what another program keeps there for itself
+		return b.drain() // internal data of another program
 	}
 	msg.Body = b
 	if err := m.sink.Message(msg); err != nil {
@@ -112,8 +111,8 @@ func (m *mboxReader) skipLine() {
 
 func isBlank(line []byte) bool { return string(line) == "\n" || string(line) == "\r\n" }
 
-// startsMessage reports whether a message begins so many bytes ahead. Lines of text
-// that begin with "From " have no date, or are quoted.
+// startsMessage reports whether a message begins from bytes ahead. Ordinary lines that begin with
+// "From " have no date, or are quoted.
 func (m *mboxReader) startsMessage(from int, afterBlank bool) bool {
 	line := m.in.peekLine(from)
 	if !bytes.HasPrefix(line, []byte("From ")) {
@@ -124,12 +123,12 @@ func (m *mboxReader) startsMessage(from int, afterBlank bool) bool {
 	} else if !ok && !(m.undated && afterBlank) {
 		return false
 	}
-	// Without an empty line before it, it may as well be a line of a paragraph.
+	// Without an empty line before it, it may be part of a paragraph.
 	return fieldName(m.in.peekLine(from+len(line))) != ""
 }
 
-// fieldName is the name of the header field that a line begins, in lower case;
-// "" if it begins none.
+// fieldName returns the name of the header field that a line begins, in lower case; "" if it begins
+// none.
 func fieldName(line []byte) string {
 	colon := bytes.IndexByte(line, ':')
 	if colon <= 0 {
@@ -148,21 +147,20 @@ func fieldName(line []byte) string {
 type mboxBody struct {
 	mbox          *mboxReader
 	buf           []byte
-	buffered      []byte // what of buf is still to be read
-	pendingEOL    string // the line end that comes next, unless the message has ended
+	buffered      []byte // unread part of buf
+	pendingEOL    string // next line ending, unless the message has ended
 	midLine       bool   // in the middle of a line
-	rawLines      bool   // line ends are as they were
-	unterminated  bool   // the message's last line had no end
+	rawLines      bool   // line endings are unchanged
+	unterminated  bool   // the message's last line has no line ending
 	quoted        bool
-	contentLength int64 // what Content-Length says; -1 for nothing
-	start         int64 // where the body begins, which that counts
-	remaining     int64 // how much there is still, as Content-Length says; -1 if it is not believed
+	contentLength int64 // value of Content-Length; -1 for none
+	start         int64 // start of the body, from which Content-Length counts
+	remaining     int64 // rest according to Content-Length; -1 if it is not trusted
 	done          bool
 }
 
-// readHeader reads the header of a message that another program wrote, up to the
-// body, without the fields that are none of the message's own. It reports
-// whether this is no message, but a place for a program's own notes.
+// readHeader reads the header of a message that another program wrote, without the fields that are
+// not part of the message. internal reports that this is no message but a program's internal data.
 func (b *mboxBody) readHeader(msg *Message) (internal bool) {
 	w := b.mbox.in
 	begun, told, drop, titled, noted := false, false, false, false, false
@@ -170,12 +168,12 @@ func (b *mboxBody) readHeader(msg *Message) (internal bool) {
 		w.discard(len(byteOrderMark))
 		b.start = w.offset
 	}
-	for w.offset-b.start < maxHeader { // what is dropped counts, too: keywords are kept
+	for w.offset-b.start < maxHeader { // dropped fields count, too: keywords are stored
 		line := w.peekLine(0)
 		name := fieldName(line)
 		folded := begun && len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
 		switch {
-		case !begun && isBlank(line) && b.atEnd(): // there is nothing but what belongs to the mbox
+		case !begun && isBlank(line) && b.atEnd(): // only mbox data is left
 			b.done = true
 			return false
 		case isBlank(line):
@@ -184,7 +182,7 @@ func (b *mboxBody) readHeader(msg *Message) (internal bool) {
 			b.start, b.buffered = w.offset, b.buf
 			return titled && noted
 		case !folded && isStrayFrom(line) && !b.mbox.startsMessage(0, false):
-			drop = true // it is of an archive that this message went through
+			drop = true // it belongs to an archive that this message was in
 		case len(line) == 0 || line[len(line)-1] != '\n' || !folded && (name == "" || b.mbox.startsMessage(0, false)):
 			b.start, b.buffered = w.offset, b.buf
 			return titled && noted
@@ -192,12 +190,13 @@ func (b *mboxBody) readHeader(msg *Message) (internal bool) {
 			if drop = isMetadataField(name) && !(told && strings.HasPrefix(name, "x-mozilla-")); drop || name == "x-gmail-labels" && !told {
 				b.readField(msg, name, line[bytes.IndexByte(line, ':')+1:])
 			}
-			// Google's export and Thunderbird put theirs before the message: others are of whoever sent it, or had it before.
+			// Google's export and Thunderbird put their fields first: later ones come from the
+			// sender or a previous owner.
 			told = told || !drop && !slices.Contains([]string{"x-gm-thrid", "x-account-key", "x-uidl"}, name)
 			noted = noted || name == "x-imap" // people write about such messages, too
 			titled = titled || name == "subject" && bytes.Contains(line, []byte("FOLDER INTERNAL DATA")) && bytes.Contains(line, []byte("DELETE THIS MESSAGE"))
 		}
-		line = w.peekLine(0) // reading ahead has moved it
+		line = w.peekLine(0) // peeking has moved it
 		if begun = true; !drop {
 			if need := len(b.buf) + len(line) + 1; need > cap(b.buf) && need > maxHeader/4 { // append would take more
 				b.buf = append(make([]byte, 0, maxHeader+fragmentSize), b.buf...)
@@ -210,13 +209,13 @@ func (b *mboxBody) readHeader(msg *Message) (internal bool) {
 	return titled && noted
 }
 
-// isStrayFrom reports whether a line begins a message in an archive, quoted or not. In a
-// header it is what another archive has left there.
+// isStrayFrom reports whether a line begins a message in an archive, quoted or not. In a header it
+// is left over from another archive.
 func isStrayFrom(line []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) && len(line) <= maxFromLine && line[len(line)-1] == '\n'
 }
 
-// readField takes what a field tells. A long one of labels goes on in further lines.
+// readField applies a field. A long field of labels continues on further lines.
 func (b *mboxBody) readField(msg *Message, name string, value []byte) {
 	switch name {
 	case "content-length":
@@ -239,7 +238,7 @@ func (b *mboxBody) readField(msg *Message, name string, value []byte) {
 	}
 }
 
-// appendCRLF appends a line with CRLF at its end.
+// appendCRLF appends a line with CRLF as its ending.
 func appendCRLF(to, line []byte) []byte {
 	line = line[:len(line)-1]
 	if len(line) > 0 && line[len(line)-1] == '\r' {
@@ -274,7 +273,7 @@ func (b *mboxBody) readLine() {
 	}
 	quoted := !b.midLine && b.quoted && b.isQuoted(text)
 	whole := text[len(text)-1] == '\n'
-	if !whole && len(text) > 1 && text[len(text)-1] == '\r' { // its LF may come
+	if !whole && len(text) > 1 && text[len(text)-1] == '\r' { // its LF may follow
 		text = text[:len(text)-1]
 	}
 	n := len(text)
@@ -300,14 +299,14 @@ func (b *mboxBody) readLine() {
 	}
 }
 
-// isQuoted reports whether a line begins with a ">" that was put there.
+// isQuoted reports whether a line begins with a quoting ">".
 func (b *mboxBody) isQuoted(line []byte) bool {
 	depth := len(line) - len(bytes.TrimLeft(line, ">"))
 	return depth > 0 && (depth == 1 || b.mbox.quoting != MboxO) && needsQuote(line)
 }
 
-// atEnd reports whether the message ends before the line that is ahead, and
-// takes the empty line that belongs to the mbox.
+// atEnd reports whether the message ends before the next line, and consumes the empty line that
+// belongs to the mbox.
 func (b *mboxBody) atEnd() bool {
 	line := b.mbox.in.peekLine(0)
 	if b.remaining > 0 || b.remaining < 0 && len(line) > 2 && line[0] != 'F' {
@@ -330,9 +329,9 @@ func (b *mboxBody) atEnd() bool {
 	return true
 }
 
-// continues reports whether Content-Length tells that the message goes on beyond a
-// line that looks as if it began another. It is believed if a message begins,
-// or the file ends, where it says.
+// continues reports whether, by Content-Length, the message continues beyond a line that looks like
+// the start of another. Content-Length is trusted if a message begins, or the file ends, where it
+// says.
 func (b *mboxBody) continues(empty int) bool {
 	w := b.mbox.in
 	need := b.contentLength - (w.offset - b.start)
@@ -356,7 +355,7 @@ func (b *mboxBody) continues(empty int) bool {
 		return false
 	}
 	b.remaining, b.quoted = need, false
-	if b.mbox.quoting == QuotingAuto { // it was written by a program that quotes nothing
+	if b.mbox.quoting == QuotingAuto { // the program that wrote it quotes nothing
 		b.mbox.quoting = MboxCL2
 	}
 	return true
@@ -369,7 +368,7 @@ func (b *mboxBody) finish() {
 	b.done = true
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (b *mboxBody) Read(p []byte) (int, error) {
 	for len(b.buffered) == 0 {
 		if b.done {
@@ -396,12 +395,12 @@ func (b *mboxBody) drain() error {
 	return nil
 }
 
-// Names for senders in the first lines of messages that this package wrote.
+// Parts of the sender in the first lines of messages that this package writes.
 const (
 	ownSender        = "MAILSTEAD"
-	rawMark          = "-RAW"  // line ends are as they were
-	unterminatedMark = "-OPEN" // the message's last line had no end
-	foldersMark      = "-ALL"  // the folder stands beside the flags
+	rawMark          = "-RAW"  // line endings are unchanged
+	unterminatedMark = "-OPEN" // the message's last line has no line ending
+	foldersMark      = "-ALL"  // the folder is recorded, as are the flags
 )
 
 // The fields that this package puts before a message, in this order.
@@ -413,9 +412,9 @@ const (
 	specialField  = "X-Special-Use: "
 )
 
-// readOwnHeader recognises a message that this package wrote, by its first line and by
-// the fields before it, and takes those. A program that changed them has made
-// it one of its own.
+// readOwnHeader recognizes a message that this package wrote, by its first line and the fields
+// before it, and consumes those. If another program has changed them, the message counts as that
+// program's.
 func (b *mboxBody) readOwnHeader(msg *Message, sender string) bool {
 	marks, ok := strings.CutPrefix(sender, ownSender)
 	if !ok {
@@ -444,7 +443,7 @@ func (b *mboxBody) readOwnHeader(msg *Message, sender string) bool {
 	}
 	msg.applyStatusField("status", values[statusField])
 	msg.applyStatusField("x-status", values[xStatusField])
-	msg.Keywords = strings.Fields(values[keywordsField]) // a comma is part of one
+	msg.Keywords = strings.Fields(values[keywordsField]) // a comma is part of a keyword
 	if all {
 		msg.Folder, msg.SpecialUse = decodeFolderName(values[folderField]), parseSpecialUse(values[specialField])
 	}
@@ -459,5 +458,5 @@ func cutMark(marks, mark string) (bool, string) {
 	return ok, rest
 }
 
-// formatDate is how the date stands in the first line of a message.
+// formatDate formats a date for the first line of a message.
 func formatDate(t time.Time) string { return clampDate(t).Format(time.ANSIC) }

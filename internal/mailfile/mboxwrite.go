@@ -11,24 +11,23 @@ import (
 	"strings"
 )
 
-// SizedReaderAt is the bytes of a message that is written to an archive. It may be read
-// twice.
+// SizedReaderAt provides the bytes of a message to write. It may be read twice.
 type SizedReaderAt interface {
 	io.ReaderAt
 	Size() int64
 }
 
-// lineEndings is what a message's lines are like.
+// lineEndings describes a message's line endings.
 type lineEndings struct {
-	allCRLF      bool  // all lines end in CRLF, none in CR CRLF: LF alone tells as much
-	unterminated bool  // the last line has no end
-	lines        int64 // line ends
+	allCRLF      bool  // all lines end in CRLF, none in CR CRLF: LF alone represents them
+	unterminated bool  // the last line has no line ending
+	lines        int64 // number of line endings
 }
 
 // scanLineEndings reads a message once.
 func scanLineEndings(t SizedReaderAt, buf []byte) (s lineEndings, err error) {
 	s = lineEndings{allCRLF: true, unterminated: true}
-	last, before := byte(0), byte(0) // the bytes before p
+	last, before := byte(0), byte(0) // the last two bytes before p
 	for off := int64(0); off < t.Size(); {
 		p := buf[:min(int64(len(buf)), t.Size()-off)]
 		n, err := t.ReadAt(p, off)
@@ -48,11 +47,11 @@ func scanLineEndings(t SizedReaderAt, buf []byte) (s lineEndings, err error) {
 		off += int64(len(p))
 	}
 	s.unterminated = last != '\n'
-	s.allCRLF = s.allCRLF && last != '\r' // which would go with the LF that an mbox puts there
+	s.allCRLF = s.allCRLF && last != '\r' // it would be lost with the LF that an mbox adds
 	return s, nil
 }
 
-// byteAt is p[i], or one of the two bytes before p.
+// byteAt returns p[i], or one of the two bytes before p.
 func byteAt(p []byte, i int, last, before byte) byte {
 	switch {
 	case i >= 0:
@@ -70,10 +69,9 @@ func unexpectedEOF(err error) error {
 	return err
 }
 
-// MboxWriter writes messages as an mbox of the kind mboxrd, with LF as line end
-// and the flags in Status, X-Status and X-Keywords, as other programs expect
-// them. All tells that messages are of several folders: then each is told in
-// X-Folder and X-Special-Use.
+// MboxWriter writes messages as an mboxrd file, with LF line endings and the flags in Status,
+// X-Status and X-Keywords, as other programs expect. All means that the messages come from several
+// folders: then X-Folder and X-Special-Use name each message's folder.
 type MboxWriter struct {
 	WithFolders bool
 
@@ -82,23 +80,23 @@ type MboxWriter struct {
 	in  *bufio.Reader
 }
 
-// NewMboxWriter returns a writer to w, which wants Flush at the end.
+// NewMboxWriter returns a writer to w. Call Flush at the end.
 func NewMboxWriter(w io.Writer) *MboxWriter {
 	return &MboxWriter{w: bufio.NewWriterSize(w, 64<<10), buf: make([]byte, 64<<10), in: bufio.NewReaderSize(nil, fragmentSize)}
 }
 
-// ReadError is of a message that can't be read. Nothing of it was written, and
-// others may follow.
+// ReadError is the error for a message that can't be read. Nothing of it was written, and others
+// may follow.
 type ReadError struct{ Err error }
 
-// Error is that of the cause.
+// Error returns the cause's text.
 func (e *ReadError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Write writes a message; its Body is not used. The error is w's or t's: an
-// ReadError, unless only a second reading fails.
+// Write writes a message; its Body is not used. It returns the error of w or t: a ReadError, unless
+// only the second reading fails.
 func (m *MboxWriter) Write(msg *Message, t SizedReaderAt) error {
 	s, err := scanLineEndings(t, m.buf)
 	if err != nil {
@@ -116,7 +114,7 @@ func (m *MboxWriter) Write(msg *Message, t SizedReaderAt) error {
 			break
 		}
 		if !begun && needsQuote(line) {
-			_ = m.w.WriteByte('>') // its error stays, and Flush or a later Write tells it
+			_ = m.w.WriteByte('>') // the error persists until Flush or a later Write
 		}
 		whole := line[len(line)-1] == '\n'
 		if s.allCRLF {
@@ -138,13 +136,12 @@ func (m *MboxWriter) Write(msg *Message, t SizedReaderAt) error {
 	return m.w.WriteByte('\n')
 }
 
-// Flush writes what waits.
+// Flush writes buffered data.
 func (m *MboxWriter) Flush() error { return m.w.Flush() }
 
-// needsQuote reports whether a line could be taken for the first of a message, or
-// for one that was quoted. Of a line as long as a fragment, or longer, only that
-// is looked at: what may go on as "From " counts, so that the answer for a line
-// with another ">" before it is the same.
+// needsQuote reports whether a line could be taken for the first line of a message, or for a quoted
+// one. Of a line longer than a fragment, only the first fragment is checked. A fragment that may
+// continue as "From " counts, so the result is the same with another ">" before it.
 func needsQuote(line []byte) bool {
 	rest := bytes.TrimLeft(line, ">")
 	return bytes.HasPrefix(rest, []byte("From ")) || len(line) >= fragmentSize && bytes.HasPrefix([]byte("From "), rest)
@@ -168,21 +165,21 @@ func (m *MboxWriter) writeHeader(msg *Message, s lineEndings) {
 	}
 	b.WriteString("O\n" + xStatusField)
 	for _, f := range []struct {
-		flag   Flags
-		letter byte
+		flag Flags
+		mail byte
 	}{{Answered, 'A'}, {Flagged, 'F'}, {Deleted, 'D'}, {Draft, 'T'}} {
 		if msg.Flags&f.flag != 0 {
-			b.WriteByte(f.letter)
+			b.WriteByte(f.mail)
 		}
 	}
 	b.WriteString("\n" + keywordsField + strings.Join(msg.Keywords, " ") + "\n")
 	if m.WithFolders {
 		b.WriteString(folderField + encodeFolderName(msg.Folder) + "\n" + specialField + msg.SpecialUse + "\n")
 	}
-	_, _ = m.w.WriteString(b.String()) // its error stays, and Flush or a later Write tells it
+	_, _ = m.w.WriteString(b.String()) // the error persists until Flush or a later Write
 }
 
-// encodeFolderName makes a folder's name fit for a header field (RFC 2047).
+// encodeFolderName encodes a folder's name for a header field (RFC 2047).
 func encodeFolderName(name string) string {
 	if encoded := mime.BEncoding.Encode("utf-8", name); encoded != name {
 		return encoded

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// What reads an archive needs little memory, whatever it is made of. What it reads of
-// one message is kept until the message was taken.
+// Reading any archive needs little memory. The data of one message is held until the sink has taken
+// it.
 func TestMemoryOfArchives(t *testing.T) {
 	read := func(r io.Reader) any {
 		var last *Message
@@ -41,7 +41,7 @@ func TestMemoryOfArchives(t *testing.T) {
 		heaptest.Input{Head: largeFile(t, keywordsFile, ""), Unit: "1 a\n"})
 }
 
-// largeFile returns the beginning of a tar, whose first file has 1 GiB and begins so.
+// largeFile returns the beginning of a tar, whose first file has 1 GiB and begins with text.
 func largeFile(t *testing.T, name, text string) string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -51,7 +51,7 @@ func largeFile(t *testing.T, name, text string) string {
 	return b.String() + text
 }
 
-// Of a list of folders as much is taken as can be read, and a damaged one is told.
+// As many entries of a folder list are used as can be read, and a damaged list is reported.
 func TestFoldersFile(t *testing.T) {
 	for text, want := range map[string]struct {
 		folders int

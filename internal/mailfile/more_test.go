@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// However many keywords the messages have, all are written and read.
+// All keywords are written and read, however many there are.
 func TestManyKeywords(t *testing.T) {
 	long := strings.Repeat("x", 90)
 	all := make([]string, 64)
@@ -66,7 +66,7 @@ func TestManyKeywords(t *testing.T) {
 	}
 }
 
-// A message may have keywords that the folder's list has not.
+// A message may have keywords that are not in the folder's list.
 func TestUnlistedKeywords(t *testing.T) {
 	var out bytes.Buffer
 	w, err := NewMaildirWriter(&out, []Folder{{Name: "INBOX"}}, time.Now())
@@ -88,8 +88,7 @@ func TestUnlistedKeywords(t *testing.T) {
 	}
 }
 
-// What a file tells of one message does not cost more with each message that is
-// called so.
+// The cost of a message's keyword line doesn't grow with the number of messages with the same key.
 func TestKeywordsOfOneName(t *testing.T) {
 	d := newMaildirs()
 	if _, err := d.readMetadata("", extraKeywordsFile, strings.NewReader("U1V1"+strings.Repeat(" (", maxKeywordsFile/2-2)), Sink{}); err != nil {
@@ -107,7 +106,7 @@ func TestKeywordsOfOneName(t *testing.T) {
 	}
 }
 
-// The files that tell of keywords take little more memory than their size.
+// Keyword files take little more memory than their size.
 func TestMemoryOfKeywords(t *testing.T) {
 	var lines strings.Builder
 	for n := int64(1); lines.Len() < maxKeywordsFile-20; n++ {
@@ -136,8 +135,8 @@ func TestMemoryOfKeywords(t *testing.T) {
 	}
 }
 
-// Keywords that a tar tells beside its files stay with them in a folder, also
-// when a program there has changed a message's flags.
+// Keywords that a tar stores beside its files stay with them in a directory, also after another
+// program has changed a message's flags.
 func TestUnpackedKeywords(t *testing.T) {
 	var in bytes.Buffer
 	w := tar.NewWriter(&in)

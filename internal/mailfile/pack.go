@@ -18,10 +18,9 @@ import (
 	"time"
 )
 
-// Pack writes a folder of files as a tar, for Read: what tells of folders and
-// keywords comes before the messages, and those in the order of their names.
-// Links are not followed; skipped is told of them, and of what went away
-// meanwhile.
+// Pack writes a directory as a tar, for Read: folder and keyword files come before the messages,
+// and those are sorted by name. It doesn't follow links. It calls skipped for links and for files
+// that disappear meanwhile.
 func Pack(w io.Writer, dir string, skipped func(name string)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -90,8 +89,8 @@ func (p *packer) packDir(dir string) error {
 	return nil
 }
 
-// readRecords reads what Unpack noted of the files of a directory: the keywords of
-// each, by its name without flags, which programs change.
+// readRecords reads what Unpack recorded for the files of a directory: the keywords of each, by its
+// name without flags, which programs change.
 func (p *packer) readRecords(dir string) (map[string]string, error) {
 	f, _, err := p.openRegular(path.Join(dir, recordsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,11 +112,11 @@ func (p *packer) readRecords(dir string) (map[string]string, error) {
 	return records, err
 }
 
-// maxTXTRecords bounds, in bytes, what is noted of the files of a directory.
+// maxRecords is the limit for the records of a directory, in bytes.
 const maxRecords = 256 << 20
 
-// openRegular opens a regular file. What is none, such as a link or a pipe, on which opening
-// may wait for ever, is fs.ErrNotExist, like what went away.
+// openRegular opens a regular file. For anything else, like a link or a pipe that may block
+// forever, it returns fs.ErrNotExist, as for a missing file.
 func (p *packer) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	info, err := p.root.Lstat(name)
 	if err != nil {
@@ -131,11 +130,11 @@ func (p *packer) openRegular(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	now, err := f.Stat()
-	if err == nil && !os.SameFile(info, now) { // put in its place just now
+	if err == nil && !os.SameFile(info, now) { // it was replaced just now
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		_ = f.Close() // only read
+		_ = f.Close() // opened only for reading
 		return nil, nil, err
 	}
 	return f, now, nil
@@ -165,7 +164,7 @@ func (p *packer) packFile(name, keywords string) error {
 	return err
 }
 
-// compareNatural compares names so that numbers in them count by their value.
+// compareNatural compares names with numbers in them by value.
 func compareNatural(a, b string) int {
 	for a != "" && b != "" {
 		x, y := digits(a), digits(b)
@@ -185,7 +184,7 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// digits is how many digits a text begins with.
+// digits returns the number of digits at the start.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
@@ -194,9 +193,8 @@ func digits(s string) int {
 	return n
 }
 
-// Unpack writes a tar of folders and files below a folder that is empty, and
-// returns once all of it is on disk. A name that leads out of it, or that two
-// files have, is an error.
+// Unpack extracts a tar of directories and files into an empty directory, and returns once all of
+// it is on disk. A name that leads out of the directory, or a duplicate name, is an error.
 func Unpack(r io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -245,7 +243,7 @@ type unpacker struct {
 	root        *os.Root
 	buf         []byte
 	created     []string
-	lastRecords string // the recordsFile that was written to last
+	lastRecords string // last recordsFile written to
 }
 
 func (u *unpacker) writeFile(name string, changed time.Time, r io.Reader) error {
@@ -261,7 +259,7 @@ func (u *unpacker) writeFile(name string, changed time.Time, r io.Reader) error 
 	return u.root.Chtimes(name, changed, changed)
 }
 
-// addRecord notes the keywords of a file beside it.
+// addRecord records the keywords of a file beside it.
 func (u *unpacker) addRecord(name string, keywords []string) error {
 	list := filepath.Join(filepath.Dir(name), recordsFile)
 	f, err := u.root.OpenFile(list, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

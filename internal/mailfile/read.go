@@ -16,43 +16,43 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Kind says what a stream is.
+// Kind is the format of a stream.
 type Kind int
 
-// The kinds of stream.
+// Values of Kind.
 const (
-	Detect Kind = iota // by how it begins
+	Detect Kind = iota // by its first bytes
 	Mbox
 	EML  // a single message
 	Tar  // of any of the others, and of Maildirs
 	Gzip // of any of the others
 )
 
-// Codes of streams that are not taken.
+// Error codes of rejected streams.
 const (
 	CodeNotMail = "not_mail"
 	CodeBomb    = "archive_bomb"
 )
 
-// A stream that grows beyond all that mail does when it is unpacked is not
-// unpacked to its end.
+// Limits for decompression. A stream that grows far beyond what mail does is not decompressed to
+// its end.
 const (
-	minBombSize = 64 << 20 // bytes; no less is judged
+	minBombSize = 64 << 20 // bytes; smaller streams are not checked
 	bombRatio   = 300
 )
 
-// sniffSize is how much of a file is looked at to see what it is, in bytes.
+// sniffSize is how much of a file is examined to detect its kind, in bytes.
 const sniffSize = 1024
 
-// Options say how a stream is read.
+// Options control how a stream is read.
 type Options struct {
 	Kind    Kind
 	Quoting Quoting // of mboxes
 }
 
-// Read gives all that a stream holds to a sink. What is wrong with the archive
-// as a whole, or from a place on, is a fault.Invalid, after all that stood
-// before it; errors of r and of the sink are returned as they are.
+// Read passes the contents of a stream to a sink. If the archive is broken as a whole, or from some
+// point on, Read returns a fault.Invalid after everything before that point. It returns errors of r
+// and of the sink unchanged.
 func Read(r io.Reader, o Options, to Sink) error {
 	src := &inputReader{Reader: r}
 	x := &reader{options: o, sink: to, src: src, maildirs: newMaildirs(), labelTable: sync.OnceValue(newLabelTable)}
@@ -63,7 +63,7 @@ func Read(r io.Reader, o Options, to Sink) error {
 	return err
 }
 
-// reader is a stream while it is read.
+// reader reads one stream.
 type reader struct {
 	options  Options
 	sink     Sink
@@ -73,7 +73,7 @@ type reader struct {
 	labelTable func() labelTable
 }
 
-// readStream reads the stream as a whole, or what was packed in it.
+// readStream reads the stream, or the decompressed stream.
 func (x *reader) readStream(r io.Reader, kind Kind, packed bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	begin, err := in.Peek(sniffSize)
@@ -97,7 +97,7 @@ func (x *reader) readStream(r io.Reader, kind Kind, packed bool) error {
 	case kind == EML && len(begin) > 0:
 		skipByteOrderMark(in)
 		return x.sink.Message(&Message{Location: "message 1", Body: newCRLFReader(in)})
-	case len(begin) == 0: // an mbox without messages looks like that
+	case len(begin) == 0: // an mbox without messages is empty
 		return nil
 	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
 		return fault.New(fault.Invalid, CodeNotMail, "Zip files are not taken, since they can't be read as a stream: unpack it, and send the mail in it as a tar.")
@@ -105,7 +105,7 @@ func (x *reader) readStream(r io.Reader, kind Kind, packed bool) error {
 	return fault.New(fault.Invalid, CodeNotMail, "This is no mail: an mbox, a message, or a tar of these or of Maildirs is wanted, packed by gzip or not.")
 }
 
-// detectKind finds out what a stream is by how it begins.
+// detectKind detects the kind of a stream by its first bytes.
 func detectKind(begin []byte) Kind {
 	begin = bytes.TrimPrefix(begin, []byte(byteOrderMark))
 	switch {
@@ -121,23 +121,23 @@ func detectKind(begin []byte) Kind {
 	return Detect
 }
 
-// byteOrderMark is what some programs of Windows put before UTF-8. It belongs to the
-// file, and not to the message in it.
+// byteOrderMark is what some Windows programs put before UTF-8. It belongs to the file, not to the
+// message in it.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// skipByteOrderMark takes a byte order mark before a message.
+// skipByteOrderMark consumes a byte order mark before a message.
 func skipByteOrderMark(in *bufio.Reader) {
 	begin, _ := in.Peek(len(byteOrderMark) + maxFieldName)
 	if rest, ok := bytes.CutPrefix(begin, []byte(byteOrderMark)); ok && fieldName(rest) != "" {
-		_, _ = in.Discard(len(byteOrderMark)) // they are there
+		_, _ = in.Discard(len(byteOrderMark)) // already buffered
 	}
 }
 
-// maxFieldName is how long the name of a header field may be to be recognised, in bytes.
+// maxFieldName is the limit for a recognized header field name, in bytes.
 const maxFieldName = 200
 
-// isTar reports whether a stream begins with the header of a file in a tar, by
-// its checksum; tars before POSIX have no other mark.
+// isTar reports whether a stream begins with a tar header, by its checksum; tars before POSIX have
+// no other mark.
 func isTar(begin []byte) bool {
 	const block, from, to = 512, 148, 156
 	if len(begin) < block {
@@ -155,20 +155,20 @@ func isTar(begin []byte) bool {
 	return err == nil && given == sum && sum > 8*' '
 }
 
-// isMail reports whether a file begins with the header of a message.
+// isMail reports whether a file begins with a message header.
 func isMail(begin []byte) bool {
 	line, _, _ := bytes.Cut(begin, []byte("\n"))
 	return fieldName(line) != "" && !bytes.Contains(begin, []byte{0})
 }
 
-// bombGuard bounds how much larger than itself a packed stream may get.
+// bombGuard limits the expansion of a compressed stream.
 type bombGuard struct {
 	r    io.Reader
 	src  *inputReader
 	size int64
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (u *bombGuard) Read(p []byte) (int, error) {
 	n, err := u.r.Read(p)
 	if u.size += int64(n); u.size > minBombSize && u.size/bombRatio > u.src.bytesRead {
@@ -215,18 +215,18 @@ func (x *reader) readTar(r io.Reader) error {
 	}
 }
 
-// tarBlock is the size of a tar's blocks. It ends with two of zeros, which some
-// programs make one; what fills up the last block of a file is less. The tar package
-// takes one that ends after any file for whole.
+// tarBlock is the size of a tar's blocks. A tar ends with two blocks of zeros, or one from some
+// programs; the padding of a file is shorter. The tar package accepts a tar that ends after any
+// file.
 const tarBlock = 512
 
-// zeroCounter counts the zeros that a stream has ended with so far.
+// zeroCounter counts the zeros at the end of a stream.
 type zeroCounter struct {
 	io.Reader
 	zeros int
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (t *zeroCounter) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	rest := len(bytes.TrimRight(p[:n], "\x00"))
@@ -237,7 +237,7 @@ func (t *zeroCounter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isSparse files would be as large as they claim to be.
+// isSparse reports whether a file is sparse: it would be as large as it claims.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -247,7 +247,7 @@ func isSparse(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeGNUSparse
 }
 
-// addFolder tells of a Maildir, which may be empty.
+// addFolder passes a Maildir, which may be empty, to the sink.
 func (x *reader) addFolder(name string) error {
 	if path.Base(name) != "cur" {
 		return nil
@@ -256,7 +256,7 @@ func (x *reader) addFolder(name string) error {
 	return x.sink.Folder(Folder{Name: folder, SpecialUse: special, Subscribed: true})
 }
 
-// dirKey is a directory as a key: "" for the top.
+// dirKey returns a directory as a key: "" for the top.
 func dirKey(dir string) string {
 	if dir == "." {
 		return ""
@@ -320,8 +320,8 @@ func (x *reader) readFile(name string, h *tar.Header, r io.Reader) error {
 
 const mboxExt, emlExt = ".mbox", ".eml"
 
-// mboxFolderName is the folder that an mbox holds, by its name. Apple Mail keeps
-// each in a folder of its own, Thunderbird what is below one in another.
+// mboxFolderName returns the folder of an mbox by its name. Apple Mail stores each in its own
+// directory; Thunderbird stores subfolders in a separate one.
 func mboxFolderName(name string) string {
 	levels := strings.Split(name, "/")
 	if last := len(levels) - 1; last > 0 && levels[last] == "mbox" && strings.HasSuffix(levels[last-1], mboxExt) {
@@ -336,8 +336,8 @@ func mboxFolderName(name string) string {
 	return strings.Join(levels, "/")
 }
 
-// isMetadataFile reports whether a file has a name as mail programs and systems give to
-// what they keep beside the mail. A folder may be called so, too.
+// isMetadataFile reports whether a file's name is one that mail programs and systems give to
+// metadata. A folder may have that name, too.
 func isMetadataFile(base string) bool {
 	switch base {
 	case "subscriptions", "maildirfolder", "maildirsize", ".DS_Store", "Thumbs.db", ".uidvalidity", ".mh_sequences", "msgFilterRules.dat", ".mbsyncstate":
@@ -358,13 +358,13 @@ func isMetadataFile(base string) bool {
 	return false
 }
 
-// entryReader tells a file that ends early from one that is whole.
+// entryReader distinguishes a truncated file from a complete one.
 type entryReader struct {
 	io.Reader
 	src *inputReader
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (p *entryReader) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	if err != nil && err != io.EOF && fault.KindOf(err) != fault.Invalid { //nolint:errorlint // what io.Reader promises

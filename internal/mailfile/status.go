@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// isMetadataField reports whether a field, whose name is in lower case, is one that programs
-// write into messages of an mbox for themselves. It is no part of the message.
+// isMetadataField reports whether a field, whose name is in lower case, is one that programs add to
+// messages of an mbox for their own use. It is not part of the message.
 func isMetadataField(name string) bool {
 	switch name {
 	case "status", "x-status", "x-keywords", "x-uid", "x-imap", "x-imapbase", "content-length",
@@ -18,8 +18,7 @@ func isMetadataField(name string) bool {
 	return false
 }
 
-// applyStatusField takes what a field of a message in an mbox tells of it. name is in
-// lower case.
+// applyStatusField applies a metadata field to a message. name is in lower case.
 func (m *Message) applyStatusField(name, value string) {
 	value = strings.TrimSpace(value)
 	switch name {

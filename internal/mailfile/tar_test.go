@@ -64,7 +64,7 @@ func gzipOf(t testing.TB, text string) string {
 	return b.String()
 }
 
-// What programs pack, and where each message belongs.
+// Tars of common programs, and the folder of each message.
 func TestTars(t *testing.T) {
 	const eml = "Subject: x\n\nx\n"
 	for _, c := range []struct {
@@ -122,8 +122,8 @@ func TestTars(t *testing.T) {
 	}
 }
 
-// What is broken, no mail, or larger than mail can be is told, after what came
-// before it.
+// Streams that are broken, no mail, or too large after decompression are reported, after the
+// messages before.
 func TestBrokenStreams(t *testing.T) {
 	whole := tarOf(t, entry{"cur/1", "Subject: x\n\nx\n", 0}, entry{"cur/2", strings.Repeat("Subject: y\n", 1000), 0})
 	for name, c := range map[string]struct {
@@ -164,7 +164,7 @@ func TestBrokenStreams(t *testing.T) {
 	}
 }
 
-// No folder has a name that no system has: thousands of them are remembered.
+// No folder has a name longer than systems allow: thousands of names are remembered.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", 1<<19) + "/"
 	g := gather(t, gzipOf(t, tarOf(t, entry{long + keywordsFile, "0 a\n", 0}, entry{long + folderListFile, `[{"path": "y"}]`, 0}, entry{long + "x.eml", "Subject: x\n\n", 0},
@@ -179,7 +179,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// sparseTar claims to hold a file that takes no room, as GNU tar writes it.
+// sparseTar returns a tar with a sparse file that takes no space, in GNU tar's format.
 func sparseTar() string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -187,7 +187,7 @@ func sparseTar() string {
 	_ = w.Close()
 	block := b.Bytes()[:512]
 	block[156] = tar.TypeGNUSparse
-	copy(block[386:], "00000000000\x0000000000000\x00") // one piece of nothing
+	copy(block[386:], "00000000000\x0000000000000\x00") // one empty piece
 	copy(block[483:], "\x80\x00\x00\x00\x70\x00\x00\x00\x00\x00\x00\x00")
 	sum := int64(0)
 	for i, c := range block {
@@ -200,7 +200,7 @@ func sparseTar() string {
 	return b.String()
 }
 
-// A folder of files is packed, read, written and unpacked as it was.
+// A directory that is packed, read, written and unpacked is identical.
 func TestPackAndUnpack(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -217,7 +217,7 @@ func TestPackAndUnpack(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(dir, ".etc")); err != nil {
 		t.Fatal(err)
 	}
-	for _, pipe := range []string{"tmp/pipe", ".Sent/" + recordsFile} { // to open one waits for who writes there
+	for _, pipe := range []string{"tmp/pipe", ".Sent/" + recordsFile} { // opening it blocks until there is a writer
 		if err := syscall.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestPackAndUnpack(t *testing.T) {
 	}
 }
 
-// A message alone, as programs save it.
+// A single message, as programs save it.
 func TestEML(t *testing.T) {
 	for text, want := range map[string]string{
 		"Subject: x\n\nx\r\ny\rz":                                              "Subject: x\r\n\r\nx\r\ny\rz",
@@ -260,7 +260,7 @@ func TestEML(t *testing.T) {
 		"\xef\xbb\xbf" + from1 + "Subject: x\n\nx\n":                           "Subject: x\r\n\r\nx\r\n",
 		tarOf(t, entry{"a.eml", "\xef\xbb\xbfSubject: x\n\nx\n", 0}):           "Subject: x\r\n\r\nx\r\n",
 		tarOf(t, entry{"cur/1.x:2,S", "\xef\xbb\xbfSubject: x\n\nx\n", 0}):     "Subject: x\r\n\r\nx\r\n",
-		tarOf(t, entry{"cur/1.x,S=11,W=11:2,S", "\xef\xbb\xbfA: b\n\nx\n", 0}): "\xef\xbb\xbfA: b\n\nx\n", // as it is
+		tarOf(t, entry{"cur/1.x,S=11,W=11:2,S", "\xef\xbb\xbfA: b\n\nx\n", 0}): "\xef\xbb\xbfA: b\n\nx\n", // unchanged
 	} {
 		if g := gather(t, text, Options{}); !slices.Equal(g.texts(), []string{want}) {
 			t.Errorf("%q: %q", text, g.texts())
@@ -268,10 +268,10 @@ func TestEML(t *testing.T) {
 	}
 }
 
-// A tar that was cut off between two files is not taken for a whole one: what came
-// after would be missing without a word. What stood before is given all the same.
+// A tar cut off between two files is not taken for a complete one: the missing part would go
+// unnoticed. The files before are read all the same.
 func TestTarWithoutEnd(t *testing.T) {
-	long := strings.Repeat("deep/", 60) + "b.eml" // has a header of its own before its own
+	long := strings.Repeat("deep/", 60) + "b.eml" // has an extra header before its own
 	whole := tarOf(t, entry{name: "a.eml", text: "Subject: a\n\na\n"}, entry{name: long, text: "Subject: b\n\nb\n"})
 	const block = 512
 	blocks := len(whole) / block

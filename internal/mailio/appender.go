@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// appender files what was read while more is read.
+// appender files messages while the importer reads more.
 type appender struct {
 	*importer
 	work    chan []*batch
@@ -21,7 +21,7 @@ type appender struct {
 	failures                []Failure
 	err                     error
 	pendingMessages         []pendingMessage
-	droppedPending          int // more of them
+	droppedPending          int // number of pending messages dropped
 }
 
 func (f *appender) run() {
@@ -33,13 +33,13 @@ func (f *appender) run() {
 					close(f.stopped)
 				}
 			}
-			b.discard(f.ctx) // what was filed is no longer in it
+			b.discard(f.ctx) // it no longer has the filed messages
 		}
 	}
 }
 
-// appendBatch files messages: all at once, or one after the other if that is not
-// possible, up to the one that does not fit.
+// appendBatch files messages: all at once, or one by one if that is not possible, up to the first
+// that does not fit.
 func (f *appender) appendBatch(b *batch) error {
 	err := f.appendFirst(b, len(b.items))
 	if fault.Is(err, fault.NotFound) { // the folder was deleted or renamed meanwhile
@@ -65,7 +65,7 @@ func (f *appender) appendBatch(b *batch) error {
 	return nil
 }
 
-// reject counts the first of the messages as failed, and throws them away.
+// reject counts the first n messages as failed, and discards them.
 func (f *appender) reject(b *batch, n int, why string) {
 	for _, it := range b.items[:n] {
 		f.failed++
@@ -83,7 +83,7 @@ func isFolderFull(err error) bool {
 	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
 }
 
-// appendFirst files the first of the messages, and takes them away.
+// appendFirst files the first n messages, and removes them from the batch.
 func (f *appender) appendFirst(b *batch, n int) error {
 	if err := f.checkDomain(context.WithoutCancel(f.ctx), f.Mailbox); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (f *appender) appendFirst(b *batch, n int) error {
 		uploads[i] = it.Upload
 		bytes += it.Blob.Size
 	}
-	// Whoever gives up wants to know how far it came.
+	// A client that cancels still needs to know how many were filed.
 	validity, uids, err := f.Folders.Import(context.WithoutCancel(f.ctx), f.Mailbox, b.target.name, nil, uploads...)
 	switch {
 	case err == nil:
@@ -101,7 +101,7 @@ func (f *appender) appendFirst(b *batch, n int) error {
 		f.bytes += bytes
 		f.addPending(b, validity, uids)
 		b.items = b.items[n:]
-	case fault.KindOf(err) == fault.Internal: // they may have been filed all the same; the sweep finds out
+	case fault.KindOf(err) == fault.Internal: // they may have been filed; the sweep finds out
 		b.items = nil
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// ordinary makes an mbox of n messages as they are on average: a header of 2 KB
-// and a text, in two parts, of size bytes.
+// ordinary returns an mbox of n average messages: a header of 2 KB and a text, in two parts, of
+// size bytes.
 func ordinary(n, size int) []byte {
 	var b bytes.Buffer
 	for i := range n {

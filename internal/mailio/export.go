@@ -18,20 +18,20 @@ import (
 	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
-// Formats of an export.
+// Export formats.
 const (
 	Mbox    = "mbox"    // one file
 	Maildir = "maildir" // a tar of Maildirs
 )
 
-// ExportOptions is an export.
+// ExportOptions are the options of an export.
 type ExportOptions struct {
 	Account, Mailbox db.ID
 	Format           string
-	Folder           string // the only one; "" for all
+	Folder           string // only this folder; "" for all
 }
 
-// ContentType is the type of an export's stream.
+// ContentType returns the media type of an export.
 func (o ExportOptions) ContentType() string {
 	if o.Format == Maildir {
 		return "application/x-tar"
@@ -39,7 +39,7 @@ func (o ExportOptions) ContentType() string {
 	return "application/mbox"
 }
 
-// Extension is how the name of a file with the export ends.
+// Extension returns the file name extension of an export.
 func (o ExportOptions) Extension() string {
 	if o.Format == Maildir {
 		return ".tar"
@@ -47,13 +47,11 @@ func (o ExportOptions) Extension() string {
 	return ".mbox"
 }
 
-// Export writes what a mailbox holds: each folder as it was when its turn came.
-// What is expunged before it was written is left out, and so is what only the
-// mailbox's own protocols give. Nothing is held while w
-// waits. A folder that is not there is a fault.NotFound, a format that is none
-// a fault.Invalid, too many transfers a fault.RateLimited; then nothing was written.
-// After a MissingError what was written is complete but for some messages; after
-// another error it breaks off.
+// Export writes a mailbox's messages, each folder as it is when its turn comes. It omits messages
+// expunged before they are written, and private messages (folder.Delivery.Private). It holds no
+// lock while w blocks. A missing folder is a fault.NotFound, an unknown format a fault.Invalid, too
+// many transfers a fault.RateLimited; in these cases nothing is written. After a MissingError the
+// output is complete except for some messages; after any other error it is truncated.
 func (t *Service) Export(ctx context.Context, o ExportOptions, w io.Writer) error {
 	if err := o.Check(ctx, t); err != nil {
 		return err
@@ -79,17 +77,16 @@ func (t *Service) Export(ctx context.Context, o ExportOptions, w io.Writer) erro
 	return err
 }
 
-// MissingError is of an export that lacks messages, as their bytes are lost or
-// can't be read.
+// MissingError reports messages missing from an export because their bytes are lost or unreadable.
 type MissingError struct {
 	Count int
-	IDs   []string // the ids of the first; the log has all
+	IDs   []string // ids of the first; the log has all
 }
 
-// maxMissingIDs bounds what an answer's trailer holds.
+// maxMissingIDs is the maximum number of ids in a response's trailer.
 const maxMissingIDs = 20
 
-// Error names them.
+// Error lists the ids.
 func (e *MissingError) Error() string {
 	text := fmt.Sprintf("messages that could not be read and are missing: %d (%s", e.Count, strings.Join(e.IDs, ", "))
 	if e.Count > len(e.IDs) {
@@ -98,8 +95,8 @@ func (e *MissingError) Error() string {
 	return text + ")"
 }
 
-// Check finds out whether an export is possible: a folder that is not there is
-// a fault.NotFound, a format that is none a fault.Invalid.
+// Check checks whether an export is possible: a missing folder is a fault.NotFound, an unknown
+// format a fault.Invalid.
 func (o ExportOptions) Check(ctx context.Context, t *Service) error {
 	if o.Format != Mbox && o.Format != Maildir {
 		return fault.New(fault.Invalid, "unknown_format", "The format is mbox or maildir.")
@@ -129,7 +126,7 @@ func (t *Service) exportFolders(ctx context.Context, o ExportOptions) ([]folder.
 	return all, err
 }
 
-// exporter is an export under way.
+// exporter runs an export.
 type exporter struct {
 	*Service
 	ExportOptions
@@ -160,7 +157,7 @@ func (x *exporter) writeMaildir(folders []folder.Folder, w io.Writer) error {
 	var list []mailfile.Folder
 	for _, f := range folders {
 		name := f.Name
-		if x.ExportOptions.Folder != "" { // it alone is the inbox of what is written
+		if x.ExportOptions.Folder != "" { // a single folder becomes the export's inbox
 			name, f.SpecialUse = folder.Inbox, ""
 		}
 		list = append(list, mailfile.Folder{Name: name, SpecialUse: f.SpecialUse, Subscribed: slices.Contains(names, f.Name)})
@@ -182,7 +179,7 @@ func (x *exporter) writeMaildir(folders []folder.Folder, w io.Writer) error {
 	return to.Close()
 }
 
-// eachKeywords tells of all messages that have keywords.
+// eachKeywords yields all messages with keywords.
 func eachKeywords(ctx context.Context, v *folder.View, yield func(mailfile.MessageKeywords) bool) error {
 	more := true
 	return v.Fetch(ctx, v.Resolve(allUIDs(), false), 0, func(r *folder.MessageRow) error {
@@ -195,8 +192,8 @@ func eachKeywords(ctx context.Context, v *folder.View, yield func(mailfile.Messa
 
 func allUIDs() []folder.Range { return []folder.Range{{Lo: 1, Hi: folder.Star}} }
 
-// eachMessage writes the messages of a folder. One that was deleted meanwhile has
-// none; what can't be read is missed.
+// eachMessage writes the messages of a folder. It skips messages deleted meanwhile, and records
+// unreadable ones as missing.
 func (x *exporter) eachMessage(name string, begin func(v *folder.View) error, write func(m *mailfile.Message, uid uint32, text mailfile.SizedReaderAt) error) error {
 	v, err := x.Folders.Open(x.ctx, x.Mailbox, name, true)
 	if fault.Is(err, fault.NotFound) {
@@ -238,7 +235,7 @@ func (x *exporter) eachMessage(name string, begin func(v *folder.View) error, wr
 	})
 }
 
-// checkAbsent finds out whether a message without bytes was expunged meanwhile.
+// checkAbsent checks whether a message without bytes was expunged meanwhile.
 func (x *exporter) checkAbsent(name string, r *folder.MessageRow) error {
 	there, err := x.Folders.ExistingMessages(x.ctx, []db.ID{r.Message})
 	if err != nil || !there[r.Message] {
@@ -247,7 +244,7 @@ func (x *exporter) checkAbsent(name string, r *folder.MessageRow) error {
 	return x.addMissing(name, r, blob.ErrNotExist)
 }
 
-// addMissing notes that a message can't be exported.
+// addMissing records that a message can't be exported.
 func (x *exporter) addMissing(name string, r *folder.MessageRow, why error) error {
 	x.Log.Error("exporting a message", "mailbox", x.Mailbox, "folder", name, "uid", r.UID, "message", r.Message, "error", why)
 	if x.missing.Count++; x.missing.Count <= maxMissingIDs {
@@ -256,8 +253,8 @@ func (x *exporter) addMissing(name string, r *folder.MessageRow, why error) erro
 	return nil
 }
 
-// openBlob opens a message. The context is looked at here, since an export whose
-// client reads fast waits for nothing.
+// openBlob opens a message. It checks the context because an export with a fast client never
+// blocks.
 func (x *exporter) openBlob(b *blob.Blob) (*blob.Reader, error) {
 	if x.ctx.Err() != nil {
 		return nil, context.Cause(x.ctx)

@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
-// folderMap says where the folders of an archive go.
+// folderMap maps an archive's folders to local folders.
 type folderMap struct {
-	root         string            // all of them go below this one; "" for none
-	bySpecialUse map[string]string // our folders by special use
-	sourceOf     map[string]string // which folder of the archive goes to one of those
+	root         string            // parent of all of them; "" for none
+	bySpecialUse map[string]string // local folders by special use
+	sourceOf     map[string]string // archive folder that maps to each of those
 	byName       map[string]*target
 	byFolder     map[mailfile.Folder]*target
-	existing     map[string]bool // our folders when the import began
-	overflow     *target         // for those that can't be made any more; nil while they can
+	existing     map[string]bool // local folders when the import began
+	overflow     *target         // for folders that can't be created any more; nil until then
 }
 
-// loadFolders looks at what there is, and makes the folder that was asked for.
+// loadFolders loads the local folders, and creates the requested folder.
 func (x *importer) loadFolders() error {
 	all, err := x.Folders.Folders(x.ctx, x.Mailbox)
 	if err != nil {
@@ -47,7 +47,7 @@ func (x *importer) loadFolders() error {
 	return err
 }
 
-// createFolder makes a folder, unless it is there.
+// createFolder creates a folder unless it exists.
 func (x *importer) createFolder(name, special string, subscribed bool) error {
 	_, err := x.Folders.CreateSpecial(x.ctx, x.Mailbox, name, special)
 	var f *fault.Error
@@ -58,7 +58,7 @@ func (x *importer) createFolder(name, special string, subscribed bool) error {
 	case errors.As(err, &f) && f.Code == folder.CodeUseTaken:
 		return x.createFolder(name, "", subscribed)
 	default:
-		return nil // who made it has decided about the subscription
+		return nil // its creator decided about the subscription
 	}
 	if !subscribed {
 		return nil
@@ -69,8 +69,7 @@ func (x *importer) createFolder(name, special string, subscribed bool) error {
 	return nil
 }
 
-// targetFor finds the folder for one of the archive's, and makes it if it is not
-// there.
+// targetFor returns the local folder for one of the archive's, and creates it if necessary.
 func (x *importer) targetFor(f mailfile.Folder) (*target, error) {
 	key := mailfile.Folder{Name: f.Name, SpecialUse: f.SpecialUse}
 	if to := x.folders.byFolder[key]; to != nil {
@@ -107,12 +106,11 @@ func (x *importer) targetFor(f mailfile.Folder) (*target, error) {
 	return to, nil
 }
 
-// maxCachedFolders bounds how many names of an archive are remembered. Long ones never
-// are: they may have any length.
+// maxCachedFolders is the maximum number of remembered archive folder names. Long names are never
+// remembered: they may have any length.
 const maxCachedFolders = 10_000
 
-// resolve returns the name of a folder of the archive here, and the special use
-// that it is to have if it is made.
+// resolve returns the local name of an archive's folder, and its special use if it must be created.
 func (n *folderMap) resolve(name, special string) (string, string) {
 	levels := strings.Split(name, "/")
 	atInbox := name == "" || strings.EqualFold(name, folder.Inbox)

@@ -16,57 +16,53 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// MaxMessageSize is the largest message that is imported, in bytes: as much as
-// IMAP's APPEND takes here.
+// MaxMessageSize is the size limit for imported messages, in bytes. IMAP APPEND has the same limit.
 const MaxMessageSize = 50 << 20
 
-// MaxFailures is how many failures of an import are told; all are counted.
+// MaxFailures is the maximum number of failures in a Result; all are counted.
 const MaxFailures = 100
 
 const (
-	// What is filed at once is so many messages, or so many bytes of small
-	// ones.
+	// Limits of a batch, in messages and in bytes of small messages.
 	batchMessages, batchBytes = 200, 4 << 20
-	// maxBatchDelay is how long a message waits for others at most, however slowly
-	// they come: a file that no row names is swept after a while.
+	// maxBatchDelay is the maximum time that a message waits for a batch, however slowly messages
+	// come: a file without a row is swept after a while.
 	maxBatchDelay = time.Hour
 )
 
-// ImportOptions is an import.
+// ImportOptions are the options of an import.
 type ImportOptions struct {
 	Account, Mailbox db.ID
-	// Folder takes what the archive has in its inbox, or in no folder, and the
-	// archive's folders become folders below it; "" puts everything where it
-	// belongs, special uses where they are here.
+	// Folder receives the messages of the archive's inbox, and those without a folder; the
+	// archive's folders become its subfolders. "" uses the archive's own folders; those with a
+	// special use go to the local folder with that use.
 	Folder string
-	// KeepDuplicates files also what is there already.
+	// KeepDuplicates reports whether messages that already exist are imported again.
 	KeepDuplicates bool
 	Kind           mailfile.Kind
 	Quoting        mailfile.Quoting
 }
 
-// Result is how far an import came.
+// Result is the result of an import.
 type Result struct {
 	Imported int64
-	Skipped  int64 // there already, or marked as deleted
+	Skipped  int64 // already there, or marked as deleted
 	Failed   int64
-	Bytes    int64 // of the imported ones
+	Bytes    int64 // bytes of imported messages
 	Failures []Failure
 }
 
-// Failure is something that could not be imported.
+// Failure is a message or folder that could not be imported.
 type Failure struct {
 	Location string // in the archive
 	Reason   string
 }
 
-// Import files what a stream holds, in the archive's order. The Result counts
-// also if there is an error: what was filed stays. Messages for a folder that holds as
-// many as it may have failed. A mailbox without room is a
-// fault.OverQuota, one whose domain is suspended, before or meanwhile, a fault.Denied,
-// a folder name that can't be or an archive that can't be read
-// (any further) a fault.Invalid, too many transfers a fault.RateLimited; errors of
-// r are returned as they are.
+// Import files the messages of a stream, in the archive's order. The Result is valid even after an
+// error: filed messages stay. Messages for a full folder fail. A full mailbox is a fault.OverQuota;
+// a domain suspended before or during the import is a fault.Denied; an invalid folder name or an
+// unreadable archive is a fault.Invalid; too many transfers are a fault.RateLimited. Errors of r
+// are returned unchanged.
 func (t *Service) Import(ctx context.Context, in ImportOptions, r io.Reader) (Result, error) {
 	end, err := t.acquire(in.Account)
 	if err != nil {
@@ -99,13 +95,13 @@ func (t *Service) Import(ctx context.Context, in ImportOptions, r io.Reader) (Re
 	return x.Result, err
 }
 
-// contextReader ends a stream with its import's context, also while it goes on.
+// contextReader ends a stream when the import's context ends, also between chunks.
 type contextReader struct {
 	importer *importer
 	r        io.Reader
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (i *contextReader) Read(p []byte) (int, error) {
 	x := i.importer
 	if x.ctx.Err() != nil {
@@ -119,8 +115,7 @@ func (i *contextReader) Read(p []byte) (int, error) {
 	return i.r.Read(p)
 }
 
-// importer is an import under way. Reading the archive and filing what was
-// read go side by side.
+// importer runs an import. It reads the archive while an appender files the messages read.
 type importer struct {
 	*Service
 	ImportOptions
@@ -128,21 +123,21 @@ type importer struct {
 	ctx          context.Context
 	folders      *folderMap
 	pending      map[*target]*batch
-	pendingOrder []*batch  // of pending, in order
+	pendingOrder []*batch  // batches of pending, in order
 	pendingCount int       // messages in pending
-	pendingSince time.Time // when the first of them came
-	pendingBytes int64     // and how much of them is in memory
+	pendingSince time.Time // when the first of them arrived
+	pendingBytes int64     // bytes of them in memory
 
-	keywordNames map[string][]func(u *mailfile.PendingKeywords) []string // what named keywords late, by Maildir
+	keywordNames map[string][]func(u *mailfile.PendingKeywords) []string // late keyword names, by Maildir
 
-	buf      []byte // for a message on its way
+	buf      []byte // for copying messages
 	appender *appender
 }
 
-// target is a folder here.
+// target is a local folder.
 type target struct {
 	name     string
-	contents *folder.DuplicateFinder // what it held when the import began; nil if that does not matter
+	contents *folder.DuplicateFinder // contents when the import began; nil if not needed
 	failure  string                  // why nothing can be filed there
 }
 
@@ -154,13 +149,13 @@ func (x *importer) addFailure(place, why string) error {
 	return nil
 }
 
-// addFolder makes a folder that the archive tells of.
+// addFolder creates a folder that the archive lists.
 func (x *importer) addFolder(f mailfile.Folder) error {
 	_, err := x.targetFor(f)
 	return err
 }
 
-// addMessage takes a message of the archive.
+// addMessage adds a message from the archive.
 func (x *importer) addMessage(m *mailfile.Message) error {
 	if m.Expunged {
 		x.Skipped++
@@ -214,13 +209,13 @@ func (x *importer) addMessage(m *mailfile.Message) error {
 
 var errTooLarge = errors.New("a message is too large")
 
-// sizeLimitWriter bounds a message.
+// sizeLimitWriter limits the size of a message.
 type sizeLimitWriter struct {
 	w    io.Writer
 	size int64
 }
 
-// Write writes a piece.
+// Write writes a chunk.
 func (w *sizeLimitWriter) Write(p []byte) (int, error) {
 	if w.size += int64(len(p)); w.size > MaxMessageSize {
 		return 0, errTooLarge
@@ -249,8 +244,8 @@ func flagPairs() []flagPair {
 	}
 }
 
-// receivedDate is when a message was received: as the archive says, else as the host
-// says that received it, else when it was written.
+// receivedDate returns when a message was received: the archive's date, else that of the receiving
+// host, else the message's own.
 func receivedDate(m *mailfile.Message, h message.Header) time.Time {
 	if !m.Date.IsZero() {
 		return m.Date
@@ -273,20 +268,20 @@ func receivedDate(m *mailfile.Message, h message.Header) time.Time {
 	return m.FileDate
 }
 
-// item is a message that is not filed yet.
+// item is a message that has not been filed yet.
 type item struct {
 	location        string
 	pendingKeywords *mailfile.PendingKeywords
 	folder.Upload
 }
 
-// batch are messages for one folder.
+// batch is a group of messages for one folder.
 type batch struct {
 	target *target
 	items  []item
 }
 
-// enqueue has a message filed with others.
+// enqueue adds a message to a batch.
 func (x *importer) enqueue(to *target, it item) error {
 	b := x.pending[to]
 	if b == nil {
@@ -307,7 +302,7 @@ func (x *importer) enqueue(to *target, it item) error {
 	return x.flush()
 }
 
-// flush hands over what waits.
+// flush passes pending messages to the appender.
 func (x *importer) flush() error {
 	if x.pendingCount == 0 {
 		return nil
@@ -325,7 +320,7 @@ func (x *importer) flush() error {
 	}
 }
 
-// errStopped says that the filer has ended with an error of its own.
+// errStopped reports that the appender ended with an error of its own.
 var errStopped = errors.New("filing has stopped")
 
 func (b *batch) discard(ctx context.Context) {
@@ -340,8 +335,7 @@ func (x *importer) startAppender() {
 	go x.appender.run()
 }
 
-// finish waits until all is filed that was handed over, and adds what that
-// came to.
+// finish waits until all messages are filed, and adds the appender's counts.
 func (x *importer) finish() error {
 	close(x.appender.work)
 	<-x.appender.done
@@ -353,5 +347,5 @@ func (x *importer) finish() error {
 	return x.appender.err
 }
 
-// isInvalid reports whether a message itself is to blame that it was not filed.
+// isInvalid reports whether a message was not filed because of its own contents.
 func isInvalid(err error) bool { return fault.Is(err, fault.Invalid) || fault.Is(err, fault.TooLarge) }

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxPending is how many messages may come before what names their keywords.
+	// maxPending is the maximum number of messages before the names of their keywords.
 	maxPending = 100_000
-	// keywordBatch is how many of them get a keyword at once.
+	// keywordBatch is the number of messages that get a keyword at once.
 	keywordBatch = 5000
 )
 
-// pendingMessage is a message that was filed before its keywords had names.
+// pendingMessage is a message filed before the names of its keywords were known.
 type pendingMessage struct {
 	target   *target
 	validity uint32
@@ -27,7 +27,7 @@ type pendingMessage struct {
 	keywords *mailfile.PendingKeywords
 }
 
-// addPendingKeys remembers those of some messages that were filed.
+// addPending remembers the filed messages with pending keywords.
 func (f *appender) addPending(b *batch, validity uint32, uids []uint32) {
 	for i, uid := range uids {
 		u := b.items[i].pendingKeywords
@@ -41,8 +41,8 @@ func (f *appender) addPending(b *batch, validity uint32, uids []uint32) {
 	}
 }
 
-// addKeywordNames takes what names keywords of messages that came before. A tar has its
-// files in any order.
+// addKeywordNames receives the names of earlier messages' keywords: the files of a tar are in any
+// order.
 func (x *importer) addKeywordNames(maildir string, words func(u *mailfile.PendingKeywords) []string) error {
 	if x.keywordNames == nil {
 		x.keywordNames = map[string][]func(u *mailfile.PendingKeywords) []string{}
@@ -51,7 +51,7 @@ func (x *importer) addKeywordNames(maildir string, words func(u *mailfile.Pendin
 	return nil
 }
 
-// storeKeywords gives messages that are filed the keywords that were named after them.
+// storeKeywords adds the keywords to filed messages whose names came later.
 func (x *importer) storeKeywords() error {
 	if len(x.keywordNames) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (x *importer) storeKeywords() error {
 	if n := x.appender.droppedPending; n > 0 {
 		_ = x.addFailure("keywords", fmt.Sprintf("%d messages lack keywords, which the archive names only after more than %d messages. Put dovecot-keywords before them.", n, maxPending))
 	}
-	// Whoever gives up wants what came.
+	// A client that cancels expects what was read.
 	ctx := context.WithoutCancel(x.ctx)
 	for from := 0; from < len(x.appender.pendingMessages); {
 		first, to := x.appender.pendingMessages[from], from
@@ -82,7 +82,7 @@ func (x *importer) storeKeywords() error {
 	return nil
 }
 
-// storeInFolder adds keywords to messages of a folder, if it is still the same.
+// storeInFolder adds keywords to messages of a folder, unless it was replaced.
 func (x *importer) storeInFolder(ctx context.Context, in *pendingMessage, byWord map[string][]uint32) error {
 	v, err := x.Folders.Open(ctx, x.Mailbox, in.target.name, true)
 	if fault.Is(err, fault.NotFound) {

@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/mailio"
 )
 
-// Keywords are kept in whatever order a tar has its files: mostly it has messages
-// before what names their keywords.
+// Keywords are preserved for any order of the files in a tar: mostly the messages come before the
+// names of their keywords.
 func TestKeywordsInAnyOrder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		files := [][2]string{
 			{"cur/1.M1P1.x:2,Sa", "Subject: one\r\n\r\none\r\n"},
 			{"cur/2.M2U7V9.x:2,Fbz", "Subject: two\r\n\r\ntwo\r\n"},

@@ -20,9 +20,9 @@ import (
 
 var loseRow = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE m.mailbox = $1 AND f.uid = $2)`)
 
-// An export has all that can be read, and says what is missing.
+// An export has all readable messages, and reports the missing ones.
 func TestExportOfLost(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
 		for _, text := range []string{"Subject: one\r\n\r\n1\r\n", "Subject: two\r\n\r\n2\r\n", "Subject: three\r\n\r\n" + strings.Repeat("3\r\n", 50_000), "Subject: four\r\n\r\n4\r\n"} {
 			h.put(box, "INBOX", text, time.Unix(1e9, 0), 0)
@@ -42,7 +42,7 @@ func TestExportOfLost(t *testing.T) {
 			}
 			return b.String()
 		}
-		for _, text := range []string{export(mailio.Mbox), lettersOf(h, export(mailio.Maildir))} {
+		for _, text := range []string{export(mailio.Mbox), mailsOf(h, export(mailio.Maildir))} {
 			for subject, there := range map[string]bool{"one": true, "two": false, "three": false, "four": true} {
 				if strings.Contains(text, "Subject: "+subject+"\n") != there {
 					h.Errorf("%s is there: %v in\n%s", subject, !there, text)
@@ -52,8 +52,8 @@ func TestExportOfLost(t *testing.T) {
 	})
 }
 
-// lettersOf are the messages of a tar, which is whole.
-func lettersOf(h *house, text string) string {
+// mailsOf returns the messages of a tar, which must be complete.
+func mailsOf(h *fixture, text string) string {
 	h.Helper()
 	var all []string
 	in := tar.NewReader(strings.NewReader(text))

@@ -10,8 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
-// Names longer than any here are not remembered: thousands of them would fill the
-// memory.
+// Names longer than the local limit are not remembered: thousands of them would fill the memory.
 func TestLongNames(t *testing.T) {
 	n := &folderMap{sourceOf: map[string]string{}, byName: map[string]*target{}, byFolder: map[mailfile.Folder]*target{}}
 	x := &importer{folders: n}

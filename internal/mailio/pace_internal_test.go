@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A body that stands still is given up; one that goes on coming takes as long as it wants to, and what is done
-// between two reads does not count.
+// A stalled body times out. A slow one may take any time, and the time between two reads does not
+// count.
 func TestArriving(t *testing.T) {
 	outcome := make(chan error, 1)
 	stall, pause := time.Duration(0), make(chan struct{})

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// A stream may take as long as it wants to, but not stand still: within stall
-// it has to bring least bytes.
+// A stream may take any time but must not stall: each period of stallTimeout must bring a minimum
+// number of bytes.
 const (
 	stallTimeout = time.Minute
 	minProgress  = 16 << 10
 )
 
-// BodyReader reads a request's body of any length. A peer that stands still gets
-// os.ErrDeadlineExceeded; what the service itself does between two Reads does
-// not count.
+// BodyReader reads a request body of any length. If the client stalls, Read returns
+// os.ErrDeadlineExceeded. The service's own time between two Reads does not count.
 type BodyReader struct {
 	body       io.Reader
 	controller *http.ResponseController
@@ -26,28 +25,28 @@ type BodyReader struct {
 	received   int
 }
 
-// NewBodyReader makes a reader of r's body.
+// NewBodyReader returns a reader of r's body.
 func NewBodyReader(w http.ResponseWriter, r *http.Request) *BodyReader {
 	return &BodyReader{body: r.Body, controller: http.NewResponseController(w), timeout: stallTimeout, remaining: stallTimeout}
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (a *BodyReader) Read(p []byte) (int, error) {
 	begun := time.Now()
-	_ = a.controller.SetReadDeadline(begun.Add(a.remaining)) // the server has a bound of its own, too
+	_ = a.controller.SetReadDeadline(begun.Add(a.remaining)) // the server has its own limit, too
 	n, err := a.body.Read(p)
-	a.remaining -= time.Since(begun) // what the caller does between two Reads is its own affair
+	a.remaining -= time.Since(begun) // the caller's time between two Reads does not count
 	if a.received += n; a.received >= minProgress {
 		a.received, a.remaining = 0, a.timeout
 	}
 	return n, err
 }
 
-// Stop ends a Read that waits, and all later ones.
+// Stop interrupts a blocked Read and all later ones.
 func (a *BodyReader) Stop() { _ = a.controller.SetReadDeadline(time.Unix(1, 0)) }
 
-// Finish gives the answer time to be written. whole says that all of the body was
-// read; otherwise what comes of it gets no more time.
+// Finish extends the deadline for writing the response. whole reports whether the body was read
+// completely; otherwise the rest of it gets no more time.
 func (a *BodyReader) Finish(whole bool) {
 	_ = a.controller.SetWriteDeadline(time.Now().Add(stallTimeout))
 	if whole {
@@ -55,8 +54,8 @@ func (a *BodyReader) Finish(whole bool) {
 	}
 }
 
-// StreamWriter writes an answer of any length. Begin is called before its first
-// byte, or by End if there is none.
+// StreamWriter writes a response of any length. It calls OnBegin before the first byte, or in
+// Finish if there is none.
 type StreamWriter struct {
 	OnBegin func()
 	Begun   bool
@@ -65,15 +64,14 @@ type StreamWriter struct {
 	controller *http.ResponseController
 }
 
-// NewStreamWriter makes a writer of w.
+// NewStreamWriter returns a StreamWriter for w.
 func NewStreamWriter(w http.ResponseWriter, begin func()) *StreamWriter {
 	return &StreamWriter{OnBegin: begin, w: w, controller: http.NewResponseController(w)}
 }
 
-// Write is that of io.Writer. A client that reads nothing for a minute is given
-// up.
+// Write implements io.Writer. It fails if the client reads nothing for a minute.
 func (l *StreamWriter) Write(p []byte) (int, error) {
-	_ = l.controller.SetWriteDeadline(time.Now().Add(stallTimeout)) // the server has a bound of its own, too
+	_ = l.controller.SetWriteDeadline(time.Now().Add(stallTimeout)) // the server has its own limit, too
 	l.begin()
 	return l.w.Write(p)
 }
@@ -85,7 +83,7 @@ func (l *StreamWriter) begin() {
 	}
 }
 
-// Finish ends an answer that is whole.
+// Finish ends a complete response.
 func (l *StreamWriter) Finish() {
 	_ = l.controller.SetWriteDeadline(time.Now().Add(stallTimeout))
 	l.begin()

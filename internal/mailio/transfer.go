@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mailio brings mail in files into mailboxes and out of them: what
-// package archive reads is filed, with folders, flags and dates, and what a
-// mailbox holds is written.
+// Package mailio imports mail files into mailboxes and exports mailboxes to files. It uses package
+// mailfile to read and write them, and preserves folders, flags and dates.
 //
-// An import can be sent again after it broke off at any place: a message that
-// the folder held when it began is not filed twice, and of two that are alike in
-// the archive both are.
+// An interrupted import can be repeated: a message that was in the folder when the import began is
+// not filed again. Of two identical messages in the archive, both are filed.
 package mailio
 
 import (
@@ -23,13 +21,13 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// Transfers that run at once.
+// Limits of concurrent transfers.
 const (
 	maxPerAccount = 4
 	maxRunning    = 64
 )
 
-// Service imports and exports. It is safe for concurrent use.
+// Service imports and exports mail. It is safe for concurrent use.
 type Service struct {
 	Folders *folder.Store
 	Blobs   *blob.Store
@@ -41,7 +39,7 @@ type Service struct {
 	runningOf map[db.ID]int // by account
 }
 
-// checkDomain returns a fault.Denied while the domain of a mailbox is suspended.
+// checkDomain returns a fault.Denied if the domain of a mailbox is suspended.
 func (t *Service) checkDomain(ctx context.Context, box db.ID) error {
 	err := t.Blobs.DB.One(ctx, mailbox.DomainActiveCheck(box), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
@@ -50,8 +48,8 @@ func (t *Service) checkDomain(ctx context.Context, box db.ID) error {
 	return err
 }
 
-// acquire takes the place of a transfer; end gives it back. Too many at once are
-// a fault.RateLimited.
+// acquire takes a transfer slot; end releases it. It returns a fault.RateLimited if too many
+// transfers run.
 func (t *Service) acquire(account db.ID) (end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

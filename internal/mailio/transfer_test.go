@@ -19,36 +19,36 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// house is the service with the mailboxes of its sandbox.
-type house struct {
+// fixture is the service with its own mailboxes.
+type fixture struct {
 	*testing.T
 	s       *servertest.Server
 	account db.ID
 	boxes   int
 }
 
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	t.Helper()
-	servertest.Each(t, func(t *testing.T, s *servertest.Server) { f(newHouse(t, s)) })
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) { f(newFixture(t, s)) })
 }
 
-func newHouse(t *testing.T, s *servertest.Server) *house {
+func newFixture(t *testing.T, s *servertest.Server) *fixture {
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &house{T: t, s: s, account: acc.ID}
+	return &fixture{T: t, s: s, account: acc.ID}
 }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-// box makes a mailbox.
-func (h *house) box() db.ID {
+// box creates a mailbox.
+func (h *fixture) box() db.ID {
 	h.Helper()
 	h.boxes++
 	quota := 100
@@ -57,8 +57,8 @@ func (h *house) box() db.ID {
 	return m.ID
 }
 
-// put puts a message into a folder.
-func (h *house) put(box db.ID, name, text string, date time.Time, flags folder.Flags, keywords ...string) {
+// put adds a message to a folder.
+func (h *fixture) put(box db.ID, name, text string, date time.Time, flags folder.Flags, keywords ...string) {
 	h.Helper()
 	b, err := h.s.Blobs.FromBytes(h.Context(), []byte(text))
 	h.must(err)
@@ -70,8 +70,8 @@ func (h *house) put(box db.ID, name, text string, date time.Time, flags folder.F
 	h.must(err)
 }
 
-// all tells what a mailbox holds, a line for each folder and message.
-func (h *house) all(box db.ID) (lines []string) {
+// all returns the contents of a mailbox, a line per folder and message.
+func (h *fixture) all(box db.ID) (lines []string) {
 	h.Helper()
 	folders, err := h.s.Folders.Folders(h.Context(), box)
 	h.must(err)
@@ -95,7 +95,7 @@ func (h *house) all(box db.ID) (lines []string) {
 	return lines
 }
 
-func (h *house) same(what string, want, got []string) {
+func (h *fixture) same(what string, want, got []string) {
 	h.Helper()
 	for i := range max(len(want), len(got)) {
 		w, g := "nothing", "nothing"
@@ -111,14 +111,14 @@ func (h *house) same(what string, want, got []string) {
 	}
 }
 
-func (h *house) export(box db.ID, format, name string) []byte {
+func (h *fixture) export(box db.ID, format, name string) []byte {
 	h.Helper()
 	var out bytes.Buffer
 	h.must(h.s.Transfers.Export(h.Context(), mailio.ExportOptions{Account: h.account, Mailbox: box, Format: format, Folder: name}, &out))
 	return out.Bytes()
 }
 
-func (h *house) bring(box db.ID, archive []byte, in mailio.ImportOptions) mailio.Result {
+func (h *fixture) bring(box db.ID, archive []byte, in mailio.ImportOptions) mailio.Result {
 	h.Helper()
 	in.Account, in.Mailbox = h.account, box
 	r, err := h.s.Transfers.Import(h.Context(), in, bytes.NewReader(archive))
@@ -126,8 +126,8 @@ func (h *house) bring(box db.ID, archive []byte, in mailio.ImportOptions) mailio
 	return r
 }
 
-// odd fills a mailbox with what is odd about mail.
-func (h *house) odd(box db.ID) (messages int64) {
+// odd fills a mailbox with unusual messages.
+func (h *fixture) odd(box db.ID) (messages int64) {
 	h.Helper()
 	ctx := h.Context()
 	for _, f := range []struct{ name, special string }{
@@ -162,7 +162,7 @@ func (h *house) odd(box db.ID) (messages int64) {
 			h.put(box, f.Name, text, date.Add(time.Duration(messages)*time.Hour), folder.Flags(n*3+i)&folder.AllFlags, words[:n%4%3+n%2]...)
 			messages++
 		}
-		if i < 3 { // two alike
+		if i < 3 { // two identical ones
 			h.put(box, f.Name, texts[0], date, 0)
 			messages++
 		}
@@ -176,17 +176,17 @@ func (h *house) odd(box db.ID) (messages int64) {
 	return messages
 }
 
-// What is exported and imported into another mailbox is the same there: bytes,
-// flags, dates, folders, special uses. Sent again, nothing is doubled.
+// A mailbox that is exported and imported into another is identical: bytes, flags, dates, folders,
+// special uses. A second import adds no duplicates.
 func TestThereAndBack(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		from := h.box()
 		n := h.odd(from)
 		want := h.all(from)
 		for _, format := range []string{mailio.Maildir, mailio.Mbox} {
 			archive := h.export(from, format, "")
 			to := h.box()
-			if format == mailio.Mbox { // it has no place for these
+			if format == mailio.Mbox { // the format can't hold these
 				h.must(h.s.Folders.Rename(h.Context(), to, "Sent", "Gesendet"))
 				h.must(h.s.Folders.Rename(h.Context(), to, "Archive", "Keep"))
 				h.must(h.s.Folders.Subscribe(h.Context(), to, "Gesendet"))
@@ -201,10 +201,10 @@ func TestThereAndBack(t *testing.T) {
 			got := h.all(to)
 			fixed := slices.Clone(want)
 			for i := range fixed {
-				if format == mailio.Maildir { // the folders of special uses are those that were there
+				if format == mailio.Maildir { // folders with special uses map to existing ones
 					fixed[i] = strings.Replace(strings.Replace(fixed[i], `"Gesendet" \Sent`, `"Sent" \Sent`, 1), `"Keep" \Archive`, `"Archive" \Archive`, 1)
 				} else if name, ok := strings.CutSuffix(fixed[i], "  false"); ok && strings.HasPrefix(name, `"`) {
-					fixed[i] = name + "  true" // an mbox does not tell
+					fixed[i] = name + "  true" // an mbox doesn't say
 				}
 			}
 			h.same(format, byFolder(fixed), byFolder(got))
@@ -230,10 +230,9 @@ func byFolder(lines []string) []string {
 	return strings.Split(strings.Join(groups, "\n"), "\n")
 }
 
-// A single folder is exported as if it were all there is, and imported to
-// wherever it shall be.
+// A single folder is exported as if there were no other, and imported into any folder.
 func TestSingleFolder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		from := h.box()
 		h.put(from, "Sent", "Subject: x\r\n\r\nx\r\n", time.Unix(1e9, 0), folder.Seen, "word")
 		for _, format := range []string{mailio.Maildir, mailio.Mbox} {

@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// letters makes an mbox of n messages of about so many bytes each.
-func letters(n, size int) []byte {
+// mails returns an mbox of n messages with about size bytes each.
+func mails(n, size int) []byte {
 	var b bytes.Buffer
 	for i := range n {
 		fmt.Fprintf(&b, "From x Sat Nov 21 17:00:00 2026\nSubject: %d\nMessage-ID: <%d@x>\n\n%s\n\n", i, i, strings.Repeat("x", size))
@@ -31,20 +31,20 @@ func letters(n, size int) []byte {
 	return b.Bytes()
 }
 
-// A mailbox that gets full says how far it came, and with more room the same
-// file brings the rest.
+// An import into a full mailbox reports how many messages were filed. With a larger quota, the same
+// file adds the rest.
 func TestFull(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		quota := 1
 		m, _, err := h.s.Mailboxes.Create(h.Context(), h.account, mailbox.CreateParams{Domain: h.s.Dev.Domain.ID, LocalPart: "small", QuotaMB: &quota})
 		h.must(err)
-		file := letters(300, 10_000)
+		file := mails(300, 10_000)
 		in := mailio.ImportOptions{Account: h.account, Mailbox: m.ID}
 		r, err := h.s.Transfers.Import(h.Context(), in, bytes.NewReader(file))
 		if !fault.Is(err, fault.OverQuota) || r.Imported < 90 || r.Imported > 104 || r.Bytes > 1<<20 {
 			h.Fatalf("%+v, %v", r, err)
 		}
-		if got, err := h.s.Mailboxes.Get(h.Context(), h.account, m.ID); err != nil || got.Messages-r.Imported > 1 || got.Used < r.Bytes || got.Used > 1<<20 { // one is the warning that it gets full
+		if got, err := h.s.Mailboxes.Get(h.Context(), h.account, m.ID); err != nil || got.Messages-r.Imported > 1 || got.Used < r.Bytes || got.Used > 1<<20 { // one is the warning about the quota
 			h.Errorf("it holds %d messages and %d bytes, told were %+v; %v", got.Messages, got.Used, r, err)
 		}
 		quota = 10
@@ -57,12 +57,12 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// What has no place in a full folder is told, and what belongs elsewhere comes.
+// Messages for a full folder are reported, and those for other folders are filed.
 func TestFullFolder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.s.Folders.MaxMessages = 250
 		box := h.box()
-		file := string(letters(600, 100)) + "From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: Sent\nSubject: fits\n\n\n"
+		file := string(mails(600, 100)) + "From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: Sent\nSubject: fits\n\n\n"
 		r := h.bring(box, []byte(file), mailio.ImportOptions{})
 		if r.Imported != 251 || r.Failed != 350 || len(r.Failures) != mailio.MaxFailures || !strings.Contains(r.Failures[0].Reason, "as many messages") {
 			h.Fatalf("%d, %d failed, %+v", r.Imported, r.Failed, r.Failures)
@@ -73,11 +73,11 @@ func TestFullFolder(t *testing.T) {
 	})
 }
 
-// What came before the trouble is there, and is told.
+// Messages before an error are filed and reported.
 func TestBreaksOff(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		lost := errors.New("the line is gone")
-		file := letters(250, 100)
+		file := mails(250, 100)
 		for name, c := range map[string]struct {
 			r    io.Reader
 			fits func(error) bool
@@ -100,7 +100,7 @@ func TestBreaksOff(t *testing.T) {
 	})
 }
 
-// cutter calls cut after so many bytes.
+// cutter calls cut after a number of bytes.
 type cutter struct {
 	r     io.Reader
 	after int
@@ -115,7 +115,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tarWith is a tar of one mbox, without its end.
+// tarWith returns a tar of one mbox, without its end.
 func tarWith(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -132,9 +132,9 @@ func tarWith(t testing.TB, text string) string {
 	return b.String()
 }
 
-// A letter is not left out for another that has its Message-ID and size.
+// A message is not skipped because another has the same Message-ID and size.
 func TestSameMessageID(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
 		report := func(day, disk string) string {
 			return "Date: Sat, " + day + " Nov 2026 17:00:00 +0000\r\nMessage-ID: <report@x>\r\nSubject: disk " + disk + "\r\n\r\nfull\r\n"
@@ -149,9 +149,9 @@ func TestSameMessageID(t *testing.T) {
 	})
 }
 
-// Nor for one that has its envelope and size too, but other bytes.
+// A message is not skipped because another has the same envelope and size, but other bytes.
 func TestSameEnvelope(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
 		alarm := func(degrees string) string {
 			return "Date: Fri, 20 Nov 2026 17:00:00 +0000\r\nSubject: too warm\r\n\r\n" + degrees + " degrees\r\n"
@@ -170,9 +170,9 @@ func TestSameEnvelope(t *testing.T) {
 	})
 }
 
-// Where folders go that other programs call otherwise, and what can't be filed.
+// Destinations of folders that other programs name differently, and messages that can't be filed.
 func TestPlaces(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
 		h.put(box, "INBOX", "Subject: x\r\n\r\nx\r\n", time.Unix(1e9, 0), 0)
 		mbox := func(folder, subject string) string {
@@ -201,12 +201,11 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// An export is as its folders were when their turn came, whatever is done
-// meanwhile.
+// Each folder of an export is as it was when its turn came, despite later changes.
 func TestChangesWhileItIsRead(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
-		h.bring(box, letters(3000, 200), mailio.ImportOptions{})
+		h.bring(box, mails(3000, 200), mailio.ImportOptions{})
 		r, w := io.Pipe()
 		told := make(chan error, 1)
 		go func() {
@@ -237,12 +236,11 @@ func TestChangesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// An account has only so many transfers at once, and a reader that goes away
-// gives its place back.
+// An account has a limit of concurrent transfers, and a reader that goes away releases its slot.
 func TestTooManyAtOnce(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
-		h.bring(box, letters(500, 1000), mailio.ImportOptions{})
+		h.bring(box, mails(500, 1000), mailio.ImportOptions{})
 		var readers []*io.PipeReader
 		ended := make(chan error, 10)
 		for range 4 {
@@ -269,11 +267,11 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// A file with more folders than there can be brings what fits.
+// A file with too many folders adds what fits.
 func TestTooManyFolders(t *testing.T) {
 	s := servertest.Start(t)
 	s.Folders.MaxFolders = 1000
-	h := newHouse(t, s)
+	h := newFixture(t, s)
 	box := h.box()
 	var b strings.Builder
 	const n = 1010
@@ -287,10 +285,9 @@ func TestTooManyFolders(t *testing.T) {
 	}
 }
 
-// A file that claims to be from beyond all calendars does not hide the mail
-// beside it.
+// A file with a date beyond all calendars does not hide the mail beside it.
 func TestFileOfNoTime(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for i, at := range []time.Time{time.Unix(1e9, 0), time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(1<<62, 0), time.Unix(-1<<40, 0)} {
@@ -310,21 +307,21 @@ func TestFileOfNoTime(t *testing.T) {
 	})
 }
 
-// A stream may take days. What waits in it to be filed is not swept meanwhile.
+// A stream may take days. Its unfiled messages are not swept meanwhile.
 func TestSlowStream(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		began := time.Now()
 		now := began
 		slow := &mailio.Service{Folders: h.s.Folders, Blobs: h.s.Blobs, Now: func() time.Time { return now }, Log: h.s.Log}
 		sweeper := &blob.Store{DB: h.s.DB, Files: h.s.Blobs.Files, Now: func() time.Time { return now }}
 		// The first message has a file, and those after it have none.
-		file, box := append(letters(1, 70_000), letters(2, 10_000)...), h.box()
+		file, box := append(mails(1, 70_000), mails(2, 10_000)...), h.box()
 		r := &pieces{file: file, ends: []int{75_000, 85_000, 87_000}, between: func(n int) {
 			now = now.Add(2 * time.Hour)
 			if n < 2 {
 				return
 			}
-			for range 2 { // it is filed, as the second was handed over
+			for range 2 { // it is filed, since the second was passed on
 				now = now.Add(blob.SweepAge)
 				_, err := sweeper.Sweep(h.Context())
 				h.must(err)
@@ -364,9 +361,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Nothing is brought into a mailbox whose domain is suspended, nor goes on once it is.
+// Nothing is imported into a mailbox of a suspended domain, and a running import stops.
 func TestImportIntoSuspendedDomain(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		box := h.box()
 		r, w := io.Pipe()
 		ended := make(chan error, 1)
@@ -375,7 +372,7 @@ func TestImportIntoSuspendedDomain(t *testing.T) {
 			_ = r.CloseWithError(errors.New("enough"))
 			ended <- err
 		}()
-		archive := letters(2000, 1000)
+		archive := mails(2000, 1000)
 		_, err := w.Write(archive[:len(archive)/2])
 		h.must(err)
 		_, err = h.s.Domains.SetSuspended(h.Context(), "demo.test", true)

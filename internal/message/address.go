@@ -4,10 +4,10 @@ package message
 
 import "bytes"
 
-// Address is a mailbox of a header (RFC 5322 §3.4).
+// Address is a mailbox in a header (RFC 5322 §3.4).
 type Address struct {
 	Name   string // display name as UTF-8; often empty
-	Local  string // without quotes; may hold anything in mail from outside
+	Local  string // without quotes; may contain anything in received mail
 	Domain string // empty if the address has none
 }
 
@@ -19,8 +19,8 @@ func (a Address) String() string {
 	return a.Local + "@" + a.Domain
 }
 
-// ParseAddresses reads an address list, such as a To field's value. It takes
-// what it can read and stops after MaxAddresses; groups give their members.
+// ParseAddresses parses an address list, such as the value of To. It skips what it can't parse, and
+// stops after MaxAddresses. Groups yield their members.
 func ParseAddresses(value []byte) []Address {
 	var list []Address
 	p := addressParser{in: value}
@@ -48,14 +48,14 @@ func (h Header) Addresses(name string) []Address {
 type listItem int
 
 const (
-	endOfList listItem = iota // the end
+	endOfList listItem = iota // end of the list
 	addressFound
-	groupStart // its name is in addressParser.name
+	groupStart // the name is in addressParser.name
 	groupEnd
 )
 
-// addressParser goes through an address list in one pass. The fields are
-// those of the address found last, and are overwritten by the next.
+// addressParser parses an address list in one pass. Its fields have the address found last; the
+// next one overwrites them.
 type addressParser struct {
 	in                  []byte
 	pos, count          int
@@ -93,7 +93,7 @@ func (p *addressParser) next() listItem {
 	}
 }
 
-// item reads one address or the start of a group.
+// item parses one address or the start of a group.
 func (p *addressParser) item() listItem {
 	p.name, p.local, p.domain, p.route, p.words = p.name[:0], nil, nil, nil, p.words[:0]
 	at, gap, space := -1, 0, false
@@ -139,8 +139,8 @@ func (p *addressParser) item() listItem {
 	return p.noAngle(at, gap)
 }
 
-// noAngle ends an address without angle brackets: its name may be a comment.
-// Several words without "@" are a name that has lost its address.
+// noAngle completes an address without angle brackets, whose name may be a comment. Several words
+// without "@" are a name without an address.
 func (p *addressParser) noAngle(at, gap int) listItem {
 	if at < 0 && bytes.IndexByte(p.words, ' ') > 0 {
 		p.name = append(p.name[:0], p.words...)
@@ -149,8 +149,7 @@ func (p *addressParser) noAngle(at, gap int) listItem {
 	return p.bare(at, gap)
 }
 
-// bare ends an address that is in words, with its "@" at this place after a
-// gap.
+// bare completes an address in words, whose "@" is at at after a gap.
 func (p *addressParser) bare(at, gap int) listItem {
 	if at < 0 {
 		p.local = p.words
@@ -166,7 +165,7 @@ func (p *addressParser) bare(at, gap int) listItem {
 	return addressFound
 }
 
-// angle reads <route:local@domain> and skips to the end of the item.
+// angle parses <route:local@domain> and skips to the end of the item.
 func (p *addressParser) angle() listItem {
 	p.pos++
 	p.takeRoute()
@@ -205,7 +204,7 @@ loop:
 	return addressFound
 }
 
-// takeRoute takes the obsolete @a,@b: (RFC 5322 §4.4).
+// takeRoute parses the obsolete @a,@b: (RFC 5322 §4.4).
 func (p *addressParser) takeRoute() {
 	for p.pos < len(p.in) && isSpace(p.in[p.pos]) {
 		p.pos++
@@ -244,7 +243,7 @@ func (p *addressParser) quoted(dst []byte) []byte {
 	return dst
 }
 
-// comment returns the content of the comment at pos, in dst.
+// comment appends the content of the comment at pos to dst.
 func (p *addressParser) comment(dst []byte) []byte {
 	n := commentLength(p.in[p.pos:])
 	c := p.in[p.pos : p.pos+n]

@@ -10,32 +10,32 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// MaxAuthors is how many addresses a From field may have to be told apart.
+// MaxAuthors is the number of addresses in a From field up to which its authors are clear.
 const MaxAuthors = 50
 
-// maxFromValue bounds the From field's value that is read, in bytes.
+// maxFromValue is the length, in bytes, up to which the value of a From field is parsed.
 const maxFromValue = 16 << 10
 
-// AuthorProblem is the reason why the author of a message can't be told: a code that
-// is stored and shown; "" if there is none.
+// AuthorProblem is the code, stored and shown, of the reason why a message's author is unclear; ""
+// if it is clear.
 type AuthorProblem string
 
-// The doubts, worst first.
+// Author problems, worst first.
 const (
-	NoFrom      AuthorProblem = "no_from"      // there is no From field
-	ManyFrom    AuthorProblem = "many_from"    // there are several
-	UnclearFrom AuthorProblem = "unclear_from" // mail readers differ on what it says, or it is a group
-	NoAuthor    AuthorProblem = "no_author"    // it has no address with a full domain name
-	ManyDomains AuthorProblem = "many_domains" // its authors are of different domains
-	OtherName   AuthorProblem = "other_name"   // a name or comment shows another address than the one beside it
+	NoFrom      AuthorProblem = "no_from"      // no From field
+	ManyFrom    AuthorProblem = "many_from"    // several From fields
+	UnclearFrom AuthorProblem = "unclear_from" // mail readers would parse it differently, or it is a group
+	NoAuthor    AuthorProblem = "no_author"    // no address with a full domain name
+	ManyDomains AuthorProblem = "many_domains" // authors in different domains
+	OtherName   AuthorProblem = "other_name"   // a name or comment shows another address than its own
 )
 
-// AuthorProblems lists all doubts.
+// AuthorProblems lists all author problems.
 func AuthorProblems() []AuthorProblem {
 	return []AuthorProblem{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
 }
 
-// String explains the doubt in a sentence without a full stop.
+// String explains the problem in a sentence without a full stop.
 func (d AuthorProblem) String() string {
 	switch d {
 	case NoFrom:
@@ -54,17 +54,16 @@ func (d AuthorProblem) String() string {
 	return ""
 }
 
-// Authors are the addresses that a message claims to be from.
+// Authors are the addresses in From, with any problem.
 type Authors struct {
-	// List is what every mail reader sees. With a AuthorProblem it is whom some reader
-	// may take for the author; of OtherName, those whom all see.
+	// List has the addresses that every mail reader shows. With a Problem, it has all addresses
+	// that any reader may take for the author; with OtherName, those that all show.
 	List    []Address
 	Problem AuthorProblem
 }
 
-// Authors reads From strictly: an address counts only if mail readers agree on it.
-// A form that some of them read differently is a AuthorProblem, however well Addresses
-// reads it.
+// Authors parses From strictly: an address counts only if all mail readers agree on it. A form that
+// some of them parse differently is an AuthorProblem, even if Addresses can parse it.
 func (h Header) Authors() Authors {
 	var values [][]byte
 	for f := range h.Fields() {
@@ -75,9 +74,9 @@ func (h Header) Authors() Authors {
 	return ReadAuthors(values)
 }
 
-// IsFromMailSystem reports whether From shows no address to any reader but that of a
-// mail server without a domain, as some reports have it: MAILER-DAEMON, postmaster or
-// <>. There may be a name beside it.
+// IsFromMailSystem reports whether the only address that any reader shows in From is that of a mail
+// server without a domain: MAILER-DAEMON, postmaster or <>, perhaps with a name. Some delivery
+// reports have that.
 func (h Header) IsFromMailSystem() bool {
 	var values [][]byte
 	for _, f := range h.All("From") {
@@ -89,8 +88,8 @@ func (h Header) IsFromMailSystem() bool {
 	})
 }
 
-// ReadAuthors is Header.Authors for the values of the From fields, or those of
-// another field that names authors, such as Sender.
+// ReadAuthors is Header.Authors for the values of the From fields, or of another field with
+// authors, such as Sender.
 func ReadAuthors(values [][]byte) Authors {
 	switch len(values) {
 	case 0:
@@ -128,7 +127,7 @@ func ReadAuthors(values [][]byte) Authors {
 	return Authors{List: list}
 }
 
-// AuthorProblem is the doubt that a message from this author alone leaves.
+// AuthorProblem returns the problem of a message with this address as its only author.
 func (a Address) AuthorProblem() AuthorProblem {
 	var w fieldWriter
 	w.begin("From")

@@ -34,7 +34,7 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// How an author is shown that some readers would show in pieces.
+// Names that some readers would otherwise show as several authors.
 func TestAuthorNames(t *testing.T) {
 	for value, want := range map[string]string{
 		"Lee, Ann <ann@own.test>":                  "Lee, Ann|ann@own.test",
@@ -54,7 +54,7 @@ func TestAuthorNames(t *testing.T) {
 	}
 }
 
-// What is composed of a name and an address is read as these, or is in doubt.
+// A composed name and address parse to the same, or to a problem.
 func FuzzAuthor(f *testing.F) {
 	for _, name := range []string{"Ann", "Lee, Ann", "a \"b\" \\", "ceo@victim.test", "Ä (x)", "=?utf-8?q?x?=", "a@own.test", "\u202ex", strings.Repeat("long ", 30)} {
 		f.Add(name, "a")
@@ -77,7 +77,7 @@ func FuzzAuthor(f *testing.F) {
 	})
 }
 
-// Whatever stands in a From field is read in time, and what is clear has an author.
+// Any From field parses in time, and has an author if there is no problem.
 func FuzzFrom(f *testing.F) {
 	for _, from := range messagetest.Froms(f) {
 		f.Add(from.Value)

@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// fromToken is a piece of a From field's value.
+// fromToken is a token of a From field's value.
 type fromToken struct {
-	kind  byte   // 'a' for a word, '"' for a quoted string, '(' for a comment, else the special itself
+	kind  byte   // 'a' for a word, '"' for a quoted string, '(' for a comment, else the special character
 	text  string // without quotes and brackets
-	space bool   // there is space before it
+	space bool   // whether space precedes it
 }
 
-// parseFrom reads a From field's value by a grammar narrower than that of RFC 5322
-// §3.4: mail readers agree on the addresses of what it takes, else ok is false.
-// other reports whether a name or comment shows another address than its own.
+// parseFrom parses a From field's value by a stricter grammar than RFC 5322 §3.4, on which all mail
+// readers agree. ok is false for any other value. other reports whether a name or comment shows
+// another address than its own.
 func parseFrom(value []byte) (list []Address, other, ok bool) {
 	in, ok := unfoldFrom(value)
 	if !ok || !hasOnlyClearWords(in) {
@@ -29,8 +29,8 @@ func parseFrom(value []byte) (list []Address, other, ok bool) {
 	if !ok {
 		return nil, false, false
 	}
-	before := ""   // the part of a name up to a comma that is not quoted
-	split := false // there was one
+	before := ""   // part of a name before an unquoted comma
+	split := false // whether a name had such a comma
 	for more := true; more; {
 		var item []fromToken
 		item, tokens, more = nextItem(tokens)
@@ -44,7 +44,7 @@ func parseFrom(value []byte) (list []Address, other, ok bool) {
 				other = other || showsOtherAddress(text, []Address{one})
 			}
 			if raw == "" && len(comments) > 0 {
-				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older way to give a name
+				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older form of names
 			}
 			one.Name, before = DecodeWords(strings.TrimSuffix(raw, ", ")), ""
 			list = append(list, one)
@@ -64,27 +64,27 @@ func parseFrom(value []byte) (list []Address, other, ok bool) {
 	return list, other, len(list) > 0 && before == "" && !(other && split)
 }
 
-// hasAngleAddr reports whether an address stands in angle brackets: then what is before it
-// is a name, even if that ends in a comma.
+// hasAngleAddr reports whether an address is in angle brackets. Then the text before it is a name,
+// even if that ends in a comma.
 func hasAngleAddr(item []fromToken) bool {
 	return slices.ContainsFunc(item, func(t fromToken) bool { return t.kind == '<' })
 }
 
-// isSimpleFrom reports whether a From field's value in which a name shows another address is
-// read alike all the same.
+// isSimpleFrom reports whether all readers parse a From field's value alike although a name shows
+// another address.
 func isSimpleFrom(value []byte) bool {
 	brackets := bytes.Count(value, []byte("<")) + bytes.Count(value, []byte("("))
 	return brackets < 2 && !bytes.ContainsAny(value, "\\[]\r\n") && !bytes.Contains(value, []byte("=?"))
 }
 
-// unfoldFrom is a From field's value on one line; ok is false if it is too long, or has
-// control characters.
+// unfoldFrom returns a From field's value on one line. ok is false if it is too long or has control
+// characters.
 func unfoldFrom(value []byte) (in string, ok bool) {
-	in = strings.ReplaceAll(string(value[:min(len(value), maxFromValue)]), "\r\n", "") // white space follows
+	in = strings.ReplaceAll(string(value[:min(len(value), maxFromValue)]), "\r\n", "") // the white space after it remains
 	return in, len(value) <= maxFromValue && !strings.ContainsFunc(in, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// nextItem cuts off what stands before the next comma.
+// nextItem splits off the tokens before the next comma.
 func nextItem(tokens []fromToken) (item, rest []fromToken, more bool) {
 	end := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == ',' })
 	if end < 0 {
@@ -93,8 +93,8 @@ func nextItem(tokens []fromToken) (item, rest []fromToken, more bool) {
 	return tokens[:end], tokens[end+1:], true
 }
 
-// tokenizeFrom cuts a From field's value into pieces; ok is false if readers may
-// differ on where these end.
+// tokenizeFrom splits a From field's value into tokens. ok is false if readers may disagree on
+// where they end.
 func tokenizeFrom(in string) (tokens []fromToken, ok bool) {
 	for pos := 0; pos < len(in); {
 		start := pos
@@ -122,8 +122,8 @@ func tokenizeFrom(in string) (tokens []fromToken, ok bool) {
 	return tokens, true
 }
 
-// parseEnclosed reads the quoted string or comment that s begins with. n is its length, 0
-// if it does not end.
+// parseEnclosed parses the quoted string or comment at the start of s. n is its length, or 0 if it
+// is not closed.
 func parseEnclosed(s string) (text string, n int) {
 	var b strings.Builder
 	depth := 1
@@ -156,15 +156,15 @@ func unescapeToken(t fromToken) string {
 	var b strings.Builder
 	for i := 0; i < len(t.text); i++ {
 		if t.text[i] == '\\' {
-			i++ // enclosed made sure that something follows
+			i++ // parseEnclosed makes sure that a character follows
 		}
 		b.WriteByte(t.text[i])
 	}
 	return b.String()
 }
 
-// parseFromItem reads what stands between two commas: an address, with or without a
-// name, or words alone, which become the name. Names are not decoded.
+// parseFromItem parses the tokens between two commas: an address, with or without a name, or just
+// words, which become the name. It doesn't decode names.
 func parseFromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
 	open := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == '<' })
 	var words, inner, behind []fromToken
@@ -216,9 +216,8 @@ func parseFromItem(tokens []fromToken) (one Address, comments []string, ok bool)
 	return one, comments, true
 }
 
-// namesNoAddress reports whether no reader takes the words of a name for another address:
-// without quotes some take the first "@" for one, and some do so after they decoded
-// words.
+// namesNoAddress reports whether no reader takes the words of a name for another address. Without
+// quotes, some readers use the first "@", some even after decoding words.
 func namesNoAddress(words []fromToken, own Address) bool {
 	var loose strings.Builder
 	for _, t := range words {
@@ -235,8 +234,8 @@ func namesNoAddress(words []fromToken, own Address) bool {
 	return !at || decoded == loose.String() || !strings.ContainsAny(behind, ".[") || len(words) == 1 && isAddress(decoded, own)
 }
 
-// parseAddrSpec reads local@domain. Dots in odd places of the local part are the same to
-// everyone; other characters than atoms have, and encoded words, are not.
+// parseAddrSpec parses local@domain. All readers agree on odd dots in the local part, but not on
+// characters other than those of atoms, nor on encoded words.
 func parseAddrSpec(tokens []fromToken) (a Address, ok bool) {
 	switch {
 	case len(tokens) == 1 && tokens[0].kind == 'a':

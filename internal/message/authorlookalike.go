@@ -16,11 +16,11 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// bidiOverrides turn the order of the text that is shown.
+// bidiOverrides are characters that reverse the displayed text.
 const bidiOverrides = "\u202d\u202e"
 
-// showsOtherAddress reports whether a text, as it stands or decoded, shows an address
-// that is none of these.
+// showsOtherAddress reports whether a text, raw or decoded, shows an address other than those in
+// own.
 func showsOtherAddress(text string, own []Address) bool {
 	for _, t := range []string{text, DecodeWords(text), decodeWordsBytewise(text)} {
 		if strings.ContainsAny(t, bidiOverrides) && strings.Contains(t, "@") {
@@ -35,8 +35,8 @@ func showsOtherAddress(text string, own []Address) bool {
 	return false
 }
 
-// joinAddresses takes the spaces around each "@", and those before each dot, out of a text:
-// to a person they do not end an address, nor to readers that unfold to nothing.
+// joinAddresses removes the spaces around each "@" and before each dot. They don't end an address
+// for people, nor for readers that unfold without a space.
 func joinAddresses(text string) string {
 	parts := strings.Split(text, "@")
 	for n := range parts {
@@ -50,15 +50,14 @@ func joinAddresses(text string) string {
 	return strings.ReplaceAll(strings.Join(parts, "@"), " .", ".")
 }
 
-// isAddress reports whether a text is nothing but this address, perhaps within
-// quotation marks.
+// isAddress reports whether a text is just this address, perhaps in quotation marks.
 func isAddress(text string, own Address) bool {
 	local, domain, ok := strings.Cut(strings.Trim(DecodeWords(text), " \t\"'<>"), "@")
 	return ok && sameAddress(Address{Local: local, Domain: domain}, own)
 }
 
-// sameAddress compares two addresses as mail servers do; apostrophes around the first are
-// quotation marks.
+// sameAddress compares two addresses as mail servers do. Apostrophes around the first are quotation
+// marks.
 func sameAddress(seen, own Address) bool {
 	domain, err := address.ParseMailDomain(seen.Domain)
 	its, _ := address.ParseMailDomain(own.Domain)
@@ -69,13 +68,12 @@ func sameAddress(seen, own Address) bool {
 	return address.LocalKey(seen.Local) == local || address.LocalKey(strings.TrimLeft(seen.Local, "'`")) == local
 }
 
-// lookalikeDots are taken for the dot of a domain: those of RFC 3490 §3.1, a leader,
-// and what other scripts have at its height or above it.
+// lookalikeDots look like the dot of a domain: those of RFC 3490 §3.1, a leader, and dots of other
+// scripts at the same height or above.
 const lookalikeDots = "\u3002\uff0e\uff61\u2024\u00b7\u0701\u0702\u06d4\u0660\u06f0\u2027\u2219\u22c5\ua4f8\ua78f"
 
-// findAddresses finds what a person would take for an address: text around an "@",
-// with a dot behind it. Characters that only look like these count for them, and
-// those that are not seen do not count.
+// findAddresses returns what a person would take for addresses: text around an "@", followed by a
+// dot. Lookalike characters count as the originals, and invisible ones are ignored.
 func findAddresses(text string) (list []Address) {
 	if !strings.ContainsAny(text, "@＠﹫") {
 		return nil
@@ -116,7 +114,7 @@ func findAddresses(text string) (list []Address) {
 	return list
 }
 
-// isInvisible reports whether a character is not shown, or hardly: a thin space.
+// isInvisible reports whether a character is invisible or nearly so, like a thin space.
 func isInvisible(c rune) bool {
 	return unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Variation_Selector, c) || strings.ContainsRune("\u2006\u2009\u200a\u202f", c)
 }
@@ -126,7 +124,7 @@ func endsAddress(c rune) bool {
 	return unicode.IsSpace(c) || unicode.IsControl(c) || strings.ContainsRune("<>()\",;:\\|{}@", c)
 }
 
-// candidateAuthors are the addresses that some reader may find in From fields.
+// candidateAuthors returns the addresses that any reader may find in From fields.
 func candidateAuthors(values [][]byte) (list []Address) {
 	for _, value := range values {
 		value = value[:min(len(value), maxFromValue)]
@@ -142,9 +140,8 @@ func candidateAuthors(values [][]byte) (list []Address) {
 	return list
 }
 
-// hasOnlyClearWords reports whether every reader sees the same in the encoded words of a
-// text, or at least no "@" where others see none: it knows what they end with, and
-// their charset, if that is not made of ASCII.
+// hasOnlyClearWords reports whether all readers decode the encoded words of a text alike, or at
+// least agree on each "@". That requires a clear end, and a charset compatible with ASCII.
 func hasOnlyClearWords(text string) bool {
 	for {
 		at := strings.Index(text, "=?")
@@ -160,11 +157,11 @@ func hasOnlyClearWords(text string) bool {
 	}
 }
 
-// lenientWordPattern is what some readers take for an encoded word.
+// lenientWordPattern matches what some readers take for an encoded word.
 var lenientWordPattern = regexp.MustCompile(`(?s)^=\?[^?]*\?[qQbB]\?.*\?=`)
 
-// isASCIICompatible reports whether readers agree on the ASCII in a charset, as they do
-// not in EBCDIC, nor in what the libraries of browsers decode to nothing.
+// isASCIICompatible reports whether readers agree on the ASCII characters of a charset. They don't
+// for EBCDIC, nor for charsets that browsers decode to nothing.
 func isASCIICompatible(name string) bool {
 	switch name {
 	case "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit", "unknown", "x-unknown", "default", "8bit":
@@ -184,9 +181,8 @@ func isASCIICompatible(name string) bool {
 	return err == nil && out == "@"
 }
 
-// decodeWordsBytewise decodes encoded words as a reader does that reads each word alone, and
-// to which those bytes mean nothing that are no ASCII: it sees the "@" that others
-// take for the second byte of a character.
+// decodeWordsBytewise decodes encoded words like a reader that decodes each word alone and ignores
+// non-ASCII bytes. It finds an "@" that others take for the second byte of a character.
 func decodeWordsBytewise(text string) string {
 	if !strings.Contains(text, "=?") {
 		return text
@@ -207,9 +203,8 @@ func decodeWordBytewise(cs string, data []byte) string {
 	return string(ascii)
 }
 
-// dropDoubleBytes returns ISO-2022-JP (RFC 1468) without its escapes, and without what is
-// in its mode of two bytes a character, which looks like ASCII; that stays in a broken
-// word, as readers differ on where the mode ends.
+// dropDoubleBytes returns ISO-2022-JP (RFC 1468) without its escapes and its two-byte characters,
+// which look like ASCII. It keeps these in a broken word, since readers disagree on where they end.
 func dropDoubleBytes(data []byte, broken bool) (out []byte) {
 	double := false
 	for n := 0; n < len(data); n++ {
@@ -223,7 +218,7 @@ func dropDoubleBytes(data []byte, broken bool) (out []byte) {
 			n = end
 			continue
 		}
-		double = double && data[n] > ' ' // ends with the line, and to some with a space
+		double = double && data[n] > ' ' // two-byte mode ends with the line, and for some readers with a space
 		if !double {
 			out = append(out, data[n])
 		}

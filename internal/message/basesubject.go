@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// CollationKey returns what texts are compared by, byte for byte: their
-// i;unicode-casemap (RFC 5051).
+// CollationKey returns the i;unicode-casemap (RFC 5051) of a text, for comparing texts byte by
+// byte.
 func CollationKey(s string) string {
 	ascii := true
 	for i := 0; i < len(s) && ascii; i++ {
@@ -23,9 +23,8 @@ func CollationKey(s string) string {
 	return norm.NFKD.String(strings.Map(unicode.ToTitle, s))
 }
 
-// BaseSubject returns a subject without what replies, forwards and lists put
-// around it (RFC 5256 §2.1), and whether that shows a reply or a forward. Of
-// the subject the encoded words are decoded already. It takes linear time.
+// BaseSubject returns a subject without the additions of replies, forwards and lists (RFC 5256
+// §2.1), and whether it is a reply or forward. The subject must be decoded. It takes linear time.
 func BaseSubject(subject string) (base string, reply bool) {
 	s := strings.Join(strings.FieldsFunc(subject, func(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }), " ")
 	for {
@@ -38,7 +37,7 @@ func BaseSubject(subject string) (base string, reply bool) {
 	}
 }
 
-// cutTrailers takes every subj-trailer off: step 2.
+// cutTrailers removes every subj-trailer: step 2.
 func cutTrailers(s string, reply bool) (string, bool) {
 	for {
 		s = strings.TrimRight(s, " ")
@@ -50,8 +49,8 @@ func cutTrailers(s string, reply bool) (string, bool) {
 	}
 }
 
-// cutLeaders takes every subj-leader and subj-blob off, but for a blob that is
-// all there is: steps 3 to 5.
+// cutLeaders removes every subj-leader and subj-blob, except a blob that is everything: steps 3 to
+// 5.
 func cutLeaders(s string, reply bool) (string, bool) {
 	for {
 		s = strings.TrimLeft(s, " ")
@@ -75,7 +74,7 @@ func cutLeaders(s string, reply bool) (string, bool) {
 	}
 }
 
-// cutBlob takes a subj-blob, such as [list], from the start of s.
+// cutBlob removes a subj-blob, such as [list], from the start of s.
 func cutBlob(s string) (rest string, ok bool) {
 	if s == "" || s[0] != '[' {
 		return s, false
@@ -87,7 +86,7 @@ func cutBlob(s string) (rest string, ok bool) {
 	return strings.TrimLeft(s[end+1:], " "), true
 }
 
-// cutReplyMark takes a subj-refwd, such as Re[2]:, from the start of s.
+// cutReplyMark removes a subj-refwd, such as Re[2]:, from the start of s.
 func cutReplyMark(s string) (rest string, ok bool) {
 	switch {
 	case hasPrefixFoldString(s, "re"), hasPrefixFoldString(s, "fw"):
@@ -102,7 +101,7 @@ func cutReplyMark(s string) (rest string, ok bool) {
 	return strings.CutPrefix(rest, ":")
 }
 
-// hasPrefixFoldString reports whether s begins with prefix, which is ASCII, in any case.
+// hasPrefixFoldString reports whether s begins with the ASCII prefix, ignoring case.
 func hasPrefixFoldString(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }

@@ -63,8 +63,7 @@ func TestBaseSubjectIsLinear(t *testing.T) {
 func TestCollate(t *testing.T) {
 	words := []string{"zebra", "Ärger", "apple", "Äpfel", "BANANA", "ﬁsh", "fish", "ǆ", "STRASSE"}
 	slices.SortStableFunc(words, func(a, b string) int { return strings.Compare(message.CollationKey(a), message.CollationKey(b)) })
-	// Decomposed, Ä is an A with something behind it; what a ligature is
-	// decomposed into keeps its case.
+	// A decomposed Ä is an A and another character; the decomposition of a ligature keeps its case.
 	if got := strings.Join(words, " "); got != "apple Äpfel Ärger BANANA ǆ fish STRASSE zebra ﬁsh" {
 		t.Errorf("got %s", got)
 	}

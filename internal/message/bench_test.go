@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// typicalMail is a mail of about 4 KiB as software sends it.
+// typicalMail returns a mail of about 4 KiB, as applications send it.
 func typicalMail() []byte {
 	const head = `Return-Path: <bounce@shop.test>
 Delivered-To: bob@demo.test
@@ -45,7 +45,7 @@ Content-Transfer-Encoding: quoted-printable
 	return []byte(crlf(b.String()))
 }
 
-// largeMail is a mail of about 1 MiB, nearly all of it an attachment.
+// largeMail returns a mail of about 1 MiB, nearly all of it an attachment.
 func largeMail() []byte {
 	var b strings.Builder
 	b.WriteString("From: a@b\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nSee attached.\n--b\nContent-Type: application/pdf\nContent-Transfer-Encoding: base64\n\n")
@@ -91,7 +91,7 @@ func BenchmarkIsEnvelope(b *testing.B) {
 	}
 }
 
-// BenchmarkFiling is what filing one mail needs of this package.
+// BenchmarkFiling measures this package's part in filing one mail.
 func BenchmarkFiling(b *testing.B) {
 	mail := typicalMail()
 	b.ReportAllocs()

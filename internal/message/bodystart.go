@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// utf8BOM is the byte order mark of UTF-8, with which some programs begin a message.
+// utf8BOM is the byte order mark of UTF-8. Some programs begin a message with it.
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// WithoutBOM returns the header without a byte order mark before it.
+// WithoutBOM returns the header without a byte order mark at its start.
 func (h Header) WithoutBOM() Header { return bytes.TrimPrefix(h, utf8BOM) }
 
-// SplitBody cuts off the header what is the beginning of the body, where no empty line
-// is between them: the first line that is no field, and all after it. A header that has
-// more fields after that line only has an odd line; the body is then nil.
+// SplitBody splits off the beginning of the body if there is no empty line before it: the first
+// line that is not a field, and everything after it. If more fields follow that line, it is only an
+// odd line of the header, and body is nil.
 func (h Header) SplitBody() (header Header, body []byte) {
 	at := h.bodyStart()
 	if at < 0 {
@@ -24,11 +24,11 @@ func (h Header) SplitBody() (header Header, body []byte) {
 	return h[:at:at], h[at:]
 }
 
-// bodyStart returns where the body begins that no empty line parts from the header, or
-// -1. No field that a mail reader might obey is taken for the body.
+// bodyStart returns the start of a body without an empty line before it, or -1. A field that a mail
+// reader might use is never part of the body.
 func (h Header) bodyStart() int {
 	at, pos, first := -1, len(h)-len(h.WithoutBOM()), true
-	delimited := false // the line is the delimiter of the first part
+	delimited := false // whether the line is the first part's delimiter
 	for f := range h.Fields() {
 		start := pos
 		pos += len(f.Raw)
@@ -45,7 +45,7 @@ func (h Header) bodyStart() int {
 	return at
 }
 
-// isDelimiter reports whether a line is a delimiter of the multipart that has this header.
+// isDelimiter reports whether a line is a delimiter of the multipart with this header.
 func (h Header) isDelimiter(line []byte) bool {
 	if len(line) < 3 || line[0] != '-' || line[1] != '-' {
 		return false
@@ -59,8 +59,7 @@ func (h Header) isDelimiter(line []byte) bool {
 	return typ == "multipart" && b != "" && strings.HasPrefix(string(line[2:]), b)
 }
 
-// isKnownField reports whether a field is one that mail readers and servers know, or
-// that programs put into headers.
+// isKnownField reports whether a field is one that mail readers, servers or programs commonly use.
 func isKnownField(name []byte) bool {
 	for _, prefix := range []string{"x-", "list-", "resent-", "arc-", "dkim-", "received", "authentication-results", "auto-", "mime-"} {
 		if hasPrefixFold(name, prefix) {
@@ -80,12 +79,12 @@ func hasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && equalFold(b[:len(prefix)], prefix)
 }
 
-// maxRescan is how often the bytes of a message may be read again.
+// maxRescan limits the number of times that a message's bytes are read again.
 const maxRescan = 4
 
-// endHeaderAtBody ends the header being read where its body begins, if no empty line came
-// before that, and reads the lines again that are of the body: altogether not more than
-// a few times what the message has. It reports whether it did so.
+// endHeaderAtBody ends the current header where its body begins without an empty line, and scans
+// the body's lines again. The total is limited to maxRescan times the message. It reports whether
+// it did so.
 func (s *Scanner) endHeaderAtBody() bool {
 	place := len(s.ix.Parts) - 1
 	p := &s.ix.Parts[place]
@@ -98,7 +97,7 @@ func (s *Scanner) endHeaderAtBody() bool {
 	}
 	body := s.headerBuf[at:]
 	if place > 0 {
-		body = bytes.Clone(body) // the next header goes into the same buffer
+		body = bytes.Clone(body) // the next header reuses the buffer
 	}
 	s.rescanned += int64(len(body))
 	s.headerBuf = s.headerBuf[:at:at]

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Without an empty line after the header the body begins with the first line that is
-// no field, unless more of the header comes after it.
+// Without an empty line after the header, the body begins with the first line that is not a field,
+// unless more header fields follow.
 func TestNoEmptyLine(t *testing.T) {
 	const structure = `("text" "plain" ("charset" "us-ascii") NIL NIL "7bit" `
 	for _, c := range []struct{ name, mail, header, body string }{
@@ -74,7 +74,7 @@ func TestNoEmptyLineInParts(t *testing.T) {
 	}
 }
 
-// Many such headers within each other cost no more than others of their size.
+// Nested headers of this kind cost no more than others of their size.
 func TestNoEmptyLineLinear(t *testing.T) {
 	nested := strings.Repeat("Content-Type: multipart/mixed; boundary=b\r\n--b\r\n", 2000)
 	mail := []byte("Content-Type: multipart/mixed; boundary=o\r\n\r\n" + strings.Repeat("--o\r\n"+nested, 20))

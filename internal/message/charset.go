@@ -11,10 +11,9 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// DecodeWords returns a header text as UTF-8 with its encoded words (RFC
-// 2047) decoded. It is lenient: bytes that are no UTF-8 are read as
-// windows-1252, words with an unknown charset likewise, broken words stay.
-// Control characters become spaces.
+// DecodeWords returns a header text as UTF-8 with its encoded words (RFC 2047) decoded. It is
+// lenient: invalid UTF-8 and words with an unknown charset count as windows-1252, and broken words
+// stay as they are. Control characters become spaces.
 func DecodeWords(s string) string {
 	if isPrintableASCII(s) && !strings.Contains(s, "=?") {
 		return s
@@ -22,11 +21,11 @@ func DecodeWords(s string) string {
 	return decodeWords(s, toUTF8, true)
 }
 
-// decodeWords decodes encoded words with a function: adjacent ones of one charset
-// together, or each alone.
+// decodeWords decodes encoded words with a function. With together, adjacent words of one charset
+// are decoded as one.
 func decodeWords(s string, decode func(cs string, b []byte) string, together bool) string {
 	var out strings.Builder
-	var open []byte // bytes of adjacent words of one charset: characters may be split among them
+	var open []byte // bytes of adjacent words of one charset, which may split characters
 	openCharset := ""
 	flush := func() {
 		if open != nil {
@@ -64,8 +63,7 @@ func decodeWords(s string, decode func(cs string, b []byte) string, together boo
 	return cleanText(out.String())
 }
 
-// parseEncodedWord reads the encoded word that s starts with. n is its length, 0
-// if there is none.
+// parseEncodedWord parses the encoded word at the start of s. n is its length, 0 if there is none.
 func parseEncodedWord(s string) (cs string, data []byte, n int) {
 	const most = 4096
 	head := s[:min(len(s), most)]
@@ -73,7 +71,7 @@ func parseEncodedWord(s string) (cs string, data []byte, n int) {
 	if !ok || cs == "" || strings.ContainsAny(cs, " \t\"()<>") || len(rest) < 2 || rest[1] != '?' {
 		return "", nil, 0
 	}
-	cs, _, _ = strings.Cut(cs, "*") // RFC 2231 §5: a language
+	cs, _, _ = strings.Cut(cs, "*") // RFC 2231 §5: language
 	text, _, ok := strings.Cut(rest[2:], "?=")
 	if !ok {
 		return "", nil, 0
@@ -119,7 +117,7 @@ func decodeBWord(s string) []byte {
 	return out[:n]
 }
 
-// toUTF8 reads b in the charset; in an unknown one, as UTF-8 if it is that,
+// toUTF8 converts b from the charset. If the charset is unknown, b counts as UTF-8 if it is valid,
 // else as windows-1252.
 func toUTF8(cs string, b []byte) string {
 	t := charsetDecoder(cs)
@@ -136,7 +134,7 @@ func toUTF8(cs string, b []byte) string {
 	return string(out)
 }
 
-// cleanText makes s fit for a list: valid UTF-8 on one line.
+// cleanText returns s as valid UTF-8 on one line, for lists.
 func cleanText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.Map(func(r rune) rune {

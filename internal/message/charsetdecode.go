@@ -14,13 +14,13 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// singleByte decodes a charset of which each byte is a character.
+// singleByte decodes a charset with one byte per character.
 type singleByte struct {
 	transform.NopResetter
 	runes [256]rune
 }
 
-// newSingleByte makes the decoder of a table: of all bytes, or of those above 127.
+// newSingleByte returns the decoder for a table of all bytes, or of those above 127.
 func newSingleByte(table string) *singleByte {
 	s := &singleByte{}
 	list := []rune(table)
@@ -31,7 +31,7 @@ func newSingleByte(table string) *singleByte {
 	return s
 }
 
-// Transform is that of transform.Transformer.
+// Transform implements transform.Transformer.
 func (s *singleByte) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		r := s.runes[src[nSrc]]
@@ -44,7 +44,7 @@ func (s *singleByte) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err err
 	return nDst, nSrc, nil
 }
 
-// characterSet is what an escape of ISO 2022 designates.
+// characterSet is a character set that an ISO 2022 escape designates.
 type characterSet byte
 
 const (
@@ -53,32 +53,32 @@ const (
 	setKatakana
 	setLatin1
 	setGreek
-	setJapanese // JIS X 0208, and what JIS X 0213 has of it
+	setJapanese // JIS X 0208, and the part of JIS X 0213 that is in it
 	setJapanese2
 	setKorean
 	setChinese
-	setUnknown // of two bytes a character
+	setUnknown // with two bytes per character
 )
 
-// iso2022 decodes the encodings that designate character sets by escapes: RFC 1468,
-// RFC 1554, RFC 1557, RFC 1922 and their relatives.
+// iso2022 decodes encodings that designate character sets by escapes: RFC 1468, RFC 1554, RFC 1557,
+// RFC 1922 and similar ones.
 type iso2022 struct {
 	g0, g1, g2 characterSet
-	shifted    bool         // by SO: g1 is read
-	start      characterSet // of g1
+	shifted    bool         // by SO: g1 is active
+	start      characterSet // initial g1
 }
 
-// Reset is that of transform.Transformer.
+// Reset implements transform.Transformer.
 func (d *iso2022) Reset() { *d = iso2022{g1: d.start, start: d.start} }
 
-// Transform is that of transform.Transformer.
+// Transform implements transform.Transformer.
 func (d *iso2022) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		r, size := d.next(src[nSrc:])
 		if size == 0 && !atEOF {
 			return nDst, nSrc, transform.ErrShortSrc
 		}
-		if size == 0 { // cut off
+		if size == 0 { // incomplete
 			r, size = utf8.RuneError, len(src)-nSrc
 		}
 		if r >= 0 {
@@ -92,8 +92,8 @@ func (d *iso2022) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err er
 	return nDst, nSrc, nil
 }
 
-// next reads what b begins with. r is negative for what is no character, size is 0
-// if there is too little of it.
+// next decodes the start of b. r is negative if there is no character, and size is 0 if b is
+// incomplete.
 func (d *iso2022) next(b []byte) (r rune, size int) {
 	const noCharacter = -1
 	switch c := b[0]; {
@@ -117,7 +117,7 @@ func (d *iso2022) next(b []byte) (r rune, size int) {
 	return set.character(b)
 }
 
-// escape takes over what an escape sequence designates.
+// escape processes an escape sequence.
 func (d *iso2022) escape(b []byte) (r rune, size int) {
 	const noCharacter = -1
 	n := 1
@@ -133,7 +133,7 @@ func (d *iso2022) escape(b []byte) (r rune, size int) {
 	kind, final := string(b[1:n]), b[n]
 	switch kind {
 	case "":
-		if final != 'N' { // a character of G2 follows
+		if final != 'N' { // no character of G2 follows
 			return utf8.RuneError, 1
 		}
 		if len(b) < 3 {
@@ -174,7 +174,7 @@ func doubleByteSet(final byte) characterSet {
 	return setUnknown
 }
 
-// character reads one character of the set: size is 0 if there is too little of it.
+// character decodes one character of the set. size is 0 if b is incomplete.
 func (set characterSet) character(b []byte) (r rune, size int) {
 	c := b[0] & 0x7f
 	switch set {
@@ -227,16 +227,16 @@ func (set characterSet) character(b []byte) (r rune, size int) {
 // utf7Decoder decodes UTF-7 (RFC 2152).
 type utf7Decoder struct {
 	encoded bool // after "+"
-	empty   bool // nothing has followed it
+	empty   bool // whether nothing followed the "+" yet
 	bits    uint32
-	n       uint // of bits, not yet used
-	high    rune // the first half of a character
+	n       uint // number of unused bits
+	high    rune // high surrogate
 }
 
-// Reset is that of transform.Transformer.
+// Reset implements transform.Transformer.
 func (d *utf7Decoder) Reset() { *d = utf7Decoder{} }
 
-// Transform is that of transform.Transformer.
+// Transform implements transform.Transformer.
 func (d *utf7Decoder) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		if nDst+2*utf8.UTFMax > len(dst) {
@@ -249,7 +249,7 @@ func (d *utf7Decoder) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err er
 	return nDst, nSrc, nil
 }
 
-// next appends what c completes: at most two characters.
+// next appends the characters that c completes, at most two.
 func (d *utf7Decoder) next(out []byte, c byte) []byte {
 	if !d.encoded {
 		if d.encoded = c == '+'; d.encoded {

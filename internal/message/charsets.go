@@ -19,13 +19,12 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// maxCharsetName is how long the name of a charset may be.
+// maxCharsetName is the maximum length of a charset's name.
 const maxCharsetName = 64
 
-// charsetDecoder returns what turns text in a charset into UTF-8, nil if the charset is
-// unknown. It knows the labels of the WHATWG's encoding standard, which reads
-// ISO-8859-1 as windows-1252, those of IANA, code pages by their number, and the
-// names that Python has.
+// charsetDecoder returns a decoder from a charset to UTF-8, or nil if the charset is unknown. It
+// knows the labels of the WHATWG encoding standard, which reads ISO-8859-1 as windows-1252, the
+// IANA names, numbered code pages, and Python's names.
 func charsetDecoder(label string) transform.Transformer {
 	label = strings.ToLower(strings.Trim(label, " \t\"'"))
 	if len(label) > maxCharsetName {
@@ -58,7 +57,7 @@ func charsetDecoder(label string) transform.Transformer {
 	return nil
 }
 
-// trimYear turns a name such as iso_8859-2:1987 into iso-8859-2.
+// trimYear removes the year from a name such as iso_8859-2:1987.
 func trimYear(label string) string {
 	rest, ok := strings.CutPrefix(label, "iso")
 	if !ok {
@@ -75,7 +74,7 @@ func trimYear(label string) string {
 	return "iso-8859-" + rest[:end]
 }
 
-// normalizeLabel is a name in lower case as far as spellings agree on it.
+// normalizeLabel returns a name in lower case without the differences between spellings.
 func normalizeLabel(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
@@ -85,8 +84,8 @@ func normalizeLabel(s string) string {
 	}, s)
 }
 
-// isUTF8 reports whether a charset's name means UTF-8, ASCII, or nothing: such text is
-// read as UTF-8, and other bytes in it as windows-1252.
+// isUTF8 reports whether a charset's name means UTF-8 or ASCII, or is empty. Text in it is decoded
+// as UTF-8, with other bytes as windows-1252.
 func isUTF8(name string) bool {
 	switch name {
 	case "utf8", "utf", "u8", "utf8sig", "utf8mb4", "utf8j", "xutf8j", "utf8ucs2", "utf8ucs4", "unicode11utf8", "cp65001", "65001",
@@ -97,7 +96,7 @@ func isUTF8(name string) bool {
 	return false
 }
 
-// builtinDecoder returns the decoder of what golang.org/x/text does not know.
+// builtinDecoder returns a decoder for a charset that golang.org/x/text doesn't know.
 func builtinDecoder(name string) transform.Transformer {
 	if n, ok := codePageNumber(name); ok {
 		name = "cp" + n
@@ -119,8 +118,8 @@ func builtinDecoder(name string) transform.Transformer {
 	return nil
 }
 
-// aliasEncoding returns the encoding of a name that golang.org/x/text has by others only, or
-// where mail means another than the web.
+// aliasEncoding returns the encoding of a name that golang.org/x/text knows only under other names,
+// or whose meaning in mail differs from the web.
 func aliasEncoding(name string) encoding.Encoding {
 	if n, ok := codePageNumber(name); ok {
 		if enc := codePageEncoding(n); enc != nil {
@@ -130,7 +129,7 @@ func aliasEncoding(name string) encoding.Encoding {
 	switch name {
 	case "utf16be", "unicodebigunmarked":
 		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
-	case "utf16", "u16", "utf16le", "unicodelittleunmarked": // without a mark both Python and browsers take it so
+	case "utf16", "u16", "utf16le", "unicodelittleunmarked": // without a byte order mark, both Python and browsers read it as little-endian
 		return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
 	case "utf32", "u32", "utf32be", "ucs4":
 		return utf32.UTF32(utf32.BigEndian, utf32.UseBOM)
@@ -172,8 +171,8 @@ func aliasEncoding(name string) encoding.Encoding {
 	return nil
 }
 
-// codePageNumber returns the number of a code page's name, such as cp932, ms932,
-// ibm037 or windows1252.
+// codePageNumber returns the number in a code page's name, such as cp932, ms932, ibm037 or
+// windows1252.
 func codePageNumber(name string) (string, bool) {
 	for _, prefix := range []string{"windows", "codepage", "csibm", "ibm", "dos", "mscp", "cp", "ms", ""} {
 		if n, ok := strings.CutPrefix(name, prefix); ok {
@@ -185,7 +184,7 @@ func codePageNumber(name string) (string, bool) {
 	return "", false
 }
 
-// codePageEncoding returns the encoding of a code page, by its number.
+// codePageEncoding returns the encoding of a code page number.
 func codePageEncoding(n string) encoding.Encoding {
 	switch n {
 	case "819", "28591":

@@ -15,8 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// The names of the WHATWG's standard and of Python are known, in bodies, encoded words
-// and parameters.
+// The names of the WHATWG standard and of Python are known in bodies, encoded words and parameters.
 func TestCharsets(t *testing.T) {
 	file, err := os.ReadFile("testdata/charsets.tsv")
 	if err != nil {

@@ -2,9 +2,8 @@
 
 package message
 
-// codePage returns the characters of a charset of one byte a character that
-// golang.org/x/text lacks: of all bytes for EBCDIC, else of those above 127; "" if
-// there is none of this name.
+// codePage returns the characters of a single-byte charset that golang.org/x/text lacks: of all
+// bytes for EBCDIC, else of those above 127. It returns "" for an unknown name.
 func codePage(name string) string {
 	switch name {
 	case "cspc775baltic":

@@ -2,8 +2,8 @@
 
 package message
 
-// commonStrings are the strings that an index holds most. Their places are part
-// of the stored form: only ever add at the end.
+// commonStrings are the most frequent strings in an index. Their positions are part of the stored
+// form: add new ones only at the end.
 var commonStrings = [...]string{
 	"", "text", "plain", "html", "multipart", "alternative", "mixed", "related",
 	"message", "rfc822", "application", "octet-stream", "pdf", "image", "png", "jpeg", "gif",
@@ -13,12 +13,12 @@ var commonStrings = [...]string{
 	"micalg", "protocol", "type", "size", "filename*", "name*", "no", "windows-1252", "digest",
 }
 
-// maxCommonString is the length of the longest word that internString knows.
+// maxCommonString is the length of the longest string that internString knows.
 const maxCommonString = len("quoted-printable")
 
 // internString returns b as one of commonStrings.
 func internString(b []byte) (string, bool) {
-	switch string(b) { // in place: the compiler compares without allocating
+	switch string(b) { // the compiler compares without allocating
 	case "text":
 		return "text", true
 	case "plain":

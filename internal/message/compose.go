@@ -10,24 +10,23 @@ import (
 	"strings"
 )
 
-// ComposeResult tells what a composed mail is like.
+// ComposeResult describes a composed mail.
 type ComposeResult struct {
 	Size      int64 // bytes written
-	NeedsUTF8 bool  // addresses or ids are not ASCII: it can only go by SMTPUTF8 (RFC 6531)
+	NeedsUTF8 bool  // whether addresses or ids are not ASCII, which requires SMTPUTF8 (RFC 6531)
 }
 
-// Compose writes the mail of the draft to w: 7-bit, with CRLF line ends and
-// lines within the limits of RFC 5322 §2.1.1; raw UTF-8 stands only in
-// non-ASCII addresses and ids. Attachments are streamed.
+// Compose writes the mail of the draft to w: 7-bit, with CRLF line ends and lines within the limits
+// of RFC 5322 §2.1.1. Raw UTF-8 is used only in non-ASCII addresses and ids. Attachments are
+// streamed.
 //
-// Text and HTML make a multipart/alternative, inline attachments with a
-// Content-ID a multipart/related around the HTML, all others a
-// multipart/mixed around the whole. A message/… attachment goes as it is,
-// since RFC 2046 §5.2 allows no base64 for these; if it is not 7-bit itself
-// it goes as application/octet-stream.
+// Text and HTML become a multipart/alternative, inline attachments with a Content-ID a
+// multipart/related with the HTML, and all others a multipart/mixed around everything. A message/…
+// attachment is not encoded, since RFC 2046 §5.2 forbids base64 for it; if it is not 7-bit, it
+// becomes application/octet-stream.
 //
-// A draft that breaks a rule is refused, before anything is written, with an
-// error of kind Invalid. Other errors are those of w and of the attachments.
+// Compose rejects an invalid draft with an error of kind Invalid before it writes anything. Other
+// errors are those of w and of the attachments.
 func Compose(w io.Writer, d *Draft) (ComposeResult, error) {
 	if err := d.Check(); err != nil {
 		return ComposeResult{}, err
@@ -46,7 +45,7 @@ func Compose(w io.Writer, d *Draft) (ComposeResult, error) {
 	return ComposeResult{c.size, needsUTF8}, c.err
 }
 
-// composer writes the body of a draft. After an error it writes no more.
+// composer writes the body of a draft. It stops after an error.
 type composer struct {
 	w        io.Writer
 	d        *Draft
@@ -56,7 +55,7 @@ type composer struct {
 	err      error
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (c *composer) Write(b []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -74,7 +73,7 @@ func (c *composer) write(b []byte) { _, _ = c.Write(b) }
 
 func (c *composer) print(s ...string) { c.write([]byte(strings.Join(s, ""))) }
 
-// mixed writes the body with all that is not shown in the HTML beside it.
+// mixed writes the body with the attachments that the HTML doesn't show.
 func (c *composer) mixed() {
 	var beside []*Attachment
 	for i := range c.d.Attachments {
@@ -96,7 +95,7 @@ func (c *composer) mixed() {
 	c.multipart("mixed", "", parts)
 }
 
-// isRelated reports whether a is shown by the HTML.
+// isRelated reports whether the HTML shows the attachment.
 func (d *Draft) isRelated(a *Attachment) bool { return d.HTML != "" && a.Inline && a.ContentID != "" }
 
 func (c *composer) alternative() {
@@ -110,7 +109,7 @@ func (c *composer) alternative() {
 	}
 }
 
-// html writes the HTML with what it shows.
+// html writes the HTML with the attachments that it shows.
 func (c *composer) html() {
 	parts := []func(){func() { c.text("html", c.d.HTML) }}
 	for i := range c.d.Attachments {
@@ -224,7 +223,7 @@ func (c *composer) fail(err error) {
 	}
 }
 
-// profile reads the attachment through, its line ends mended.
+// profile reads the whole attachment, with its line ends normalized.
 func (a *Attachment) profile() (contentProfile, error) {
 	r, err := a.Open()
 	if err != nil {
@@ -237,7 +236,7 @@ func (a *Attachment) profile() (contentProfile, error) {
 	return p, err
 }
 
-// contentType returns the declared type, or the one of the extension.
+// contentType returns the declared type, or that of the file name's extension.
 func (a *Attachment) contentType() string {
 	if a.ContentType != "" {
 		return a.ContentType

@@ -117,7 +117,7 @@ func TestComposeGolden(t *testing.T) {
 	}
 }
 
-// checkMail holds for all mail that we make.
+// checkMail checks the properties of all composed mail.
 func checkMail(t interface{ Errorf(string, ...any) }, mail string, ascii bool) {
 	if !strings.HasSuffix(mail, "\r\n") {
 		t.Errorf("the mail does not end in a line end: %q", mail[max(0, len(mail)-40):])
@@ -221,8 +221,8 @@ func TestComposeGivesReadError(t *testing.T) {
 	}
 }
 
-// TestComposeAnything shows that whatever a caller writes into a draft comes
-// back from the mail, which stays within the limits.
+// TestComposeAnything checks that the content of any draft can be read from the mail, and that the
+// mail stays within the limits.
 func TestComposeAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		header := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r >= ' ' && r != 0x7f && r != 0xFFFD }))
@@ -269,8 +269,7 @@ func TestComposeAnything(t *testing.T) {
 	})
 }
 
-// Readers of all kinds get a name: whole in filename* and name, in filename what looks
-// like it.
+// All readers get a name: the exact one in filename* and name, a similar one in filename.
 func TestAttachmentNames(t *testing.T) {
 	long := strings.Repeat("quarterly-report-", 12) + ".pdf"
 	for _, c := range []struct{ name, plain, whole string }{
@@ -315,7 +314,7 @@ func TestAttachmentNames(t *testing.T) {
 	}
 }
 
-// An attached text says its charset where that is known.
+// An attached text declares its charset if it is known.
 func TestAttachedText(t *testing.T) {
 	for _, c := range []struct{ name, media, text, want string }{
 		{"a.txt", "", "Grüße", "text/plain; charset=utf-8; name="},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// appendHeader writes the draft's own header up to MIME-Version. It reports
-// whether raw UTF-8 stands in it.
+// appendHeader writes the draft's header fields up to MIME-Version. It reports whether they contain
+// raw UTF-8.
 func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 	field := func(name, value string) {
 		if value != "" {

@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// ContentParts says what the parts of a message are to its reader, by their places in
+// ContentParts are the parts of a message by their meaning to its reader, as indexes into
 // Index.Parts, in order.
 type ContentParts struct {
-	Text, HTML  []int // the bodies: plain text, and HTML
-	Attachments []int // everything else; a message within the message as a whole
+	Text, HTML  []int // bodies
+	Attachments []int // everything else; an embedded message is one attachment
 }
 
-// ContentParts sorts the parts of the message as mail readers do (RFC 8621 §4.1.4). A text
-// is a file if its sender says so (RFC 2183 §2.2). One that only has a file name is a
-// body where a body stands: first in the message or in an alternative, or before any
-// other text.
+// ContentParts sorts the parts of the message as mail readers do (RFC 8621 §4.1.4). A text is an
+// attachment if its sender says so (RFC 2183 §2.2). A text with only a file name is a body at the
+// usual position of a body: first in the message or in an alternative, or before any other text.
 func (ix *Index) ContentParts() ContentParts {
 	var c ContentParts
-	within := make([]bool, len(ix.Parts)) // a part of a message within the message
-	leads := make([]bool, len(ix.Parts))  // first in the message, or in an alternative
+	within := make([]bool, len(ix.Parts)) // whether the part is in an embedded message
+	leads := make([]bool, len(ix.Parts))  // whether the part is first in the message or in an alternative
 	children := make([]bool, len(ix.Parts))
 	for i := range ix.Parts {
 		p := &ix.Parts[i]
@@ -53,8 +52,8 @@ func (ix *Index) ContentParts() ContentParts {
 	return c
 }
 
-// hasFilename reports whether the part has a file name. A long one is not decoded for
-// that, since there may be as many as parts.
+// hasFilename reports whether the part has a file name. It doesn't decode long names, since every
+// part may have one.
 func (p *Part) hasFilename() bool {
 	const short = 64
 	long := func(list []Param, name string) bool {

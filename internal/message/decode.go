@@ -12,15 +12,15 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// Decodable reports whether Decode knows the part's transfer encoding. Of what
-// has parts itself, only the parts are encoded (RFC 2045 §6.4).
+// Decodable reports whether Decode knows the part's transfer encoding. A container isn't encoded
+// itself, only its parts are (RFC 2045 §6.4).
 func (p *Part) Decodable() bool {
 	return p.Kind != Leaf || isIdentityEncoding(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable" || isUUEncoding(p.Encoding)
 }
 
-// Decode returns the content of the part, whose body is read from r, with its
-// transfer encoding undone. Broken base64, quoted-printable and uuencode are read as
-// far as they make sense; the only errors are r's. Memory is bounded.
+// Decode returns the content of the part without its transfer encoding. r must read the part's
+// body. Broken base64, quoted-printable and uuencode are decoded as far as possible; the only
+// errors are r's. Memory use is limited.
 func (p *Part) Decode(r io.Reader) io.Reader {
 	switch {
 	case p.Encoding == "base64":
@@ -33,10 +33,10 @@ func (p *Part) Decode(r io.Reader) io.Reader {
 	return r
 }
 
-// Text returns at most limit bytes of the part's content as UTF-8, whose body
-// is read from r. What the charset cannot say becomes U+FFFD.
+// Text returns the first limit bytes of the part's content as UTF-8. r must read the part's body.
+// Invalid characters become U+FFFD.
 func (p *Part) Text(r io.Reader, limit int64) io.Reader {
-	// A character takes at least a quarter of the bytes that it takes in UTF-8.
+	// A character has at least a quarter as many bytes as in UTF-8.
 	r = io.LimitReader(p.Decode(r), 4*limit)
 	t := charsetDecoder(p.Param("charset"))
 	if t == nil {
@@ -46,17 +46,17 @@ func (p *Part) Text(r io.Reader, limit int64) io.Reader {
 	return io.LimitReader(r, limit)
 }
 
-// byteOrderMark begins some texts; it says nothing of UTF-8.
+// byteOrderMark is at the start of some texts and has no meaning in UTF-8.
 const byteOrderMark = '\uFEFF'
 
-// lenientDecoder passes UTF-8 on, without the mark that some begin it with, and reads any
-// other byte as windows-1252.
+// lenientDecoder copies UTF-8 without a byte order mark at its start, and decodes any other byte as
+// windows-1252.
 type lenientDecoder struct{ begun bool }
 
-// Reset is that of transform.Transformer.
+// Reset implements transform.Transformer.
 func (u *lenientDecoder) Reset() { u.begun = false }
 
-// Transform is that of transform.Transformer.
+// Transform implements transform.Transformer.
 func (u *lenientDecoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		if !atEOF && !utf8.FullRune(src[nSrc:]) {
@@ -81,19 +81,19 @@ func (u *lenientDecoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int,
 	return nDst, nSrc, nil
 }
 
-// base64Reader skips what is not of the alphabet; padding ends a piece, after
-// which another may follow.
+// base64Reader decodes base64 and skips other characters. Padding ends a piece, and another may
+// follow.
 type base64Reader struct {
 	r    io.Reader
 	err  error
-	acc  uint32 // the last bits bits are not out yet
+	acc  uint32 // its last bits bits are not written yet
 	bits uint
 	in   [4096]byte
 	buf  [3076]byte
 	out  []byte
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (b *base64Reader) Read(p []byte) (int, error) {
 	for len(b.out) == 0 {
 		if b.err != nil {
@@ -122,7 +122,7 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// base64Value returns the six bits that c stands for, or -1.
+// base64Value returns the six bits of c, or -1.
 func base64Value(c byte) int {
 	switch {
 	case c >= 'A' && c <= 'Z':
@@ -139,17 +139,17 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// qpReader decodes quoted-printable (RFC 2045 §6.7): white space before a
-// line end is dropped, a broken escape stays as it is.
+// qpReader decodes quoted-printable (RFC 2045 §6.7). It drops white space before a line end, and
+// leaves a broken escape as it is.
 type qpReader struct {
 	r   *bufio.Reader
 	buf []byte
-	out []byte // what of buf is still to be read
+	out []byte // unread part of buf
 	err error
-	gap []byte // white space that counts only if the line goes on
+	gap []byte // white space that is kept only if the line continues
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (q *qpReader) Read(p []byte) (int, error) {
 	for len(q.out) == 0 {
 		if q.err != nil {
@@ -168,7 +168,7 @@ func (q *qpReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// complete reads on where an escape or a line end would be cut in two.
+// complete reads more if an escape or a line end would be split.
 func (q *qpReader) complete(piece []byte) []byte {
 	for range 3 {
 		n := len(piece)
@@ -185,7 +185,7 @@ func (q *qpReader) complete(piece []byte) []byte {
 	return piece
 }
 
-// decode decodes a line, or a piece of a long one, into q.out.
+// decode decodes a line, or a piece of a long line, into q.out.
 func (q *qpReader) decode(line []byte) {
 	out := q.buf[:0]
 	defer func() { q.out, q.buf = out, out }()
@@ -215,7 +215,7 @@ func (q *qpReader) decode(line []byte) {
 	}
 }
 
-// isSoftBreak reports whether nothing but white space and a line end follows a "=".
+// isSoftBreak reports whether only white space and a line end follow a "=".
 func isSoftBreak(rest []byte) bool {
 	for _, c := range rest {
 		if !isSpace(c) {

@@ -12,13 +12,12 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// maxOwnReferences is how many Message-IDs the References of mail that we
-// compose hold: the first and the last ones.
+// maxOwnReferences is the number of Message-IDs in References of composed mail: the first and the
+// last ones.
 const maxOwnReferences = 20
 
-// Draft is a mail to compose. It has no Bcc: blind recipients are in the
-// envelope alone. Texts are UTF-8; what is not becomes U+FFFD. CR, LF and NUL
-// are refused in all that goes into a header.
+// Draft is a mail to compose. It has no Bcc, since blind recipients are only in the envelope. Texts
+// are UTF-8; invalid bytes become U+FFFD. CR, LF and NUL are rejected in header values.
 type Draft struct {
 	Date        time.Time
 	MessageID   string // with angle brackets
@@ -27,7 +26,7 @@ type Draft struct {
 	To, Cc      []Address
 	Subject     string
 	InReplyTo   string   // with angle brackets; empty for none
-	References  []string // likewise; over 20, the first and the last 19 are written
+	References  []string // with angle brackets; of more than 20, the first and the last 19 are written
 	Unsubscribe Unsubscribe
 	ExtraFields []ExtraField // such as X- fields, in order
 	Text, HTML  string       // either may be empty, with any line ends
@@ -37,29 +36,29 @@ type Draft struct {
 	Boundary func() string
 }
 
-// ExtraField is a header field whose value is unstructured text.
+// ExtraField is a header field with an unstructured value.
 type ExtraField struct{ Name, Value string }
 
-// Unsubscribe says how to leave a list (RFC 2369). An https URL also gets the
-// one-click field of RFC 8058. Empty fields are left out.
+// Unsubscribe is how to leave a list (RFC 2369). An https URL also gets the one-click field of RFC
+// 8058. Empty fields are left out.
 type Unsubscribe struct {
 	URL, Mailto string
-	OneClick    bool // also for a URL that is not https, such as one of a local sandbox
+	OneClick    bool // also for a URL without https, such as that of a local sandbox
 }
 
-// Attachment is a file of a draft.
+// Attachment is a file attached to a draft.
 type Attachment struct {
 	Filename    string // at most 255 bytes; empty for none
-	ContentType string // with parameters, if any; empty: by the file name's extension
+	ContentType string // with parameters, if any; empty: from the file name's extension
 	ContentID   string // with or without angle brackets
-	Inline      bool   // shown in place: with a ContentID, beside the HTML that shows it
-	// Open returns the content from its start. It is called once, or twice
-	// for a message/… attachment.
+	Inline      bool   // shown in place; with a ContentID, as part of the HTML
+	// Open returns the content from its start. It is called once, or twice for a message/…
+	// attachment.
 	Open func() (io.ReadCloser, error)
 }
 
-// isReservedField names the fields that are written by Compose itself, or by those who sign and carry
-// the mail; an ExtraField must not add to them.
+// isReservedField reports whether Compose, a signer or a mail server writes a field. An ExtraField
+// must not have its name.
 func isReservedField(name string) bool {
 	switch strings.ToLower(name) {
 	case "date", "from", "sender", "reply-to", "to", "cc", "bcc", "subject", "message-id", "in-reply-to",
@@ -72,8 +71,8 @@ func isReservedField(name string) bool {
 		len(name) >= 4 && strings.EqualFold(name[:4], "arc-")
 }
 
-// Check returns all that is wrong with the draft, as an Invalid error whose
-// fields are called as in the API. It repeats no value.
+// Check returns all problems of the draft as an Invalid error, with the API's field names. The
+// error contains no values.
 func (d *Draft) Check() error {
 	var bad fault.FieldErrors
 	header := func(field, value string) {
@@ -151,7 +150,7 @@ func (a *Attachment) check(bad *fault.FieldErrors, at string) {
 	}
 }
 
-// contentID returns the ContentParts-ID with its angle brackets, or "".
+// contentID returns the Content-ID with angle brackets, or "".
 func (a *Attachment) contentID() string {
 	if a.ContentID == "" || strings.HasPrefix(a.ContentID, "<") && strings.HasSuffix(a.ContentID, ">") {
 		return a.ContentID
@@ -159,8 +158,7 @@ func (a *Attachment) contentID() string {
 	return "<" + a.ContentID + ">"
 }
 
-// valid reports whether the address can stand in a header: whether it can
-// get mail is for others to judge.
+// valid reports whether the address can be in a header, not whether it can receive mail.
 func (a Address) valid() bool {
 	if a.Local == "" || a.Domain == "" || len(a.Local) > 255 || len(a.Domain) > 255 ||
 		!utf8.ValidString(a.Local) || !utf8.ValidString(a.Domain) {
@@ -190,7 +188,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// isValidMessageID takes what mail has as Message-IDs, without spaces.
+// isValidMessageID reports whether id is a usual Message-ID, without spaces.
 func isValidMessageID(id string) bool {
 	return len(id) > 2 && len(id) <= 900 && id[0] == '<' && id[len(id)-1] == '>' && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id[1:len(id)-1], func(r rune) bool { return r <= ' ' || r == 0x7f || r == '<' || r == '>' })

@@ -15,17 +15,17 @@ import (
 	"unicode/utf8"
 )
 
-// The actions of a report (RFC 3464 §2.3.3).
+// Actions of a report (RFC 3464 §2.3.3).
 const (
 	ActionFailed    = "failed"
 	ActionDelayed   = "delayed"
 	ActionDelivered = "delivered"
-	ActionRelayed   = "relayed"  // to a host that does not report
-	ActionExpanded  = "expanded" // sent on to other addresses
+	ActionRelayed   = "relayed"  // to a host that doesn't send reports
+	ActionExpanded  = "expanded" // forwarded to other addresses
 )
 
-// DSN tells the sender of a message what became of it: a DSN (RFC 3464;
-// RFC 6533 where an address is not ASCII).
+// DSN is a delivery status notification to the sender of a message (RFC 3464; RFC 6533 for
+// addresses that are not ASCII).
 type DSN struct {
 	Host      string // our own name
 	To        Address
@@ -33,45 +33,45 @@ type DSN struct {
 	MessageID string // of the report, with angle brackets
 	EnvID     string // ENVID of the message, decoded; "" for none
 	ArrivedAt time.Time
-	// Recipients are told in their order; at least one.
+	// Recipients are the recipients in report order; at least one.
 	Recipients []DSNRecipient
 	Original   Original
-	// EncodeSevenBit is set where other hosts pass the report on: not all of them take more.
-	// Of a message that is not 7-bit it has the header alone, in encoded words. Addresses
-	// of recipients that are not ASCII are written as RFC 6533 §3 has it for 7 bits.
+	// SevenBit is set if other hosts relay the report, since not all of them support 8 bits. The
+	// report then returns only the header, in encoded words, of a message that is not 7-bit. It
+	// writes recipients that are not ASCII in the 7-bit form of RFC 6533 §3.
 	SevenBit bool
-	// Boundary returns a new boundary; nil makes random ones.
+	// Boundary returns a new boundary; nil: random.
 	Boundary func() string
 }
 
-// DSNRecipient is what became of one recipient. Its texts may come from anyone.
+// DSNRecipient is the status of one recipient. Its texts are untrusted.
 type DSNRecipient struct {
 	Recipient   string
 	Original    string // ORCPT as "rfc822;a@b", decoded; "" for none
 	Action      string
 	Code        int    // of the host's reply; 0 if there was none
-	Enhanced    string // as the host said it; anything but a status code is replaced
+	Enhanced    string // from the host; replaced unless it is a status code
 	Reply       string
 	Remote      string // the host that gave the reply; "" for none
 	AttemptedAt time.Time
-	NextAttempt time.Time // of delayed: the next try; zero if unknown
-	RetryUntil  time.Time // of delayed: the last
+	NextAttempt time.Time // for delayed: next attempt; zero if unknown
+	RetryUntil  time.Time // for delayed: last attempt
 }
 
-// Original is the message that is reported on.
+// Original is the message that the report is about.
 type Original struct {
 	Header Header
-	// Open opens the whole message, to be sent back; nil sends its header.
+	// Open opens the whole message to return it; nil: only its header is returned.
 	Open     func() (io.ReadCloser, error)
-	UTF8     bool // its header has bytes above 127
-	EightBit bool // its body has, or, for EncodeSevenBit, what else is not 7-bit: NUL, lines over 998 octets
+	UTF8     bool // whether its header has bytes above 127
+	EightBit bool // whether its body has, or, with SevenBit, anything else that is not 7-bit: NUL, lines over 998 octets
 }
 
-// maxReportText bounds in octets what a report repeats of a text that a host chose.
+// maxReportText is the length, in octets, up to which a report repeats a host's text.
 const maxReportText = 900
 
-// Write writes the report: words for people, fields for programs, and the
-// message or its header. Errors are those of w and of Original.Open.
+// Write writes the report: a text for people, a status for programs, and the message or its header.
+// Errors are those of w and of Original.Open.
 func (r *DSN) Write(w io.Writer) error {
 	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit || hasLongLine(r.Original.Header)) {
 		plain := *r
@@ -131,8 +131,7 @@ func (r *DSN) appendHeader(w *fieldWriter) {
 	}
 }
 
-// IsCitable reports whether a Message-ID that somebody chose may stand in a
-// header of ours.
+// IsCitable reports whether someone else's Message-ID may be in a header that we write.
 func IsCitable(id string) bool { return isValidMessageID(id) && isASCII(id) && len(id) < foldColumn*4 }
 
 func lastN(list []string, n int) []string { return list[max(0, len(list)-n):] }
@@ -150,8 +149,8 @@ func (r *DSN) subject() string {
 	return word + " mail"
 }
 
-// needsUTF8Form reports whether an address is not ASCII, so that the status takes the
-// 8-bit form of RFC 6533 §4.
+// needsUTF8Form reports whether an address is not ASCII, so that the status needs the 8-bit form of
+// RFC 6533 §4.
 func (r *DSN) needsUTF8Form() bool {
 	if r.SevenBit {
 		return false
@@ -168,7 +167,7 @@ func (r *DSN) isEightBit() bool {
 	return r.needsUTF8Form() || r.Original.UTF8 || r.Original.EightBit && r.Original.Open != nil
 }
 
-// writeStatus writes the part for programs.
+// writeStatus writes the status part.
 func (r *DSN) writeStatus(c *composer) {
 	kind, encoding := "delivery-status", ""
 	if r.needsUTF8Form() {
@@ -233,8 +232,8 @@ func (r *DSN) finalRecipient(addr string) string {
 	return "utf-8; " + r.xtextAddress(addr)
 }
 
-// xtextAddress writes an address that is not ASCII as a report in 7 bits has it
-// (utf-8-addr-xtext, RFC 6533 §3).
+// xtextAddress returns the 7-bit form of an address that is not ASCII (utf-8-addr-xtext, RFC 6533
+// §3).
 func (r *DSN) xtextAddress(addr string) string {
 	if !r.SevenBit || isASCII(addr) {
 		return addr
@@ -250,7 +249,7 @@ func (r *DSN) xtextAddress(addr string) string {
 	return b.String()
 }
 
-// status returns the Status field: what the host said, if that is one.
+// status returns the Status field: the host's code, if it is valid.
 func (r *DSNRecipient) status() string {
 	class, rest, _ := strings.Cut(r.Enhanced, ".")
 	subject, detail, ok := strings.Cut(rest, ".")
@@ -280,22 +279,21 @@ func isNumber(s string) bool {
 	return err == nil && len(s) <= 3
 }
 
-// localRemote is the Remote of what was decided where the mailboxes of this service are.
+// localRemote is the Remote of deliveries to this service's own mailboxes.
 const localRemote = "local"
 
-// isLocal reports whether this host decided what became of the recipient, and no other said
-// so.
+// isLocal reports whether this host decided the status, without another host's reply.
 func (r *DSNRecipient) isLocal() bool { return r.Code == 0 || r.Remote == localRemote }
 
-// remoteName names the host that gave the reply, if another did.
+// remoteName returns the name of another host that gave the reply, or "".
 func (r *DSNRecipient) remoteName() string {
 	if r.isLocal() || !strings.Contains(r.Remote, ".") {
-		return "" // "sandbox" and the like are our own words
+		return "" // "sandbox" and the like are internal names
 	}
 	return cleanClause(cleanLine(r.Remote))
 }
 
-// mtaName returns the name of a host, its address in brackets (RFC 5321 §4.1.3).
+// mtaName returns the name of a host, with an address in brackets (RFC 5321 §4.1.3).
 func mtaName(host string) string {
 	addr, err := netip.ParseAddr(host)
 	switch {
@@ -307,7 +305,7 @@ func mtaName(host string) string {
 	return "[IPv6:" + host + "]"
 }
 
-// statusExpired is the status of what was tried until its time was over.
+// statusExpired is the status of a delivery that expired.
 const statusExpired = "4.4.7"
 
 func (r *DSNRecipient) diagnostic() string {
@@ -323,7 +321,7 @@ func (r *DSNRecipient) diagnostic() string {
 	return "smtp; " + r.replyLine()
 }
 
-// replyLine is the host's reply as it said it.
+// replyLine returns the host's reply as it was given.
 func (r *DSNRecipient) replyLine() string {
 	reply := cleanLine(r.Reply)
 	if r.Enhanced != "" && !strings.HasPrefix(reply, r.Enhanced) {
@@ -336,7 +334,7 @@ func (r *DSNRecipient) replyLine() string {
 func (r *DSN) writeOriginal(c *composer) {
 	o := &r.Original
 	kind, encoding := "text/rfc822-headers", "7bit"
-	global := o.UTF8 && utf8.Valid(o.Header) // another charset is not what RFC 6533 means
+	global := o.UTF8 && utf8.Valid(o.Header) // RFC 6533 requires UTF-8
 	switch {
 	case o.Open != nil && global:
 		kind = "message/global"
@@ -366,7 +364,7 @@ func (r *DSN) writeOriginal(c *composer) {
 	c.fail(in.Close())
 }
 
-// cleanLine makes a text from outside one line of printable characters.
+// cleanLine returns an untrusted text as one line of printable characters.
 func cleanLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -380,7 +378,7 @@ func cleanLine(s string) string {
 	return truncate(strings.TrimSpace(s), maxReportText)
 }
 
-// truncate cuts a text to at most n bytes of whole characters.
+// truncate truncates a text to at most n bytes of whole characters.
 func truncate(s string, n int) string {
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "")

@@ -149,7 +149,7 @@ func TestReportStatus(t *testing.T) {
 	}
 }
 
-// Where an address is not ASCII the report takes the forms of RFC 6533.
+// With an address that is not ASCII, the report uses the forms of RFC 6533.
 func TestReportInternational(t *testing.T) {
 	r := report(message.DSNRecipient{Recipient: "björn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
 	r.Original.UTF8 = true
@@ -204,8 +204,8 @@ func TestReportErrors(t *testing.T) {
 	}
 }
 
-// Whatever a host says, a report is one mail of three parts with lines that
-// everyone takes, and nothing in it is a field that we did not write.
+// For any reply of a host, a report is one mail of three parts with lines that every host accepts,
+// and has no fields that we didn't write.
 func FuzzReport(f *testing.F) {
 	f.Add("bob@far.example", "rfc822;a@b", "5.1.1", "no such user", "mx.far.example", "Subject: x\r\nMessage-ID: <a@b>\r\n\r\n", uint8(0))
 	f.Add("b\u00f6b@far.example", "utf-8;\u00f6@b", "", "\r\n.\r\n\xff\xfe --edge--", "local", "", uint8(1))
@@ -236,7 +236,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// What goes to other hosts is 7-bit, whatever the message is.
+// Reports to other hosts are 7-bit, for any message.
 func TestReportSevenBit(t *testing.T) {
 	for what, o := range map[string]message.Original{
 		"8-bit body":   {Header: message.Header("Subject: x\r\n\r\n"), EightBit: true, Open: content("Subject: x\r\n\r\nGr\xc3\xbc\xc3\x9fe\r\n")},

@@ -52,7 +52,7 @@ func (r *DSN) text() string {
 	return b.String()
 }
 
-// appendText tells of one recipient: who, why, what to do, and what the host said.
+// appendText appends the text about one recipient: address, reason, advice, and the host's reply.
 func (r *DSNRecipient) appendText(b *strings.Builder) {
 	b.WriteString("\n  " + cleanLine(r.Recipient) + "\n")
 	if _, addr, ok := strings.Cut(r.Original, ";"); ok && !strings.EqualFold(addr, r.Recipient) {
@@ -86,7 +86,7 @@ func (r *DSNRecipient) appendText(b *strings.Builder) {
 	}
 }
 
-// appendSummary says which message it is.
+// appendSummary appends which message the report is about.
 func (r *DSN) appendSummary(b *strings.Builder) {
 	b.WriteString("\nThe message:\n\n")
 	for _, line := range [...][2]string{
@@ -101,8 +101,8 @@ func (r *DSN) appendSummary(b *strings.Builder) {
 	}
 }
 
-// statusReasons say in plain words what status codes (RFC 3463, RFC 7505) mean,
-// without their class, and what the sender can do about it.
+// statusReasons map status codes (RFC 3463, RFC 7505), without their class, to a plain explanation
+// and advice for the sender.
 var statusReasons = map[string][2]string{
 	"1.0":  {"There is something wrong with this address.", "Look for a slip in it, or ask the recipient for the right one."},
 	"1.1":  {"There is no mailbox with this address.", "Look for a slip in it, or ask the recipient for the right one."},
@@ -130,8 +130,8 @@ var statusReasons = map[string][2]string{
 	"7.30": {"The message demands encryption all the way, which the recipient's server does not offer.", "Send it without that demand."},
 }
 
-// localReasons are the reasons of what this service did not hand to the next host on the way,
-// before that said anything: the recipient and their server are not to blame.
+// localReasons are explanations for deliveries that failed here before the next host replied. They
+// don't blame the recipient or the recipient's server.
 var localReasons = map[string][2]string{
 	"1.7":  {"The sender's address is not valid.", "Look for a slip in it."},
 	"3.4":  {"The message is larger than the next mail host on its way takes.", "Send it without large attachments."},
@@ -141,7 +141,8 @@ var localReasons = map[string][2]string{
 	"7.30": {"The message demands encryption all the way, which the next mail host on its way does not offer.", "Send it without that demand."},
 }
 
-// localDeliveryReasons are the reasons of what this service did not take for a recipient of its own.
+// localDeliveryReasons are explanations for deliveries that this service rejected for its own
+// mailboxes.
 var localDeliveryReasons = map[string][2]string{
 	"3.4": {"The message is too large for the recipient's mailbox.", "Send it without large attachments."},
 	"6.0": {"This service does not take the message for the recipient.", "The words below say why."},
@@ -149,7 +150,7 @@ var localDeliveryReasons = map[string][2]string{
 	"7.1": {"This service does not take the message for the recipient.", "The words below say why."},
 }
 
-// reasonFor returns why, and what can be done, as far as a code says it.
+// reasonFor returns the explanation and advice for a code, if it is known.
 func (r *DSNRecipient) reasonFor(code string) (words [2]string, known bool) {
 	if r.isLocal() {
 		own := localReasons
@@ -164,7 +165,7 @@ func (r *DSNRecipient) reasonFor(code string) (words [2]string, known bool) {
 	return words, known
 }
 
-// explain returns why, in plain words, and what can be done.
+// explain returns the reason in plain words, and advice.
 func (r *DSNRecipient) explain() (reason, advice string) {
 	_, code, _ := strings.Cut(r.Enhanced, ".")
 	words, known := r.reasonFor(code)
@@ -192,7 +193,7 @@ func (r *DSNRecipient) explain() (reason, advice string) {
 	return "The recipient's server refused the message.", "Its words below may say why."
 }
 
-// wrapText writes a text in lines of a readable width. A longer word stays whole.
+// wrapText writes a text in lines of readable width. It doesn't split words.
 func wrapText(b *strings.Builder, indent, text string) {
 	col := 0
 	for _, word := range strings.Fields(text) {

@@ -13,13 +13,12 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// DateFormat is how Date and Received fields say a time (RFC 5322 §3.3).
+// DateFormat is the time format of Date and Received fields (RFC 5322 §3.3).
 const DateFormat = "Mon, 2 Jan 2006 15:04:05 -0700"
 
-// ReadHeader reads the header of the message at r with the empty line that
-// ends it; the next byte of r is then the body's first. A header over
-// MaxHeader is an error of kind TooLarge. A message that ends in its header
-// has no empty line.
+// ReadHeader reads the header of the message at r with the empty line that ends it, so that r is at
+// the start of the body. A header over MaxHeader is an error of kind TooLarge. A message that ends
+// in its header has no empty line.
 func ReadHeader(r *bufio.Reader) (Header, error) {
 	var h Header
 	start := 0 // of the current line
@@ -47,18 +46,18 @@ func ReadHeader(r *bufio.Reader) (Header, error) {
 	}
 }
 
-// WithoutFields returns the header without the fields of these names, in any case.
-// The header itself is not changed.
+// WithoutFields returns the header without the fields of the given names, ignoring case. It doesn't
+// change h.
 func (h Header) WithoutFields(names ...string) Header {
 	return h.WithoutFieldsFunc(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
 }
 
-// WithoutFieldsFunc returns the header without the fields that drop picks, and without a byte
-// order mark before it. The header itself is not changed.
+// WithoutFieldsFunc returns the header without the fields for which drop returns true, and without
+// a byte order mark. It doesn't change h.
 func (h Header) WithoutFieldsFunc(drop func(f Field) bool) Header {
 	h = h.WithoutBOM()
 	var out Header
-	kept := 0 // bytes of h that are decided
+	kept := 0 // bytes of h that are processed
 	at := 0
 	for f := range h.Fields() {
 		end := at + len(f.Raw)
@@ -74,9 +73,8 @@ func (h Header) WithoutFieldsFunc(drop func(f Field) bool) Header {
 	return append(out, h[kept:]...)
 }
 
-// MissingFields returns the Date and Message-ID fields that the header lacks, and a To field
-// where it names no recipients, to be put on top of it (RFC 6409 §8). parseMessageID has its
-// angle brackets.
+// MissingFields returns the Date and Message-ID fields that the header lacks, and a To field if it
+// names no recipients, to prepend to it (RFC 6409 §8). messageID has its angle brackets.
 func MissingFields(h Header, date time.Time, messageID string) []byte {
 	var add []byte
 	if _, ok := h.First("Date"); !ok {
@@ -91,17 +89,17 @@ func MissingFields(h Header, date time.Time, messageID string) []byte {
 	return add
 }
 
-// Received is what a Received field says (RFC 5321 §4.4). What is empty is
-// left out; for mail of our users, leave Helo, Name and Addr empty.
+// Received is the content of a Received field (RFC 5321 §4.4). Empty values are left out. For mail
+// of our users, leave Helo, Name and Addr empty.
 type Received struct {
-	Helo string     // what the client called itself
-	Name string     // what its address is called in DNS
-	Addr netip.Addr // its address
+	Helo string     // name in HELO
+	Name string     // the address's name in DNS
+	Addr netip.Addr // client's address
 	By   string     // our host name
 	With string     // the protocol, such as ESMTPS (RFC 3848)
 	TLS  string     // version and cipher
 	ID   string
-	For  string // the only recipient; empty if there are more, or it is a blind one
+	For  string // the only recipient; empty if there are several, or if it is blind
 	Date time.Time
 }
 
@@ -151,8 +149,8 @@ func (r Received) Append(dst []byte) []byte {
 	return w.dst
 }
 
-// AppendReturnPath appends a Return-Path field; path is without angle
-// brackets, and empty for the null path.
+// AppendReturnPath appends a Return-Path field. path has no angle brackets, and is empty for the
+// null path.
 func AppendReturnPath(dst []byte, path string) []byte {
 	return append(dst, "Return-Path: <"+cleanField(path)+">\r\n"...)
 }
@@ -162,7 +160,7 @@ func AppendDeliveredTo(dst []byte, address string) []byte {
 	return append(dst, "Delivered-To: "+cleanField(address)+"\r\n"...)
 }
 
-// cleanField drops what cannot stand on one line of a header.
+// cleanField removes characters that one line of a header can't contain.
 func cleanField(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {
@@ -172,8 +170,8 @@ func cleanField(s string) string {
 	}, s[:min(len(s), maxLineLength/2)])
 }
 
-// cleanClause also drops what would end or begin a comment or a field's part,
-// for words that a stranger chose.
+// cleanClause also removes characters that would end or begin a comment or clause, for text from
+// outside.
 func cleanClause(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' && r != ' ' || r >= 0x7f || strings.ContainsRune(`()<>;\"`, r) {

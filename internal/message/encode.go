@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// contentProfile is what a content's bytes are like, seen as lines that end in CRLF.
+// contentProfile has the properties of a content's bytes, seen as lines that end in CRLF.
 type contentProfile struct {
 	size, eightBit            int64 // bytes; those above 127
 	lineLength, maxLineLength int64 // octets of the current line and of the longest
-	nul, bareLineEnds         bool  // NUL, CR or LF alone
+	nul, bareLineEnds         bool  // NUL, and CR or LF alone
 	notUTF8                   bool
 	cr                        bool
-	partialRune               []byte // of a character, at the end of what was read
+	partialRune               []byte // incomplete character at the end of the input so far
 }
 
 func profileOf(s string) contentProfile {
@@ -76,7 +76,7 @@ func (p *contentProfile) add(b []byte) {
 	p.partialRune = append([]byte(nil), b[end:]...)
 }
 
-// runeStart returns where the last character of b may begin.
+// runeStart returns where the last character of b may start.
 func runeStart(b []byte) int {
 	i := len(b) - 1
 	for i > 0 && len(b)-i < utf8.UTFMax && !utf8.RuneStart(b[i]) {
@@ -90,12 +90,12 @@ func (p *contentProfile) finish() {
 	p.notUTF8 = p.notUTF8 || len(p.partialRune) > 0
 }
 
-// isSevenBit reports whether the content may stand as it is in a 7-bit mail.
+// isSevenBit reports whether the content can be in 7-bit mail unencoded.
 func (p contentProfile) isSevenBit() bool {
 	return p.eightBit == 0 && !p.nul && !p.bareLineEnds && p.maxLineLength <= maxLineLength
 }
 
-// textEncoding returns the transfer encoding that suits a text.
+// textEncoding returns the best transfer encoding for a text.
 func (p contentProfile) textEncoding() string {
 	switch {
 	case p.isSevenBit():
@@ -106,8 +106,7 @@ func (p contentProfile) textEncoding() string {
 	return "quoted-printable"
 }
 
-// encode writes r in a transfer encoding. In quoted-printable, line ends of
-// any kind become CRLF.
+// encode writes r in a transfer encoding. In quoted-printable, all line ends become CRLF.
 func encode(w io.Writer, r io.Reader, encoding string) error {
 	var err error
 	switch encoding {
@@ -157,13 +156,13 @@ func encodeBase64(w io.Writer, r io.Reader) error {
 	}
 }
 
-// toCRLF makes every line end CRLF.
+// toCRLF converts all line ends to CRLF.
 func toCRLF(s string) string {
 	if strings.IndexByte(s, '\r') < 0 {
 		return strings.ReplaceAll(s, "\n", "\r\n")
 	}
 	if n := strings.Count(s, "\r\n"); n == strings.Count(s, "\r") && n == strings.Count(s, "\n") {
-		return s // as most of it is
+		return s // the usual case
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	s = strings.ReplaceAll(s, "\r", "\n")

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// maxSmallHeader is how long a header may be without being called large, in bytes.
+// maxSmallHeader is the size, in bytes, up to which a header is small.
 const maxSmallHeader = 64 << 10
 
 const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
 
-// envelopeField says which field of an envelope a header field is.
+// envelopeField is a header field's position in an envelope.
 type envelopeField int
 
 const (
@@ -76,12 +76,12 @@ func envelopeFieldOf(name []byte) envelopeField {
 	return notEnvelopeField
 }
 
-// AppendEnvelope appends the ENVELOPE of a message with this header in IMAP's
-// wire form (RFC 3501 §7.4.2). Of Date, Subject, In-Reply-To and Message-ID
-// the first field counts; addresses of repeated fields are put together.
+// AppendEnvelope appends the ENVELOPE of a message with this header in IMAP's wire form (RFC 3501
+// §7.4.2). It uses the first Date, Subject, In-Reply-To and Message-ID, and joins the addresses of
+// repeated fields.
 func AppendEnvelope(dst []byte, h Header) []byte {
 	var first [envelopeFieldCount][]byte
-	more := false // some address field is repeated
+	more := false // whether an address field is repeated
 	for rest := []byte(h.WithoutBOM()); ; {
 		f, next, ok := nextField(rest)
 		if !ok {
@@ -96,7 +96,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 			more = true
 		}
 	}
-	if len(h) > maxSmallHeader { // append would take twice as much
+	if len(h) > maxSmallHeader { // append would allocate twice as much
 		dst = slices.Grow(dst, len(h)+2*MaxField)
 	}
 	var p addressParser
@@ -150,8 +150,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 	return append(dst, ')')
 }
 
-// appendList appends the addresses of value, and returns how many of the
-// budget are left.
+// appendList appends the addresses of value, and returns the rest of the budget.
 func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) {
 	p.in, p.pos, p.count, p.inGroup = value, 0, MaxAddresses-budget, false
 	for {
@@ -180,8 +179,8 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 	}
 }
 
-// IsEnvelope reports whether b is an ENVELOPE as AppendEnvelope writes it: of
-// anything else an IMAP client could lose its place in all that follows.
+// IsEnvelope reports whether b is an ENVELOPE as AppendEnvelope writes it. Anything else could make
+// an IMAP client misparse everything after it.
 func IsEnvelope(b []byte) bool {
 	r := envelopeReader{b: b}
 	r.expect('(')
@@ -209,13 +208,13 @@ func IsEnvelope(b []byte) bool {
 	return !r.bad && len(r.b) == 0
 }
 
-// envelopeReader reads an ENVELOPE; once something is amiss, bad stays set.
+// envelopeReader parses an ENVELOPE. After an error, bad stays set.
 type envelopeReader struct {
 	b   []byte
 	bad bool
 }
 
-// accept takes c, if it is next.
+// accept consumes c if it is next.
 func (r *envelopeReader) accept(c byte) bool {
 	if len(r.b) == 0 || r.b[0] != c {
 		return false
@@ -238,7 +237,7 @@ func (r *envelopeReader) acceptNIL() bool {
 	return ok
 }
 
-// skipString takes a string or NIL.
+// skipString skips a string or NIL.
 func (r *envelopeReader) skipString() {
 	switch {
 	case r.acceptNIL():
@@ -270,9 +269,9 @@ func (r *envelopeReader) skipString() {
 	}
 }
 
-// Envelope is what lists and searches show of a message, as UTF-8.
+// Envelope is the data of a message for lists and searches, as UTF-8.
 type Envelope struct {
-	Date      time.Time // zero if there is none that can be read
+	Date      time.Time // zero if there is no valid one
 	Subject   string
 	From      []Address
 	Sender    []Address // From if there is none
@@ -284,8 +283,7 @@ type Envelope struct {
 	MessageID string
 }
 
-// from are the authors as they were judged; those that can't be told as Addresses
-// has them.
+// from returns the authors, or, if they are unclear, the result of Addresses.
 func (h Header) from() []Address {
 	if a := h.Authors(); a.Problem == "" {
 		return a.List
@@ -293,7 +291,7 @@ func (h Header) from() []Address {
 	return h.Addresses("From")
 }
 
-// Envelope reads the envelope fields, leniently, decoded.
+// Envelope parses and decodes the envelope fields leniently.
 func (h Header) Envelope() Envelope {
 	e := Envelope{
 		Subject: h.Decoded("Subject"), From: h.from(), Sender: h.Addresses("Sender"),

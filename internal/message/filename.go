@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// CleanFilename returns a name that can be used for a file: without folders, and without
-// what hides how it ends; "" if nothing is left.
+// CleanFilename returns a name that is safe as a file name: without folders, and without characters
+// that hide its extension; "" if nothing is left.
 func CleanFilename(name string) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
@@ -29,11 +29,11 @@ func CleanFilename(name string) string {
 	return name
 }
 
-// asciiFileName reports whether a name can stand in a quoted string as it is.
+// asciiFileName reports whether a name can be in a quoted string unchanged.
 func asciiFileName(name string) bool { return isPrintableASCII(name) && !strings.Contains(name, "=?") }
 
-// nameParameter writes the name parameter of ContentParts-Type, if there is a name: what is
-// not ASCII as encoded words, which RFC 2047 does not allow there and mail readers read.
+// nameParameter writes the name parameter of Content-Type, if there is a name. A name that is not
+// ASCII becomes encoded words, which RFC 2047 forbids there, but mail readers understand.
 func (w *fieldWriter) nameParameter(name string) {
 	if name == "" {
 		return
@@ -54,9 +54,9 @@ func (w *fieldWriter) nameParameter(name string) {
 	w.putNoSpace(`"`)
 }
 
-// filenameParameter writes the filename parameter of ContentParts-Disposition, if there is a
-// name. What is not ASCII goes into the form of RFC 2231, after a transliteration for
-// readers that don't know it.
+// filenameParameter writes the filename parameter of Content-Disposition, if there is a name. A
+// name that is not ASCII is written in the form of RFC 2231, after a transliteration for readers
+// that don't know it.
 func (w *fieldWriter) filenameParameter(name string) {
 	if name == "" {
 		return
@@ -79,7 +79,7 @@ func (w *fieldWriter) filenameParameter(name string) {
 			prefix += "utf-8''"
 		}
 		n := min(len(rest), foldColumn-2-len(prefix))
-		// An encoded octet stays whole.
+		// Don't split an encoded octet.
 		if n < len(rest) && rest[n-1] == '%' {
 			n--
 		} else if n < len(rest) && rest[n-2] == '%' {
@@ -91,7 +91,7 @@ func (w *fieldWriter) filenameParameter(name string) {
 	}
 }
 
-// transliterate returns a name in ASCII that looks like a file name, with its extension.
+// transliterate returns a similar name in ASCII with its extension.
 func transliterate(name string) string {
 	ext := ""
 	if i := strings.LastIndexByte(name, '.'); i > 0 && len(name)-i <= 10 {
@@ -104,8 +104,8 @@ func transliterate(name string) string {
 	return name + ext
 }
 
-// toASCIILookalike takes the marks off letters. What has no likeness in ASCII becomes "_",
-// once for any number of such characters.
+// toASCIILookalike removes the marks from letters. Sequences of characters without a similar ASCII
+// character become "_".
 func toASCIILookalike(s string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(s) {

@@ -15,7 +15,7 @@ const (
 	maxEncodedWord = 75
 )
 
-// fieldWriter writes one header field after the other, folded.
+// fieldWriter writes header fields, folded.
 type fieldWriter struct {
 	dst []byte
 	col int // octets on the current line
@@ -32,7 +32,7 @@ func (w *fieldWriter) end() {
 	w.col = 0
 }
 
-// put writes s, which is never cut, after a space or a fold.
+// put writes s, which is never split, after a space or a fold.
 func (w *fieldWriter) put(s string) {
 	if w.col > 1 && w.col+1+len(s) > foldColumn && !w.atStart() {
 		w.fold()
@@ -42,8 +42,8 @@ func (w *fieldWriter) put(s string) {
 	w.putNoSpace(s)
 }
 
-// atStart reports whether only the field's name is on the line: a fold there
-// is legal, but not all software reads it.
+// atStart reports whether the line has only the field's name. A fold there is legal, but not all
+// software understands it.
 func (w *fieldWriter) atStart() bool { return w.dst[len(w.dst)-1] == ':' }
 
 func (w *fieldWriter) putNoSpace(s string) {
@@ -56,14 +56,13 @@ func (w *fieldWriter) fold() {
 	w.col = 1
 }
 
-// unstructured writes unstructured text: as it is if that is safe, else in encoded
-// words.
+// unstructured writes unstructured text: unchanged if that is safe, else in encoded words.
 func (w *fieldWriter) unstructured(s string) {
 	if !isPlainText(s) {
 		w.encodedWords(s)
 		return
 	}
-	// A fold goes only before a word, so that no line is empty but for spaces.
+	// Fold only before a word, so that no line has only spaces.
 	for s != "" {
 		n := 0
 		for n < len(s) && s[n] == ' ' {
@@ -86,8 +85,8 @@ func (w *fieldWriter) unstructured(s string) {
 	}
 }
 
-// isPlainText reports whether a reader gets s back from an unstructured field
-// that holds it as it is.
+// isPlainText reports whether a reader gets s back from an unstructured field that contains it
+// unchanged.
 func isPlainText(s string) bool {
 	if !isPrintableASCII(s) || strings.Contains(s, "=?") || s != strings.TrimSpace(s) {
 		return false
@@ -106,8 +105,8 @@ func isPlainText(s string) bool {
 	return true
 }
 
-// encodedWords writes s as encoded words (RFC 2047), each of whole characters, in
-// the shorter of Q and B. It is safe in a phrase too.
+// encodedWords writes s as encoded words (RFC 2047) of whole characters, in Q or B, whichever is
+// shorter. They are safe in a phrase, too.
 func (w *fieldWriter) encodedWords(s string) {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	special := 0
@@ -120,8 +119,8 @@ func (w *fieldWriter) encodedWords(s string) {
 	const frame = len("=?utf-8?q??=")
 	w.putNoSpace(" ")
 	for s != "" {
-		room := min(maxEncodedWord, wordFoldColumn-w.col) - frame
-		n := fitLength(s, room, inB)
+		capacity := min(maxEncodedWord, wordFoldColumn-w.col) - frame
+		n := fitLength(s, capacity, inB)
 		if n == 0 {
 			w.fold()
 			continue
@@ -139,11 +138,11 @@ func (w *fieldWriter) encodedWords(s string) {
 	}
 }
 
-// fitLength returns how many bytes of s, in whole characters, fit into room
-// octets of an encoded word.
-func fitLength(s string, room int, inB bool) int {
+// fitLength returns how many bytes of s, in whole characters, fit into room octets of an encoded
+// word.
+func fitLength(s string, capacity int, inB bool) int {
 	if inB {
-		room = room / 4 * 3
+		capacity = capacity / 4 * 3
 	}
 	n, used := 0, 0
 	for n < len(s) {
@@ -156,7 +155,7 @@ func fitLength(s string, room int, inB bool) int {
 				}
 			}
 		}
-		if used += cost; used > room {
+		if used += cost; used > capacity {
 			break
 		}
 		n += size
@@ -180,7 +179,7 @@ func (w *fieldWriter) encodeQ(s string) {
 	}
 }
 
-// isQLiteral is what may stand as it is in an encoded word of a phrase, RFC 2047 §5 (3).
+// isQLiteral reports whether c can be unencoded in an encoded word of a phrase, RFC 2047 §5 (3).
 func isQLiteral(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		c == '!' || c == '*' || c == '+' || c == '-' || c == '/'
@@ -202,7 +201,7 @@ func (w *fieldWriter) addresses(list []Address) {
 	}
 }
 
-// phrase writes a display name: words as they are, quoted, or encoded.
+// phrase writes a display name: as words, quoted, or encoded.
 func (w *fieldWriter) phrase(s string) {
 	const longQuoted = 60
 	switch {
@@ -217,8 +216,7 @@ func (w *fieldWriter) phrase(s string) {
 	}
 }
 
-// spec returns the address as it stands in a header, its local part quoted
-// if need be.
+// spec returns the address for a header, with its local part quoted if necessary.
 func (a Address) spec() string {
 	if isDotAtom(a.Local) {
 		return a.Local + "@" + a.Domain
@@ -239,13 +237,13 @@ func quote(s string) string {
 	return b.String()
 }
 
-// isAtext is RFC 5322 §3.2.3 with the non-ASCII of RFC 6532.
+// isAtext implements RFC 5322 §3.2.3 with the non-ASCII characters of RFC 6532.
 func isAtext(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80 ||
 		strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
 }
 
-// isAtoms reports whether s is words parted by single spaces.
+// isAtoms reports whether s is words separated by single spaces.
 func isAtoms(s string) bool {
 	for i := range len(s) {
 		if s[i] == ' ' {

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// seeds gives a fuzz target the mails of testdata.
+// seeds adds the mails of testdata to a fuzz target.
 func seeds(f *testing.F) {
 	f.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "*", "*.eml"))
@@ -74,7 +74,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// What counts as an ENVELOPE is a list of IMAP, whatever else it is.
+// Any input that IsEnvelope accepts is a valid IMAP list.
 func FuzzIsEnvelope(f *testing.F) {
 	f.Add([]byte("(NIL \"a \\\" b\" ((NIL NIL {3}\r\n\xe4\r\n \"d\")(NIL NIL NIL NIL)) NIL NIL NIL NIL NIL NIL \"<1@b>\")"))
 	f.Fuzz(func(t *testing.T, b []byte) {

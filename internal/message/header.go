@@ -7,30 +7,29 @@ import (
 	"iter"
 )
 
-// Header is a raw header section: fields, and perhaps the empty line that
-// ends it. Reading one never fails: lines that are no field (an mbox "From "
-// line, a line without a colon) are fields without a name, and a byte order mark
-// before it does not count.
+// Header is a raw header section: fields, and perhaps the empty line that ends it. Parsing one
+// never fails: lines that are not a field (an mbox "From " line, a line without a colon) are fields
+// without a name. A byte order mark at its start is ignored.
 type Header []byte
 
-// Field is one field of a header, as it stands there.
+// Field is one field of a header, in its original form.
 type Field struct {
 	Raw   []byte // the whole field with its line ends
-	Name  []byte // without the colon; empty for a line that is no field
-	Value []byte // after the colon, folded as in the message, without the last line end; at most MaxField bytes
+	Name  []byte // without the colon; empty for a line that is not a field
+	Value []byte // after the colon, folded, without the last line end; at most MaxField bytes
 }
 
-// Is reports whether the field is called name, which is in any case.
+// Is reports whether the field has the name, ignoring case.
 func (f Field) Is(name string) bool { return equalFold(f.Name, name) }
 
-// Text returns the value on one line (RFC 5322 §2.2.3), without outer white
-// space and without NUL. Encoded words are left as they are.
+// Text returns the value on one line (RFC 5322 §2.2.3), without outer white space and without NUL.
+// It doesn't decode encoded words.
 func (f Field) Text() string { return string(unfold(nil, f.Value)) }
 
-// Decoded returns the value on one line as UTF-8, encoded words decoded.
+// Decoded returns the value on one line as UTF-8, with encoded words decoded.
 func (f Field) Decoded() string { return DecodeWords(f.Text()) }
 
-// Fields goes through the fields of the header in order.
+// Fields iterates over the fields of the header in order.
 func (h Header) Fields() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
 		rest := []byte(h.WithoutBOM())
@@ -83,18 +82,17 @@ func (h Header) Decoded(name string) string {
 	return f.Decoded()
 }
 
-// StartsFolded reports whether the first line begins with white space: it would
-// go on with the last of the fields that are put before it (RFC 5322 §2.2.3).
+// StartsFolded reports whether the first line begins with white space. That line would continue the
+// last field prepended to it (RFC 5322 §2.2.3).
 func (h Header) StartsFolded() bool {
 	h = h.WithoutBOM()
 	return len(h) > 0 && (h[0] == ' ' || h[0] == '\t')
 }
 
-// EightBit reports whether the header holds bytes above 127.
+// EightBit reports whether the header has bytes above 127.
 func (h Header) EightBit() bool { return traitsOf(h)&EightBit != 0 }
 
-// Count returns how often the field called name occurs. Many Received fields
-// mean a loop (RFC 5321 §6.3).
+// Count returns the number of fields called name. Many Received fields mean a loop (RFC 5321 §6.3).
 func (h Header) Count(name string) int {
 	n := 0
 	for f := range h.Fields() {
@@ -105,8 +103,8 @@ func (h Header) Count(name string) int {
 	return n
 }
 
-// nextField cuts the first field off b. It is false at the empty line that
-// ends a header, and at the end.
+// nextField splits the first field off b. ok is false at the empty line that ends a header, and at
+// the end.
 func nextField(b []byte) (f Field, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] == '\n' || (b[0] == '\r' && len(b) > 1 && b[1] == '\n') {
 		return Field{}, nil, false
@@ -172,8 +170,7 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// isSpace also counts CR and LF, since values are folded, and NUL, which
-// must not reach anyone.
+// isSpace includes CR and LF, since values are folded, and NUL, which must not reach readers.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == 0 }
 
 // unfold appends value to dst on one line, trimmed, without NUL.

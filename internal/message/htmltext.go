@@ -10,33 +10,32 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Bounds of what is made of an HTML.
+// Limits of the conversion.
 const (
-	maxHTMLText = 1 << 20 // bytes of the HTML that are read
-	maxTables   = 32      // tables within each other that are laid out
-	maxIndents  = 10      // lists and quotations within each other that are indented
-	maxRowText  = 120     // bytes of a row whose cells stand on one line
-	maxLinkText = 2048    // bytes of a link's text that are compared with its address
+	maxHTMLText = 1 << 20 // bytes of HTML that are read
+	maxTables   = 32      // nested tables that are laid out
+	maxIndents  = 10      // nested lists and quotations that are indented
+	maxRowText  = 120     // bytes of a row with its cells on one line
+	maxLinkText = 2048    // bytes of a link's text that are compared with its URL
 )
 
-// HTMLToText makes a plain text of an HTML, as its readers see it: blocks, rows and
-// items on lines of their own, cells apart, links with their addresses, images by their
-// alternative texts. What mail readers don't show is left out: comments, among them what
-// is for Outlook alone, styles, and elements with "display: none". A very long HTML is
-// not read to its end.
+// HTMLToText converts HTML to plain text as its readers see it: blocks, rows and items on their own
+// lines, cells apart, links with their URLs, images as their alternative texts. It leaves out what
+// mail readers don't show: comments, including those for Outlook, styles, and elements with
+// "display: none". It doesn't read very long HTML to its end.
 func HTMLToText(source string) string {
 	if len(source) > maxHTMLText {
 		source = strings.ToValidUTF8(source[:maxHTMLText], "")
 	}
 	text, whole := convertHTML(source, true)
-	if !whole { // what is hidden never ends, which is a mistake
+	if !whole { // a hidden element that never ends is a mistake
 		text, _ = convertHTML(source, false)
 	}
 	return text
 }
 
-// convertHTML is HTMLToText with or without leaving out what attributes hide. whole is
-// false if the end of that is missing.
+// convertHTML is HTMLToText; with hiding, it leaves out elements that attributes hide. whole is
+// false if the end of such an element is missing.
 func convertHTML(source string, hiding bool) (text string, whole bool) {
 	w := &htmlConverter{out: &textLayout{}, honorHidden: hiding}
 	tokens := html.NewTokenizer(strings.NewReader(source))
@@ -62,7 +61,7 @@ func convertHTML(source string, hiding bool) (text string, whole bool) {
 	}
 }
 
-// tagAttributes are those attributes of a tag that matter for its text.
+// tagAttributes are the attributes of a tag that affect its text.
 type tagAttributes struct {
 	href, alt, start string
 	hidden           bool

@@ -55,8 +55,7 @@ func TestTextOfHTML(t *testing.T) {
 	}
 }
 
-// What is very long, or deep, is made a text of all the same, and that is not much
-// longer.
+// Very long or deeply nested HTML is converted as well, to a text that is not much longer.
 func TestTextOfHostileHTML(t *testing.T) {
 	const size = 2 << 20
 	for _, unit := range []string{

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ParseMessageIDs returns the Message-IDs in the value of an In-Reply-To or
-// References field, with their angle brackets. What stands between them is
-// skipped. Of more than MaxReferences, the first and the last are kept.
+// ParseMessageIDs returns the Message-IDs, with angle brackets, in the value of an In-Reply-To or
+// References field. It skips everything between them. Of more than MaxReferences, it returns the
+// first and the last ones.
 func ParseMessageIDs(value string) []string {
 	var ids []string
 	for {
@@ -48,8 +48,7 @@ func dropSpaceRune(r rune) rune {
 	return r
 }
 
-// SourceMessageID returns the first Message-ID, with its angle brackets; "" if
-// there is none.
+// MessageID returns the first Message-ID, with its angle brackets; "" if there is none.
 func (h Header) MessageID() string {
 	if ids := ParseMessageIDs(h.Text("Message-ID")); len(ids) > 0 {
 		return ids[0]
@@ -57,8 +56,8 @@ func (h Header) MessageID() string {
 	return ""
 }
 
-// References returns the Message-IDs that the message answers, the nearest
-// one last: References, then those of In-Reply-To that it lacks.
+// References returns the Message-IDs that the message replies to, the nearest last: those of
+// References, then any others of In-Reply-To.
 func (h Header) References() []string {
 	ids := ParseMessageIDs(h.Text("References"))
 	for _, id := range ParseMessageIDs(h.Text("In-Reply-To")) {
@@ -73,16 +72,15 @@ func (h Header) References() []string {
 	return ids[max(0, len(ids)-MaxReferences):]
 }
 
-// zoneReplacer are those that have names (RFC 5322 §4.3), other than UTC, and those that mean
-// the same wherever they are written: package time knows only where it is itself, so
-// that what a node made of a name would depend on where it stands.
+// zoneReplacer replaces time zones with names (RFC 5322 §4.3), except UTC, by their offsets.
+// Package time knows only the local zone's names, so that a node's result would depend on its
+// location.
 var zoneReplacer = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", " -0600", " CDT", " -0500",
 	" MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700",
 	" MET", " +0100", " CET", " +0100", " WAT", " +0100", " MEST", " +0200", " CEST", " +0200", " EET", " +0200", " EEST", " +0300", " MSK", " +0300")
 
-// ParseDate reads a Date field's value as mail has it: RFC 5322 with its
-// obsolete forms, and what common software writes instead. Where its zone makes no
-// sense it is in UTC, where its time makes none at the start of the day (RFC 5256
+// ParseDate parses a Date field's value: RFC 5322 with its obsolete forms, and the forms of common
+// software. An invalid zone counts as UTC, and an invalid time as the start of the day (RFC 5256
 // §2.2).
 func ParseDate(s string) (time.Time, bool) {
 	if len(s) > 200 {
@@ -95,7 +93,7 @@ func ParseDate(s string) (time.Time, bool) {
 	}
 	s = expandYear(zoneReplacer.Replace(s))
 	if t, err := mail.ParseDate(s); err == nil {
-		if name, _ := t.Zone(); slices.Contains(strings.Fields(s), name) { // it may be known only here
+		if name, _ := t.Zone(); slices.Contains(strings.Fields(s), name) { // a name that may be known only on this node
 			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 		}
 		return checkYear(t)
@@ -130,8 +128,8 @@ func ParseDate(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// expandYear adds 1900 to a year of three digits (RFC 5322 §4.3): programs that took
-// 2000 for 100 wrote such.
+// expandYear adds 1900 to a year of three digits (RFC 5322 §4.3), as written by programs that took
+// 2000 for 100.
 func expandYear(s string) string {
 	words := strings.Split(s, " ")
 	for i := 2; i < min(len(words), 4); i++ {
@@ -143,7 +141,7 @@ func expandYear(s string) string {
 	return s
 }
 
-// checkYear refuses years that cannot be stored or shown, in their own zone and in UTC.
+// checkYear rejects years that cannot be stored or shown, in their own zone or in UTC.
 func checkYear(t time.Time) (time.Time, bool) {
 	if y := max(t.Year(), t.UTC().Year()); y < 1970 || y > 9999 {
 		return time.Time{}, false

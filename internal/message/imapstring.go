@@ -4,11 +4,11 @@ package message
 
 import "strconv"
 
-// maxQuotedString is the longest string that is written in quotes.
+// maxQuotedString is the maximum length of a quoted string.
 const maxQuotedString = 1024
 
-// AppendIMAPString appends s in IMAP's wire form (RFC 3501 §4.3): quoted if it is
-// printable ASCII, else as a literal. NUL has no place in either and is left out.
+// AppendIMAPString appends s in IMAP's wire form (RFC 3501 §4.3): quoted if it is printable ASCII,
+// else as a literal. It omits NUL, which neither form allows.
 func AppendIMAPString[T string | []byte](dst []byte, s T) []byte {
 	plain := len(s) <= maxQuotedString
 	nuls := 0

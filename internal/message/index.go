@@ -13,71 +13,71 @@ type Span struct{ Start, Len int64 }
 // End returns the offset after the last byte.
 func (s Span) End() int64 { return s.Start + s.Len }
 
-// Kind says what a part is made of.
+// Kind is the kind of a part.
 type Kind uint8
 
-// The kinds of part.
+// Kinds of parts.
 const (
-	Leaf      Kind = iota // content; also a multipart or message that could not be taken apart
+	Leaf      Kind = iota // content; also a multipart or message that could not be parsed
 	Multipart             // parts
 	Embedded              // message/rfc822 or message/global: one child, which is that message
 )
 
-// Traits says what a part's own bytes are like (not those of its children).
+// Traits are properties of a part's own bytes (not those of its children).
 type Traits uint8
 
-// The traits of a part.
+// Traits of a part.
 const (
-	EightBit       Traits = 1 << iota // the body holds bytes above 127
-	HasNUL                            // the body holds NUL
-	LongLines                         // the body holds lines over 998 octets
-	HeaderEightBit                    // the header holds bytes above 127
-	HeaderNUL                         // the header holds NUL
-	TooDeep                           // lies below MaxNameLevels, so was not taken apart
+	EightBit       Traits = 1 << iota // the body has bytes above 127
+	HasNUL                            // the body has NUL
+	LongLines                         // the body has lines over 998 octets
+	HeaderEightBit                    // the header has bytes above 127
+	HeaderNUL                         // the header has NUL
+	TooDeep                           // the part is below MaxDepth and was not parsed
 )
 
-// Param is a parameter of ContentParts-Type or ContentParts-Disposition. Pieces that
-// RFC 2231 split are put together: the name then ends in "*" if the value is
-// still in the form charset'language'percent-encoded.
+// Param is a parameter of Content-Type or Content-Disposition. The pieces of an RFC 2231 parameter
+// are joined: its name then ends in "*" if the value is still in the form
+// charset'language'percent-encoded.
 type Param struct{ Name, Value string }
 
 // Part is a message or a part of one.
 type Part struct {
 	Kind   Kind
 	Traits Traits
-	Parent int   // place in Index.Parts, always before this part; -1 for the message itself
-	Header Span  // with the empty line that ends it
-	Body   Span  // without the line end that belongs to the delimiter after it
-	Lines  int64 // line ends in the body
+	Parent int   // index in Index.Parts, always before this part; -1 for the message itself
+	Header Span  // with the empty line at its end
+	Body   Span  // without the line end that belongs to the next delimiter
+	Lines  int64 // number of line ends in the body
 
 	Type, Subtype     string // lower case, never empty
 	Params            []Param
-	Encoding          string // Content-Transfer-Encoding, lower case; "" if not said
+	Encoding          string // Content-Transfer-Encoding, lower case; "" if missing
 	ID                string // Content-ID
 	Description       string
 	MD5               string
-	Disposition       string // lower case; "" if not said
+	Disposition       string // lower case; "" if missing
 	DispositionParams []Param
 	Languages         []string
 	Location          string
 	Envelope          []byte // of an Embedded part: that message's, in IMAP's wire form
 }
 
-// Index is what a scan of a message found: its parts, each parent before its
-// children, in the order of their bytes. Parts[0] is the message itself.
+// Index is the result of scanning a message: its parts in byte order, each parent before its
+// children. Parts[0] is the message itself.
 type Index struct {
 	Size  int64
 	Parts []Part
 }
 
-// Span returns all of the part, header and body.
+// Span returns the range of the whole part, header and body.
 func (p *Part) Span() Span { return Span{p.Header.Start, p.Body.End() - p.Header.Start} }
 
-// Param returns the value of a ContentParts-Type parameter as UTF-8, or "".
+// Param returns the value of a Content-Type parameter as UTF-8, or "".
 func (p *Part) Param(name string) string { return paramText(p.Params, name) }
 
-// Filename returns the name that the part's sender gave the file, as UTF-8,
-// or "". It may hold anything, path separators too.
+// Filename returns the sender's file name for the part, as UTF-8, or "". It may contain anything,
+// including path separators.
 func (p *Part) Filename() string {
 	if s := paramText(p.DispositionParams, "filename"); s != "" {
 		return s
@@ -85,11 +85,10 @@ func (p *Part) Filename() string {
 	return paramText(p.Params, "name")
 }
 
-// MediaType returns the type and subtype to show for the part. A multipart in
-// which no part was found is readable as text/plain; what could not be taken
-// apart for other reasons is application/octet-stream. A message/global is told
-// as message/rfc822: in IMAP only that has parts for all clients (RFC 9051 §9
-// has both, RFC 3501 one).
+// MediaType returns the type and subtype to show for the part. A multipart without parts is
+// readable as text/plain; other containers that could not be parsed are application/octet-stream. A
+// message/global is shown as message/rfc822, since only that has parts for all IMAP clients (RFC
+// 9051 §9 has both, RFC 3501 one).
 func (p *Part) MediaType() (typ, subtype string) {
 	switch {
 	case p.Kind == Embedded:
@@ -102,14 +101,13 @@ func (p *Part) MediaType() (typ, subtype string) {
 	return p.Type, p.Subtype
 }
 
-// isMessage reports whether the part says that it is a message (RFC 2046
-// §5.2.1, RFC 6532 §3.7).
+// isMessage reports whether the part's type is a message (RFC 2046 §5.2.1, RFC 6532 §3.7).
 func (p *Part) isMessage() bool {
 	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
 }
 
-// ReadHeader reads the header of the part, which begins at r, as far as it is read for
-// fields. The errors are r's.
+// ReadHeader reads the header of the part, which begins at r, up to the parsing limit. The errors
+// are r's.
 func (p *Part) ReadHeader(r io.Reader) (Header, error) {
 	limit := int64(MaxPartHeader)
 	if p.Parent < 0 {
@@ -133,9 +131,8 @@ func (ix *Index) Has(t Traits) bool {
 	return false
 }
 
-// ResizeHeader moves all offsets to what they are once the message's own
-// header takes n bytes, the empty line included: for when fields were put on
-// top of it or taken out. Content fields must not have changed.
+// ResizeHeader adjusts all offsets to a message header of n bytes, including the empty line, after
+// fields were prepended or removed. Content fields must be unchanged.
 func (ix *Index) ResizeHeader(n int64) {
 	delta := n - ix.Parts[0].Header.Len
 	ix.Size += delta
@@ -147,7 +144,7 @@ func (ix *Index) ResizeHeader(n int64) {
 	}
 }
 
-// isInside reports whether the part lies in a part of this kind.
+// isInside reports whether the part is in a part of the given kind.
 func (ix *Index) isInside(i int, k Kind) bool {
 	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
 		if ix.Parts[i].Kind == k {
@@ -157,9 +154,9 @@ func (ix *Index) isInside(i int, k Kind) bool {
 	return false
 }
 
-// RequiredExtensions says what the message needs to go out as it is: SMTPUTF8 for bytes above
-// 127 in a header (RFC 6531), 8BITMIME for others, and for the headers of messages
-// within it.
+// RequiredExtensions returns the SMTP extensions that the message needs to be sent unchanged:
+// SMTPUTF8 for bytes above 127 in a header (RFC 6531), 8BITMIME for others, including headers of
+// embedded messages.
 func (ix *Index) RequiredExtensions() (utf8, eightBit bool) {
 	for i := range ix.Parts {
 		t, embedded := ix.Parts[i].Traits, ix.isInside(i, Embedded)
@@ -169,7 +166,7 @@ func (ix *Index) RequiredExtensions() (utf8, eightBit bool) {
 	return utf8, eightBit
 }
 
-// child returns the place of the n-th child (from 1) of a part, or -1.
+// child returns the index of the n-th child (from 1) of a part, or -1.
 func (ix *Index) child(parent, n int) int {
 	for i := parent + 1; i < len(ix.Parts) && ix.Parts[i].Parent >= parent; i++ {
 		if ix.Parts[i].Parent == parent {
@@ -181,7 +178,8 @@ func (ix *Index) child(parent, n int) int {
 	return -1
 }
 
-// paramText prefers the RFC 2231 form, whose charset is known.
+// paramText returns a parameter's value as UTF-8. It prefers the RFC 2231 form, which has a
+// charset.
 func paramText(params []Param, name string) string {
 	for _, p := range params {
 		if base, ok := strings.CutSuffix(p.Name, "*"); ok && base == name {

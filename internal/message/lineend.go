@@ -11,24 +11,23 @@ import (
 // LineEndError is a CR without LF or an LF without CR (RFC 5321 §2.3.8).
 type LineEndError struct{ Offset int64 }
 
-// Error says where it is.
+// Error returns the kind and position of the problem.
 func (e *LineEndError) Error() string {
 	return fmt.Sprintf("bare CR or LF at octet %d", e.Offset)
 }
 
-// RejectBareLineEnds passes r on as long as its line ends are all CRLF. At a bare CR
-// or LF it gives a *LineEndError, after all that stood before it: what another
-// server could read as the end of the mail must not come in.
+// RejectBareLineEnds returns a copy of r that fails at a bare CR or LF with a *LineEndError, after
+// all bytes before it. Another server could take such a line end for the end of the mail.
 func RejectBareLineEnds(r io.Reader) io.Reader { return &bareLineEndReader{r: r} }
 
 type bareLineEndReader struct {
 	r      io.Reader
 	offset int64
-	cr     bool // the last octet was CR
+	cr     bool // whether the last octet was CR
 	err    error
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (s *bareLineEndReader) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -46,8 +45,8 @@ func (s *bareLineEndReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// findBare returns where a bare CR or LF shows in the next octets b, or -1. A bare
-// CR shows at the octet after it.
+// findBare returns the position of a bare CR or LF in the next octets b, or -1. A bare CR is
+// detected at the octet after it.
 func (s *bareLineEndReader) findBare(b []byte) int {
 	for at := 0; at < len(b); {
 		line := b[at:]
@@ -76,8 +75,8 @@ func (s *bareLineEndReader) findBare(b []byte) int {
 	return -1
 }
 
-// NormalizeLineEnds passes r on with every bare CR and bare LF made CRLF. It is for
-// mail from its author, before anything signs or stores it.
+// NormalizeLineEnds returns a copy of r with bare CR and LF as CRLF. Use it for mail from its
+// author, before signing or storing.
 func NormalizeLineEnds(r io.Reader) io.Reader {
 	return &lineEndNormalizer{r: r, in: make([]byte, 8<<10)}
 }
@@ -86,12 +85,12 @@ type lineEndNormalizer struct {
 	r   io.Reader
 	in  []byte
 	buf []byte
-	out []byte // what of buf is still to be read
-	cr  bool   // a CR was read whose fate the next octet decides
+	out []byte // unread part of buf
+	cr  bool   // whether a CR was read, and the next octet decides what it means
 	err error
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (m *lineEndNormalizer) Read(p []byte) (int, error) {
 	for len(m.out) == 0 {
 		if m.err != nil {
@@ -106,7 +105,7 @@ func (m *lineEndNormalizer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo is that of io.WriterTo: it needs no buffer of the caller's.
+// WriteTo implements io.WriterTo, without the caller's buffer.
 func (m *lineEndNormalizer) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		n, err := w.Write(m.out)
@@ -127,7 +126,7 @@ func (m *lineEndNormalizer) WriteTo(w io.Writer) (written int64, err error) {
 }
 
 func (m *lineEndNormalizer) normalize(b []byte) {
-	if need := len(b) + len(b)/32 + 4; cap(m.buf) < need { // most of it is whole lines
+	if need := len(b) + len(b)/32 + 4; cap(m.buf) < need { // most input has whole lines
 		m.buf = make([]byte, 0, need)
 	}
 	out := m.buf[:0]
@@ -160,13 +159,13 @@ func (m *lineEndNormalizer) normalize(b []byte) {
 	m.buf, m.out = out, out
 }
 
-// MaskNUL passes r on with every NUL made octet 128: an IMAP literal has no
-// place for NUL (RFC 3501 §9, CHAR8), and sizes must not change.
+// MaskNUL returns a copy of r with NUL replaced by octet 128: an IMAP literal must not contain NUL
+// (RFC 3501 §9, CHAR8), and sizes must not change.
 func MaskNUL(r io.Reader) io.Reader { return nulMasker{r} }
 
 type nulMasker struct{ r io.Reader }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (m nulMasker) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	for b := p[:n]; ; {

@@ -17,7 +17,7 @@ import (
 func TestRefuseBare(t *testing.T) {
 	for _, c := range []struct {
 		in string
-		at int64 // -1: fine
+		at int64 // -1: no error
 	}{
 		{"", -1}, {"a\r\nb\r\n", -1}, {"\r\n\r\n", -1}, {"a", -1},
 		{"a\nb", 1}, {"\n", 0}, {"a\r\n\n", 3}, {"a\rb", 2}, {"a\r\r\n", 2}, {"a\r", 1}, {"\r\n.\r", 3},

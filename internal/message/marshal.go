@@ -8,14 +8,13 @@ import (
 	"fmt"
 )
 
-// indexVersion is the first byte of a stored index. A reader of another
-// version scans the message again.
+// indexVersion is the first byte of a stored index. If it differs, the message is scanned again.
 const indexVersion = 1
 
-// errIndex is what UnmarshalBinary returns for bytes that are no index.
+// errIndex is the error of UnmarshalBinary for invalid bytes.
 var errIndex = errors.New("not a stored index of this version")
 
-// AppendBinary appends the index in its stored form.
+// AppendBinary appends the stored form of the index.
 func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 	dst = append(dst, indexVersion)
 	dst = binary.AppendUvarint(dst, uint64(ix.Size))
@@ -45,11 +44,11 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// MarshalBinary returns the index in its stored form.
+// MarshalBinary returns the stored form of the index.
 func (ix *Index) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
 
-// DecodeIndex decodes the stored form of the index of a message of size octets; nil
-// if it can't be decoded, or is of other bytes: scan the message again.
+// DecodeIndex decodes the stored index of a message of size octets. It returns nil if the index is
+// invalid or has another size; scan the message again then.
 func DecodeIndex(b []byte, size int64) *Index {
 	ix := &Index{}
 	if ix.UnmarshalBinary(b) != nil || ix.Size != size {
@@ -58,8 +57,8 @@ func DecodeIndex(b []byte, size int64) *Index {
 	return ix
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote. Bytes that are none, or of
-// another version, are an error: scan the message again.
+// UnmarshalBinary decodes the output of MarshalBinary. Invalid bytes or another version are an
+// error; scan the message again then.
 func (ix *Index) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 || b[0] != indexVersion {
 		return errIndex
@@ -87,7 +86,7 @@ func (ix *Index) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// check makes sure that a container has the children that others rely on.
+// check makes sure that containers have the children that other code relies on.
 func (ix *Index) check() error {
 	for i := range ix.Parts {
 		p := &ix.Parts[i]
@@ -111,8 +110,8 @@ func (p *Part) strings() [8]*string {
 	}
 }
 
-// appendIndexString appends a string: the place of a common word as an odd number,
-// or twice the length and the bytes.
+// appendIndexString appends a string: the position of a common string as an odd number, or twice
+// the length and the bytes.
 func appendIndexString(dst []byte, s string) []byte {
 	if len(s) <= 16 {
 		for i, w := range commonStrings {
@@ -134,8 +133,7 @@ func appendIndexParams(dst []byte, params []Param) []byte {
 	return dst
 }
 
-// indexReader reads a stored index; once something is amiss, bad stays set
-// and all reads give zeros.
+// indexReader decodes a stored index. After an error, bad stays set and all reads return zeros.
 type indexReader struct {
 	b   []byte
 	bad bool
@@ -168,7 +166,7 @@ func (r *indexReader) part(p *Part, i int, before int64) {
 	r.bad = r.bad || p.Kind == Embedded && !IsEnvelope(p.Envelope)
 }
 
-// int reads a number that fits offsets: sums of a few do not overflow.
+// int reads a number in the range of offsets; sums of a few do not overflow.
 func (r *indexReader) int() int64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || v > 1<<48 {
@@ -180,7 +178,7 @@ func (r *indexReader) int() int64 {
 	return int64(v)
 }
 
-// count reads how many things follow, each of at least a byte.
+// count reads the number of items that follow, each of at least one byte.
 func (r *indexReader) count() int {
 	n := r.int()
 	if n > maxParams {

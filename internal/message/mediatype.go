@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// quotationMarks stand around types and dispositions in some mail.
+// quotationMarks surround types and dispositions in some mail.
 const quotationMarks = "\"'<>"
 
-// parseContentType reads a ContentParts-Type value as mail is written: a type within
-// quotation marks counts, and so do parameters that no semicolon parts from it. typ is
-// "" if there is no type in it: that is text/plain (RFC 2045 §5.2).
+// parseContentType parses a Content-Type value leniently: the type may be in quotation marks, and
+// the semicolon before parameters may be missing. typ is "" if there is no valid type, which means
+// text/plain (RFC 2045 §5.2).
 func parseContentType(v []byte) (typ, subtype string, params []Param) {
 	v = trimSpace(v)
 	if bytes.Count(v, []byte{'"'}) == 2 && v[0] == '"' && v[len(v)-1] == '"' {
@@ -31,7 +31,7 @@ func parseContentType(v []byte) (typ, subtype string, params []Param) {
 	return typ, subtype, params
 }
 
-// parseMediaType reads type/subtype. rest is what follows, or all if there is no type.
+// parseMediaType parses type/subtype. rest is the text after it, or everything if there is no type.
 func parseMediaType(lead []byte) (typ, subtype string, rest []byte) {
 	v := bytes.TrimLeft(lead, quotationMarks+" \t\r\n\x00")
 	t := firstToken(v)
@@ -55,7 +55,7 @@ func parseMediaType(lead []byte) (typ, subtype string, rest []byte) {
 	return "", "", lead
 }
 
-// parseLooseParams reads parameters with white space or commas between them.
+// parseLooseParams parses parameters separated by white space or commas.
 func parseLooseParams(v []byte) []Param {
 	v = bytes.TrimLeft(v, quotationMarks+",: \t\r\n")
 	if bytes.IndexByte(v, '"') < 0 {
@@ -65,7 +65,7 @@ func parseLooseParams(v []byte) []Param {
 	return params
 }
 
-// parseEncoding reads a ContentParts-Transfer-Encoding value.
+// parseEncoding parses a Content-Transfer-Encoding value.
 func parseEncoding(v []byte) string {
 	name := lowerString(bytes.Trim(firstToken(bytes.TrimLeft(v, quotationMarks+" \t\r\n")), quotationMarks))
 	switch name {

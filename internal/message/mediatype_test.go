@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// A type that does not parse is what it clearly says, else plain text (RFC 2045 §5.2).
+// A malformed type counts as what it clearly means, else as plain text (RFC 2045 §5.2).
 func TestContentTypes(t *testing.T) {
 	const plain, html, file = `"text" "plain" ("charset" "us-ascii")`, `"text" "html" ("charset" "us-ascii")`, `"application" "octet-stream" NIL`
 	for _, c := range []struct{ head, want string }{

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// What reads a mail needs little memory, whatever the mail is made of.
+// Parsing a mail needs little memory, for any content.
 func TestMemoryOfVisible(t *testing.T) {
 	heaptest.Check(t, func(r io.Reader) any { return heaptest.Discard(message.VisibleText(r)) },
 		heaptest.Input{Head: "<a href", Unit: " "},
@@ -68,7 +68,7 @@ func TestMemoryOfScan(t *testing.T) {
 		heaptest.Input{Head: "", Unit: embedded},
 		heaptest.Input{Head: multipart, Unit: "-"},
 		heaptest.Input{Head: multipart, Unit: "\r"})
-	// What is found in a message with very many parts is larger.
+	// The index of a message with very many parts is larger.
 	long := strings.Repeat("x", 100_000)
 	heaptest.CheckLimit(t, 3*heaptest.Limit, scan,
 		heaptest.Input{Head: multipart, Unit: "--b\r\n\r\n"},

@@ -11,32 +11,32 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// fieldNormalizer rewrites header fields of a message from its author so that every host
-// takes them: bytes above 127 become encoded words (RFC 2047) and parameters as RFC
-// 2231 has them, lines over 998 octets are folded. Other fields stay as they are.
+// fieldNormalizer rewrites header fields of a message from its author so that every host accepts
+// them. Bytes above 127 become encoded words (RFC 2047), or RFC 2231 in parameters, and lines over
+// 998 octets are folded. Other fields stay unchanged.
 type fieldNormalizer struct {
-	charset string // of bytes that are no UTF-8; "" or unknown: windows-1252
+	charset string // of bytes that are not UTF-8; "" or unknown: windows-1252
 	fieldWriter
 }
 
-// The fields that hold addresses (RFC 5322 §3.6, RFC 8098).
+// Fields with addresses (RFC 5322 §3.6, RFC 8098).
 var addressFields = []string{
 	"From", "Sender", "Reply-To", "To", "Cc", "Bcc", "Resent-From", "Resent-Sender", "Resent-To", "Resent-Cc", "Resent-Bcc",
 	"Resent-Reply-To", "Disposition-Notification-To", "Return-Receipt-To", "Mail-Followup-To", "Errors-To",
 }
 
-// The fields that hold Message-IDs.
+// Fields with Message-IDs.
 var idFields = []string{"Message-ID", "Resent-Message-ID", "In-Reply-To", "References", "Content-ID"}
 
-// The fields that machines read, in which an encoded word means nothing.
+// Fields for programs, in which encoded words have no meaning.
 var structuredFields = []string{
 	"Received", "Return-Path", "Delivered-To", "Date", "Resent-Date", "MIME-Version", "Content-Transfer-Encoding", "Authentication-Results",
 	"DKIM-Signature", "ARC-Seal", "ARC-Message-Signature", "ARC-Authentication-Results", "Auto-Submitted", "List-Unsubscribe", "List-Unsubscribe-Post",
 	"List-Post", "List-Help", "List-Subscribe", "List-Owner", "List-Archive",
 }
 
-// add appends a field. ok is false if one of its lines is longer than 998 octets and
-// can't be folded.
+// add appends a field. ok is false if one of its lines is longer than 998 octets and can't be
+// folded.
 func (m *fieldNormalizer) add(f Field) (ok bool) {
 	eightBit := traitsOf(f.Raw)&EightBit != 0
 	if !eightBit && !hasLongLine(f.Raw) {
@@ -101,11 +101,10 @@ func (m *fieldNormalizer) decoded(value []byte) string {
 	return toUTF8(m.charset, b)
 }
 
-// addressList writes a list of addresses. Display names, and comments, with other
-// characters than ASCII become encoded words, domains A-labels; what else there is
-// stays as it stands.
+// addressList writes a list of addresses. Display names and comments that are not ASCII become
+// encoded words, and domains become A-labels. Everything else stays unchanged.
 func (m *fieldNormalizer) addressList(s string) {
-	var phrase []string // pieces of what may be a display name
+	var phrase []string // tokens that may be a display name
 	flush := func() {
 		if joined := strings.Join(phrase, " "); isPrintableASCII(joined) {
 			for _, piece := range phrase {
@@ -138,7 +137,7 @@ func (m *fieldNormalizer) addressList(s string) {
 			m.put(token)
 		case strings.IndexByte(token, '@') >= 0 && c != '"', c == '"' && strings.HasPrefix(s, "@"):
 			flush()
-			if c == '"' { // a local part
+			if c == '"' { // local part
 				n := addressTokenLength(s)
 				token += s[:n]
 				s = s[n:]
@@ -181,7 +180,7 @@ func addressTokenLength(s string) int {
 	return len(s)
 }
 
-// unquoteQuoted returns what a quoted string means; what is none is returned as it is.
+// unquoteQuoted returns the content of a quoted string; any other token is returned unchanged.
 func unquoteQuoted(s string) string {
 	if s == "" || s[0] != '"' {
 		return s
@@ -189,7 +188,7 @@ func unquoteQuoted(s string) string {
 	return unquote([]byte(s))
 }
 
-// comment writes a comment: its text in encoded words if it is no ASCII.
+// comment writes a comment, in encoded words if it is not ASCII.
 func (m *fieldNormalizer) comment(token string) {
 	if isPrintableASCII(token) {
 		m.put(token)
@@ -225,7 +224,7 @@ func (m *fieldNormalizer) params(s string) {
 		case isPrintableASCII(p.Value):
 			m.putNoSpace(";")
 			m.put(p.Name + "=" + quote(p.Value))
-		case p.Name == "name": // programs read encoded words there, and nothing else
+		case p.Name == "name": // programs understand encoded words there, and nothing else
 			m.nameParameter(CleanFilename(DecodeWords(p.Value)))
 		default:
 			m.putNoSpace(";")
@@ -234,7 +233,7 @@ func (m *fieldNormalizer) params(s string) {
 	}
 }
 
-// contentTypeParams returns the parameters of a ContentParts-Type field.
+// contentTypeParams returns the parameters of a Content-Type field.
 func contentTypeParams(f Field) []Param {
 	if !f.Is("Content-Type") {
 		return nil
@@ -243,7 +242,7 @@ func contentTypeParams(f Field) []Param {
 	return params
 }
 
-// replaceNonASCII returns a text with ? for each character above 127.
+// replaceNonASCII replaces each character above 127 by "?".
 func replaceNonASCII[T string | []byte](s T) string {
 	return strings.Map(func(r rune) rune {
 		if r >= utf8.RuneSelf {
@@ -253,7 +252,7 @@ func replaceNonASCII[T string | []byte](s T) string {
 	}, string(s))
 }
 
-// hasLongLine reports whether a line is longer than RFC 5322 §2.1.1 lets it be.
+// hasLongLine reports whether a line exceeds the limit of RFC 5322 §2.1.1.
 func hasLongLine(raw []byte) bool {
 	for len(raw) > maxLineLength {
 		n := lineEnd(raw)
@@ -265,8 +264,8 @@ func hasLongLine(raw []byte) bool {
 	return false
 }
 
-// foldLong folds the lines of a field that are too long: at white space, and in a list
-// after a comma. ok is false if that was not enough.
+// foldLong folds the lines of a field that are too long: at white space, and in a list after a
+// comma. ok is false if that was not enough.
 func foldLong(raw []byte, list bool) (folded []byte, ok bool) {
 	ok = true
 	for len(raw) > 0 {
@@ -291,8 +290,8 @@ func foldLong(raw []byte, list bool) (folded []byte, ok bool) {
 	return folded, ok
 }
 
-// foldPosition finds where to fold a line, 0 for nowhere: the last place within 78 octets,
-// else the first within 998. insert says that white space must be put there.
+// foldPosition returns where to fold a line, 0 for nowhere: the last position within 78 octets,
+// else the first within 998. insert reports whether white space must be inserted.
 func foldPosition(line []byte, list bool) (at int, insert bool) {
 	content, quoted := false, false
 	for i := 0; i < min(len(line), maxLineLength); i++ {

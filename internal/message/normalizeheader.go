@@ -9,18 +9,18 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// The fields of which a message has one (RFC 5322 §3.6, RFC 2045 §3). From and Sender,
-// which Authors looks at, are not among them.
+// Fields that a message may have once (RFC 5322 §3.6, RFC 2045 §3), except From and Sender, which
+// Authors checks.
 var (
 	singletonFields = []string{"Date", "Message-ID", "Subject", "MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-ID"}
 	mergeableFields = []string{"To", "Cc", "Reply-To", "In-Reply-To", "References"}
 )
 
-// NormalizeHeader returns the header of a message from its author as other hosts want it:
-// 7-bit but for addresses, lines of at most 998 octets, no field twice of those that
-// may occur once. A Date or Message-ID that can't be read is left out, to be added.
-// charset is that of the message's text, for bytes that are no UTF-8. What has no plain
-// meaning is a fault.Invalid.
+// NormalizeHeader returns the header of a message from its author in a form that other hosts
+// accept: 7-bit except for addresses, lines of at most 998 octets, and no repeated fields that may
+// occur once. It removes an invalid Date or Message-ID, for the caller to add a new one. charset is
+// that of the message's text, for bytes that are not UTF-8. A header without a clear meaning is a
+// fault.Invalid.
 func NormalizeHeader(h Header, charset string) (Header, error) {
 	m := fieldNormalizer{charset: charset}
 	m.dst = make([]byte, 0, len(h)+64)
@@ -64,7 +64,7 @@ func NormalizeHeader(h Header, charset string) (Header, error) {
 	return append(m.dst, h[at:]...), nil
 }
 
-// isUnreadable reports whether a Date or Message-ID field says nothing.
+// isUnreadable reports whether a Date or Message-ID field is invalid.
 func (f Field) isUnreadable() bool {
 	switch text := f.Text(); {
 	case f.Is("Date"):
@@ -77,8 +77,8 @@ func (f Field) isUnreadable() bool {
 	return false
 }
 
-// mergedValues returns, for each of mergeableFields that the header has, the field that says
-// what all of them do; nil if there is one alone.
+// mergedValues returns, for each repeated field of mergeableFields, one field with all the values;
+// nil if the field is not repeated.
 func (h Header) mergedValues() map[string][]byte {
 	count, values := map[string]int{}, map[string][][]byte{}
 	for f := range h.Fields() {
@@ -106,7 +106,7 @@ func (h Header) mergedValues() map[string][]byte {
 
 func isOneOf(f Field, names []string) bool { return canonicalName(f, names) != "" }
 
-// canonicalName returns the name of a field as the list has it, "" if it is not in there.
+// canonicalName returns the spelling of a field's name in the list, or "".
 func canonicalName(f Field, names []string) string {
 	for _, name := range names {
 		if f.Is(name) {
@@ -116,7 +116,7 @@ func canonicalName(f Field, names []string) string {
 	return ""
 }
 
-// TextCharset returns the charset that the message's first text says it has, or "".
+// TextCharset returns the declared charset of the message's first text, or "".
 func (ix *Index) TextCharset() string {
 	for i := range ix.Parts {
 		if p := &ix.Parts[i]; p.Kind == Leaf && p.Type == "text" {
@@ -128,14 +128,13 @@ func (ix *Index) TextCharset() string {
 	return ""
 }
 
-// asciiOnly returns the header in ASCII: its text in encoded words, and ? for what has
-// no place in them.
+// toASCII returns the header in ASCII: text as encoded words, and "?" where these aren't allowed.
 func (h Header) toASCII() Header {
 	m := fieldNormalizer{}
 	at := 0
 	for f := range h.Fields() {
 		at += len(f.Raw)
-		m.add(f) // what can't be folded stays long
+		m.add(f) // stays long if it can't be folded
 	}
 	return Header(replaceNonASCII(append(m.dst, h[at:]...)))
 }

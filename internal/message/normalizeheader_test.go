@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// What other hosts refuse, or read differently, is put right in the header of a message
-// from its author; what has no plain meaning is refused.
+// The header of a message from its author is corrected where other hosts would reject it or parse
+// it differently. A header without a clear meaning is rejected.
 func TestMendHeader(t *testing.T) {
 	long := strings.Repeat("wort ", 300) + "Ende"
 	many := strings.TrimSuffix(strings.Repeat("ann@a.test,", 120), ",")
@@ -79,7 +79,7 @@ func TestMendHeader(t *testing.T) {
 	}
 }
 
-// sound checks what holds for every header that was mended.
+// sound checks the properties of every normalized header.
 func sound(t *testing.T, before, after message.Header) {
 	t.Helper()
 	for line := range strings.SplitSeq(string(after), "\r\n") {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// parseParams reads `lead; name=value; …` (RFC 2045 §5.1) as mail is written:
-// values with spaces need no quotes, quotes need no end, comments are skipped.
+// parseParams parses `lead; name=value; …` (RFC 2045 §5.1) leniently: values with spaces need no
+// quotes, closing quotes are optional, and comments are skipped.
 func parseParams(v []byte) (lead []byte, params []Param) {
 	lead, rest, _ := bytes.Cut(v, []byte{';'})
 	if bytes.IndexByte(lead, '(') >= 0 {
@@ -49,7 +49,7 @@ func parseParams(v []byte) (lead []byte, params []Param) {
 	return lead, params
 }
 
-// cutValue cuts b at the first semicolon outside quotes and comments.
+// cutValue splits b at the first semicolon outside quotes and comments.
 func cutValue(b []byte) (value, rest []byte) {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -79,8 +79,8 @@ func stripComments(b []byte) []byte {
 	return out
 }
 
-// unquote returns what a parameter value stands for: a quoted string's
-// content, or the token, in which a comment may follow after a space.
+// unquote returns a parameter's value: a quoted string's content, or the token, which a comment may
+// follow after a space.
 func unquote(v []byte) string {
 	v = trimSpace(v)
 	if len(v) > 0 && v[0] == '(' {
@@ -118,8 +118,8 @@ func unquote(v []byte) string {
 	return string(out)
 }
 
-// joinContinuations puts name*0, name*1*, … together (RFC 2231 §3). If a piece is
-// percent-encoded the whole is, and the name ends in "*".
+// joinContinuations joins name*0, name*1*, … (RFC 2231 §3). If a piece is percent-encoded, the
+// whole is, and the name ends in "*".
 func joinContinuations(params []Param) []Param {
 	type piece struct {
 		n        int
@@ -155,7 +155,7 @@ func joinContinuations(params []Param) []Param {
 		}
 		for k, p := range all {
 			if p.n != k {
-				break // what follows a gap has lost its place
+				break // pieces after a gap are ignored
 			}
 			if extended && !p.extended {
 				p.value = percentEncode(p.value)
@@ -172,7 +172,7 @@ func joinContinuations(params []Param) []Param {
 
 const upperHex = "0123456789ABCDEF"
 
-// percentEncode leaves only attribute-char of RFC 2231 §7 as it is.
+// percentEncode encodes everything except the attribute-char of RFC 2231 §7.
 func percentEncode(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -188,7 +188,7 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
-// decodeExtended reads charset'language'percent-encoded text as UTF-8.
+// decodeExtended decodes charset'language'percent-encoded text to UTF-8.
 func decodeExtended(v string) string {
 	charset, rest, ok := strings.Cut(v, "'")
 	if ok {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// describePart fills in what the header just read says about part p.
+// describePart sets the fields of part p from the header just read.
 func (s *Scanner) describePart(p *Part) {
 	isMessage := p.Parent < 0 || s.ix.Parts[p.Parent].Kind == Embedded
 	s.badContentType = false
@@ -30,7 +30,7 @@ func (s *Scanner) describePart(p *Part) {
 			}
 		}
 	}
-	if s.badContentType && (p.Disposition == "attachment" || p.hasFilename()) { // it is no text, whatever it is
+	if s.badContentType && (p.Disposition == "attachment" || p.hasFilename()) { // certainly not a text
 		p.Type, p.Subtype = "application", "octet-stream"
 	}
 	if isMessage && p.Parent >= 0 {
@@ -43,9 +43,9 @@ func (s *Scanner) describePart(p *Part) {
 	}
 }
 
-// setField takes over a ContentParts- field. The first of each name counts. Once there is
-// too much of them in a message, what describes a part is left out; a type or an
-// encoding becomes one that nobody knows.
+// setField sets a part's field from a Content- field. The first field of each name counts. Once the
+// descriptions of a message's parts exceed maxDescription, setField omits further ones, and uses an
+// unknown type or encoding.
 func (s *Scanner) setField(p *Part, f Field) {
 	name := f.Name[8:]
 	switch {
@@ -85,13 +85,13 @@ func (s *Scanner) setField(p *Part, f Field) {
 	}
 }
 
-// What a text, and a parameter, take beside their bytes.
+// Costs of a text and a parameter, in addition to their bytes.
 const (
 	stringCost = 16
 	paramCost  = 2 * stringCost
 )
 
-// storageCost returns what a text takes. Common words take nothing.
+// storageCost returns the cost of a text. Common strings cost nothing.
 func storageCost(text string) int {
 	if len(text) == 0 {
 		return 0
@@ -104,7 +104,7 @@ func storageCost(text string) int {
 	return stringCost + len(text)
 }
 
-// reserve reports whether n more bytes may describe the parts, and counts them.
+// reserve counts n bytes of descriptions, and reports whether they are within maxDescription.
 func (s *Scanner) reserve(n int) bool {
 	if s.descriptionBytes+n > maxDescription {
 		return false
@@ -121,7 +121,7 @@ func (s *Scanner) describedText(f Field) string {
 	return text
 }
 
-// describedParams returns those of the parameters that there is room for.
+// describedParams returns the parameters that fit into maxDescription.
 func (s *Scanner) describedParams(list []Param) []Param {
 	for i, p := range list {
 		if !s.reserve(paramCost + storageCost(p.Name) + storageCost(p.Value)) {
@@ -147,8 +147,7 @@ func firstToken(v []byte) []byte {
 	return v[:n]
 }
 
-// commentLength returns the length of the comment that b starts with. One
-// that does not end takes all.
+// commentLength returns the length of the comment at the start of b. An unclosed comment takes all.
 func commentLength(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -166,7 +165,7 @@ func commentLength(b []byte) int {
 	return len(b)
 }
 
-// isTokenByte is RFC 2045 §5.1.
+// isTokenByte implements RFC 2045 §5.1.
 func isTokenByte(c byte) bool {
 	if c <= ' ' || c >= 0x7f {
 		return false
@@ -187,7 +186,7 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// lowerString returns b in lower case, of the common words without allocating.
+// lowerString returns b in lower case. It doesn't allocate for common strings.
 func lowerString(b []byte) string {
 	var buf [32]byte
 	if len(b) > len(buf) {

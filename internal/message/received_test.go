@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// FuzzReceived counts how often a message was received, by which loops are
-// found (RFC 5321 §6.3), and compares with a count of lines.
+// FuzzReceived compares the number of Received fields, which detects loops (RFC 5321 §6.3), with a
+// count of lines.
 func FuzzReceived(f *testing.F) {
 	for _, seed := range []string{
 		"Received: from a by b; x\r\nreceived : from c\r\n\tby d\r\nRECEIVED:\r\n\r\nReceived: body\r\n",

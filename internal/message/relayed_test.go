@@ -13,7 +13,7 @@ import (
 func TestRelayed(t *testing.T) {
 	for _, c := range []struct {
 		name, mail, want string // want "" for unchanged
-		keep             bool   // the message's own header
+		keep             bool   // whether the message's own header stays unchanged
 		result           message.EncodeResult
 	}{
 		{"clean", "Subject: x\n\nHello\n", "", false, message.EncodeResult{}},
@@ -58,7 +58,7 @@ func TestRelayed(t *testing.T) {
 	}
 }
 
-// However deep messages are nested, all of it is 7-bit, or it is said that it is not.
+// A nested message of any depth becomes 7-bit, or the result reports that it did not.
 func TestRelayedDeep(t *testing.T) {
 	for _, depth := range []int{1, message.MaxDepth - 1, message.MaxDepth, 10 * message.MaxDepth} {
 		mail := strings.Repeat("Content-Type: message/rfc822\r\n\r\n", depth) + "Subject: x\r\n\r\nGrüße, Bob\r\n"

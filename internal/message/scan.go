@@ -8,16 +8,16 @@ import (
 	"io"
 )
 
-// Scan takes apart a message that is in memory.
+// Scan scans a message in memory.
 func Scan(b []byte) *Index {
 	var s Scanner
 	_, _ = s.Write(b)
 	return s.Finish()
 }
 
-// ScanReader takes apart a message read from r, in memory that does not grow
-// with the message's size. It returns the message's own header too, up to
-// MaxHeader bytes. The error is the reader's; the index is then of what was read.
+// ScanReader scans a message read from r, with memory use independent of the message's size. It
+// also returns the message's own header, up to MaxHeader bytes. The error is r's; the index then
+// covers the bytes read.
 func ScanReader(r io.Reader) (*Index, Header, error) {
 	var s Scanner
 	_, err := io.CopyBuffer(&s, struct{ io.Reader }{r}, make([]byte, 32<<10))
@@ -25,45 +25,44 @@ func ScanReader(r io.Reader) (*Index, Header, error) {
 	return ix, s.Header(), err
 }
 
-// Scanner takes apart a message that is written to it piece by piece, for
-// instance while it is spooled. The zero Scanner is ready. Write never fails.
+// Scanner scans a message that is written to it piece by piece, for instance while it is spooled.
+// The zero Scanner is ready to use. Write never fails.
 type Scanner struct {
 	ix Index
 
 	frames         []partFrame // open parts, outermost first
 	header         []byte      // the message's own header
 	headerBuf      []byte      // the header of the part being read
-	lineAt         int         // where the current line begins in buf
-	lineBuffered   bool        // the current line is there
+	lineAt         int         // start of the current line in headerBuf
+	lineBuffered   bool        // whether the current line is in headerBuf
 	inHeader       bool
-	partsFull      bool // MaxParts reached: delimiters count no more
+	partsFull      bool // MaxParts reached: delimiters are ignored
 	openBoundaries int  // frames with an open boundary
 
-	offset           int64 // where the current line starts
-	lines            int64 // line ends before it
-	eol              int64 // octets of the line end before it
+	offset           int64 // start of the current line
+	lines            int64 // line ends before offset
+	eol              int64 // octets of the line end before offset
 	envelopeBytes    int   // bytes of envelopes of embedded messages so far
-	descriptionBytes int   // bytes of texts that describe parts so far
+	descriptionBytes int   // bytes of part descriptions so far
 	rescanned        int64 // bytes that were read again
-	badContentType   bool  // the part being described has a ContentParts-Type that is none
+	badContentType   bool  // whether the current part has an invalid Content-Type
 	partial          []byte
 	partLen          int64
 	partBits         Traits
 	partLast         byte
 }
 
-// partFrame is an open part. A boundary of "" means that no delimiter is awaited.
+// partFrame is an open part. An empty boundary means that no delimiter can follow.
 type partFrame struct {
 	part     int
 	lines    int64 // lines before the body
 	boundary string
 }
 
-// Header returns the message's own header, as far as it was written, up to
-// MaxHeader bytes. It is valid after Finish.
+// Header returns the message's own header, up to MaxHeader bytes. It is valid after Finish.
 func (s *Scanner) Header() Header { return s.header }
 
-// Write takes the next bytes of the message.
+// Write scans the next bytes of the message.
 func (s *Scanner) Write(p []byte) (int, error) {
 	s.start()
 	n, bits := len(p), traitsOf(p)
@@ -86,8 +85,7 @@ func (s *Scanner) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Finish ends the message and returns its index, again if it is called again.
-// The scanner is done then.
+// Finish ends the message and returns its index. It may be called again; Write may not.
 func (s *Scanner) Finish() *Index {
 	s.start()
 	if s.partLen > 0 {
@@ -117,11 +115,11 @@ func (s *Scanner) start() {
 	}
 }
 
-// holdPartial holds back the beginning of a line whose end is not there yet: as much
-// of it as a delimiter may have. A header's line goes into its buffer, too.
+// holdPartial buffers the beginning of an incomplete line, as much as a delimiter may have. It also
+// adds a header's line to headerBuf.
 func (s *Scanner) holdPartial(b []byte, bits Traits) {
-	if room := 2*maxBoundary - len(s.partial); room > 0 {
-		s.partial = append(s.partial, b[:min(room, len(b))]...)
+	if capacity := 2*maxBoundary - len(s.partial); capacity > 0 {
+		s.partial = append(s.partial, b[:min(capacity, len(b))]...)
 	}
 	if s.inHeader {
 		if s.partLen == 0 {
@@ -136,7 +134,7 @@ func (s *Scanner) holdPartial(b []byte, bits Traits) {
 	last := s.partLast
 	s.partLast = b[len(b)-1]
 	if s.partLast == '\n' && int64(len(s.partial)) < s.partLen {
-		// What was cut off the line must not cut off its end.
+		// A truncated line must still have its line end.
 		if len(b) > 1 {
 			last = b[len(b)-2]
 		}
@@ -152,7 +150,7 @@ func (s *Scanner) endPartial() {
 	s.lineBuffered = false
 }
 
-// appendHeader appends to the header of the part being read, as far as that is read.
+// appendHeader appends to the header of the current part, up to its limit.
 func (s *Scanner) appendHeader(b []byte) {
 	limit := headerLimit(len(s.ix.Parts) - 1)
 	b = b[:min(len(b), max(0, limit-len(s.headerBuf)))]
@@ -162,7 +160,7 @@ func (s *Scanner) appendHeader(b []byte) {
 	s.headerBuf = append(s.headerBuf, b...)
 }
 
-// headerLimit is how many bytes are read of the header of the part in this place.
+// headerLimit returns the number of bytes that are parsed of the header of a part.
 func headerLimit(part int) int {
 	if part == 0 {
 		return MaxHeader
@@ -170,8 +168,8 @@ func headerLimit(part int) int {
 	return MaxPartHeader
 }
 
-// scanLine takes one line of n octets, of which head is the beginning: all of it, unless
-// it came by keep. Only the last line of a message may lack its line end.
+// scanLine scans one line of n octets. head is all of it, or its beginning if it went through
+// holdPartial. Only the last line of a message may lack its line end.
 func (s *Scanner) scanLine(head []byte, n int64, bits Traits) {
 	eol := lineEndLength(head)
 	if s.openBoundaries > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.partsFull {
@@ -203,7 +201,7 @@ func (s *Scanner) advance(n, eol int64) {
 	}
 }
 
-// addTraits notes the traits of a line of a part's body.
+// addTraits records the traits of a line of a part's body.
 func (s *Scanner) addTraits(part int, n, eol int64, bits Traits) {
 	if n-eol > maxLineLength {
 		bits |= LongLines
@@ -224,7 +222,7 @@ func (s *Scanner) headerLine(n, eol int64, bits Traits) {
 	s.ix.Parts[len(s.ix.Parts)-1].Traits |= headerTraits(bits)
 }
 
-// headerTraits turns traits of bytes into those of a header.
+// headerTraits converts traits of bytes to those of a header.
 func headerTraits(bits Traits) (t Traits) {
 	if bits&EightBit != 0 {
 		t |= HeaderEightBit
@@ -235,7 +233,7 @@ func headerTraits(bits Traits) (t Traits) {
 	return t
 }
 
-// openPart begins a part whose header is to follow.
+// openPart starts a part; its header follows.
 func (s *Scanner) openPart(parent int) {
 	s.ix.Parts = append(s.ix.Parts, Part{Parent: parent, Header: Span{Start: s.offset}})
 	s.frames = append(s.frames, partFrame{part: len(s.ix.Parts) - 1})
@@ -243,8 +241,8 @@ func (s *Scanner) openPart(parent int) {
 	s.headerBuf = s.headerBuf[:0]
 }
 
-// endHeader ends the header of the innermost part before the current offset
-// and decides what its body is.
+// endHeader ends the header of the innermost part before the current offset and determines the kind
+// of its body.
 func (s *Scanner) endHeader() {
 	f := &s.frames[len(s.frames)-1]
 	p := &s.ix.Parts[f.part]
@@ -275,10 +273,9 @@ func (s *Scanner) endHeader() {
 	}
 }
 
-// delimiter takes the line at the current offset if it is a delimiter of an
-// open multipart (RFC 2046 §5.1.1): of those whose boundary the line begins
-// with, the longest one's, and the innermost of equals. It returns that
-// multipart, or -1.
+// delimiter processes the line at the current offset if it is a delimiter of an open multipart (RFC
+// 2046 §5.1.1). If the line begins with several boundaries, the longest one counts, and the
+// innermost of equal ones. It returns that multipart, or -1.
 func (s *Scanner) delimiter(full []byte) int {
 	line := full[2:]
 	at := -1
@@ -300,11 +297,11 @@ func (s *Scanner) delimiter(full []byte) int {
 		return -1
 	}
 	if s.inHeader && s.lineBuffered {
-		s.headerBuf = s.headerBuf[:s.lineAt] // the delimiter is no part of the header
+		s.headerBuf = s.headerBuf[:s.lineAt] // the delimiter is not part of the header
 	}
 	for s.inHeader {
 		if s.endHeaderAtBody() {
-			return s.delimiter(full) // of a part that was found by that, perhaps
+			return s.delimiter(full) // perhaps of a part that this found
 		}
 		s.endHeader()
 	}
@@ -322,8 +319,8 @@ func (s *Scanner) delimiter(full []byte) int {
 	return multipart
 }
 
-// closeDownTo ends the bodies of all frames from depth on at offset end; or at
-// the current offset if the line end before it already ended a header.
+// closeDownTo ends the bodies of all frames from depth on at offset end, or at the current offset
+// if the line end before it already ended a header.
 func (s *Scanner) closeDownTo(depth int, end, lines int64) {
 	for len(s.frames) > depth {
 		f := s.frames[len(s.frames)-1]
@@ -349,7 +346,7 @@ func boundaryParam(params []Param) string {
 	return ""
 }
 
-// isIdentityEncoding reports whether an encoding leaves the bytes as they are.
+// isIdentityEncoding reports whether an encoding leaves bytes unchanged.
 func isIdentityEncoding(encoding string) bool {
 	return encoding == "" || encoding == "7bit" || encoding == "8bit" || encoding == "binary"
 }
@@ -365,7 +362,7 @@ func lineEndLength(line []byte) int64 {
 	return 1
 }
 
-// traitsOf looks for bytes above 127 and for NUL, eight at a time.
+// traitsOf checks for bytes above 127 and for NUL, eight at a time.
 func traitsOf(b []byte) Traits {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var all, zero uint64

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// crlf turns a test's line ends into those of mail.
+// crlf converts a test's line ends to those of mail.
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
 const nestedMail = `From: Alice <alice@demo.test>
@@ -60,7 +60,7 @@ AAAA
 epilogue
 `
 
-// section returns what stands in a section such as 1.2.MIME of the message b.
+// section returns the content of a section such as 1.2.MIME of the message b.
 func section(t *testing.T, b []byte, ix *message.Index, s string) string {
 	t.Helper()
 	var sec message.Section
@@ -161,7 +161,7 @@ func TestBodyStructure(t *testing.T) {
 	}
 }
 
-// TestScanHostile shows that odd input gives an index that covers it.
+// TestScanHostile checks that unusual input gives an index that covers it.
 func TestScanHostile(t *testing.T) {
 	deep := func(n int) string {
 		var b strings.Builder
@@ -232,7 +232,7 @@ func TestTraits(t *testing.T) {
 	}
 }
 
-// checkIndex holds for every index of b: spans nest, and it survives storing.
+// checkIndex checks the properties of every index of b: spans nest, and it survives storing.
 func checkIndex(t *testing.T, b []byte, ix *message.Index) {
 	t.Helper()
 	if ix.Size != int64(len(b)) {

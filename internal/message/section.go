@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// SectionKind says which bytes of a part a section means (RFC 3501 §6.4.5).
+// SectionKind is the kind of a section (RFC 3501 §6.4.5).
 type SectionKind uint8
 
-// The section texts.
+// Section texts.
 const (
 	SectionAll       SectionKind = iota // BODY[] and BODY[1.2]: the message, or the part's body
 	SectionHeader                       // HEADER
@@ -19,16 +19,15 @@ const (
 	SectionMIME                         // MIME
 )
 
-// Section names a piece of a message as BODY[…] does.
+// Section identifies a piece of a message as BODY[…] does.
 type Section struct {
 	Path   []int // part numbers from 1; empty for the message itself
 	Kind   SectionKind
-	Fields []string // of SectionFields and SectionFieldsNot: the names, in any case
+	Fields []string // names for SectionFields and SectionFieldsNot, in any case
 }
 
-// Section returns where the section lies. For SectionFields and SectionFieldsNot that is
-// the header of which FilterFields makes the section. It is false if the
-// message has no such section: IMAP then answers NIL.
+// Section returns the range of a section. For SectionFields and SectionFieldsNot that is the header
+// for FilterFields. ok is false if the message has no such section: IMAP then answers NIL.
 func (ix *Index) Section(sec Section) (Span, bool) {
 	i, message := ix.findPart(sec.Path)
 	if i < 0 {
@@ -66,8 +65,8 @@ func (ix *Index) Part(path []int) *Part {
 	return &ix.Parts[i]
 }
 
-// findPart returns the place of the part, or -1. message is true if it stands for
-// a whole message: only the empty path does.
+// findPart returns the index of the part, or -1. message is true for a whole message, which only
+// the empty path is.
 func (ix *Index) findPart(path []int) (i int, message bool) {
 	at, message := 0, true
 	for _, n := range path {
@@ -88,8 +87,8 @@ func (ix *Index) findPart(path []int) (i int, message bool) {
 	return at, message
 }
 
-// Path returns the IMAP part number of the part in this place of Parts, nil
-// for the message itself if that is a multipart.
+// Path returns the IMAP part number of Parts[i], or nil for the message itself if it is a
+// multipart.
 func (ix *Index) Path(i int) []int {
 	var path []int
 	for i > 0 {
@@ -115,8 +114,8 @@ func (ix *Index) Path(i int) []int {
 	return path
 }
 
-// FilterFields appends the fields of the header that sec names, as they stand
-// there, and an empty line (RFC 3501 §6.4.5).
+// FilterFields appends the unchanged header fields that sec names, and an empty line (RFC 3501
+// §6.4.5).
 func FilterFields(dst []byte, h Header, sec Section) []byte {
 	for f := range h.Fields() {
 		named := slices.ContainsFunc(sec.Fields, f.Is)

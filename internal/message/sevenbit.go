@@ -9,46 +9,43 @@ import (
 	"strings"
 )
 
-// EncodeResult tells what became of a message that was to be 7-bit.
+// EncodeResult is the result of making a message 7-bit.
 type EncodeResult struct {
-	Changed   bool // what was written is not what was read: scan it anew
-	NeedsUTF8 bool // a part's header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531). The message's own is NormalizeHeader's
-	Needs8Bit bool // a signed or embedded part had to stay as it is: BODY=8BITMIME (RFC 6152)
+	Changed   bool // whether the output differs from the input: scan it again
+	NeedsUTF8 bool // whether a part's header has bytes above 127, which requires SMTPUTF8 (RFC 6531); NormalizeHeader handles the message's own header
+	Needs8Bit bool // whether a signed or embedded part had to stay unchanged, which requires BODY=8BITMIME (RFC 6152)
 }
 
-// EncodeSevenBit writes the message at r, which ix is the index of and whose line
-// ends are CRLF, so that relays have no reason to change it and its signature
-// stays whole (RFC 6376 §5.3): leaf parts with bytes above 127, NUL or lines
-// over 998 octets are re-encoded in quoted-printable or base64. Headers keep
-// all fields but those that say the encoding; those of parts are made 7-bit, too, and
-// their lines folded. multipart/signed and message/… stay untouched. Errors are those
-// of r and w.
+// EncodeSevenBit writes the message at r so that relays have no reason to change it and its
+// signature stays valid (RFC 6376 §5.3). ix is the message's index, and its line ends must be CRLF.
+// It re-encodes leaf parts with bytes above 127, NUL or lines over 998 octets in quoted-printable
+// or base64. Headers keep all fields except those about the encoding; headers of parts become
+// 7-bit, too, with folded lines. multipart/signed and message/… stay unchanged. Errors are those of
+// r and w.
 //
-// A message whose index has none of EightBit, HasNUL, LongLines and
-// HeaderEightBit comes out as it went in, save that a multipart may lose the
-// claim to be 8bit.
+// A message whose index has none of EightBit, HasNUL, LongLines and HeaderEightBit stays unchanged,
+// except that a multipart may no longer claim to be 8bit.
 func EncodeSevenBit(w io.Writer, r io.ReaderAt, ix *Index) (EncodeResult, error) {
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines}).write(w)
 }
 
-// EncodeNested is EncodeSevenBit for a message of others that goes to a host without 8BITMIME, once
-// no signature of it counts: what messages within it hold is re-encoded, too (RFC 2045
-// §6.4), and with mends the message's own header is made 7-bit. multipart/signed stays
-// untouched. Where the result needs neither UTF8 nor 8Bit all of it is 7-bit.
+// EncodeNested is EncodeSevenBit for someone else's message to a host without 8BITMIME, once no
+// signature of it counts. It also re-encodes the parts of embedded messages (RFC 2045 §6.4), and
+// with mends it makes the message's own header 7-bit. multipart/signed stays unchanged. All of the
+// result is 7-bit unless it reports NeedsUTF8 or Needs8Bit.
 func EncodeNested(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (EncodeResult, error) {
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines, nested: true, ownHeader: mends}).write(w)
 }
 
-// EncodeNUL writes the message at r, which ix is the index of, with the leaf
-// parts that hold NUL encoded in base64, so that IMAP can show it (RFC 3516
-// §4.4). All else stays, also NUL in headers and in multipart/signed and
-// message/….
+// EncodeNUL writes the message at r, whose index is ix, with the leaf parts that have NUL encoded
+// in base64, so that IMAP can show them (RFC 3516 §4.4). Everything else stays unchanged, including
+// NUL in headers and in multipart/signed and message/….
 func EncodeNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
 	_, err := (&sevenBitEncoder{ix: ix, r: r, unwanted: HasNUL}).write(w)
 	return err
 }
 
-// write writes the message with its leaf parts that are unfit re-encoded.
+// write writes the message with unsuitable leaf parts re-encoded.
 func (s *sevenBitEncoder) write(w io.Writer) (EncodeResult, error) {
 	s.w = bufio.NewWriterSize(w, int(min(s.ix.Size, 32<<10)))
 	s.plan()
@@ -65,22 +62,22 @@ func (s *sevenBitEncoder) write(w io.Writer) (EncodeResult, error) {
 	return s.result, nil
 }
 
-// sevenBitEncoder writes a message from its start, copying what it does not change.
+// sevenBitEncoder writes a message from its start and copies the unchanged pieces.
 type sevenBitEncoder struct {
 	w             *bufio.Writer
 	r             io.ReaderAt
 	ix            *Index
-	pos           int64 // what stands before is written, or left out
+	pos           int64 // everything before it is written or left out
 	untouchable   []bool
-	keepsEightBit []bool // a multipart around a part that stays 8-bit
-	unwanted      Traits // what may not stay in a part
-	nested        bool   // messages within the message are changed as well
-	ownHeader     bool   // and its own header is
+	keepsEightBit []bool // whether it is, or is around, a part that stays 8-bit
+	unwanted      Traits // traits that no part may keep
+	nested        bool   // whether embedded messages are changed as well
+	ownHeader     bool   // whether the message's own header is changed
 	result        EncodeResult
 	err           error
 }
 
-// plan finds what must not be touched, and what will not be 7-bit therefore.
+// plan determines which parts must not be changed, and what stays 8-bit because of them.
 func (s *sevenBitEncoder) plan() {
 	s.untouchable = make([]bool, len(s.ix.Parts))
 	s.keepsEightBit = make([]bool, len(s.ix.Parts))
@@ -90,8 +87,7 @@ func (s *sevenBitEncoder) plan() {
 			q := &s.ix.Parts[p.Parent]
 			s.untouchable[i] = s.untouchable[p.Parent] || q.Kind == Embedded && !s.nested || q.Subtype == "signed"
 		}
-		// Containers that were not taken apart, too: RFC 2045 §6.4 lets them
-		// have no encoding.
+		// Also containers that were not parsed: RFC 2045 §6.4 allows no encoding for them.
 		s.untouchable[i] = s.untouchable[i] || p.Type == "message" && !s.mayEncode(p) || p.Kind == Leaf && p.Type == "multipart" ||
 			s.nested && p.Kind != Leaf && !s.endsWithEmptyLine(p) || p.Header.Len > int64(headerLimit(i)) || !isIdentityEncoding(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.isInside(i, Embedded)
@@ -106,19 +102,19 @@ func (s *sevenBitEncoder) plan() {
 	}
 }
 
-// mayEncode reports whether a part of type message may be changed: another message, or
-// what RFC 6533 §§4-5 lets have an encoding.
+// mayEncode reports whether a part of type message may be changed: an embedded message, or a type
+// that RFC 6533 §§4-5 allows to be encoded.
 func (s *sevenBitEncoder) mayEncode(p *Part) bool {
 	return s.nested && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
 }
 
-// mayDrop reports whether what stands around the parts of a multipart may be
-// left out, so that the delimiters alone remain.
+// mayDrop reports whether the text around the parts of a multipart may be left out, so that only
+// the delimiters remain.
 func (s *sevenBitEncoder) mayDrop(p *Part) bool {
 	return p.Subtype != "signed" && isASCII(boundaryParam(p.Params))
 }
 
-// writePart writes all that changes in a part, and returns the part after it.
+// writePart writes all changes in a part, and returns the part after it.
 func (s *sevenBitEncoder) writePart(i int) int {
 	p := &s.ix.Parts[i]
 	next := i + 1
@@ -153,9 +149,8 @@ func (s *sevenBitEncoder) writePart(i int) int {
 	return next
 }
 
-// writeChildren writes what changes in the parts of a multipart, and returns the
-// part after them. If what stands around them is not 7-bit it is left out: it
-// is for no one to read (RFC 2046 §5.1.1).
+// writeChildren writes the changes in the parts of a multipart, and returns the part after them.
+// Text around the parts is left out if it is not 7-bit: nobody reads it (RFC 2046 §5.1.1).
 func (s *sevenBitEncoder) writeChildren(i int) int {
 	p := &s.ix.Parts[i]
 	delimiter := "--" + boundaryParam(p.Params)
@@ -185,7 +180,7 @@ func (s *sevenBitEncoder) writeChildren(i int) int {
 	return next
 }
 
-// writeLeaf writes a part in an encoding that makes it 7-bit.
+// writeLeaf writes a part in a 7-bit encoding.
 func (s *sevenBitEncoder) writeLeaf(p *Part) {
 	body := func() io.Reader {
 		return p.Decode(io.NewSectionReader(s.r, p.Body.Start, p.Body.Len))
@@ -215,19 +210,19 @@ func (s *sevenBitEncoder) writeLeaf(p *Part) {
 	}
 }
 
-// needsNormalizing reports whether the header of a part may have to be mended.
+// needsNormalizing reports whether the header of a part may have to be normalized.
 func (s *sevenBitEncoder) needsNormalizing(p *Part) bool {
 	return (p.Parent >= 0 || s.ownHeader) && s.unwanted&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLineLength)
 }
 
-// normalizedHeader returns the header of a part as other hosts take it.
+// normalizedHeader returns the header of a part in a form that other hosts accept.
 func (s *sevenBitEncoder) normalizedHeader(p *Part, h Header) Header {
 	if !s.needsNormalizing(p) {
 		return h
 	}
 	m := fieldNormalizer{charset: s.ix.TextCharset()}
 	for f := range h.Fields() {
-		m.add(f) // what can't be folded stays long
+		m.add(f) // stays long if it can't be folded
 	}
 	if Header(m.dst).EightBit() {
 		if p.Parent >= 0 && (s.ix.Parts[p.Parent].Kind == Embedded || s.ix.isInside(p.Parent, Embedded)) {
@@ -239,8 +234,8 @@ func (s *sevenBitEncoder) normalizedHeader(p *Part, h Header) Header {
 	return m.dst
 }
 
-// writeHeader writes the part's header with another encoding; "" leaves that. A part without
-// a ContentParts-Type that is in the charset gets one that says so.
+// writeHeader writes the part's header with another encoding; "" leaves it unchanged. If the part
+// has a charset but no Content-Type, one is added.
 func (s *sevenBitEncoder) writeHeader(p *Part, encoding, charset string) {
 	s.copyTo(p.Header.Start)
 	s.skipTo(p.Body.Start)
@@ -280,8 +275,8 @@ func (s *sevenBitEncoder) writeHeader(p *Part, encoding, charset string) {
 	s.result.Changed = true
 }
 
-// endsWithEmptyLine reports whether an empty line ends the header of a part. What stands in for one
-// elsewhere does no longer where one is written further below.
+// endsWithEmptyLine reports whether an empty line ends the header of a part. A substitute for it no
+// longer works if an empty line is written below it.
 func (s *sevenBitEncoder) endsWithEmptyLine(p *Part) bool {
 	end := make([]byte, min(p.Header.Len, 4))
 	if s.err == nil {

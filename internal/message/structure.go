@@ -17,8 +17,7 @@ func (ix *Index) Body() []byte {
 	return dst
 }
 
-// appendBody appends part i, and returns the place of the part after it and
-// its children.
+// appendBody appends part i, and returns the index of the part after it and its children.
 func (ix *Index) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
 	p := &ix.Parts[i]
 	next := i + 1
@@ -57,7 +56,7 @@ func (ix *Index) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
 	return append(dst, ')'), next
 }
 
-// appendFields appends body-fields with the media type before them.
+// appendFields appends the media type and the body-fields.
 func (p *Part) appendFields(dst []byte) []byte {
 	typ, subtype := p.MediaType()
 	dst = AppendIMAPString(dst, typ)

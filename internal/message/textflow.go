@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// textGap is what comes between two pieces of text.
+// textGap is the gap between two pieces of text.
 type textGap int
 
-// The gaps, each of which includes those before it.
+// Gaps, from small to large.
 const (
 	gapNone textGap = iota
 	gapSpace
@@ -18,28 +18,28 @@ const (
 	gapEmptyLine
 )
 
-// textLayout is text that is being put together: all of it, or that of a cell.
+// textLayout builds a text: all of it, or that of a cell.
 type textLayout struct {
 	text      strings.Builder
-	gap       textGap // before what comes next
-	firstGap  textGap // that was wanted before the first text
-	lineBegun bool    // there is text
+	gap       textGap // before the next text
+	firstGap  textGap // requested before the first text
+	lineBegun bool    // whether there is text
 	indents   []textIndent
-	bullet    string // of the item that begins
-	verbatim  int    // open elements in which white space counts
+	bullet    string // of the new item
+	verbatim  int    // number of open elements that keep white space
 }
 
-// textIndent is a list or a quotation that is open.
+// textIndent is an open list or quotation.
 type textIndent struct {
-	prefix string // of its lines
-	next   int    // the number of its next item; negative in lists without numbers
+	prefix string // of each line
+	next   int    // number of the next item; negative in unnumbered lists
 	list   bool
 }
 
-// requestGap makes the gap before what comes next at least g.
+// requestGap makes the next gap at least g.
 func (f *textLayout) requestGap(g textGap) { f.gap = max(f.gap, g) }
 
-// lineBreak ends the line, or leaves one empty.
+// lineBreak ends the line, or adds an empty line.
 func (f *textLayout) lineBreak() {
 	if f.gap >= gapLine {
 		f.gap = gapEmptyLine
@@ -78,7 +78,7 @@ func (f *textLayout) beginLine() {
 	f.bullet = ""
 }
 
-// addLines adds text that is laid out already, with a gap around it.
+// addLines adds finished lines, with a gap around them.
 func (f *textLayout) addLines(s string, around textGap) {
 	f.requestGap(around)
 	for n, line := range strings.Split(s, "\n") {
@@ -90,7 +90,7 @@ func (f *textLayout) addLines(s string, around textGap) {
 	f.requestGap(around)
 }
 
-// addVerbatim adds text whose white space counts.
+// addVerbatim adds text and keeps its white space.
 func (f *textLayout) addVerbatim(s string) {
 	for n, line := range strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n") {
 		if n > 0 {
@@ -100,7 +100,7 @@ func (f *textLayout) addVerbatim(s string) {
 	}
 }
 
-// startIndent begins a list or a quotation.
+// startIndent starts a list or a quotation.
 func (f *textLayout) startIndent(name, start string) {
 	in := textIndent{prefix: "  ", next: -1, list: name != "blockquote"}
 	nested := len(f.indents) > 0 && f.indents[len(f.indents)-1].list
@@ -129,7 +129,7 @@ func (f *textLayout) endIndent() {
 	f.bullet = ""
 }
 
-// beginItem begins an item of a list.
+// beginItem starts an item of a list.
 func (f *textLayout) beginItem(name string) {
 	f.requestGap(gapLine)
 	if len(f.indents) == 0 || !f.indents[len(f.indents)-1].list {

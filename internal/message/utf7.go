@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUTF7 says that a name is not modified UTF-7.
+// ErrUTF7 is the error for a name that is not modified UTF-7.
 var ErrUTF7 = errors.New("not modified UTF-7")
 
 var utf7Base64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").
 	WithPadding(base64.NoPadding)
 
-// EncodeUTF7 returns a mailbox name in modified UTF-7 (RFC 3501 §5.1.3). What
-// is not UTF-8 in name becomes U+FFFD.
+// EncodeUTF7 returns a mailbox name in modified UTF-7 (RFC 3501 §5.1.3). Invalid UTF-8 in name
+// becomes U+FFFD.
 func EncodeUTF7(name string) string {
 	if isPlainUTF7(name) {
 		return name
@@ -24,7 +24,7 @@ func EncodeUTF7(name string) string {
 	return string(appendUTF7(make([]byte, 0, len(name)+16), name))
 }
 
-// isPlainUTF7 reports whether s means the same in modified UTF-7 and in UTF-8.
+// isPlainUTF7 reports whether s is the same in modified UTF-7 and in UTF-8.
 func isPlainUTF7(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e || s[i] == '&' {
@@ -61,9 +61,8 @@ func appendUTF7(b []byte, s string) []byte {
 	return b
 }
 
-// DecodeUTF7 returns the UTF-8 of a name in modified UTF-7. It takes only the
-// one spelling that EncodeUTF7 makes, so that what LIST answers is what the
-// client has called the mailbox; else it returns ErrUTF7.
+// DecodeUTF7 decodes a name in modified UTF-7 to UTF-8. It accepts only the output of EncodeUTF7,
+// so that LIST returns the name that the client used. Otherwise it returns ErrUTF7.
 func DecodeUTF7(s string) (string, error) {
 	if isPlainUTF7(s) {
 		return s, nil

@@ -8,8 +8,7 @@ import (
 	"errors"
 )
 
-// isUUEncoding reports whether a transfer encoding is that of uuencode, for which there
-// is no standard name.
+// isUUEncoding reports whether a transfer encoding means uuencode, which has no standard name.
 func isUUEncoding(encoding string) bool {
 	switch encoding {
 	case "x-uuencode", "uuencode", "x-uue", "uue":
@@ -18,21 +17,21 @@ func isUUEncoding(encoding string) bool {
 	return false
 }
 
-// maxUULine is how long a line of uuencode may be, with its line end: of 63 bytes, and
-// with a sum behind them.
+// maxUULine is the maximum length of a uuencode line with its line end: 63 bytes of data and a
+// checksum.
 const maxUULine = 128
 
-// uuReader decodes the files in uuencode (POSIX.1, uuencode): what stands between the
-// lines "begin" and "end". A line that has lost spaces at its end gets them back.
+// uuReader decodes the uuencoded files in a text (POSIX.1, uuencode): the lines between "begin" and
+// "end". It restores missing spaces at the end of a line.
 type uuReader struct {
 	r          *bufio.Reader
 	inFile     bool // between begin and end
-	inLongLine bool // the rest of a line that is too long follows
+	inLongLine bool // skips the rest of a line that is too long
 	out        []byte
 	buf        [64]byte
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (u *uuReader) Read(p []byte) (int, error) {
 	for len(u.out) == 0 {
 		line, err := u.r.ReadSlice('\n')

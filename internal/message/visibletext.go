@@ -10,16 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// VisibleText returns the text that people see of an HTML that is read from r as
-// UTF-8, for searching: without tags, comments, scripts, styles and the title,
-// with entities decoded, the alternative text of images in their places, and
-// all white space as single blanks. Tags within a line, such as <b>, do not part
-// a word; others do. It understands what is not well-formed as browsers do
-// (WHATWG HTML §13.2.5) and never fails by itself: the only errors are r's.
-// Memory is bounded, and the text does not depend on how r hands it out.
+// VisibleText returns the visible text of HTML read from r as UTF-8, for searching. It has no tags,
+// comments, scripts, styles or title. Entities are decoded, images are replaced by their
+// alternative text, and white space is single spaces. Inline tags, such as <b>, don't separate
+// words; others do. Malformed HTML is parsed as browsers do (WHATWG HTML §13.2.5). The only errors
+// are r's. Memory use is limited, and the text doesn't depend on how r splits its reads.
 func VisibleText(r io.Reader) io.Reader { return &visibleReader{r: r, step: (*visibleReader).text} }
 
-// Bounds of what is kept of a name, and of an entity.
+// Limits on the length of a name, and of an entity.
 const (
 	maxTagName = 16
 	maxEntity  = 40
@@ -28,30 +26,30 @@ const (
 type visibleReader struct {
 	r    io.Reader
 	in   [4096]byte
-	from int // in[from:to] is still to be read
+	from int // in[from:to] is unread
 	to   int
 	err  error
 	out  []byte
-	read int // of out, that was read
+	read int // bytes of out that were read
 
 	step           func(v *visibleReader, c rune)
-	pendingSpace   bool // comes before the next character
-	hasText        bool // there was one
+	pendingSpace   bool // whether a space comes before the next character
+	hasText        bool // whether there was text
 	name           []byte
 	isEndTag       bool   // of an end tag
-	hidden         string // the element whose content is no text
+	hidden         string // element whose content is hidden
 	attr           []byte
-	spaceAfterAttr bool // white space came after attr
-	last           rune // before this one, within a tag, white space left out
+	spaceAfterAttr bool // whether white space followed attr
+	last           rune // previous character within a tag, without white space
 	quote          rune
 	inAlt          bool
 	dashes         int
 	entity         []byte
-	resume         func(v *visibleReader, c rune) // after an entity
-	endTagMatched  int                            // how much of the hidden element's end tag was seen
+	resume         func(v *visibleReader, c rune) // state after an entity
+	endTagMatched  int                            // matched length of the hidden element's end tag
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (v *visibleReader) Read(p []byte) (int, error) {
 	if v.read == len(v.out) {
 		v.out, v.read = v.out[:0], 0
@@ -65,7 +63,7 @@ func (v *visibleReader) Read(p []byte) (int, error) {
 			if len(v.entity) == 0 || !errors.Is(v.err, io.EOF) {
 				return 0, v.err
 			}
-			v.endEntity() // what was begun and is no entity is text
+			v.endEntity() // an incomplete entity is text
 			continue
 		}
 		for v.from < v.to && (v.err != nil || utf8.FullRune(v.in[v.from:v.to])) {
@@ -90,7 +88,7 @@ func (v *visibleReader) fill() {
 	v.err = err
 }
 
-// emit gives a character of the text.
+// emit appends a character to the text.
 func (v *visibleReader) emit(c rune) {
 	switch {
 	case c <= ' ' || c >= 0x80 && unicode.IsSpace(c):
@@ -142,11 +140,11 @@ func (v *visibleReader) endEntity() {
 	v.entity, v.step = v.entity[:0], v.resume
 }
 
-// tagOpen is after "<".
+// tagOpen is the state after "<".
 func (v *visibleReader) tagOpen(c rune) {
 	v.name, v.isEndTag, v.attr, v.last, v.inAlt = v.name[:0], false, v.attr[:0], 0, false
 	switch {
-	case isLetter(c):
+	case isMail(c):
 		v.step = (*visibleReader).tagName
 		v.tagName(c)
 	case c == '/':
@@ -162,10 +160,10 @@ func (v *visibleReader) tagOpen(c rune) {
 	}
 }
 
-// endTagOpen is after "</".
+// endTagOpen is the state after "</".
 func (v *visibleReader) endTagOpen(c rune) {
 	switch {
-	case isLetter(c):
+	case isMail(c):
 		v.step = (*visibleReader).tagName
 		v.tagName(c)
 	case c == '>':
@@ -186,13 +184,13 @@ func (v *visibleReader) tagName(c rune) {
 	}
 }
 
-// inTag is among the attributes.
+// inTag is the state among the attributes.
 func (v *visibleReader) inTag(c rune) {
 	switch {
 	case c == '>':
 		v.endTag()
 	case c <= ' ':
-		v.spaceAfterAttr = true // another name follows, unless it is "="
+		v.spaceAfterAttr = true // a name follows, unless "=" does
 	case v.last == '=':
 		v.inAlt = !v.isEndTag && string(v.name) == "img" && string(v.attr) == "alt"
 		v.attr, v.last = v.attr[:0], 0
@@ -217,7 +215,7 @@ func (v *visibleReader) inTag(c rune) {
 	}
 }
 
-// quoted is within the value of an attribute, also of one without quotes.
+// quoted is the state in an attribute's value, also without quotes.
 func (v *visibleReader) quoted(c rune) {
 	switch {
 	case v.quote != 0 && c == v.quote, v.quote == 0 && c <= ' ':
@@ -233,7 +231,7 @@ func (v *visibleReader) quoted(c rune) {
 	}
 }
 
-// endTag is at the ">" of a tag.
+// endTag processes the ">" of a tag.
 func (v *visibleReader) endTag() {
 	v.step = (*visibleReader).text
 	switch name := string(v.name); name {
@@ -270,13 +268,13 @@ func (v *visibleReader) hiddenText(c rune) {
 	}
 }
 
-// declaration is after "<!": a comment, or what is no text either.
+// declaration is the state after "<!": a comment, or other hidden text.
 func (v *visibleReader) declaration(c rune) {
 	switch {
 	case c == '-' && v.dashes == 0:
 		v.dashes = 1
 	case c == '-':
-		v.dashes, v.step = 2, (*visibleReader).comment // "<!-->" and "<!--->" are whole
+		v.dashes, v.step = 2, (*visibleReader).comment // "<!-->" and "<!--->" are complete
 	default:
 		v.step = (*visibleReader).bogus
 		v.bogus(c)
@@ -289,25 +287,24 @@ func (v *visibleReader) comment(c rune) {
 		v.dashes++
 	case c == '>' && v.dashes >= 2:
 		v.step = (*visibleReader).text
-	case c == '!' && v.dashes >= 2: // "--!>" ends it too
+	case c == '!' && v.dashes >= 2: // "--!>" also ends it
 	default:
 		v.dashes = 0
 	}
 }
 
-// bogus is what ends with the next ">".
+// bogus skips text up to the next ">".
 func (v *visibleReader) bogus(c rune) {
 	if c == '>' {
 		v.step = (*visibleReader).text
 	}
 }
 
-func isLetter(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isMail(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-func isAlphaNumeric(c byte) bool { return isLetter(rune(c)) || c >= '0' && c <= '9' }
+func isAlphaNumeric(c byte) bool { return isMail(rune(c)) || c >= '0' && c <= '9' }
 
-// lowerName returns a character of a name in lower case; 0xff for one that no name
-// has that matters.
+// lowerName returns a character of a name in lower case; 0xff if no relevant name contains it.
 func lowerName(c rune) byte {
 	switch {
 	case c >= 'A' && c <= 'Z':

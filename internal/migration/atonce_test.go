@@ -19,8 +19,7 @@ import (
 
 var insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'ann@example.com', 'x', 'active', 0)`)
 
-// An account has never more migrations than it may, also when many are asked for
-// at once.
+// The limit on unfinished migrations of an account also holds for concurrent requests.
 func TestCreateAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")

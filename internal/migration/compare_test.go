@@ -14,8 +14,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// readFolder reads all that a migration must keep of a folder's messages: text,
-// flags and date, in the order of their UIDs.
+// readFolder returns what a migration must preserve of a folder's messages: text, flags and date,
+// in UID order.
 func readFolder(t testing.TB, c *imapclient.Client, name string) (all []string) {
 	t.Helper()
 	at, err := c.Select(name, &imap.SelectOptions{ReadOnly: true}).Wait()
@@ -32,7 +32,7 @@ func readFolder(t testing.TB, c *imapclient.Client, name string) (all []string) 
 			t.Fatal(err)
 		}
 		if bytes.Contains(b.BodySection[0].Bytes, []byte("\r\nSubject: Your mailbox is ")) {
-			continue // what the service says when there is little room left
+			continue // what the service says when the mailbox is almost full
 		}
 		var flags []string
 		for _, f := range b.Flags {
@@ -49,8 +49,8 @@ func readFolder(t testing.TB, c *imapclient.Client, name string) (all []string) 
 	return all
 }
 
-// identical compares folders there with those here, which have the names that
-// targets has for them, and returns how many messages there are.
+// identical compares the source's folders with the local ones, which targets names, and returns the
+// number of messages.
 func identical(t testing.TB, there, here *imapclient.Client, targets map[string]string) (messages int) {
 	t.Helper()
 	for name, target := range targets {
@@ -70,7 +70,7 @@ func identical(t testing.TB, there, here *imapclient.Client, targets map[string]
 	return messages
 }
 
-// names lists the folders that can be opened.
+// names returns the folders that can be opened.
 func names(t testing.TB, c *imapclient.Client) (all []string) {
 	t.Helper()
 	list, err := c.List("", "*", nil).Collect()

@@ -17,7 +17,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// drip is a connection that brings one byte at a time, and no end of a line.
+// drip is a connection that delivers one byte at a time and never ends a line.
 type drip struct {
 	net.Conn
 	reads, deepest int
@@ -33,8 +33,8 @@ func (d *drip) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// A source that sends a long line byte by byte needs no stack for each: a stack
-// that is full ends the process.
+// A source that sends a long line byte by byte must not add a stack frame for each byte: a stack
+// overflow ends the process.
 func TestDrip(t *testing.T) {
 	const budget = 4 << 10
 	d := &drip{}
@@ -48,8 +48,7 @@ func TestDrip(t *testing.T) {
 	}
 }
 
-// What a search has found is read in a time that its length bounds, in whatever
-// order it comes, and however it is written.
+// Reading search results takes time linear in their length, in any order and notation.
 func TestFound(t *testing.T) {
 	const many = 1_500_000
 	backwards := []byte("* SEARCH")

@@ -18,24 +18,22 @@ import (
 )
 
 const (
-	// maxWindow is how many messages are asked about at once.
+	// maxWindow is the maximum number of messages requested at once.
 	maxWindow = 500
-	// A folder of which nothing is known is searched for so many UIDs at once,
-	// at first.
+	// initialSpan is the number of UIDs in the first search of a folder.
 	initialSpan = 100_000
-	// maxReadFailures is how often the line may break at the same message, and
-	// maxUnreadable the same for answers that can't be understood.
-	// It is passed over only then: a line that breaks now and then must cost no
-	// message.
+	// maxReadFailures is the number of times that the connection may break at the same message, and
+	// maxUnreadable the same for responses that can't be parsed. The job skips the message only
+	// then: an unreliable connection must cost no message.
 	maxReadFailures, maxUnreadable = 10, 2
-	// stuckRetries is after how many tries in a row that brought nothing it is looked
-	// for the message that is to blame, if the source does not tell by where it
-	// breaks off; and maxSkipped is how many are then passed over of which none is
-	// between them that could be copied: more, and it is the source itself.
+	// stuckRetries is the number of fruitless tries in a row after which the job looks for the
+	// message at fault. It does so only if the source doesn't reveal the message by where it breaks
+	// off. maxSkipped is how many messages it then skips in a row: if none between them can be
+	// copied, the source itself is at fault.
 	stuckRetries, maxSkipped = maxRetries / 2, 3
 )
 
-// copyFolder copies what is left of a folder.
+// copyFolder copies the remaining messages of a folder.
 func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
 	if err := j.createTarget(ctx, t); err != nil {
 		return wrapInternal(err)
@@ -47,7 +45,7 @@ func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
 			return j.finishFolder(ctx, t, "failed", words)
 		}
 		t.openRefused = no
-		t.narrowed = t.narrowed || no // it waits for its second turn
+		t.narrowed = t.narrowed || no // if it waits for its second turn
 		return err
 	}
 	if at.UIDValidity != t.uidValidity {
@@ -74,7 +72,7 @@ func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
 	return j.finishFolder(ctx, t, FolderDone, "")
 }
 
-// createTarget makes the folder here.
+// createTarget creates the local folder.
 func (j *job) createTarget(ctx context.Context, t *task) error {
 	_, err := j.options.Folders.Create(ctx, j.Mailbox, t.target)
 	if err != nil && !fault.Is(err, fault.Conflict) {
@@ -92,9 +90,9 @@ func (j *job) createTarget(ctx context.Context, t *task) error {
 	return nil
 }
 
-// measureFolder finds out how many bytes a folder has, if that is not known yet. It is for
-// the progress alone: of a source that can't say, what it has told so far will do,
-// the second time if the trouble may pass.
+// measureFolder determines the size of a folder in bytes, if it isn't known yet. Only progress
+// depends on it: if the source can't say, the sum so far is enough. After a temporary error, this
+// holds from the second try on.
 func (j *job) measureFolder(ctx context.Context, src *session, t *task, messages uint32) error {
 	if t.bytes >= 0 {
 		return nil
@@ -122,24 +120,24 @@ func (j *job) measureFolder(ctx context.Context, src *session, t *task, messages
 		return wrapInternal(err)
 	}
 	t.bytes = sum
-	return wrong // after which the line may be broken
+	return wrong // the connection may be broken after it
 }
 
-// folderCopy is a folder while it is copied over a connection.
+// folderCopy copies a folder over one connection.
 type folderCopy struct {
 	*job
 	*task
 	src          *session
-	sourceFolder int64 // the folder's number in migration_copied
-	// renumbered says that messages of this folder were copied under another
-	// UIDVALIDITY: they are known by their digest.
+	sourceFolder int64 // number of the folder in migration_copied
+	// renumbered reports whether messages of this folder were copied under another UIDVALIDITY.
+	// They are recognized by their digest.
 	renumbered bool
-	targetFull bool // the folder here can take no more
+	targetFull bool // the local folder can take no more messages
 }
 
-// copyAll copies all messages above the last that is done. Of a folder whose UIDs
-// are far apart it does not ask for each. next may be wrong: some sources tell too
-// low a UIDNEXT, and what is above it would be lost.
+// copyAll copies all messages above the last UID that is done. If UIDs are far apart, it doesn't
+// search all of them at once. next may be wrong: some sources report too low a UIDNEXT, and
+// messages above it would be lost.
 func (f *folderCopy) copyAll(ctx context.Context, next uint32) error {
 	for span := uint64(initialSpan); ; {
 		low, high := f.lastUID+1, uint32(0) // 0 is *
@@ -174,8 +172,7 @@ func (f *folderCopy) copyAll(ctx context.Context, next uint32) error {
 	}
 }
 
-// handleError finds out whether single messages are to blame for an error, to pass
-// over them the next time.
+// handleError determines whether single messages cause an error, to skip them next time.
 func (f *folderCopy) handleError(err error, uids []uint32) error {
 	var strange protocolError
 	words, no := refusal(err)
@@ -194,16 +191,16 @@ func (f *folderCopy) handleError(err error, uids []uint32) error {
 	return err
 }
 
-// isSourceError reports whether an error is the source's, and may pass.
+// isSourceError reports whether an error is the source's and may be temporary.
 func isSourceError(err error) bool {
 	var own internalError
 	var last permanentError
 	return !errors.As(err, &own) && !errors.As(err, &last) && !errors.Is(err, errLeaseLost) && !errors.Is(err, context.Canceled)
 }
 
-// suspect is blame where the source itself may be in trouble, which must cost no
-// message: a single one is blamed only where another was given just before. Where
-// there is none, all tries but the last are the source's.
+// suspect is recordFailure for errors that may come from the source itself, which must cost no
+// message. It blames a single message only if the source has just given another one. If the folder
+// has no other, all tries but the last count against the source.
 func (f *folderCopy) suspect(uids []uint32, often int, why string, tries int) {
 	if len(uids) > 1 || f.neighborReadable || f.noNeighbor && f.Retries >= tries || !f.sourceDoubted {
 		f.recordFailure(uids, often, why)
@@ -211,11 +208,10 @@ func (f *folderCopy) suspect(uids []uint32, often int, why string, tries int) {
 	f.sourceDoubted = true
 }
 
-// checkNeighbor finds out, for a message that is doubted, whether the source gives
-// another one, near it.
+// checkNeighbor checks, for a message in doubt, whether the source gives another message near it.
 func (f *folderCopy) checkNeighbor(than uint32) error {
 	f.checkingNeighbor = true
-	uids, err := f.src.search(than-min(than-1, initialSpan), than+min(1<<32-1-than, initialSpan)) // of a large folder not all
+	uids, err := f.src.search(than-min(than-1, initialSpan), than+min(1<<32-1-than, initialSpan)) // in a large folder, not all
 	if err != nil {
 		return err
 	}
@@ -232,8 +228,7 @@ func (f *folderCopy) checkNeighbor(than uint32) error {
 	return err
 }
 
-// checkMessage finds out whether the source gives a message, as it would be asked for it
-// to copy it.
+// checkMessage checks whether the source gives a message, with the same commands as copying it.
 func (f *folderCopy) checkMessage(uid []uint32) error {
 	if err := f.src.detectLateUIDs(uid[0]); err != nil {
 		return err
@@ -247,8 +242,8 @@ func (f *folderCopy) checkMessage(uid []uint32) error {
 	}, func(uint32) error { f.neighborReadable, f.readableUID = true, uid[0]; return nil })
 }
 
-// recordFailure notes that one of some messages can't be had: fewer of them are asked for
-// the next time. A single one is passed over once it was so often enough.
+// recordFailure notes that one of some messages can't be read: the next window is smaller. It skips
+// a single message that has failed often enough.
 func (t *task) recordFailure(uids []uint32, often int, why string) {
 	t.narrowed = true
 	if len(uids) > 1 {
@@ -260,27 +255,27 @@ func (t *task) recordFailure(uids []uint32, often int, why string) {
 	}
 }
 
-// skip passes over a message.
+// skip marks a message as unreadable.
 func (t *task) skip(uid uint32, why string) {
 	t.unreadable[uid], t.narrowed = why, true
 	t.skippedInRow++
 }
 
-// sourceMessage is a message of the source.
+// sourceMessage is a message at the source.
 type sourceMessage struct {
 	uid       uint32
-	seq       uint32 // its sequence number
+	seq       uint32 // sequence number
 	flags     []string
-	hasDate   bool      // the source tells a date
-	date      time.Time // zero if it can't be read
-	dateValid bool      // the date is written as IMAP has it
+	hasDate   bool      // the source gives a date
+	date      time.Time // zero if it can't be parsed
+	dateValid bool      // the date has IMAP's syntax
 	size      int64
-	identity  string // its identity, as far as it is known
+	identity  string // identity, as far as it is known
 	digest    int64
 }
 
-// copyWindow copies those of some messages that are not here yet, and notes
-// that all of them are done.
+// copyWindow copies those messages that have not been copied yet, and records that all of them are
+// done.
 func (f *folderCopy) copyWindow(ctx context.Context, uids []uint32) error {
 	first, last := uids[0], uids[len(uids)-1]
 	here, err := f.copiedUIDs(ctx, f.sourceFolder, f.uidValidity, first, last, f.Mailbox)
@@ -319,17 +314,17 @@ func (f *folderCopy) copyWindow(ctx context.Context, uids []uint32) error {
 		}
 		f.currentUID = 0
 	}
-	letters, silent, err := f.fetchMetadata(left)
+	mails, silent, err := f.fetchMetadata(left)
 	if err != nil {
 		return err
 	}
 	for _, uid := range silent {
 		lost = append(lost, Failure{f.name, uid, "The source says nothing of it."})
 	}
-	end.done += int64(len(left) - len(letters) - len(silent)) // they were deleted there meanwhile
-	var again []sourceMessage                                 // copied under another UIDVALIDITY
-	var before int64                                          // of these those that another migration copied
-	letters = slices.DeleteFunc(letters, func(l sourceMessage) bool {
+	end.done += int64(len(left) - len(mails) - len(silent)) // deleted at the source meanwhile
+	var again []sourceMessage                               // copied under another UIDVALIDITY
+	var before int64                                        // how many of these another migration copied
+	mails = slices.DeleteFunc(mails, func(l sourceMessage) bool {
 		if l.size > MaxMessageSize {
 			lost = append(lost, Failure{f.name, l.uid, tooLargeReason})
 			return true
@@ -337,13 +332,13 @@ func (f *folderCopy) copyWindow(ctx context.Context, uids []uint32) error {
 		return false
 	})
 	if f.renumbered {
-		if letters, again, before, err = f.splitCopied(ctx, letters); err != nil {
+		if mails, again, before, err = f.splitCopied(ctx, mails); err != nil {
 			return internalError{err}
 		}
 		end.done += before
 		end.skipped += before
 	}
-	more, gone, err := f.copyBodies(ctx, letters)
+	more, gone, err := f.copyBodies(ctx, mails)
 	if err != nil {
 		return err
 	}
@@ -353,15 +348,15 @@ func (f *folderCopy) copyWindow(ctx context.Context, uids []uint32) error {
 	return f.finishWindow(ctx, end, last, again, lost)
 }
 
-// fetchMetadata asks about messages. silent are those that are there, and of which the
-// source says nothing even so.
-func (f *folderCopy) fetchMetadata(uids []uint32) (letters []sourceMessage, silent []uint32, err error) {
+// fetchMetadata fetches messages' metadata. silent are the messages that exist but for which the
+// source returns nothing.
+func (f *folderCopy) fetchMetadata(uids []uint32) (mails []sourceMessage, silent []uint32, err error) {
 	for silent = uids; len(silent) > 0; {
 		some, err := f.src.fetchMetadata(silent, f.renumbered)
 		if err != nil {
 			return nil, nil, err
 		}
-		letters = append(letters, some...)
+		mails = append(mails, some...)
 		known := func(uid uint32) bool {
 			return slices.ContainsFunc(some, func(l sourceMessage) bool { return l.uid == uid })
 		}
@@ -372,16 +367,16 @@ func (f *folderCopy) fetchMetadata(uids []uint32) (letters []sourceMessage, sile
 			break
 		}
 	}
-	slices.SortFunc(letters, func(a, b sourceMessage) int { return cmp.Compare(a.uid, b.uid) })
-	return letters, silent, nil
+	slices.SortFunc(mails, func(a, b sourceMessage) int { return cmp.Compare(a.uid, b.uid) })
+	return mails, silent, nil
 }
 
 const tooLargeReason = "The message is larger than 50 MB."
 
-// splitCopied divides messages into new ones and those that were copied before, by
-// their digests, and says how many of these another migration counted.
-func (f *folderCopy) splitCopied(ctx context.Context, letters []sourceMessage) (fresh, again []sourceMessage, before int64, err error) {
-	for _, l := range letters {
+// splitCopied separates new messages from those copied before, by their digests, and counts those
+// that another migration copied.
+func (f *folderCopy) splitCopied(ctx context.Context, mails []sourceMessage) (fresh, again []sourceMessage, before int64, err error) {
+	for _, l := range mails {
 		l.digest = digest(l.identity, &l)
 		by, err := f.copiedByDigest(ctx, f.sourceFolder, l.digest, f.uidValidity, f.Mailbox)
 		if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Limits of what a source may be called, in bytes, and of how many folders may
-// be chosen.
+// Limits of a source's fields, in bytes, and of the number of chosen folders.
 const (
 	maxHost    = 253
 	maxText    = 1000
@@ -30,11 +29,10 @@ var insertQuery = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, h
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued', '', NULL, $13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $13, 0, 0, $13
 		WHERE (SELECT COUNT(*) FROM migration WHERE account = $2 AND state IN ('queued', 'running')) < $14`)
 
-// Target is the mailbox that is copied to.
+// Target is the destination mailbox.
 type Target struct{ Account, Domain, Mailbox db.ID }
 
-// Check finds everything that is wrong with a source, under the fields of the
-// API, and fills in what was left out.
+// Check validates a source, fills in defaults, and returns all errors by API field.
 func (s *Source) Check() fault.FieldErrors {
 	var bad fault.FieldErrors
 	s.checkHost(&bad)
@@ -97,8 +95,8 @@ func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Create has a mailbox copied. What is wrong with the source is told by Check;
-// too many migrations that have not ended are a fault.Conflict.
+// Create starts copying into a mailbox. Check returns the errors of an invalid source. Too many
+// unfinished migrations are a fault.Conflict.
 func (m *Service) Create(ctx context.Context, to Target, from Source) (Migration, error) {
 	if err := from.Check().Err(); err != nil {
 		return Migration{}, err

@@ -71,23 +71,23 @@ namespace inbox {
 }
 `
 
-// dovecot is a running Dovecot of the test's own. Every user may sign in.
+// dovecot is a Dovecot instance of the test's own. Every user may sign in.
 type dovecot struct {
 	t           testing.TB
 	dir         string
-	plain, imap string // addresses: without TLS at first, with
+	plain, imap string // addresses: without TLS at first, with TLS
 }
 
 const dovecotPassword = "Dovecot-1"
 
-// startDovecot starts a Dovecot whose namespace has further settings.
+// startDovecot starts a Dovecot with additional namespace settings.
 func startDovecot(t testing.TB, namespace string) *dovecot {
 	t.Helper()
 	program := "/usr/sbin/dovecot"
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("the Debian package dovecot-imapd is needed: %v", err)
 	}
-	dir, err := os.MkdirTemp("", "dovecot") // its sockets' paths must be short
+	dir, err := os.MkdirTemp("", "dovecot") // paths of its sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +167,8 @@ func signIn(t testing.TB, addr, user, password string) *imapclient.Client {
 	return c
 }
 
-// session is a user's mailbox there, or at a proxy before it.
-func session(addr, user, tls string) client.NewMigrationSource {
+// dovecotSource is the source for a user's mailbox on the Dovecot, or on a proxy in front of it.
+func dovecotSource(addr, user, tls string) client.NewMigrationSource {
 	host, port, _ := strings.Cut(addr, ":")
 	n, _ := strconv.Atoi(port)
 	return client.NewMigrationSource{Host: host, Port: n, TLS: tls, Username: user, Password: dovecotPassword, InsecureSkipVerify: true}

@@ -17,12 +17,11 @@ import (
 )
 
 const (
-	// maxSearchResponse bounds the answer to a search, in bytes: ten for each UID.
+	// maxSearchResponse is the limit for the response to a search, in bytes: ten per UID.
 	maxSearchResponse = 16 << 20
-	// maxFetchResponse is what the answer about one message may have, in bytes,
-	// beside its text.
+	// maxFetchResponse is the limit for the response about one message, in bytes, without its text.
 	maxFetchResponse = 16 << 10
-	// maxHeader is how much of a head is read for its identity.
+	// maxHeader is how much of a header is read for the message's identity, in bytes.
 	maxHeader = 64 << 10
 )
 
@@ -34,7 +33,7 @@ func (s *session) examine(name string) (*imap.SelectData, error) {
 	return data, s.wrapError(err)
 }
 
-// search returns the UIDs from low to high, which is * if it is 0, in order.
+// search returns the UIDs from low to high in ascending order. A high of 0 means *.
 func (s *session) search(low, high uint32) ([]uint32, error) {
 	defer s.conn.endCommand()
 	s.conn.beginCommand(maxSearchResponse)
@@ -44,8 +43,8 @@ func (s *session) search(low, high uint32) ([]uint32, error) {
 	}
 	var uids []uint32
 	for _, r := range s.conn.searchResults() {
-		// A range is as long as its list was, or came from a list of ranges,
-		// which a source could make up.
+		// A range came from a single response, or from a list of ranges, which a source could make
+		// up.
 		start, stop := max(r.low, low), r.high
 		if high != 0 {
 			stop = min(stop, high)
@@ -67,15 +66,14 @@ func (s *session) search(low, high uint32) ([]uint32, error) {
 	return slices.Compact(uids), nil
 }
 
-// existing returns those of some messages, in order, that are in the open folder.
-// What a source does not answer about may have been deleted, or be one that it
-// can't read.
+// existing returns those of the given messages that are in the open folder, in order. Messages that
+// a source doesn't answer about may have been deleted, or the source can't read them.
 func (s *session) existing(uids []uint32) (there []uint32, err error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}
 	s.conn.beginCommand(smallResponse)
-	err = s.wrapError(s.Noop().Wait()) // then it knows of what others have deleted
+	err = s.wrapError(s.Noop().Wait()) // so that it reports messages deleted by others
 	s.conn.endCommand()
 	if _, no := refusal(err); err != nil && !no {
 		return nil, err
@@ -89,7 +87,7 @@ func (s *session) existing(uids []uint32) (there []uint32, err error) {
 	return there, err
 }
 
-// totalSize returns how many bytes the open folder has.
+// totalSize returns the size of the open folder in bytes.
 func (s *session) totalSize() (sum int64, err error) {
 	defer s.conn.endCommand()
 	s.conn.beginCommand(smallResponse)
@@ -98,29 +96,29 @@ func (s *session) totalSize() (sum int64, err error) {
 		s.conn.budget += 100
 	})
 	err = s.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{RFC822Size: true}).Close()
-	s.conn.setFetchHandler(nil) // what comes now is no answer
+	s.conn.setFetchHandler(nil) // later responses are unsolicited
 	return sum, s.wrapError(err)
 }
 
-// fetchMetadata asks about messages of the open folder, with their identities if
-// these are wanted. The letters are in the order of their UIDs.
+// fetchMetadata fetches the metadata of messages in the open folder, with their identities if ids
+// is set. The result is in UID order.
 func (s *session) fetchMetadata(uids []uint32, ids bool) ([]sourceMessage, error) {
-	letters, err := s.fetchMetadataOnce(uids, ids)
+	mails, err := s.fetchMetadataOnce(uids, ids)
 	if err != nil {
 		return nil, err
 	}
-	// News of flags may have been taken for an answer.
+	// An unsolicited flags update may have been taken for a response.
 	var vague []uint32
-	letters = slices.DeleteFunc(letters, func(l sourceMessage) bool {
+	mails = slices.DeleteFunc(mails, func(l sourceMessage) bool {
 		if !l.hasDate {
 			vague = append(vague, l.uid)
 		}
 		return !l.hasDate
 	})
 	again, err := s.fetchMetadataOnce(vague, ids)
-	letters = append(letters, again...)
-	slices.SortFunc(letters, func(a, b sourceMessage) int { return cmp.Compare(a.uid, b.uid) })
-	return letters, err
+	mails = append(mails, again...)
+	slices.SortFunc(mails, func(a, b sourceMessage) int { return cmp.Compare(a.uid, b.uid) })
+	return mails, err
 }
 
 func (s *session) fetchMetadataOnce(uids []uint32, ids bool) ([]sourceMessage, error) {
@@ -155,7 +153,7 @@ func (s *session) fetchMetadataOnce(uids []uint32, ids bool) ([]sourceMessage, e
 		l.merge(a)
 	})
 	cmd := s.Fetch(set, options)
-	known := map[uint32]string{} // identities by place
+	known := map[uint32]string{} // identities by sequence number
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
 		for item := m.Next(); item != nil; item = m.Next() {
 			if item, ok := item.(imapclient.FetchItemDataBodySection); ok && item.Literal != nil {
@@ -166,23 +164,23 @@ func (s *session) fetchMetadataOnce(uids []uint32, ids bool) ([]sourceMessage, e
 		}
 	}
 	err := cmd.Close()
-	s.conn.setFetchHandler(nil) // what comes now is no answer
+	s.conn.setFetchHandler(nil) // later responses are unsolicited
 	if err := s.wrapError(err); err != nil {
 		return nil, err
 	}
-	if len(told) < expected { // another was deleted, and the places moved
+	if len(told) < expected { // a message was deleted, and the sequence numbers changed
 		return nil, protocolError{errors.New("places that moved")}
 	}
-	var letters []sourceMessage
+	var mails []sourceMessage
 	for _, uid := range slices.Sorted(maps.Keys(told)) {
 		l := told[uid]
 		l.identity = known[l.seq]
-		letters = append(letters, *l)
+		mails = append(mails, *l)
 	}
-	return letters, nil
+	return mails, nil
 }
 
-// merge notes what a source says of a message, perhaps not all at once.
+// merge adds what a FETCH response says of a message. A source may send several.
 func (l *sourceMessage) merge(a *fetchResponse) {
 	l.seq, l.size = a.seq, max(l.size, a.size)
 	if a.hasFlags {
@@ -194,7 +192,7 @@ func (l *sourceMessage) merge(a *fetchResponse) {
 	}
 }
 
-// readIdentity reads the identity of the message that a head belongs to.
+// readIdentity returns the identity of the message with the given header.
 func readIdentity(r io.Reader) string {
 	_, head, err := message.ScanReader(io.LimitReader(r, maxHeader))
 	if err != nil {
@@ -203,8 +201,8 @@ func readIdentity(r io.Reader) string {
 	return messageIdentity(head)
 }
 
-// messageIdentity is the Message-ID. Messages without one may well have the same size
-// and date: of those it is what tells them apart for people.
+// messageIdentity returns the Message-ID. For messages without one it returns date, author and
+// subject, because these messages may have the same size and internal date.
 func messageIdentity(head message.Header) string {
 	if id := head.MessageID(); id != "" {
 		return id
@@ -212,9 +210,9 @@ func messageIdentity(head message.Header) string {
 	return strings.Join([]string{"", head.Text("Date"), head.Text("From"), head.Text("Subject")}, "\x00")
 }
 
-// detectLateUIDs finds out, by a message of the open folder, whether the source says only
-// after a text whose it is. The client library takes that for no answer to a
-// UID FETCH: then messages are asked for by their places.
+// detectLateUIDs checks, with one message of the open folder, whether the source sends the UID only
+// after the text. The client library doesn't accept that as a response to UID FETCH: messages are
+// then requested by sequence number.
 func (s *session) detectLateUIDs(uid uint32) error {
 	if s.uidOrderKnown {
 		return nil
@@ -227,8 +225,8 @@ func (s *session) detectLateUIDs(uid uint32) error {
 	return nil
 }
 
-func seqSet(letters []sourceMessage) (set imap.SeqSet) {
-	for _, l := range letters {
+func seqSet(mails []sourceMessage) (set imap.SeqSet) {
+	for _, l := range mails {
 		set.AddNum(l.seq)
 	}
 	return set
@@ -241,24 +239,23 @@ func uidSet(uids []uint32) (set imap.UIDSet) {
 	return set
 }
 
-// errTooLarge says that a message is larger than it may be.
+// errTooLarge reports that a message exceeds the size limit.
 var errTooLarge = errors.New("the message is too large")
 
-// fetchBodies fetches the texts of messages of the open folder. keep is called with
-// each, in the order in which they come, and must read it whole, or fail; done
-// when its message has ended. Their errors end the fetching and the connection.
-// at is told which message is being read. What keep was not called for, the
-// source gave no text of. If the source is late, keep and at get 0 for a UID, and
-// done gets that of any message.
+// fetchBodies fetches the texts of messages in the open folder. It calls keep with each text, in
+// order of arrival; keep must read it completely or fail. It calls done when the message's response
+// has ended. Their errors end the fetch and the connection. at receives the UID of the message
+// being read. If keep was not called for a message, the source gave no text for it. If the source
+// sends UIDs late, keep and at receive UID 0, and done may receive any message's UID.
 func (s *session) fetchBodies(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error, done func(uid uint32) error) error {
 	defer s.conn.endCommand()
 	var set imap.NumSet = uidSet(uids)
 	if s.lateUIDs {
-		letters, err := s.fetchMetadataOnce(uids, false) // places move
-		if err != nil || len(letters) == 0 {
+		mails, err := s.fetchMetadataOnce(uids, false) // sequence numbers change
+		if err != nil || len(mails) == 0 {
 			return err
 		}
-		set = seqSet(letters)
+		set = seqSet(mails)
 	}
 	s.conn.beginCommand(smallResponse + int64(len(uids))*maxFetchResponse)
 	cmd := s.Fetch(set, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{{Peek: true}}})
@@ -277,7 +274,7 @@ func (s *session) fetchBodies(uids []uint32, at func(uint32), keep func(uid uint
 				at(uid)
 				text := &bodyReader{LiteralReader: item.Literal, conn: s.conn}
 				if kept, failed = true, keep(uid, text); failed != nil {
-					_ = s.conn.Close() // what is left need not come
+					_ = s.conn.Close() // the rest need not come
 					s.awaitClose(text)
 				}
 			}
@@ -299,16 +296,15 @@ func isWholeMessage(s *imap.FetchItemBodySection) bool {
 	return s != nil && s.Specifier == imap.PartSpecifierNone && len(s.Part) == 0 && s.Partial == nil
 }
 
-// bodyReader is a message as it comes, which goes on to the blob store: it may have
-// any length.
+// bodyReader reads a message as it arrives, of any length, for the blob store.
 type bodyReader struct {
 	imap.LiteralReader
 	conn   *sourceConn
 	broken bool
 }
 
-// awaitClose waits for the client library to notice that the line broke within a text:
-// it would read that once more, beside its own reading.
+// awaitClose waits until the client library notices that the connection broke within a text: the
+// library would otherwise read the text at the same time.
 func (s *session) awaitClose(text *bodyReader) {
 	if text.broken {
 		_ = s.conn.Close()

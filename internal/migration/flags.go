@@ -13,8 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// parseFlags divides flags into system flags and keywords. What can't be a keyword
-// here is left out, and noted.
+// parseFlags separates system flags from keywords. It omits invalid keywords and notes them.
 func parseFlags(given []string) (flags folder.Flags, words, notes []string) {
 	note := func(text string) {
 		if len(notes) < maxNotes && !slices.Contains(notes, text) {
@@ -48,14 +47,14 @@ func parseFlags(given []string) (flags folder.Flags, words, notes []string) {
 	return flags, words, notes
 }
 
-// maxPendingSignIns is how many keywords of a message are noted.
+// maxNotes is the maximum number of keywords noted for a message.
 const maxNotes = 10
 
-// leapSecondPattern is a second that most clocks lack.
+// leapSecondPattern matches a leap second, which most clocks lack.
 var leapSecondPattern = regexp.MustCompile(`(:[0-9]{2}):60\b`)
 
-// parseInternalDate reads a message's date as a source tells it; exact if it has the form
-// that it shall have (RFC 9051 §9, date-time). It is zero if it makes no sense.
+// parseInternalDate parses a message's date as the source gives it. exact reports whether it has
+// the required syntax (RFC 9051 §9, date-time). The date is zero if it can't be parsed.
 func parseInternalDate(text string) (date time.Time, exact bool) {
 	text = strings.TrimSpace(text)
 	if t, err := time.Parse("2-Jan-2006 15:04:05 -0700", text); err == nil {

@@ -18,7 +18,7 @@ import (
 // listedFolder is a folder as the source lists it.
 type listedFolder struct {
 	name       string // UTF-8
-	delim      string // "" if it has no levels
+	delim      string // "" if there is no hierarchy
 	attrs      []imap.MailboxAttr
 	subscribed bool
 }
@@ -27,18 +27,18 @@ func (l *listedFolder) hasAttr(attrs ...imap.MailboxAttr) bool {
 	return slices.ContainsFunc(attrs, func(a imap.MailboxAttr) bool { return slices.Contains(l.attrs, a) })
 }
 
-// isNoSelect reports whether there is no mail in it, but only below.
+// isNoSelect reports whether the folder can contain no messages, only subfolders.
 func (l *listedFolder) isNoSelect() bool {
 	return l.hasAttr(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent)
 }
 
-// namespaces are where the source keeps whose folders.
+// namespaces are the source's namespaces.
 type namespaces struct {
-	personal []string // prefixes; the first of them is taken away
-	others   []string // prefixes of what belongs to other people, or to all
+	personal []string // prefixes; the first that matches is removed
+	others   []string // prefixes of other users' and shared folders
 }
 
-// canonicalSpecialUse is what a special use is called in a list (RFC 6154).
+// specialUse returns the special use in a folder's attributes (RFC 6154).
 func specialUse(l *listedFolder) string {
 	for _, use := range []string{folder.Sent, folder.Drafts, folder.Junk, folder.Trash, folder.Archive} {
 		if l.hasAttr(imap.MailboxAttr(use)) {
@@ -48,14 +48,14 @@ func specialUse(l *listedFolder) string {
 	return ""
 }
 
-// folderMapper finds for each folder of a source a folder here: no two get the same.
+// folderMapper maps the source's folders to local names. No two folders get the same name.
 type folderMapper struct {
 	namespaces namespaces
-	used       map[string]bool   // names given away
-	targets    map[string]string // by the name there, also of folders that are only above others
+	used       map[string]bool   // names already assigned
+	targets    map[string]string // by source name; also has folders that only contain subfolders
 }
 
-// newFolderMapper prepares for the folders of a source. special are the names of our
+// newFolderMapper returns a mapper for the source's folders. special has the names of the local
 // folders by special use.
 func newFolderMapper(all []listedFolder, spaces namespaces, special map[string]string) *folderMapper {
 	c := &folderMapper{namespaces: spaces, used: map[string]bool{folder.Inbox: true}, targets: map[string]string{}}
@@ -66,7 +66,7 @@ func newFolderMapper(all []listedFolder, spaces namespaces, special map[string]s
 		}
 		c.used[to], c.targets[l.name] = true, to
 	}
-	for i := range all { // what the source says comes before what names suggest
+	for i := range all { // attributes from the source take precedence over guesses from names
 		give(&all[i], specialUse(&all[i]))
 	}
 	for i := range all {
@@ -77,7 +77,7 @@ func newFolderMapper(all []listedFolder, spaces namespaces, special map[string]s
 	return c
 }
 
-// levels takes a name apart, without the prefix of the personal namespace.
+// levels splits a name into its levels, without the prefix of the personal namespace.
 func (c *folderMapper) levels(l *listedFolder) []string {
 	if strings.EqualFold(l.name, folder.Inbox) {
 		return []string{folder.Inbox}
@@ -95,8 +95,7 @@ func (c *folderMapper) levels(l *listedFolder) []string {
 	return strings.Split(name, l.delim)
 }
 
-// target returns where a folder's mail goes. Those above others are to be
-// asked for first.
+// target returns the local name for a folder. Call it for parent folders first.
 func (c *folderMapper) target(l *listedFolder) string {
 	if known, ok := c.targets[l.name]; ok {
 		return known
@@ -109,14 +108,14 @@ func (c *folderMapper) target(l *listedFolder) string {
 	return name
 }
 
-// nameBelow puts a folder under what became of the one above it.
+// nameBelow returns the folder's name below the local name of its parent.
 func (c *folderMapper) nameBelow(l *listedFolder, levels []string) string {
 	own := folder.SanitizeLevel(levels[len(levels)-1])
 	above := ""
 	if cut := strings.LastIndex(l.name, l.delim); l.delim != "" && cut > 0 && len(levels) > 1 {
 		if known, ok := c.targets[l.name[:cut]]; ok {
 			above = known
-		} else { // it is not listed
+		} else { // the parent is not listed
 			for i := range levels[:len(levels)-1] {
 				levels[i] = folder.SanitizeLevel(levels[i])
 			}
@@ -132,7 +131,7 @@ func (c *folderMapper) nameBelow(l *listedFolder, levels []string) string {
 	return folder.FlattenName(above + string(folder.Separator) + own)
 }
 
-// uniqueName makes a name that is not too long and that no other folder got.
+// uniqueName shortens a name to the limit and makes it unique.
 func (c *folderMapper) uniqueName(name string) string {
 	name = folder.TruncateName(name, folder.MaxNameBytes)
 	for n, own := 2, name; c.used[name]; n++ {
@@ -143,8 +142,8 @@ func (c *folderMapper) uniqueName(name string) string {
 	return name
 }
 
-// includes reports whether a folder is to be copied: if some were chosen, those;
-// else all that have mail of their own.
+// includes reports whether to copy a folder: the chosen folders if there are any, else all with
+// messages of their own.
 func (c *folderMapper) includes(l *listedFolder, chosen []string) bool {
 	if l.isNoSelect() {
 		return false
@@ -154,13 +153,13 @@ func (c *folderMapper) includes(l *listedFolder, chosen []string) bool {
 		return slices.ContainsFunc(chosen, func(name string) bool { return name == l.name || name == plain })
 	}
 	if l.hasAttr(imap.MailboxAttrAll, imap.MailboxAttrFlagged, imap.MailboxAttrImportant) {
-		return false // what it shows is in other folders
+		return false // its messages are in other folders
 	}
 	return !slices.ContainsFunc(c.namespaces.others, func(prefix string) bool { return prefix != "" && strings.HasPrefix(l.name, prefix) })
 }
 
-// sortFolders sorts folders so that each comes after the one above it, and of those
-// with the same name first those that have mail.
+// sortFolders sorts folders so that parents come first. Of folders with the same name, those with
+// messages come first.
 func sortFolders(all []listedFolder) {
 	slices.SortFunc(all, func(a, b listedFolder) int {
 		if inbox := strings.EqualFold(a.name, folder.Inbox); inbox != strings.EqualFold(b.name, folder.Inbox) {
@@ -179,11 +178,11 @@ func sortFolders(all []listedFolder) {
 	})
 }
 
-// utf7Base64 is how names have what is not ASCII (RFC 3501 §5.1.3).
+// utf7Base64 is the encoding of non-ASCII characters in folder names (RFC 3501 §5.1.3).
 var utf7Base64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// canDecode reports whether the client library can decode a name of a folder: it
-// hangs up if it can't.
+// canDecode reports whether the client library can decode a folder name. The library closes the
+// connection if it can't.
 func canDecode(name string) bool {
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return false

@@ -18,56 +18,56 @@ import (
 )
 
 const (
-	// maxRetries is how many tries in a row may bring nothing.
+	// maxRetries is the maximum number of consecutive tries without progress.
 	maxRetries = 20
-	// maxProtocolRetries is the same for sources whose answers can't be understood.
+	// maxProtocolRetries is the same for sources whose responses can't be parsed.
 	maxProtocolRetries = 2
-	// maxReconnects is how often in a row one of several connections is made
-	// anew, before it is left to the others.
+	// maxReconnects is how often in a row a worker reconnects before it leaves its folders to the
+	// others.
 	maxReconnects = 3
-	// maxIdleTurns is for how many turns one whose turn is over may bring nothing.
+	// maxIdleTurns is the number of turns that a preempted migration may spend without progress.
 	maxIdleTurns = 6
-	// finishTimeout bounds the last write of a job.
+	// finishTimeout is the limit for the last write of a job.
 	finishTimeout = 5 * time.Second
 )
 
-// errLeaseLost says that the migration was cancelled, or is in another node's hand.
+// errLeaseLost reports that the migration was cancelled, or that another node has its lease.
 var errLeaseLost = errors.New("the migration is not in this node's hand any more")
 
-// errPreempted says that a migration had its turn, and others wait.
+// errPreempted reports that a migration used its turn while others wait.
 var errPreempted = errors.New("others have their turn")
 
-// errMailboxDeleted says that the mailbox was.
+// errMailboxDeleted reports that the mailbox was deleted.
 var errMailboxDeleted = errors.New("the mailbox was deleted")
 
-// errSuspended says that the account or the domain is: what waits goes on once it no
-// longer is.
+// errSuspended reports that the account or the domain is suspended. The migration continues once it
+// is active again.
 var errSuspended = errors.New("the account or the domain is suspended")
 
-// internalError marks trouble of the service's own.
+// internalError marks an error of this service.
 type internalError struct{ error }
 
 func (o internalError) Unwrap() error { return o.error }
 
-// job is the work for a migration while this node has it in hand.
+// job runs a migration while this node holds its lease.
 type job struct {
 	*Service
 	Migration
 	leaseID            db.ID
 	planned            bool
-	passwordUnreadable bool // the password can't be opened
+	passwordUnreadable bool // the password can't be decrypted
 	stop               context.CancelCauseFunc
 
-	changed   atomic.Bool  // since its followers were told
-	commits   atomic.Int64 // commits that brought it on
-	preempted atomic.Bool  // its turn: the next commit is the last
+	changed   atomic.Bool  // since its followers were last notified
+	commits   atomic.Int64 // number of commits with progress
+	preempted atomic.Bool  // the turn is over: the next commit is the last
 
 	mu      sync.Mutex
-	tasks   []*task // folders that nobody works at
-	lastErr error   // the last trouble of a connection
+	tasks   []*task // folders without a worker
+	lastErr error   // the last error of a connection
 }
 
-// run works until the migration has ended, has to wait, or ctx ends.
+// run works until the migration has finished, must wait, or ctx ends.
 func (j *job) run(ctx context.Context) {
 	work, stop := context.WithCancelCause(ctx)
 	j.stop = stop
@@ -86,13 +86,13 @@ func (j *job) run(ctx context.Context) {
 	} else {
 		err = j.conclude(last, err)
 	}
-	if err != nil && !errors.Is(err, errLeaseLost) { // reconcile releases it
+	if err != nil && !errors.Is(err, errLeaseLost) { // takeOver releases it
 		j.options.Log.Error("writing how a migration ended failed", "migration", j.ID, "error", err)
 	}
 	j.wake(j.ID)
 }
 
-// conclude writes what became of the work.
+// conclude records the result of the work.
 func (j *job) conclude(ctx context.Context, err error) error {
 	var last permanentError
 	switch {
@@ -131,7 +131,7 @@ func (j *job) finishJob(ctx context.Context, state, words string) error {
 	return err
 }
 
-// retryDelay is how long to wait before try n, from 1.
+// retryDelay returns how long to wait before try n, counted from 1.
 func (m *Service) retryDelay(n int) time.Duration {
 	d := m.options.MinRetryDelay << min(n-1, 20)
 	if d > m.options.MaxRetryDelay || d <= 0 {
@@ -141,7 +141,7 @@ func (m *Service) retryDelay(n int) time.Duration {
 }
 
 var (
-	// One that waits, and that a node could take if it had one less in hand.
+	// A waiting migration that a node could claim if it ran one less.
 	waitingMigrationQuery = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
 		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
 		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
@@ -154,7 +154,7 @@ var (
 		FROM migration AS m WHERE m.id = $1 AND m.tenure = $2 AND m.state = 'running'`)
 )
 
-// release gives the migration back, to be taken again after a while.
+// release gives up the lease. The migration is due again after the given time.
 func (j *job) release(ctx context.Context, retries int, words string, after time.Duration) error {
 	now := j.options.Now()
 	return j.options.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -164,7 +164,7 @@ func (j *job) release(ctx context.Context, retries int, words string, after time
 	})
 }
 
-// checkLease says why the work is to end; nil for not, or if that is not known.
+// checkLease returns why the work must end, or nil if it may continue or that is unknown.
 func (j *job) checkLease(ctx context.Context) error {
 	box, account := 1, 1
 	err := j.options.DB.One(ctx, checkLeaseQuery.With(j.ID, j.leaseID), &box, &account)
@@ -179,14 +179,14 @@ func (j *job) checkLease(ctx context.Context) error {
 	return nil
 }
 
-// watch ends the work once the migration is cancelled, its mailbox deleted or its
-// account or domain suspended, or the tenure may have ended, and tells followers of progress.
+// watch stops the work once the migration is cancelled, its mailbox is deleted, its account or
+// domain is suspended, or the lease may have expired. It also notifies followers of progress.
 func (j *job) watch(ctx context.Context) {
 	sub := j.options.Hub.Subscribe(notify.Key{Kind: notify.Migration, ID: int64(j.ID)})
 	defer sub.Close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	turns := time.NewTicker(j.options.MaxRetryDelay) // a turn is as long as one waits for a source
+	turns := time.NewTicker(j.options.MaxRetryDelay) // a turn is as long as the longest retry delay
 	defer turns.Stop()
 	gained, nothing := int64(0), 0
 	for {
@@ -215,9 +215,8 @@ func (j *job) watch(ctx context.Context) {
 	}
 }
 
-// hasWaiters reports whether a migration of another account waits for a place in this
-// node's hands. One that takes days, or whose source sees to it that it never ends,
-// must not keep the others waiting.
+// hasWaiters reports whether a migration of another account waits for a slot on this node. A
+// migration that takes days, or whose source never ends, must not block the others.
 func (j *job) hasWaiters(ctx context.Context) bool {
 	j.Service.mu.Lock()
 	full := len(j.jobs) >= j.options.Concurrency
@@ -225,7 +224,7 @@ func (j *job) hasWaiters(ctx context.Context) bool {
 	return full && j.options.DB.One(ctx, waitingMigrationQuery.With(db.Micros(j.options.Now()), j.Account, maxPerAccount), new(db.ID)) == nil
 }
 
-// recordProgress notes that a commit brought it on.
+// recordProgress records a commit that made progress.
 func (j *job) recordProgress() {
 	j.commits.Add(1)
 	j.changed.Store(true)
@@ -234,7 +233,7 @@ func (j *job) recordProgress() {
 	}
 }
 
-// work does what is left to do.
+// work does the remaining work.
 func (j *job) work(ctx context.Context) error {
 	if j.passwordUnreadable {
 		return permanentError{"The password was stored under another secret key of the service. Start the migration again."}
@@ -253,8 +252,8 @@ func (j *job) work(ctx context.Context) error {
 		src.close()
 		return internalError{err}
 	}
-	// So many folders can end a try. The next one begins behind them, or the others
-	// might never have their turn.
+	// A try can fail after this many folders. The next try begins after them, or the others might
+	// never get a turn.
 	if len(j.tasks) > 0 {
 		n := j.Retries * j.options.Connections * (maxReconnects + 1) % len(j.tasks)
 		j.tasks = slices.Concat(j.tasks[n:], j.tasks[:n])
@@ -277,7 +276,7 @@ func (j *job) work(ctx context.Context) error {
 	return nil
 }
 
-// nextTaskQuery takes a folder to work at; nil if there is none.
+// nextTask returns a folder to copy; nil if there is none.
 func (j *job) nextTask() *task {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -289,16 +288,15 @@ func (j *job) nextTask() *task {
 	return t
 }
 
-// requeue gives a folder back that is not done, because of an error. It waits
-// behind the others: whatever is wrong with it, they must have their turn.
+// requeue puts a folder back after an error, behind the others: they must get their turn.
 func (j *job) requeue(t *task, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tasks, j.lastErr = append(j.tasks, t), err
 }
 
-// runWorker copies folder after folder over one connection at a time. src may be
-// nil. After trouble it tries again a few times.
+// runWorker copies folders one by one over a connection. src may be nil. After an error it retries
+// a few times.
 func (j *job) runWorker(ctx context.Context, src *session) {
 	defer func() {
 		if src != nil {
@@ -321,7 +319,7 @@ func (j *job) runWorker(ctx context.Context, src *session) {
 				tries = 0
 				continue
 			}
-			if _, no := refusal(err); !no { // else the connection is as good as before
+			if _, no := refusal(err); !no { // else the connection can still be used
 				src.close()
 				src = nil
 			}
@@ -343,8 +341,8 @@ func (j *job) runWorker(ctx context.Context, src *session) {
 	}
 }
 
-// asTemporary makes of what would end a migration an error of one connection:
-// there was another before.
+// asTemporary turns an error that would end a migration into an error of one connection: an earlier
+// connection succeeded.
 func asTemporary(err error) error {
 	var last permanentError
 	if errors.As(err, &last) {
@@ -353,8 +351,7 @@ func asTemporary(err error) error {
 	return err
 }
 
-// wrapInternal marks an error of the service's own, and makes of a mailbox without room
-// the end of the migration.
+// wrapInternal marks an error of this service. A full mailbox ends the migration.
 func wrapInternal(err error) error {
 	switch {
 	case err == nil, errors.Is(err, errLeaseLost):

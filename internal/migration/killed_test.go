@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// oddNames are folders of all kinds, by what becomes of their names.
+// oddNames returns folder names of all kinds, with the resulting local names.
 func oddNames(count int) map[string]string {
 	all := map[string]string{
 		"INBOX": "INBOX", "Sent Items": "Sent", "Deleted Items": "Trash", "Spam": "Junk", "Entwürfe": "Drafts", "Sent": "Sent (2)",
@@ -32,8 +32,8 @@ func oddNames(count int) map[string]string {
 	return all
 }
 
-// seed makes folders at a source, and divides messages among them; some have
-// gone again.
+// seed creates folders at a source and distributes messages among them. Some messages are deleted
+// again.
 func seed(t testing.TB, c *imapclient.Client, folders map[string]string, messages int) {
 	t.Helper()
 	each := messages / (len(folders) - 1)
@@ -62,8 +62,8 @@ func seed(t testing.TB, c *imapclient.Client, folders map[string]string, message
 	}
 }
 
-// A mailbox of a Dovecot, with odd names, flags and dates, is here as it was
-// there, although the server is killed three times on the way.
+// A migrated Dovecot mailbox with odd names, flags and dates is identical, although the server is
+// killed three times meanwhile.
 func TestKilledThreeTimes(t *testing.T) {
 	const folders = 40
 	messages := servertest.SoakSize(2000, 100_000)
@@ -89,7 +89,7 @@ func TestKilledThreeTimes(t *testing.T) {
 		p := startProxy(t, d.imap, bytes/4, nil)
 		began, peak := time.Now(), int64(0)
 		box := s.Dev.Mailboxes[0]
-		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: session(p.addr, "ann", "implicit")})
+		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: dovecotSource(p.addr, "ann", "implicit")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestKilledThreeTimes(t *testing.T) {
 				unasked = append(unasked[:i], unasked[i+1:]...)
 			}
 		}
-		if strings.Join(unasked, " ") != "Archive" { // which the source has none of
+		if strings.Join(unasked, " ") != "Archive" { // the source has no such folder
 			t.Errorf("there are further folders: %q", unasked)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Messages as large as they may be pass through the service, which never holds
-// one of them: its memory stays what it was.
+// Messages of the maximum size pass through the service without being held in memory: memory use
+// stays constant.
 func TestLargeMessages(t *testing.T) {
 	const size = 40 << 20
 	messages := servertest.SoakSize(2, 100)
@@ -48,7 +48,7 @@ func TestLargeMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, began := s.Memory("VmHWM"), time.Now()
-		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: session(d.imap, "ann", "implicit")})
+		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: dovecotSource(d.imap, "ann", "implicit")})
 		if err != nil {
 			t.Fatal(err)
 		}

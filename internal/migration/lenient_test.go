@@ -16,7 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// written is a source that says of each of its messages, and otherwise, what is given.
+// written is a source that gives the responses in about for its messages, and those in otherwise
+// for other commands.
 func written(about []string, otherwise map[string]string) func(c net.Conn) {
 	return few(len(about), func(_ net.Conn, tag, command string) string {
 		for begin, said := range otherwise {
@@ -40,8 +41,7 @@ func written(about []string, otherwise map[string]string) func(c net.Conn) {
 	})
 }
 
-// What a source writes oddly of a message, one line of about, costs nothing but
-// that: the message is copied, and the report has a line.
+// A message with one odd line, from about, is copied, and the report notes the oddity.
 func TestWrittenOddly(t *testing.T) {
 	const date = `INTERNALDATE " 5-Jun-2018 10:20:30 +0200"`
 	want := func(flags, date, note string) [3]string { return [3]string{flags, date, note} }
@@ -83,7 +83,7 @@ func TestWrittenOddly(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := &mover{t, s, clientOf(t, s), nil}
 		box := m.box("odd", 0)
-		d := m.ends(box, session(serve(t, written(about, nil)), "ann", "none"), "completed", "", int64(len(cases)), 0, 0)
+		d := m.ends(box, dovecotSource(serve(t, written(about, nil)), "ann", "none"), "completed", "", int64(len(cases)), 0, 0)
 		here := signIn(t, s.Addr("imaps"), "odd@demo.test", dovecotPassword)
 		if _, err := here.Select("INBOX", nil).Wait(); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestWrittenOddly(t *testing.T) {
 			if got := strings.Join(flags, " "); got != c.want[0] {
 				t.Errorf("%s: flags %s", c.about, got)
 			}
-			// The start of 1970 is kept as a moment later.
+			// The start of 1970 is stored one unit later.
 			if got := all[i].InternalDate.UTC().Truncate(time.Second).Format(time.DateTime); got != c.want[1] {
 				t.Errorf("%s: date %s", c.about, got)
 			}
@@ -119,7 +119,7 @@ func TestWrittenOddly(t *testing.T) {
 	})
 }
 
-// What else a source may write oddly keeps nothing from being copied.
+// Other odd responses of a source prevent no copying.
 func TestSaidOddly(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	const exists = "* 2 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n* OK [UIDNEXT 3] x\r\n"
@@ -137,7 +137,7 @@ func TestSaidOddly(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := &mover{t, s, clientOf(t, s), nil}
 			date := `FLAGS () INTERNALDATE " 5-Jun-2018 10:20:30 +0200" RFC822.SIZE 12`
-			d := m.ends(m.box("said"+strings.Split(what, " ")[0], 0), session(serve(t, written([]string{date, date}, otherwise)), "ann", "none"), "completed", "", 2, 0, 0)
+			d := m.ends(m.box("said"+strings.Split(what, " ")[0], 0), dovecotSource(serve(t, written([]string{date, date}, otherwise)), "ann", "none"), "completed", "", 2, 0, 0)
 			if len(d.Failures) != 0 || len(d.Notes) != 0 {
 				t.Errorf("%+v %+v", d.Failures, d.Notes)
 			}
@@ -145,7 +145,7 @@ func TestSaidOddly(t *testing.T) {
 	}
 }
 
-// Folders are found in whatever way a source lists them.
+// Folders are found in every form of list response.
 func TestListedOddly(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -156,7 +156,7 @@ func TestListedOddly(t *testing.T) {
 		"* LIST () \"/\" {6}\r\nlit{3}\r\n* LIST () {1}\r\n/ {5}\r\na/\"b\\\r\n" +
 		"* LIST () \"\" NIL\r\n" +
 		"* LIST () \"/\" ext (CHILDINFO (\"SUBSCRIBED\"))\r\n* LIST () \"/\" \"ext2\" (\"CHILDINFO\" (\"SUBSCRIBED\") oldname (x))\r\n"}))
-	d := m.ends(m.box("lists", 0), session(addr, "ann", "none"), "completed", "", 8, 0, 0)
+	d := m.ends(m.box("lists", 0), dovecotSource(addr, "ann", "none"), "completed", "", 8, 0, 0)
 	var got []string
 	for _, f := range d.Folders {
 		got = append(got, f.Name+">"+f.Target)
@@ -168,7 +168,7 @@ func TestListedOddly(t *testing.T) {
 	}
 }
 
-// A text may come in any form that a string has.
+// A text may arrive in any string form.
 func TestTextsWrittenOddly(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -191,7 +191,7 @@ func TestTextsWrittenOddly(t *testing.T) {
 		}
 		return said + tag + " OK done\r\n"
 	}))
-	d := m.ends(m.box("texts", 0), session(addr, "ann", "none"), "completed", "", int64(len(forms)-1), 0, 1)
+	d := m.ends(m.box("texts", 0), dovecotSource(addr, "ann", "none"), "completed", "", int64(len(forms)-1), 0, 1)
 	if len(d.Failures) != 1 || d.Failures[0].UID != 6 {
 		t.Errorf("%+v", d.Failures)
 	}

@@ -31,16 +31,16 @@ var (
 	listNotesQuery    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)
 )
 
-// rowScanner scans rows of the queries above, which are read now.
+// rowScanner returns a scan function for the queries above, with the current time.
 func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 	now := m.options.Now()
 	return func(r db.Row) (g Migration, err error) {
-		var tenure db.ID
+		var lease db.ID
 		var insecure, due, runAt, runMessages, runBytes, created, started, finished, updated int64
 		var chosen string
 		p := &g.Progress
 		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &insecure, &chosen,
-			&g.State, &g.Error, &tenure, &due, &g.Retries,
+			&g.State, &g.Error, &lease, &due, &g.Retries,
 			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
 			&runAt, &runMessages, &runBytes, &created, &started, &finished, &updated)
 		if err != nil {
@@ -48,10 +48,10 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 		}
 		g.Source.Insecure = insecure != 0
 		g.CreatedAt, g.StartedAt, g.FinishedAt, g.UpdatedAt = db.Time(created), db.Time(started), db.Time(finished), db.Time(updated)
-		if tenure == 0 && g.Retries > 0 && !g.Finished() {
+		if lease == 0 && g.Retries > 0 && !g.Finished() {
 			g.RetryAt = db.Time(due)
 		}
-		if tenure != 0 && g.State == Running {
+		if lease != 0 && g.State == Running {
 			p.setRates(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
 		}
 		if chosen != "" {
@@ -63,7 +63,7 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 	}
 }
 
-// setRates reckons how fast it is from what was done in a time.
+// setRates derives the rates from the amounts copied in d.
 func (p *Progress) setRates(d time.Duration, messages, bytes int64) {
 	if d < time.Second || messages <= 0 {
 		return
@@ -97,8 +97,8 @@ func (m *Service) read(ctx context.Context, r db.Reader, id db.ID) (Migration, e
 	return found[0], nil
 }
 
-// List returns a page of an account's migrations, newest first; with a domain
-// those to its mailboxes alone.
+// List returns a page of an account's migrations, newest first. With a domain, it returns only
+// migrations to that domain's mailboxes.
 func (m *Service) List(ctx context.Context, account, domain db.ID, page db.Page) ([]Migration, bool, error) {
 	if domain != 0 {
 		return db.ReadPage(ctx, m.options.DB, listByDomainQuery, page, m.rowScanner(), account, domain)
@@ -106,23 +106,23 @@ func (m *Service) List(ctx context.Context, account, domain db.ID, page db.Page)
 	return db.ReadPage(ctx, m.options.DB, listQuery, page, m.rowScanner(), account)
 }
 
-// Folders returns the folders of a migration, none before they are known.
+// Folders returns the folders of a migration. There are none until they are known.
 func (m *Service) Folders(ctx context.Context, id db.ID) ([]Folder, error) {
 	return db.All(ctx, m.options.DB, listFoldersQuery.With(id), func(r db.Row) (f Folder, err error) {
 		return f, r.Scan(&f.Name, &f.Target, &f.State, &f.Error, &f.Messages, &f.Done, &f.Copied, &f.Skipped, &f.Failed)
 	})
 }
 
-// Failures returns what a migration could not copy, the oldest first: at most
-// limit of the MaxFailures that are kept.
+// Failures returns what a migration could not copy, oldest first: at most limit of the MaxFailures
+// stored.
 func (m *Service) Failures(ctx context.Context, id db.ID, limit int) ([]Failure, error) {
 	return db.All(ctx, m.options.DB, listFailuresQuery.With(id, limit), func(r db.Row) (f Failure, err error) {
 		return f, r.Scan(&f.Folder, &f.UID, &f.Reason)
 	})
 }
 
-// Notes returns what a migration copied otherwise than it was there, by folder: at most
-// limit of the MaxFailures that are kept.
+// Notes returns how copied messages differ from the source, by folder: at most limit of the
+// MaxFailures stored.
 func (m *Service) Notes(ctx context.Context, id db.ID, limit int) ([]Note, error) {
 	return db.All(ctx, m.options.DB, listNotesQuery.With(id, limit), func(r db.Row) (n Note, err error) {
 		return n, r.Scan(&n.Folder, &n.UID, &n.Messages, &n.Text)
@@ -150,8 +150,8 @@ var (
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 )
 
-// Cancel ends a migration; what was copied stays. One that has ended stays as
-// it is. Unless it is the account's, it is a fault.NotFound.
+// Cancel ends a migration; copied messages stay. A finished migration doesn't change. If the
+// account has no such migration, it returns a fault.NotFound.
 func (m *Service) Cancel(ctx context.Context, account, id db.ID) (Migration, error) {
 	_, err := m.finish(ctx, id, cancelQuery.With(id, account, db.Micros(m.options.Now())))
 	if err != nil && !errors.Is(err, errLeaseLost) {
@@ -160,7 +160,7 @@ func (m *Service) Cancel(ctx context.Context, account, id db.ID) (Migration, err
 	return m.Get(ctx, account, id)
 }
 
-// finish ends a migration, and records the event in the same commit: errSuperseded if the
+// finish ends a migration and records the event in the same commit. It returns errSuperseded if the
 // statement changes nothing.
 func (m *Service) finish(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {

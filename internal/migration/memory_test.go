@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// stranger is a connection to a source that says whatever it wants.
+// stranger is a connection to a source that sends arbitrary data.
 type stranger struct {
 	net.Conn
 	io.Reader
@@ -22,7 +22,7 @@ func (s stranger) Read(p []byte) (int, error)      { return s.Reader.Read(p) }
 func (s stranger) SetDeadline(time.Time) error     { return nil }
 func (s stranger) SetReadDeadline(time.Time) error { return nil }
 
-// What is kept of a source's answers is bounded, whatever it says.
+// Memory for a source's responses is bounded, for every kind of response.
 func TestMemoryOfAnswers(t *testing.T) {
 	answers := func(r io.Reader) any {
 		l := &sourceConn{Conn: stranger{Reader: r}, idleTimeout: time.Hour, hideRev2: true}
@@ -45,6 +45,6 @@ func TestMemoryOfAnswers(t *testing.T) {
 		heaptest.Input{Head: "* SEARCH", Unit: " 4294967295"},
 		heaptest.Input{Head: "* SEARCH 1 (MODSEQ", Unit: " 1"},
 		heaptest.Input{Head: "", Unit: "* LIST () \"/\" \"&\"\r\n"})
-	// These are that many UIDs.
+	// These are the same number of UIDs.
 	heaptest.CheckLimit(t, 3*8*maxRanges, answers, heaptest.Input{Head: "* SEARCH", Unit: " 1 9"})
 }

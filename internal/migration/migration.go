@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migration copies mailboxes from other IMAP servers: folders,
-// messages, flags and dates. Nothing is changed at the source.
+// Package migration copies mailboxes from other IMAP servers: folders, messages, flags and dates.
+// It changes nothing at the source.
 //
-// Each message is noted in the commit that files it, under the source's
-// folder, UIDVALIDITY and UID. So a crash, a line that breaks or a second run
-// makes neither a duplicate nor a gap. One node at a time has a migration in
-// hand: everything that it writes is conditional on its tenure and on the
-// migration's state, so that a cancellation holds at once.
+// The commit that files a message also records it by source folder, UIDVALIDITY and UID. So a
+// crash, a broken connection or a second run causes neither duplicates nor gaps. One node at a time
+// holds a migration's lease. Each write depends on that lease and on the migration's state, so a
+// cancellation takes effect at once.
 package migration
 
 import (
@@ -33,66 +32,63 @@ import (
 // States of a migration.
 const (
 	Queued    = "queued"
-	Running   = "running" // also while it waits to try again
+	Running   = "running" // also while it waits to retry
 	Completed = "completed"
 	Failed    = "failed"
 	Cancelled = "cancelled"
 )
 
-// How the connection to a source is protected.
+// Values of Source.TLS: how to protect the connection.
 const (
 	ImplicitTLS = "implicit" // TLS from the start
-	StartTLS    = "starttls" // TLS after STARTTLS, or no connection
+	StartTLS    = "starttls" // TLS after STARTTLS, which is required
 	NoTLS       = "none"
 )
 
-// MaxMessageSize is the largest message that is copied, in bytes: as much as IMAP's
-// APPEND takes here.
+// MaxMessageSize is the size limit for copied messages, in bytes. IMAP APPEND has the same limit.
 const MaxMessageSize = 50 << 20
 
-// MaxFailures is how many failures of a migration are kept, and how many notes.
+// MaxFailures is the maximum number of failures stored per migration. Notes have the same limit.
 const MaxFailures = 1000
 
-// maxUnfinished is how many migrations of an account may be unfinished; few of them
-// are carried out at once.
+// maxUnfinished is the maximum number of unfinished migrations per account. Only a few run at once.
 const maxUnfinished = 200
 
 const sealPurpose = "migration password"
 
-// Options are what Service works with.
+// Options configures a Service.
 type Options struct {
 	DB      *db.DB
 	Node    *db.Node
-	Hub     *notify.Hub // woken with notify.Migration
+	Hub     *notify.Hub // receives notify.Migration
 	Events  *event.Log
 	Blobs   *blob.Store
 	Folders *folder.Store
-	Key     *secret.Key // seals passwords
+	Key     *secret.Key // encrypts passwords
 	Dialer  *egress.Dialer
-	Roots   *x509.CertPool // trusted in sources' certificates; nil for the system's
+	Roots   *x509.CertPool // trusted CAs for sources; nil: the system's
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	Concurrency   int           // migrations in hand at most; 0: 4
-	Connections   int           // to one source at most; 0: 3
-	IdleTimeout   time.Duration // how long a source may say nothing; 0: 2 min
-	MinRetryDelay time.Duration // before a source is tried again; doubled each time; 0: 5 s
-	MaxRetryDelay time.Duration // 0: 120 times that
+	Concurrency   int           // migrations at once; 0: 4
+	Connections   int           // per source; 0: 3
+	IdleTimeout   time.Duration // maximum silence of a source; 0: 2 min
+	MinRetryDelay time.Duration // before the first retry, then doubled; 0: 5 s
+	MaxRetryDelay time.Duration // 0: 120 times MinRetryDelay
 }
 
-// Service keeps migrations and carries them out. It is safe for concurrent
-// use.
+// Service stores and runs migrations. It is safe for concurrent use.
 type Service struct {
 	options      Options
 	workers      sync.WaitGroup
-	lastTakeOver time.Time // when ended tenures were last looked for
+	lastTakeOver time.Time // last check for expired leases
 
 	mu      sync.Mutex
-	jobs    map[db.ID]*job // in hand
-	probing map[db.ID]bool // accounts that try a source just now
+	jobs    map[db.ID]*job // running on this node
+	probing map[db.ID]bool // accounts that are probing a source
 }
 
-// New returns Service. Until Run is called, migrations wait.
+// New returns a Service. Migrations wait until Run is called.
 func New(o Options) *Service {
 	def := func(d *time.Duration, fallback time.Duration) {
 		if *d <= 0 {
@@ -111,97 +107,96 @@ func New(o Options) *Service {
 	return &Service{options: o, jobs: map[db.ID]*job{}, probing: map[db.ID]bool{}}
 }
 
-// Migration is a mailbox that is being copied, or was.
+// Migration is the copy of a mailbox, unfinished or finished.
 type Migration struct {
 	ID       db.ID
 	Account  db.ID
 	Domain   db.ID // of the mailbox
 	Mailbox  db.ID
-	Source   Source // without its password
+	Source   Source // without the password
 	State    string
-	Error    string    // why it failed, or why it waits; "" for none
-	Retries  int       // tries in a row without progress
-	RetryAt  time.Time // while it waits to try again; zero while it does not
+	Error    string    // why it failed or waits; "" for none
+	Retries  int       // consecutive tries without progress
+	RetryAt  time.Time // next try; zero if it doesn't wait
 	Progress Progress
 
 	CreatedAt  time.Time
-	StartedAt  time.Time // zero: not yet
-	FinishedAt time.Time // zero: not yet
+	StartedAt  time.Time // zero: not started
+	FinishedAt time.Time // zero: not finished
 	UpdatedAt  time.Time
 }
 
-// Finished reports whether nothing more will happen.
+// Finished reports whether the migration has ended.
 func (m *Migration) Finished() bool { return m.State != Queued && m.State != Running }
 
-// Source is where a mailbox is copied from.
+// Source is the mailbox to copy from.
 type Source struct {
 	Host     string
 	Port     int
-	TLS      string // Implicit, StartTLS or NoTLS
+	TLS      string // ImplicitTLS, StartTLS or NoTLS
 	Username string
 	Password string
-	// Insecure accepts any certificate.
+	// Insecure reports whether any certificate is accepted.
 	Insecure bool
-	// Folders are the only ones to copy, by their names there; empty for all
-	// but those that show the mail of others.
+	// Folders are the only folders to copy, by their names at the source. If empty, all are copied
+	// except other users' folders and views of other folders.
 	Folders []string
 }
 
-// Progress is how far a migration is.
+// Progress is the progress of a migration.
 type Progress struct {
 	Folders, FoldersDone   int64
-	Messages, MessagesDone int64 // done: looked at
+	Messages, MessagesDone int64 // done: examined
 	Copied                 int64
-	Skipped                int64 // there already
+	Skipped                int64 // copied by an earlier migration
 	Failed                 int64
 	Bytes, BytesCopied     int64
-	// What it copies in a second, since it was last taken in hand; 0 while it
-	// does not run.
+	// Rates since a node last claimed it; 0 while it doesn't run.
 	MessagesPerSecond, BytesPerSecond float64
-	Remaining                         time.Duration // at this pace; 0 if unknown
+	Remaining                         time.Duration // at the current rate; 0 if unknown
 }
 
-// Folder is how far a folder of the source is.
+// Folder is the progress of a source folder.
 type Folder struct {
-	Name   string // there
-	Target string // here
+	Name   string // at the source
+	Target string // local name
 	State  string // waiting, done or failed
 	Error  string // why it failed
 
 	Messages, Done, Copied, Skipped, Failed int64
 }
 
-// Failure is something that could not be copied.
+// Failure is a message or folder that could not be copied.
 type Failure struct {
-	Folder string // there
-	UID    uint32 // there; 0 for the folder as a whole
+	Folder string // at the source
+	UID    uint32 // at the source; 0 for the whole folder
 	Reason string
 }
 
-// Note is how messages of a folder were copied otherwise than they were there.
+// Note says how messages of a folder were changed when they were copied.
 type Note struct {
-	Folder   string // there
-	UID      uint32 // of the first of them, there
-	Messages int64  // how many they are
+	Folder   string // at the source
+	UID      uint32 // first of the messages, at the source
+	Messages int64  // number of messages
 	Text     string
 }
 
-// FolderWaiting is the state of a folder that is not done.
+// FolderWaiting is the state of an unfinished folder.
 const FolderWaiting = "waiting"
 
-// FolderDone is the state of a folder of which all was looked at.
+// FolderDone is the state of a folder whose messages were all examined.
 const FolderDone = "done"
 
-// hash64 is a number for a list of texts, the same each time.
+// hash64 returns a stable hash of a list of strings.
 func hash64(texts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// accountHash is a number for who is signed in where.
+// accountHash returns a hash of the host and the username.
 func (s *Source) accountHash() int64 { return hash64(strings.ToLower(s.Host), s.Username) }
 
-// folderHash is a number for one folder there.
+// folderHash returns a hash of the host, the username and a folder.
 func (s *Source) folderHash(name string) int64 {
 	return hash64(strings.ToLower(s.Host), s.Username, name)
 }
@@ -218,8 +213,8 @@ var (
 	deleteMigrationsQuery = db.SQL(`DELETE FROM migration WHERE mailbox = $1`)
 )
 
-// DeleteByMailbox deletes all that is known of a mailbox's migrations, which is gone for
-// good. It may be called again after it failed.
+// DeleteByMailbox deletes all records of a mailbox's migrations once the mailbox is deleted for
+// good. It is safe to repeat after an error.
 func (m *Service) DeleteByMailbox(ctx context.Context, mailbox db.ID) error {
 	return m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		for _, q := range []*db.Query{deleteCopiedQuery, deleteFoldersQuery, deleteFailuresQuery, deleteNotesQuery, deleteMigrationsQuery} {
@@ -231,7 +226,7 @@ func (m *Service) DeleteByMailbox(ctx context.Context, mailbox db.ID) error {
 	})
 }
 
-// wake tells whoever follows a migration, or has it in hand, to look.
+// wake notifies the followers of a migration and the node that runs it.
 func (m *Service) wake(id db.ID) {
 	m.options.Hub.Wake(notify.Key{Kind: notify.Migration, ID: int64(id)})
 }

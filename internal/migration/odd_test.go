@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// fetched are the answers to a FETCH of messages 1 to n about all of them, or
-// their texts, of which answer gives one.
+// fetched returns the responses to a FETCH of messages 1 to n, of their metadata or texts. answer
+// returns one of them.
 func fetched(command string, n int, answer func(number int, text string) string) (said string) {
 	of := strings.Fields(strings.TrimPrefix(command, "UID "))[1]
 	for i := 1; i <= n; i++ {
@@ -35,13 +35,12 @@ func fetched(command string, n int, answer func(number int, text string) string)
 	return said
 }
 
-// A source that tells too low a UIDNEXT is read to its end, also after the line
-// broke.
+// A source that reports too low a UIDNEXT is read to its end, also after a broken connection.
 func TestUIDNextTooLow(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
 	var broke atomic.Bool
-	const messages = 600 // more than are asked for at once
+	const messages = 600 // more than are requested at once
 	addr := serve(t, func(c net.Conn) {
 		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
 			said := ""
@@ -77,11 +76,10 @@ func TestUIDNextTooLow(t *testing.T) {
 			return said + tag + " OK done\r\n"
 		})
 	})
-	m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", messages, 0, 0)
+	m.ends(m.box("ann", 0), dovecotSource(addr, "ann", "none"), "completed", "", messages, 0, 0)
 }
 
-// Two folders whose names are the same, once they are decoded, can't both be
-// asked for: that is told.
+// Of two folders with the same decoded name, only one can be requested: the report says so.
 func TestFoldersOfOneName(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -101,14 +99,13 @@ func TestFoldersOfOneName(t *testing.T) {
 			return said + tag + " OK done\r\n"
 		})
 	})
-	d := m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", 0, 0, 0)
+	d := m.ends(m.box("ann", 0), dovecotSource(addr, "ann", "none"), "completed", "", 0, 0, 0)
 	if len(d.Folders) != 3 || len(d.Failures) != 1 || d.Failures[0].Folder != "Zürich" || d.Failures[0].UID != 0 {
 		t.Errorf("%+v %+v", d.Folders, d.Failures)
 	}
 }
 
-// A source may say which message a text is of only after the text: the order of
-// what it answers is its own affair.
+// A source may name the message only after its text: it is free to order its response items.
 func TestUIDsAfterTexts(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -154,13 +151,12 @@ func TestUIDsAfterTexts(t *testing.T) {
 		})
 	})
 	box := m.box("ann", 0)
-	m.ends(box, session(addr, "ann", "none"), "completed", "", 3, 0, 0)
+	m.ends(box, dovecotSource(addr, "ann", "none"), "completed", "", 3, 0, 0)
 	validity.Store(2)
-	m.ends(box, session(addr, "ann", "none"), "completed", "", 0, 3, 0)
+	m.ends(box, dovecotSource(addr, "ann", "none"), "completed", "", 0, 3, 0)
 }
 
-// few answers as a source that has n messages, but for what say says, which
-// returns "" for what is to be answered as usual.
+// few serves a source with n messages. say may override a response; "" means the usual one.
 func few(n int, say func(c net.Conn, tag, command string) string) func(c net.Conn) {
 	return func(c net.Conn) {
 		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
@@ -185,7 +181,7 @@ func few(n int, say func(c net.Conn, tag, command string) string) func(c net.Con
 				said += "\r\n"
 			case strings.Contains(command, "FETCH"):
 				for _, i := range numbers(command, n) {
-					said += fieldError(command, i)
+					said += commandAbout(command, i)
 				}
 			}
 			return said + tag + " OK done\r\n"
@@ -193,7 +189,7 @@ func few(n int, say func(c net.Conn, tag, command string) string) func(c net.Con
 	}
 }
 
-// numbers are the messages from 1 to n that a FETCH is about.
+// numbers returns the messages from 1 to n that a FETCH asks for.
 func numbers(command string, n int) (list []int) {
 	for of := range strings.SplitSeq(strings.Fields(strings.TrimPrefix(command, "UID "))[1], ",") {
 		low, high, ranged := strings.Cut(of, ":")
@@ -212,8 +208,8 @@ func numbers(command string, n int) (list []int) {
 	return list
 }
 
-// fieldError is the answer to a FETCH about one message.
-func fieldError(command string, i int) string {
+// commandAbout is the answer to a FETCH about one message.
+func commandAbout(command string, i int) string {
 	text := fmt.Sprintf("Subject: %d\r\n\r\n", i)
 	said := fmt.Sprintf("* %d FETCH (UID %d FLAGS () INTERNALDATE \" 1-Jan-2001 00:00:00 +0000\" RFC822.SIZE %d", i, i, len(text))
 	switch {
@@ -225,8 +221,8 @@ func fieldError(command string, i int) string {
 	return said + ")\r\n"
 }
 
-// What a source says nothing of is gone only if it is not found there any more;
-// else it is told as not copied.
+// A message that a source says nothing about counts as deleted only if a search no longer finds it.
+// Otherwise it is reported as not copied.
 func TestSaysNothingOfAMessage(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -243,13 +239,13 @@ func TestSaysNothingOfAMessage(t *testing.T) {
 				said := ""
 				for _, i := range numbers(command, 6) {
 					if i != 3 && i != 5 {
-						said += fieldError(command, i)
+						said += commandAbout(command, i)
 					}
 				}
 				return said + tag + " OK done\r\n"
 			}))
 			m := m.with(t)
-			d := m.ends(m.box("silent"+strings.ToLower(what[:4]), 0), session(addr, "ann", "none"), "completed", "", 4, 0, 1)
+			d := m.ends(m.box("silent"+strings.ToLower(what[:4]), 0), dovecotSource(addr, "ann", "none"), "completed", "", 4, 0, 1)
 			if len(d.Failures) != 1 || d.Failures[0].UID != 3 || d.Progress.MessagesDone != 6 {
 				t.Errorf("%+v %+v", d.Progress, d.Failures)
 			}
@@ -257,8 +253,7 @@ func TestSaysNothingOfAMessage(t *testing.T) {
 	}
 }
 
-// A message that a source never gives, in whatever way, keeps no other from being
-// copied.
+// A message that a source never gives prevents no other from being copied.
 func TestOneMessageRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	for what, refuse := range map[string]func(c net.Conn, tag string) string{
@@ -283,11 +278,11 @@ func TestOneMessageRefused(t *testing.T) {
 						_, _ = io.WriteString(c, said)
 						return refuse(c, tag)
 					}
-					said += fieldError(command, i)
+					said += commandAbout(command, i)
 				}
 				return said + tag + " OK done\r\n"
 			}))
-			d := m.ends(m.box("refused"+what, 0), session(addr, "ann", "none"), "completed", "", 49, 0, 1)
+			d := m.ends(m.box("refused"+what, 0), dovecotSource(addr, "ann", "none"), "completed", "", 49, 0, 1)
 			if len(d.Failures) != 1 || d.Failures[0].UID != 30 {
 				t.Errorf("%+v", d.Failures)
 			}
@@ -295,8 +290,7 @@ func TestOneMessageRefused(t *testing.T) {
 	}
 }
 
-// A source that gives nothing at all is given up, and is not asked for each of
-// its messages.
+// A source that gives nothing at all fails, without a request for each of its messages.
 func TestAllMessagesRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	for what, words := range map[string]string{"NO Not for you": "Not for you", "NO [UNAVAILABLE] Later": "It was tried 21 times"} {
@@ -307,14 +301,14 @@ func TestAllMessagesRefused(t *testing.T) {
 			}
 			return ""
 		}))
-		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), session(addr, "ann", "none")))
+		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), dovecotSource(addr, "ann", "none")))
 		if d.Status != "failed" || !strings.Contains(d.Error, words) || d.Progress.Copied != 0 || d.Progress.Failed > 0 {
 			t.Errorf("%s: it ended as %s %q %+v", what, d.Status, d.Error, d.Progress)
 		}
 	}
 }
 
-// A source that gives nothing for a while, whatever it says, costs no message.
+// A source that gives nothing for a while costs no message, for every kind of response.
 func TestBusyCostsNothing(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	for what, times := range map[string]int32{"NO Internal error": 40, "NO [UNAVAILABLE] Later": 75} {
@@ -327,12 +321,12 @@ func TestBusyCostsNothing(t *testing.T) {
 				}
 				return ""
 			}))
-			m.ends(m.box(fmt.Sprintf("busy%d.%d", len(what), n), 0), session(addr, "ann", "none"), "completed", "", int64(n), 0, 0)
+			m.ends(m.box(fmt.Sprintf("busy%d.%d", len(what), n), 0), dovecotSource(addr, "ann", "none"), "completed", "", int64(n), 0, 0)
 		}
 	}
 }
 
-// The only message of a folder is passed over too, in the end.
+// The only message of a folder is also skipped in the end.
 func TestOnlyMessageRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	for what, said := range map[string]string{"no": "NO Can't be retrieved", "trouble": "NO [SERVERBUG] Internal error", "garbled": "OK)\r\n* ("} {
@@ -343,12 +337,11 @@ func TestOnlyMessageRefused(t *testing.T) {
 			}
 			return ""
 		}))
-		m.ends(m.box("only"+what, 0), session(addr, "ann", "none"), "completed", "", 0, 0, 1)
+		m.ends(m.box("only"+what, 0), dovecotSource(addr, "ann", "none"), "completed", "", 0, 0, 1)
 	}
 }
 
-// Folders of which a source gives nothing, as many as are copied at once, keep no
-// other from being copied.
+// Unreadable folders, as many as are copied at once, prevent no other from being copied.
 func TestFoldersRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -371,11 +364,11 @@ func TestFoldersRefused(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("folders", 0), session(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
+	m.ends(m.box("folders", 0), dovecotSource(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
 }
 
-// A source whose answers about all messages can't be understood is given up soon,
-// which costs no message: once it is mended, all of them come.
+// A source whose responses can't be parsed fails soon and costs no message: once it is fixed, all
+// of them are copied.
 func TestNothingUnderstood(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	for name, what := range map[string]string{"about": "RFC822.SIZE", "texts": "BODY.PEEK[]"} {
@@ -391,24 +384,24 @@ func TestNothingUnderstood(t *testing.T) {
 				return "* 1 FETCH (FLAGS\r\n" + tag + " OK done\r\n"
 			}))
 			box := m.box("nothing"+name, 0)
-			m.ends(box, session(addr, "ann", "none"), "failed", "can't be understood. It was tried 3 times", 0, 0, 0)
+			m.ends(box, dovecotSource(addr, "ann", "none"), "failed", "can't be understood. It was tried 3 times", 0, 0, 0)
 			if n := asked.Load(); n > 60 {
 				t.Errorf("it was asked %d times", n)
 			}
 			mended.Store(true)
-			m.ends(box, session(addr, "ann", "none"), "completed", "", 100, 0, 0)
+			m.ends(box, dovecotSource(addr, "ann", "none"), "completed", "", 100, 0, 0)
 		})
 	}
 }
 
-// However many messages a source refuses, the rest is copied, also where all that
-// it gives is here already.
+// The other messages are copied, however many the source refuses, also if all that it gives are
+// here already.
 func TestManyMessagesRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
 	const messages, bad, each = 630, 210, 3
 	var refuses atomic.Bool
-	var asked sync.Map // connections: the first message alone is given, so that asking for another always succeeds
+	var asked sync.Map // connections: only the first message is given, so that asking for another always succeeds
 	addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
 		if !strings.Contains(command, "BODY.PEEK[]") {
 			return ""
@@ -419,7 +412,7 @@ func TestManyMessagesRefused(t *testing.T) {
 		for _, i := range list {
 			switch {
 			case i%each != 0 || refuses.Load() && !before && len(list) == 1:
-				said += fieldError(command, i)
+				said += commandAbout(command, i)
 			case refuses.Load():
 				return said + tag + " NO Can't be retrieved\r\n"
 			}
@@ -427,13 +420,13 @@ func TestManyMessagesRefused(t *testing.T) {
 		return said + tag + " OK done\r\n"
 	}))
 	box := m.box("many", 0)
-	m.ends(box, session(addr, "ann", "none"), "completed", "", messages-bad, 0, bad)
+	m.ends(box, dovecotSource(addr, "ann", "none"), "completed", "", messages-bad, 0, bad)
 	refuses.Store(true)
-	m.ends(box, session(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
+	m.ends(box, dovecotSource(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
 }
 
-// Folders at which a source dies, more than end a try, keep none behind them from
-// being copied, in whatever way it goes on from try to try.
+// Folders at which a source breaks off, more than end a try, don't prevent later folders from being
+// copied. This holds for every behavior from try to try.
 func TestFoldersBreak(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -452,11 +445,10 @@ func TestFoldersBreak(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("break", 0), session(addr, "ann", "none"), "failed", "broke off", 2, 0, 0)
+	m.ends(m.box("break", 0), dovecotSource(addr, "ann", "none"), "failed", "broke off", 2, 0, 0)
 }
 
-// Folders of which a source refuses many messages, more than are copied at once,
-// take turns with the others.
+// Folders with many refused messages, more than are copied at once, take turns with the others.
 func TestFoldersTakeTurns(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -484,20 +476,19 @@ func TestFoldersTakeTurns(t *testing.T) {
 					refused.Add(1)
 					return said + tag + " NO Can't be retrieved\r\n"
 				}
-				said += fieldError(command, i)
+				said += commandAbout(command, i)
 			}
 			return said + tag + " OK done\r\n"
 		}
 		return ""
 	}))
-	m.ends(m.box("turns", 0), session(addr, "ann", "none"), "completed", "", 4*40+60, 0, 4*20)
+	m.ends(m.box("turns", 0), dovecotSource(addr, "ann", "none"), "completed", "", 4*40+60, 0, 4*20)
 	if n, all := early.Load(), refused.Load(); n > all/2 {
 		t.Errorf("a folder had its turn after %d of %d refusals", n, all)
 	}
 }
 
-// A folder of which a source won't tell the sizes of all messages is copied all the
-// same: they are for the progress.
+// A folder whose sizes the source refuses to give is copied: sizes only serve progress.
 func TestSizesRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -516,13 +507,13 @@ func TestSizesRefused(t *testing.T) {
 				}
 				return strings.Replace(said, "a ", tag+" ", 1) + "\r\n"
 			}))
-			m.ends(m.box("sizes"+what, 0), session(addr, "ann", "none"), "completed", "", 3, 0, 0)
+			m.ends(m.box("sizes"+what, 0), dovecotSource(addr, "ann", "none"), "completed", "", 3, 0, 0)
 		})
 	}
 }
 
-// A source that ends each connection after some messages, fewer than are filed
-// together, brings that many each time, and none is blamed for it.
+// If a source ends each connection after some messages, fewer than a batch, each connection copies
+// that many. No message is blamed.
 func TestConnectionsEndEarly(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -540,21 +531,21 @@ func TestConnectionsEndEarly(t *testing.T) {
 				}
 				said := ""
 				for _, i := range list[:each] {
-					said += fieldError(command, i)
+					said += commandAbout(command, i)
 				}
 				if what == "within a text" {
-					said += strings.TrimSuffix(fieldError(command, list[each]), "\r\n\r\n)\r\n")
+					said += strings.TrimSuffix(commandAbout(command, list[each]), "\r\n\r\n)\r\n")
 				}
 				_, _ = io.WriteString(c, said)
 				_ = c.Close()
 				return "\r\n"
 			}))
-			m.ends(m.box(what[:6], 0), session(addr, "ann", "none"), "completed", "", messages, 0, 0)
+			m.ends(m.box(what[:6], 0), dovecotSource(addr, "ann", "none"), "completed", "", messages, 0, 0)
 		})
 	}
 }
 
-// The only message that a source gives is copied, however many it refuses.
+// The only readable message is copied, however many the source refuses.
 func TestOneMessageGiven(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -563,18 +554,18 @@ func TestOneMessageGiven(t *testing.T) {
 		if strings.Contains(command, "BODY.PEEK[]") {
 			list := numbers(command, messages)
 			if list[0] == 1 && len(list) > 1 {
-				return fieldError(command, 1) + tag + " NO Can't be retrieved\r\n"
+				return commandAbout(command, 1) + tag + " NO Can't be retrieved\r\n"
 			} else if list[0] > 1 {
 				return tag + " NO Can't be retrieved\r\n"
 			}
 		}
 		return ""
 	}))
-	m.ends(m.box("one", 0), session(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
+	m.ends(m.box("one", 0), dovecotSource(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
 }
 
-// A folder whose name can't be decoded, kept or asked for keeps no other from being
-// copied, and is told.
+// A folder whose name can't be decoded, stored or requested prevents no other from being copied,
+// and is reported.
 func TestNamesThatCannotBe(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url), servertest.MigrationWait(time.Millisecond))
@@ -596,7 +587,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 			}
 			return ""
 		}))
-		d := m.ends(m.box("ann", 0), session(addr, "ann", "none"), "completed", "", int64(2*len(good)), 0, 0)
+		d := m.ends(m.box("ann", 0), dovecotSource(addr, "ann", "none"), "completed", "", int64(2*len(good)), 0, 0)
 		if len(d.Failures) != len(bad) {
 			t.Errorf("%d told: %+v", len(d.Failures), d.Failures)
 		}
@@ -608,7 +599,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 	})
 }
 
-// A folder that a source refuses to open once is asked for again.
+// The job asks again for a folder that a source refuses to open once.
 func TestFolderRefusedOnce(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -619,11 +610,10 @@ func TestFolderRefusedOnce(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("once", 0), session(addr, "ann", "none"), "completed", "", 2, 0, 0)
+	m.ends(m.box("once", 0), dovecotSource(addr, "ann", "none"), "completed", "", 2, 0, 0)
 }
 
-// A source whose UIDVALIDITY is another on each connection: what came before counts
-// once.
+// If the source's UIDVALIDITY differs on each connection, earlier messages count once.
 func TestRenumberedMeanwhile(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := &mover{t, s, clientOf(t, s), nil}
@@ -639,14 +629,14 @@ func TestRenumberedMeanwhile(t *testing.T) {
 					return ""
 				}
 				for _, i := range list[:20] {
-					_, _ = io.WriteString(c, fieldError(command, i))
+					_, _ = io.WriteString(c, commandAbout(command, i))
 				}
 				_ = c.Close()
 				return "\r\n"
 			}
 			return ""
 		}))
-		from := session(addr, "ann", "none")
+		from := dovecotSource(addr, "ann", "none")
 		d := m.ends(s.Dev.Mailboxes[0].ID.String(), from, "completed", "", messages, 0, 0)
 		if d.Progress.MessagesDone != messages {
 			t.Errorf("%+v", d.Progress)
@@ -658,12 +648,12 @@ func TestRenumberedMeanwhile(t *testing.T) {
 	})
 }
 
-// A source whose UIDVALIDITY is another on each connection, and that breaks off
-// behind what is here, is given up.
+// A migration fails if the source's UIDVALIDITY differs on each connection and it breaks off after
+// the messages that are here.
 func TestRenumberedForEver(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
-	const messages, far = 5, 900_000 // not looked for at once
+	const messages, far = 5, 900_000 // beyond the first search
 	var validity atomic.Int32
 	addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
 		switch {
@@ -677,11 +667,10 @@ func TestRenumberedForEver(t *testing.T) {
 		}
 		return ""
 	}))
-	m.ends(m.box("ever", 0), session(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
+	m.ends(m.box("ever", 0), dovecotSource(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
 }
 
-// Messages that a source refuses need no connections of their own: it goes on with
-// the one over which it said no.
+// Refused messages need no new connection: the job goes on with the same one.
 func TestRefusalsKeepTheConnection(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -695,7 +684,7 @@ func TestRefusalsKeepTheConnection(t *testing.T) {
 			if i%each == 0 {
 				return said + tag + " NO Can't be retrieved\r\n"
 			}
-			said += fieldError(command, i)
+			said += commandAbout(command, i)
 		}
 		return said + tag + " OK done\r\n"
 	})
@@ -703,7 +692,7 @@ func TestRefusalsKeepTheConnection(t *testing.T) {
 		connections.Add(1)
 		answer(c)
 	})
-	m.ends(m.box("keeps", 0), session(addr, "ann", "none"), "completed", "", messages-messages/each, 0, messages/each)
+	m.ends(m.box("keeps", 0), dovecotSource(addr, "ann", "none"), "completed", "", messages-messages/each, 0, messages/each)
 	if n := connections.Load(); n > 1 {
 		t.Errorf("it took %d connections", n)
 	}

@@ -20,7 +20,7 @@ import (
 func fill(t testing.TB, c *imapclient.Client, name string, from, count int) {
 	t.Helper()
 	for i := from; i < from+count; i++ {
-		text := letterText(name, i)
+		text := mailText(name, i)
 		options := &imap.AppendOptions{Time: time.Date(2001+i%25, time.Month(1+i%12), 1+i%28, i%24, i%60, 0, 0, time.FixedZone("", 3600*(i%5-2)))}
 		for bit, flag := range []imap.Flag{imap.FlagSeen, imap.FlagAnswered, imap.FlagFlagged, imap.FlagDraft, "$Forwarded", "Work", imap.FlagDeleted} {
 			if i>>bit&1 == 1 {
@@ -40,7 +40,7 @@ func fill(t testing.TB, c *imapclient.Client, name string, from, count int) {
 	}
 }
 
-func letterText(name string, i int) string {
+func mailText(name string, i int) string {
 	body := "Hello.\r\n"
 	switch i % 10 {
 	case 3:
@@ -59,8 +59,7 @@ func login(t testing.TB, s *servertest.Server, box int) *imapclient.Client {
 	return signIn(t, s.Addr("imaps"), m.Address, m.Password)
 }
 
-// From one of our own mailboxes to another; the second run copies only what is
-// new.
+// Migration between two mailboxes of this server; the second run copies only new messages.
 func TestOwnServer(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		from, api := login(t, s, 0), clientOf(t, s)
@@ -102,8 +101,8 @@ func TestOwnServer(t *testing.T) {
 	})
 }
 
-// Of a folder that was made anew, what has no Message-ID is copied unless it is
-// here, also if it is as large and as old as what is.
+// In a recreated folder, messages without a Message-ID are copied unless they are here, even if
+// size and date match those of another.
 func TestRenumberedWithoutIDs(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		from, api := login(t, s, 0), clientOf(t, s)

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxDepth is how deep lists are read, maxValues how many values of a response.
+	// maxDepth is the maximum depth of lists, maxValues the maximum number of values in a response.
 	maxDepth, maxValues = 20, 10_000
 )
 
 // parser reads the values of a response.
 type parser struct {
 	rest   string
-	values int // read
+	values int // values read so far
 }
 
 // value is an atom, a string or a list.
@@ -27,7 +27,7 @@ type value struct {
 	isList bool
 }
 
-// skipSpace passes over blanks, and the end of the line.
+// skipSpace skips spaces and the end of the line.
 func (c *parser) skipSpace() { c.rest = strings.TrimLeft(c.rest, " \t\r\n") }
 
 func (c *parser) accept(b byte) bool {
@@ -43,7 +43,7 @@ func (c *parser) advance(n int) (text string) {
 	return text
 }
 
-// word reads up to a blank, a parenthesis or the end.
+// word reads up to a space, a parenthesis or the end.
 func (c *parser) word() string {
 	c.skipSpace()
 	if end := strings.IndexAny(c.rest, " \t\r\n()"); end >= 0 {
@@ -52,7 +52,7 @@ func (c *parser) word() string {
 	return c.advance(len(c.rest))
 }
 
-// itemName reads the name of what a FETCH response says, with what it has in brackets.
+// itemName reads the name of a FETCH response item, including its brackets.
 func (c *parser) itemName() string {
 	end := strings.IndexAny(c.rest, " \t\r\n()[")
 	if end >= 0 && c.rest[end] == '[' {
@@ -64,8 +64,8 @@ func (c *parser) itemName() string {
 	return c.advance(max(end, 0))
 }
 
-// value reads an atom, which may have any characters but blanks and parentheses, a
-// string or a list.
+// value reads an atom, a string or a list. An atom may have any characters except spaces and
+// parentheses.
 func (c *parser) value(depth int) (v value, ok bool) {
 	if c.values++; c.values > maxValues || depth > maxDepth {
 		return v, false
@@ -116,7 +116,7 @@ func (c *parser) quotedString() (text string, ok bool) {
 	return "", false
 }
 
-// literalSize reads how long a literal is.
+// literalSize reads the length of a literal.
 func (c *parser) literalSize() (size int64, ok bool) {
 	head, after, ok := strings.Cut(c.rest, "\n")
 	head = strings.TrimPrefix(strings.TrimSuffix(head, "\r"), "~")
@@ -131,8 +131,8 @@ func (c *parser) literalSize() (size int64, ok bool) {
 	return size, true
 }
 
-// messageText reads the text of a message: either how many bytes of it follow, or what it
-// is.
+// messageText reads the text of a message: either the number of bytes that follow, or the text
+// itself.
 func (c *parser) messageText() (follow int64, v value, ok bool) {
 	before := c.rest
 	if size, ok := c.literalSize(); ok && c.rest == "" {
@@ -143,9 +143,8 @@ func (c *parser) messageText() (follow int64, v value, ok bool) {
 	return 0, v, ok && !v.isList
 }
 
-// mailboxName reads the name of a folder. One that is neither quoted nor a literal may have
-// blanks and parentheses: it ends where the text behind it begins, if that was found, or
-// at the end of the line.
+// mailboxName reads a folder name. A name that is neither quoted nor a literal may have spaces and
+// parentheses: it ends before the text that behind matches, or at the end of the line.
 func (c *parser) mailboxName(behind *regexp.Regexp) (name string, ended bool) {
 	c.skipSpace()
 	if strings.HasPrefix(c.rest, `"`) || strings.HasPrefix(c.rest, "{") {
@@ -164,7 +163,7 @@ func isAtom(word string) bool {
 	return word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\[]`, r) })
 }
 
-// quoteString writes a quoted string.
+// quoteString returns a quoted string.
 func quoteString(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }

@@ -16,37 +16,37 @@ import (
 )
 
 const (
-	// maxListed is how many folders a source may list, and listing bounds that
-	// in bytes.
+	// maxListed is the maximum number of folders in a source's list, maxListResponse its maximum
+	// size in bytes.
 	maxListed       = 10_000
 	maxListResponse = 8 << 20
-	// statusBatch is how many folders are asked for at once.
+	// statusBatch is the number of folders per STATUS request.
 	statusBatch = 20
 )
 
-// task is a folder to be copied.
+// task is a folder to copy.
 type task struct {
 	number               int64
 	name, target         string
 	subscribed           bool
-	uidValidity, lastUID uint32 // what is done there
+	uidValidity, lastUID uint32 // at the source; last UID done
 	messages             int64
-	bytes                int64 // -1: not known yet
-	sizeFailed           bool  // the source had trouble with saying it
-	validityChanged      bool  // UIDVALIDITY has changed: which message is to blame can't be pinned down
-	openRefused          bool  // the source did not open it the first time
+	bytes                int64 // -1: unknown
+	sizeFailed           bool  // the source failed to report the size
+	validityChanged      bool  // UIDVALIDITY has changed: the message at fault can't be found
+	openRefused          bool  // the source refused to open it the first time
 
-	window           int               // how many messages are asked for at once
-	narrowed         bool              // the trouble was pinned down more closely, which is a kind of progress
-	currentUID       uint32            // the message being read; 0 for none
-	failureCount     map[uint32]int    // messages at which the line broke, and how often
-	unreadable       map[uint32]string // messages that can't be had, and why
-	skippedInRow     int               // how many of them there were since one was copied
-	sourceDoubted    bool              // since then the source refused some: it may be in trouble itself
-	checkingNeighbor bool              // for another than the doubted one
-	noNeighbor       bool              // there is no other
-	neighborReadable bool              // it came, just before
-	readableUID      uint32            // a message that came; 0 if none is known
+	window           int               // number of messages to request at once
+	narrowed         bool              // the search for the bad message advanced, a kind of progress
+	currentUID       uint32            // message being read; 0: none
+	failureCount     map[uint32]int    // number of broken connections by message
+	unreadable       map[uint32]string // reasons by unreadable message
+	skippedInRow     int               // skipped since a message was last copied
+	sourceDoubted    bool              // the source has refused some messages since: it may be failing
+	checkingNeighbor bool              // for a neighbor of the message in doubt
+	noNeighbor       bool              // the folder has no other message
+	neighborReadable bool              // the neighbor was just read
+	readableUID      uint32            // a readable message; 0 if none is known
 }
 
 var (
@@ -61,13 +61,13 @@ var (
 		WHERE migration = $1 AND state = 'waiting' ORDER BY n`)
 )
 
-// plan finds out what there is to copy, and where to, and writes it down.
+// plan finds out what to copy, and where to, and stores it.
 func (j *job) plan(ctx context.Context, src *session) error {
 	all, spaces, lost, err := src.listFolders()
 	if err != nil {
 		return err
 	}
-	if len(j.Source.Folders) > 0 { // it is told of those that were chosen alone
+	if len(j.Source.Folders) > 0 { // report only the chosen folders
 		lost = nil
 	}
 	here, err := j.options.Folders.Folders(ctx, j.Mailbox)
@@ -81,7 +81,7 @@ func (j *job) plan(ctx context.Context, src *session) error {
 		}
 	}
 	sortFolders(all)
-	// The client library decodes different names to the same, and asks for one.
+	// The client library decodes different names to the same one, and requests only one.
 	twice := map[string]bool{}
 	all = slices.CompactFunc(all, func(a, b listedFolder) bool {
 		if a.name == b.name && !a.isNoSelect() && !b.isNoSelect() && !strings.EqualFold(a.name, folder.Inbox) {
@@ -163,8 +163,8 @@ func (j *job) readTasks(ctx context.Context) ([]*task, error) {
 	})
 }
 
-// listFoldersQuery lists what there is, and whose; and what has a name that can't be asked
-// for or kept.
+// listFolders returns the source's folders and namespaces. lost are folders whose names can't be
+// requested or stored.
 func (s *session) listFolders() (all []listedFolder, spaces namespaces, lost []Failure, err error) {
 	defer s.conn.endCommand()
 	if s.supports(imap.CapNamespace) {
@@ -213,7 +213,7 @@ func (s *session) listFolders() (all []listedFolder, spaces namespaces, lost []F
 	return all, spaces, lost, s.wrapError(cmd.Close())
 }
 
-// fetchStatus finds out how much is in each folder.
+// fetchStatus requests the number of messages in each folder.
 func (s *session) fetchStatus(tasks []*task) error {
 	defer s.conn.endCommand()
 	sizes := s.supports(imap.CapStatusSize)
@@ -227,7 +227,7 @@ func (s *session) fetchStatus(tasks []*task) error {
 			data, err := cmd.Wait()
 			if err := s.wrapError(err); err != nil {
 				if _, no := refusal(err); no {
-					continue // what is wrong with it shows when it is opened
+					continue // its error appears when it is opened
 				}
 				return err
 			}

@@ -13,33 +13,32 @@ import (
 )
 
 const (
-	// probeTimeout bounds trying a source.
+	// probeTimeout is the limit for probing a source.
 	probeTimeout = 45 * time.Second
-	// maxProbes is how many sources are tried at once.
+	// maxProbes is the maximum number of sources probed at once.
 	maxProbes = 8
-	// MaxSourceFolders is how many folders Probe names.
+	// MaxSourceFolders is the maximum number of folders that Probe returns.
 	MaxSourceFolders = maxFolders
 )
 
-// SourceFolder is a folder that a source has.
+// SourceFolder is a folder at a source.
 type SourceFolder struct {
-	Name     string // there
+	Name     string // at the source
 	Messages int64
-	Bytes    int64 // -1: the source does not tell
-	// CopiedByDefault tells whether it is copied when no folders are chosen: not if it
-	// only shows mail of others.
+	Bytes    int64 // -1: the source doesn't say
+	// CopiedByDefault reports whether it is copied when no folders are chosen: not if it is another
+	// user's folder or a view of other folders.
 	CopiedByDefault bool
 }
 
-// Probe connects to a source, signs in and lists the folders that can be
-// copied, the first MaxSourceFolders; nothing is kept. All that is wrong is told as
-// a fault.Invalid, under the fields of the API. An account tries one source at a
-// time: else it is a fault.RateLimited.
+// Probe connects to a source, signs in and returns the folders that can be copied, at most
+// MaxSourceFolders. It stores nothing. Errors of the source are a fault.Invalid by API field. An
+// account may probe one source at a time; otherwise it returns a fault.RateLimited.
 func (m *Service) Probe(ctx context.Context, account db.ID, from Source) ([]SourceFolder, error) {
 	if err := from.Check().Err(); err != nil {
 		return nil, err
 	}
-	if db.IsReadOnly(ctx) { // only what is wrong with it is asked for
+	if db.IsReadOnly(ctx) { // only validation is requested
 		return nil, nil
 	}
 	if err := m.beginProbe(account); err != nil {
@@ -106,8 +105,7 @@ func (m *Service) probe(ctx context.Context, from *Source) ([]SourceFolder, erro
 	return offered, nil
 }
 
-// sourceError tells why a source can't be copied from, under the field that is to
-// blame.
+// sourceError returns why a source can't be copied, under the API field at fault.
 func sourceError(err error) error {
 	field, words := "source.host", ""
 	var last permanentError

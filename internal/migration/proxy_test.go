@@ -10,19 +10,18 @@ import (
 	"testing"
 )
 
-// proxy stands before a source. It passes on so many bytes from there, and then
-// holds everything until it may pass on more; or it cuts each connection after
-// some.
+// proxy is a proxy in front of a source. It passes on a number of bytes from the source, and then
+// holds the rest until it is allowed more; or it cuts each connection after some bytes.
 type proxy struct {
 	addr string
-	cut  func() int64 // after how many bytes the next connection is cut; nil: never
+	cut  func() int64 // bytes after which to cut the next connection; nil: never
 
-	mu    sync.Mutex
-	room  *sync.Cond
-	left  int64
-	held  chan struct{} // receives when it holds
-	conns map[net.Conn]bool
-	cuts  int
+	mu       sync.Mutex
+	capacity *sync.Cond
+	left     int64
+	held     chan struct{} // receives when the proxy holds
+	conns    map[net.Conn]bool
+	cuts     int
 }
 
 func startProxy(t testing.TB, to string, left int64, cut func() int64) *proxy {
@@ -32,7 +31,7 @@ func startProxy(t testing.TB, to string, left int64, cut func() int64) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{addr: l.Addr().String(), cut: cut, left: left, held: make(chan struct{}, 1), conns: map[net.Conn]bool{}}
-	p.room = sync.NewCond(&p.mu)
+	p.capacity = sync.NewCond(&p.mu)
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -50,7 +49,7 @@ func startProxy(t testing.TB, to string, left int64, cut func() int64) *proxy {
 		for c := range p.conns {
 			_ = c.Close()
 		}
-		p.room.Broadcast()
+		p.capacity.Broadcast()
 		p.mu.Unlock()
 		running.Wait()
 	})
@@ -94,7 +93,7 @@ func (p *proxy) serve(c net.Conn, to string) {
 	p.mu.Unlock()
 }
 
-// pass waits until n more bytes may go on.
+// pass waits until n more bytes are allowed.
 func (p *proxy) pass(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +102,7 @@ func (p *proxy) pass(n int64) {
 		case p.held <- struct{}{}:
 		default:
 		}
-		p.room.Wait()
+		p.capacity.Wait()
 	}
 	p.left -= n
 }
@@ -117,10 +116,10 @@ func (p *proxy) allow(n int64) {
 	default:
 	}
 	p.left += n
-	p.room.Broadcast()
+	p.capacity.Broadcast()
 }
 
-// somewhere cuts after a random number of bytes.
+// somewhere returns a function that picks a random number of bytes.
 func somewhere(least, most int64) func() int64 {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
 	return func() int64 { return least + r.Int64N(most-least) }

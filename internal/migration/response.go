@@ -10,31 +10,31 @@ import (
 	"unicode/utf8"
 )
 
-// The client library hangs up at the first response that is not written as RFC 9051
-// §9 has it, and many servers write some otherwise: keywords with brackets, dates
-// without a zone, names without quotation marks. So it gets each response as rewrite
-// writes it, and FETCH responses only if they have the text of a message. What is of
-// no use is dropped, whether it can be understood or not.
+// The client library closes the connection at the first response that violates the syntax of RFC
+// 9051 §9. Many servers send some: keywords with brackets, dates without a zone, names without
+// quotation marks. So sourceConn passes on each response as rewrite writes it, and FETCH responses
+// only with the text of a message. It drops useless responses, whether they can be parsed or not.
 
 var (
 	literalPattern = regexp.MustCompile(`\{([0-9]{1,18})\+?\}\r?\n$`)
-	// textResponsePattern are responses that end in text for people, in which nothing is announced.
+	// textResponsePattern matches responses that end in human-readable text, which announces no
+	// literal.
 	textResponsePattern = regexp.MustCompile(`(?i)^ *(?:[^* ]|\* *(?:OK|NO|BAD|BYE|PREAUTH)\b)`)
-	// fetchPattern begins a FETCH response, and bodyLiteralPattern announces the text of a message, or
-	// a part of it.
+	// fetchPattern matches the start of a FETCH response. bodyLiteralPattern matches the
+	// announcement of a message's text, or of a part of it.
 	fetchPattern       = regexp.MustCompile(`(?i)^ *\* *[0-9]+ +FETCH *\(`)
 	bodyLiteralPattern = regexp.MustCompile(`(?i)(?:(?:BODY|BINARY)(?:\.PEEK)?\[[^\]]*\](?:<[0-9]+>)?|\bRFC822(?:\.HEADER|\.TEXT)?) *~?\{[0-9]+\+?\}\r?\n$`)
 	tagPattern         = regexp.MustCompile(`^[Tt][0-9]+$`)
 	codePattern        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
-	// listExtensionPattern begins what may follow the name of a folder in a list (RFC 5258), counts
-	// what follows it in a STATUS response.
+	// listExtensionPattern matches the start of what may follow a folder name in LIST (RFC 5258),
+	// statusItemsPattern what follows it in STATUS.
 	listExtensionPattern = regexp.MustCompile(`(?i) \((?:"|CHILDINFO |OLDNAME )`)
 	statusItemsPattern   = regexp.MustCompile(` \([^(]*\)?\s*$`)
 	numberPattern        = regexp.MustCompile(`^[0-9]+$`)
 )
 
-// nextLiteral reports whether a response, whose last line begins there, goes on with a
-// literal of so many bytes that belongs to the response itself.
+// nextLiteral reports whether a response, whose last line begins at last, continues with a literal
+// that belongs to the response itself, and returns its size.
 func (l *sourceConn) nextLiteral(part []byte, last int) (size int64, there bool) {
 	m := literalPattern.FindSubmatch(part[last:])
 	if m == nil || l.openFetch == nil && textResponsePattern.Match(part) || (l.openFetch != nil || fetchPattern.Match(part)) && bodyLiteralPattern.Match(part) {
@@ -44,13 +44,13 @@ func (l *sourceConn) nextLiteral(part []byte, last int) (size int64, there bool)
 	return size, err == nil
 }
 
-// emit passes something on to the client library.
+// emit passes a response on to the client library.
 func (l *sourceConn) emit(format string, args ...any) {
 	l.readBuf = fmt.Appendf(l.readBuf, format, args...)
 }
 
-// rewrite passes a response on to the client library as it can be read there, or
-// notes what it says. If the text of a message follows, it returns its length.
+// rewrite passes a response on to the client library in a form that it can parse, or notes its
+// contents. If the text of a message follows, it returns the length.
 func (l *sourceConn) rewrite(response []byte) (text int64, err error) {
 	c := &parser{rest: string(response)}
 	if l.openFetch != nil {
@@ -61,7 +61,7 @@ func (l *sourceConn) rewrite(response []byte) (text int64, err error) {
 	}
 	switch tag := c.word(); {
 	case tag == "+":
-		if l.hideRev2 { // signing in may need it
+		if l.hideRev2 { // login may need it
 			l.emit("+ %s\r\n", printable(c.rest))
 		}
 		return 0, nil
@@ -73,7 +73,7 @@ func (l *sourceConn) rewrite(response []byte) (text int64, err error) {
 		}
 		return 0, errBadResponse
 	case tag != "*":
-		return 0, errBadResponse // lines may be counted wrong: what comes next could be anything
+		return 0, errBadResponse // lines may be miscounted: the next data could be anything
 	}
 	kind := strings.ToUpper(c.word())
 	if numberPattern.MatchString(kind) {
@@ -105,7 +105,7 @@ func (l *sourceConn) rewrite(response []byte) (text int64, err error) {
 	return 0, nil
 }
 
-// rewriteStatusResponse passes on how a command ended, or what the source says besides.
+// rewriteStatusResponse passes on a tagged or untagged status response.
 func (l *sourceConn) rewriteStatusResponse(tag, kind string, c *parser) {
 	c.skipSpace()
 	with, text := "", c.rest
@@ -119,7 +119,7 @@ func (l *sourceConn) rewriteStatusResponse(tag, kind string, c *parser) {
 			if n, err := strconv.ParseUint(strings.TrimSpace(args), 10, 32); err == nil {
 				with = fmt.Sprintf("[%s %d] ", word, n)
 			}
-		case "PERMANENTFLAGS", "HIGHESTMODSEQ", "COPYUID", "APPENDUID": // which need arguments
+		case "PERMANENTFLAGS", "HIGHESTMODSEQ", "COPYUID", "APPENDUID": // these need arguments
 		default:
 			if codePattern.MatchString(word) {
 				with = "[" + word + "] "
@@ -135,10 +135,9 @@ func (l *sourceConn) rewriteStatusResponse(tag, kind string, c *parser) {
 	l.emit("%s %s %s%s\r\n", tag, kind, with, text)
 }
 
-// filterCapabilities are those that have the form of one, without IMAP4rev2 while that is
-// to be hidden: the client library writes names of folders in UTF-8 to a server that
-// offers it, although that holds only once it is enabled, and then with "&" as it was
-// in IMAP4rev1.
+// filterCapabilities returns the valid capabilities, without IMAP4rev2 while that is hidden. The
+// client library writes folder names in UTF-8 to any server that offers IMAP4rev2, although UTF-8
+// applies only once it is enabled. It also still encodes "&" as in IMAP4rev1.
 func (l *sourceConn) filterCapabilities(words string) string {
 	var all strings.Builder
 	for word := range strings.FieldsSeq(words) {
@@ -154,7 +153,7 @@ func (l *sourceConn) filterCapabilities(words string) string {
 	return all.String()
 }
 
-// rewriteNamespace reads the namespaces of one kind (RFC 2342), as far as they make sense.
+// rewriteNamespace returns the valid namespaces of one kind (RFC 2342).
 func rewriteNamespace(c *parser) string {
 	all, ok := c.value(0)
 	if !ok {
@@ -179,7 +178,7 @@ func formatDelimiter(v value) string {
 	return quoteString(v.text)
 }
 
-// rewriteList passes on a folder, or notes its name if that can't be decoded.
+// rewriteList passes on a folder, or notes its name if it can't be decoded.
 func (l *sourceConn) rewriteList(c *parser) error {
 	attributes, ok := c.value(0)
 	if !ok {
@@ -190,7 +189,7 @@ func (l *sourceConn) rewriteList(c *parser) error {
 		return nil
 	}
 	name, _ := c.mailboxName(listExtensionPattern)
-	if name == "" { // the root, which is no folder
+	if name == "" { // the root, which is not a folder
 		return nil
 	}
 	if !canDecode(name) {
@@ -210,7 +209,7 @@ func (l *sourceConn) rewriteList(c *parser) error {
 	return nil
 }
 
-// rewriteStatusData passes on how much is in a folder.
+// rewriteStatusData passes on a STATUS response.
 func (l *sourceConn) rewriteStatusData(c *parser) {
 	name, at := c.mailboxName(statusItemsPattern)
 	if !at || !canDecode(name) {
@@ -231,19 +230,19 @@ func (l *sourceConn) rewriteStatusData(c *parser) {
 	l.emit("* STATUS %s (%s)\r\n", quoteString(name), strings.Join(words, " "))
 }
 
-// fetchResponse is what a FETCH response says of a message.
+// fetchResponse is the content of a FETCH response.
 type fetchResponse struct {
 	seq, uid uint32
-	hasFlags bool // flags are told
+	hasFlags bool // the response has flags
 	flags    []string
-	hasDate  bool // INTERNALDATE is told
+	hasDate  bool // the response has INTERNALDATE
 	date     string
 	size     int64
 
-	started, uidSent bool // passed on, with the UID
+	started, uidSent bool // passed on; passed on with the UID
 }
 
-// readFetch reads a FETCH response, or what is left of one behind the text of a message.
+// readFetch parses a FETCH response, or the rest of one after the text of a message.
 func (l *sourceConn) readFetch(c *parser) (text int64, err error) {
 	a := l.openFetch
 	for {
@@ -303,7 +302,7 @@ func (l *sourceConn) readFetch(c *parser) (text int64, err error) {
 	return 0, nil
 }
 
-// emitLiteralHead passes on what comes before the text of a message, or of its head.
+// emitLiteralHead passes on the response up to the text of a message, or of its header.
 func (l *sourceConn) emitLiteralHead(name string, size int64) {
 	a := l.openFetch
 	if !a.started {

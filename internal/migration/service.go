@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// pollInterval is how often a node looks for what waits.
+	// pollInterval is how often a node looks for waiting migrations.
 	pollInterval = 3 * time.Second
-	// maxPerAccount is how many migrations of an account are carried out at once.
+	// maxPerAccount is the maximum number of running migrations per account.
 	maxPerAccount = 2
 )
 
 var (
-	// The index migration_source lets no two from the same source be in hand.
+	// The index migration_source prevents two leases for the same source.
 	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT m.id FROM migration AS m
 			WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
 				AND EXISTS (SELECT 1 FROM tenure AS t WHERE t.id = $1 AND t.expires_at > {now})
@@ -37,10 +37,9 @@ var (
 	releaseOrphanQuery = db.SQL(`UPDATE migration SET tenure = NULL, due_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 )
 
-// Run carries migrations out until ctx ends: those that wait, and those that
-// ended nodes had in hand. Then it stops between two commits, and another node,
-// or the next start, goes on. The node's lease must be kept (db.Node.MaintainLease)
-// until Run has returned.
+// Run runs migrations until ctx ends: those that wait, and those of nodes that have ended. Then it
+// stops between two commits, and another node, or the next start, continues. The node's lease must
+// be maintained (db.Node.MaintainLease) until Run has returned.
 func (m *Service) Run(ctx context.Context) error {
 	defer m.workers.Wait()
 	sub := m.options.Hub.Subscribe(notify.Key{Kind: notify.Migration})
@@ -49,7 +48,7 @@ func (m *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll takes over, takes migrations in hand, and says when to look again.
+// poll takes over, claims migrations, and returns when to poll again.
 func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 	if time.Since(m.lastTakeOver) >= pollInterval {
 		m.lastTakeOver = time.Now()
@@ -61,11 +60,11 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 		m.mu.Lock()
 		full := len(m.jobs) >= m.options.Concurrency
 		m.mu.Unlock()
-		tenure, able := m.options.Node.Lease()
+		lease, able := m.options.Node.Lease()
 		if full || !able {
 			return pollInterval, nil
 		}
-		j, err := m.claim(ctx, tenure)
+		j, err := m.claim(ctx, lease)
 		if err != nil || j == nil {
 			return m.nextPoll(ctx), err
 		}
@@ -74,7 +73,7 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 	return pollInterval, nil
 }
 
-// nextPoll is when the next one is due, or to look again anyway.
+// nextPoll returns the time until the next migration is due, at most pollInterval.
 func (m *Service) nextPoll(ctx context.Context) time.Duration {
 	now := m.options.Now()
 	var due int64
@@ -84,8 +83,8 @@ func (m *Service) nextPoll(ctx context.Context) time.Duration {
 	return min(pollInterval, db.Time(due).Sub(now)+time.Millisecond)
 }
 
-// claim takes one migration in hand; nil if none waits that may run.
-func (m *Service) claim(ctx context.Context, tenure db.ID) (j *job, err error) {
+// claim acquires one migration; nil if none is ready.
+func (m *Service) claim(ctx context.Context, lease db.ID) (j *job, err error) {
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		j = nil
 		var id db.ID
@@ -94,7 +93,7 @@ func (m *Service) claim(ctx context.Context, tenure db.ID) (j *job, err error) {
 		if err := tx.Lock(ctx, "migrations taken", 0); err != nil {
 			return err
 		}
-		err := tx.One(ctx, claimQuery.With(tenure, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
+		err := tx.One(ctx, claimQuery.With(lease, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
 		if errors.Is(err, db.ErrNoRow) {
 			return nil
 		}
@@ -107,11 +106,11 @@ func (m *Service) claim(ctx context.Context, tenure db.ID) (j *job, err error) {
 		}
 		password, err := m.options.Key.Open(sealPurpose, sealed)
 		g.Source.Password = string(password)
-		j = &job{Service: m, Migration: g, leaseID: tenure, planned: planned != 0, passwordUnreadable: err != nil}
+		j = &job{Service: m, Migration: g, leaseID: lease, planned: planned != 0, passwordUnreadable: err != nil}
 		return nil
 	})
 	if m.options.DB.IsConflict(err) {
-		return nil, nil // another node took one from the same source
+		return nil, nil // another node claimed one from the same source
 	}
 	return j, err
 }
@@ -127,20 +126,20 @@ func (m *Service) start(ctx context.Context, j *job) {
 			delete(m.jobs, j.ID)
 		}
 		m.mu.Unlock()
-		m.options.Hub.Receive([]notify.Key{{Kind: notify.Migration}}) // another one may come
+		m.options.Hub.Receive([]notify.Key{{Kind: notify.Migration}}) // there may be more
 	})
 }
 
-// adoptFlags releases what ended nodes had in hand, and what this one does not
-// know of, after a commit whose outcome was unknown.
+// takeOver releases migrations of ended nodes, and those that this node doesn't know of because the
+// outcome of a commit was unknown.
 func (m *Service) takeOver(ctx context.Context) error {
 	ended, err := m.options.DB.ExpiredLeases(ctx)
 	if err != nil {
 		return err
 	}
 	mine, _ := m.options.Node.Lease()
-	for _, tenure := range append(ended, mine) {
-		held, err := db.All(ctx, m.options.DB, leasedQuery.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	for _, lease := range append(ended, mine) {
+		held, err := db.All(ctx, m.options.DB, leasedQuery.With(lease), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return err
 		}
@@ -148,10 +147,10 @@ func (m *Service) takeOver(ctx context.Context) error {
 			m.mu.Lock()
 			j := m.jobs[id]
 			m.mu.Unlock()
-			if j != nil && j.leaseID == tenure {
+			if j != nil && j.leaseID == lease {
 				continue
 			}
-			if _, err := m.options.DB.Exec(ctx, releaseOrphanQuery.With(id, tenure, db.Micros(m.options.Now()))); err != nil {
+			if _, err := m.options.DB.Exec(ctx, releaseOrphanQuery.With(id, lease, db.Micros(m.options.Now()))); err != nil {
 				return err
 			}
 		}

@@ -26,21 +26,20 @@ import (
 )
 
 const (
-	// connectTimeout bounds connecting, TLS included.
+	// connectTimeout is the limit for connecting, including TLS.
 	connectTimeout = 30 * time.Second
-	// maxBeforeTLS bounds what a source may say before STARTTLS, in bytes, and
-	// small what it may say in answer to a command with a short answer.
+	// maxBeforeTLS is the limit for a source's data before STARTTLS, in bytes. smallResponse is the
+	// limit for the response to a command with a short response.
 	maxBeforeTLS  = 16 << 10
 	smallResponse = 1 << 20
 )
 
-// permanentError is an error that no other try mends. Its words are for people.
+// permanentError is an error that a retry won't fix. Its text is shown to users.
 type permanentError struct{ text string }
 
 func (f permanentError) Error() string { return f.text }
 
-// fieldError is a final error that one field of the source is to blame for, by its
-// name in the API.
+// fieldError is a permanent error caused by one field of the source, by its name in the API.
 type fieldError struct {
 	permanentError
 	field string
@@ -48,12 +47,12 @@ type fieldError struct {
 
 func (a fieldError) Unwrap() error { return a.permanentError }
 
-// protocolError is an answer that can't be understood. Another may be.
+// protocolError is a response that can't be parsed. A later one may be valid.
 type protocolError struct{ error }
 
 func (g protocolError) Unwrap() error { return g.error }
 
-// session is a connection to a source, signed in.
+// session is an authenticated connection to a source.
 type session struct {
 	*imapclient.Client
 	conn *sourceConn
@@ -61,10 +60,10 @@ type session struct {
 	rev2 bool // IMAP4rev2 is offered
 	stop func() bool
 
-	uidOrderKnown, lateUIDs bool // see order
+	uidOrderKnown, lateUIDs bool // see detectLateUIDs
 }
 
-// connect connects and signs in. ctx ends the connection, too.
+// connect connects and signs in. The end of ctx also ends the connection.
 func (m *Service) connect(ctx context.Context, from *Source) (*session, error) {
 	short, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -77,7 +76,7 @@ func (m *Service) connect(ctx context.Context, from *Source) (*session, error) {
 	}
 	l := &sourceConn{Conn: conn, idleTimeout: m.options.IdleTimeout, hideRev2: true}
 	if from.TLS == StartTLS {
-		l.readBuf = []byte("* OK\r\n") // the true greeting was read before TLS
+		l.readBuf = []byte("* OK\r\n") // the real greeting came before TLS
 	}
 	l.beginCommand(smallResponse)
 	s := &session{conn: l, Client: imapclient.New(l, nil)}
@@ -89,8 +88,7 @@ func (m *Service) connect(ctx context.Context, from *Source) (*session, error) {
 	return s, nil
 }
 
-// dial connects to one of the addresses that may be dialled, with TLS unless
-// there shall be none.
+// dial connects to one of the permitted addresses, with TLS unless the source has none.
 func (m *Service) dial(ctx context.Context, from *Source) (net.Conn, error) {
 	conn, err := m.options.Dialer.Dial(ctx, from.Host, strconv.Itoa(from.Port))
 	if err != nil || from.TLS == NoTLS {
@@ -113,8 +111,8 @@ func (m *Service) dial(ctx context.Context, from *Source) (net.Conn, error) {
 	return secured, nil
 }
 
-// startTLS speaks the part of the conversation that is in clear. What comes
-// behind the answer, before TLS, would be somebody else's: it is refused.
+// startTLS runs the cleartext part of the connection. It rejects data after the response and before
+// TLS: an attacker may have injected it.
 func startTLS(conn net.Conn) error {
 	var text []byte
 	next := func(enough func(line string) bool) error {
@@ -162,7 +160,7 @@ func startTLS(conn net.Conn) error {
 	return nil
 }
 
-// explainDial puts in words why a host was not reached.
+// explainDial returns a readable reason why a host was not reached.
 func explainDial(err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -188,7 +186,7 @@ func explainDial(err error) error {
 	return err
 }
 
-// login hears the greeting and signs in.
+// login reads the greeting and signs in.
 func (s *session) login(from *Source) error {
 	if err := s.wrapError(s.WaitGreeting()); err != nil {
 		return err
@@ -214,8 +212,8 @@ func (s *session) login(from *Source) error {
 	return s.loadCapabilities()
 }
 
-// fetchCapabilities asks what the source offers. The client library's own way waits half
-// a minute for some that don't say.
+// fetchCapabilities requests the source's capabilities. The client library's own way waits half a
+// minute if a source doesn't send them.
 func (s *session) fetchCapabilities() (imap.CapSet, error) {
 	s.conn.beginCommand(smallResponse)
 	caps, err := s.Capability().Wait()
@@ -225,7 +223,7 @@ func (s *session) fetchCapabilities() (imap.CapSet, error) {
 	return caps, s.wrapError(err)
 }
 
-// loadCapabilities learns what the source offers.
+// loadCapabilities loads the source's capabilities.
 func (s *session) loadCapabilities() (err error) {
 	s.caps, err = s.fetchCapabilities()
 	s.rev2 = s.conn.stopHiding()
@@ -233,15 +231,14 @@ func (s *session) loadCapabilities() (err error) {
 	return err
 }
 
-// supports reports whether a source has an extension, which may be a part of
-// IMAP4rev2.
+// supports reports whether a source supports an extension, possibly as part of IMAP4rev2.
 func (s *session) supports(c imap.Cap) bool { return s.rev2 || s.caps.Has(c) }
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// explainLogin tells wrong credentials from a source that is busy.
+// explainLogin distinguishes wrong credentials from a busy source.
 func explainLogin(err error) error {
 	var said *imap.Error
 	if !errors.As(err, &said) || isTemporary(said) {
@@ -250,7 +247,7 @@ func explainLogin(err error) error {
 	return fieldError{permanentError{"The source refuses the user name and the password" + quoteReply(said.Text)}, "source.password"}
 }
 
-// isTemporary reports whether a refusal is one for now only.
+// isTemporary reports whether a refusal is temporary.
 func isTemporary(said *imap.Error) bool {
 	switch said.Code {
 	case imap.ResponseCodeUnavailable, imap.ResponseCodeLimit, imap.ResponseCodeInUse, imap.ResponseCodeServerBug:
@@ -262,7 +259,7 @@ func isTemporary(said *imap.Error) bool {
 	}, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// quoteReply is what a source said, made fit to be shown, as the end of a sentence.
+// quoteReply returns a source's text in printable form, as the end of a sentence.
 func quoteReply(text string) string {
 	if text = printable(text); text == "" {
 		return "."
@@ -270,7 +267,7 @@ func quoteReply(text string) string {
 	return ": " + text
 }
 
-// printable is what a source said, made fit to be shown.
+// printable returns a source's text in printable form.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -284,8 +281,8 @@ func printable(text string) string {
 	return text
 }
 
-// wrapError tells what became of a command: nil, a *imap.Error with which the source
-// refused it, why the line broke, or that the answer was garbled.
+// wrapError returns the result of a command: nil, an *imap.Error if the source refused it, why the
+// connection broke, or that the response was malformed.
 func (s *session) wrapError(err error) error {
 	if err == nil {
 		return nil
@@ -296,7 +293,7 @@ func (s *session) wrapError(err error) error {
 		return err
 	}
 	if cause := s.conn.err(); cause != nil {
-		// The client library hangs up when it understands nothing any more.
+		// The client library closes the connection when it can't parse a response.
 		if errors.Is(cause, errTooMuchData) || errors.Is(cause, errBadSearchResult) || errors.Is(cause, errBadResponse) || errors.Is(cause, net.ErrClosed) {
 			return protocolError{cause}
 		}
@@ -305,7 +302,7 @@ func (s *session) wrapError(err error) error {
 	return protocolError{err}
 }
 
-// refusal returns what the source said if it refused a command, not only for now.
+// refusal returns a reason with the source's text if the source permanently refused a command.
 func refusal(err error) (string, bool) {
 	var said *imap.Error
 	if !errors.As(err, &said) || isTemporary(said) {
@@ -314,7 +311,7 @@ func refusal(err error) (string, bool) {
 	return "The source refuses it" + quoteReply(said.Text), true
 }
 
-// retryReason puts in words why a source is to be tried again.
+// retryReason returns a readable reason for a retry.
 func retryReason(err error) string {
 	var said *imap.Error
 	var strange protocolError
@@ -345,7 +342,7 @@ func (s *session) close() {
 	_ = s.Close()
 }
 
-// logout says goodbye and ends the connection.
+// logout sends LOGOUT and closes the connection.
 func (s *session) logout() {
 	s.conn.limitIdle(finishTimeout)
 	s.conn.beginCommand(smallResponse)
@@ -353,5 +350,5 @@ func (s *session) logout() {
 	s.close()
 }
 
-// String says where it is, for logs.
+// String returns host and port, for logs.
 func (f *Source) String() string { return fmt.Sprintf("%s:%d", f.Host, f.Port) }

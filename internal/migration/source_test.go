@@ -18,8 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// Hosts that are not on the Internet are not dialled, unless the operator allows
-// it.
+// Private addresses are not dialled unless the operator allows it.
 func TestPrivateHosts(t *testing.T) {
 	m := New(Options{Dialer: &egress.Dialer{}})
 	for _, host := range []string{"127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "::1", "fd00::1"} {
@@ -31,7 +30,7 @@ func TestPrivateHosts(t *testing.T) {
 	}
 }
 
-// Where the mail of a source's folders goes.
+// Local names for the source's folders.
 func TestNames(t *testing.T) {
 	special := map[string]string{folder.Sent: "Sent", folder.Drafts: "Drafts", folder.Junk: "Junk", folder.Trash: "Trash", folder.Archive: "Archive"}
 	long := strings.Repeat("ü", 100)
@@ -40,7 +39,7 @@ func TestNames(t *testing.T) {
 		spaces namespaces
 		delim  string
 		list   string // "name attribute" by lines
-		want   string // "name > target", without those not wanted
+		want   string // "name > target", without the unwanted ones
 	}{
 		{"attributes win over names", namespaces{}, "/", "INBOX\nSent\nOut \\Sent\nSpam\nJunk \\Junk", "INBOX>INBOX|Junk>Junk|Out>Sent|Sent>Sent (2)|Spam>Spam"},
 		{"Gmail", namespaces{}, "/", "INBOX\n[Gmail] \\Noselect\n[Gmail]/All Mail \\All\n[Gmail]/Starred \\Flagged\n[Gmail]/Important \\Important\n[Gmail]/Sent Mail \\Sent\n[Gmail]/Bin \\Trash\nWork",
@@ -75,8 +74,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever a source says, a conversation with it ends, and nothing is taken for a
-// whole message that is none.
+// A session with any source ends, and nothing incomplete is taken for a whole message.
 func FuzzSource(f *testing.F) {
 	f.Add([]byte("* OK [CAPABILITY IMAP4rev2 SPECIAL-USE] hi\r\nT1 OK [CAPABILITY IMAP4rev1 NAMESPACE LIST-EXTENDED] in\r\n* NAMESPACE ((\"INBOX.\" \".\")) NIL NIL\r\nT2 OK\r\n* LIST (\\Sent) \".\" INBOX.x\r\nT3 OK\r\n"))
 	f.Add([]byte("* OK [CAPABILITY IMAP4rev1] hi\r\nT1 OK [CAPABILITY IMAP4rev1] in\r\n* LIST () \"/\" INBOX\r\nT2 OK\r\n* STATUS INBOX (MESSAGES 2)\r\nT3 OK\r\n* 2 EXISTS\r\nT4 OK [READ-ONLY]\r\n* SEARCH 1 2\r\nT5 OK\r\n" +

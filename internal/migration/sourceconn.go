@@ -22,53 +22,52 @@ var (
 )
 
 const (
-	// maxResponse bounds a response, in bytes, but for what a search has found and the
-	// texts of messages; maxLiterals is how many literals it may have.
+	// maxResponse is the limit for a response, in bytes, without search results and message texts.
+	// maxLiterals is the limit for its literals.
 	maxResponse, maxLiterals = 256 << 10, 20
-	// maxRanges is how many ranges of UIDs a search may find.
+	// maxRanges is the maximum number of UID ranges in a search result.
 	maxRanges = 2 << 20
 )
 
-// sourceConn is the connection to a source, whose program is a stranger's. It bounds
-// how much may come in answer to a command, so that what a client library keeps
-// in memory is bounded too, and how long it may say nothing. The client's own
-// deadlines are not heeded.
+// sourceConn is the connection to an untrusted source. It limits how much the source may send in
+// response to a command, which also bounds the client library's memory. It also limits how long the
+// source may be silent. It ignores the client's own deadlines.
 type sourceConn struct {
 	net.Conn
 	idleTimeout time.Duration
 
 	mu         sync.Mutex
-	budget     int64  // bytes that may still come
-	awaiting   bool   // an answer is waited for
-	readBuf    []byte // what is read before the connection
-	cause      error  // why it broke
-	pendingErr error  // why nothing comes behind first
+	budget     int64  // bytes that the source may still send
+	awaiting   bool   // a command waits for its response
+	readBuf    []byte // read before the connection
+	cause      error  // first error
+	pendingErr error  // returned once readBuf is empty
 
-	// Responses are read one by one, but for the texts of messages: see screen.
-	hideRev2   bool                   // see rewrite
-	rev2       bool                   // there was something to hide
-	partial    []byte                 // of a response
-	scanned    int                    // up to where it was looked for the end of a line
-	literals   int                    // literals that part has
-	inSearch   bool                   // part goes on with what a search has found
-	searchDone bool                   // what follows there is no UID
-	textLeft   int64                  // so much of a message is still to come
-	foundUIDs  []uidRange             // by a search
-	badNames   []string               // names of folders that can't be decoded, as they are shown
-	openFetch  *fetchResponse         // the FETCH response that goes on behind the text of a message
-	lateUIDs   bool                   // a UID came behind the text of its message
-	onFetch    func(a *fetchResponse) // is told each FETCH response
+	// Responses are processed one by one, except message texts: see process.
+	hideRev2   bool                   // see filterCapabilities
+	rev2       bool                   // IMAP4rev2 was hidden
+	partial    []byte                 // incomplete response
+	scanned    int                    // how far partial was searched for the end of a line
+	literals   int                    // literals in partial
+	inSearch   bool                   // partial continues a search result
+	searchDone bool                   // what follows is not a UID
+	textLeft   int64                  // bytes of a message still to come
+	foundUIDs  []uidRange             // results of a search
+	badNames   []string               // undecodable folder names, in printable form
+	openFetch  *fetchResponse         // FETCH response that continues after a message's text
+	lateUIDs   bool                   // a UID came after its message's text
+	onFetch    func(a *fetchResponse) // called with each FETCH response
 }
 
-// searchPattern is how an answer to a search begins.
+// searchPattern matches the start of a search response.
 var searchPattern = regexp.MustCompile(`(?i)^\* (SEARCH|ESEARCH( \(TAG [^)]*\))?( UID)?)\b`)
 
-// uidRange are UIDs that were found.
+// uidRange is a range of UIDs in a search result.
 type uidRange struct{ low, high uint32 }
 
-// process passes on whole responses, as rewrite makes them, and the texts of messages
-// as they come. What a search has found is kept from the client library: to put a
-// million UIDs in order takes it many minutes.
+// process passes on whole responses in rewrite's form, and message texts as they arrive. It
+// withholds search results from the client library, which needs many minutes to sort a million
+// UIDs.
 func (l *sourceConn) process(chunk []byte) error {
 	if l.textLeft > 0 {
 		n := min(l.textLeft, int64(len(chunk)))
@@ -83,7 +82,7 @@ func (l *sourceConn) process(chunk []byte) error {
 		}
 		end := l.scanned + bytes.IndexByte(l.partial[l.scanned:], '\n') + 1
 		if end == l.scanned {
-			l.scanned = len(l.partial) // a line that comes byte by byte must not be looked through each time
+			l.scanned = len(l.partial) // a line that arrives byte by byte must not be searched again each time
 			return l.handlePartial()
 		}
 		if begin := searchPattern.Find(l.partial[:end]); l.openFetch == nil && (begin != nil || l.inSearch) {
@@ -113,11 +112,11 @@ func (l *sourceConn) process(chunk []byte) error {
 	return nil
 }
 
-// nextResponse goes on with the response behind the one that ends there.
+// nextResponse moves on to the response that starts at end.
 func (l *sourceConn) nextResponse(end int) { l.partial, l.scanned, l.literals = l.partial[end:], 0, 0 }
 
-// handlePartial looks at a response whose end has not come. It is not kept once it is too
-// long; what a search has found is noted piece by piece.
+// handlePartial checks an incomplete response. It discards one that is too long, and records search
+// results piece by piece.
 func (l *sourceConn) handlePartial() error {
 	if len(l.partial) < maxResponse {
 		return nil
@@ -141,7 +140,7 @@ func (l *sourceConn) handlePartial() error {
 	return nil
 }
 
-// parseSearch notes what a search has found.
+// parseSearch records search results.
 func (l *sourceConn) parseSearch(said []byte) error {
 	if l.searchDone {
 		return nil
@@ -170,7 +169,7 @@ func (l *sourceConn) parseSearch(said []byte) error {
 	return nil
 }
 
-// addRange notes UIDs that were found, with those before if they follow them.
+// addRange records UIDs, merged with the range before if they are adjacent.
 func (l *sourceConn) addRange(s uidRange) error {
 	if n := len(l.foundUIDs); n > 0 {
 		if last := &l.foundUIDs[n-1]; s.low >= last.low && uint64(s.low) <= uint64(last.high)+1 {
@@ -185,7 +184,7 @@ func (l *sourceConn) addRange(s uidRange) error {
 	return nil
 }
 
-// stopHiding ends the hiding, and reports whether IMAP4rev2 was there.
+// stopHiding stops hiding IMAP4rev2, and reports whether the source offers it.
 func (l *sourceConn) stopHiding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +192,8 @@ func (l *sourceConn) stopHiding() bool {
 	return l.rev2
 }
 
-// beginCommand says that a command is sent now, for which so many bytes may come.
+// beginCommand must be called before a command is sent. budget is the limit for the response, in
+// bytes.
 func (l *sourceConn) beginCommand(budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,14 +201,14 @@ func (l *sourceConn) beginCommand(budget int64) {
 	_ = l.Conn.SetDeadline(time.Now().Add(l.idleTimeout))
 }
 
-// limitIdle bounds how long the source may say nothing from now on.
+// limitIdle lowers the limit for the source's silence.
 func (l *sourceConn) limitIdle(patience time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idleTimeout = min(l.idleTimeout, patience)
 }
 
-// endCommand says that the command is answered. Nobody waits for anything.
+// endCommand must be called once the response is complete. It removes the deadline.
 func (l *sourceConn) endCommand() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,29 +216,29 @@ func (l *sourceConn) endCommand() {
 	_ = l.Conn.SetDeadline(time.Time{})
 }
 
-// setFetchHandler has hear called with each FETCH response until the next command. It is called
-// while the source is read, and must be quick.
+// setFetchHandler sets the function to call with each FETCH response until the next command. The
+// call happens while the source is read, so it must be quick.
 func (l *sourceConn) setFetchHandler(hear func(a *fetchResponse)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.onFetch = hear
 }
 
-// hasLateUIDs reports whether a UID came behind the text of its message.
+// hasLateUIDs reports whether a UID came after its message's text.
 func (l *sourceConn) hasLateUIDs() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lateUIDs
 }
 
-// addBudget says that n bytes have gone on to where they are kept.
+// addBudget allows n more bytes, for n bytes that the caller has stored.
 func (l *sourceConn) addBudget(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.budget += n
 }
 
-// Read reads what comes.
+// Read reads data for the client library.
 func (l *sourceConn) Read(p []byte) (int, error) {
 	for { // a source may send any number of pieces before there is a line to pass on
 		n, more, err := l.readOnce(p)
@@ -248,8 +248,8 @@ func (l *sourceConn) Read(p []byte) (int, error) {
 	}
 }
 
-// readOnce is Read, but for what it takes in without passing on: then there is more
-// to read.
+// readOnce reads once. more reports whether it only took data in, so that the caller must read
+// again.
 func (l *sourceConn) readOnce(p []byte) (n int, more bool, err error) {
 	l.mu.Lock()
 	if len(l.readBuf) > 0 {
@@ -284,7 +284,7 @@ func (l *sourceConn) readOnce(p []byte) (n int, more bool, err error) {
 	}
 	l.mu.Unlock()
 	if err != nil {
-		// An end within a message must not pass for the message's end.
+		// EOF within a message must not pass for the message's end.
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
@@ -300,7 +300,7 @@ func (l *sourceConn) Write(p []byte) (int, error) {
 	return n, l.recordError(err)
 }
 
-// recordError notes why the line broke first.
+// recordError records the first error.
 func (l *sourceConn) recordError(err error) error {
 	if err == nil {
 		return nil
@@ -317,31 +317,31 @@ func (l *sourceConn) recordError(err error) error {
 	return err
 }
 
-// searchResults returns what was found since the last command was sent.
+// searchResults returns the UIDs found since the last command.
 func (l *sourceConn) searchResults() []uidRange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.foundUIDs
 }
 
-// undecodableNames returns the names that could not be decoded.
+// undecodableNames returns the folder names that could not be decoded.
 func (l *sourceConn) undecodableNames() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.badNames
 }
 
-// err returns why the line broke; nil if it did not.
+// err returns the first error; nil if the connection is intact.
 func (l *sourceConn) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
 }
 
-// SetReadDeadline does nothing: see ask.
+// SetReadDeadline does nothing: see beginCommand.
 func (l *sourceConn) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline gives what is written the line's own time.
+// SetWriteDeadline ignores the given time and sets the connection's own limit.
 func (l *sourceConn) SetWriteDeadline(time.Time) error {
 	return l.Conn.SetWriteDeadline(time.Now().Add(l.idleTimeout))
 }

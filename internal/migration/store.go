@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// One FETCH asks for the texts of so many messages, or of so many bytes.
+	// Limits of one FETCH of texts, in messages and bytes.
 	chunkMessages, chunkBytes = 100, 16 << 20
-	// One commit files so many messages, or so many bytes.
+	// Limits of one commit, in messages and bytes.
 	batchMessages, batchBytes = 20, 2 << 20
 )
 
-// counters is what a commit adds to the counts.
+// counters are the increments of the counts in a commit.
 type counters struct{ done, copied, skipped, failed, bytes int64 }
 
 var (
@@ -38,13 +38,13 @@ var (
 	setFolderCursorQuery = db.SQL(`UPDATE migration_folder SET uidvalidity = $3, last_uid = $4 WHERE migration = $1 AND n = $2`)
 	insertCopiedQuery    = db.SQL(`INSERT INTO migration_copied (mailbox, source, uidvalidity, uid, digest, migration) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (mailbox, source, uidvalidity, uid) DO NOTHING`)
-	// One line for all messages of a folder of which the same is to be said.
+	// One row for all messages of a folder with the same note.
 	insertNoteQuery = db.SQL(`INSERT INTO migration_note (migration, k, folder, uid, note, messages)
 		SELECT $1, $2, $3, $4, $5, 1 WHERE (SELECT COUNT(*) FROM migration_note WHERE migration = $1) < $6
 			OR EXISTS (SELECT 1 FROM migration_note WHERE migration = $1 AND k = $2)
 		ON CONFLICT (migration, k) DO UPDATE SET messages = migration_note.messages + 1`)
 	addBytesQuery = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
-	// The bytes are written once only.
+	// The size is written only once.
 	setFolderBytesQuery = db.SQL(`UPDATE migration_folder SET bytes = $3 WHERE migration = $1 AND n = $2 AND bytes < 0`)
 	countFolderQuery    = db.SQL(`UPDATE migration SET folders_done = folders_done + 1, updated_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 	finishFolderQuery   = db.SQL(`UPDATE migration_folder SET state = $3, trouble = $4 WHERE migration = $1 AND n = $2 AND state = 'waiting'`)
@@ -55,16 +55,15 @@ var (
 	copiedByDigestQuery = db.SQL(`SELECT COALESCE(MAX(migration), 0) FROM migration_copied WHERE mailbox = $1 AND source = $2 AND digest = $3 AND uidvalidity <> $4`)
 )
 
-// errAlreadyCopied says that another job has filed a message.
+// errAlreadyCopied reports that another job has filed a message.
 var errAlreadyCopied = errors.New("a message was copied already")
 
-// digest tells a message that has got another UID.
+// digest identifies a message whose UID has changed.
 func digest(id string, l *sourceMessage) int64 {
 	return hash64(id, fmt.Sprint(l.size), fmt.Sprint(l.date.Unix()))
 }
 
-// copiedUIDsQuery returns the messages of a window that were copied, and by which
-// migration.
+// copiedUIDs returns the copied messages of a window, and the migration that copied each.
 func (m *Service) copiedUIDs(ctx context.Context, source int64, validity, first, last uint32, mailbox db.ID) (map[uint32]db.ID, error) {
 	known := map[uint32]db.ID{}
 	err := m.options.DB.Each(ctx, copiedUIDsQuery.With(mailbox, source, validity, first, last), func(r db.Row) error {
@@ -77,8 +76,7 @@ func (m *Service) copiedUIDs(ctx context.Context, source int64, validity, first,
 	return known, err
 }
 
-// hasOtherValidity reports whether something of a folder was copied under another
-// UIDVALIDITY.
+// hasOtherValidity reports whether messages of a folder were copied under another UIDVALIDITY.
 func (m *Service) hasOtherValidity(ctx context.Context, source int64, validity uint32, mailbox db.ID) (bool, error) {
 	for _, q := range []*db.Query{copiedBeforeQuery, copiedAfterQuery} {
 		err := m.options.DB.One(ctx, q.With(mailbox, source, validity), new(uint32))
@@ -89,55 +87,55 @@ func (m *Service) hasOtherValidity(ctx context.Context, source int64, validity u
 	return false, nil
 }
 
-// copiedByDigest returns the last migration that copied a message under another
-// UIDVALIDITY, or found it there; 0 for none.
+// copiedByDigest returns the last migration that copied or found a message under another
+// UIDVALIDITY; 0 if there is none.
 func (m *Service) copiedByDigest(ctx context.Context, source, digest int64, validity uint32, mailbox db.ID) (by db.ID, err error) {
 	err = m.options.DB.One(ctx, copiedByDigestQuery.With(mailbox, source, digest, validity), &by)
 	return by, err
 }
 
-// fetchedMessage is a message that is in the blob store, and not yet filed.
+// fetchedMessage is a message in the blob store that is not filed yet.
 type fetchedMessage struct {
 	sourceMessage
 	folder.Upload
-	dateField time.Time // its Date field; zero if that can't be read
-	notes     []string  // what is otherwise than at the source
+	dateField time.Time // Date field; zero if it can't be parsed
+	notes     []string  // differences from the source
 }
 
-// copyBodies copies messages. It returns those that could not be, and how many were
-// deleted there meanwhile.
-func (f *folderCopy) copyBodies(ctx context.Context, letters []sourceMessage) (lost []Failure, gone int64, err error) {
-	for len(letters) > 0 {
+// copyBodies copies messages. It returns those that could not be copied, and how many were deleted
+// at the source meanwhile.
+func (f *folderCopy) copyBodies(ctx context.Context, mails []sourceMessage) (lost []Failure, gone int64, err error) {
+	for len(mails) > 0 {
 		n, bytes := 0, int64(0)
-		for n < len(letters) && n < chunkMessages && (n == 0 || bytes+letters[n].size <= chunkBytes) {
-			bytes += letters[n].size
+		for n < len(mails) && n < chunkMessages && (n == 0 || bytes+mails[n].size <= chunkBytes) {
+			bytes += mails[n].size
 			n++
 		}
-		bad, away, err := f.copyChunk(ctx, letters[:n])
+		bad, away, err := f.copyChunk(ctx, mails[:n])
 		if err != nil {
 			return nil, 0, err
 		}
-		lost, gone, letters = append(lost, bad...), gone+away, letters[n:]
+		lost, gone, mails = append(lost, bad...), gone+away, mails[n:]
 	}
 	return lost, gone, nil
 }
 
 // copyChunk copies the messages of one FETCH.
-func (f *folderCopy) copyChunk(ctx context.Context, letters []sourceMessage) (lost []Failure, gone int64, err error) {
+func (f *folderCopy) copyChunk(ctx context.Context, mails []sourceMessage) (lost []Failure, gone int64, err error) {
 	b := &batch{folderCopy: f}
 	defer func() { b.discard(ctx, err) }()
 	missing := map[uint32]sourceMessage{}
-	for _, l := range letters {
+	for _, l := range mails {
 		missing[l.uid] = l
 	}
-	// Asked again, a source gives what it mixed up with news of flags.
+	// On a second request, a source gives what it mixed up with flag updates.
 	for range 2 {
 		if err = b.fetch(ctx, missing); err != nil || len(missing) == 0 {
 			break
 		}
 	}
-	// What came whole before the source broke off is filed: it may always do so after
-	// fewer than are filed together, and would then never get on.
+	// Complete messages are filed even if the source breaks off: it may always do so before a batch
+	// is full, and the job would never make progress.
 	if err == nil || isSourceError(err) && ctx.Err() == nil {
 		if failed := b.flush(ctx); failed != nil {
 			err = failed
@@ -149,10 +147,10 @@ func (f *folderCopy) copyChunk(ctx context.Context, letters []sourceMessage) (lo
 	return f.checkAbsent(b.failures, missing)
 }
 
-// fetch reads the texts of messages, and takes those out of missing that came.
+// fetch reads the texts of messages, and removes from missing those that arrived.
 func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) error {
 	f := b.folderCopy
-	var came *fetchedMessage // whose message has not ended, and may not be known
+	var came *fetchedMessage // its response has not ended, and its message may be unknown
 	over := false
 	keep := func(uid uint32, text imap.LiteralReader) error {
 		if _, ok := missing[uid]; !ok && uid != 0 {
@@ -163,7 +161,7 @@ func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) err
 			_, err = io.Copy(io.Discard, text)
 			return err
 		}
-		if over { // too much even to pass over
+		if over { // too large even to skip
 			if uid != 0 {
 				f.skip(uid, tooLargeReason)
 			}
@@ -179,7 +177,7 @@ func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) err
 		came, f.currentUID = nil, 0
 		l, ok := missing[uid]
 		switch {
-		case !ok && k != nil: // places have moved
+		case !ok && k != nil: // sequence numbers have changed
 			k.Blob.Discard(ctx)
 		case ok && over:
 			b.failures = append(b.failures, Failure{f.name, uid, tooLargeReason})
@@ -198,7 +196,7 @@ func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) err
 	return err
 }
 
-// checkAbsent finds out what became of messages that the source gave no text of.
+// checkAbsent finds out why the source gave no text for some messages.
 func (f *folderCopy) checkAbsent(lost []Failure, missing map[uint32]sourceMessage) ([]Failure, int64, error) {
 	still, err := f.src.existing(slices.Sorted(maps.Keys(missing)))
 	for _, uid := range still {
@@ -207,7 +205,7 @@ func (f *folderCopy) checkAbsent(lost []Failure, missing map[uint32]sourceMessag
 	return lost, int64(len(missing) - len(still)), err
 }
 
-// storeBody puts a message into the blob store while it comes.
+// storeBody writes a message to the blob store as it arrives.
 func (f *folderCopy) storeBody(ctx context.Context, text imap.LiteralReader) (k fetchedMessage, err error) {
 	if text.Size() > MaxMessageSize {
 		return k, errTooLarge
@@ -239,7 +237,7 @@ func (f *folderCopy) storeBody(ctx context.Context, text imap.LiteralReader) (k 
 	return k, nil
 }
 
-// complete says which message it is.
+// complete adds the message's metadata.
 func (k *fetchedMessage) complete(l sourceMessage) {
 	l.identity = k.identity
 	l.digest = digest(l.identity, &l)
@@ -252,19 +250,19 @@ func (k *fetchedMessage) complete(l sourceMessage) {
 	case !k.dateField.IsZero():
 		k.Date = k.dateField
 		k.notes = append(k.notes, "The source tells no date that can be read. The message got the one in its Date field.")
-	default: // it gets that of its filing
+	default: // it gets the date of filing
 		k.notes = append(k.notes, "The source tells no date that can be read, and neither does the message. It got the date of its copying.")
 	}
 }
 
-// storeWriter tells errors of the store from those of the source. A NUL, which no
-// message may have (RFC 9051 §4.3), becomes what Dovecot makes of it.
+// storeWriter distinguishes the store's errors from the source's. A NUL, which messages must not
+// contain (RFC 9051 §4.3), becomes what Dovecot makes of it.
 type storeWriter struct {
 	w   io.Writer
 	err error
 }
 
-// Write writes a piece.
+// Write writes a piece to the store.
 func (w *storeWriter) Write(p []byte) (int, error) {
 	if slices.Contains(p, 0) {
 		p = slices.Clone(p)
@@ -279,7 +277,7 @@ func (w *storeWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// batch are messages that are filed together.
+// batch is a group of messages to file in one commit.
 type batch struct {
 	*folderCopy
 	fetched  []fetchedMessage
@@ -295,8 +293,7 @@ func (b *batch) add(ctx context.Context, k fetchedMessage) error {
 	return b.flush(ctx)
 }
 
-// flush files what is there: all at once, or each alone if one of them is to
-// blame that it did not go.
+// flush files the batch: all messages at once, or one by one if one of them causes an error.
 func (b *batch) flush(ctx context.Context) error {
 	if len(b.fetched) == 0 {
 		return nil
@@ -306,7 +303,7 @@ func (b *batch) flush(ctx context.Context) error {
 		return nil
 	}
 	err := b.commit(ctx, b.fetched)
-	if fault.Is(err, fault.NotFound) { // the folder here was deleted or renamed
+	if fault.Is(err, fault.NotFound) { // the local folder was deleted or renamed
 		if err := b.createTarget(ctx, b.task); err != nil {
 			return wrapInternal(err)
 		}
@@ -327,7 +324,7 @@ func (b *batch) flush(ctx context.Context) error {
 			b.failAll(ctx)
 			break
 		}
-		b.fetched = b.fetched[1:] // what was filed is not to be discarded
+		b.fetched = b.fetched[1:] // a filed message must not be discarded
 		if err == nil {
 			continue
 		}
@@ -350,7 +347,7 @@ func isFolderFull(err error) bool {
 	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
 }
 
-// failAll throws away messages for a folder that is full.
+// failAll discards the messages because the folder is full.
 func (b *batch) failAll(ctx context.Context) {
 	for i := range b.fetched {
 		b.fetched[i].Blob.Discard(ctx)
@@ -361,22 +358,22 @@ func (b *batch) failAll(ctx context.Context) {
 
 const folderFullReason = "The folder here holds as many messages as it may."
 
-// discard throws a message away that was not filed, because of an error. Of the
-// database's it may have been filed all the same: then the sweep finds out.
+// discard discards a message that was not filed because of err. After a database error it may have
+// been filed: the sweep finds out.
 func (k *fetchedMessage) discard(ctx context.Context, err error) {
 	if fault.KindOf(err) != fault.Internal || errors.Is(err, errAlreadyCopied) || errors.Is(err, errLeaseLost) {
 		k.Blob.Discard(ctx)
 	}
 }
 
-// discard throws away what was not filed, because of an error.
+// discard discards the unfiled messages because of err.
 func (b *batch) discard(ctx context.Context, err error) {
 	for i := range b.fetched {
 		b.fetched[i].discard(ctx, err)
 	}
 }
 
-// commit files messages in one commit with the note that they were copied.
+// commit files messages and records in the same commit that they were copied.
 func (b *batch) commit(ctx context.Context, all []fetchedMessage) error {
 	sum := counters{done: int64(len(all)), copied: int64(len(all))}
 	uploads := make([]folder.Upload, len(all))
@@ -400,14 +397,14 @@ func (b *batch) commit(ctx context.Context, all []fetchedMessage) error {
 	return err
 }
 
-// queueProgress queues what a commit adds to the counts. It declines the commit unless
-// the migration is still in this node's hand, and runs.
+// queueProgress queues the counts. The commit fails unless the migration is running and this node
+// holds its lease.
 func (f *folderCopy) queueProgress(q *db.Batch, n counters) {
 	q.Queue(addProgressQuery.With(f.ID, f.leaseID, n.done, n.copied, n.skipped, n.failed, n.bytes, db.Micros(f.options.Now()))).OrFail(errLeaseLost)
 	q.Queue(addFolderProgressQuery.With(f.ID, f.number, n.done, n.copied, n.skipped, n.failed))
 }
 
-// finishWindow notes that a folder is done up to a message.
+// finishWindow records that a folder is done up to a message.
 func (f *folderCopy) finishWindow(ctx context.Context, n counters, last uint32, again []sourceMessage, lost []Failure) error {
 	err := f.options.DB.Write(ctx, f.Mailbox, &db.Mutation{
 		Guard: func(q *db.Batch) { f.queueProgress(q, n) },
@@ -428,7 +425,7 @@ func (f *folderCopy) finishWindow(ctx context.Context, n counters, last uint32, 
 		delete(f.unreadable, x.UID)
 	}
 	f.lastUID = last
-	// Else it may be the source that can't be read, or whose UIDVALIDITY never stays.
+	// Otherwise the source may be unreadable, or its UIDVALIDITY may never be stable.
 	if n.done > n.failed || f.Retries < stuckRetries && len(again) == 0 {
 		f.recordProgress()
 	}
@@ -436,7 +433,7 @@ func (f *folderCopy) finishWindow(ctx context.Context, n counters, last uint32, 
 	return nil
 }
 
-// finishFolder notes that a folder is done, or can't be.
+// finishFolder records that a folder is done or has failed.
 func (j *job) finishFolder(ctx context.Context, t *task, state, why string) error {
 	err := j.options.DB.Write(ctx, j.Mailbox, &db.Mutation{
 		Guard: func(q *db.Batch) {

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// mover is a service that waits little, and a source.
+// mover has a service with short delays, and a source.
 type mover struct {
 	*testing.T
 	s   *servertest.Server
@@ -31,7 +31,7 @@ func newMover(t *testing.T, namespace string) *mover {
 	return &mover{t, s, clientOf(t, s), startDovecot(t, namespace)}
 }
 
-// box makes a mailbox.
+// box creates a mailbox.
 func (m *mover) box(name string, mb int) (id string) {
 	m.Helper()
 	b, err := m.c.CreateMailbox(m.Context(), client.NewMailbox{DomainID: m.s.Dev.Domain.ID.String(), LocalPart: name, Password: dovecotPassword, QuotaMB: mb})
@@ -50,7 +50,7 @@ func (m *mover) start(box string, from client.NewMigrationSource) string {
 	return g.ID
 }
 
-// ends runs a migration to its end, which is to be this.
+// ends runs a migration until it ends, and checks the result.
 func (m *mover) ends(box string, from client.NewMigrationSource, status, words string, copied, skipped, failed int64) *client.MigrationDetail {
 	m.Helper()
 	d := finished(m.T, m.c, m.start(box, from))
@@ -60,7 +60,7 @@ func (m *mover) ends(box string, from client.NewMigrationSource, status, words s
 	return d
 }
 
-// same compares a user's mail there with a mailbox's here.
+// same compares a user's mail at the source with a local mailbox.
 func (m *mover) same(user, box string, d *client.MigrationDetail) (messages int) {
 	m.Helper()
 	targets := map[string]string{}
@@ -74,7 +74,7 @@ func TestTrouble(t *testing.T) {
 	m := newMover(t, "separator = /")
 	folders := map[string]string{"INBOX": "INBOX", "Work": "Work", "Zürich": "Zürich", "empty": "empty"}
 	seed(t, m.src.login("ann"), folders, 150)
-	ann := func(addr, tls string) client.NewMigrationSource { return session(addr, "ann", tls) }
+	ann := func(addr, tls string) client.NewMigrationSource { return dovecotSource(addr, "ann", tls) }
 
 	t.Run("the line is cut", func(t *testing.T) {
 		m := &mover{t, m.s, m.c, m.src}
@@ -120,7 +120,7 @@ func TestTrouble(t *testing.T) {
 		m := m.with(t)
 		seed(t, m.src.login("big"), folders, 300)
 		box := m.box("full", 1)
-		d := finished(t, m.c, m.start(box, session(m.src.imap, "big", "implicit")))
+		d := finished(t, m.c, m.start(box, dovecotSource(m.src.imap, "big", "implicit")))
 		if d.Status != "failed" || !strings.Contains(d.Error, "mailbox is full") || d.Progress.Copied == 0 || d.Progress.Copied > 250 {
 			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Progress)
 		}
@@ -128,7 +128,7 @@ func TestTrouble(t *testing.T) {
 		if _, err := m.c.UpdateMailbox(t.Context(), box, client.MailboxChange{QuotaMB: &more}); err != nil {
 			t.Fatal(err)
 		}
-		d = m.ends(box, session(m.src.imap, "big", "implicit"), "completed", "", 300-d.Progress.Copied, d.Progress.Copied, 0)
+		d = m.ends(box, dovecotSource(m.src.imap, "big", "implicit"), "completed", "", 300-d.Progress.Copied, d.Progress.Copied, 0)
 		m.same("big", "full", d)
 	})
 	t.Run("a full folder", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTrouble(t *testing.T) {
 		seed(t, m.src.login("wide"), folders, 120)
 		m.s.Folders.MaxMessages = 30
 		defer func() { m.s.Folders.MaxMessages = folder.DefaultMaxMessages }()
-		d := finished(t, m.c, m.start(m.box("narrow", 0), session(m.src.imap, "wide", "implicit")))
+		d := finished(t, m.c, m.start(m.box("narrow", 0), dovecotSource(m.src.imap, "wide", "implicit")))
 		if d.Status != "completed" || len(d.Failures) == 0 {
 			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Failures)
 		}
@@ -170,8 +170,8 @@ func TestTrouble(t *testing.T) {
 
 func (m *mover) with(t *testing.T) *mover { return &mover{t, m.s, m.c, m.src} }
 
-// A migration is cancelled while it copies: nothing comes after that, and its
-// end is told once.
+// A migration is cancelled while it copies: nothing is copied after that, and one event reports its
+// end.
 func (m *mover) cancelled(ann func(addr, tls string) client.NewMigrationSource) {
 	m.Helper()
 	p := startProxy(m.T, m.src.imap, 400_000, nil)
@@ -193,7 +193,7 @@ func (m *mover) cancelled(ann func(addr, tls string) client.NewMigrationSource) 
 	}
 }
 
-// told is what was told of a migration's end.
+// told returns the events about a migration's end.
 func (m *mover) told(id string) (told []client.MigrationData) {
 	m.Helper()
 	for n := 1; n > 0; {
@@ -217,8 +217,8 @@ func (m *mover) told(id string) (told []client.MigrationData) {
 	return told
 }
 
-// A source that dies at one message is asked for all the others: the only
-// folder, over the only connection.
+// If the source breaks off at one message, all others are copied, even in the only folder over the
+// only connection.
 func (m *mover) poisoned() {
 	m.Helper()
 	const poison = "X-Poison: yes"
@@ -258,13 +258,13 @@ func (m *mover) poisoned() {
 			}
 		}
 	})
-	d := m.ends(m.box("poisoned", 0), session(fake, "ivy", "none"), "completed", "", 40, 0, 1)
+	d := m.ends(m.box("poisoned", 0), dovecotSource(fake, "ivy", "none"), "completed", "", 40, 0, 1)
 	if len(d.Failures) != 1 || d.Failures[0].UID != 21 || !strings.Contains(d.Failures[0].Reason, "broke off") || died.Load() < 8 {
 		m.Errorf("%+v after %d breaks", d.Failures, died.Load())
 	}
 }
 
-// A folder that was made anew, with the same messages, gives no duplicates.
+// A recreated folder with the same messages gives no duplicates.
 func (m *mover) renumbered() {
 	m.Helper()
 	there := m.src.login("eve")
@@ -277,7 +277,7 @@ func (m *mover) renumbered() {
 	}
 	create(40)
 	box := m.box("eve", 1000)
-	from := session(m.src.imap, "eve", "implicit")
+	from := dovecotSource(m.src.imap, "eve", "implicit")
 	m.ends(box, from, "completed", "", 40, 0, 0)
 	if err := there.Delete("Old").Wait(); err != nil {
 		m.Fatal(err)
@@ -303,7 +303,7 @@ func (m *mover) renumbered() {
 	m.ends(box, from, "completed", "", 0, 45, 1)
 }
 
-// The personal namespace's prefix is taken away, and levels are ours.
+// The personal namespace's prefix is removed, and levels use the local separator.
 func TestPrefix(t *testing.T) {
 	m := newMover(t, "separator = .\n  prefix = INBOX.")
 	there := m.src.login("ann")
@@ -313,7 +313,7 @@ func TestPrefix(t *testing.T) {
 		}
 		fill(t, there, name, 0, 3)
 	}
-	d := m.ends(m.box("ann", 0), session(m.src.imap, "ann", "implicit"), "completed", "", 18, 0, 0)
+	d := m.ends(m.box("ann", 0), dovecotSource(m.src.imap, "ann", "implicit"), "completed", "", 18, 0, 0)
 	want := map[string]string{"INBOX": "INBOX", "INBOX.Work": "Work", "INBOX.Work.2019": "Work/2019", "INBOX.Sent Items": "Sent",
 		"INBOX.INBOX": "INBOX (2)", "INBOX.Deleted Messages": "Trash", "INBOX.Deleted Messages.x": "Trash/x"}
 	for _, f := range d.Folders {
@@ -324,7 +324,7 @@ func TestPrefix(t *testing.T) {
 	m.same("ann", "ann", d)
 }
 
-// serve answers connections as a source does that is none.
+// serve answers connections like a source, with arbitrary data.
 func serve(t *testing.T, answer func(c net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -347,7 +347,7 @@ func serve(t *testing.T, answer func(c net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// answers greets, and answers each command.
+// answers sends a greeting and responds to each command.
 func answers(c net.Conn, greeting string, answer func(tag, command string) string) {
 	_, _ = io.WriteString(c, greeting+"\r\n")
 	for lines := bufio.NewScanner(c); lines.Scan(); {
@@ -371,7 +371,8 @@ func relayTo(c net.Conn, addr string) {
 	_, _ = io.Copy(c, up)
 }
 
-// A source that lies is given up, in words, before it has sent much.
+// A migration from a source that sends false data fails with a clear reason before it has received
+// much.
 func TestLies(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
@@ -422,7 +423,7 @@ func TestLies(t *testing.T) {
 			m := m.with(t)
 			var sent atomic.Int64
 			addr := serve(t, func(c net.Conn) { lie(c, &sent) })
-			d := finished(t, m.c, m.start(box, session(addr, "ann", "none")))
+			d := finished(t, m.c, m.start(box, dovecotSource(addr, "ann", "none")))
 			if d.Status != "failed" || d.Error == "" || d.Progress.Copied != 0 {
 				t.Errorf("%s %q", d.Status, d.Error)
 			}

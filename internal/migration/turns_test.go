@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Accounts whose migrations don't end, as many as a node has in hand, keep no other
-// account waiting; and theirs go on.
+// Accounts with endless migrations, as many as a node runs, don't block another account, and their
+// own migrations continue.
 func TestTurns(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url), servertest.MigrationWait(time.Millisecond))
@@ -31,7 +31,7 @@ func TestTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 			for k := range 2 {
-				from := session(endless, fmt.Sprintf("hog%d.%d", i, k), "none")
+				from := dovecotSource(endless, fmt.Sprintf("hog%d.%d", i, k), "none")
 				g, err := s.Migrations.Create(t.Context(), migration.Target{Account: hog.ID, Domain: s.Dev.Domain.ID, Mailbox: box.ID},
 					migration.Source{Host: from.Host, Port: from.Port, TLS: from.TLS, Username: from.Username, Password: from.Password})
 				if err != nil {
@@ -46,11 +46,11 @@ func TestTurns(t *testing.T) {
 				})
 			}
 		}
-		m.ends(m.box("ann", 0), session(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "ann", "none"), "completed", "", 5, 0, 0)
+		m.ends(m.box("ann", 0), dovecotSource(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "ann", "none"), "completed", "", 5, 0, 0)
 	})
 }
 
-// endless is a source whose only folder has no end.
+// endless is a source with one endless folder.
 func endless(t *testing.T) (addr string) {
 	return serve(t, few(1<<30, func(_ net.Conn, tag, command string) string {
 		switch {
@@ -63,7 +63,7 @@ func endless(t *testing.T) (addr string) {
 	}))
 }
 
-// Nothing is fetched for a suspended account or domain, nor for a mailbox that was deleted.
+// Nothing is fetched for a suspended account or domain, or for a deleted mailbox.
 func TestNoLongerWanted(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url), servertest.MigrationWait(time.Millisecond))
@@ -79,7 +79,7 @@ func TestNoLongerWanted(t *testing.T) {
 			}
 		}
 		box := m.box("ann", 0)
-		id, err := db.ParseID(m.start(box, session(endless(t), "ann", "none")))
+		id, err := db.ParseID(m.start(box, dovecotSource(endless(t), "ann", "none")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestNoLongerWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := session(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "other", "none")
+		from := dovecotSource(serve(t, few(5, func(net.Conn, string, string) string { return "" })), "other", "none")
 		g, err := s.Migrations.Create(t.Context(), migration.Target{Account: other.ID, Domain: s.Dev.Domain.ID, Mailbox: s.Dev.Mailboxes[0].ID},
 			migration.Source{Host: from.Host, Port: from.Port, TLS: from.TLS, Username: from.Username, Password: from.Password})
 		if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notify wakes whoever waits for something to change, in this process
-// and, through two funcs, on other nodes. A signal carries no news: the woken
-// one looks for itself. A signal may be spurious; across nodes it may be lost,
-// so that a waiter also looks every few seconds.
+// Package notify wakes goroutines that wait for a change, in this process and, through
+// Hub.Forward and Hub.Receive, on other nodes. A signal carries no data: the woken goroutine reads
+// the state itself. A signal may be spurious. Across nodes it may be lost, so waiters also poll
+// every few seconds.
 package notify
 
 import (
@@ -11,30 +11,30 @@ import (
 	"sync/atomic"
 )
 
-// Kind is what a key is about: one of the letters below, which go over the
-// wire between nodes of different releases and never change their meaning. It
-// is as wide as the id since a key without padding hashes twice as fast.
+// Kind is the kind of a key: one of the letters below. Nodes of different releases exchange the
+// letters, so they never change their meaning. It is as wide as the id because a key without
+// padding hashes twice as fast.
 type Kind uint64
 
-// The kinds, with what the key's ID is.
+// The kinds, with the meaning of the key's ID.
 const (
 	Folder       Kind = 'f' // an IMAP folder changed; folder id
 	Mailbox      Kind = 'm' // a mailbox's folders, quota or settings changed; mailbox id
-	Credential   Kind = 'c' // cached logins of a mailbox are to be dropped; mailbox id
+	Credential   Kind = 'c' // a mailbox's cached logins are invalid; mailbox id
 	Account      Kind = 'a' // an account, its keys or limits changed; account id
 	Domain       Kind = 'd' // a domain changed; domain id
-	Queue        Kind = 'q' // deliveries are waiting; 0, or a shard
-	Hold         Kind = 'h' // operators hold deliveries, release them, or want them tried; 0
-	SenderNotice Kind = 'n' // senders are to be told of deliveries; 0
-	Event        Kind = 'e' // events wait to be numbered; 0
-	Webhook      Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has in hand
-	EventStream  Kind = 's' // numbered events are there to be read; account id
-	QuotaWarning Kind = 'r' // owners are to be told that their mailboxes are nearly full; 0
+	Queue        Kind = 'q' // deliveries are due; 0, or a shard
+	Hold         Kind = 'h' // operators hold, release or retry deliveries; 0
+	SenderNotice Kind = 'n' // delivery notices to senders are due; 0
+	Event        Kind = 'e' // events need a position; 0
+	Webhook      Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has leased
+	EventStream  Kind = 's' // events with positions can be read; account id
+	QuotaWarning Kind = 'r' // warnings about nearly full mailboxes are due; 0
 	Suspension   Kind = 'x' // accounts or domains were suspended; 0
-	Migration    Kind = 'i' // a migration has got on, or was cancelled; migration id, and 0 for those that no node has in hand
+	Migration    Kind = 'i' // a migration has progressed, or was cancelled; migration id, and 0 for those that no node has leased
 )
 
-// Key names what changed.
+// Key identifies the object that changed.
 type Key struct {
 	Kind Kind
 	ID   int64
@@ -42,16 +42,16 @@ type Key struct {
 
 // Limits of a hub.
 const (
-	shards     = 64      // so that waking and subscribing seldom meet in a lock
-	maxPending = 1 << 16 // distinct keys kept for Forward while it is busy; more are dropped
+	shards     = 64      // so that Wake and Subscribe rarely contend for a lock
+	maxPending = 1 << 16 // distinct keys queued while Forward is busy; more are dropped
 )
 
 // Hub connects wakers and waiters. The zero value is ready to use.
 type Hub struct {
-	// Forward, if set before the first Wake, is told the keys that were woken
-	// here, each once per call, one call at a time, without a lock held, so
-	// that it may take its time: what comes meanwhile waits for the next call.
-	// If more than 65,536 distinct keys come meanwhile, the rest is dropped.
+	// Forward, if set before the first Wake, is called with the keys that were
+	// woken here, each once per call. Calls don't overlap and hold no lock, so
+	// Forward may be slow: keys that come meanwhile wait for the next call. If
+	// more than 65,536 distinct keys come meanwhile, the rest is dropped.
 	Forward func(keys []Key)
 
 	shards [shards]shard
@@ -64,24 +64,24 @@ type Hub struct {
 type shard struct {
 	mu   sync.RWMutex
 	subs map[Key]*Subscription
-	_    [32]byte // keeps neighbours' locks off one cache line
+	_    [32]byte // keeps the locks of neighbors off one cache line
 }
 
-// Subscription is one subscription.
+// Subscription receives the signals of one key.
 type Subscription struct {
-	// C receives when the key was woken since the last receive. Wakes that
-	// come before a receive are one.
+	// C receives when the key was woken since the last receive. Several
+	// wakes before a receive count as one.
 	C <-chan struct{}
 
 	c          chan struct{}
 	hub        *Hub
 	key        Key
-	prev, next *Subscription // the key's subscriptions as a ring, in order; guarded by the shard
+	prev, next *Subscription // ring of the key's subscriptions, in order; guarded by the shard
 	closed     atomic.Bool
 }
 
-// Subscribe begins to wait for a key. Look at the state after subscribing,
-// not before, and nothing is missed. The caller must Close the Subscription.
+// Subscribe subscribes to a key. To miss no change, read the state after subscribing, not before.
+// The caller must close the Subscription.
 func (h *Hub) Subscribe(key Key) *Subscription {
 	c := make(chan struct{}, 1)
 	sub := &Subscription{C: c, c: c, hub: h, key: key}
@@ -120,12 +120,12 @@ func (sub *Subscription) Close() {
 	sub.prev, sub.next = nil, nil
 }
 
-// Wake signals everybody who waits for the key, here and through Forward on
-// other nodes. It never blocks.
+// Wake signals all subscriptions of the key, here and through Forward on other nodes. It never
+// blocks.
 func (h *Hub) Wake(key Key) { h.wake(key, nil) }
 
-// WakeOthers is Wake for who has changed the thing himself and knows of it: it
-// signals all that wait for the key but sub.
+// WakeOthers is Wake for a subscriber that made the change itself: it signals all subscriptions of
+// the key except sub.
 func (sub *Subscription) WakeOthers() { sub.hub.wake(sub.key, sub) }
 
 func (h *Hub) wake(key Key, save *Subscription) {
@@ -135,15 +135,15 @@ func (h *Hub) wake(key Key, save *Subscription) {
 	}
 }
 
-// Receive signals those who wait here for keys that other nodes woke.
+// Receive signals this node's subscriptions of keys that other nodes woke.
 func (h *Hub) Receive(keys []Key) {
 	for _, key := range keys {
 		h.wakeLocal(key, nil)
 	}
 }
 
-// WakeAll signals everybody here: after the connection to other nodes was
-// lost and came back, when nobody knows what was missed.
+// WakeAll signals all subscriptions on this node. It is for when the connection to other nodes was
+// lost and restored, as signals may have been missed.
 func (h *Hub) WakeAll() {
 	for i := range h.shards {
 		s := &h.shards[i]
@@ -162,15 +162,15 @@ func (h *Hub) wakeLocal(key Key, save *Subscription) {
 	s.mu.RUnlock()
 }
 
-// wakeRing signals all subscriptions of a key, of which sub is the first, save
-// one, in the order in which they began: who stands on what another finds out,
-// and subscribed after it, is not woken before it.
+// wakeRing signals all subscriptions of a key except save, in the order of subscription; sub is the
+// first. So a subscriber that depends on the work of another, and subscribed after it, is not woken
+// before it.
 func (sub *Subscription) wakeRing(save *Subscription) {
 	for first := sub; sub != nil; {
 		if sub != save {
 			select {
 			case sub.c <- struct{}{}:
-			default: // a signal is waiting already
+			default: // a signal is already pending
 			}
 		}
 		if sub = sub.next; sub == first {
@@ -180,13 +180,13 @@ func (sub *Subscription) wakeRing(save *Subscription) {
 }
 
 func (h *Hub) shard(key Key) *shard {
-	// Fibonacci hashing: the top bits of a multiplication mix neighbouring ids.
+	// Fibonacci hashing: the top bits of a multiplication mix consecutive ids.
 	x := (uint64(key.ID) ^ uint64(key.Kind)<<56) * 0x9e3779b97f4a7c15
 	return &h.shards[x>>58]
 }
 
-// forward notes a key, and starts the one goroutine that empties what is
-// noted unless it runs already.
+// forward queues a key for Forward, and starts the goroutine that calls Forward unless it is
+// running.
 func (h *Hub) forward(key Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -116,7 +116,7 @@ func TestForwardIsBounded(t *testing.T) {
 	goOn <- struct{}{}
 }
 
-// No wake is lost between a subscription, a look and a wait.
+// No wake is lost between subscribing, reading the state and waiting.
 func TestManyAtOnce(t *testing.T) {
 	forwarded := make(chan []Key, 10000)
 	h := Hub{Forward: func(keys []Key) { forwarded <- keys }}
@@ -186,7 +186,7 @@ func hubOf(b *testing.B, n int) *Hub {
 	return h
 }
 
-// Who subscribed first is woken first, whoever has left meanwhile.
+// Subscriptions are woken in order, also after others were closed.
 func TestWakeInOrder(t *testing.T) {
 	var h Hub
 	key := Key{Folder, 7}

@@ -7,35 +7,33 @@ import (
 	"time"
 )
 
-// LoadGauge shares the processors between what somebody waits for, such as that a
-// message is accepted, and work that can wait, such as signing it or finding words
-// in it. That costs more than all else that is done for a message, so that a burst
-// would be taken at the pace at which it is done. While it is busy the work
-// therefore rests after each piece, for a burst's time at most: it keeps up with a
-// load that does not end. A zero LoadGauge is ready; it is safe for use by many
-// goroutines.
+// LoadGauge measures the load of foreground requests (accepting a message, for example), so that
+// background work (signing or indexing it) can pause. Background work costs more than the rest of
+// a message's processing, and would slow down a burst of requests. So while the load is high, the
+// work rests after each piece, but only for the length of a burst: it keeps up with a permanent
+// load. A zero LoadGauge is ready to use, and safe for use by many goroutines.
 type LoadGauge struct {
 	mu          sync.Mutex
-	waiting     int       // how many somebody waits for
-	since       time.Time // under changed between zero and more, or the window began
-	windowStart time.Time // when it began
+	waiting     int       // number of foreground requests
+	since       time.Time // last update of busy
+	windowStart time.Time // start of the current window
 	busy        time.Duration
-	load        float64       // of the last whole window in which somebody waited
-	restSpent   time.Duration // of maxRest
-	restCounted time.Time     // when that was last counted
+	load        float64       // load in the last complete window
+	restSpent   time.Duration // used part of maxRest
+	restCounted time.Time     // last update of restSpent
 }
 
 const (
 	loadWindow = 100 * time.Millisecond
-	// LowLoad is the share of time that may be busy without slowing down the work,
-	// highLoad that from which on it rests most.
+	// LowLoad is the load up to which background work does not rest, highLoad the
+	// load from which it rests longest.
 	LowLoad, highLoad = 0.2, 0.6
-	// maxSkippedDelays is how long the work rests in all; it comes back at a quarter of
-	// the time that passes.
+	// maxRest is how long the work may rest in total. A quarter of the time that passes
+	// is added back.
 	maxRest = 20 * time.Second
 )
 
-// Begin notes that somebody waits, until the returned func is called.
+// Begin counts a foreground request until the returned func is called.
 func (p *LoadGauge) Begin(now func() time.Time) (end func()) {
 	p.add(now(), 1)
 	return func() { p.add(now(), -1) }
@@ -48,7 +46,7 @@ func (p *LoadGauge) add(now time.Time, change int) {
 	p.waiting += change
 }
 
-// advance brings the figures up to now.
+// advance updates busy and load.
 func (p *LoadGauge) advance(now time.Time) {
 	if p.waiting > 0 {
 		p.busy += now.Sub(p.since)
@@ -60,8 +58,8 @@ func (p *LoadGauge) advance(now time.Time) {
 	}
 }
 
-// RestTime says how long to rest after a piece of work that took so long: where it is
-// busy all the time, so many times as long.
+// RestTime returns how long to rest after a piece of background work. At full load this is times
+// as long as the work took.
 func (p *LoadGauge) RestTime(now time.Time, took time.Duration, times int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +75,7 @@ func (p *LoadGauge) RestTime(now time.Time, took time.Duration, times int) time.
 	return d
 }
 
-// Load is the share of time, 0 to 1, in which somebody waits.
+// Load returns the share of time, 0 to 1, in which there are foreground requests.
 func (p *LoadGauge) Load(now time.Time) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

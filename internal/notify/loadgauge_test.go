@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Work rests while accepting is busy, never otherwise, and not for ever.
+// Background work only rests while the load is high, and not forever.
 func TestPace(t *testing.T) {
 	const took, times = time.Millisecond, 6
 	at := time.Unix(1_800_000_000, 0)
@@ -38,8 +38,8 @@ func TestPace(t *testing.T) {
 		t.Errorf("the burst is over, and the work rests %v", d)
 	}
 
-	// A load that does not end: what it rests in an hour is what comes
-	// back in that time, and no more.
+	// Under permanent load the work rests in an hour as long as is added back
+	// in that time, and no longer.
 	var sum time.Duration
 	for end := at.Add(time.Hour); at.Before(end); {
 		accept(&p, 10, 10*time.Millisecond, 0)
@@ -52,7 +52,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Several accepts at once count once.
+// Concurrent foreground requests count once.
 func TestPaceTogether(t *testing.T) {
 	var p LoadGauge
 	at := time.Unix(1_800_000_000, 0)

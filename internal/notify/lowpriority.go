@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Processors is how many processors the process may use: what GOMAXPROCS said when it
-// began, which heeds the quota of a container.
+// Processors is the number of processors that the process may use: GOMAXPROCS at the start, which
+// respects a container's CPU limit.
 var Processors = runtime.GOMAXPROCS(0)
 
-// lowPriorityEnabled is whether there is room behind.
+// lowPriorityEnabled says whether EnableLowPriority was called.
 var lowPriorityEnabled atomic.Bool
 
-// EnableLowPriority has RunLowPriority use threads that give way. It lets half as many threads again
-// run as there are processors, at least one: the kernel keeps one that gives way from
-// running while the runtime counts it among those that run, so on a single processor
-// nobody else would. Programs call it once, at their start.
+// EnableLowPriority makes RunLowPriority use threads of low priority. It raises GOMAXPROCS by half,
+// at least by one: the runtime counts a low-priority thread as running even while the kernel
+// doesn't run it, so on a single processor nothing else could run. Programs call it once, at their
+// start.
 func EnableLowPriority() {
 	runtime.GOMAXPROCS(Processors + max(1, Processors/2))
 	lowPriorityEnabled.Store(true)
 }
 
-// lowPriorityIdle is how long a thread waits for more to do; to make one takes a tenth of
-// a millisecond.
+// lowPriorityIdle is how long an idle thread waits for more work. To create a thread takes a tenth
+// of a millisecond.
 const lowPriorityIdle = 100 * time.Millisecond
 
-// lowPriorityWork hands work to a thread that waits.
+// lowPriorityWork passes work to an idle thread.
 var lowPriorityWork = make(chan func())
 
-// RunLowPriority does work that takes the processor for long and can wait, such as a
-// signature, on a thread which the kernel lets run behind the others (on Linux, after
-// EnableLowPriority; else among them), and returns when it is done. So what somebody waits for
-// need not wait until a millisecond of it has passed. The work should hold no lock
-// that others want. How much is done at once is for the caller to bound.
+// RunLowPriority runs CPU-intensive work that can wait (a signature, for example) on a
+// low-priority thread, and returns when it is done. Priorities work on Linux after
+// EnableLowPriority; otherwise the thread has the normal priority. So foreground requests don't
+// wait for a millisecond of this work. The work should hold no lock that others need. The caller
+// must bound the amount of concurrent work.
 func RunLowPriority(work func()) {
 	if !lowPriorityEnabled.Load() {
 		work()
@@ -59,8 +59,8 @@ func RunLowPriority(work func()) {
 	}
 }
 
-// runLowPriorityThread does jobs as they come. Its thread ends with it, since the priority
-// can't be raised again.
+// runLowPriorityThread runs jobs as they come. Its thread ends with it, since the priority can't be
+// raised again.
 func runLowPriorityThread(job func()) {
 	runtime.LockOSThread()
 	lowerPriority()

@@ -4,14 +4,14 @@ package notify
 
 import "syscall"
 
-// niceness leaves a thread a tenth of what another gets while both want the same
-// processor: it goes on, even where the load does not end.
+// niceness gives a thread a tenth of the time of a normal thread on the same processor. So it makes
+// progress even under permanent load.
 const niceness = 10
 
-// lowerPriority lowers the priority of the calling thread, from what the process was
-// started with. Where that is not allowed the thread is as others are.
+// lowerPriority lowers the calling thread's priority, relative to the process's. If the system does
+// not allow that, the thread keeps the normal priority.
 func lowerPriority() {
-	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the system call gives 20 - nice
+	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the system call returns 20 - nice
 	if err == nil {
 		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 20-raw+niceness)
 	}

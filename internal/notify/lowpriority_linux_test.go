@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// niceOf returns how nice the threads of the process are, by their numbers.
+// niceOf returns the nice values of the process's threads, by thread id.
 func niceOf(t *testing.T) map[int]int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/self/task/*/stat")
@@ -23,7 +23,7 @@ func niceOf(t *testing.T) map[int]int {
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		_, after, _ := strings.Cut(string(text), ") ")
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -37,8 +37,8 @@ func niceOf(t *testing.T) map[int]int {
 	return nice
 }
 
-// Work behind gives way to all other threads, and none else does, nor those that are
-// made while it works.
+// Only the threads of RunLowPriority have a low priority: no other threads do, and none that are
+// created meanwhile.
 func TestBehindGivesWay(t *testing.T) {
 	EnableLowPriority()
 	runtime.LockOSThread()
@@ -59,7 +59,7 @@ func TestBehindGivesWay(t *testing.T) {
 	for range cap(worked) {
 		behind[<-busy] = true
 	}
-	for range 20 { // more threads
+	for range 20 { // create more threads
 		go func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -71,7 +71,7 @@ func TestBehindGivesWay(t *testing.T) {
 		<-busy
 	}
 	all := niceOf(t)
-	delete(all, os.Getpid()) // out of use if an earlier test worked on it
+	delete(all, os.Getpid()) // unused if an earlier test ran low-priority work on it
 	for id, nice := range all {
 		if want := min(19, own+niceness); behind[id] && nice != want || !behind[id] && nice != own {
 			t.Errorf("thread %d, behind %v: nice %d", id, behind[id], nice)

@@ -40,7 +40,7 @@ func TestBehind(t *testing.T) {
 	if !inside {
 		t.Error("nothing was done inside")
 	}
-	// A panic is the caller's.
+	// A panic reaches the caller.
 	func() {
 		defer func() {
 			if v := recover(); v != "broken" {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Repeat calls step until ctx ends: at once, whenever wake receives, and when
-// the time has passed that the last call returned, zero meaning at once. wake
-// may be nil; its signals may get lost, so step never returns more than it may
-// be late then. What goes wrong is told to failed, unless ctx has ended, and
-// ends nothing.
+// Repeat calls step until ctx ends: at once, whenever wake receives, and after the time that the
+// last call returned; zero means at once. wake may be nil. As its signals may get lost, step must
+// return the longest acceptable delay at most. Repeat passes errors of step to failed, unless ctx
+// has ended, and continues.
 func Repeat(ctx context.Context, wake <-chan struct{}, step func(context.Context) (again time.Duration, err error), failed func(error)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -22,7 +21,7 @@ func Repeat(ctx context.Context, wake <-chan struct{}, step func(context.Context
 		case <-wake:
 		case <-timer.C:
 		}
-		if ctx.Err() != nil { // select has no favourites
+		if ctx.Err() != nil { // select chooses at random
 			return
 		}
 		again, err := step(ctx)
@@ -33,8 +32,8 @@ func Repeat(ctx context.Context, wake <-chan struct{}, step func(context.Context
 	}
 }
 
-// Sleep waits for d, at once over if that is not above zero, or until ctx ends,
-// whose error it returns then.
+// Sleep waits for d, or returns ctx's error when ctx ends first. It returns at once if d is not
+// above zero.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -45,5 +44,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return ctx.Err() // also if both came at the same time
+	return ctx.Err() // also if both happened at the same time
 }

@@ -7,21 +7,20 @@ import (
 	"sync"
 )
 
-// KeyedSemaphore let each of many, such as the accounts, do only so much at a time; the
-// others of theirs wait. Zero KeyedSemaphore are ready; they are safe for use by many
-// goroutines.
+// KeyedSemaphore limits the concurrent operations of each key (of each account, for example). A
+// zero KeyedSemaphore is ready to use, and safe for use by many goroutines.
 type KeyedSemaphore[K comparable] struct {
 	mu    sync.Mutex
 	byKey map[K]*semaphore
 }
 
 type semaphore struct {
-	tokens chan struct{} // holds a token of each who has a turn
-	refs   int           // who have one or wait for one
+	tokens chan struct{} // holds a token of each holder
+	refs   int           // number of holders and waiters
 }
 
-// Acquire waits for one of the turns of key, of which there are each, until ctx ends.
-// Whoever got it passes it on.
+// Acquire waits for one of the key's slots, of which there are each, until ctx ends. The caller
+// releases it with pass.
 func (t *KeyedSemaphore[K]) Acquire(ctx context.Context, key K, each int) (pass func(), err error) {
 	t.mu.Lock()
 	if t.byKey == nil {
@@ -50,7 +49,7 @@ func (t *KeyedSemaphore[K]) Acquire(ctx context.Context, key K, each int) (pass 
 	}
 }
 
-// Count returns how many have a turn of key's or wait for one.
+// Count returns the number of holders and waiters of key.
 func (t *KeyedSemaphore[K]) Count(key K) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each has its own turns; of who has none and waits for none, nothing is kept.
+// Each key has its own slots. A key without holders and waiters takes no memory.
 func TestTurns(t *testing.T) {
 	var turns KeyedSemaphore[string]
 	take := func(key string) func() {

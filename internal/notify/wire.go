@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxPayload is what fits one NOTIFY: PostgreSQL takes less than 8,000 bytes.
+// maxPayload is the maximum size of one NOTIFY in bytes: PostgreSQL accepts less than 8,000.
 const maxPayload = 7999
 
-// Encode writes keys as short texts of at most 7,999 bytes, each of which
-// fits one NOTIFY: a letter and the id in base 36, separated by commas.
+// Encode returns keys as texts of at most 7,999 bytes, each of which fits one NOTIFY: the letters
+// and the ids in base 36, separated by commas.
 func Encode(keys []Key) []string {
 	var texts []string
 	var b []byte
@@ -34,8 +34,8 @@ func Encode(keys []Key) []string {
 	return texts
 }
 
-// Decode reads a text made by Encode. Kinds that this release does not know
-// are kept: nobody waits for them.
+// Decode parses a text from Encode. It also returns kinds that this release does not know, as they
+// have no subscriptions.
 func Decode(text string) ([]Key, error) {
 	if len(text) > maxPayload {
 		return nil, errors.New("signal: payload too long")

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// AcceptedMessage is the answer to a send.
+// AcceptedMessage is the response to a send.
 type AcceptedMessage struct {
 	ID         db.ID
 	Status     queue.State
@@ -26,7 +26,7 @@ type AcceptedMessage struct {
 	ThreadID   string
 	Recipients []AcceptedRecipient
 	Metadata   json.RawMessage
-	SendAt     time.Time // zero for at once
+	SendAt     time.Time // zero: immediately
 	CreatedAt  time.Time
 }
 
@@ -38,54 +38,52 @@ type AcceptedRecipient struct {
 	Reason string // why it is suppressed; "" otherwise
 }
 
-// Result is what became of one send of several.
+// Result is the outcome of one send in a request with several.
 type Result struct {
 	AcceptedMessage
-	Err error // with SendOptions.Partial: why it was not accepted
+	Err error // why the message was not accepted; only set with SendOptions.Partial
 }
 
-// SendOptions say how sends are accepted together.
+// SendOptions control how several sends are accepted together.
 type SendOptions struct {
-	// IndexFields names the fields of faults by the send that they belong to:
-	// messages[3].to[0].
+	// IndexFields adds the index of the send to the field names in faults: messages[3].to[0].
 	IndexFields bool
-	// Partial accepts what can be accepted; the other results have an Err.
+	// Partial accepts the valid sends; the other results have an Err.
 	Partial bool
-	// RequestFaults are what the door found wrong with the request as a whole.
+	// RequestFaults are the errors that the caller found in the request as a whole.
 	RequestFaults fault.FieldErrors
-	// Guard, if set, gets the results before they are committed, and returns
-	// what queues the statements that decide whether they may be. It is called
-	// also when nothing is accepted.
+	// Guard, if set, receives the results before the commit. It returns a function that queues the
+	// statements which decide whether the commit may happen. It is called even if no message is
+	// accepted.
 	Guard func(results []Result) (func(b *db.Batch), error)
 }
 
-// Send accepts messages from the API, all of them in one commit or, unless
-// Options.Partial is set, none. It returns after the commit, with a
-// fault.Invalid that names every field at fault, or fault.Denied when the
-// account may not send as from_email, or fault.RateLimited when it has sent too
-// much; then nothing was stored.
+// Send accepts messages from the API: all in one commit or, unless SendOptions.Partial is set,
+// none. It returns after the commit. Invalid sends are a fault.Invalid that names every invalid
+// field. The error is fault.Denied if the account may not send as from_email, and fault.RateLimited
+// above a sending limit. In these cases nothing is stored.
 func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequest, opt SendOptions) (_ []Result, err error) {
 	defer o.loadGauge.Begin(o.Now)()
 	now := o.Now().UTC()
 	results := make([]Result, len(sends))
-	letters, err := validateSends(sends, results, opt, now)
+	mails, err := validateSends(sends, results, opt, now)
 	if err != nil {
 		return nil, err
 	}
-	parcels, err := o.authorizeSenders(ctx, p, letters, results, opt)
+	prepared, err := o.authorizeSenders(ctx, p, mails, results, opt)
 	if err != nil {
 		return nil, err
 	}
-	parcels, spent, err := o.chargeLimits(ctx, p, parcels, results, opt)
+	prepared, spent, err := o.chargeLimits(ctx, p, prepared, results, opt)
 	defer func() { spent.refundOnError(err) }()
 	if err != nil {
 		return nil, err
 	}
-	if err := o.prepare(ctx, p, parcels, now, opt.Guard != nil); err != nil {
+	if err := o.prepare(ctx, p, prepared, now, opt.Guard != nil); err != nil {
 		return nil, err
 	}
 	answer := func() {
-		for _, pc := range parcels {
+		for _, pc := range prepared {
 			results[pc.index].AcceptedMessage = pc.acceptedMessage()
 		}
 	}
@@ -93,13 +91,13 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequ
 	if opt.Guard != nil {
 		answer()
 		if guard, err = opt.Guard(results); err != nil {
-			o.discard(ctx, parcels)
+			o.discard(ctx, prepared)
 			return nil, err
 		}
 	}
-	err = o.commit(ctx, p.Account, parcels, guard)
+	err = o.commit(ctx, p.Account, prepared, guard)
 	if errors.Is(err, idempotency.ErrKeyUsed) {
-		o.discard(ctx, parcels)
+		o.discard(ctx, prepared)
 	}
 	if err == nil && opt.Guard == nil {
 		answer()
@@ -107,16 +105,16 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequ
 	return results, err
 }
 
-// validateSends reads every send; those that break a rule have no letter.
+// validateSends validates every send. The entry of an invalid send is nil.
 func validateSends(sends []SendRequest, results []Result, opt SendOptions, now time.Time) ([]*validSend, error) {
-	const enough = 100 // faults; nobody is told more
-	letters := make([]*validSend, len(sends))
+	const enough = 100 // maximum number of faults reported
+	mails := make([]*validSend, len(sends))
 	bad := slices.Clone(opt.RequestFaults)
 	for i := range sends {
 		l, faults := sends[i].validate(now)
 		switch {
 		case len(faults) == 0:
-			letters[i] = l
+			mails[i] = l
 		case opt.Partial:
 			results[i].Err = faults.Err()
 		default:
@@ -129,7 +127,7 @@ func validateSends(sends []SendRequest, results []Result, opt SendOptions, now t
 			break
 		}
 	}
-	return letters, bad.Err()
+	return mails, bad.Err()
 }
 
 func (opt SendOptions) fieldName(i int, name string) string {
@@ -142,18 +140,18 @@ func (opt SendOptions) fieldName(i int, name string) string {
 	return fmt.Sprintf("messages[%d].%s", i, name)
 }
 
-// authorizeSenders finds the sending domain of every letter.
-func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, letters []*validSend, results []Result, opt SendOptions) ([]*preparedMessage, error) {
-	var parcels []*preparedMessage
+// authorizeSenders finds the sending domain of every send and checks that the principal may use it.
+func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, mails []*validSend, results []Result, opt SendOptions) ([]*preparedMessage, error) {
+	var prepared []*preparedMessage
 	var denied *fault.Error
-	for i, l := range letters {
+	for i, l := range mails {
 		if l == nil {
 			continue
 		}
 		sender, err := o.authorizeAuthor(ctx, p, l)
 		switch {
 		case err == nil:
-			parcels = append(parcels, &preparedMessage{index: i, send: l, sender: sender})
+			prepared = append(prepared, &preparedMessage{index: i, send: l, sender: sender})
 		case !fault.Is(err, fault.Denied) || !opt.IndexFields:
 			return nil, err
 		case opt.Partial:
@@ -163,17 +161,18 @@ func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, lett
 				denied = fault.New(fault.Denied, "sender_not_allowed", "Some messages have a sender that you may not send as.")
 			}
 			var f *fault.Error
-			_ = errors.As(err, &f) // it is one
+			_ = errors.As(err, &f) // err is always a *fault.Error here
 			denied.Fields = append(denied.Fields, fault.FieldError{Path: opt.fieldName(i, "from_email"), Code: f.Code, Message: f.Message})
 		}
 	}
 	if denied != nil {
 		return nil, denied
 	}
-	return parcels, nil
+	return prepared, nil
 }
 
-// authorizeAuthor finds out whether the principal may send as a letter's author.
+// authorizeAuthor checks that the principal may send as the author of l and returns the sending
+// domain.
 func (o *Outbox) authorizeAuthor(ctx context.Context, p account.Principal, l *validSend) (domain.SendingDomain, error) {
 	return o.authorizeDomain(ctx, p, l.from.Domain)
 }

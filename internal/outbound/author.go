@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// authorizeMailboxAuthor returns fault.Denied unless the mailbox may use every address in
-// From, and the one in Sender. An author who can't be told is a fault.Invalid. It
-// returns the domain of the first author, which signs.
+// authorizeMailboxAuthor returns fault.Denied unless the mailbox may use every address in From, and
+// the one in Sender. An ambiguous author is a fault.Invalid. It returns the domain of the first
+// author, which signs.
 func (o *Outbox) authorizeMailboxAuthor(ctx context.Context, m mailbox.Mailbox, h message.Header) (db.ID, error) {
 	authors, err := headerAuthors(h)
 	if err != nil {
@@ -36,8 +36,8 @@ func (o *Outbox) authorizeMailboxAuthor(ctx context.Context, m mailbox.Mailbox, 
 	return signs, nil
 }
 
-// authorizeAddress returns fault.Denied unless the mailbox may send as an address, on a
-// domain that its account may send from: it returns that domain.
+// authorizeAddress returns fault.Denied unless the mailbox may send as the address, on a domain
+// that its account may send from. It returns that domain.
 func (o *Outbox) authorizeAddress(ctx context.Context, m mailbox.Mailbox, a address.Address) (db.ID, error) {
 	ok, err := o.Mailboxes.MaySendAs(ctx, m, a)
 	if err != nil {
@@ -47,15 +47,15 @@ func (o *Outbox) authorizeAddress(ctx context.Context, m mailbox.Mailbox, a addr
 		return 0, senderDenied
 	}
 	if strings.HasSuffix(m.Address, "@"+a.Domain) {
-		return m.Domain, nil // CheckMailboxSender asked
+		return m.Domain, nil // CheckMailboxSender has checked this domain
 	}
 	sender, err := o.Domains.SendingDomain(ctx, m.Account, a.Domain)
 	return sender.Domain, err
 }
 
-// headerAuthors returns the addresses in From, one at least, then that in Sender. What
-// mail readers may read differently is a fault.Invalid; an address that can't be
-// anyone's is a fault.Denied.
+// headerAuthors returns the addresses in From, at least one, followed by the address in Sender. A
+// header that mail readers may interpret differently is a fault.Invalid; an invalid address is a
+// fault.Denied.
 func headerAuthors(h message.Header) ([]address.Address, error) {
 	if bytes.IndexByte(h, 0) >= 0 {
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
@@ -89,7 +89,7 @@ func headerAuthors(h message.Header) ([]address.Address, error) {
 	return all, nil
 }
 
-// unclearAuthorError refuses a message for its From or Sender field.
+// unclearAuthorError returns the fault for a From or Sender field that is not acceptable.
 func unclearAuthorError(field string, doubt message.AuthorProblem) error {
 	form := "write it as Name <you@example.com>, with one address, and quotation marks around a name that has other characters than letters, digits and spaces."
 	switch doubt {

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
-// Nobody signs as another, nor as what a reader may take for another.
+// A user can't sign as another, nor as an address that a reader may take for another.
 func TestCheckAuthor(t *testing.T) {
 	o := &Outbox{Mailboxes: mailbox.Open(mailbox.Options{
 		FindHosted: func(_ context.Context, name string) (domain.HostedDomain, bool, error) {
@@ -62,7 +62,7 @@ func TestCheckAuthor(t *testing.T) {
 	}
 }
 
-// Whatever mail readers read differently is refused, and what they read alike is not.
+// Headers that mail readers interpret differently are rejected, and others are not.
 func TestAuthorsOfTable(t *testing.T) {
 	for _, from := range messagetest.Froms(t) {
 		if strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
@@ -83,7 +83,7 @@ func TestAuthorsOfTable(t *testing.T) {
 	}
 }
 
-// A name in a send that shows another address is told by its field.
+// A name in a send that shows another address is reported with its field.
 func TestNameShowsAddress(t *testing.T) {
 	for name, want := range map[string]string{
 		"Ann": "", "Lee, Ann": "", "Ann \"A\" Lee": "", "O'Lee": "", "Ännë": "", "山田太郎": "", "Ann @ Shop": "", "a@shop.example": "", "'a@shop.example'": "", "A@Shop.Example": "",

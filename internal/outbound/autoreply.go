@@ -13,26 +13,26 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// AutoReply is an automatic answer of a mailbox (RFC 3834).
+// AutoReply is an automatic reply of a mailbox (RFC 3834).
 type AutoReply struct {
 	Account    db.ID
 	Mailbox    db.ID
-	Name       string // of its owner; may be ""
+	Name       string // of the mailbox's owner; may be ""
 	From       address.Address
 	To         address.Address
-	Subject    string // in one line
+	Subject    string // a single line
 	Text       string
 	InReplyTo  string   // with angle brackets; "" for none
-	References []string // likewise, the nearest last
-	Thread     string   // that it belongs to; "" begins one
-	// Condition decides, in the commit, whether the answer is sent: if it returns a
-	// row.
+	References []string // with angle brackets, nearest last
+	Thread     string   // thread of the reply; "" starts a new one
+	// Condition decides, in the commit, whether the reply is sent: it is sent if Condition returns
+	// a row.
 	Condition db.Statement
 }
 
-// PrepareAutoReply makes an automatic answer ready, from the null sender, so that nothing
-// comes back to it. It is a fault.Denied if the account may not send it, or it
-// is not wanted there.
+// PrepareAutoReply prepares an automatic reply. It is sent from the null sender, so that no bounce
+// comes back. It returns fault.Denied if the account may not send it or if the recipient is
+// suppressed.
 func (o *Outbox) PrepareAutoReply(ctx context.Context, a AutoReply) (*PendingMessage, error) {
 	if err := o.checkActive(ctx, a.Account); err != nil {
 		return nil, err
@@ -51,13 +51,13 @@ func (o *Outbox) PrepareAutoReply(ctx context.Context, a AutoReply) (*PendingMes
 	now := o.Now().UTC()
 	id := o.DB.NewID()
 	if headerAddress(a.Name, a.From).AuthorProblem() != "" {
-		a.Name = "" // it shows another's address
+		a.Name = "" // the name contains someone else's address
 	}
 	draft := message.Draft{
 		Date: now, MessageID: "<" + id.String() + "@" + a.From.Domain + ">",
 		From: headerAddress(a.Name, a.From), To: []message.Address{headerAddress("", a.To)},
 		Subject: a.Subject, InReplyTo: a.InReplyTo, References: a.References, Text: a.Text,
-		// The second one is what Exchange goes by.
+		// Exchange evaluates the second field.
 		ExtraFields: []message.ExtraField{{Name: "Auto-Submitted", Value: "auto-replied"}, {Name: "X-Auto-Response-Suppress", Value: "All"}},
 	}
 	r := &row{
@@ -82,7 +82,7 @@ func (o *Outbox) PrepareAutoReply(ctx context.Context, a AutoReply) (*PendingMes
 	return o.newPending(ctx, pc, quota.Consumer{Account: a.Account}, &a.Condition)
 }
 
-// headerAddress is an address of an envelope as a header has it.
+// headerAddress converts an envelope address to a header address.
 func headerAddress(name string, a address.Address) message.Address {
 	return message.Address{Name: name, Local: a.LocalText(), Domain: a.Domain}
 }

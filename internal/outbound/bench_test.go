@@ -12,8 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// BenchmarkSubmit is what taking a submission of 4 KiB costs, its commit
-// included.
+// BenchmarkSubmit measures accepting a submission of 4 KiB, including its commit.
 func BenchmarkSubmit(b *testing.B) {
 	s := servertest.Start(b)
 	m, err := s.Mailboxes.ByID(b.Context(), s.Dev.Mailboxes[1].ID)
@@ -31,8 +30,7 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// BenchmarkSend is what taking sends of the API costs when many come at once,
-// their commits included.
+// BenchmarkSend measures accepting many concurrent API sends, including their commits.
 func BenchmarkSend(b *testing.B) {
 	s := servertest.Start(b)
 	p, err := s.Accounts.Authenticate(b.Context(), s.Dev.APIKey, netip.MustParseAddr("127.0.0.1"))

@@ -15,10 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Open opens the bytes of a message of an account, as it was composed or
-// submitted: the signature is put on top when it is sent. It is fault.NotFound
-// for what the account does not have, and fault.Denied for ClassService. The
-// caller must Close the reader.
+// Open opens the bytes of a message of an account, as it was composed or submitted; signatures are
+// added only when it is sent. It returns fault.NotFound if the account has no such message, and
+// fault.Denied for ClassService. The caller must Close the reader.
 func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
 	r, err := o.loadOwned(ctx, account, id)
 	if err != nil {
@@ -32,12 +31,12 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 		return nil, err
 	}
 	in, err := b.Open(ctx)
-	if err != nil || !r.isFromAPI() { // who wrote what is forwarded could have named any class
+	if err != nil || !r.isFromAPI() { // the author of a forwarded message could have set any class
 		return in, err
 	}
 	h, err := message.ReadHeader(bufio.NewReader(in.All()))
 	if err == nil && isServiceMail(h) {
-		err = serviceContentError() // of an older release
+		err = serviceContentError() // accepted by an older release
 	}
 	if err != nil && !fault.Is(err, fault.TooLarge) {
 		_ = in.Close() // only read
@@ -46,8 +45,8 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 	return in, nil
 }
 
-// loadBlob loads the bytes of a message, those of another row if it is rescheduled
-// meanwhile.
+// loadBlob loads the bytes of a message. If the message is rescheduled meanwhile, it loads the new
+// blob.
 func (o *Outbox) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
 	for {
 		b, err := o.Blobs.Load(ctx, r.blob)
@@ -69,12 +68,12 @@ func serviceContentError() error {
 	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 }
 
-// isServiceMail reports whether a header says that it is of ClassService.
+// isServiceMail reports whether the header marks the message as ClassService.
 func isServiceMail(h message.Header) bool {
 	return strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":")
 }
 
-// OpenParts is Open with the index of the message's parts.
+// OpenParts is like Open, and also returns the index of the message's parts.
 func (o *Outbox) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
 	in, err := o.Open(ctx, account, id)
 	if err != nil {

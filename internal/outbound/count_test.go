@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// Every message is counted once, with its recipients: whichever pass makes it
-// findable, however often and by however many at once it is looked at.
+// Every message is counted once, with its recipients, no matter which pass indexes it, how often,
+// and by how many nodes at once.
 func TestCounted(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		acc, err := s.Accounts.Create(t.Context(), "counted@example.com", "")
@@ -49,7 +49,7 @@ func TestCounted(t *testing.T) {
 				})
 			}
 			passing.Wait()
-			// These come when the first passes have seen later ones.
+			// These are committed after the first pass has seen later ones.
 			if round == 2 {
 				for i := range 20 {
 					g.grow(now.Add(-2*time.Hour - time.Duration(i)*time.Minute))
@@ -58,11 +58,11 @@ func TestCounted(t *testing.T) {
 		}
 		left, leave := context.WithCancel(t.Context())
 		leave()
-		if err := second.MaintainLease(left); err != nil { // what it has in hand is given up
+		if err := second.MaintainLease(left); err != nil { // the second node's lease expires
 			t.Fatal(err)
 		}
-		// The last pass begins anew, as if it had been far behind.
-		dbtest.Exec(t, s.DB, beginAnew.With())
+		// The last pass starts again from the beginning.
+		dbtest.Exec(t, s.DB, beginAgain.With())
 		for pass := range 3 {
 			g.index(pass, g.all[0].id, 3*time.Hour)
 		}
@@ -87,4 +87,4 @@ func TestCounted(t *testing.T) {
 	})
 }
 
-var beginAnew = db.SQL(`UPDATE outbound_pass SET upto = 0 WHERE pass = 2`)
+var beginAgain = db.SQL(`UPDATE outbound_pass SET upto = 0 WHERE pass = 2`)

@@ -13,13 +13,13 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// signFunc makes the fields that go on top of a message: its signatures, or its seal.
+// signFunc returns the header fields to put on top of a message: its signatures or its ARC seal.
 type signFunc func(io.Reader) ([]byte, error)
 
-// setContent fills in the bytes in which a message goes out. Most goes as it is stored. What
-// others wrote can have what no host need take: lines over 998 octets, NUL. That is
-// re-encoded unless a signature counts that this would break. EncodeSevenBit is for what a
-// host without 8BITMIME does not take.
+// setContent sets the bytes that are sent. Most messages are sent as stored. A forwarded message
+// may contain what a remote host need not accept: lines over 998 octets, or NUL. It is re-encoded,
+// unless that would break a DKIM signature that counts. OutboundMessage.SevenBit is for hosts
+// without 8BITMIME.
 func (o *Outbox) setContent(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) error {
 	if r.forwarder == 0 {
 		head, err := o.signThrottled(ctx, sign, b)
@@ -48,8 +48,8 @@ func (o *Outbox) setContent(ctx context.Context, r *row, m *queue.OutboundMessag
 		_, err := o.reencode(ctx, r, m, b, index, sign)
 		return err
 	}
-	// A report on its way back is worth more than its signature: nobody is told that it
-	// could not be delivered.
+	// A returned report matters more than its signature: nobody would learn that it could not be
+	// delivered.
 	if breaks && !r.isReturnedReport() {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (o *Outbox) setContent(ctx context.Context, r *row, m *queue.OutboundMessag
 	return nil
 }
 
-// sevenBitFunc returns what queue.OutboundMessage.EncodeSevenBit is.
+// sevenBitFunc returns the function for queue.OutboundMessage.SevenBit.
 func (o *Outbox) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) func(context.Context) (*queue.OutboundMessage, error) {
 	return func(ctx context.Context) (*queue.OutboundMessage, error) {
 		index, err := indexParts(ctx, b)
@@ -77,8 +77,8 @@ func (o *Outbox) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, si
 	}
 }
 
-// reencode has a message go out with its parts re-encoded, and signed so. They are encoded
-// each time that it is read: the stored message stays.
+// reencode makes m send the message with its parts re-encoded, and signed in that form. The parts
+// are encoded on each read; the stored message doesn't change.
 func (o *Outbox) reencode(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, index *message.Index, sign signFunc) (message.EncodeResult, error) {
 	encode := func(w io.Writer, in io.ReaderAt, index *message.Index) (message.EncodeResult, error) {
 		return message.EncodeNested(w, in, index, !r.utf8)
@@ -106,7 +106,7 @@ func (o *Outbox) reencode(ctx context.Context, r *row, m *queue.OutboundMessage,
 	}
 	m.Head, m.Size, m.EightBit = head, int64(len(head))+int64(size), result.Needs8Bit
 	m.Body = func(ctx context.Context) (io.ReadCloser, error) {
-		// An index may be large, and many messages are kept loaded.
+		// Don't retain the index: it may be large, and many messages stay loaded.
 		index, err := indexParts(ctx, b)
 		if err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func indexParts(ctx context.Context, b *blob.Blob) (*message.Index, error) {
 // byteCounter counts the bytes that are written to it.
 type byteCounter int64
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (c *byteCounter) Write(p []byte) (int, error) {
 	*c += byteCounter(len(p))
 	return len(p), nil

@@ -11,10 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// feedbackIDField makes the Feedback-ID field of API mail, by which Google's
-// Postmaster Tools tell senders apart. Its four parts are the class of the
-// mail, the From domain, the account under a name that tells nothing of it, and
-// the service.
+// feedbackIDField returns the Feedback-ID field of API mail. Google's Postmaster Tools use it to
+// tell senders apart. Its four parts are the class of the mail, the From domain, an opaque name of
+// the account, and the service.
 func (o *Outbox) feedbackIDField(account db.ID, l *validSend) message.ExtraField {
 	class := l.class
 	if class == "" {

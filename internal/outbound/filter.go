@@ -16,45 +16,44 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// Filter chooses sent messages. What is not set does not bound them.
+// Filter selects sent messages. Zero fields don't restrict the result.
 type Filter struct {
-	Domain       db.ID             // that they were sent from
-	Mailbox      db.ID             // that submitted them
+	Domain       db.ID             // sending domain
+	Mailbox      db.ID             // mailbox that submitted the message
 	Recipient    string            // an address, or a domain
-	From         string            // likewise
-	Subject      string            // words that the subject has, all of them, in any order
-	Status       queue.State       // of the message as a whole
-	Metadata     map[string]string // members of the metadata
-	MetadataKeys []string          // members of it with any value
+	From         string            // an address, or a domain
+	Subject      string            // words that the subject must contain, in any order
+	Status       queue.State       // status of the message as a whole
+	Metadata     map[string]string // metadata members with these values
+	MetadataKeys []string          // metadata members with any value
 	Thread       string
-	Since        time.Time // created then or later
-	Until        time.Time // created before
-	// Redacted is for who may not read mail: what was forwarded isn't found by
-	// its author or subject.
+	Since        time.Time // created at this time or later
+	Until        time.Time // created before this time
+	// Redacted is for callers who may not read mail: forwarded messages are not found by their
+	// author or subject.
 	Redacted bool
 }
 
-// Bounds of a filter.
+// Limits of a filter.
 const (
 	maxFilterText = 1000 // bytes of each text
-	maxFilters    = 10   // members of metadata
+	maxFilters    = 10   // number of metadata members
 )
 
-// Bounds of the work that is done for one page. Beyond them the page is shorter
-// and tells where to go on.
+// Limits on the work for one page. Beyond them the page is shorter and Next says where to continue.
 const (
-	maxIndexReads   = 50_000 // entries of indexes
+	maxIndexReads   = 50_000 // index entries
 	maxMessageReads = 5_000  // messages
 	matchBatchSize  = queue.MaxDeliveriesOf
 )
 
-// compiledFilter is a filter that was read.
+// compiledFilter is a validated filter with its search terms.
 type compiledFilter struct {
 	Filter
-	terms []string // that a message must have
+	terms []string // terms that a message must have
 }
 
-// compile returns all that is wrong with a filter at once.
+// compile validates a filter. The error is a fault.Invalid with all faults.
 func (f Filter) compile() (*compiledFilter, error) {
 	w := &compiledFilter{Filter: f}
 	var bad fault.FieldErrors
@@ -97,14 +96,13 @@ func (f Filter) compile() (*compiledFilter, error) {
 	return w, bad.Err()
 }
 
-// Check returns all that is wrong with a filter at once, as a fault.Invalid.
+// Check validates a filter. The error is a fault.Invalid with all faults.
 func (f Filter) Check() error {
 	_, err := f.compile()
 	return err
 }
 
-// addAddressTerm adds the term for an address, or for a domain with or without an @
-// before it.
+// addAddressTerm adds the term for an address, or for a domain with or without a leading @.
 func (w *compiledFilter) addAddressTerm(bad *fault.FieldErrors, field, text, kind, domainKind string) {
 	if text == "" {
 		return
@@ -121,7 +119,7 @@ func (w *compiledFilter) addAddressTerm(bad *fault.FieldErrors, field, text, kin
 	bad.Add(field, "invalid_address", "This must be an address such as you@example.com, or a domain such as example.com.")
 }
 
-// matchesRow judges a message before its deliveries are known.
+// matchesRow reports whether a message matches the criteria that don't need its deliveries.
 func (w *compiledFilter) matchesRow(r *row) bool {
 	if w.Redacted && r.forwarder != 0 && w.From+w.Subject != "" {
 		return false
@@ -130,7 +128,7 @@ func (w *compiledFilter) matchesRow(r *row) bool {
 		(w.Since.IsZero() || !r.created.Before(w.Since)) && (w.Until.IsZero() || r.created.Before(w.Until))
 }
 
-// matchesMessage judges a message as it is shown.
+// matchesMessage reports whether a message with its deliveries matches the status and all terms.
 func (w *compiledFilter) matchesMessage(r *row, m Message) bool {
 	if w.Status != "" && m.Status != w.Status {
 		return false
@@ -142,22 +140,20 @@ func (w *compiledFilter) matchesMessage(r *row, m Message) bool {
 	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] })
 }
 
-// SearchResult is a page of what was found, newest first.
+// SearchResult is a page of matching messages, newest first.
 type SearchResult struct {
 	Messages []Message
-	// More says that there may be more, in the direction that was asked for,
-	// and Next where to go on: a page may be short, or empty, because there was
-	// enough to do for one request.
+	// More reports whether there may be more messages in the requested direction; Next is the id to
+	// continue at. A page may be short or empty if the limit of work for one request was reached.
 	More bool
 	Next db.ID
 }
 
-// idTimeTolerance is how much the time in an id and the time of acceptance may differ.
+// idTimeTolerance is the maximum difference between the time in an id and the time of acceptance.
 const idTimeTolerance = time.Minute
 
-// Find returns an account's messages that a filter chooses, with their
-// deliveries, or a fault.Invalid that names every field at fault. It finds what
-// was accepted a moment ago, too.
+// Find returns the account's messages that match a filter, with their deliveries, or a
+// fault.Invalid that names every invalid field. It also finds messages accepted a moment ago.
 func (o *Outbox) Find(ctx context.Context, account db.ID, f Filter, page db.Page) (SearchResult, error) {
 	w, err := f.compile()
 	if err != nil {

@@ -16,25 +16,25 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// ForwardRequest is a message that goes on to addresses elsewhere as it came: it is
-// neither mended nor signed, so that its author's signatures still hold; form says what
-// of it is re-encoded.
+// ForwardRequest is a message that is forwarded to external addresses unchanged. It is neither
+// normalized nor signed, so that its author's signatures stay valid; setContent says when it is
+// re-encoded.
 type ForwardRequest struct {
-	Account, Domain db.ID  // who forwards it, and in whose name; account.OperatorAccount is the host
-	Forwarder       db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back
-	RoleMail        bool   // it is mail to a role address, which counts by quota.RoleMailConsumer
+	Account, Domain db.ID  // account and domain that forward it; account.OperatorAccount is the host itself
+	Forwarder       db.ID  // the alias or mailbox that forwards it; for role mail the account; for a returned report the domain
+	RoleMail        bool   // mail to a role address, counted by quota.RoleMailConsumer
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
 	Header          message.Header
 	UTF8            bool // a header holds bytes above 127
-	EightBit        bool // the body holds such
-	Private         bool // only its recipient reads it
-	RequireTLS      bool // as its sender demanded (RFC 8689)
+	EightBit        bool // the body holds bytes above 127
+	Private         bool // only the recipient may read it
+	RequireTLS      bool // required by its sender (RFC 8689)
 	DSNOptions      DSNOptions
 }
 
-// limitSubject is whom a forwarded message counts for.
+// limitSubject returns the consumer whose limits a forwarded message counts against.
 func (f *ForwardRequest) limitSubject(r *row) quota.Consumer {
 	switch {
 	case f.RoleMail:
@@ -45,16 +45,16 @@ func (f *ForwardRequest) limitSubject(r *row) quota.Consumer {
 	return quota.Consumer{Account: f.Account}
 }
 
-// DSNOptions is what the sender of a message asked to be told of it, which goes along with
-// the message (RFC 3461 §5.2.7).
+// DSNOptions are the delivery reports that the sender of a message requested. They are forwarded
+// with the message (RFC 3461 §5.2.7).
 type DSNOptions struct {
-	Notify            smtpclient.Notify // 0: nothing, which is to be told of failure
+	Notify            smtpclient.Notify // 0: not given, report failures
 	OriginalRecipient string            // ORCPT as "rfc822;a@b", decoded
 	Ret, EnvID        string
 }
 
-// notify is NOTIFY of what is forwarded: success is told of what becomes of the message
-// here (RFC 3461 §5.2.7).
+// notify returns the NOTIFY parameter for a forwarded message. Success is reported here, when the
+// message is forwarded (RFC 3461 §5.2.7).
 func (a DSNOptions) notify() smtpclient.Notify {
 	const goesOn = smtpclient.NotifyFailure | smtpclient.NotifyDelay
 	switch {
@@ -66,22 +66,21 @@ func (a DSNOptions) notify() smtpclient.Notify {
 	return a.Notify & goesOn
 }
 
-// isReturnedReport reports whether a message is a report on its way back to who sent what was
-// forwarded. It goes there though the account is suspended meanwhile, or has lost the
-// domain: its sender was told that the mail is in good hands (RFC 5321 §6.1).
+// isReturnedReport reports whether a message is a report that goes back to the sender of a
+// forwarded message. It is sent even if the account was suspended or lost the domain meanwhile,
+// because the server accepted responsibility for that mail (RFC 5321 §6.1).
 func (r *row) isReturnedReport() bool {
 	return r.sender == "" && r.forwarder != 0 && r.forwarder == r.domain
 }
 
-// mayBeUnsigned reports whether a message goes out without a domain's signature or seal
-// where there is none: a report on its way back, and what the host itself forwards.
+// mayBeUnsigned reports whether a message may be sent without a signature or seal if its domain is
+// lost. This holds for returned reports and for what the host itself forwards.
 func (r *row) mayBeUnsigned() bool {
 	return r.isReturnedReport() || r.account == account.OperatorAccount
 }
 
-// PrepareForward makes a message that is forwarded ready. It is no API mail: nobody is
-// suppressed by what becomes of it. Its sender, if there is one, is told of
-// failure alone, unless it asked for something else.
+// PrepareForward prepares a forwarded message. It isn't API mail: its outcome suppresses nobody.
+// Its sender, if any, is notified only of failure unless it requested otherwise.
 func (o *Outbox) PrepareForward(ctx context.Context, f ForwardRequest) (*PendingMessage, error) {
 	now := o.Now().UTC()
 	r := &row{
@@ -97,7 +96,7 @@ func (o *Outbox) PrepareForward(ctx context.Context, f ForwardRequest) (*Pending
 		}
 	}
 	if f.Private {
-		r.ret = "HDRS" // others may read the report
+		r.ret = "HDRS" // other people may read the report
 	}
 	if err := o.joinThread(ctx, r, "", f.Header); err != nil {
 		return nil, err

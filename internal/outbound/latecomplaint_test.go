@@ -26,12 +26,12 @@ const lateComplaint = "From: loop@isp.example\r\nSubject: FW: Hello\r\nContent-T
 	"--x\r\n\r\nA report.\r\n--x\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nVersion: 1\r\n" +
 	"Original-Mail-From: <%s>\r\n%s\r\n--x\r\nContent-Type: message/rfc822\r\n\r\nTo: %s\r\nSubject: Hello\r\n\r\nHello.\r\n--x--\r\n"
 
-// A complaint that comes at the MX when the message is gone still keeps later
-// mail from who complains, and is told once; nobody else's address is believed.
+// A complaint that arrives at the MX after the message was pruned still suppresses the complaining
+// recipient and is reported once; any other address is ignored.
 func TestComplaintAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org", "bob@example.org")
-		expiredMessage(t, s, m)
+		makePast(t, s, m)
 		own := func(n int) string { return s.Inbound.Key.ReturnPath(int64(m.ID), n) + "@demo.test" }
 		loop := "fbl@" + s.Inbound.Host
 		for _, c := range []struct{ to, shown, fields, original string }{
@@ -73,8 +73,8 @@ func TestComplaintAfterPrune(t *testing.T) {
 	})
 }
 
-// To complain of what the service itself wrote, or to bounce it, keeps nobody from
-// getting the next link, also when the message is gone.
+// A complaint about service mail, or a bounce of it, suppresses nobody: the next link is still
+// sent, also after the message was pruned.
 func TestComplaintAboutService(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		serve := func(to string, want queue.State) (m outbound.AcceptedMessage) {
@@ -96,7 +96,7 @@ func TestComplaintAboutService(t *testing.T) {
 			to := local + "@example.org"
 			m := serve(to, queue.Delivered)
 			if gone {
-				expiredMessage(t, s, m)
+				makePast(t, s, m)
 			}
 			deliver(t, s, "fbl@"+s.Inbound.Host, fmt.Sprintf(lateComplaint, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@bounces."+s.Inbound.Host, "", to))
 			if got, err := s.Outbox.Get(t.Context(), account.OperatorAccount, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
@@ -107,7 +107,7 @@ func TestComplaintAboutService(t *testing.T) {
 				t.Errorf("gone %v: suppressed are %v, %v", gone, blocked, err)
 			}
 		}
-		// Nor does an address that does not exist.
+		// An address that doesn't exist isn't suppressed either.
 		serve("bounced@simulator.test", queue.Bounced)
 		if list, _, err := s.Suppressions.List(t.Context(), account.OperatorAccount, suppression.Filter{}, db.Page{}); err != nil || len(list) != 0 {
 			t.Errorf("suppressed are %v, %v", list, err)
@@ -115,7 +115,7 @@ func TestComplaintAboutService(t *testing.T) {
 	})
 }
 
-// deliver brings a message to the MX.
+// deliver delivers a message to the MX.
 func deliver(t *testing.T, s *servertest.Server, to, text string) {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))

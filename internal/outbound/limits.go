@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// charges is what messages took of the limits until they are accepted.
+// charges are the reservations that messages hold in the limits until they are accepted.
 type charges []quota.Reservation
 
-// refundOnError gives back what was taken if the messages were not accepted. Where that
-// is not known they count.
+// refundOnError releases the reservations if the messages were not accepted. If the outcome is
+// unknown, they stay charged.
 func (s charges) refundOnError(err error) {
 	if err == nil || errors.Is(err, db.ErrCommitUnknown) {
 		return
@@ -26,31 +26,30 @@ func (s charges) refundOnError(err error) {
 	}
 }
 
-// LimitSubject is whom a key's use counts for.
+// LimitSubject returns the consumer whose limits an API key's use counts against.
 func LimitSubject(p account.Principal) quota.Consumer {
 	return quota.Consumer{Account: p.Account, Key: p.Key, KeyRates: quota.Rates(p.Limits)}
 }
 
-// chargeLimits takes the messages from the limits: all of them together or, with
-// Options.Partial, each by itself, and returns those that may go on. If then
-// none may, for the limits, that is the error of all: the same request may be
-// made again later.
-func (o *Outbox) chargeLimits(ctx context.Context, p account.Principal, parcels []*preparedMessage, results []Result, opt SendOptions) ([]*preparedMessage, charges, error) {
-	if len(parcels) == 0 {
-		return parcels, nil, nil
+// chargeLimits reserves the messages in the limits: all together or, with SendOptions.Partial, each
+// by itself. It returns the messages within the limits. If none is left because of rate limits, it
+// returns that error for all, so that the client can repeat the request later.
+func (o *Outbox) chargeLimits(ctx context.Context, p account.Principal, prepared []*preparedMessage, results []Result, opt SendOptions) ([]*preparedMessage, charges, error) {
+	if len(prepared) == 0 {
+		return prepared, nil, nil
 	}
 	if !opt.Partial {
 		recipients := 0
-		for _, pc := range parcels {
+		for _, pc := range prepared {
 			recipients += len(pc.send.recipients)
 		}
-		s, err := o.Limits.Reserve(ctx, LimitSubject(p), len(parcels), recipients)
-		return parcels, charges{s}, err
+		s, err := o.Limits.Reserve(ctx, LimitSubject(p), len(prepared), recipients)
+		return prepared, charges{s}, err
 	}
 	var taken charges
 	var accepted []*preparedMessage
 	var limited error
-	for _, pc := range parcels {
+	for _, pc := range prepared {
 		s, err := o.Limits.Reserve(ctx, LimitSubject(p), 1, len(pc.send.recipients))
 		switch {
 		case err == nil:

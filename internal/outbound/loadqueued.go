@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// MessageInfo tells the queue what events say about a message; of one that was
-// pruned, as much as its trace knows.
+// MessageInfo returns what events say about a message. For a pruned message it returns what the
+// trace contains.
 func (o *Outbox) MessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 	r, err := o.loadRow(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -48,13 +48,11 @@ func notFoundError() error {
 	return fault.New(fault.NotFound, "message_gone", "The message is no longer there.")
 }
 
-// Prepare loads a message for the queue and signs it, once for all its
-// deliveries in hand; one that is forwarded it seals (RFC 8617). Mail of an
-// account that is suspended, or of a domain that has changed hands meanwhile and
-// would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
-// lost: fault.NotFound. A report on its way back goes without a domain, in nobody's
-// name. What the service itself writes goes in the name of the host, and so does what
-// the host forwards.
+// Prepare loads a message for the queue and signs it once for all of its deliveries. A forwarded
+// message is sealed instead (RFC 8617). It returns fault.Denied if the account is suspended, or if
+// the domain has changed hands and the mail would go out in the new owner's name. It returns
+// fault.NotFound if the message is lost. A returned report is sent even without a domain, unsigned.
+// Mail that the service writes and mail that the host forwards are signed in the host's name.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	r, err := o.loadRow(ctx, id)
 	if err != nil {
@@ -79,7 +77,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage,
 		RequireTLS: r.requireTLS == tlsRequired, OptionalTLS: r.requireTLS == tlsOptional,
 	}
 	if r.isFromAPI() {
-		// Bounces of API mail become events: the header is all they need.
+		// Bounces of API mail become events, which need the header only.
 		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
 	} else {
 		m.Ret, m.EnvID = r.ret, r.envid
@@ -92,9 +90,9 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage,
 	}
 	sign := sender.Signer.SignReader
 	switch {
-	case nobodys: // there is nobody in whose name
+	case nobodys: // no domain to sign for
 		sign = func(io.Reader) ([]byte, error) { return nil, nil }
-	case r.forwarder != 0: // its author has signed it, or nobody: only how it arrived is ours to tell
+	case r.forwarder != 0: // signed by its author or not at all; this host only vouches for how it arrived
 		sign = func(r io.Reader) ([]byte, error) { return sender.Signer.Seal(r, o.Host) }
 	}
 	if err := o.setContent(ctx, r, m, b, sign); err != nil {
@@ -103,8 +101,8 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage,
 	return m, nil
 }
 
-// asNotFound makes an error of reading a message a fault.NotFound if its bytes are gone
-// or cut off: no waiting brings them back. A disk that fails may read again.
+// asNotFound converts a read error to fault.NotFound if the message's bytes are gone or truncated,
+// which no retry repairs. A failing disk may be readable again, so EIO stays as it is.
 func (o *Outbox) asNotFound(ctx context.Context, r *row, err error) error {
 	if !blob.IsLost(err) || errors.Is(err, syscall.EIO) {
 		return err
@@ -113,14 +111,14 @@ func (o *Outbox) asNotFound(ctx context.Context, r *row, err error) error {
 	if failed != nil {
 		return failed
 	}
-	if now.blob != r.blob { // rescheduled just now
+	if now.blob != r.blob { // just rescheduled
 		return err
 	}
 	return fault.Wrap(err, fault.NotFound, "message_lost", "The service has lost the text of this message.")
 }
 
-// signingDomain finds what a message is signed with. A domain that has changed hands
-// since, or is suspended, is fault.Denied, one that was deleted fault.NotFound.
+// signingDomain finds the domain that a message is signed with. A domain that has changed hands or
+// is suspended is fault.Denied; a deleted one is fault.NotFound.
 func (o *Outbox) signingDomain(ctx context.Context, id db.ID) (domain.SendingDomain, error) {
 	sender, err := o.Domains.SendingDomainByID(ctx, id)
 	if err != nil {
@@ -136,16 +134,15 @@ func (o *Outbox) signingDomain(ctx context.Context, id db.ID) (domain.SendingDom
 	return sender, err
 }
 
-// isDomainLost reports whether an error of signingDomain says that the domain is lost.
+// isDomainLost reports whether an error of signingDomain means that the domain is lost.
 func isDomainLost(err error) bool {
 	return fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)
 }
 
-// CodeAccountSuspended is the code of the fault.Denied for mail of an account that is
-// suspended.
+// CodeAccountSuspended is the code of the fault.Denied for mail of a suspended account.
 const CodeAccountSuspended = "account_suspended"
 
-// checkActive returns fault.Denied for an account that is suspended.
+// checkActive returns fault.Denied if the account is suspended.
 func (o *Outbox) checkActive(ctx context.Context, id db.ID) error {
 	active, err := o.Accounts.IsActive(ctx, id)
 	if err == nil && !active {
@@ -154,7 +151,7 @@ func (o *Outbox) checkActive(ctx context.Context, id db.ID) error {
 	return err
 }
 
-// signRestFactor is how many times the duration of a signature is rested at most.
+// signRestFactor is the maximum pause after a signature, as a multiple of the time that it took.
 const signRestFactor = 6
 
 func (o *Outbox) signThrottled(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
@@ -187,7 +184,7 @@ func signBlob(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob
 	return sign(r.All())
 }
 
-// acquireSignSlot waits until a message may be signed.
+// acquireSignSlot waits for a signing slot. Call done to release it.
 func (o *Outbox) acquireSignSlot(ctx context.Context) (done func(), err error) {
 	if o.SignSlots == nil {
 		return func() {}, nil

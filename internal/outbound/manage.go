@@ -14,10 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Cancel ends the deliveries of a message that are scheduled, queued or
-// deferred, and returns the message as it then is: what is being sent at this
-// moment keeps its outcome. It is fault.NotFound for what the account does not
-// have, and fault.Conflict when there is nothing to cancel.
+// Cancel ends the scheduled, queued and deferred deliveries of a message and returns the message. A
+// delivery that is being sent at this moment keeps its outcome. It returns fault.NotFound if the
+// account has no such message, and fault.Conflict if there is nothing to cancel.
 func (o *Outbox) Cancel(ctx context.Context, account, id db.ID) (Message, error) {
 	return o.updateMessage(ctx, account, id, func(*row) error {
 		_, err := o.Queue.Cancel(ctx, id)
@@ -25,9 +24,9 @@ func (o *Outbox) Cancel(ctx context.Context, account, id db.ID) (Message, error)
 	})
 }
 
-// Retry makes the failed and deferred deliveries of a message due now, and
-// returns the message. It is fault.NotFound for what the account does not have,
-// and fault.Conflict when nothing has failed or is deferred.
+// Retry makes the failed and deferred deliveries of a message due now, and returns the message. It
+// returns fault.NotFound if the account has no such message, and fault.Conflict if no delivery has
+// failed or is deferred.
 func (o *Outbox) Retry(ctx context.Context, account, id db.ID) (Message, error) {
 	return o.updateMessage(ctx, account, id, func(*row) error {
 		_, err := o.Queue.Retry(ctx, id)
@@ -35,10 +34,10 @@ func (o *Outbox) Retry(ctx context.Context, account, id db.ID) (Message, error) 
 	})
 }
 
-// Reschedule moves the deliveries of a message that are still scheduled to
-// another time, within the bounds of Schedule, and their expiry with them. It
-// returns the message, a fault.Invalid on send_at, fault.NotFound for what the
-// account does not have, or fault.Conflict when nothing is scheduled any more.
+// Reschedule moves the scheduled deliveries of a message to another time, within the limits of
+// normalizeSendAt, and moves their expiry with them. It returns the message. Errors are a
+// fault.Invalid on send_at, fault.NotFound if the account has no such message, and fault.Conflict
+// if nothing is scheduled any more.
 func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time) (Message, error) {
 	now := o.Now().UTC()
 	due, wrong := normalizeSendAt(at, now)
@@ -77,9 +76,8 @@ var rescheduleQuery = db.SQL(`UPDATE outbound_message SET blob = $3, size = $4, 
 
 var errRescheduled = fault.New(fault.Conflict, "rescheduled_meanwhile", "The message was rescheduled by another request at the same time.")
 
-// reschedule moves a message, and writes the time at which it is sent into its
-// Date, as was done when it was accepted: one in the future, or long past,
-// looks like spam.
+// reschedule moves a message and sets its Date to the time of sending, as on acceptance: a Date in
+// the future, or long past, looks like spam.
 func (o *Outbox) reschedule(ctx context.Context, r *row, due, expires time.Time) error {
 	old, err := o.loadBlob(ctx, r)
 	if err != nil {
@@ -109,7 +107,7 @@ func (o *Outbox) reschedule(ctx context.Context, r *row, due, expires time.Time)
 	return err
 }
 
-// withDate copies a message with another Date.
+// withDate copies a message and replaces its Date.
 func (o *Outbox) withDate(ctx context.Context, old *blob.Blob, date time.Time) (*blob.Blob, error) {
 	from, err := old.Open(ctx)
 	if err != nil {

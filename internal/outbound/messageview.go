@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// MessageViews loads the heads of messages of any account, for operators of the
-// queue; those that are gone are missing.
+// MessageViews loads the main fields of messages of any account, for operators of the queue. The
+// map has no entry for deleted messages.
 func (o *Outbox) MessageViews(ctx context.Context, messages []db.ID) (map[db.ID]queue.MessageView, error) {
 	all := make(map[db.ID]queue.MessageView, len(messages))
 	for some := range slices.Chunk(messages, matchBatchSize) {

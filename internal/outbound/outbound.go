@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outbound takes mail that an account sends: through the API, or
-// submitted by a mailbox over SMTP. It checks every rule, makes the message,
-// and commits it together with its deliveries; only then is it accepted.
+// Package outbound accepts mail that an account sends through the API, or that a mailbox submits
+// over SMTP. It checks every rule, composes the message, and commits it together with its
+// deliveries; only then is it accepted.
 package outbound
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// Outbox accepts messages and shows what became of them.
+// Outbox accepts messages and shows their status.
 type Outbox struct {
 	DB           *db.DB
 	Node         *db.Node
@@ -39,25 +39,24 @@ type Outbox struct {
 	Accounts     *account.Accounts
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
-	Templates    *template.Templates // of submissions, as the keys
+	Templates    *template.Templates // for submissions, like Keys
 	Stats        *stat.Stats
-	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
+	Keys         *idempotency.Keys // for submissions; the API has its own
 	Limits       *quota.Limiter
 	Key          *secret.Key
-	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
+	Host         string // the service's own name; domains without return paths of their own use bounces.HOST
 	Now          func() time.Time
-	// SignSlots bounds, by its capacity, how many messages are signed at the same
-	// time, so that a backlog which is being sent does not take the processors
-	// from accepting; nil: no bound. Spare is for as many more while accepting
-	// is not busy.
+	// SignSlots limits, by its capacity, how many messages are signed at the same time, so that
+	// sending a backlog doesn't take CPU time from accepting mail; nil: no limit. ExtraSignSlots
+	// are additional slots for times when accepting isn't busy.
 	SignSlots, ExtraSignSlots chan struct{}
 
-	loadGauge   notify.LoadGauge // of accepting, before signing and indexing
+	loadGauge   notify.LoadGauge // load of accepting; signing and indexing yield to it
 	pruneCursor pruneCursor
 }
 
-// How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for
-// mail of people; an application would rather know).
+// How long delivery is tried. RFC 5321 §4.5.4.1 requires at least 4–5 days for people's mail; an
+// application prefers to know sooner.
 const (
 	ExpiryAPI        = 72 * time.Hour
 	ExpirySubmission = 5 * 24 * time.Hour
@@ -69,14 +68,14 @@ type row struct {
 	sender, returnPathHost             string
 	from, subject, messageID, thread   string
 	metadata                           string
-	ret, envid                         string // of a submission (RFC 3461)
-	requireTLS                         string // the same (RFC 8689): tlsRequired, tlsOptional or ""
-	reference                          int64  // see refer; written only
-	onlyDomain                         db.ID  // the domain whose messages it may answer; 0: all; not stored
-	addedFields                        []byte // fields to be added to a submission; not stored
-	template                           db.ID  // that it was made of; 0 for none
-	forwarder                          db.ID  // the alias by which it came; 0: it was sent from here
-	private                            bool   // only its recipient reads it
+	ret, envid                         string // from a submission (RFC 3461)
+	requireTLS                         string // from a submission (RFC 8689): tlsRequired, tlsOptional or ""
+	reference                          int64  // see setReference; write only
+	onlyDomain                         db.ID  // the only domain whose messages it may answer; 0: any; not stored
+	addedFields                        []byte // fields to add to a submission; not stored
+	template                           db.ID  // template it was made from; 0 for none
+	forwarder                          db.ID  // the alias through which it came; 0: sent from here
+	private                            bool   // only the recipient may read it
 	templateVersion                    int
 	utf8, eightBit                     bool
 	size                               int64
@@ -110,8 +109,8 @@ func scanMessage(r db.Row) (*row, error) {
 // Message is an outbound message as its account sees it.
 type Message struct {
 	ID         db.ID
-	Domain     db.ID // that it was sent from, or sent on
-	Mailbox    db.ID // that submitted it; 0 for the API
+	Domain     db.ID // sending or forwarding domain
+	Mailbox    db.ID // mailbox that submitted it; 0 for the API
 	From       string
 	Subject    string
 	MessageID  string
@@ -120,17 +119,17 @@ type Message struct {
 	Size       int64
 	Status     queue.State
 	Deliveries []queue.DeliveryStatus
-	Template   db.ID // that it was made of; 0 for none
-	// TemplateVersion is the version of that.
+	Template   db.ID // template it was made from; 0 for none
+	// TemplateVersion is the version of Template.
 	TemplateVersion int
-	SendAt          time.Time // while it is scheduled; else zero
+	SendAt          time.Time // while it is scheduled; otherwise zero
 	CreatedAt       time.Time
-	Forwarded       bool // others wrote it: it came here, and went on
-	Redacted        bool // RemoveContent left something out
+	Forwarded       bool // received from outside and forwarded
+	Redacted        bool // Redact removed fields
 }
 
-// Redact returns the message as one sees it who may not read mail: if it was
-// forwarded, without its author and its subject.
+// Redact returns the message for a caller who may not read mail: a forwarded message loses its
+// author and its subject.
 func (m Message) Redact() Message {
 	if m.Forwarded {
 		m.From, m.Subject, m.Redacted = "", "", true
@@ -198,8 +197,8 @@ func (r *row) toMessage(deliveries []queue.DeliveryStatus) Message {
 	}
 }
 
-// Attempts returns the tries of a message's deliveries, each with its SMTP
-// conversation, or fault.NotFound.
+// Attempts returns the attempts of a message's deliveries, each with its SMTP conversation, or
+// fault.NotFound.
 func (o *Outbox) Attempts(ctx context.Context, account, id db.ID) ([]queue.Attempt, error) {
 	if _, err := o.Get(ctx, account, id); err != nil {
 		return nil, err

@@ -10,21 +10,21 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// PendingMessage is a message that is ready to be queued in a commit of the caller's:
-// its Job is run in that, and then Settle says what became of it.
+// PendingMessage is a message that is ready to be queued in a commit of the caller. The caller runs
+// its Mutation in that commit and then calls Finish.
 type PendingMessage struct {
 	ID db.ID
 
 	message     *preparedMessage
 	reservation *queue.Reservation
 	charge      quota.Reservation
-	condition   *db.Statement // returns a row if it is queued; nil: it is
+	condition   *db.Statement // the message is queued if it returns a row; nil: always queued
 	queued      bool
 	finished    bool
 }
 
-// newPending counts a message for the limits of who sends it, as Limits.Send says, and
-// reserves places for its deliveries.
+// newPending charges a message to the limits of its sender, as Limits.Reserve says, and reserves
+// its deliveries in the queue.
 func (o *Outbox) newPending(ctx context.Context, pc *preparedMessage, who quota.Consumer, decides *db.Statement) (*PendingMessage, error) {
 	taken, err := o.Limits.Reserve(ctx, who, 1, len(pc.recipients))
 	if err != nil {
@@ -33,7 +33,7 @@ func (o *Outbox) newPending(ctx context.Context, pc *preparedMessage, who quota.
 	return &PendingMessage{ID: pc.row.id, message: pc, reservation: o.reserve(pc), charge: taken, condition: decides}, nil
 }
 
-// Mutation is what the commit does for the message. It may run more than once.
+// Mutation returns what the commit does for the message. It may run more than once.
 func (r *PendingMessage) Mutation() *db.Mutation {
 	return &db.Mutation{
 		Guard: func(b *db.Batch) {
@@ -57,8 +57,8 @@ func (r *PendingMessage) Mutation() *db.Mutation {
 	}
 }
 
-// Finish gives back what was taken for the message if it was not queued; err is
-// the commit's. It reports whether it was queued. A second call does nothing.
+// Finish releases the reservations if the message was not queued; err is the commit's error. It
+// reports whether the message was queued. A second call does nothing.
 func (r *PendingMessage) Finish(err error) (queued bool) {
 	switch {
 	case r.finished:
@@ -73,7 +73,7 @@ func (r *PendingMessage) Finish(err error) (queued bool) {
 	return err == nil && r.queued
 }
 
-// Cancel is Settle for a message whose Job was never run.
+// Cancel is Finish for a message whose Mutation never ran.
 func (r *PendingMessage) Cancel() {
 	if !r.finished {
 		r.queued = false

@@ -19,53 +19,51 @@ import (
 
 // preparedMessage is a message on its way to its commit.
 type preparedMessage struct {
-	index             int        // among the sends of the request
+	index             int        // index of the send in the request
 	send              *validSend // nil for a submission
 	sender            domain.SendingDomain
 	row               *row
 	blob              *blob.Blob
 	recipients        []queue.Recipient
-	sendAt            time.Time // zero for at once
-	offersUnsubscribe bool      // to unsubscribe
+	sendAt            time.Time // zero: immediately
+	offersUnsubscribe bool      // the message offers to unsubscribe
 
-	suppressionCheck *suppression.Check // of its commit; nil if its recipients were judged before
-	checkedAddresses []address.Address  // the recipients, for that
+	suppressionCheck *suppression.Check // runs in the message's commit; nil if suppressions were applied before
+	checkedAddresses []address.Address  // the recipients that suppressionCheck looks up
 }
 
-// prepare makes the messages. Each step takes all of them, so that what it
-// must look up it can look up at once.
+// prepare composes the messages. Each step handles all messages, so that it can batch look-ups.
 //
-// Between begin and compose stands what changes a message by what is known of
-// others: its thread, and who of its recipients gets nothing. A message that
-// comes alone finds the latter out in its commit, unless the answer is wanted
-// before.
-func (o *Outbox) prepare(ctx context.Context, p account.Principal, parcels []*preparedMessage, now time.Time, answered bool) error {
-	for _, pc := range parcels {
+// The steps between initRow and compose depend on other data: the thread, and the suppressed
+// recipients. A single message looks up suppressions in its commit, unless the results are needed
+// before (answered).
+func (o *Outbox) prepare(ctx context.Context, p account.Principal, prepared []*preparedMessage, now time.Time, answered bool) error {
+	for _, pc := range prepared {
 		o.initRow(p.Account, pc, now)
 		o.addUnsubscribe(pc)
 	}
-	if err := o.assignThreads(ctx, p, parcels); err != nil {
+	if err := o.assignThreads(ctx, p, prepared); err != nil {
 		return err
 	}
 	var err error
-	if len(parcels) == 1 && !answered {
-		err = o.checkInCommit(parcels[0])
+	if len(prepared) == 1 && !answered {
+		err = o.checkInCommit(prepared[0])
 	} else {
-		err = o.applySuppressions(ctx, p.Account, parcels)
+		err = o.applySuppressions(ctx, p.Account, prepared)
 	}
 	if err != nil {
 		return err
 	}
-	for _, pc := range parcels {
+	for _, pc := range prepared {
 		if err := o.compose(ctx, pc); err != nil {
-			o.discard(ctx, parcels)
+			o.discard(ctx, prepared)
 			return err
 		}
 	}
 	return nil
 }
 
-// initRow gives a letter its row, its recipients, and its place in time.
+// initRow sets the message's row, recipients and dates.
 func (o *Outbox) initRow(account db.ID, pc *preparedMessage, now time.Time) {
 	l := pc.send
 	id := o.DB.NewID()
@@ -95,8 +93,8 @@ func queueRecipients(recipients []recipient) []queue.Recipient {
 	return to
 }
 
-// returnPathHost is where bounces of API mail go: to the From domain itself where
-// its MX and SPF are ours, so that SPF aligns (RFC 7489 §3.1.2), else to us.
+// returnPathHost returns the host that receives bounces of API mail. It is the From domain itself
+// if its MX and SPF are ours, so that SPF aligns (RFC 7489 §3.1.2); otherwise it is our own.
 func (o *Outbox) returnPathHost(s domain.SendingDomain) string {
 	if s.Aligned {
 		return s.Name
@@ -119,23 +117,23 @@ func (o *Outbox) compose(ctx context.Context, pc *preparedMessage) error {
 	return nil
 }
 
-// discard removes what was composed and will never be committed.
-func (o *Outbox) discard(ctx context.Context, parcels []*preparedMessage) {
-	for _, pc := range parcels {
+// discard removes composed messages that will never be committed.
+func (o *Outbox) discard(ctx context.Context, prepared []*preparedMessage) {
+	for _, pc := range prepared {
 		if pc.blob != nil {
 			pc.blob.Discard(ctx)
 		}
 	}
 }
 
-// commit writes messages, their bytes and their deliveries in one commit.
-// guard, if not nil, queues what decides about it.
-func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*preparedMessage, guard func(*db.Batch)) error {
-	if len(parcels) == 0 && guard == nil {
+// commit writes messages, their bytes and their deliveries in one commit. guard, if not nil, queues
+// the statements that decide whether it may happen.
+func (o *Outbox) commit(ctx context.Context, account db.ID, prepared []*preparedMessage, guard func(*db.Batch)) error {
+	if len(prepared) == 0 && guard == nil {
 		return nil
 	}
-	plans := make([]*queue.Reservation, len(parcels))
-	for i, pc := range parcels {
+	plans := make([]*queue.Reservation, len(prepared))
+	for i, pc := range prepared {
 		plans[i] = o.reserve(pc)
 	}
 	err := o.DB.Write(ctx, account, &db.Mutation{
@@ -143,14 +141,14 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*preparedM
 			if guard != nil {
 				guard(batch)
 			}
-			for _, pc := range parcels {
+			for _, pc := range prepared {
 				if pc.suppressionCheck != nil {
 					pc.suppressionCheck.AddStatements(batch)
 				}
 			}
 		},
 		Apply: func(batch *db.Batch) {
-			for i, pc := range parcels {
+			for i, pc := range prepared {
 				if pc.suppressionCheck != nil {
 					pc.markSuppressed(plans[i])
 				}
@@ -171,21 +169,21 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*preparedM
 	return err
 }
 
-// reserve reserves places for a parcel's deliveries.
+// reserve reserves the message's deliveries in the queue.
 func (o *Outbox) reserve(pc *preparedMessage) *queue.Reservation {
 	return o.Queue.Reserve(queue.Message{
 		MessageInfo: pc.row.messageInfo(), ID: pc.row.id, DueAt: pc.sendAt, ExpiresAt: pc.row.expires, OffersUnsubscribe: pc.offersUnsubscribe, NotifySender: pc.row.wantsReports(),
 	}, pc.recipients)
 }
 
-// addStatements adds the rows of a parcel to a batch.
+// addStatements adds the message's rows to a batch.
 func (pc *preparedMessage) addStatements(b *db.Batch, plan *queue.Reservation) {
 	b.Queue(pc.blob.InsertStatement())
 	b.Queue(pc.row.insertStatement())
 	plan.AddStatements(b)
 }
 
-// acceptedMessage is the answer to a send that will be committed, or was.
+// acceptedMessage returns the response for a message that is, or will be, committed.
 func (pc *preparedMessage) acceptedMessage() AcceptedMessage {
 	r := pc.row
 	a := AcceptedMessage{
@@ -214,5 +212,5 @@ func (r *row) messageInfo() queue.MessageInfo {
 	}
 }
 
-// isFromAPI reports whether the API sent it, or the SMTP user of the API.
+// isFromAPI reports whether the message was sent through the API, or by SMTP with an API key.
 func (r *row) isFromAPI() bool { return r.mailbox == 0 && r.forwarder == 0 }

@@ -22,7 +22,7 @@ var (
 // termsPerDelete is how many terms deleteTermsQuery takes.
 const termsPerDelete = 40
 
-// pruneCursor is how far a round of pruning has come.
+// pruneCursor is the position of the current round of pruning.
 type pruneCursor struct {
 	mu       sync.Mutex
 	position db.ID
@@ -33,10 +33,10 @@ type expiredMessage struct {
 	*row
 	recipients []queue.DeliveryStatus
 	terms      []int64
-	isFinal    bool // still, under the lock of its deliveries
+	isFinal    bool // checked again with the deliveries locked
 }
 
-// rowCount is how many rows go with the message.
+// rowCount returns how many rows are deleted with the message.
 func (p *expiredMessage) rowCount() int {
 	n := 3 + len(p.terms)
 	for _, d := range p.recipients {
@@ -45,21 +45,19 @@ func (p *expiredMessage) rowCount() int {
 	return n
 }
 
-// Prune deletes, in one commit, some messages all of whose deliveries have been
-// final since before a time, the oldest first, with everything that belongs to
-// them: deliveries, attempts, bytes, metadata, and what they are found by. It
-// returns how many rows went, about limit (a message goes as a whole); 0: there
-// are no more. What is left is a trace, by which an answer still finds its
-// thread.
+// Prune deletes, in one commit, the oldest messages whose deliveries have all been final since
+// before a given time. It deletes everything that belongs to them: deliveries, attempts, bytes,
+// metadata and search terms. It returns the number of deleted rows, about limit because a message
+// is deleted as a whole; 0 means that there are no more. A trace remains, by which a reply still
+// finds its thread.
 //
-// The bytes' file, if they have one, is left to the sweep, as others may share
-// it. What is found by terms that an earlier release made is not looked for:
-// the search passes over what leads to no message.
+// The sweep deletes the blob files, because several messages may share one. Prune doesn't look for
+// terms that an earlier release wrote: the search skips terms that lead to no message.
 func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	o.pruneCursor.mu.Lock()
 	defer o.pruneCursor.mu.Unlock()
-	// Not before all passes over the messages have seen them: they would make
-	// terms of what is gone, or never count it.
+	// Prune a message only after all indexing passes have seen it: they would write terms of a
+	// deleted message, or never count it.
 	seen, err := o.passPosition(ctx, len(indexPasses)-1)
 	if err != nil {
 		return 0, err
@@ -71,7 +69,7 @@ func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, e
 			return 0, err
 		}
 		if len(some) == 0 {
-			o.pruneCursor.position = 0 // the next round begins anew
+			o.pruneCursor.position = 0 // the next round starts from the beginning
 			return 0, nil
 		}
 		rows, err := o.deleteExpired(ctx, some, before)
@@ -85,7 +83,7 @@ func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, e
 	}
 }
 
-// findExpired finds the next messages that are over, about limit rows of them.
+// findExpired finds the next expired messages, about limit rows of them.
 func (o *Outbox) findExpired(ctx context.Context, end db.ID, before time.Time, limit int) (some []*expiredMessage, err error) {
 	size := 0
 	for from := o.pruneCursor.position; ; {
@@ -122,8 +120,8 @@ func (o *Outbox) findExpired(ctx context.Context, end db.ID, before time.Time, l
 	}
 }
 
-// deleteExpired deletes messages in one commit, and returns how many rows. One that is
-// no longer over stays.
+// deleteExpired deletes messages in one commit and returns the number of rows. A message with a
+// delivery that is no longer final stays.
 func (o *Outbox) deleteExpired(ctx context.Context, some []*expiredMessage, before time.Time) (rows int, err error) {
 	err = o.DB.Write(ctx, 0, &db.Mutation{
 		Guard: func(b *db.Batch) {
@@ -152,12 +150,12 @@ func (o *Outbox) deleteExpired(ctx context.Context, some []*expiredMessage, befo
 func (p *expiredMessage) deleteTerms(b *db.Batch) {
 	for at := 0; at < len(p.terms); at += termsPerDelete {
 		args := []any{p.account, p.id}
-		for i := range termsPerDelete { // the last one is repeated
+		for i := range termsPerDelete { // the arguments repeat the last term
 			args = append(args, p.terms[min(at+i, len(p.terms)-1)])
 		}
 		b.Queue(deleteTermsQuery.With(args...))
 	}
 }
 
-// AcceptLoad is the share of time, 0 to 1, in which messages are being accepted here.
+// AcceptLoad returns the share of time, 0 to 1, that this node spends accepting messages.
 func (o *Outbox) AcceptLoad() float64 { return o.loadGauge.Load(o.Now()) }

@@ -40,18 +40,18 @@ var (
 	allTraces     = db.SQL(`SELECT id FROM outbound_trace`)
 )
 
-// old is a message that was planted.
+// old is a planted message.
 type old struct {
 	id, blob             db.ID
 	api                  bool
 	messageID, thread    string
 	deliveries, attempts int
 	rows                 int
-	live                 bool // something of it is not over
+	live                 bool // some delivery isn't final, or an event is still pending
 	dies                 bool // when it is pruned
 }
 
-// attic are messages of all ages and states.
+// attic is a set of planted messages of all ages and states.
 type attic struct {
 	t       *testing.T
 	s       *servertest.Server
@@ -62,8 +62,7 @@ type attic struct {
 
 var finals = []queue.State{queue.Delivered, queue.Bounced, queue.Complained, queue.Suppressed, queue.Failed, queue.Cancelled}
 
-// put plants a message of a random age; before is until when things must have
-// ended to be pruned.
+// put plants a message of a random age. Messages that ended before the given time are to be pruned.
 func (a *attic) put(now, before time.Time) {
 	at := now.Add(-time.Duration(a.random.Int64N(int64(60 * 24 * time.Hour))))
 	m := &old{id: db.MinIDAt(at) + db.ID(a.random.IntN(4000)), api: a.random.IntN(3) > 0, dies: at.Before(before)}
@@ -81,24 +80,24 @@ func (a *attic) put(now, before time.Time) {
 	open := a.random.IntN(4) == 0 // has anything that is not final
 	for n := range 1 + a.random.IntN(3) {
 		state, hold := finals[a.random.IntN(len(finals))], 0
-		var tenure any
+		var lease any
 		if open && a.random.IntN(2) == 0 {
 			state, m.live = []queue.State{queue.Scheduled, queue.Queued, queue.Deferred}[a.random.IntN(3)], true
 			if a.random.IntN(3) == 0 { // an operator holds it
-				tenure, hold = 0, 1
+				lease, hold = 0, 1
 			}
 		}
 		updated := at.Add(time.Duration(a.random.Int64N(int64(now.Sub(at))/(1+5*a.random.Int64N(2)) + 1)))
 		m.dies = m.dies && !m.live && updated.Before(before)
 		tries := a.random.IntN(4)
-		statements = append(statements, plantOldDelivery.With(m.id, n, a.account, fmt.Sprintf("u%d@x.example", n), string(state), farAhead, tenure, tries, db.Micros(updated), hold))
+		statements = append(statements, plantOldDelivery.With(m.id, n, a.account, fmt.Sprintf("u%d@x.example", n), string(state), farAhead, lease, tries, db.Micros(updated), hold))
 		for i := range tries {
 			statements = append(statements, plantAttempt.With(m.id, n, 1+i))
 		}
 		m.deliveries++
 		m.attempts += tries
 	}
-	if a.random.IntN(15) == 0 { // somebody is still to be told of it
+	if a.random.IntN(15) == 0 { // an event for it is pending
 		statements = append(statements, plantNotice.With(a.s.DB.NewID(), m.id, farAhead))
 		m.dies = false
 	}
@@ -114,7 +113,7 @@ func (a *attic) index(last db.ID) {
 	}
 }
 
-// count says how many rows there are of each message.
+// count returns the number of rows of each message.
 func (a *attic) count(q *db.Query) map[db.ID]int {
 	a.t.Helper()
 	n := map[db.ID]int{}
@@ -129,7 +128,7 @@ func (a *attic) count(q *db.Query) map[db.ID]int {
 	return n
 }
 
-// check compares what is there with what should be.
+// check compares the rows in the database with the expected ones.
 func (a *attic) check(when string, terms map[db.ID]int) {
 	a.t.Helper()
 	messages, deliveries, attempts := map[db.ID]int{}, map[db.ID]int{}, map[db.ID]int{}
@@ -170,7 +169,7 @@ func newAttic(t *testing.T, s *servertest.Server, messages int, now, before time
 	return a
 }
 
-// prune does all rounds, and returns what each commit deleted.
+// prune runs all rounds and returns how many rows each commit deleted.
 func (a *attic) prune(before time.Time, limit int) (commits []int) {
 	a.t.Helper()
 	for {
@@ -185,8 +184,8 @@ func (a *attic) prune(before time.Time, limit int) (commits []int) {
 	}
 }
 
-// Of messages in all states and of all ages exactly those go that are over, with
-// all that is theirs, a little at a time.
+// Of messages in all states and of all ages, exactly the expired ones are deleted, with all their
+// rows, in small commits.
 func TestPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		now := time.Now()
@@ -227,8 +226,7 @@ func TestPrune(t *testing.T) {
 
 var deleteNotices = db.SQL(`DELETE FROM notice WHERE message = $1`)
 
-// While messages are pruned others are retried: what came to life again stays
-// whole.
+// While messages are pruned, others are retried: a message that became live again stays whole.
 func TestPruneAndRetry(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		now := time.Now()

@@ -21,9 +21,8 @@ var (
 	openPasses    = db.SQL(`UPDATE outbound_pass SET upto = $1`)
 )
 
-// While mail is sent and delivered, everything that is over is deleted at once:
-// each message still arrives once, and in the end nothing of it is left but what
-// arrived, and the traces.
+// While mail is sent and delivered, every expired message is deleted immediately: each message
+// still arrives once, and in the end only the received messages and the traces remain.
 func TestPruneUnderLoad(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const senders, each = 4, 15

@@ -18,8 +18,8 @@ const delayReport = "From: <mailer-daemon@mx.example.org>\r\nMessage-ID: <delay@
 
 var allRemarks = db.SQL(`SELECT COUNT(*) FROM remark`)
 
-// A report of delay that comes at the MX stands in the timeline that the API
-// shows, once, changes nothing, and goes with the message.
+// A delay report that arrives at the MX appears once in the timeline that the API shows, changes
+// nothing, and is deleted with the message.
 func TestDelayInTimeline(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org")
@@ -43,7 +43,7 @@ func TestDelayInTimeline(t *testing.T) {
 		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 1 {
 			t.Errorf("%d remarks, %v", remarks, err)
 		}
-		expiredMessage(t, s, m)
+		makePast(t, s, m)
 		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 0 {
 			t.Errorf("%d remarks are left, %v", remarks, err)
 		}
@@ -56,8 +56,8 @@ var (
 		VALUES ($1, 0, $2, $2, 0, 'deferred', '', '', '', 'data', 451, '', $3, $4)`)
 )
 
-// Of a delivery that was tried very often, as whoever retries it all the time has
-// it, the timeline has the last attempts, and of these the last conversations.
+// The timeline of a delivery with very many attempts, for example after repeated manual retries,
+// has only the last attempts, and the conversations of the last of these.
 func TestLongTimeline(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org")

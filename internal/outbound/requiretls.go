@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// What a message may say about TLS (RFC 8689), as it is stored.
+// What a message may require of TLS (RFC 8689), as stored.
 const (
-	tlsRequired = "required" // REQUIRETLS: rather not sent than sent without
-	tlsOptional = "optional" // "TLS-Required: No": rather sent than kept by a policy of the recipient's domain
+	tlsRequired = "required" // REQUIRETLS: don't send without TLS
+	tlsOptional = "optional" // "TLS-Required: No": ignore the TLS policy of the recipient's domain
 )
 
-// tlsPreference reads what a message says about TLS, also one that is forwarded. The
-// parameter of MAIL overrules the field (RFC 8689 §4.1).
+// tlsPreference returns the TLS requirement of a message, also of a forwarded one. The MAIL
+// parameter overrides the header field (RFC 8689 §4.1).
 func tlsPreference(required bool, h message.Header) string {
 	if required {
 		return tlsRequired

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What a submission says about TLS is known when it is sent.
+// The TLS requirement of a submission is applied when it is sent.
 func TestSubmitWishesOfTLS(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)

@@ -26,8 +26,8 @@ var (
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
 )
 
-// search is one look for a page of messages. It goes through ids between lo and
-// hi, neither included: newest first, or with up oldest first.
+// search looks for one page of messages. It goes through the ids between lo and hi, both excluded,
+// newest first or, if ascending, oldest first.
 type search struct {
 	outbox  *Outbox
 	account db.ID
@@ -35,13 +35,13 @@ type search struct {
 	lo, hi                           db.ID
 	ascending                        bool
 	limit                            int
-	indexReadsLeft, messageReadsLeft int // what may still be done
+	indexReadsLeft, messageReadsLeft int // remaining work
 
 	found  []Message
-	lastID db.ID // the last id that was judged
+	lastID db.ID // the last id that was checked
 }
 
-// idGenerator lists ids between two others, in the direction of the search.
+// idSource lists ids between two others, in the direction of the search.
 type idSource func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error)
 
 func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
@@ -55,7 +55,7 @@ func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
 	}
 }
 
-// listSource is a source of known ids.
+// listSource returns a source of known ids.
 func (x *search) listSource(ids []db.ID) idSource {
 	slices.SortFunc(ids, x.compare)
 	return func(_ context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
@@ -69,8 +69,8 @@ func (x *search) listSource(ids []db.ID) idSource {
 	}
 }
 
-// currentSources are the sources that know every message, and derived those that know
-// what the first pass has seen.
+// currentSources returns the sources that know every message. termSources returns those that know
+// only the messages seen by the first indexing pass.
 func (x *search) currentSources(ctx context.Context) (sources []idSource, err error) {
 	if x.Thread != "" {
 		sources = append(sources, x.querySource(olderInThreadQuery, newerInThreadQuery, x.Thread))
@@ -102,8 +102,7 @@ func (x *search) termSources() (sources []idSource) {
 	return sources
 }
 
-// run finds a page. The terms of the newest messages may not be there yet, so
-// those are looked at one by one.
+// run finds a page. The newest messages may not have terms yet, so run checks them one by one.
 func (x *search) run(ctx context.Context) (SearchResult, error) {
 	upTo, err := x.outbox.passPosition(ctx, 0)
 	if err != nil {
@@ -126,7 +125,7 @@ func (x *search) run(ctx context.Context) (SearchResult, error) {
 		slices.Reverse(regions)
 	}
 	for _, r := range regions {
-		if r.hi-r.lo < 2 { // nothing is between them
+		if r.hi-r.lo < 2 { // no ids in between
 			continue
 		}
 		if len(r.sources) == 0 {
@@ -139,7 +138,7 @@ func (x *search) run(ctx context.Context) (SearchResult, error) {
 	return x.result(false), nil
 }
 
-// result is what was found, newest first.
+// result returns the page, newest first.
 func (x *search) result(more bool) SearchResult {
 	f := SearchResult{Messages: x.found, More: more, Next: x.lastID}
 	if len(f.Messages) > x.limit {
@@ -152,8 +151,8 @@ func (x *search) result(more bool) SearchResult {
 	return f
 }
 
-// matchRange judges what all sources have in common between two ids. more says
-// that the page is full, or that there was too much to do.
+// matchRange checks the ids between lo and hi that all sources have in common. more reports whether
+// the page is full or the limit of work was reached.
 func (x *search) matchRange(ctx context.Context, sources []idSource, lo, hi db.ID) (more bool, err error) {
 	common := x.newIntersection(sources, lo, hi)
 	for {
@@ -178,7 +177,7 @@ func (x *search) matchRange(ctx context.Context, sources []idSource, lo, hi db.I
 	}
 }
 
-// match adds those messages that the filter chooses.
+// match adds the messages that match the filter.
 func (x *search) match(ctx context.Context, ids []db.ID) error {
 	if len(ids) == 0 {
 		return nil
@@ -200,7 +199,7 @@ func (x *search) match(ctx context.Context, ids []db.ID) error {
 	return err
 }
 
-// compare puts ids in the direction of the search.
+// compare orders ids in the direction of the search.
 func (x *search) compare(a, b db.ID) int {
 	switch {
 	case a == b:
@@ -211,7 +210,7 @@ func (x *search) compare(a, b db.ID) int {
 	return 1
 }
 
-// loadRows reads at most matchBatchSize messages, in no order.
+// loadRows reads at most matchBatchSize messages, in no particular order.
 func (o *Outbox) loadRows(ctx context.Context, ids []db.ID) ([]*row, error) {
 	args := make([]any, matchBatchSize)
 	for i := range args {

@@ -30,9 +30,9 @@ var (
 	bookmark = db.SQL(`SELECT upto FROM outbound_pass WHERE pass = $1`)
 )
 
-const farAhead = 4_000_000_000_000_000 // when nothing of this is sent any more, in microseconds
+const farAhead = 4_000_000_000_000_000 // a time after all messages of the test, in microseconds
 
-// planted is a message as the test knows it.
+// planted is a message and what the test expects of it.
 type planted struct {
 	id, domain, mailbox                         db.ID
 	from, subject, thread, order, colour, state string
@@ -40,7 +40,7 @@ type planted struct {
 	created                                     time.Time
 }
 
-// garden are messages that were planted in the database.
+// garden is a set of messages planted in the database.
 type garden struct {
 	t       *testing.T
 	s       *servertest.Server
@@ -51,7 +51,7 @@ type garden struct {
 
 func (g *garden) pick(of ...string) string { return of[g.random.IntN(len(of))] }
 
-// grow plants a message with an id of that time.
+// grow plants a message with an id of the given time.
 func (g *garden) grow(at time.Time) {
 	p := planted{
 		id: db.MinIDAt(at) + db.ID(g.random.IntN(4000)), created: at, domain: db.ID(5 + g.random.IntN(2)), mailbox: db.ID(g.random.IntN(3)),
@@ -76,7 +76,7 @@ func (g *garden) grow(at time.Time) {
 	slices.SortFunc(g.all, func(a, b planted) int { return int(min(max(b.id-a.id, -1), 1)) })
 }
 
-// question is a filter, and what it means.
+// question is a filter with its expected meaning.
 type question struct {
 	what   string
 	filter outbound.Filter
@@ -124,8 +124,7 @@ func (g *garden) questions() []question {
 	}
 }
 
-// ask compares all pages of every question, in both directions, with what the
-// test knows.
+// ask compares all pages of every question, in both directions, with the expected messages.
 func (g *garden) ask(when string) {
 	g.t.Helper()
 	for _, q := range g.questions() {
@@ -171,8 +170,7 @@ func (g *garden) pages(f outbound.Filter, page db.Page) (ids []db.ID) {
 	}
 }
 
-// index lets a pass go on until it has seen a message, as if it were some time
-// later.
+// index runs a pass until it has seen a message, with the clock moved forward by later.
 func (g *garden) index(pass int, last db.ID, later time.Duration) {
 	g.t.Helper()
 	outbox := &outbound.Outbox{DB: g.s.DB, Node: g.s.Outbox.Node, Queue: g.s.Queue, Stats: g.s.Stats, Now: func() time.Time { return time.Now().Add(later) }}
@@ -190,8 +188,8 @@ func (g *garden) index(pass int, last db.ID, later time.Duration) {
 	}
 }
 
-// What is found is what is there, before, while and after the terms are
-// written, which the service does meanwhile, too.
+// Find returns exactly the matching messages, before, while and after the terms are written; the
+// service's own indexer runs meanwhile.
 func TestFind(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		acc, err := s.Accounts.Create(t.Context(), "garden@example.com", "")
@@ -225,7 +223,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// All that is wrong with a filter is told at once.
+// All faults of a filter are reported at once.
 func TestFindFaults(t *testing.T) {
 	many := map[string]string{}
 	for i := range 11 {

@@ -15,26 +15,24 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// The passes. On PostgreSQL, and with several nodes, a message may be committed
-// when a pass has seen later ones already; so a second pass looks again for
-// what the first has missed, and a third long after anything can be committed.
-// Messages that the first has not come to are looked at one by one. The commit
-// that makes the terms of a message also counts it.
+// indexPasses are the passes of the indexer. On PostgreSQL, and with several nodes, a message may
+// be committed after a pass has seen later ones. So a second pass looks for messages that the first
+// one missed, and a third runs long after anything can still be committed. Searches check messages
+// beyond the first pass one by one. The commit that writes a message's terms also counts it.
 var indexPasses = [...]struct {
-	lag   time.Duration // only messages that are older are looked at
+	lag   time.Duration // skip messages younger than this
 	every time.Duration
 }{{10 * time.Second, 2 * time.Second}, {2 * time.Minute, 30 * time.Second}, {time.Hour, 10 * time.Minute}}
 
 const (
-	// indexBatchSize is how many messages get their terms in one commit, so that no
-	// one waits long for it.
+	// indexBatchSize is how many messages are indexed in one commit; it is small so that nobody
+	// waits long for the commit.
 	indexBatchSize = 200
-	// checkBatchSize is how many messages a later pass looks at.
+	// checkBatchSize is how many messages a later pass checks at once.
 	checkBatchSize = 1000
-	// indexRestFactor is how many times longer a pass rests while mail is being
-	// accepted all the time.
+	// indexRestFactor is how much longer a pass pauses while mail is accepted all the time.
 	indexRestFactor = 5
-	// rowsPerInsert is how many rows an insert has.
+	// rowsPerInsert is the number of rows in an insert.
 	rowsPerInsert = 40
 )
 
@@ -52,8 +50,8 @@ var (
 			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
 			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
 		ON CONFLICT DO NOTHING`)
-	// insertDomainTermsQuery is that of the domains, which say that a message is indexed:
-	// it returns those that were not.
+	// insertDomainTermsQuery inserts the domain terms, which mark a message as indexed. It returns
+	// the messages that were not indexed before.
 	insertDomainTermsQuery = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
 			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
 			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
@@ -63,9 +61,9 @@ var (
 		ON CONFLICT DO NOTHING RETURNING message`)
 )
 
-// RunIndexer keeps what messages are found by up to date until ctx ends. Every
-// node runs it; the duty "finding" lets one at a time work. It leaves most of
-// the time to others, the more while mail is being accepted.
+// RunIndexer maintains the search index until ctx ends. Every node runs it; the leader job
+// "finding" lets one node work at a time. It pauses for most of the time, longer while mail is
+// being accepted.
 func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(indexPasses[0].every)
 	defer tick.Stop()
@@ -82,7 +80,7 @@ func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
 				var err error
 				more, err = o.indexBatch(ctx, pass)
 				if errors.Is(err, errNotLeader) {
-					next[pass] = now.Add(max(indexPasses[pass].every, db.DefaultLease)) // nor is it soon
+					next[pass] = now.Add(max(indexPasses[pass].every, db.DefaultLease)) // leadership won't change sooner
 					break
 				}
 				if err != nil && ctx.Err() == nil {
@@ -103,8 +101,8 @@ func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
 
 var errNotLeader = errors.New("another node does it")
 
-// IndexBatch lets a pass (0, 1 or 2) do a piece of its work, in one commit that
-// only the holder of the duty can make. It returns whether there is more to do.
+// IndexBatch lets a pass (0, 1 or 2) do a batch of its work, in one commit that only the holder of
+// the leader job can make. It reports whether there is more to do.
 func (o *Outbox) IndexBatch(ctx context.Context, pass int) (more bool, err error) {
 	if more, err = o.indexBatch(ctx, pass); errors.Is(err, errNotLeader) {
 		err = nil
@@ -118,7 +116,7 @@ func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error
 		return false, err
 	}
 	to, query, chunk := db.MinIDAt(o.Now().Add(-indexPasses[pass].lag)), indexNextQuery, indexBatchSize
-	if pass > 0 { // never beyond the first
+	if pass > 0 { // never beyond the first pass
 		first, err := o.passPosition(ctx, 0)
 		if err != nil {
 			return false, err
@@ -139,7 +137,7 @@ func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error
 	if err != nil || len(seen) == 0 {
 		return false, err
 	}
-	if len(missing) > indexBatchSize { // the others are seen again
+	if len(missing) > indexBatchSize { // the next batch sees the others again
 		missing = missing[:indexBatchSize]
 		seen = seen[:slices.Index(seen, missing[indexBatchSize-1])+1]
 	}
@@ -176,7 +174,7 @@ func (o *Outbox) passPosition(ctx context.Context, pass int) (id db.ID, err erro
 	return id, o.DB.One(ctx, passPositionQuery.With(pass), &id)
 }
 
-// insertArgs are the arguments for at most rowsPerInsert rows; the last one is repeated.
+// insertArgs returns the arguments for at most rowsPerInsert rows; it repeats the last one.
 func insertArgs(some []posting) []any {
 	args := make([]any, 0, 3*rowsPerInsert)
 	for i := range rowsPerInsert {
@@ -186,8 +184,8 @@ func insertArgs(some []posting) []any {
 	return args
 }
 
-// buildPostings makes the rows by which messages are found, in the order of their
-// keys: first those of their domains. accepted is what is counted of each.
+// buildPostings returns the index rows of messages, in the order of their keys. first contains the
+// domain terms, others all other terms. accepted is what the statistics count of each message.
 func (o *Outbox) buildPostings(ctx context.Context, ids []db.ID) (first, others []posting, accepted map[db.ID]stat.AcceptedMessage, err error) {
 	accepted = map[db.ID]stat.AcceptedMessage{}
 	for some := range slices.Chunk(ids, matchBatchSize) {

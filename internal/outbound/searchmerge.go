@@ -8,28 +8,27 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Sizes of what is read of a source at once: it grows while one id after the
-// other is wanted, and is small again after a leap.
+// Number of ids read from a source at once. It grows while ids are read in sequence and is reset
+// after a skip.
 const (
 	minReadSize = 64
-	maxReadSize = 1000 // a bound of db.Reader
+	maxReadSize = 1000 // limit of db.Reader
 )
 
-// intersection goes through the ids that several sources have in common, in the
-// direction of the search. A source that has few leads; the others leap to
-// what it has.
+// intersection iterates over the ids that several sources have in common, in the direction of the
+// search. The source with the fewest ids leads; the others skip to its position.
 type intersection struct {
 	search    *search
 	streams   []*sourceCursor
-	exhausted bool // a source has no more
+	exhausted bool // a source has no more ids
 }
 
-// sourceCursor is a source that is being read.
+// sourceCursor is the read position in a source.
 type sourceCursor struct {
 	source   idSource
-	lo, hi   db.ID // what was not read yet lies between them
+	lo, hi   db.ID // unread ids lie between them
 	readSize int
-	buffer   []db.ID // what was read and is not passed yet
+	buffer   []db.ID // ids that were read but not passed yet
 }
 
 func (x *search) newIntersection(sources []idSource, lo, hi db.ID) *intersection {
@@ -40,8 +39,8 @@ func (x *search) newIntersection(sources []idSource, lo, hi db.ID) *intersection
 	return n
 }
 
-// next returns up to limit common ids. whole says that there are no more; with
-// fewer than limit, and not whole, no more may be read.
+// next returns up to limit common ids. whole reports whether there are no more. If it returns fewer
+// than limit and whole is false, the limit of reads was reached.
 func (n *intersection) next(ctx context.Context, limit int) (ids []db.ID, whole bool, err error) {
 	for len(ids) < limit {
 		head, ok, err := n.nextCommon(ctx)
@@ -54,8 +53,8 @@ func (n *intersection) next(ctx context.Context, limit int) (ids []db.ID, whole 
 	return ids, false, nil
 }
 
-// nextCommon brings all streams to the same id. ok is false when there is none left,
-// or no more may be read.
+// nextCommon advances all streams to the same id. ok is false if there is none left, or if the
+// limit of reads was reached.
 func (n *intersection) nextCommon(ctx context.Context) (head db.ID, ok bool, err error) {
 	for agreed := 0; agreed < len(n.streams); {
 		agreed = 0
@@ -72,7 +71,7 @@ func (n *intersection) nextCommon(ctx context.Context) (head db.ID, ok bool, err
 	return head, true, nil
 }
 
-// seek passes what comes before an id, 0 for nothing.
+// seek skips the ids before to; 0 skips nothing.
 func (n *intersection) seek(ctx context.Context, s *sourceCursor, to db.ID) (ok bool, err error) {
 	x := n.search
 	if to != 0 {
@@ -116,10 +115,10 @@ func (n *intersection) seek(ctx context.Context, s *sourceCursor, to db.ID) (ok 
 	return true, nil
 }
 
-// position is the last id that all streams have passed.
+// position returns the last id that all streams have passed.
 func (n *intersection) position() db.ID {
 	first := n.streams[0]
-	if len(first.buffer) > 0 { // not passed: it may still be wanted
+	if len(first.buffer) > 0 { // not passed yet: it may still match
 		if n.search.ascending {
 			return first.buffer[0] - 1
 		}

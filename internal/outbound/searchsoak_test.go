@@ -31,7 +31,7 @@ var (
 			$6, $6, NULL, 1, 1, 250, '2.0.0', 'OK', 'mx.example', $7 + i * $8 FROM n`)
 )
 
-// sow plants messages 1 to n, as if they had been sent within a month.
+// sow plants messages 1 to n, spread over a month.
 func (g *garden) sow(n int64) (id func(i int64) db.ID, at func(i int64) time.Time) {
 	g.t.Helper()
 	begin := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
@@ -124,7 +124,7 @@ func TestFindMany(t *testing.T) {
 	})
 }
 
-// firstPage asks for a page, and goes on as long as there is nothing on it.
+// firstPage reads the first page, and continues while the page is empty.
 func (g *garden) firstPage(what string, f outbound.Filter, page db.Page, want []db.ID) {
 	g.t.Helper()
 	var longest, all time.Duration

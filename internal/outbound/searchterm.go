@@ -19,18 +19,17 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// Bounds of what a message is found by.
+// Limits on the terms of a message.
 const (
-	maxSubjectWords = 32 // different ones of a subject, the first
-	maxMetadataKeys = 32 // of metadata, the first in the order of the alphabet
+	maxSubjectWords = 32 // distinct words, the first ones of the subject
+	maxMetadataKeys = 32 // metadata keys, the first in alphabetical order
 	maxSenderTerms  = 5
 )
 
-// A term is something that a message is found by: its kind, then the text. What
-// has the hash of a term may be something else, so the terms of what is found
-// are compared.
+// A term is something that a message is found by: its kind, then the text. Different terms may have
+// the same hash, so the search compares the terms of the messages that it finds.
 const (
-	termRecipient       = "recipient " // an address, folded
+	termRecipient       = "recipient " // a folded address
 	termRecipientDomain = "to-domain "
 	termSender          = "sender "
 	termSenderDomain    = "from-domain "
@@ -40,15 +39,15 @@ const (
 	termMailbox         = "mailbox "
 )
 
-// hashTerm is how a term stands in the database.
+// hashTerm returns a term as it is stored in the database.
 func hashTerm(term string) int64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(term)) // a hash takes everything
+	_, _ = h.Write([]byte(term)) // writing to a hash never fails
 	return int64(h.Sum64())
 }
 
-// messageTerms returns what a message is found by, each once. The domain, which it is
-// also found by, stands for itself.
+// messageTerms returns the distinct terms of a message. The domain is also a term, stored as its
+// id.
 func messageTerms(r *row, deliveries []queue.DeliveryStatus) map[string]bool {
 	all := map[string]bool{}
 	add := func(kind, domainKind, text string) {
@@ -94,9 +93,8 @@ func addMetadataTerms(all map[string]bool, metadata string) {
 	}
 }
 
-// splitWords returns the different words of a text, folded: what is made of letters
-// and digits. Scripts that are written without spaces have a word in each
-// character.
+// splitWords returns the distinct words of a text, folded: runs of letters and digits. In scripts
+// written without spaces each character is a word.
 func splitWords(text string) []string {
 	var list []string
 	var word strings.Builder
@@ -126,7 +124,7 @@ func splitWords(text string) []string {
 	return list
 }
 
-// termHashes returns the terms of a message as they stand in the database.
+// termHashes returns the terms of a message as stored in the database.
 func termHashes(r *row, deliveries []queue.DeliveryStatus) []int64 {
 	list := []int64{int64(r.domain)}
 	for t := range messageTerms(r, deliveries) {

@@ -24,7 +24,7 @@ import (
 const (
 	MaxRecipients      = 50 // in to, cc and bcc together, each address once
 	MaxAttachments     = 10
-	MaxAttachmentBytes = 25 << 20 // decoded, together
+	MaxAttachmentBytes = 25 << 20 // decoded, all attachments together
 
 	maxHeaders     = 50
 	maxHeaderBytes = 16 << 10 // names and values together
@@ -45,26 +45,26 @@ type SendRequest struct {
 	ReplyTo     string
 	Subject     string
 	Text, HTML  string
-	HTMLOnly    bool // the HTML goes alone; else a missing Text is made of it
+	HTMLOnly    bool // send only HTML; otherwise a missing Text is generated from it
 	Attachments []Attachment
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
 	ThreadID    string
 	InReplyTo   string       // a Message-ID, with or without angle brackets
-	SendAt      time.Time    // when it is to be sent; zero for at once
-	Class       string       // of mail, for Feedback-ID; "" for an ordinary send
-	Unsubscribe *Unsubscribe // nil offers nothing
-	// Template is the template that it was made of, and TemplateVersion the
-	// version of that; 0 for none.
+	SendAt      time.Time    // time of sending; zero: immediately
+	Class       string       // class of the mail for Feedback-ID; "" for an ordinary send
+	Unsubscribe *Unsubscribe // nil for no unsubscribe offer
+	// Template is the template that the message was made from, and TemplateVersion its version; 0
+	// for none.
 	Template        db.ID
 	TemplateVersion int
 
-	// RequestFaults are what the door found wrong with the request already. They are
-	// told together with the rules that are broken. The field "" is the whole.
+	// RequestFaults are the errors that the caller found in the request. They are reported together
+	// with the broken rules. The field "" is the whole request.
 	RequestFaults fault.FieldErrors
 }
 
-// Attachment is a file of a send, its content decoded.
+// Attachment is a file in a send, with decoded content.
 type Attachment struct {
 	Filename    string
 	ContentType string
@@ -74,33 +74,33 @@ type Attachment struct {
 	Open        func() (io.ReadCloser, error)
 }
 
-// recipient is one address that the mail goes to.
+// recipient is one recipient address.
 type recipient struct {
 	address.Address
 	kind string // to, cc, bcc; envelope
-	// What a submission asked for (RFC 3461).
+	// Options of a submission (RFC 3461).
 	notify            smtpclient.Notify
 	originalRecipient string
 }
 
-// validSend is a send that keeps all rules but those that need the database.
+// validSend is a send that passed all checks that don't need the database.
 type validSend struct {
 	from              address.Address
 	draft             message.Draft
 	recipients        []recipient
 	metadata          string
 	threadID          string
-	sendAt            time.Time // zero for at once
+	sendAt            time.Time // zero: immediately
 	class             string
 	template          db.ID
 	templateVersion   int
-	offersUnsubscribe bool     // to unsubscribe
-	hostsUnsubscribe  bool     // by a link of ours
-	references        []string // as they were given
-	hasFeedbackID     bool     // Feedback-ID was given
+	offersUnsubscribe bool     // the message offers to unsubscribe
+	hostsUnsubscribe  bool     // by a link that the service hosts
+	references        []string // as given in the request
+	hasFeedbackID     bool     // the request contains a Feedback-ID
 }
 
-// validate checks every rule of a send and returns all that is broken at once.
+// validate checks every rule of a send and returns all faults at once.
 func (s *SendRequest) validate(now time.Time) (*validSend, fault.FieldErrors) {
 	var bad fault.FieldErrors
 	l := &validSend{metadata: "{}", threadID: s.ThreadID, class: s.Class, template: s.Template, templateVersion: s.TemplateVersion}
@@ -119,35 +119,35 @@ func (s *SendRequest) validate(now time.Time) (*validSend, fault.FieldErrors) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
 	}
 	if l.from.Domain == "" {
-		l.draft.From.Local, l.draft.From.Domain = "x", "x.invalid" // told already
+		l.draft.From.Local, l.draft.From.Domain = "x", "x.invalid" // already reported
 	}
-	l.draft.MessageID = "<x@x.invalid>" // ours, made later
-	_ = bad.Merge(l.draft.Check())      // it has fields, or there is none
+	l.draft.MessageID = "<x@x.invalid>" // placeholder; initRow sets the real one
+	_ = bad.Merge(l.draft.Check())      // faults with a field, or none at all
 	l.setReferences(l.draft.InReplyTo)
 	return l, mergeFaults(s.RequestFaults, bad)
 }
 
-// mergeFaults adds the rules that a request breaks to what the door found wrong with
-// it. Of what the door could not read the rules have nothing to say.
-func mergeFaults(door, rules fault.FieldErrors) fault.FieldErrors {
-	if len(door) == 0 {
+// mergeFaults adds the rules that a request breaks to the faults that the caller found. It drops
+// rule faults for fields that the caller could not read.
+func mergeFaults(listener, rules fault.FieldErrors) fault.FieldErrors {
+	if len(listener) == 0 {
 		return rules
 	}
-	all := slices.Clone(door)
+	all := slices.Clone(listener)
 	for _, r := range rules {
 		unread := func(d fault.FieldError) bool {
 			rest, inside := strings.CutPrefix(r.Path, d.Path)
 			return d.Path == "" || inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
 				r.Code == "text_or_html_required" && d.Path == "html"
 		}
-		if !slices.ContainsFunc(door, unread) {
+		if !slices.ContainsFunc(listener, unread) {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// readSendAt takes a time to send at; a little past is now, as clocks differ.
+// readSendAt reads the time of sending.
 func (l *validSend) readSendAt(s *SendRequest, now time.Time, bad *fault.FieldErrors) {
 	at, err := normalizeSendAt(s.SendAt, now)
 	if err != nil {
@@ -156,9 +156,9 @@ func (l *validSend) readSendAt(s *SendRequest, now time.Time, bad *fault.FieldEr
 	l.sendAt = at
 }
 
-// normalizeSendAt judges a time to send at: the zero time, and the last five minutes,
-// are now, for which it returns the zero time. What is earlier, or more than
-// 30 days ahead, is a fault.Invalid.
+// normalizeSendAt validates a time of sending. For the zero time and the last five minutes it
+// returns the zero time, because clocks differ. An earlier time, or one more than 30 days ahead, is
+// a fault.Invalid.
 func normalizeSendAt(at, now time.Time) (time.Time, *fault.Error) {
 	switch {
 	case at.IsZero():
@@ -181,7 +181,7 @@ func (l *validSend) readFrom(s *SendRequest, bad *fault.FieldErrors) {
 	l.draft.From = headerAddress(s.FromName, l.from)
 	if len(s.FromName) > address.MaxDisplayName {
 		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxDisplayName)
-	} else if err == nil && !strings.ContainsAny(s.FromName, "\r\n\x00") { // which is told elsewhere
+	} else if err == nil && !strings.ContainsAny(s.FromName, "\r\n\x00") { // reported elsewhere
 		l.checkAuthor(bad)
 	}
 	if s.ReplyTo == "" {
@@ -195,7 +195,7 @@ func (l *validSend) readFrom(s *SendRequest, bad *fault.FieldErrors) {
 	l.draft.ReplyTo = []message.Address{headerAddress(n.Name, n.Address)}
 }
 
-// authorizeMailboxAuthor refuses an author whom mail readers would not all see.
+// checkAuthor rejects an author that mail readers would display differently.
 func (l *validSend) checkAuthor(bad *fault.FieldErrors) {
 	alone := l.draft.From
 	alone.Name = ""
@@ -207,7 +207,7 @@ func (l *validSend) checkAuthor(bad *fault.FieldErrors) {
 	}
 }
 
-// readRecipients takes each address once, to before cc before bcc.
+// readRecipients reads the recipients, each address once; to wins over cc, and cc over bcc.
 func (l *validSend) readRecipients(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.To) == 0 {
 		bad.Add("to", "required", "Give at least one recipient.")
@@ -220,7 +220,7 @@ func (l *validSend) readRecipients(s *SendRequest, bad *fault.FieldErrors) {
 	}{{"to", s.To, &l.draft.To}, {"cc", s.Cc, &l.draft.Cc}, {"bcc", s.Bcc, nil}} {
 		for i, text := range list.given {
 			if i > 20*MaxRecipients {
-				break // far too many anyway
+				break // more than enough faults
 			}
 			n, err := address.ParseNameAddr(text)
 			if err != nil {

@@ -36,7 +36,7 @@ func attachments(n int, size int64) (list []Attachment) {
 	return list
 }
 
-// Each rule of a send, broken alone, is told with its field and code.
+// Each broken rule of a send is reported with its field and code.
 func TestSendRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		change      func(*SendRequest)
@@ -88,7 +88,7 @@ func TestSendRules(t *testing.T) {
 	}
 }
 
-// Fields that say what kind of mail it is, and which conversation it belongs to.
+// Fields that describe the kind of mail and its conversation.
 func TestSendStandardHeaders(t *testing.T) {
 	s := good()
 	s.Headers = map[string]string{
@@ -105,13 +105,13 @@ func TestSendStandardHeaders(t *testing.T) {
 	if got := fmt.Sprint(l.draft.InReplyTo, l.draft.References); got != "<2@x.example>[<1@x.example> <0@x.example> <2@x.example>]" {
 		t.Errorf("it answers %s", got)
 	}
-	l.setReferences("<9@x.example>", "<2@x.example>") // what its thread has
+	l.setReferences("<9@x.example>", "<2@x.example>") // References of its thread
 	if got := fmt.Sprint(l.draft.References); got != "[<1@x.example> <0@x.example> <2@x.example>]" {
 		t.Errorf("in a thread it refers to %s", got)
 	}
 }
 
-// All broken rules are told at once.
+// All broken rules are reported at once.
 func TestSendRulesTogether(t *testing.T) {
 	s := SendRequest{FromEmail: "x", Cc: []string{"y"}, Headers: map[string]string{"A": "b"}, Metadata: []byte("1"), Attachments: attachments(11, 3<<20)}
 	_, bad := s.validate(today)
@@ -168,8 +168,8 @@ func TestSendQuotedAddresses(t *testing.T) {
 	}
 }
 
-// What the door could not read is told once, by the door.
-func TestSendFaultsOfTheDoor(t *testing.T) {
+// What the caller could not read is reported once, by the caller.
+func TestSendFaultsOfTheListener(t *testing.T) {
 	s := SendRequest{
 		FromEmail: "ann@shop.example", Attachments: make([]Attachment, 2), Headers: map[string]string{"X-A": "", "b": "c"},
 		RequestFaults: fault.FieldErrors{{Path: "to"}, {Path: "html"}, {Path: "attachments[1]"}, {Path: "headers.X-A"}, {Path: "sub"}},
@@ -185,7 +185,7 @@ func TestSendFaultsOfTheDoor(t *testing.T) {
 	}
 }
 
-// A little past is now, and the future is kept to the microsecond.
+// A time in the recent past means now; a future time has microsecond precision.
 func TestSchedule(t *testing.T) {
 	for _, c := range []struct{ at, want time.Time }{
 		{time.Time{}, time.Time{}}, {today, time.Time{}}, {today.Add(-maxSendAtPast), time.Time{}},

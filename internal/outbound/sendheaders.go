@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// readHeaders takes custom header fields: X- fields but those of the service, and some
-// that say what kind of mail it is, or which conversation it belongs to.
+// readHeaders reads custom header fields: X- fields except those of the service, and some standard
+// fields that describe the kind of mail or its conversation.
 func (l *validSend) readHeaders(s *SendRequest, bad *fault.FieldErrors) {
 	if len(s.Headers) > maxHeaders {
 		bad.Add("headers", "too_many_headers", "A message can have %d custom headers.", maxHeaders)
@@ -31,14 +31,14 @@ func (l *validSend) readHeaders(s *SendRequest, bad *fault.FieldErrors) {
 		value := s.Headers[name]
 		size += len(name) + len(value)
 		lower := strings.ToLower(name)
-		// The name itself may be hostile, so it is told by its place.
+		// The name itself may be hostile, so the fault names the index.
 		field := fmt.Sprintf("headers[%d]", i)
 		if isHeaderName(name) {
 			field = "headers." + name
 		}
 		known, why := l.readStandardHeader(lower, value)
 		switch {
-		case known && !seen[lower] && why == "": // it is taken
+		case known && !seen[lower] && why == "": // accepted by readStandardHeader
 		case known && !seen[lower]:
 			bad.Add(field, "invalid_header_value", "%s", why)
 		case !known && (!strings.HasPrefix(lower, "x-") || len(name) < 3):
@@ -66,11 +66,11 @@ var (
 	feedbackIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,40}(:[A-Za-z0-9._-]{0,40}){3}$`)
 )
 
-// maxReferences is how many Message-IDs a References field may be given with.
+// maxReferences is the maximum number of Message-IDs in a given References field.
 const maxReferences = 100
 
-// readStandardHeader takes a field that is no X- field, but may be given. known is false for
-// all others; why says what is wrong with the value.
+// readStandardHeader reads an allowed field other than X- fields. known is false for all other
+// fields; why says what is wrong with the value.
 func (l *validSend) readStandardHeader(lower, value string) (known bool, why string) {
 	extra := func(name string, ok bool, rule string) string {
 		if !ok {
@@ -108,7 +108,8 @@ func (l *validSend) readStandardHeader(lower, value string) (known bool, why str
 	return false, ""
 }
 
-// setReferences makes the draft's References of what it answers, or of those that were given.
+// setReferences sets the draft's References from the message that it answers, or from those that
+// were given.
 func (l *validSend) setReferences(before ...string) {
 	answers := l.draft.InReplyTo
 	if l.references != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// ClassService is the class of what the service itself writes to one of the
-// people. It may hold a link that lets in whoever has it.
+// ClassService is the class of mail that the service itself writes to a person. It may contain a
+// link that signs in anyone who has it.
 const ClassService = "service"
 
-// SendServiceMail accepts a mail of the service itself to one of the people: from
-// no-reply at the service's own name, for the account of the operators. No
-// customer's domain, limit, suppression or list of messages has a part in it. It
-// returns after the commit, with a fault.Invalid if nothing can be sent to the
-// address.
+// SendServiceMail accepts a mail of the service itself to a person: from no-reply at the service's
+// own name, for the operators' account. It isn't subject to a customer's domain, limits or
+// suppressions, and isn't in a customer's list of messages. It returns after the commit, with a
+// fault.Invalid if the address can't receive mail.
 func (o *Outbox) SendServiceMail(ctx context.Context, to, subject, text string) error {
 	defer o.loadGauge.Begin(o.Now)()
 	now := o.Now().UTC()
@@ -41,8 +40,8 @@ func (o *Outbox) SendServiceMail(ctx context.Context, to, subject, text string) 
 	return o.commit(ctx, account.OperatorAccount, []*preparedMessage{pc}, nil)
 }
 
-// ServiceMailText is the text of a mail of the service itself. It is fault.NotFound if
-// that is gone, or no such mail.
+// ServiceMailText returns the text of a mail of the service itself. It returns fault.NotFound if
+// the message is gone or is no service mail.
 func (o *Outbox) ServiceMailText(ctx context.Context, id db.ID) (string, error) {
 	r, err := o.loadRow(ctx, id)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// What accepts mail need not wait for a signature to be done.
+// Accepting mail doesn't wait for a signature to finish.
 func TestSigningGivesWay(t *testing.T) {
 	nice := func() int {
 		raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the system call gives 20 - nice

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// All processors may sign while nothing is accepted, and only some while
-// something is.
+// All processors may sign while no mail is accepted, and only some while mail is accepted.
 func TestTurns(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	o := &Outbox{SignSlots: make(chan struct{}, 1), ExtraSignSlots: make(chan struct{}, 1), Now: func() time.Time { return at }}

@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// wantsReports reports whether the sender is told by mail what becomes of the message:
-// API mail has events for that, and nobody answers the null sender.
+// wantsReports reports whether the sender gets delivery reports by mail: API mail has events
+// instead, and nobody replies to the null sender.
 func (r *row) wantsReports() bool { return !r.isFromAPI() && r.sender != "" }
 
-// SubmissionInfo is what a report to the sender says of a submission.
+// SubmissionInfo is what a report to the sender says about a submission.
 type SubmissionInfo struct {
 	ID            db.ID
 	Account       db.ID
-	Mailbox       db.ID  // that handed it in
-	ForwardDomain db.ID  // the domain in whose name it was forwarded; 0: it was not
-	DomainLost    bool   // the account no longer holds that
+	Mailbox       db.ID  // mailbox that submitted it
+	ForwardDomain db.ID  // the domain that forwarded it; 0: not forwarded
+	DomainLost    bool   // the account no longer owns ForwardDomain
 	Sender        string // MAIL FROM; never empty
 	MessageID     string
 	Subject       string
@@ -28,14 +28,13 @@ type SubmissionInfo struct {
 	UTF8          bool   // its header has raw UTF-8
 	EightBit      bool   // its body has octets above 127
 	Size          int64
-	Blob          db.ID // as it was sent, but for its signatures
+	Blob          db.ID // as sent, without signatures
 	CreatedAt     time.Time
-	// RequireTLS: so does the report (RFC 8689 §5), and Ret is HDRS.
+	// RequireTLS means that the report requires TLS too (RFC 8689 §5), and that Ret is HDRS.
 	RequireTLS bool
 }
 
-// SubmissionInfo returns a submission of which the sender is to be told, or
-// fault.NotFound.
+// SubmissionInfo returns a submission whose sender is to be notified, or fault.NotFound.
 func (o *Outbox) SubmissionInfo(ctx context.Context, id db.ID) (SubmissionInfo, error) {
 	r, err := o.loadRow(ctx, id)
 	if err != nil {

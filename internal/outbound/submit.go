@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Submission is the envelope of a message that a mailbox hands in by SMTP.
+// Submission is the envelope of a message that a mailbox submits by SMTP.
 type Submission struct {
 	From  *address.Address // nil is the null sender
 	To    []SubmissionRecipient
@@ -30,21 +30,20 @@ type Submission struct {
 	EnvID string // ENVID, decoded
 	// RequireTLS is the REQUIRETLS parameter (RFC 8689).
 	RequireTLS bool
-	Received   message.Received // what our own Received field says; its ID is filled in
+	Received   message.Received // our own Received field, without its ID
 }
 
-// SubmissionRecipient is a recipient of a submission, with the reports that are wanted about
-// it (RFC 3461).
+// SubmissionRecipient is a recipient of a submission, with the requested delivery reports (RFC
+// 3461).
 type SubmissionRecipient struct {
 	address.Address
 	Notify            smtpclient.Notify // 0: not given
 	OriginalRecipient string            // ORCPT as "rfc822;a@b", decoded; "" for none
 }
 
-// CheckMailboxSender returns fault.Denied unless the mailbox may use the address in
-// MAIL FROM: its own or that of an alias which leads to it. The account, which is
-// not suspended, must be allowed to send from the domains of both. nil, the null
-// sender, is allowed: the header's From decides.
+// CheckMailboxSender returns fault.Denied unless the mailbox may use the address in MAIL FROM: its
+// own, or that of an alias that leads to it. The account must not be suspended and must be allowed
+// to send from the domains of both. nil, the null sender, is allowed: the header's From decides.
 func (o *Outbox) CheckMailboxSender(ctx context.Context, m mailbox.Mailbox, from *address.Address) error {
 	if from != nil {
 		if _, err := o.authorizeAddress(ctx, m, *from); err != nil {
@@ -58,7 +57,7 @@ func (o *Outbox) CheckMailboxSender(ctx context.Context, m mailbox.Mailbox, from
 	if err != nil {
 		return err
 	}
-	// Whose domain changed hands still reads its mail, but sends none.
+	// An account that lost the domain still reads its mail, but may not send.
 	_, err = o.Domains.SendingDomain(ctx, m.Account, own.Domain)
 	return err
 }
@@ -66,10 +65,9 @@ func (o *Outbox) CheckMailboxSender(ctx context.Context, m mailbox.Mailbox, from
 var senderDenied = fault.New(fault.Denied, "sender_not_allowed",
 	"You may send as your own address and your aliases only; set one of them in your mail program's account and identity.")
 
-// Submit accepts a message from a mailbox. The body is mended on the way: bare
-// line ends become CRLF, Bcc and Return-Path go, a missing Date or Message-ID
-// is added (RFC 6409 §8), 8-bit parts are encoded so that the signature
-// survives every relay. It returns after the commit.
+// Submit accepts a message from a mailbox and returns after the commit. It normalizes the body:
+// bare line ends become CRLF, Bcc and Return-Path are removed, and a missing Date or Message-ID is
+// added (RFC 6409 §8). It encodes 8-bit parts so that the signature survives every relay.
 func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, body io.Reader) (db.ID, error) {
 	if err := o.CheckMailboxSender(ctx, m, s.From); err != nil {
 		return 0, err
@@ -87,8 +85,8 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	})
 }
 
-// submit accepts a message of who. own judges its author, says whose it is, and
-// sorts its recipients.
+// submit accepts a message of the consumer who. own checks the author, sets the owner in the row,
+// and classifies the recipients.
 func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, body io.Reader, own func(r *row, h message.Header) ([]recipient, error)) (_ db.ID, err error) {
 	raw, index, header, err := o.spool(ctx, body)
 	if err != nil {
@@ -152,7 +150,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 		pc.blob.Discard(ctx)
 		taken.Release()
 		id, err := once.acceptedID(ctx)
-		if err == nil && id == 0 { // its time was over in this moment
+		if err == nil && id == 0 { // the idempotency key expired at this moment
 			err = idempotencyError(fault.New(fault.RateLimited, "idempotency_in_flight", "What was accepted under it is no longer known. Repeat this one in a moment."))
 		}
 		return id, err
@@ -160,7 +158,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 	return r.id, err
 }
 
-// spool keeps the message as it came, but for its line ends.
+// spool stores the message unchanged except for its line ends.
 func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *message.Index, message.Header, error) {
 	w := o.Blobs.Create(ctx)
 	defer w.Abort()
@@ -174,7 +172,7 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 	}
 	index, header := scan.Finish(), scan.Header()
 	if header.StartsFolded() {
-		// It would go on with the last of the fields that we put on top.
+		// It would continue the last field that we put on top.
 		raw.Discard(ctx)
 		return nil, nil, nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}
@@ -185,10 +183,8 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 	return raw, index, header, nil
 }
 
-// normalize writes the message as it will be sent: 7-bit, and with its header put
-// in order.
-//
-// A message that is sent later is dated so.
+// normalize writes the message as it will be sent: 7-bit, with a normalized header. If it is sent
+// later, its Date is that time.
 func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission, later time.Time) (*blob.Blob, error) {
 	in, encoded, err := encodedReader(ctx, raw, index, message.EncodeSevenBit)
 	if err != nil {
@@ -200,7 +196,7 @@ func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *m
 		return nil, err
 	}
 	h, begun := h.WithoutBOM().SplitBody()
-	if begun != nil { // no empty line parts them
+	if begun != nil { // no empty line separates header and body
 		h = append(h, "\r\n"...)
 	}
 	if h, err = message.NormalizeHeader(h, index.TextCharset()); err != nil {
@@ -241,7 +237,7 @@ func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *m
 	return final, nil
 }
 
-// bufferedReadCloser is a message being read, to be closed.
+// bufferedReadCloser is a buffered reader of a message that must be closed.
 type bufferedReadCloser struct {
 	*bufio.Reader
 	io.Closer
@@ -250,9 +246,9 @@ type bufferedReadCloser struct {
 // encodeFunc writes a message with its parts re-encoded.
 type encodeFunc func(io.Writer, io.ReaderAt, *message.Index) (message.EncodeResult, error)
 
-// encodedReader reads a message as encode writes it. encoded tells, once it was read to its end,
-// what became of it. A small message is encoded at once; a large one while it is
-// read, so that it need not be in memory.
+// encodedReader returns a reader of the message as encode writes it. Once it was read to its end,
+// encoded returns the result. A small message is encoded immediately; a large one while it is read,
+// so that it need not fit in memory.
 func encodedReader(ctx context.Context, raw *blob.Blob, index *message.Index, encode encodeFunc) (in bufferedReadCloser, encoded func() message.EncodeResult, err error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
@@ -286,8 +282,7 @@ func senderDomain(h message.Header, fallback string) string {
 	return fallback
 }
 
-// cleanText makes decoded header text fit for a column: valid UTF-8 without NUL, at
-// most n bytes.
+// cleanText makes decoded header text fit for a column: valid UTF-8 without NUL, at most n bytes.
 func cleanText(s string, n int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 	if len(s) > n {
@@ -296,8 +291,8 @@ func cleanText(s string, n int) string {
 	return s
 }
 
-// envelopeRecipients takes each address once. Those that the header names may share a
-// transaction; the others are blind, so nobody may learn of them by it.
+// envelopeRecipients returns each envelope address once. Recipients that the header names may share
+// a transaction; the others are blind, and no other recipient may learn of them.
 func (s Submission) envelopeRecipients(h message.Header) []recipient {
 	named := map[string]bool{}
 	for _, field := range []string{"To", "Cc", "Resent-To", "Resent-Cc"} {
@@ -315,7 +310,7 @@ func (s Submission) envelopeRecipients(h message.Header) []recipient {
 	})
 }
 
-// uniqueRecipients takes each address of the envelope once.
+// uniqueRecipients returns each address of the envelope once.
 func (s Submission) uniqueRecipients(kind func(key string) string) []recipient {
 	seen := map[string]bool{}
 	var list []recipient

@@ -26,8 +26,8 @@ func addr(t *testing.T, s string) address.Address {
 	return a
 }
 
-// A mailbox submits as itself and its plus-addresses only, in the envelope and
-// in every author that the header names.
+// A mailbox submits as itself and its plus-addresses only, in the envelope and in every author in
+// the header.
 func TestSubmitAuthors(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, err := s.Mailboxes.ByID(t.Context(), s.Dev.Mailboxes[0].ID)
@@ -86,8 +86,8 @@ func TestSubmitAuthors(t *testing.T) {
 	})
 }
 
-// Each address of an envelope has one delivery, and a blind one is told from
-// those that the header names.
+// Each envelope address has one delivery. Blind recipients are distinguished from those that the
+// header names.
 func TestSubmitRecipients(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, err := s.Mailboxes.ByID(t.Context(), s.Dev.Mailboxes[0].ID)
@@ -119,8 +119,8 @@ func TestSubmitRecipients(t *testing.T) {
 	})
 }
 
-// A send is refused before anything is stored, with its faults before the
-// question who may send.
+// A send is rejected before anything is stored; its faults are reported before the sender is
+// checked.
 func TestSendRefusals(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -177,8 +177,8 @@ func messages(t *testing.T, s *servertest.Server, id db.ID) []outbound.Message {
 
 var wantsUTF8 = db.SQL(`SELECT utf8, eight_bit FROM outbound_message WHERE id = $1`)
 
-// What mail programs send of headers that other hosts refuse is put right before it is
-// signed, so that it needs no SMTPUTF8; what was sent is what is shown.
+// Invalid headers that mail programs send and other hosts reject are normalized before signing, so
+// that the message needs no SMTPUTF8. The stored message is the one that was sent.
 func TestSubmitMendsHeaders(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, err := s.Mailboxes.ByID(t.Context(), s.Dev.Mailboxes[0].ID)

@@ -13,20 +13,21 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// smtpKeyPath is where the idempotency keys of submissions stand.
+// smtpKeyPath is the path under which the idempotency keys of submissions are stored.
 const smtpKeyPath = "smtp"
 
-// idempotentSubmit makes a submission with an idempotency key take effect once. Its zero
-// value is for one without.
+// idempotentSubmit makes a submission with an idempotency key take effect once. The zero value is
+// for a submission without a key.
 type idempotentSubmit struct {
 	claim       *idempotency.Claim
 	fingerprint [sha256.Size]byte
-	id          db.ID // what was accepted before under the key; 0 for nothing
+	id          db.ID // message accepted before under the key; 0 for none
 	guard       func(*db.Batch)
 }
 
-// claimIdempotencyKey claims the idempotency key of a submission by an API key, and finds what was accepted under it. If
-// that is nothing the caller ends the claim. The text of raw begins at body.
+// claimIdempotencyKey claims the idempotency key of a submission by an API key, and looks up the
+// message accepted under it. If there is none, the caller releases the claim. The body of raw
+// begins at offset body.
 func (o *Outbox) claimIdempotencyKey(ctx context.Context, r *row, s *Submission, by db.ID, key string, raw *blob.Blob, body int64, h message.Header) (c idempotentSubmit, err error) {
 	if key == "" {
 		return c, nil
@@ -51,7 +52,7 @@ func (o *Outbox) claimIdempotencyKey(ctx context.Context, r *row, s *Submission,
 	return c, nil
 }
 
-// acceptedID returns what was accepted under the key, 0 for nothing.
+// acceptedID returns the message accepted under the key, or 0.
 func (c *idempotentSubmit) acceptedID(ctx context.Context) (db.ID, error) {
 	answer, err := c.claim.LoadResponse(ctx, c.fingerprint)
 	if err != nil || answer == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// CheckKeySender returns fault.Denied unless the key's account may send from the domain
-// of the address in MAIL FROM, with any local part. nil, the null sender, is
-// allowed: the header's From decides.
+// CheckKeySender returns fault.Denied unless the key's account may send from the domain of the
+// address in MAIL FROM; any local part is allowed. It allows nil, the null sender, because the
+// header's From decides.
 func (o *Outbox) CheckKeySender(ctx context.Context, p account.Principal, from *address.Address) error {
 	if from == nil {
 		return nil
@@ -25,9 +25,8 @@ func (o *Outbox) CheckKeySender(ctx context.Context, p account.Principal, from *
 	return err
 }
 
-// SubmitByKey accepts a message that a program handed in by SMTP with an API
-// key for its password. It is API mail in the dress of a submission: with
-// signed return paths, events in place of reports, and the account's
+// SubmitByKey accepts a message that a program submits by SMTP with an API key as its password. It
+// is handled as API mail: with signed return paths, events instead of reports, and the account's
 // suppressions; but it keeps its Message-ID.
 func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submission, body io.Reader) (db.ID, error) {
 	if err := o.CheckKeySender(ctx, p, s.From); err != nil {
@@ -43,8 +42,8 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 		if p.Domain != "" {
 			r.onlyDomain = sender.Domain
 		}
-		r.ret, r.envid = "", "" // it has events
-		if isServiceMail(h) {   // the account's people could not read it
+		r.ret, r.envid = "", "" // API mail has events instead of reports
+		if isServiceMail(h) {   // the account's users could not read it
 			return nil, fault.New(fault.Invalid, "invalid_header", "The header Feedback-ID is not valid: the service alone writes this class.")
 		}
 		if h.Count("Feedback-ID") == 0 {
@@ -55,8 +54,8 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 	})
 }
 
-// authorizeKeyAuthor returns the author of a message that a key hands in. All that From and
-// Sender name must be on one domain that it may send from: the one that signs.
+// authorizeKeyAuthor returns the author of a message submitted with a key. All addresses in From
+// and Sender must be on one domain that the key may send from; that domain signs.
 func (o *Outbox) authorizeKeyAuthor(ctx context.Context, p account.Principal, h message.Header) (address.Address, domain.SendingDomain, error) {
 	authors, err := headerAuthors(h)
 	if err != nil {
@@ -71,7 +70,7 @@ func (o *Outbox) authorizeKeyAuthor(ctx context.Context, p account.Principal, h 
 	return authors[0], sender, err
 }
 
-// authorizeDomain finds out whether the principal may send from a domain.
+// authorizeDomain returns fault.Denied unless the principal may send from the domain.
 func (o *Outbox) authorizeDomain(ctx context.Context, p account.Principal, name string) (domain.SendingDomain, error) {
 	if p.Domain != "" && p.Domain != name {
 		return domain.SendingDomain{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
@@ -79,8 +78,8 @@ func (o *Outbox) authorizeDomain(ctx context.Context, p account.Principal, name 
 	return o.Domains.SendingDomain(ctx, p.Account, name)
 }
 
-// headerRecipients takes each address of the envelope once, with what the header says of
-// it as the API would. Whom it does not name is blind.
+// headerRecipients returns each address of the envelope once, with its kind (to, cc) from the
+// header. An address that the header doesn't name is blind.
 func (s Submission) headerRecipients(h message.Header) []recipient {
 	kinds := map[string]string{}
 	for _, field := range [...]struct{ name, kind string }{{"To", "to"}, {"Cc", "cc"}} {

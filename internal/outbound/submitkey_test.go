@@ -26,7 +26,7 @@ import (
 
 var blobOf = db.SQL(`SELECT blob FROM outbound_message WHERE id = $1`)
 
-// sent returns a message as it leaves, but for its signatures.
+// sent returns a message as sent, without its signatures.
 func sent(t *testing.T, s *servertest.Server, id db.ID) string {
 	t.Helper()
 	var blob db.ID
@@ -49,7 +49,7 @@ func sent(t *testing.T, s *servertest.Server, id db.ID) string {
 	return string(text)
 }
 
-// program is an API key that submits by SMTP, and alice a mailbox.
+// program is an API key that submits by SMTP, together with the mailbox alice.
 type program struct {
 	*servertest.Server
 	t     *testing.T
@@ -99,7 +99,7 @@ func (p *program) get(id db.ID) outbound.Message {
 	return m
 }
 
-// What a program hands in by SMTP is API mail.
+// A message that a program submits by SMTP is API mail.
 func TestSubmitByKey(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
@@ -177,8 +177,7 @@ func TestSubmitByKeyAuthors(t *testing.T) {
 	})
 }
 
-// A submission is scheduled, threaded and described by header, and none of
-// that is sent.
+// Header fields schedule, thread and describe a submission, and none of them is sent.
 func TestSubmitWishes(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
@@ -220,8 +219,8 @@ func TestSubmitWishes(t *testing.T) {
 	})
 }
 
-// A mailbox's password reaches no template, thread, metadata or schedule of the
-// account: the fields of our prefix are taken out and count for nothing.
+// A mailbox's password gives no access to templates, threads, metadata or schedules of the account:
+// the option fields are removed and have no effect.
 func TestSubmitWishesOfAMailbox(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
@@ -252,7 +251,7 @@ func TestSubmitWishesOfAMailbox(t *testing.T) {
 	})
 }
 
-// With a key a submission takes effect once, however many hand it in at once.
+// With an idempotency key a submission takes effect once, even with many concurrent attempts.
 func TestSubmitOnce(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
@@ -297,7 +296,7 @@ func TestSubmitOnce(t *testing.T) {
 		if n := len(messages(t, s, p.key.Account)); n != 1 {
 			t.Errorf("%d are stored", n)
 		}
-		// What was refused may be mended and handed in under the same key.
+		// After a rejection the same key may be used for a corrected message.
 		if _, err := p.byKey("alice@demo.test", "From: bob@far.example\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
 			t.Error(err)
 		}
@@ -307,8 +306,7 @@ func TestSubmitOnce(t *testing.T) {
 	})
 }
 
-// What was handed in while the answer to its key ran out is not accepted: nobody
-// has it.
+// A message submitted while the response of its key expires isn't accepted.
 func TestSubmitOnceInTheLastMoment(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
@@ -316,7 +314,7 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 		must(t)(p.byKey("alice@demo.test", text, "bob@far.example"))
 		now, asked := time.Now(), 0
 		s.Outbox.Keys = idempotency.New(s.DB, func() time.Time {
-			if asked++; asked == 2 { // when it is to be committed
+			if asked++; asked == 2 { // when the message is to be committed
 				return now
 			}
 			return now.Add(idempotency.TTL + time.Hour)
@@ -332,7 +330,7 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// must passes the id of what was accepted on.
+// must returns the id and fails the test on an error.
 func must(t *testing.T) func(db.ID, error) db.ID {
 	return func(id db.ID, err error) db.ID {
 		t.Helper()
@@ -343,8 +341,7 @@ func must(t *testing.T) func(db.ID, error) db.ID {
 	}
 }
 
-// A template gives a submission its subject and its text; its other fields and
-// its files stay.
+// A template sets the subject and text of a submission; other fields and files stay.
 func TestSubmitTemplate(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)

@@ -16,10 +16,10 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// The fields by which a submission says what a send by API says in its body.
-// They are for us: none of this prefix is ever sent. Only an API key may use them.
-// A mailbox's password doesn't reach the account's templates, threads and metadata,
-// and a mail program may redirect a message whose fields a third party wrote.
+// Header fields that set the options of a submission which an API send has in its body. They are
+// meant for the server: no field with this prefix is ever sent. Only an API key may use them. A
+// mailbox's password gives no access to the account's templates, threads and metadata, and a mail
+// program may redirect a message whose fields a third party wrote.
 const (
 	optionPrefix         = "X-Mailstead-"
 	optionMetadata       = optionPrefix + "Metadata"
@@ -30,24 +30,23 @@ const (
 	optionVariables      = optionPrefix + "Variables"
 )
 
-// submitOptions are what a submission asks for by header fields.
+// submitOptions are the options that a submission sets by header fields.
 type submitOptions struct {
 	metadata       string    // a JSON object
-	thread         string    // "" for none given
-	sendAt         time.Time // zero for at once
+	thread         string    // "" for none
+	sendAt         time.Time // zero: immediately
 	idempotencyKey string    // an idempotency key; "" for none
-	template       string    // the id or alias of one; "" for none
+	template       string    // id or alias; "" for none
 	variables      string    // for the template: a JSON object, or ""
 }
 
-// isOptionField reports whether a field is of our prefix, in any case.
+// isOptionField reports whether a field has our prefix, in any case.
 func isOptionField(f message.Field) bool {
 	return len(f.Name) >= len(optionPrefix) && strings.EqualFold(string(f.Name[:len(optionPrefix)]), optionPrefix)
 }
 
-// readSubmitOptions reads the fields of our prefix. All that is wrong with them is told
-// in one fault.Invalid that names the fields. Those that mean nothing here are
-// passed over, as programs of another release may know more.
+// readSubmitOptions reads the option fields. The error is one fault.Invalid with all invalid
+// fields. Unknown fields are ignored, because programs for another release may use more.
 func readSubmitOptions(h message.Header, now time.Time) (submitOptions, error) {
 	w := submitOptions{metadata: "{}"}
 	var bad []string
@@ -74,12 +73,12 @@ func readSubmitOptions(h message.Header, now time.Time) (submitOptions, error) {
 	return w, nil
 }
 
-// invalidOption says what is wrong with a field that could be read.
+// invalidOption returns the fault for a field with an invalid value.
 func invalidOption(name, why string) error {
 	return fault.New(fault.Invalid, "invalid_header", "The header %s is not valid: %s", name, why)
 }
 
-// readField takes the value of one field; it returns what is wrong with it, or "".
+// readField reads the value of one field. It returns what is wrong with the value, or "".
 func (w *submitOptions) readField(name, value string, now time.Time) (why string) {
 	switch name {
 	case optionMetadata:
@@ -126,9 +125,9 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 	return ""
 }
 
-// joinThread gives a submission its thread: the one that it asks for, else that of
-// what it answers. A message of a named thread that does not say what it answers
-// is made to, so that the programs of its recipients show it there.
+// joinThread sets the thread of a submission: the requested one, or else that of the message which
+// it answers. A message with a named thread that doesn't say what it answers gets References, so
+// that the recipients' programs show it in the thread.
 func (o *Outbox) joinThread(ctx context.Context, r *row, name string, h message.Header) (err error) {
 	answers := thread.RepliedIDs(h)
 	if name == "" {
@@ -147,15 +146,15 @@ func (o *Outbox) joinThread(ctx context.Context, r *row, name string, h message.
 	return nil
 }
 
-// fingerprint is what an idempotency key stands for: the envelope and the message, but
-// for the fields that a program makes anew when it tries again.
+// fingerprint identifies the content that an idempotency key stands for: the envelope and the
+// message, except for the fields that a program regenerates when it retries.
 func (s *Submission) fingerprint(r *blob.Reader, h message.Header, body, size int64) (sum [sha256.Size]byte, err error) {
 	hash := sha256.New()
 	from := ""
 	if s.From != nil {
 		from = s.From.Key()
 	}
-	_, _ = io.WriteString(hash, from+"\x00") // a hash takes everything
+	_, _ = io.WriteString(hash, from+"\x00") // writing to a hash never fails
 	for _, to := range s.To {
 		_, _ = io.WriteString(hash, to.Key()+"\x00")
 	}
@@ -165,8 +164,8 @@ func (s *Submission) fingerprint(r *blob.Reader, h message.Header, body, size in
 	return sum, err
 }
 
-// idempotencyError says what is wrong with an idempotency key in the words of SMTP: a
-// message in hand may be given again in a moment.
+// idempotencyError converts an error of an idempotency key for SMTP: while another request with the
+// key is in progress, the client may retry in a moment.
 func idempotencyError(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -57,8 +57,8 @@ func TestReadWishes(t *testing.T) {
 	}
 }
 
-// FuzzWishes reads any header. What is taken keeps the rules of the API, and
-// nothing of our prefix stays.
+// FuzzWishes reads arbitrary headers. Accepted options follow the rules of the API, and no option
+// field stays in the header.
 func FuzzWishes(f *testing.F) {
 	for _, seed := range []string{
 		"X-Mailstead-Metadata: {\"a\":1}\r\nX-Mailstead-Thread: t\r\n", "x-mailstead-schedule: 2026-05-05T12:00:00Z\r\nX-MAILSTEAD-: x\r\n",

@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 )
 
-// maxVariableErrors bounds what is told of variables that are wrong, in the one line of an
-// SMTP reply.
+// maxVariableErrors is the maximum number of invalid variables named in the one line of an SMTP
+// reply.
 const maxVariableErrors = 5
 
-// renderTemplate fills in the template that a submission names by id or alias.
+// renderTemplate renders the template that a submission names by id or alias.
 func (o *Outbox) renderTemplate(ctx context.Context, account db.ID, w *submitOptions) (template.RenderResult, error) {
 	id, err := db.ParseID(w.template)
 	if err != nil {
@@ -48,9 +48,8 @@ func (o *Outbox) renderTemplate(ctx context.Context, account db.ID, w *submitOpt
 	return used, err
 }
 
-// applyTemplate makes a submission's message anew: subject and text are a template's;
-// its other fields and its attachments stay. The caller discards what it
-// returns.
+// applyTemplate replaces subject and text of a submitted message by a rendered template; other
+// fields and attachments stay. The caller discards the returned blob.
 func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult, raw *blob.Blob, index *message.Index, h message.Header) (*blob.Blob, *message.Index, error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
@@ -58,7 +57,7 @@ func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult,
 	}
 	defer source.Close() //nolint:errcheck // only read
 	d := &message.Draft{
-		From: message.Address{Local: "x", Domain: "x.invalid"}, MessageID: "<x@x.invalid>", // its header is not used
+		From: message.Address{Local: "x", Domain: "x.invalid"}, MessageID: "<x@x.invalid>", // this header isn't used
 		Subject: used.Subject, HTML: used.HTML, Text: used.Text, Attachments: readAttachments(source, index),
 	}
 	if err := d.Check(); err != nil {
@@ -72,12 +71,12 @@ func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult,
 		in.CloseWithError(err)
 	}()
 	made, index, _, err := o.spool(ctx, pipe)
-	_ = pipe.Close() // lets a writer end that nobody reads from
+	_ = pipe.Close() // unblocks a writer that nobody reads from
 	<-written
 	return made, index, err
 }
 
-// readAttachments returns the files of a message.
+// readAttachments returns the attachments of a message.
 func readAttachments(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
 	for _, i := range index.ContentParts().Attachments {
 		p := &index.Parts[i]
@@ -108,16 +107,16 @@ func cleanFilename(name string) string {
 	}, name), 255)
 }
 
-// headerReplacer passes a composed message on with another header: of its own stay
-// the subject and what says how to read the content.
+// headerReplacer passes on a composed message with another header. Of the composed header it keeps
+// the subject and the fields that describe the content.
 type headerReplacer struct {
 	w    io.Writer
 	keep message.Header
-	head []byte // until its end is seen
+	head []byte // header bytes until the end of the header
 	done bool
 }
 
-// Write is that of io.Writer.
+// Write implements io.Writer.
 func (r *headerReplacer) Write(p []byte) (int, error) {
 	if r.done {
 		return r.w.Write(p)
@@ -145,7 +144,7 @@ func (r *headerReplacer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// isContentField reports whether a field says what a message is, or how to read it.
+// isContentField reports whether a field is the subject or describes the content.
 func isContentField(f message.Field) bool {
 	const prefix = "Content-"
 	return f.Is("Subject") || f.Is("MIME-Version") || len(f.Name) > len(prefix) && strings.EqualFold(string(f.Name[:len(prefix)]), prefix)

@@ -44,13 +44,12 @@ var (
 		ORDER BY id LIMIT $5`)
 )
 
-// assignThreads gives each letter its thread, and the fields by which the programs of
-// its recipients see it. A letter that names neither a thread nor what it
-// answers begins a thread, and nothing is looked up for it. A key of one domain
-// answers messages of that domain only.
-func (o *Outbox) assignThreads(ctx context.Context, p account.Principal, parcels []*preparedMessage) error {
+// assignThreads sets the thread of each message, and the fields by which the recipients' programs
+// recognize it. A message that names neither a thread nor a message that it answers starts a
+// thread, without a look-up. A key restricted to one domain answers messages of that domain only.
+func (o *Outbox) assignThreads(ctx context.Context, p account.Principal, prepared []*preparedMessage) error {
 	var placer *thread.Assigner
-	for _, pc := range parcels {
+	for _, pc := range prepared {
 		d := &pc.send.draft
 		if pc.row.thread == "" && d.InReplyTo == "" {
 			pc.row.thread = o.DB.NewID().String()
@@ -59,7 +58,7 @@ func (o *Outbox) assignThreads(ctx context.Context, p account.Principal, parcels
 		if placer == nil {
 			only := db.ID(0)
 			if p.Domain != "" {
-				only = pc.sender.Domain // all of them are of this one
+				only = pc.sender.Domain // all messages are of this domain
 			}
 			placer = o.Threads.NewAssigner(p.Account, only)
 		}
@@ -73,7 +72,7 @@ func (o *Outbox) assignThreads(ctx context.Context, p account.Principal, parcels
 	return nil
 }
 
-// parseOwnMessageID returns the id that a Message-ID of ours is made of.
+// parseOwnMessageID returns the id in a Message-ID that we generated.
 func parseOwnMessageID(messageID string) (db.ID, bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(messageID, "<"), "@")
 	if !ok || len(local) != 36 {
@@ -83,20 +82,20 @@ func parseOwnMessageID(messageID string) (db.ID, bool) {
 	return id, err == nil
 }
 
-// IsOwnMessageID reports whether a Message-ID looks like one that the API gave.
+// IsOwnMessageID reports whether a Message-ID looks like one that the API generated.
 func IsOwnMessageID(messageID string) bool {
 	_, ok := parseOwnMessageID(messageID)
 	return ok
 }
 
-// setReference gives a message what it is found by when it is answered.
+// setReference sets the key by which a message is found when it is answered.
 func (r *row) setReference() {
 	if id, ok := parseOwnMessageID(r.messageID); !ok || id != r.id {
 		r.reference = thread.LookupKey(r.messageID)
 	}
 }
 
-// Lookup is that of thread.Source.
+// Lookup implements thread.Source.
 func (o *Outbox) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
 	found := map[string]thread.Match{}
 	read := func(s db.Statement) error {
@@ -130,21 +129,21 @@ func (o *Outbox) Lookup(ctx context.Context, account, domain db.ID, messageIDs [
 			return nil, err
 		}
 		if len(messageIDs) > 0 && found[messageIDs[0]].Thread != "" {
-			return found, nil // none of the others is wanted
+			return found, nil // the first Message-ID is known, so the others don't matter
 		}
 	}
 	return found, read(knownByReferenceQuery.With(byReference...))
 }
 
-// Chain is that of thread.Source.
+// Chain implements thread.Source.
 func (o *Outbox) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
 	return db.All(ctx, o.DB, threadChainQuery.With(account, name, domain, upTo), func(r db.Row) (l thread.Message, err error) {
 		return l, r.Scan(&l.ID, &l.MessageID)
 	})
 }
 
-// ThreadRef returns at most limit messages of a thread of the account, those
-// after an id, oldest first. domain is 0, or the only one to see.
+// InThread returns at most limit messages of a thread of the account, those after an id, oldest
+// first. If domain isn't 0, it returns only messages of that domain.
 func (o *Outbox) InThread(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]Message, error) {
 	rows, err := db.All(ctx, o.DB, threadMessagesQuery.With(account, name, domain, after, limit), scanMessage)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// A trace is what is left of a message after Prune. It holds neither what the
-// message said nor to whom: only whoever names a recipient can find out that
-// it was one.
+// A trace is the record that remains of a message after Prune. It contains neither the content nor
+// the recipients; only a caller that names an address can find out whether it was a recipient.
 
 var (
 	insertTraceQuery = db.SQL(`INSERT INTO outbound_trace (id, account, domain, reference, thread_id, message_id, recipients)
@@ -29,12 +28,12 @@ var (
 	pruneTracesQuery = db.SQL(`DELETE FROM outbound_trace WHERE id IN (SELECT id FROM outbound_trace WHERE id < $1 ORDER BY id LIMIT $2)`)
 )
 
-// recipientHashSize is how many bytes stand for a recipient.
+// recipientHashSize is the number of bytes in a recipient's hash.
 const recipientHashSize = 8
 
 func (o *Outbox) insertTrace(p *expiredMessage) db.Statement {
 	marks := []byte{}
-	if p.mailbox == 0 && !p.private { // nobody else's recipients are suppressed
+	if p.mailbox == 0 && !p.private { // only API mail suppresses recipients
 		marks = o.recipientHashes(p.id, p.recipients)
 	}
 	return insertTraceQuery.With(p.id, p.account, p.domain, thread.LookupKey(p.messageID), p.thread, p.messageID, marks)
@@ -53,8 +52,8 @@ func (o *Outbox) recipientHashes(message db.ID, to []queue.DeliveryStatus) []byt
 	return marks
 }
 
-// recipientHash is how a recipient of a message is recognised: the same one has another
-// mark in every message.
+// recipientHash returns the hash by which a recipient of a message is recognized. The same
+// recipient has a different hash in every message.
 func (o *Outbox) recipientHash(message db.ID, a address.Address) []byte {
 	h := hmac.New(sha256.New, o.Key.Subkey("recipients of deleted messages"))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(message)))
@@ -62,7 +61,7 @@ func (o *Outbox) recipientHash(message db.ID, a address.Address) []byte {
 	return h.Sum(nil)[:recipientHashSize]
 }
 
-// trace is what the row has.
+// trace is a row of outbound_trace.
 type trace struct {
 	queue.MessageInfo
 	recipientHashes []byte
@@ -82,9 +81,9 @@ func (o *Outbox) prunedMessageInfo(ctx context.Context, id db.ID) (queue.Message
 	return t.MessageInfo, err
 }
 
-// PrunedRecipient finds out which of some addresses a delivery of API mail was for that
-// Prune has deleted, and the account that sent it. It is fault.NotFound if none
-// was, and when not even a trace is left.
+// PrunedRecipient returns which of the addresses was the recipient of the nth delivery of a pruned
+// API message, and the account that sent it. It returns fault.NotFound if none was, or if the trace
+// is gone too.
 func (o *Outbox) PrunedRecipient(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
 	t, err := o.loadTrace(ctx, message)
 	if err != nil {
@@ -102,8 +101,8 @@ func (o *Outbox) PrunedRecipient(ctx context.Context, message db.ID, n int, of [
 	return 0, to, fault.New(fault.NotFound, "no_recipient", "This was no recipient of the message.")
 }
 
-// PruneTraces deletes, in one commit, at most limit traces of messages that were
-// accepted before a time, and returns how many; 0: there are no more.
+// PruneTraces deletes, in one commit, at most limit traces of messages accepted before a time, and
+// returns how many; 0 means that there are no more.
 func (o *Outbox) PruneTraces(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := o.DB.Exec(ctx, pruneTracesQuery.With(db.MinIDAt(before), limit))
 	return int(deleted), err

@@ -22,11 +22,11 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// What is left of a message tells to whom it was only to those who know.
+// A trace confirms recipients only to callers who already know the address.
 func TestPast(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		accepted := send(t, s, "Ann@Example.org", "bob+x@example.org")
-		expiredMessage(t, s, accepted)
+		makePast(t, s, accepted)
 		if _, err := s.Outbox.Get(t.Context(), demo(t, s).Account, accepted.ID); !fault.Is(err, fault.NotFound) {
 			t.Fatalf("it is still there: %v", err)
 		}
@@ -63,13 +63,12 @@ func TestPast(t *testing.T) {
 	})
 }
 
-// An answer to a message that was pruned finds its thread, and refers to it,
-// until its trace is pruned too.
+// A reply to a pruned message finds its thread and refers to it, until the trace is pruned too.
 func TestPruneKeepsThreads(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := demo(t, s)
 		first := send(t, s, "ann@example.org")
-		expiredMessage(t, s, first)
+		makePast(t, s, first)
 		found, err := s.Threads.Find(t.Context(), p.Account, 0, []string{"<nobody@x>", first.MessageID})
 		if err != nil || found != first.ThreadID {
 			t.Errorf("found %q, %v", found, err)
@@ -112,8 +111,8 @@ func send(t *testing.T, s *servertest.Server, to ...string) outbound.AcceptedMes
 	return results[0].AcceptedMessage
 }
 
-// expiredMessage waits until a message is delivered, and lets it be pruned.
-func expiredMessage(t *testing.T, s *servertest.Server, m outbound.AcceptedMessage) {
+// makePast waits until a message is delivered, and lets it be pruned.
+func makePast(t *testing.T, s *servertest.Server, m outbound.AcceptedMessage) {
 	t.Helper()
 	delivered(t, s, m)
 	a := &attic{t: t, s: s}
@@ -123,7 +122,7 @@ func expiredMessage(t *testing.T, s *servertest.Server, m outbound.AcceptedMessa
 	}
 }
 
-// delivered waits until a message is, or is gone.
+// delivered waits until a message is delivered or gone.
 func delivered(t *testing.T, s *servertest.Server, m outbound.AcceptedMessage) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -139,12 +138,12 @@ const lateReport = "From: <>\r\nSubject: Undeliverable\r\nContent-Type: multipar
 	"--x\r\n\r\nSorry.\r\n--x\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.example.org\r\n\r\n" +
 	"Final-Recipient: rfc822; %s\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 no such user\r\n\r\n--x--\r\n"
 
-// A report that comes when the message is gone is taken, and still keeps later
-// mail from its recipient; whom it names beside that it can't harm.
+// A report that arrives after the message was pruned is accepted and still suppresses the message's
+// recipient; other addresses in it have no effect.
 func TestReportAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org", "bob@example.org")
-		expiredMessage(t, s, m)
+		makePast(t, s, m)
 		report := func(n int, about string) {
 			t.Helper()
 			l := s.Inbound.Begin(nil, 0)
@@ -182,11 +181,11 @@ func TestReportAfterPrune(t *testing.T) {
 	})
 }
 
-// Who unsubscribes when the message is gone is heard of as before.
+// Unsubscribing works after the message was pruned.
 func TestUnsubscribeAfterPrune(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org")
-		expiredMessage(t, s, m)
+		makePast(t, s, m)
 		p := demo(t, s)
 		if done, err := s.Queue.RecordUnsubscribe(t.Context(), suppression.UnsubscribeLink{Account: p.Account, Message: m.ID, Address: "ann@example.org"}); err != nil || !done {
 			t.Fatal(done, err)

@@ -15,20 +15,20 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Unsubscribe offers the recipient to unsubscribe: by the fields List-Unsubscribe
-// (RFC 2369) and List-Unsubscribe-Post (RFC 8058), which the signatures cover.
-// Such mail does not go to those who did so before.
+// Unsubscribe offers the recipient to unsubscribe, with the fields List-Unsubscribe (RFC 2369) and
+// List-Unsubscribe-Post (RFC 8058), which the signatures cover. Such mail isn't sent to recipients
+// who have unsubscribed.
 type Unsubscribe struct {
-	// URL takes the one-click POST of RFC 8058, so it is https. Without one the
-	// service hosts a link, which is the recipient's own: the message then has
-	// exactly one.
+	// URL receives the one-click POST of RFC 8058, so it must be https. Without it the service
+	// hosts a link that is specific to the recipient; the message must then have exactly one
+	// recipient.
 	URL string
-	// Mailto is an address, or a mailto URI. Without one the service adds an address
-	// of its own beside a link that it hosts.
+	// Mailto is an address, or a mailto URI. Without it the service adds its own address beside a
+	// link that it hosts.
 	Mailto string
 }
 
-// readUnsubscribe takes what a send offers.
+// readUnsubscribe reads the unsubscribe offer of a send.
 func (l *validSend) readUnsubscribe(s *SendRequest, bad *fault.FieldErrors) {
 	if s.Unsubscribe == nil {
 		return
@@ -55,8 +55,7 @@ func (l *validSend) readUnsubscribe(s *SendRequest, bad *fault.FieldErrors) {
 	l.draft.Unsubscribe.Mailto = mailto
 }
 
-// oneClickURL reports whether a URL can stand in List-Unsubscribe and be posted
-// to.
+// oneClickURL reports whether a URL can be used in List-Unsubscribe and receive a POST.
 func oneClickURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || !strings.EqualFold(u.Scheme, "https") || u.User != nil || u.Opaque != "" || u.Fragment != "" {
@@ -68,14 +67,14 @@ func oneClickURL(text string) bool {
 	return isHeaderURI(text)
 }
 
-// isHeaderURI reports whether a URI is fit for a header: printable ASCII, nothing that
-// would end it there, and no longer than a line.
+// isHeaderURI reports whether a URI is fit for a header: printable ASCII, without characters that
+// would end it, and no longer than a line.
 func isHeaderURI(uri string) bool {
 	return len(uri) <= 900 && !strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>,"\`, r) })
 }
 
-// mailtoURI returns the URI (RFC 6068) of an address, or of one that is a URI
-// already, with a subject or body perhaps.
+// mailtoURI returns the mailto URI (RFC 6068) of an address. It also accepts a URI, which may have
+// a subject or body.
 func mailtoURI(text string) (string, bool) {
 	const scheme = "mailto:"
 	if len(text) >= len(scheme) && strings.EqualFold(text[:len(scheme)], scheme) {
@@ -90,7 +89,7 @@ func mailtoURI(text string) (string, bool) {
 		for _, field := range strings.Split(query, "&") {
 			name, _, _ := strings.Cut(field, "=")
 			if query != "" && !strings.EqualFold(name, "subject") && !strings.EqualFold(name, "body") {
-				return "", false // nobody is to send copies of it
+				return "", false // the URI must not add other recipients
 			}
 		}
 		return text, isHeaderURI(text)
@@ -103,8 +102,8 @@ func mailtoURI(text string) (string, bool) {
 	return uri, isHeaderURI(uri)
 }
 
-// addUnsubscribe gives a letter the link that the service hosts, and an address for mail
-// programs that only write mail.
+// addUnsubscribe adds the link that the service hosts, and an address for mail programs that can
+// only send mail.
 func (o *Outbox) addUnsubscribe(pc *preparedMessage) {
 	if pc.send.hostsUnsubscribe {
 		mailto := pc.send.draft.Unsubscribe.Mailto
@@ -121,13 +120,13 @@ func (o *Outbox) addUnsubscribe(pc *preparedMessage) {
 	pc.offersUnsubscribe = pc.send.offersUnsubscribe
 }
 
-// applySuppressions marks the recipients of API mail who get nothing, all with one
-// look-up for ordinary mail, and one for mail that offers to unsubscribe.
-func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, parcels []*preparedMessage) error {
+// applySuppressions marks the suppressed recipients of API mail. It makes one look-up for ordinary
+// mail, and one for mail that offers to unsubscribe.
+func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, prepared []*preparedMessage) error {
 	for _, offers := range []bool{false, true} {
 		var asked []address.Address
 		var marks []*suppression.Reason
-		for _, pc := range parcels {
+		for _, pc := range prepared {
 			if pc.offersUnsubscribe != offers || pc.row.mailbox != 0 {
 				continue
 			}
@@ -153,7 +152,7 @@ func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, parcels [
 	return nil
 }
 
-// checkInCommit has the commit of a message ask who of its recipients gets nothing.
+// checkInCommit makes the message's commit look up the suppressed recipients.
 func (o *Outbox) checkInCommit(pc *preparedMessage) error {
 	if pc.row.mailbox != 0 {
 		return nil
@@ -169,7 +168,7 @@ func (o *Outbox) checkInCommit(pc *preparedMessage) error {
 	return nil
 }
 
-// markSuppressed marks the recipients who get nothing, by what the commit has read.
+// markSuppressed marks the suppressed recipients, as read by the commit.
 func (pc *preparedMessage) markSuppressed(plan *queue.Reservation) {
 	for i, a := range pc.checkedAddresses {
 		pc.recipients[i].Suppressed = pc.suppressionCheck.Blocked[a.Key()]

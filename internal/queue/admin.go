@@ -14,48 +14,45 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Admin is what those who run the service do with the queue: they look, and
-// retry, hold, release or drop. It works on the rows alone, so it may stand
-// beside the nodes, in a process of its own, or without any. All it does is by
-// conditional updates in short transactions: an attempt that is under way
-// either has its outcome or finds that it came too late, never both.
+// Admin provides the operators' queue commands: list, retry, hold, release and drop. It works on
+// the rows alone, so it can run in a node's process, in a process of its own, or without any node.
+// It uses conditional updates in short transactions. A running attempt either commits its outcome
+// or finds that it is too late, never both.
 type Admin struct {
 	DB     *db.DB
 	Events *event.Log
-	// Wake tells the nodes what changed; they also look by themselves every
-	// few seconds.
+	// Wake notifies the nodes of a change. They also poll every few seconds.
 	Wake func(notify.Key)
 	Now  func() time.Time
-	// Describe loads what events say about a message.
+	// Describe loads the event data of a message.
 	Describe func(ctx context.Context, message db.ID) (MessageInfo, error)
-	// LoadViews loads the heads of messages; those that are gone are missing.
+	// LoadViews loads the views of messages. The result lacks deleted messages.
 	LoadViews func(ctx context.Context, messages []db.ID) (map[db.ID]MessageView, error)
 }
 
-// MessageView is the head of a message, for people who look at the queue.
+// MessageView holds header fields of a message, for operators.
 type MessageView struct {
-	From        string // of its header
-	FromAddress string // the address in that
+	From        string // the From header field
+	FromAddress string // the address in From
 	Sender      string // MAIL FROM of a submission; "" for the null sender and for API mail
 	Subject     string
 	MessageID   string
 	Size        int64
 }
 
-// Filter chooses deliveries that are not final; all of what is set must fit.
+// Filter selects deliveries that are not final. A delivery must match all fields that are set.
 type Filter struct {
 	Message     db.ID
 	Destination string // a domain
 	Account     db.ID
-	State       State  // Scheduled, Queued, Deferred, or Sending for what a node has in hand
+	State       State  // Scheduled, Queued, Deferred, or Sending for leased deliveries
 	Sender      string // an address, or a domain with or without "@", of From or MAIL FROM
-	// OlderThan is since when a delivery must have been accepted at least.
+	// OlderThan is the minimum time since the delivery was accepted.
 	OlderThan time.Duration
-	Held      *bool // those that are held, or those that are not
+	Held      *bool // only held deliveries, or only others
 }
 
-// Check completes a filter, or returns a fault.Invalid for one that can't be
-// meant.
+// Check normalizes the filter. It returns a fault.Invalid if a field is invalid.
 func (f *Filter) Check() error {
 	var bad fault.FieldErrors
 	if f.Destination != "" {
@@ -88,28 +85,28 @@ func (f *Filter) Check() error {
 // Entry is a delivery that is not final, as an operator sees it.
 type Entry struct {
 	Message     db.ID
-	N           int // of the recipient
+	N           int // index of the recipient
 	Account     db.ID
 	Recipient   string
 	Destination string
-	State       State // Sending while a node has it in hand
+	State       State // Sending while it is leased
 	Held        bool
 	AcceptedAt  time.Time
-	DueAt       time.Time // the next try, when it is not held
-	ExpiresAt   time.Time // without the time that it is held
+	DueAt       time.Time // the next attempt, unless it is held
+	ExpiresAt   time.Time // does not include the time on hold
 	Attempts    int
-	Code        int // of the last reply
+	Code        int // code of the last reply
 	Enhanced    string
 	Reply       string
 	Remote      string
-	View        MessageView // zero if the message is gone, or was not asked for
+	View        MessageView // zero if the message was deleted, or the view was not requested
 
-	state State // as in the row
+	state State // state in the row
 	lease db.ID // 0 for none
 	hold  db.ID
 }
 
-// matches reports whether an entry is what the filter chooses, but for the sender.
+// matches reports whether an entry matches the filter, except for the sender.
 func (f *Filter) matches(e *Entry, now time.Time) bool {
 	switch {
 	case f.Message != 0 && e.Message != f.Message,
@@ -123,7 +120,7 @@ func (f *Filter) matches(e *Entry, now time.Time) bool {
 	return true
 }
 
-// matchesSender reports whether a letter is from the sender that the filter chooses.
+// matchesSender reports whether the message's sender matches the filter.
 func (f *Filter) matchesSender(l MessageView) bool {
 	for _, text := range []string{l.FromAddress, l.Sender} {
 		if a, err := address.Parse(text); err == nil && (a.Key() == f.Sender || a.Domain == f.Sender) {
@@ -133,8 +130,7 @@ func (f *Filter) matchesSender(l MessageView) bool {
 	return false
 }
 
-// addViews adds the heads of the messages, and leaves out what is not from
-// the sender that is chosen.
+// addViews adds the message views, and drops entries whose sender does not match the filter.
 func (o *Admin) addViews(ctx context.Context, f *Filter, list []Entry) ([]Entry, error) {
 	var ids []db.ID
 	seen := map[db.ID]bool{}
@@ -144,13 +140,13 @@ func (o *Admin) addViews(ctx context.Context, f *Filter, list []Entry) ([]Entry,
 			ids = append(ids, id)
 		}
 	}
-	letters, err := o.LoadViews(ctx, ids)
+	mails, err := o.LoadViews(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	kept := list[:0]
 	for _, e := range list {
-		e.View = letters[e.Message]
+		e.View = mails[e.Message]
 		if f.Sender == "" || f.matchesSender(e.View) {
 			kept = append(kept, e)
 		}
@@ -158,7 +154,7 @@ func (o *Admin) addViews(ctx context.Context, f *Filter, list []Entry) ([]Entry,
 	return kept, nil
 }
 
-// Holds lists the standing holds, the oldest first.
+// Holds lists the active holds, the oldest first.
 func (o *Admin) Holds(ctx context.Context) ([]Hold, error) { return readHolds(ctx, o.DB) }
 
 func (o *Admin) wake(k notify.Kind) {

@@ -20,9 +20,9 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// operator stands beside the nodes, like a command at the command line: they
-// hear nothing from it unless aloud is set.
-func (h *house) operator(aloud bool) *queue.Admin {
+// operator returns an Admin in another process, like the command line: it sends the nodes no
+// signals unless aloud is set.
+func (h *fixture) operator(aloud bool) *queue.Admin {
 	o := &queue.Admin{
 		DB: h.db, Events: &event.Log{DB: h.db, Hub: &notify.Hub{}, Now: h.clock.Now}, Now: h.clock.Now,
 		Describe: func(_ context.Context, id db.ID) (queue.MessageInfo, error) { return h.about(id), nil },
@@ -40,16 +40,16 @@ func (h *house) operator(aloud bool) *queue.Admin {
 	return o
 }
 
-// did wants a verb to have matched, changed and met in hand so many.
-func (h *house) did(what string, res queue.Result, err error, matched, changed, inHand int) {
+// did checks how many deliveries a command matched, changed and found leased.
+func (h *fixture) did(what string, res queue.Result, err error, matched, changed, inHand int) {
 	h.t.Helper()
 	if err != nil || res.Matched != matched || res.Changed != changed || res.Leased != inHand {
 		h.t.Errorf("%s: %+v, %v; want %d matched, %d changed, %d in hand", what, res, err, matched, changed, inHand)
 	}
 }
 
-// attended makes the queue look until it has done what operators want.
-func (h *house) attended(done func() bool) {
+// attended makes the queue poll until done reports true.
+func (h *fixture) attended(done func() bool) {
 	h.t.Helper()
 	for !done() {
 		h.later(6 * time.Second)
@@ -65,7 +65,7 @@ var (
 	expiryOf  = db.SQL(`SELECT expires_at FROM delivery WHERE message = $1 AND n = 0`)
 )
 
-func (h *house) expiry(m db.ID) time.Time {
+func (h *fixture) expiry(m db.ID) time.Time {
 	h.t.Helper()
 	var at int64
 	if err := h.db.One(context.Background(), expiryOf.With(m), &at); err != nil {
@@ -74,14 +74,14 @@ func (h *house) expiry(m db.ID) time.Time {
 	return db.Time(at)
 }
 
-// Dropping beside a node that has all of it in hand.
+// Drop while a node has leased all deliveries.
 func TestDropInHand(t *testing.T) {
 	began, finish := make(chan string), make(chan queue.Outcome)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	blocking := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		return []queue.Outcome{<-finish}
 	}}
-	eachHouse(t, blocking, func(t *testing.T, h *house) {
+	eachFixture(t, blocking, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.submits = true
 		h.run()
@@ -94,7 +94,7 @@ func TestDropInHand(t *testing.T) {
 		one := submission("one@a.test")
 		<-began
 		two, other := submission("two@a.test"), submission("x@b.test")
-		<-began // on its way to b.test
+		<-began // in an attempt to b.test
 		res, err := o.Drop(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
 		if err != nil || res.Matched != 2 || res.Changed+res.Leased != 2 || res.Leased < 1 {
 			t.Errorf("without waiting: %+v, %v", res, err)
@@ -108,7 +108,7 @@ func TestDropInHand(t *testing.T) {
 			waited <- res
 		}()
 		h.attended(func() bool { return h.states(two) == "failed" })
-		finish <- deferred // either of the two
+		finish <- deferred // the outcome of either attempt
 		finish <- deferred
 		if res := <-waited; res.Leased != 0 {
 			t.Errorf("after waiting: %+v", res)
@@ -137,16 +137,16 @@ func TestDropInHand(t *testing.T) {
 	})
 }
 
-// An operator's retry reaches destinations that a node has put off.
+// An operator's retry also tries destinations in backoff.
 func TestRetryPutOff(t *testing.T) {
 	var dead atomic.Bool
-	c := &courier{parallel: 2, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 2, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if dead.Load() {
 			return nil
 		}
 		return slices.Repeat([]queue.Outcome{delivered}, len(c.Deliveries))
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		dead.Store(true)
 		h.run()
@@ -155,7 +155,7 @@ func TestRetryPutOff(t *testing.T) {
 		for range 4 {
 			all = append(all, h.send("x@a.test"))
 			if len(all) == 1 {
-				h.await(1) // the others find the destination put off
+				h.await(1) // the destination is then in backoff for the others
 			}
 		}
 		list, next, err := o.Destinations(ctx, "", "", 10)
@@ -166,7 +166,7 @@ func TestRetryPutOff(t *testing.T) {
 		dead.Store(false)
 		res, err := o.Retry(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
 		h.did("retrying", res, err, 4, 4, 0)
-		// A minute has not passed yet: without the nudge nothing would go out.
+		// Less than a minute has passed: without the retry request nothing would be sent.
 		h.settledOf()
 		h.clock.add(6 * time.Second)
 		h.hub.Wake(notify.Key{Kind: notify.Queue})
@@ -174,7 +174,7 @@ func TestRetryPutOff(t *testing.T) {
 		for _, m := range all {
 			h.wantStates(m, "delivered")
 		}
-		// A failed one is tried again by name.
+		// A retry by message id also retries a failed delivery.
 		failing := h.message()
 		h.mu.Lock()
 		h.denied[failing.ID] = fault.New(fault.Denied, "x", "Denied.")
@@ -197,9 +197,9 @@ func TestRetryPutOff(t *testing.T) {
 }
 
 func TestOrders(t *testing.T) {
-	h := &house{}
+	h := &fixture{}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h = newHouse(t, d, nil, nil)
+		h = newFixture(t, d, nil, nil)
 		o := h.operator(false)
 		for what, or := range map[string]queue.Command{
 			"nothing chosen":  {},
@@ -230,14 +230,14 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-// Lists show each delivery once, by every filter, in pages of any size.
+// Each list shows each delivery once, with every filter and any page size.
 func TestOperatorLists(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		n, err := d.Join(t.Context(), "lists", "lists")
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = 2 }) // it does not run
+		h := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window = 2 }) // it does not run
 		ctx := t.Context()
 		o := h.operator(false)
 		other := d.NewID()
@@ -339,15 +339,15 @@ func TestOperatorLists(t *testing.T) {
 	})
 }
 
-// Operators and two nodes at once: nothing is lost, nothing is carried that was
-// dropped, and in the end all is delivered or dropped.
+// Operators and two nodes at the same time: no delivery is lost, no dropped delivery is attempted,
+// and in the end each is delivered or dropped.
 func TestOperatorsRace(t *testing.T) {
 	const messages = 150
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
 		var mu sync.Mutex
 		carried := map[db.ID]int{}
-		c := &courier{parallel: 2, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		c := &deliveryAgent{parallel: 2, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 			mu.Lock()
 			defer mu.Unlock()
 			carried[c.Mail.ID]++
@@ -357,12 +357,12 @@ func TestOperatorsRace(t *testing.T) {
 			return []queue.Outcome{delivered}
 		}}
 		small := func(o *queue.Options) { o.Window = 8 }
-		h := newHouse(t, d, n, c, small).run()
+		h := newFixture(t, d, n, c, small).run()
 		other, err := d.Join(t.Context(), "other", "elsewhere")
 		if err != nil {
 			t.Fatal(err)
 		}
-		second := newHouse(t, d, other, c, small, func(o *queue.Options) { o.Now = h.clock.Now })
+		second := newFixture(t, d, other, c, small, func(o *queue.Options) { o.Now = h.clock.Now })
 		second.account = h.account
 		second.run()
 		o := h.operator(true)
@@ -434,7 +434,7 @@ func TestOperatorsRace(t *testing.T) {
 		for !final() {
 			h.later(time.Minute)
 			h.hub.Wake(notify.Key{Kind: notify.Hold})
-			if _, err := o.Release(t.Context(), queue.Command{All: true}); err != nil { // what was dropped without waiting
+			if _, err := o.Release(t.Context(), queue.Command{All: true}); err != nil { // deliveries that Drop did not wait for
 				t.Fatal(err)
 			}
 		}

@@ -15,43 +15,42 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Command is something to be done with deliveries.
+// Command selects deliveries and the options of an operation on them.
 type Command struct {
 	Filter
 	All    bool   // must be set when the filter is empty
-	Reason string // of a hold, or of what is dropped
-	// ExistingOnly holds or releases only what is there. Otherwise a hold by
-	// destination or by account alone stands: it holds what is to come too.
+	Reason string // reason of a hold or a drop
+	// ExistingOnly limits a hold or release to existing deliveries. Otherwise a hold by destination
+	// or by account alone also holds future deliveries.
 	ExistingOnly bool
-	Silent       bool // the senders of dropped submissions are not told
+	Silent       bool // the senders of dropped submissions get no bounce
 	DryRun       bool // only count
-	// Wait is for how long a drop waits for nodes to let go of what they have
-	// in hand.
+	// Wait is how long a drop waits for nodes to release leased deliveries.
 	Wait     time.Duration
-	Progress func(Result) // told after each chunk; may be nil
-	// Limit is how many rows are looked at, about; 0: all. After goes on where
-	// the same order ended before for that reason: it is the Result's Next.
+	Progress func(Result) // called after each chunk; may be nil
+	// Limit is the approximate maximum of rows to read; 0: all. After continues the same command
+	// where Limit ended it: it is the Result's Next.
 	Limit int
 	After string
 }
 
 // Result counts deliveries.
 type Result struct {
-	Matched   int // that were chosen
-	Changed   int // with which it was done; with DryRun none
-	Leased    int // that a node has in hand: held when it lets go, unless they reach an end
-	StillHeld int // not released, since another standing hold is on them
-	// Next goes on where Command.Most ended it; "" if the order is done.
+	Matched   int // deliveries that match the filter
+	Changed   int // deliveries that were changed; none with DryRun
+	Leased    int // leased deliveries: the node holds them on release, unless they become final
+	StillHeld int // not released, because another hold applies
+	// Next continues where Command.Limit ended the command; "" if the command is done.
 	Next string
 }
 
-// maxChangedRows bounds how many deliveries change in one commit.
+// maxChangedRows is the maximum of deliveries changed in one commit.
 const maxChangedRows = 200
 
-// maxReason bounds a reason, in bytes.
+// maxReason is the maximum length of a reason, in bytes.
 const maxReason = 500
 
-// Check completes an order, and refuses with a fault.Invalid what can't be meant.
+// Check normalizes the command. It returns a fault.Invalid if a field is invalid.
 func (or *Command) Check() error {
 	var bad fault.FieldErrors
 	if err := bad.Merge(or.Filter.Check()); err != nil {
@@ -73,7 +72,7 @@ func (or *Command) Check() error {
 	return bad.Err()
 }
 
-// holdTarget returns the standing hold that an order is about; "" for none.
+// holdTarget returns the kind and target of the hold that the command adds or removes; "" for none.
 func (or *Command) holdTarget() (HoldKind, string) {
 	switch or.Filter {
 	case Filter{Destination: or.Destination}:
@@ -88,11 +87,11 @@ func (or *Command) holdTarget() (HoldKind, string) {
 	return "", ""
 }
 
-// allIndexes is the order in which the places are walked through, so that what
-// a node takes in hand or gives back meanwhile is met in one or the other.
+// allIndexes is the order in which a command walks the indexes. The leased index comes first and
+// last, so that the walk meets deliveries that a node claims or releases in between.
 var allIndexes = []int{indexLeased, indexWaiting, indexHeld, indexLeased}
 
-// start is where an order's walk begins.
+// start returns the cursor where the command's walk begins.
 func (or *Command) start() (listCursor, error) {
 	at, err := parseCursor(or.After)
 	if at.Pass < 0 || at.Pass > len(allIndexes) {
@@ -101,16 +100,16 @@ func (or *Command) start() (listCursor, error) {
 	return at, err
 }
 
-// forEachChunk walks through what an order chooses, in chunks.
+// forEachChunk calls do with the deliveries that the command selects, in chunks.
 func (o *Admin) forEachChunk(ctx context.Context, or *Command, places []int, res *Result, do func([]Entry) error) error {
 	if or.Message != 0 {
-		places = []int{indexWaiting} // all that is of a message is read at once
+		places = []int{indexWaiting} // one query reads all deliveries of a message
 	}
 	at, err := or.start()
 	if err != nil {
 		return err
 	}
-	seen := map[deliveryKey]bool{} // in hand, which is walked twice
+	seen := map[deliveryKey]bool{} // leased deliveries, whose index is walked twice
 	rows := 0
 	for leg := at.Pass; leg < len(places); leg++ {
 		if or.After == "" || leg > at.Pass {
@@ -140,7 +139,7 @@ func (o *Admin) forEachChunk(ctx context.Context, or *Command, places []int, res
 	return nil
 }
 
-// processChunk does what is ordered with the rows of one reading.
+// processChunk calls do with the selected rows of one page.
 func (o *Admin) processChunk(ctx context.Context, or *Command, list []Entry, seen map[deliveryKey]bool, do func([]Entry) error) (err error) {
 	if or.Sender != "" {
 		if list, err = o.addViews(ctx, &or.Filter, list); err != nil {
@@ -158,8 +157,8 @@ func (o *Admin) processChunk(ctx context.Context, or *Command, list []Entry, see
 	return do(list)
 }
 
-// updateEntries runs one conditional update per entry in one commit; changed is
-// called with what each returns.
+// updateEntries runs one conditional update per entry in one commit. It calls changed with each row
+// that an update returns.
 func (o *Admin) updateEntries(ctx context.Context, list []Entry, update func(e *Entry) db.Statement, begin func(), changed func(e *Entry, r db.Row) error) error {
 	return o.DB.Write(ctx, list[0].Message, &db.Mutation{Guard: func(b *db.Batch) {
 		begin()
@@ -171,7 +170,7 @@ func (o *Admin) updateEntries(ctx context.Context, list []Entry, update func(e *
 }
 
 var (
-	// What a node was quicker to hold, since the hold stands, counts as well.
+	// The count includes deliveries that a node held first, because of the new hold.
 	holdQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure IS NULL THEN 0 ELSE tenure END, hold = $3,
 			held_at = CASE WHEN hold = 0 THEN $4 ELSE held_at END
 		WHERE message = $1 AND n = $2 AND (hold = 0 OR hold = $3) AND state IN ('scheduled', 'queued', 'deferred')
@@ -194,10 +193,9 @@ var (
 	pruneRetryRequestsQuery = db.SQL(`DELETE FROM queue_nudge WHERE at < $1`)
 )
 
-// Hold holds what the order chooses until it is released: no node tries it,
-// and its time does not run out. By destination or account alone it stands, and
-// holds what is to come as well. What a node has in hand is held when that lets
-// go of it, unless it reaches an end by then.
+// Hold holds the selected deliveries until they are released: no node attempts them, and their
+// expiry is suspended. A hold by destination or account alone stays active and also holds future
+// deliveries. The node holds a leased delivery when it releases it, unless it is final by then.
 func (o *Admin) Hold(ctx context.Context, or Command) (res Result, err error) {
 	if err := or.Check(); err != nil {
 		return res, err
@@ -219,9 +217,9 @@ func (o *Admin) Hold(ctx context.Context, or Command) (res Result, err error) {
 		err := o.updateEntries(ctx, list, func(e *Entry) db.Statement { return holdQuery.With(e.Message, e.N, id, db.Micros(now)) },
 			func() { parked, marked = 0, 0 },
 			func(_ *Entry, r db.Row) error {
-				var tenure db.ID
-				err := r.Scan(&tenure)
-				if tenure == 0 {
+				var leaseID db.ID
+				err := r.Scan(&leaseID)
+				if leaseID == 0 {
 					parked++
 				} else {
 					marked++
@@ -235,8 +233,8 @@ func (o *Admin) Hold(ctx context.Context, or Command) (res Result, err error) {
 	return res, err
 }
 
-// addHold makes a standing hold, or finds it. An order that goes on makes none:
-// it may have been ended meanwhile.
+// addHold adds an active hold, or finds the existing one. A continued command adds none: the hold
+// may have been released in the meantime.
 func (o *Admin) addHold(ctx context.Context, or *Command, kind HoldKind, target string) (id db.ID, err error) {
 	if or.After != "" {
 		err := o.DB.One(ctx, holdIDQuery.With(string(kind), target), &id)
@@ -267,9 +265,9 @@ func (o *Admin) addHold(ctx context.Context, or *Command, kind HoldKind, target 
 	return id, err
 }
 
-// Release ends a hold. By destination or account alone, and for all, it ends
-// the standing one too. A delivery that another standing hold is on is kept.
-// The time that each was held is added to its expiry.
+// Release releases held deliveries. A release by destination or account alone, or of all, also
+// removes the active hold. A delivery stays held if another active hold applies. Release adds the
+// time on hold to each delivery's expiry.
 func (o *Admin) Release(ctx context.Context, or Command) (res Result, err error) {
 	if err := or.Check(); err != nil {
 		return res, err
@@ -303,8 +301,7 @@ func (o *Admin) Release(ctx context.Context, or Command) (res Result, err error)
 		if or.DryRun || len(list) == 0 {
 			return nil
 		}
-		// What a node was quicker with, since the standing hold is gone, is
-		// released as well.
+		// The count includes deliveries that a node released first, because the hold is gone.
 		res.Changed += len(list)
 		return o.updateEntries(ctx, list, func(e *Entry) db.Statement { return releaseHeldQuery.With(e.Message, e.N, e.hold, db.Micros(now)) },
 			func() {}, func(*Entry, db.Row) error { return nil })
@@ -314,8 +311,8 @@ func (o *Admin) Release(ctx context.Context, or Command) (res Result, err error)
 	return res, err
 }
 
-// retryOnConflict repeats what was declined since another process made the same id:
-// commands beside the nodes have no number of their own.
+// retryOnConflict repeats try after an id conflict. Commands in other processes have no node
+// number, so two processes may generate the same id.
 func (o *Admin) retryOnConflict(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !o.DB.IsConflict(err) {
@@ -330,9 +327,9 @@ func (o *Admin) removeHold(ctx context.Context, hold db.ID) error {
 	return err
 }
 
-// Retry makes what waits due now, and has the nodes try destinations that they
-// have put off. Of a single message what has failed is tried again too. What
-// is scheduled, held or in hand is left as it is.
+// Retry makes waiting deliveries due now, and makes the nodes try destinations that are in backoff.
+// With a single message it also requeues failed deliveries. It leaves scheduled, held and leased
+// deliveries unchanged.
 func (o *Admin) Retry(ctx context.Context, or Command) (res Result, err error) {
 	if err := or.Check(); err != nil {
 		return res, err
@@ -363,7 +360,7 @@ func (o *Admin) Retry(ctx context.Context, or Command) (res Result, err error) {
 	return res, err
 }
 
-// requestRetry tells all nodes which destinations are wanted now.
+// requestRetry makes all nodes try the destinations in to now.
 func (o *Admin) requestRetry(ctx context.Context, to map[string]bool, now time.Time) error {
 	var names []string
 	for name := range to {
@@ -388,7 +385,7 @@ func (o *Admin) requestRetry(ctx context.Context, to map[string]bool, now time.T
 	return err
 }
 
-// requeueFailed makes the failed deliveries of one message queued.
+// requeueFailed queues the failed deliveries of one message again.
 func (o *Admin) requeueFailed(ctx context.Context, or *Command, res *Result, to map[string]bool, now time.Time) error {
 	all, err := db.All(ctx, o.DB, deliveriesQuery.With(or.Message), scanDeliveryRow)
 	if err != nil || or.Filter != (Filter{Message: or.Message}) {
@@ -434,7 +431,7 @@ func (o *Admin) requeueFailed(ctx context.Context, or *Command, res *Result, to 
 	return nil
 }
 
-// messageInfo is what events say about a message, also about one that is gone.
+// messageInfo returns the event data of a message. A deleted message has only its account.
 func (o *Admin) messageInfo(ctx context.Context, message, account db.ID) (MessageInfo, error) {
 	about, err := o.Describe(ctx, message)
 	if fault.Is(err, fault.NotFound) {

@@ -10,42 +10,41 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// DestinationStatus is what waits for a destination.
+// DestinationStatus counts the open deliveries of a destination.
 type DestinationStatus struct {
 	Destination   string
-	Waiting       int  // in rows, due or not
-	MoreWaiting   bool // more than was counted
+	Waiting       int  // waiting deliveries, due or not
+	MoreWaiting   bool // more than Waiting
 	Held          int
 	MoreHeld      bool
-	Leased        int       // of nodes, at this moment
-	OldestAt      time.Time // when the oldest was accepted, of those that were counted
-	NextAttemptAt time.Time // of what waits; zero if nothing does, in the past if it is due
-	// Deferred says that all that waits was tried, or put off, and waits for a
-	// later time.
+	Leased        int       // currently leased by nodes
+	OldestAt      time.Time // acceptance time of the oldest counted delivery
+	NextAttemptAt time.Time // of waiting deliveries; zero if there are none, in the past if one is due
+	// Deferred reports whether no waiting delivery is due, and at least one was attempted or put
+	// off.
 	Deferred bool
-	// The last answer that made something wait; zero for none.
+	// The last reply that deferred a delivery; zero for none.
 	Code      int
 	Enhanced  string
 	Reply     string
 	Remote    string
 	RepliedAt time.Time
-	Hold      *Hold // that the destination is under; nil for none
+	Hold      *Hold // active hold of the destination; nil for none
 }
 
 const (
-	// maxCount is how far the deliveries of a destination are counted: it
-	// keeps each statement short, however much waits.
+	// maxCount is the highest count of a destination's deliveries. It keeps each statement short,
+	// however many deliveries wait.
 	maxCount = 10_000
-	// lastReplyRows is how many of the latest deliveries are looked at for the last
-	// answer.
+	// lastReplyRows is how many of the latest deliveries are searched for the last reply.
 	lastReplyRows = 20
-	// maxLeasedRows bounds what is read of what nodes have in hand.
+	// maxLeasedRows is the maximum of leased deliveries to read.
 	maxLeasedRows = 200_000
 )
 
-// Equality is written as a range, and the order begins with its column: only the index
-// that leads with it has that order. Of what is held SQLite would take the index of a
-// tenure, which has all of it.
+// The queries write equality as a range, and the order begins with its column: only the index that
+// leads with the column has that order. For held deliveries SQLite would otherwise take the index
+// on tenure, which contains all of them.
 var (
 	nextHeldDestinationQuery = db.SQL(`SELECT destination FROM delivery
 		{sqlite}INDEXED BY delivery_held
@@ -62,10 +61,9 @@ var (
 		ORDER BY destination DESC, due_at DESC, message DESC, n DESC LIMIT $2`)
 )
 
-// Destinations returns what waits for the destinations after one, in the order
-// of their names, at most limit; next goes on from there, "" at the end. only,
-// if not "", is the one destination that is wanted. Each statement reads a
-// bounded number of rows by an index and locks nothing.
+// Destinations returns the status of the destinations after one, by name, at most limit. next is
+// the name to continue after, "" at the end. If only is not "", the result has only that
+// destination. Each statement reads a bounded number of rows by an index and locks nothing.
 func (o *Admin) Destinations(ctx context.Context, only, after string, limit int) (list []DestinationStatus, next string, err error) {
 	hand, err := o.countLeased(ctx)
 	if err != nil {
@@ -109,7 +107,7 @@ type leasedCount struct {
 	oldest time.Time
 }
 
-// countLeased counts what nodes have in hand, by destination.
+// countLeased counts the leased deliveries by destination.
 func (o *Admin) countLeased(ctx context.Context) (map[string]*leasedCount, error) {
 	all := map[string]*leasedCount{}
 	at := listCursor{Index: indexLeased}
@@ -134,7 +132,7 @@ func (o *Admin) countLeased(ctx context.Context) (map[string]*leasedCount, error
 	return all, nil
 }
 
-// nextDestinations finds the next destinations for which there is something.
+// nextDestinations returns the next destinations that have open deliveries or an active hold.
 func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, hand map[string]*leasedCount, holds []Hold) (names []string, next string, err error) {
 	waiting, held := after, after
 	ask := true
@@ -183,7 +181,7 @@ func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, h
 	}
 }
 
-// destinationStatus counts what waits for a destination.
+// destinationStatus counts the waiting and held deliveries of a destination.
 func (o *Admin) destinationStatus(ctx context.Context, name string) (DestinationStatus, error) {
 	out := DestinationStatus{Destination: name}
 	var waiting, held db.ID

@@ -21,7 +21,7 @@ var (
 		WHERE message = $1 AND n = $2 AND tenure > 0 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
-// dropOperation is a drop at work.
+// dropOperation is the state of a running Drop.
 type dropOperation struct {
 	*Admin
 	cmd   *Command
@@ -31,10 +31,10 @@ type dropOperation struct {
 	info  map[db.ID]MessageInfo
 }
 
-// Drop ends what the order chooses as failed, for the order's reason. What a
-// node has in hand it must let go first: what a courier has keeps its outcome,
-// and is dropped if that is a deferral, should it come within the order's Wait;
-// otherwise it stays held. So nothing that was dropped is on its way.
+// Drop ends the selected deliveries as failed, with the command's reason. A node must release
+// leased deliveries first. A running attempt keeps its outcome. If that is a deferral, Drop ends
+// the delivery if the outcome comes within the command's Wait; otherwise the delivery stays held.
+// So no dropped delivery is still being attempted.
 func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
 	if err := or.Check(); err != nil {
 		return res, err
@@ -92,7 +92,7 @@ func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
 	return res, err
 }
 
-// stillOpen leaves out what has reached an end meanwhile.
+// stillOpen returns the entries that are not final yet.
 func (d *dropOperation) stillOpen(ctx context.Context, open []Entry) (left []Entry, err error) {
 	for _, e := range open {
 		found := false
@@ -111,14 +111,14 @@ func (d *dropOperation) stillOpen(ctx context.Context, open []Entry) (left []Ent
 	return left, nil
 }
 
-// droppedRow is what the update of a dropped delivery returns.
+// droppedRow is the row that dropQuery returns.
 type droppedRow struct {
 	attempts, sequence, notify int
 	original                   string
 }
 
-// purgeBatchSize drops deliveries in one commit, with their events and notices; those
-// that a node has in hand are marked instead, and returned.
+// dropChunk drops deliveries in one commit, with their events and notices. It marks leased
+// deliveries as held instead, and returns them.
 func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Entry, err error) {
 	clear(d.info)
 	for _, e := range list {
@@ -163,7 +163,7 @@ func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Ent
 	return left, nil
 }
 
-// addEvents adds the events of a dropped delivery, and the notice for its sender.
+// addEvents adds the events of a dropped delivery and the notice for its sender.
 func (d *dropOperation) addEvents(b *db.Batch, e *Entry, x droppedRow) {
 	s := statusData{
 		MessageInfo: d.info[e.Message], ID: e.Message, Recipient: e.Recipient, Status: Failed, Sequence: x.sequence - 1,

@@ -13,8 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// The open deliveries lie in three places, each with an index that walks
-// through it: what waits, what is held, and what nodes have in hand.
+// Three indexes together list all open deliveries: waiting, held and leased ones.
 const (
 	indexWaiting = iota
 	indexHeld
@@ -22,9 +21,9 @@ const (
 	indexEnd
 )
 
-// listCursor is where a walk stands.
+// listCursor is the position of a walk through the indexes.
 type listCursor struct {
-	Pass        int    `json:"l,omitempty"` // of an order, which may come to a place twice
+	Pass        int    `json:"l,omitempty"` // pass of a command, which may walk an index twice
 	Index       int    `json:"p"`
 	Destination string `json:"d,omitempty"`
 	Due         int64  `json:"t,omitempty"`
@@ -37,12 +36,12 @@ func (s listCursor) nextIndex() listCursor {
 	return listCursor{Index: s.Index + 1, Due: math.MinInt64}
 }
 
-// startCursor is where a walk begins; waiting rows may be due at any time.
+// startCursor is the start of a walk. Waiting rows may be due at any time.
 var startCursor = listCursor{Due: math.MinInt64}
 
-// String makes a cursor of a spot.
+// String encodes the cursor.
 func (s listCursor) String() string {
-	text, _ := json.Marshal(s) // has no way to fail
+	text, _ := json.Marshal(s) // can't fail
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -117,9 +116,9 @@ func scanEntry(r db.Row) (e Entry, err error) {
 	return e, err
 }
 
-// docsPage reads up to limit rows from a spot on, and where to go on; at nowhere
-// the walk has ended. Of the rows those that fit are returned, so that there
-// may be none although the walk goes on.
+// readPage reads up to limit rows from a cursor on, and returns the next cursor. The walk has ended
+// when its Index is indexEnd. readPage returns only the rows that match the filter, so the list may
+// be empty although the walk continues.
 func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int) (list []Entry, next listCursor, err error) {
 	if f.Message != 0 {
 		if s.Message == 0 {
@@ -151,7 +150,7 @@ func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 	return list, next, nil
 }
 
-// excludes reports whether nothing at a place can fit.
+// excludes reports whether no delivery of an index can match the filter.
 func (f *Filter) excludes(place int) bool {
 	switch place {
 	case indexWaiting:
@@ -167,7 +166,7 @@ func (f *Filter) statement(s listCursor, limit int) db.Statement {
 	case f.Message != 0:
 		return openByMessageQuery.With(f.Message, s.N, limit)
 	case s.Index == indexLeased:
-		if s.Lease == 0 { // past what is held
+		if s.Lease == 0 { // skips held deliveries, whose tenure is 0
 			s.Message = math.MaxInt64
 		}
 		return leasedQuery.With(s.Lease, s.Message, s.N, limit)
@@ -186,17 +185,16 @@ func (f *Filter) statement(s listCursor, limit int) db.Statement {
 }
 
 const (
-	// pageRows is how many rows are read at once.
+	// pageRows is the number of rows read at once.
 	pageRows = 500
-	// maxListRows bounds what is read for a page of a list, so that a filter that
-	// fits little answers in time.
+	// maxListRows is the maximum of rows read for one page of a list, so that a selective filter
+	// still answers in time.
 	maxListRows = 20_000
 )
 
-// List returns deliveries that are not final, at most limit: what waits by
-// destination and the time of the next try, what is held, and what nodes have
-// in hand. next goes on from there, "" at the end; a page may be short although
-// there is more.
+// List returns at most limit deliveries that are not final: waiting ones by destination and time of
+// the next attempt, then held ones, then leased ones. next is the cursor of the next page, "" at
+// the end. A page may be short although more follow.
 func (o *Admin) List(ctx context.Context, f Filter, after string, limit int) (list []Entry, next string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
@@ -215,7 +213,7 @@ func (o *Admin) List(ctx context.Context, f Filter, after string, limit int) (li
 				return nil, "", err
 			}
 		}
-		if len(list)+len(some) > limit { // the rest is read again
+		if len(list)+len(some) > limit { // the next page reads the rest again
 			some = some[:limit-len(list)]
 			last := some[len(some)-1]
 			then = listCursor{Index: at.Index, Destination: last.Destination, Due: db.Micros(last.DueAt), Lease: last.lease, Message: int64(last.Message), N: last.N}

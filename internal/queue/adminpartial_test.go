@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// An order that is done in parts does as much as one that is done at once, each
-// part looks at few rows, and a hold that was ended in between stays ended.
+// A command in parts has the same effect as one without a limit. Each part reads few rows, and a
+// hold that was released in between stays released.
 func TestOrdersInParts(t *testing.T) {
 	const messages = 900
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -25,7 +25,7 @@ func TestOrdersInParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = 40 }) // it does not run
+		h := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window = 40 }) // it does not run
 		ctx := t.Context()
 		for i := range messages {
 			h.send(fmt.Sprintf("x@d%d.test", i%2))
@@ -80,9 +80,9 @@ func TestOrdersInParts(t *testing.T) {
 	})
 }
 
-// What is held does not expire, and is delivered after it was released.
+// Held deliveries don't expire, and are delivered after their release.
 func TestHeldDoesNotExpire(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.run()
 		o := h.operator(true)
@@ -107,18 +107,18 @@ func TestHeldDoesNotExpire(t *testing.T) {
 	})
 }
 
-// Where the nodes hear an operator, a dead destination is tried at once: the
-// clock stands.
+// If the nodes get the operator's signal, they try a dead destination at once: the clock does not
+// move.
 func TestRetryIsHeard(t *testing.T) {
-	for _, destinations := range []int{1, 201} { // more than are named
+	for _, destinations := range []int{1, 201} { // 201: more than are listed by name
 		var dead atomic.Bool
-		c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+		c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 			if dead.Load() {
 				return nil
 			}
 			return slices.Repeat([]queue.Outcome{delivered}, len(c.Deliveries))
 		}}
-		eachHouse(t, c, func(t *testing.T, h *house) {
+		eachFixture(t, c, func(t *testing.T, h *fixture) {
 			dead.Store(true)
 			h.run()
 			var all []db.ID

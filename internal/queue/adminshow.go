@@ -13,15 +13,15 @@ import (
 type MessageDetails struct {
 	ID         db.ID
 	Account    db.ID
-	View       MessageView // zero if the message is gone
+	View       MessageView // zero if the message was deleted
 	Status     State
 	Deliveries []DeliveryStatus
-	Attempts   []Attempt // by delivery and time
+	Attempts   []Attempt // sorted by delivery and time
 }
 
 var accountQuery = db.SQL(`SELECT account FROM delivery WHERE message = $1 LIMIT 1`)
 
-// Show returns a message of any account, or fault.NotFound.
+// Show returns a message of any account. It returns a fault.NotFound if there is none.
 func (o *Admin) Show(ctx context.Context, message db.ID) (MessageDetails, error) {
 	s := MessageDetails{ID: message}
 	rows, err := db.All(ctx, o.DB, deliveriesQuery.With(message), scanDeliveryRow)
@@ -43,11 +43,11 @@ func (o *Admin) Show(ctx context.Context, message db.ID) (MessageDetails, error)
 	if err := o.DB.One(ctx, accountQuery.With(message), &s.Account); err != nil {
 		return s, err
 	}
-	letters, err := o.LoadViews(ctx, []db.ID{message})
+	mails, err := o.LoadViews(ctx, []db.ID{message})
 	if err != nil {
 		return s, err
 	}
-	s.View = letters[message]
+	s.View = mails[message]
 	s.Attempts, err = readAttempts(ctx, o.DB, message)
 	return s, err
 }

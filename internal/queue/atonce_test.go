@@ -22,15 +22,14 @@ var (
 	remarksN = db.SQL(`SELECT COUNT(*) FROM remark`)
 )
 
-// Standing holds, and what is remarked on a delivery, are never more than their limits,
-// however many come at the same time.
+// Active holds, and remarks on a delivery, never exceed their limits, even with concurrent calls.
 func TestLimitsAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		n, err := d.Join(t.Context(), "one", "one")
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHouse(t, d, n, script()) // it does not run
+		h := newFixture(t, d, n, script()) // it does not run
 		ctx := t.Context()
 		m := h.send("x@a.test")
 		dbtest.Exec(t, d, manyHolds.With(997))

@@ -10,12 +10,12 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Backlog is what waits in the rows of all destinations.
+// Backlog counts the waiting and held deliveries of all destinations.
 type Backlog struct {
-	Waiting, Held         int // as far as was counted
+	Waiting, Held         int // at most maxCount
 	MoreWaiting, MoreHeld bool
-	DueAt                 time.Time // since when the longest has been due, or when the first will be; zero: nothing waits
-	AnyLeased             bool      // a node has something in hand
+	DueAt                 time.Time // earliest due time of a waiting delivery; zero: none waits
+	AnyLeased             bool      // whether a node has leased deliveries
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 	anyLeasedQuery = db.SQL(`SELECT tenure FROM delivery WHERE tenure > 0 ORDER BY tenure LIMIT 1`)
 )
 
-// ReadBacklog counts what waits and what is held, each up to a bound.
+// ReadBacklog counts the waiting and the held deliveries, each up to maxCount.
 func ReadBacklog(ctx context.Context, r db.Reader) (b Backlog, err error) {
 	var due int64
 	if err := r.One(ctx, backlogWaitingQuery.With(maxCount), &b.Waiting, &due); err != nil {

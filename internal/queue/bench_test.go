@@ -16,11 +16,10 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// BenchmarkAcceptAndDeliver takes messages of one recipient each from 64
-// callers while couriers that do nothing deliver them: what is left is the
-// queue's own work, two commits per message that many share; once with a
-// backlog for a destination that can't be reached. Run it with
-// -benchtime 10000x.
+// BenchmarkAcceptAndDeliver accepts messages of one recipient each from 64 goroutines, while
+// delivery agents without work deliver them. It measures the queue's own work: two commits per
+// message, each shared by many messages. A second run has a backlog for an unreachable destination.
+// Run it with -benchtime 10000x.
 func BenchmarkAcceptAndDeliver(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -36,13 +35,13 @@ func BenchmarkAcceptAndDeliver(b *testing.B) {
 
 func benchmark(b *testing.B, url string, destinations, dead int) {
 	d, n := dbtest.Open(b, url)
-	nothing := &courier{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	nothing := &deliveryAgent{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if c.Deliveries[0].Destination == "dead.test" {
 			return nil
 		}
 		return []queue.Outcome{delivered}
 	}}
-	h := newHouse(b, d, n, nothing)
+	h := newFixture(b, d, n, nothing)
 	for range dead / 50 {
 		h.send(strings.Fields(strings.Repeat("someone@dead.test ", 50))...)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/internal/bounce"
 )
 
-// classifyFailure says what kind of bounce a final failure is. What the host itself
-// refuses for good while we speak to it is Permanent, whatever the reason; the
-// reason says whether the address is to blame.
+// classifyFailure returns the bounce classification of a final failure. A host's final refusal
+// during the SMTP transaction is always Permanent. The reason tells whether the address is at
+// fault.
 func classifyFailure(stage string, expired bool, s *statusData) bounce.Classification {
 	if expired {
 		return bounce.Classification{Type: bounce.Transient, Subtype: bounce.Expired, Category: bounce.ByInfrastructure}
@@ -21,8 +21,7 @@ func classifyFailure(stage string, expired bool, s *statusData) bounce.Classific
 	return v
 }
 
-// classifyReport says what kind of bounce a report speaks of, if whoever read
-// it did not.
+// classifyReport returns the bounce classification of a report, unless its parser already set one.
 func classifyReport(s *statusData, said bounce.Classification) bounce.Classification {
 	if said.Type != "" {
 		return said
@@ -38,7 +37,7 @@ func newBounceKind(v bounce.Classification) *BounceKind {
 	return &BounceKind{Type: v.Type, Subtype: v.Subtype, Category: v.Category}
 }
 
-// diagnostic is the last answer in one line.
+// diagnostic returns the last reply in one line.
 func (s *statusData) diagnostic() string {
 	code := ""
 	if s.Code != 0 {

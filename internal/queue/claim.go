@@ -14,13 +14,13 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// maxClaims bounds the claims under way.
+// maxClaims is the maximum of concurrent claims.
 const maxClaims = 64
 
 var (
-	// The rows of due are locked, so nothing is asked of them again: with what
-	// an index knows PostgreSQL may look for them among all that waits. The same
-	// holds wherever some rows of many are changed; TestExplain sees to it.
+	// The rows of due are locked, so the update needs no further conditions on them. With
+	// conditions that an index covers, PostgreSQL may search all waiting rows again. The same holds
+	// wherever a statement changes some of many rows; TestExplain checks it.
 	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $2 AND due_at <= $3
 			ORDER BY due_at LIMIT $4 {skip_locked})
@@ -31,8 +31,8 @@ var (
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $6 AND state = 'scheduled'`)
 )
 
-// refill has rows that wait for a destination claimed, once half of its share is
-// free and those before it had theirs. q.mu is held.
+// refill schedules a claim of the destination's waiting rows, once half of its share is free.
+// Destinations that queued earlier come first. q.mu is held.
 func (q *Queue) refill(d *destination) {
 	if !d.refillQueued && q.needsRefill(d, q.o.Now()) {
 		d.refillQueued = true
@@ -41,15 +41,15 @@ func (q *Queue) refill(d *destination) {
 	q.startClaims()
 }
 
-// needsRefill reports whether rows of a destination are to be claimed now.
+// needsRefill reports whether the destination's rows should be claimed now.
 func (q *Queue) needsRefill(d *destination, now time.Time) bool {
 	return d.hasBacklog && !d.claiming && !now.Before(d.backoffUntil) && d.slotsUsed <= q.fairShare(d)/2
 }
 
-// startClaims claims rows of the destinations that are behind, in turn, while there
-// are places. q.mu is held.
+// startClaims claims rows for the destinations in refillQueue, in turn, while slots are free. q.mu
+// is held.
 func (q *Queue) startClaims() {
-	tenure, able := q.usableLease()
+	leaseID, able := q.usableLease()
 	if !able || !q.started || q.reconciling || q.full && q.slotsUsed > q.claimLowWater() {
 		return
 	}
@@ -71,20 +71,20 @@ func (q *Queue) startClaims() {
 		case hold != 0:
 			q.holdWaitingRows(d, hold)
 		default:
-			room := min(share-d.slotsUsed, free)
+			capacity := min(share-d.slotsUsed, free)
 			d.claiming = true
 			q.claims++
-			q.reserveSlots(d, room)
+			q.reserveSlots(d, capacity)
 			q.work.Add(1)
-			go q.claim(&pendingClaim{d: d, lease: tenure, slots: room, arrivals: d.arrivals, overrides: q.overrides}, now)
+			go q.claim(&pendingClaim{d: d, lease: leaseID, slots: capacity, arrivals: d.arrivals, overrides: q.overrides}, now)
 		}
 	}
 }
 
-// errLeaseExpired declines a claim.
+// errLeaseExpired means that the node's lease expired before the claim.
 var errLeaseExpired = errors.New("the node's tenure has ended meanwhile")
 
-// pendingClaim is a claim under way. Its room is reserved.
+// pendingClaim is a running claim. Its slots are reserved.
 type pendingClaim struct {
 	d                          *destination
 	lease                      db.ID
@@ -94,13 +94,13 @@ type pendingClaim struct {
 func (q *Queue) claim(f *pendingClaim, now time.Time) {
 	defer q.work.Done()
 	var got []*Delivery
-	lane := fnv.New64a()
-	_, _ = lane.Write([]byte(f.d.name))
+	batcher := fnv.New64a()
+	_, _ = batcher.Write([]byte(f.d.name))
 	ours := false
-	err := q.o.DB.Write(q.writeCtx, db.ID(lane.Sum64()>>1), &db.Mutation{Guard: func(b *db.Batch) {
+	err := q.o.DB.Write(q.writeCtx, db.ID(batcher.Sum64()>>1), &db.Mutation{Guard: func(b *db.Batch) {
 		got = got[:0]
-		// While the database was out of reach others may have buried the tenure:
-		// they would not look again for what carries it.
+		// Other nodes may have taken over the lease while the database was unreachable. They would
+		// not look for its rows again.
 		if ours = q.o.Node.OwnsLease(f.lease); !ours {
 			return
 		}
@@ -135,7 +135,7 @@ func scanDelivery(r db.Row, f *pendingClaim, now time.Time) (*Delivery, error) {
 	return d, err
 }
 
-// endClaim notes that a claim has ended. q.mu is held.
+// endClaim records that a claim has ended. q.mu is held.
 func (q *Queue) endClaim(d *destination) {
 	d.claiming = false
 	if q.claims--; q.claims == 0 && q.reconciling {
@@ -143,8 +143,8 @@ func (q *Queue) endClaim(d *destination) {
 	}
 }
 
-// applyClaim takes claimed deliveries in hand, and returns those that were
-// scheduled: they become queued first.
+// applyClaim admits the claimed deliveries. It returns the scheduled ones, which must be promoted
+// first.
 func (q *Queue) applyClaim(f *pendingClaim, got []*Delivery, err error) (scheduled []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,12 +182,12 @@ func (q *Queue) applyClaim(f *pendingClaim, got []*Delivery, err error) (schedul
 	return scheduled
 }
 
-// promote makes a scheduled delivery, which is due, a queued one, or ends it
-// where its recipient has come on the suppression list.
+// promote turns a due scheduled delivery into a queued one. It ends the delivery as suppressed if
+// the recipient is now on the suppression list.
 func (q *Queue) promote(d *Delivery) {
 	about, err := q.o.Describe(q.writeCtx, d.Message)
 	if fault.Is(err, fault.NotFound) {
-		about, err = MessageInfo{Account: d.Account}, nil // Prepare will say so too
+		about, err = MessageInfo{Account: d.Account}, nil // Prepare will fail likewise
 	}
 	var why suppression.Reason
 	if err == nil {
@@ -211,7 +211,7 @@ func (q *Queue) promote(d *Delivery) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err != nil { // cancelled meanwhile, or the queue has ended; or an earlier try was committed after all
+	if err != nil { // cancelled, the queue has ended, or an earlier write was committed after all
 		q.markUncertain()
 		q.forget(d)
 		return

@@ -9,11 +9,10 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// State is where a delivery stands.
+// State is the state of a delivery.
 type State string
 
-// The states. Sending is never stored: a delivery is sending while its node
-// has it in hand.
+// The states of a delivery. Sending is never stored: it stands for a leased delivery.
 const (
 	Scheduled  State = "scheduled"
 	Queued     State = "queued"
@@ -27,8 +26,8 @@ const (
 	Cancelled  State = "cancelled"
 )
 
-// Final reports whether nothing more will be tried. A late report may still
-// turn delivered into bounced or complained, and a retry failed into queued.
+// Final reports whether no more attempts follow. A late report may still turn delivered into
+// bounced or complained, and a retry failed into queued.
 func (s State) Final() bool {
 	switch s {
 	case Scheduled, Queued, Sending, Deferred:
@@ -43,37 +42,37 @@ func (s State) Valid() bool { return s.Indexed() || s == Queued || s == Sending 
 // kindEnvelope marks recipients that may share a transaction.
 const kindEnvelope = "envelope"
 
-// Delivery is a delivery that this node has in hand.
+// Delivery is a delivery that this node has leased.
 type Delivery struct {
 	Message     db.ID
-	N           int // 0…, in the order of recipients
+	N           int // 0…, the recipient's index
 	Account     db.ID
 	Recipient   string // as for RCPT TO
 	Kind        string // to, cc, bcc; envelope (submission)
 	Destination string
-	Attempts    int // before this one
+	Attempts    int // number of earlier attempts
 	ExpiresAt   time.Time
-	Notify      smtpclient.Notify // as given; 0: not
+	Notify      smtpclient.Notify // NOTIFY of the RCPT command; 0: none
 	Original    string            // ORCPT, decoded; "" for none
 
-	offersUnsubscribe bool  // to unsubscribe
-	state             State // as in the row
+	offersUnsubscribe bool  // whether the message has an unsubscribe link
+	state             State // state in the row
 	sequence          int
 	due               time.Time
-	lastOutcome       Outcome // what the row says of the last attempt
+	lastOutcome       Outcome // last attempt, as in the row
 	lease             db.ID
-	senderNotify      smtpclient.Notify // what its sender is told by us
-	requeues          int               // how often it was put back untried
+	senderNotify      smtpclient.Notify // NOTIFY of the sender, for notices by this service
+	requeues          int               // number of times in a row that it was put back untried
 
 	dest      *destination
-	checkedAt time.Time // when its row was known to be ours and open; zero: look
-	inFlight  bool      // a courier has it, or its outcome is being written
-	preempted bool      // it gives its place away: that is being written
+	checkedAt time.Time // when the row was last known to be leased and open; zero: check it
+	inFlight  bool      // in an attempt, or its outcome is being written
+	preempted bool      // preempted: its release is being written
 }
 
 func (d *Delivery) key() deliveryKey { return deliveryKey{d.Message, d.N} }
 
-// expiredOutcome is the outcome of a delivery whose time is over.
+// expiredOutcome returns the outcome of an expired delivery.
 func (d *Delivery) expiredOutcome() Outcome {
 	o := d.lastOutcome
 	o.State, o.Enhanced, o.Stage = Bounced, "4.4.7", "expired"
@@ -84,34 +83,33 @@ func (d *Delivery) expiredOutcome() Outcome {
 	return o
 }
 
-// Outcome is what an attempt brought for one recipient.
+// Outcome is the result of an attempt for one recipient.
 type Outcome struct {
-	// State is Delivered, Deferred, Bounced (a final refusal) or Failed (our
-	// own fault). Queued puts the delivery back as untried, to be taken again
-	// at once: for a connection that turned out to be closed, or a host that
-	// takes no more recipients in this transaction.
+	// State is Delivered, Deferred, Bounced (a final rejection) or Failed (a fault of this
+	// service). Queued puts the delivery back as untried, for another attempt at once: the
+	// connection turned out to be closed, or the host takes no more recipients in this transaction.
 	State State
 
-	Code     int    // of the reply; 0 if no server gave one
-	Enhanced string // such as 5.1.1; "" if unknown
-	Reply    string // the reply's text, or our own reason
-	Stage    string // where in the conversation (smtpclient.Stage), or "dns", "local"
+	Code     int    // reply code; 0 if no server replied
+	Enhanced string // enhanced status code, for example 5.1.1; "" if unknown
+	Reply    string // text of the reply, or a local reason
+	Stage    string // stage of the SMTP session (smtpclient.Stage), or "dns", "local"
 
-	// Remote is who gave the reply as the API shows it: a host's name,
-	// "local" or "sandbox"; "" means Host. Via is "relay" for a smart host.
+	// Remote is the source of the reply as the API shows it: a host name, "local" or "sandbox"; ""
+	// means Host. Via is "relay" for a smart host.
 	Remote, Via   string
 	Host, IP, TLS string // "" if there was no connection
 
-	// RemoteDSN says that the host reports to the sender by itself from here on
-	// (RFC 3461).
+	// RemoteDSN reports whether the host will send its own delivery reports to the sender (RFC
+	// 3461).
 	RemoteDSN bool
-	// Forwarded says that the recipient has no mailbox here, and led elsewhere.
+	// Forwarded reports whether the recipient has no mailbox here and the message was forwarded.
 	Forwarded bool
 
-	Transcript string        // the conversation; only its first 64 KiB are kept
-	StartedAt  time.Time     // zero: when the consignment was taken
+	Transcript string        // the SMTP session; the first 64 KiB are stored
+	StartedAt  time.Time     // zero: when Next returned the transaction
 	Duration   time.Duration // 0: until now
-	// RetryAfter, with Deferred, is the earliest next attempt; 0 leaves it to the
+	// RetryAfter, with Deferred, is the minimum wait before the next attempt; 0 leaves it to the
 	// schedule.
 	RetryAfter time.Duration
 }

@@ -9,39 +9,38 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// destination is what the memory knows of a domain that mail goes to. Queue.mu
-// guards it.
+// destination is the in-memory state of a destination domain. Queue.mu guards it.
 type destination struct {
 	name       string
-	ready      []*Delivery // in hand, not with a courier, in order
-	progressAt time.Time   // when a courier last took of it, or it began to be something
-	slotsUsed  int         // places taken: reserved, ready, carried, or being written
+	ready      []*Delivery // leased, not in an attempt, in order
+	progressAt time.Time   // when a session last took a delivery from ready, or ready became non-empty
+	slotsUsed  int         // slots in use: reserved, ready, in an attempt, or being written
 	sessions   int
-	agent      Agent                 // of the last run
-	waitingFor map[*accountLoad]bool // in whose lines it waits for a run
+	agent      Agent                 // agent of the last session
+	waitingFor map[*accountLoad]bool // accounts on whose waiting list it is
 
-	hasBacklog   bool // rows wait that found no place
-	arrivals     int  // how often rows came to wait
-	refillQueued bool // waits for its rows to be claimed
-	claiming     bool // rows are being claimed
+	hasBacklog   bool // rows wait for a slot
+	arrivals     int  // number of calls of markWaiting
+	refillQueued bool // is in Queue.refillQueue
+	claiming     bool // a claim is running
 
-	reachable    bool      // it answered, and may have more runs than one
-	backoffUntil time.Time // put off until then
-	failures     int       // how often in a row it could not be reached
-	pausedUntil  time.Time // no run begins until then
-	throttled    bool      // its hosts took nothing the last time
+	reachable    bool      // a host answered, so several sessions may run
+	backoffUntil time.Time // no attempts and claims until then
+	failures     int       // number of connection failures in a row
+	pausedUntil  time.Time // no new session until then
+	throttled    bool      // its hosts took no mail the last time
 }
 
-// probeWindow is how many deliveries are taken in hand for a destination that could
-// not be reached the last time, or took nothing.
+// probeWindow is the maximum of leased deliveries for a destination that could not be reached, or
+// took no mail, the last time.
 const probeWindow = 5
 
-// stallTimeout is how long a destination that nothing is taken from may keep places
-// that others wait for, and then goes without.
+// stallTimeout is how long a destination without progress may keep slots that others wait for. It
+// then also stays without leased deliveries for that long.
 const stallTimeout = time.Minute
 
-// minShare is how many deliveries that waited in rows are taken in hand for a
-// destination however many others have such: fewer would cost a statement each.
+// minShare is the minimum share of slots for a destination's waiting rows, however many
+// destinations have waiting rows. A smaller share would cost a statement per delivery.
 const minShare = 50
 
 func (q *Queue) dest(name string) *destination {
@@ -53,25 +52,25 @@ func (q *Queue) dest(name string) *destination {
 	return d
 }
 
-// removeIdleDestination forgets a destination of which there is nothing to know.
+// removeIdleDestination removes a destination that has no state to remember.
 func (q *Queue) removeIdleDestination(d *destination) {
 	if d.slotsUsed == 0 && d.sessions == 0 && !d.hasBacklog && !d.refillQueued && !d.claiming && len(d.waitingFor) == 0 && d.failures == 0 && !d.throttled {
 		delete(q.dests, d.name)
 	}
 }
 
-// usableLease reports whether deliveries may be taken in hand at all.
+// usableLease returns the node's lease, and whether the queue may lease deliveries under it.
 func (q *Queue) usableLease() (db.ID, bool) {
-	tenure, ok := q.o.Node.Lease()
-	return tenure, ok && !q.draining && q.unwritten == 0
+	lease, ok := q.o.Node.Lease()
+	return lease, ok && !q.draining && q.unwritten == 0
 }
 
-// freeSlots is how many more deliveries can be taken in hand for d as they come.
+// freeSlots returns how many more new deliveries can be leased for d.
 func (q *Queue) freeSlots(d *destination) int {
 	return min(d.window(q.o.Window)-d.slotsUsed, q.o.Capacity-q.slotsUsed)
 }
 
-// window is how many deliveries may be in hand for d, of so many at most.
+// window returns the maximum of leased deliveries for d, at most most.
 func (d *destination) window(most int) int {
 	if d.failures > 0 || d.throttled {
 		return min(most, probeWindow)
@@ -79,34 +78,33 @@ func (d *destination) window(most int) int {
 	return most
 }
 
-// fairShare is how many deliveries that waited in rows may be in hand for d: the
-// places for them are shared by the destinations that have such, so that none
-// holds up the others. It is also what makes a long backlog cheap: what was
-// accepted together lies together, and is claimed and settled together.
+// fairShare returns the maximum of slots for waiting rows of d. The destinations with waiting rows
+// share these slots, so that none delays the others. Large claims also make a long backlog cheap:
+// deliveries that were accepted together lie together in the table, and are claimed and settled
+// together.
 func (q *Queue) fairShare(d *destination) int {
 	places := q.claimCapacity()
 	return min(d.window(q.o.Window), max(places/max(1, q.backlogged), minShare), places)
 }
 
-// claimCapacity is how many places there are for what waited in rows; the others
-// are for new mail.
+// claimCapacity returns the number of slots for waiting rows; the others are for new mail.
 func (q *Queue) claimCapacity() int { return max(1, q.o.Capacity*3/4) }
 
-// claimLowWater is how many places may be taken for claiming to go on once it found
-// none: a quarter is free, so that many destinations claim in one commit. What
-// they claim was accepted together and lies on the same pages.
+// claimLowWater returns how many slots may be in use when claims resume after they found no free
+// slot. A quarter is then free, so that many destinations claim in one commit. Their rows were
+// accepted together and lie on the same pages.
 func (q *Queue) claimLowWater() int { return q.claimCapacity() * 3 / 4 }
 
-// markWaiting notes that rows wait for d.
+// markWaiting records that rows wait for d.
 func (q *Queue) markWaiting(d *destination) {
-	d.arrivals++ // a claim under way may have looked before
+	d.arrivals++ // a running claim may have missed the new rows
 	if !d.hasBacklog {
 		d.hasBacklog = true
 		q.backlogged++
 	}
 }
 
-// clearWaiting notes that no more rows wait for d.
+// clearWaiting records that no more rows wait for d.
 func (q *Queue) clearWaiting(d *destination) {
 	if d.hasBacklog {
 		d.hasBacklog = false
@@ -114,20 +112,20 @@ func (q *Queue) clearWaiting(d *destination) {
 	}
 }
 
-// reserveSlots takes places.
+// reserveSlots takes n slots for d; a negative n returns them.
 func (q *Queue) reserveSlots(d *destination, n int) {
 	d.slotsUsed += n
 	q.slotsUsed += n
 }
 
-// releaseSlots gives a place back and sees who can use it.
+// releaseSlots returns n slots of d and starts claims that can use them.
 func (q *Queue) releaseSlots(d *destination, n int) {
 	q.reserveSlots(d, -n)
 	q.refill(d)
 	q.removeIdleDestination(d)
 }
 
-// enqueue hands a delivery to its destination.
+// enqueue appends a delivery to its destination's ready list.
 func (q *Queue) enqueue(d *Delivery) {
 	if len(d.dest.ready) == 0 {
 		d.dest.progressAt = q.o.Now()
@@ -135,10 +133,9 @@ func (q *Queue) enqueue(d *Delivery) {
 	d.dest.ready = append(d.dest.ready, d)
 }
 
-// preempt takes back what is ready for destinations that stand still, if what
-// waits in rows for others finds no place: hosts that take a message in minutes
-// could have all the places for hours. It takes from those that stand longest,
-// until startClaims goes on. q.mu is held.
+// preempt removes the ready deliveries of stalled destinations when waiting rows of others find no
+// slot. Hosts that take minutes per message could otherwise occupy all slots for hours. It takes
+// from the destinations that are stalled longest, until startClaims can continue. q.mu is held.
 func (q *Queue) preempt(now time.Time) (back []*Delivery) {
 	over := q.slotsUsed - q.preempting - q.claimLowWater()
 	if _, able := q.usableLease(); !able || !q.full || over <= 0 {
@@ -165,7 +162,7 @@ func (q *Queue) preempt(now time.Time) (back []*Delivery) {
 	return back
 }
 
-// forget drops a delivery from the memory, with its place.
+// forget removes a delivery from memory and returns its slot.
 func (q *Queue) forget(d *Delivery) {
 	if d.inFlight {
 		d.inFlight = false
@@ -188,7 +185,7 @@ func (q *Queue) forget(d *Delivery) {
 	}
 }
 
-// startSessions begins runs for a destination, as many as it can use.
+// startSessions starts as many sessions for a destination as it can use.
 func (q *Queue) startSessions(d *destination) {
 	if _, ok := q.usableLease(); !ok || !q.started || q.o.Now().Before(d.backoffUntil) || q.o.Now().Before(d.pausedUntil) {
 		return
@@ -207,12 +204,12 @@ func (q *Queue) startSessions(d *destination) {
 	}
 }
 
-// hasReady reports whether a run would find something to take.
+// hasReady reports whether a session would find a delivery to take.
 func (q *Queue) hasReady(d *destination) bool {
 	return slices.ContainsFunc(d.ready, func(x *Delivery) bool { return q.overriding[x.Message] == 0 })
 }
 
-// sessionsWanted is how many runs a destination can use now.
+// sessionsWanted returns how many sessions a destination can use now.
 func (d *destination) sessionsWanted() int {
 	if d.agent == nil || !d.reachable {
 		return 1
@@ -220,7 +217,7 @@ func (d *destination) sessionsWanted() int {
 	return min(max(1, d.agent.Concurrency(len(d.ready))), d.sessions+len(d.ready))
 }
 
-// markReachable notes that a destination can be reached.
+// markReachable records that a destination can be reached.
 func (q *Queue) markReachable(d *destination) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -232,7 +229,8 @@ func (q *Queue) markReachable(d *destination) {
 	q.refill(d)
 }
 
-// resumeAll begins again after a pause, in which nothing stood still by itself.
+// resumeAll restarts sessions and claims after a pause of the whole queue. It resets the stall
+// timers, because no destination could make progress during the pause.
 func (q *Queue) resumeAll() {
 	now := q.o.Now()
 	for _, d := range q.dests {
@@ -242,10 +240,10 @@ func (q *Queue) resumeAll() {
 	}
 }
 
-// backOff stops a destination for a while, since it could not be reached, and
-// gives back what is ready. It returns that.
+// backOff stops attempts to an unreachable destination for a while. It returns the ready deliveries
+// for the caller to release.
 func (q *Queue) backOff(d *destination, now time.Time) []*Delivery {
-	if !now.Before(d.backoffUntil) { // else several runs met the same trouble
+	if !now.Before(d.backoffUntil) { // otherwise several sessions report the same failure
 		d.failures++
 		d.backoffUntil = now.Add(backoffDelay(d.failures))
 		q.wakeAt(d.backoffUntil)

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// statusData is the state of a delivery as events tell it.
+// statusData is the state of a delivery as events report it.
 type statusData struct {
 	MessageInfo
 	ID          db.ID
@@ -27,7 +27,7 @@ type statusData struct {
 	NextAttempt *time.Time
 }
 
-// EventFields is what every event about a sent message carries.
+// EventFields are the fields of every event about a sent message.
 type EventFields struct {
 	MessageID string          `json:"message_id" doc:"The message's Message-ID, with angle brackets." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
 	ID        db.ID           `json:"id" doc:"The id of the message."`
@@ -51,7 +51,7 @@ type StatusEvent struct {
 	NextAttempt *time.Time `json:"next_attempt_at,omitempty" doc:"When it will be tried again, while it is deferred."`
 }
 
-// BounceKind says what kind of bounce one is.
+// BounceKind is the classification of a bounce.
 type BounceKind struct {
 	Type     string `json:"type" enum:"Permanent,Transient,Undetermined" doc:"Permanent: refused for good. Transient: tried until its time was up, or a later report of what may pass, such as a full mailbox, or of a message that was not wanted. Undetermined: a later report that does not say why."`
 	Subtype  string `json:"subtype" doc:"What was wrong, in a word." example:"NoMailbox"`
@@ -91,7 +91,7 @@ func (s *statusData) newEvent(kind string, data any) event.Input {
 	}
 }
 
-// events returns what a transition fires: delivery_status, and a bounce.
+// events returns the events of a state change: delivery_status, and a bounce if b is not nil.
 func (s *statusData) events(b *BounceKind) []event.Input {
 	var next *time.Time
 	if s.NextAttempt != nil {
@@ -111,14 +111,14 @@ func (s *statusData) events(b *BounceKind) []event.Input {
 	return all
 }
 
-// complaintEvents returns what a complaint fires.
+// complaintEvents returns the events of a complaint.
 func (s *statusData) complaintEvents(feedback, reporter string) []event.Input {
 	return append(s.events(nil), s.newEvent(event.Complaint, ComplaintEvent{
 		EventFields: s.fields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }
 
-// eventStatements makes the statements that record events.
+// eventStatements returns the statements that record events.
 func (q *Queue) eventStatements(events []event.Input) ([]db.Statement, error) {
 	all := make([]db.Statement, 0, len(events)+1)
 	for _, e := range events {

@@ -8,21 +8,21 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// OnSettled tells f of each delivery that leaves the memory. Set it before use.
+// OnSettled calls f with each delivery that leaves the memory. Set it before use.
 func (q *Queue) OnSettled(f func(d *Delivery)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.onForget = f
 }
 
-// StateOf tells how a delivery left the memory.
+// StateOf returns the state in which a delivery left the memory.
 func StateOf(d *Delivery) State { return d.state }
 
-// ClaimAs is a claim for a destination that began under a tenure.
-func (q *Queue) ClaimAs(tenure db.ID, destination string) {
+// ClaimAs claims rows for a destination under a given lease.
+func (q *Queue) ClaimAs(leaseID db.ID, destination string) {
 	q.mu.Lock()
 	d, now := q.dest(destination), q.o.Now()
-	f := &pendingClaim{d: d, lease: tenure, slots: 10}
+	f := &pendingClaim{d: d, lease: leaseID, slots: 10}
 	d.claiming = true
 	q.claims++
 	q.reserveSlots(d, f.slots)
@@ -31,21 +31,21 @@ func (q *Queue) ClaimAs(tenure db.ID, destination string) {
 	q.claim(f, now)
 }
 
-// Overruling is of how many messages the deliveries are being ended by a verb.
+// Overruling returns the number of messages that override is changing.
 func (q *Queue) Overruling() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.overriding)
 }
 
-// Senders is of how many accounts the memory knows.
+// Senders returns the number of accounts in memory.
 func (q *Queue) Senders() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.accounts)
 }
 
-// Ready is how many deliveries wait in the memory for a courier.
+// Ready returns how many deliveries wait in memory for an attempt.
 func (q *Queue) Ready() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,17 +55,17 @@ func (q *Queue) Ready() (n int) {
 	return n
 }
 
-// Begin is what Session begins with; Look is what it does again and again.
+// Begin starts the queue as Run does; Look polls once.
 func (q *Queue) Begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.started = true
 }
 
-// Look is one look of Session.
+// Look polls once.
 func (q *Queue) Look(ctx context.Context) error { return q.poll(ctx) }
 
-// Filling begins a claim that finds nothing, and returns what ends it.
+// Filling starts a claim that finds no rows, and returns a function that ends it.
 func (q *Queue) Filling() (end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,15 +75,15 @@ func (q *Queue) Filling() (end func()) {
 	return func() { q.applyClaim(&pendingClaim{d: d}, nil, nil) }
 }
 
-// Fills is how many claims are under way.
+// Fills returns the number of running claims.
 func (q *Queue) Fills() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.claims
 }
 
-// TakeSlots takes all slots for outcomes, as if so many hung, and returns what
-// frees them.
+// TakeSlots takes all write slots, as if that many writes hung, and returns a function that frees
+// them.
 func (q *Queue) TakeSlots() (free func()) {
 	for range cap(q.writeSlots) {
 		q.writeSlots <- struct{}{}
@@ -95,11 +95,12 @@ func (q *Queue) TakeSlots() (free func()) {
 	}
 }
 
-// GiveUp gives up outcomes, as at the end of a drain, and Background runs a write.
+// GiveUp cancels the writes of outcomes, as at the end of a drain.
 func (q *Queue) GiveUp() { q.cancelWrites() }
 
 // Background runs a write.
 func (q *Queue) Background(f func()) { q.startWrite(f) }
 
-// Ended is how many ended tenures the memory knows. It is for who calls Look.
+// Ended returns the number of expired leases in memory. Only the goroutine that calls Look may call
+// it.
 func (q *Queue) Ended() int { return len(q.expiredLeases) }

@@ -16,13 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// A process that is killed leaves rows in its name; the next one takes them
-// over at once.
+// A killed process leaves rows with its lease; the next one takes them over at once.
 func TestTakeOver(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		const waiting = 2500 // more than a chunk
 		d, n := dbtest.Open(t, url)
-		first := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = waiting })
+		first := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window = waiting })
 		var ids []db.ID
 		for i := range waiting / 10 {
 			ids = append(ids, first.send(strings.Fields(strings.Repeat(fmt.Sprintf("ok@d%d.test ", i%7), 10))...))
@@ -30,7 +29,7 @@ func TestTakeOver(t *testing.T) {
 		if n := first.owned(); n != waiting {
 			t.Fatalf("%d rows are in the first one's name", n)
 		}
-		second := newHouse(t, d, first.next(), script())
+		second := newFixture(t, d, first.next(), script())
 		second.account = first.account
 		second.run()
 		second.awaitDelivered(waiting)
@@ -40,14 +39,14 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// What runs out of time while no node is there is tried all the same, for some hours.
+// Deliveries that expire while no node runs are still tried for some hours.
 func TestOutage(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		first := newHouse(t, d, n, script())
+		first := newFixture(t, d, n, script())
 		m := first.send("ok@a.test", "later-ok@b.test", "later-later-later-ok@c.test")
 		first.clock.add(100 * time.Hour)
-		second := newHouse(t, d, first.next(), script(), func(o *queue.Options) { o.Now = first.clock.Now })
+		second := newFixture(t, d, first.next(), script(), func(o *queue.Options) { o.Now = first.clock.Now })
 		second.account, second.clock = first.account, first.clock
 		second.run()
 		second.await(3)
@@ -61,16 +60,16 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// What a process had sent when it was killed may be reported before another has it in
-// hand: then it is not sent again.
+// A report about a delivery may arrive after its process was killed and before another node leases
+// it. It is then not sent again.
 func TestReportBetweenHands(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		first := newHouse(t, d, n, script())
+		first := newFixture(t, d, n, script())
 		m := first.send("ok@a.test", "ok@a.test")
-		second := newHouse(t, d, first.next(), script())
+		second := newFixture(t, d, first.next(), script())
 		second.account = first.account
-		if err := second.queue.Look(t.Context()); err != nil { // which takes over, and claims nothing before Session
+		if err := second.queue.Look(t.Context()); err != nil { // takes over; no claims before Run
 			t.Fatal(err)
 		}
 		if n := second.owned(); n != 0 {
@@ -89,12 +88,12 @@ func TestReportBetweenHands(t *testing.T) {
 	})
 }
 
-// What a process that has lost its lease still brings to an end changes nothing.
+// Outcomes of a process that has lost its lease change nothing.
 func TestLateOutcome(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		began, finish := make(chan bool), make(chan bool)
 		d, n := dbtest.Open(t, url)
-		first := newHouse(t, d, n, &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
+		first := newFixture(t, d, n, &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 			began <- true
 			<-finish
 			return []queue.Outcome{bounced}
@@ -104,7 +103,7 @@ func TestLateOutcome(t *testing.T) {
 		go func() { ended <- first.queue.Run(ctx) }()
 		m := first.send("ok@a.test")
 		<-began
-		second := newHouse(t, d, first.next(), script())
+		second := newFixture(t, d, first.next(), script())
 		second.account = first.account
 		second.run()
 		second.awaitDelivered(1)
@@ -120,19 +119,19 @@ func TestLateOutcome(t *testing.T) {
 	})
 }
 
-// A destination that can't be reached costs one attempt at a time, however
-// much waits for it, and others nothing.
+// An unreachable destination costs one attempt at a time, however long its backlog, and does not
+// affect other destinations.
 func TestDeadDestination(t *testing.T) {
 	var tried atomic.Int32
 	alive := atomic.Bool{}
-	c := &courier{parallel: 8, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 8, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if c.Deliveries[0].Destination == "dead.test" && !alive.Load() {
 			tried.Add(1)
 			return nil
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		const waiting = 1000
 		tried.Store(0)
 		alive.Store(false)
@@ -140,9 +139,9 @@ func TestDeadDestination(t *testing.T) {
 		for i := range ids {
 			ids[i] = h.send(strings.Fields(strings.Repeat("someone@dead.test ", 50))...)
 		}
-		h.settledOf() // those that found no place
+		h.settledOf() // those that got no slot
 		h.run()
-		h.await(200) // the window: one attempt, and the rest put off
+		h.await(200) // the window: one attempt, and the others back off
 		if n := tried.Load(); n != 1 {
 			t.Errorf("%d attempts for the first window", n)
 		}
@@ -150,10 +149,10 @@ func TestDeadDestination(t *testing.T) {
 			h.send(fmt.Sprintf("ok@live%d.test", i))
 		}
 		h.await(300)
-		more := h.send("late@dead.test") // waits in its row, untried
+		more := h.send("late@dead.test") // waits in its row without an attempt
 		h.wantStates(more, "queued")
 		h.later(2 * time.Minute)
-		h.await(5) // one attempt, and what was taken in hand beside it
+		h.await(5) // one attempt, and the other leased deliveries
 		if n := tried.Load(); n != 2 {
 			t.Errorf("%d attempts after the second try", n)
 		}
@@ -169,18 +168,18 @@ func TestDeadDestination(t *testing.T) {
 	})
 }
 
-// What is due is found also when the head of all that is due belongs to
-// destinations that can take no more.
+// Due deliveries are found even if the first due rows all belong to destinations that can take no
+// more.
 func TestDueBehindTheDead(t *testing.T) {
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if strings.HasPrefix(c.Deliveries[0].Destination, "dead") {
 			return nil
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
-		// Nobody has these in hand: a queue that ended left them.
-		ended := newHouse(t, h.db, h.node, c, func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
+		// No node has leased these deliveries: a queue that ended left them.
+		ended := newFixture(t, h.db, h.node, c, func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
 		ended.account = h.account
 		for range 20 {
 			ended.send(strings.Fields(strings.Repeat("someone@dead.test ", 30))...)
@@ -194,15 +193,15 @@ func TestDueBehindTheDead(t *testing.T) {
 	})
 }
 
-// While outcomes can't be written no attempt begins, and none is forgotten.
+// While outcomes can't be written, no attempt starts and no outcome is lost.
 func TestDatabaseTrouble(t *testing.T) {
 	began, finish := make(chan string, 100), make(chan bool, 100)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		h.run()
 		one := h.send("one@a.test")
 		<-began
@@ -233,15 +232,15 @@ var (
 	showEvents = db.SQL(`ALTER TABLE event_hidden RENAME TO event`)
 )
 
-// An outcome that was written without anybody knowing is not written once more when
-// the delivery is in hand again: its attempt is there, so that would never succeed,
-// and no attempt begin any more.
+// An outcome whose commit was reported as failed is not written again when the delivery is leased
+// again: its attempt row exists, so the write would always fail, and no attempt would start any
+// more.
 func TestOutcomeUnknown(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		began, finish := make(chan bool), make(chan bool)
 		var tries, runs atomic.Int32
 		d, n := dbtest.Open(t, url)
-		c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
+		c := &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 			if tries.Add(1) > 1 {
 				return []queue.Outcome{delivered}
 			}
@@ -249,10 +248,10 @@ func TestOutcomeUnknown(t *testing.T) {
 			<-finish
 			return []queue.Outcome{deferred}
 		}}
-		var h *house
-		h = newHouse(t, d, n, c, func(o *queue.Options) {
+		var h *fixture
+		h = newFixture(t, d, n, c, func(o *queue.Options) {
 			o.ChooseAgent = func(context.Context, string) (queue.Agent, error) {
-				if runs.Add(1) > 1 { // the way is not found out at once
+				if runs.Add(1) > 1 { // fails on the second session
 					h.log.await(t, "too late", "unique constraint")
 				}
 				return c, nil
@@ -264,10 +263,10 @@ func TestOutcomeUnknown(t *testing.T) {
 		dbtest.Exec(t, d, hideEvents.With())
 		finish <- true
 		h.log.await(t, "the database does not take")
-		// As if a first try had done it, and Write had not known.
-		tenure, _ := n.Lease()
+		// As if a first write had succeeded without Write's knowledge.
+		lease, _ := n.Lease()
 		dbtest.Exec(t, d, wasTried.With(m), wasDeferred.With(m))
-		h.queue.ClaimAs(tenure, "a.test")
+		h.queue.ClaimAs(lease, "a.test")
 		dbtest.Exec(t, d, showEvents.With())
 		h.awaitDelivered(1)
 		h.wantStates(m, "delivered")
@@ -280,15 +279,15 @@ var (
 		SELECT message, n, 1, 1, 1, 'deferred', '', '', '', '', 0, '', '', '' FROM delivery WHERE message = $1`)
 )
 
-// The end lets couriers finish, writes what they brought, and releases the rest.
+// A drain lets attempts finish, writes their outcomes, and releases the other deliveries.
 func TestDrain(t *testing.T) {
 	began, finish := make(chan bool), make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- true
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		h.run()
 		one := h.send("one@a.test")
 		<-began
@@ -302,15 +301,15 @@ func TestDrain(t *testing.T) {
 		if n := h.owned(); n != 0 {
 			t.Errorf("%d rows are still in the node's name", n)
 		}
-		three := h.send("three@a.test") // accepted all the same, for the next to carry
+		three := h.send("three@a.test") // still accepted, for the next process to deliver
 		h.wantStates(three, "queued")
 	})
 }
 
-// However many outcomes hang, the main loop goes on, to hear of the end.
+// The main loop continues to watch for the end, even if many outcomes hang.
 func TestLookWhileOutcomesHang(t *testing.T) {
 	c := &tarpits{}
-	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+	eachFixture(t, c.deliveryAgent(), func(t *testing.T, h *fixture) {
 		theirs, _ := c.standStill(h)
 		close(c.live)
 		free, looked := h.queue.TakeSlots(), make(chan bool)
@@ -325,7 +324,7 @@ func TestLookWhileOutcomesHang(t *testing.T) {
 		case <-limit.C:
 			t.Error("it waits for a slot")
 		}
-		h.wantReady(4 * 9) // two gave way
+		h.wantReady(4 * 9) // two destinations were preempted
 		free()
 		h.awaitDelivered(1)
 		h.wantStates(theirs, "delivered")
@@ -336,9 +335,9 @@ func TestLookWhileOutcomesHang(t *testing.T) {
 	}, func(o *queue.Options) { o.Capacity, o.Window = 80, 10 })
 }
 
-// When outcomes are given up nobody waits for a slot any more.
+// Once writes are canceled, no goroutine waits for a write slot.
 func TestNoSlotAtTheEnd(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		defer h.queue.TakeSlots()()
 		h.queue.GiveUp()
 		done := make(chan bool)
@@ -347,15 +346,15 @@ func TestNoSlotAtTheEnd(t *testing.T) {
 	})
 }
 
-// A courier that gives up when it is told to leaves its consignment deferred.
+// A delivery agent that stops when its context ends leaves its transaction deferred.
 func TestDrainGivesUp(t *testing.T) {
 	began := make(chan bool)
-	c := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- true
 		<-ctx.Done()
 		return []queue.Outcome{}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		h.run()
 		one := h.send("one@a.test")
 		<-began
@@ -364,16 +363,16 @@ func TestDrainGivesUp(t *testing.T) {
 	}, func(o *queue.Options) { o.DrainTimeout = time.Millisecond })
 }
 
-// A commit whose outcome was unknown may leave rows that nobody knows of.
+// A commit of unknown outcome may leave rows that are unknown in memory.
 func TestReconcile(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		m := h.message()
 		p := h.queue.Reserve(m, to("ok@a.test"))
 		if err := h.db.Write(t.Context(), m.Account, &db.Mutation{Apply: p.AddStatements}); err != nil {
 			t.Fatal(err)
 		}
-		p.Abandon() // as if Write had said that it failed
+		p.Abandon() // as if Write had failed
 		h.await(1)
 		h.later(2 * time.Minute)
 		h.awaitDelivered(1)
@@ -381,17 +380,16 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// Commits that fail one after the other don't keep what one of them left from
-// being found.
+// A series of failing commits does not keep the rows of one of them from being found.
 func TestReconcileUnderTrouble(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		m := h.message()
 		p := h.queue.Reserve(m, to("ok@a.test"))
 		if err := h.db.Write(t.Context(), m.Account, &db.Mutation{Apply: p.AddStatements}); err != nil {
 			t.Fatal(err)
 		}
-		p.Abandon() // as if Write had said that it failed
+		p.Abandon() // as if Write had failed
 		h.await(1)
 		for range 3 {
 			h.clock.add(50 * time.Second)
@@ -403,16 +401,15 @@ func TestReconcileUnderTrouble(t *testing.T) {
 	})
 }
 
-// Of a scheduled delivery that becomes queued in a commit of unknown outcome
-// nothing is forgotten.
+// A promotion in a commit of unknown outcome loses no delivery.
 func TestPromotedUnknown(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
 		var once atomic.Bool
-		h := newHouse(t, d, n, script(), func(o *queue.Options) {
+		h := newFixture(t, d, n, script(), func(o *queue.Options) {
 			describe := o.Describe
 			o.Describe = func(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
-				if once.CompareAndSwap(false, true) { // as if a first try had done it, and Write had not known
+				if once.CompareAndSwap(false, true) { // as if a first write had succeeded without Write's knowledge
 					dbtest.Exec(t, d, promoted.With(id))
 				}
 				return describe(ctx, id)
@@ -432,9 +429,8 @@ func TestPromotedUnknown(t *testing.T) {
 
 var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence + 1 WHERE message = $1`)
 
-// What a node still claims in the name of a tenure that has ended, and that
-// others have buried, nobody would ever find again.
-func TestClaimAfterTheTenure(t *testing.T) {
+// A claim under an expired lease that other nodes have deleted would never be found again.
+func TestClaimAfterTheLease(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		wall := &clock{now: time.Now()}
 		d, err := db.Open(t.Context(), db.Options{URL: url, Now: wall.Now})
@@ -446,15 +442,15 @@ func TestClaimAfterTheTenure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
+		h := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
 		m := h.send("ok@a.test", "ok@a.test")
-		tenure, _ := n.Lease()
+		lease, _ := n.Lease()
 		wall.add(time.Hour)
-		dbtest.Exec(t, d, endTenure.With(tenure), releaseRows.With())
-		if err := d.DeleteLease(t.Context(), tenure); err != nil {
+		dbtest.Exec(t, d, endLease.With(lease), releaseRows.With())
+		if err := d.DeleteLease(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
-		h.queue.ClaimAs(tenure, "a.test")
+		h.queue.ClaimAs(lease, "a.test")
 		if n := h.owned(); n != 0 {
 			t.Errorf("%d rows are in the name of a tenure that is forgotten", n)
 		}
@@ -463,6 +459,6 @@ func TestClaimAfterTheTenure(t *testing.T) {
 }
 
 var (
-	endTenure   = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	endLease    = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
 	releaseRows = db.SQL(`UPDATE delivery SET tenure = NULL`)
 )

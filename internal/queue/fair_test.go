@@ -18,13 +18,13 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// A run that ends for the sake of those in line leaves its place to them.
+// A session that ends because destinations wait for a session leaves its slot to them.
 func TestBacklogGivesTurns(t *testing.T) {
 	const backlog = 300
 	var mu sync.Mutex
 	var carried, before int
 	began, finish := make(chan bool), make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		if c.Deliveries[0].Destination == "b.test" {
@@ -35,7 +35,7 @@ func TestBacklogGivesTurns(t *testing.T) {
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		carried = 0
 		h.run()
 		for range backlog / 50 {
@@ -51,8 +51,7 @@ func TestBacklogGivesTurns(t *testing.T) {
 	}, func(o *queue.Options) { o.MaxSessions, o.Window = 1, 2*backlog })
 }
 
-// Mail of one account to many destinations that take it slowly leaves runs and
-// places for the others'.
+// One account's mail to many slow destinations leaves sessions and slots for other accounts.
 func TestAccountsShare(t *testing.T) {
 	for name, one := range map[string]struct {
 		destinations, each int
@@ -63,19 +62,19 @@ func TestAccountsShare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var release chan bool
-			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+			c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 				if c.Deliveries[0].Destination != "live.test" {
 					<-release
 				}
 				return []queue.Outcome{delivered}
 			}}
-			eachHouse(t, c, func(t *testing.T, h *house) {
+			eachFixture(t, c, func(t *testing.T, h *fixture) {
 				release = make(chan bool)
 				h.run()
 				for i := range one.destinations * one.each {
 					h.send(fmt.Sprintf("ok@slow%d.test", i%one.destinations))
 				}
-				h.settledOf() // those that found no place
+				h.settledOf() // those that got no slot
 				var others []db.ID
 				for range 3 {
 					m := h.message()
@@ -97,16 +96,16 @@ func TestAccountsShare(t *testing.T) {
 	}
 }
 
-// A destination whose turn an account has used up is tried for another's mail.
+// If an account has used up its share, a destination is still tried for another account's mail.
 func TestAccountsShareADestination(t *testing.T) {
 	release := make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if c.Deliveries[0].Destination != "live.test" {
 			<-release
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		release = make(chan bool)
 		h.run()
 		for i := range 20 {
@@ -124,15 +123,14 @@ func TestAccountsShareADestination(t *testing.T) {
 	}, func(o *queue.Options) { o.MaxSessions = 8 })
 }
 
-// Destinations that stand still leave their places to what waits in rows for
-// others: mail of one account to hosts that take it in minutes, new or claimed,
-// does not hold up what others try again.
+// Stalled destinations give their slots to the waiting rows of others: one account's mail to hosts
+// that take minutes per message, new or claimed, does not delay other accounts' retries.
 func TestStillDestinationsGiveWay(t *testing.T) {
-	const slow, each = 3, 10 // all the places that there are for what waits in rows
+	const slow, each = 3, 10 // all slots for waiting rows
 	for name, wait := range map[string]time.Duration{"new": 0, "claimed": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			c := &tarpits{}
-			eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+			eachFixture(t, c.deliveryAgent(), func(t *testing.T, h *fixture) {
 				c.fill()
 				close(c.live)
 				h.run()
@@ -160,17 +158,17 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 	}
 }
 
-// What gives way keeps its places until that is written: however long it takes, no
-// more than is needed gives way meanwhile.
+// Preempted deliveries keep their slots until their release is written: however long that takes, no
+// more deliveries than needed are preempted.
 func TestGivingWayOnce(t *testing.T) {
 	c := &tarpits{}
-	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+	eachFixture(t, c.deliveryAgent(), func(t *testing.T, h *fixture) {
 		theirs, longest := c.standStill(h)
 		close(c.live)
 		let := h.lock(longest)
 		for range 3 {
 			h.look()
-			h.wantReady(4 * 9) // two gave way: 45 places are left
+			h.wantReady(4 * 9) // two were preempted: 45 slots are left
 			h.clock.add(6 * time.Second)
 		}
 		let()
@@ -183,10 +181,10 @@ func TestGivingWayOnce(t *testing.T) {
 	}, func(o *queue.Options) { o.Capacity, o.Window = 80, 10 })
 }
 
-// While nothing may be taken nothing stands still.
+// Destinations don't count as stalled while the queue may start no attempts.
 func TestPauseIsNotStandingStill(t *testing.T) {
 	c := &tarpits{}
-	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+	eachFixture(t, c.deliveryAgent(), func(t *testing.T, h *fixture) {
 		theirs, _ := c.standStill(h)
 		h.send("ok@live.test")
 		dbtest.Exec(t, h.db, hideEvents.With())
@@ -212,13 +210,13 @@ func TestPauseIsNotStandingStill(t *testing.T) {
 	}, func(o *queue.Options) { o.Capacity, o.Window = 84, 10 })
 }
 
-// tarpits take nothing until slow is closed, and live.test nothing until live is.
+// tarpits accept no mail until slow is closed; live.test accepts none until live is.
 type tarpits struct{ slow, live chan bool }
 
 func (p *tarpits) fill() { p.slow, p.live = make(chan bool), make(chan bool) }
 
-func (p *tarpits) courier() *courier {
-	return &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+func (p *tarpits) deliveryAgent() *deliveryAgent {
+	return &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		until := p.slow
 		if c.Deliveries[0].Destination == "live.test" {
 			until = p.live
@@ -228,10 +226,10 @@ func (p *tarpits) courier() *courier {
 	}}
 }
 
-// standStill has mail in hand for six tarpits, all the places that there are for
-// what waits in rows, and lets two minutes pass. It returns a message that waits,
-// and one in hand for the one that stands longest.
-func (p *tarpits) standStill(h *house) (theirs, longest db.ID) {
+// standStill leases mail for six tarpits, which use all slots for waiting rows, and advances the
+// clock by two minutes. It returns a waiting message, and a leased one of the tarpit that is
+// stalled longest.
+func (p *tarpits) standStill(h *fixture) (theirs, longest db.ID) {
 	const slow, each = 6, 10
 	p.fill()
 	h.queue.Begin()
@@ -255,9 +253,8 @@ func (p *tarpits) standStill(h *house) (theirs, longest db.ID) {
 	return theirs, longest
 }
 
-// lock keeps everybody from writing a message's deliveries until the func that it
-// returns is called.
-func (h *house) lock(message db.ID) func() {
+// lock locks a message's delivery rows until the returned function is called.
+func (h *fixture) lock(message db.ID) func() {
 	locked, let, over := make(chan bool), make(chan bool), make(chan error)
 	go func() {
 		over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
@@ -276,15 +273,15 @@ func (h *house) lock(message db.ID) func() {
 	}
 }
 
-func (h *house) look() {
+func (h *fixture) look() {
 	h.t.Helper()
 	if err := h.queue.Look(context.Background()); err != nil {
 		h.t.Error(err)
 	}
 }
 
-// wantReady requires that so many wait in the memory for a courier.
-func (h *house) wantReady(want int) {
+// wantReady checks how many deliveries wait in memory for an attempt.
+func (h *fixture) wantReady(want int) {
 	h.t.Helper()
 	if n := h.queue.Ready(); n != want {
 		h.t.Errorf("%d are ready, not %d", n, want)
@@ -293,17 +290,17 @@ func (h *house) wantReady(want int) {
 
 var touch = db.SQL(`UPDATE delivery SET due_at = due_at WHERE message = $1`)
 
-// While a verb waits for the database, what it is about begins no runs that
-// find nothing to take.
+// While an override waits for the database, its deliveries start no sessions that would find
+// nothing.
 func TestOverruledBeginsNoRuns(t *testing.T) {
 	began, finish := make(chan bool), make(chan bool)
-	c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 		began <- true
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
 	var chosen atomic.Int64
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		chosen.Store(0)
 		h.run()
 		h.send("one@a.test")
@@ -339,14 +336,13 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 	})
 }
 
-// Who unsubscribes while a scheduled delivery becomes queued has an event with
-// a number of its own.
+// An unsubscribe while a scheduled delivery is promoted gets its own sequence number.
 func TestUnsubscribedWhilePromoted(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
 		var once atomic.Bool
-		var h *house
-		h = newHouse(t, d, n, script(), func(o *queue.Options) {
+		var h *fixture
+		h = newFixture(t, d, n, script(), func(o *queue.Options) {
 			describe := o.Describe
 			o.Describe = func(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 				if once.CompareAndSwap(false, true) {
@@ -368,10 +364,10 @@ func TestUnsubscribedWhilePromoted(t *testing.T) {
 	})
 }
 
-// Claims that follow each other without a gap don't keep what a commit of
-// unknown outcome left from being found: none begins until it was looked for.
+// Continuous claims don't keep the rows of a commit of unknown outcome from being found: no claim
+// starts until they were searched.
 func TestReconcileWhileClaiming(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.queue.Begin()
 		due := h.message()
 		due.DueAt = h.clock.Now().Add(time.Minute)
@@ -401,12 +397,11 @@ func TestReconcileWhileClaiming(t *testing.T) {
 	})
 }
 
-// However many destinations are dead, the memory of those that are not put off
-// at the moment has an end.
+// The number of dead destinations in memory that are not in backoff is bounded.
 func TestDeadDestinationsAreForgotten(t *testing.T) {
 	const dead, places = 30, 10
-	c := &courier{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome { return nil }}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	c := &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome { return nil }}
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		h.queue.Begin()
 		for i := range dead {
 			m := h.send(fmt.Sprintf("ok@dead%d.test", i))

@@ -8,19 +8,18 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// accountLoad is an account that has mail in hand, or runs. Queue.mu guards it.
+// accountLoad counts an account's leased deliveries and sessions. Queue.mu guards it.
 type accountLoad struct {
 	account         db.ID
-	slotsUsed       int            // deliveries in hand
-	sessions        int            // runs that began for its mail and count
-	waitingSessions int            // those that don't, see Session.Aside
-	waiting         []*destination // that wait for a run, for its mail
+	slotsUsed       int            // leased deliveries
+	sessions        int            // sessions started for its mail that hold a slot
+	waitingSessions int            // sessions that gave up their slot (Session.ReleaseSlot)
+	waiting         []*destination // destinations that wait for a session for its mail
 }
 
-// fairnessFactor is how many times what is free an account may have: of the runs, and of
-// the places for new mail. So its mail to hosts that take a greeting's timeout
-// each can't have all, and whoever comes next finds some, however many came
-// before.
+// fairnessFactor limits an account to this multiple of the free sessions, and of the free slots for
+// new mail. An account whose mail goes to hosts that time out can't occupy all of them: the next
+// account always finds some free, however many accounts came before.
 const fairnessFactor = 3
 
 func withinFairShare(has, free int) bool { return has < fairnessFactor*free }
@@ -34,14 +33,14 @@ func (q *Queue) account(account db.ID) *accountLoad {
 	return s
 }
 
-// removeIdleAccount forgets an account of which there is nothing to know.
+// removeIdleAccount removes an account that has no state to remember.
 func (q *Queue) removeIdleAccount(s *accountLoad) {
 	if s.slotsUsed == 0 && s.sessions == 0 && s.waitingSessions == 0 && len(s.waiting) == 0 {
 		delete(q.accounts, s.account)
 	}
 }
 
-// admitsAccount reports whether an account may have one more place for new mail.
+// admitsAccount reports whether an account may take one more slot for new mail.
 func (q *Queue) admitsAccount(account db.ID) bool {
 	has := 0
 	if s := q.accounts[account]; s != nil {
@@ -54,8 +53,8 @@ func (q *Queue) mayStartSession(s *accountLoad) bool {
 	return withinFairShare(s.sessions, q.o.MaxSessions-q.sessions)
 }
 
-// eligibleAccount returns an account that has something ready for a destination and may
-// have one more run; nil for none.
+// eligibleAccount returns an account that has a ready delivery for d and may start one more
+// session; nil for none.
 func (q *Queue) eligibleAccount(d *destination) *accountLoad {
 	var last *accountLoad
 	for _, x := range d.ready {
@@ -70,8 +69,8 @@ func (q *Queue) eligibleAccount(d *destination) *accountLoad {
 	return nil
 }
 
-// waitForSession has a destination wait for a run, in the line of each account that has
-// something ready for it: the first that may have one begins it.
+// waitForSession puts a destination on the waiting list of each account that has a ready delivery
+// for it. The first account that may start a session starts it.
 func (q *Queue) waitForSession(d *destination) {
 	var last *accountLoad
 	for _, x := range d.ready {
@@ -93,8 +92,7 @@ func (q *Queue) waitForSession(d *destination) {
 	}
 }
 
-// startWaiting gives freed runs to the destinations that wait for one, the
-// accounts taking turns.
+// startWaiting starts sessions for destinations that wait for one. The accounts take turns.
 func (q *Queue) startWaiting() {
 	for n := 0; n < len(q.waitingAccounts) && q.sessions < q.o.MaxSessions; {
 		s := q.waitingAccounts[n]

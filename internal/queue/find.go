@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// MaxDeliveriesOf is how many messages DeliveriesOf takes.
+// MaxDeliveriesOf is the maximum of messages per call of DeliveriesOf.
 const MaxDeliveriesOf = 20
 
 var (
@@ -22,8 +22,8 @@ var (
 	inStateNewerQuery = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
 			AND state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled')
 		ORDER BY message LIMIT $4`)
-	// openMessagesQuery counts all open deliveries, and names those of one account that
-	// are queued or, for $2, being sent.
+	// openMessagesQuery counts all open deliveries, and lists the messages of one account that are
+	// being sent or, unless $2, queued.
 	openMessagesQuery = db.SQL(`WITH waiting AS (SELECT message, account, state, FALSE AS sent FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
 		held AS (SELECT message, account, state, TRUE AS sent FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
@@ -33,13 +33,13 @@ var (
 			WHERE account = $1 AND (sent OR NOT $2 AND state = 'queued') LIMIT 1000) AS own`)
 )
 
-// Bounds of what openMessagesQuery finds.
+// Limits of openMessagesQuery's result.
 const (
 	maxOpen        = 5000
 	maxOpenAccount = 1000
 )
 
-// DeliveriesOf is Deliveries for at most MaxDeliveriesOf messages at once.
+// DeliveriesOf is like Deliveries, for at most MaxDeliveriesOf messages at once.
 func (q *Queue) DeliveriesOf(ctx context.Context, messages []db.ID) (map[db.ID][]DeliveryStatus, error) {
 	args := make([]any, MaxDeliveriesOf)
 	for i := range args {
@@ -55,7 +55,8 @@ func (q *Queue) DeliveriesOf(ctx context.Context, messages []db.ID) (map[db.ID][
 	return q.groupRows(rows), nil
 }
 
-// Indexed reports whether MessagesInState finds deliveries in a state: the unusual ones.
+// Indexed reports whether MessagesInState finds deliveries in the state. The index has only the
+// less common states.
 func (s State) Indexed() bool {
 	switch s {
 	case Scheduled, Deferred, Bounced, Complained, Suppressed, Failed, Cancelled:
@@ -64,8 +65,8 @@ func (s State) Indexed() bool {
 	return false
 }
 
-// OpenMessages returns, in no order, the messages of an account that may be Queued, or
-// Sending, if few deliveries are open in all; otherwise it is false.
+// OpenMessages returns, in no order, the messages of an account that may be Queued or Sending. ok
+// is false if too many deliveries are open in all.
 func (q *Queue) OpenMessages(ctx context.Context, account db.ID, state State) (messages []db.ID, ok bool, err error) {
 	count := 0
 	err = q.o.DB.Each(ctx, openMessagesQuery.With(account, state == Sending), func(r db.Row) error {
@@ -82,9 +83,9 @@ func (q *Queue) OpenMessages(ctx context.Context, account db.ID, state State) (m
 	return messages, err == nil && count < maxOpen && len(messages) < maxOpenAccount, err
 }
 
-// MessagesInState returns at most limit messages of an account that have a delivery in
-// one of the states that are Listed, of those between two ids: the newest first,
-// or with up the oldest first.
+// MessagesInState returns at most limit messages of an account that have a delivery in the given
+// state, which must be Indexed, with ids between lo and hi. The newest come first, or the oldest if
+// up is set.
 func (q *Queue) MessagesInState(ctx context.Context, account db.ID, state State, lo, hi db.ID, up bool, limit int) ([]db.ID, error) {
 	query := inStateOlderQuery
 	if up {

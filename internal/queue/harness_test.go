@@ -25,7 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// clock is a clock that stands until it is moved.
+// clock is a clock that only moves when told to.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -43,16 +43,16 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// courier answers as a func says. A nil slice from it means trouble with the
-// whole destination.
-type courier struct {
+// deliveryAgent is a delivery agent whose outcomes come from a function. A nil slice means that the whole
+// destination failed.
+type deliveryAgent struct {
 	parallel int
 	answer   func(ctx context.Context, c *queue.Transaction) []queue.Outcome
 }
 
-func (c *courier) Concurrency(int) int { return c.parallel }
+func (c *deliveryAgent) Concurrency(int) int { return c.parallel }
 
-func (c *courier) Deliver(ctx context.Context, r *queue.Session) {
+func (c *deliveryAgent) Deliver(ctx context.Context, r *queue.Session) {
 	for {
 		got := r.Next()
 		if got == nil {
@@ -79,7 +79,7 @@ type settled struct {
 	state   queue.State
 }
 
-// logLines is what the queue logs, for tests that wait for it to say something.
+// logLines receives the queue's log lines, for tests that wait for one.
 type logLines chan string
 
 func (l logLines) Write(line []byte) (int, error) {
@@ -90,7 +90,7 @@ func (l logLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// await waits for a line with one of some texts, in whatever case.
+// await waits for a line that contains one of the texts, in any case.
 func (l logLines) await(t testing.TB, texts ...string) {
 	t.Helper()
 	limit := time.NewTimer(time.Minute)
@@ -108,8 +108,8 @@ func (l logLines) await(t testing.TB, texts ...string) {
 	}
 }
 
-// house is a queue with what it needs.
-type house struct {
+// fixture is a queue with its dependencies.
+type fixture struct {
 	t       testing.TB
 	db      *db.DB
 	node    *db.Node
@@ -121,7 +121,7 @@ type house struct {
 	settled chan settled
 	log     logLines
 
-	submits  bool // the mail is a mailbox's
+	submits  bool // mail submitted by a mailbox
 	mu       sync.Mutex
 	prepared map[db.ID]int
 	denied   map[db.ID]error
@@ -129,8 +129,8 @@ type house struct {
 	ended    chan error
 }
 
-func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Agent, set ...func(*queue.Options)) *house {
-	h := &house{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &notify.Hub{}, account: d.NewID(),
+func newFixture(t testing.TB, d *db.DB, n *db.Node, c queue.Agent, set ...func(*queue.Options)) *fixture {
+	h := &fixture{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &notify.Hub{}, account: d.NewID(),
 		clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
 	o := queue.Options{
@@ -158,19 +158,19 @@ func testKey(t testing.TB) *secret.Key {
 	return key
 }
 
-func eachHouse(t *testing.T, c queue.Agent, f func(t *testing.T, h *house), set ...func(*queue.Options)) {
+func eachFixture(t *testing.T, c queue.Agent, f func(t *testing.T, h *fixture), set ...func(*queue.Options)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		f(t, newHouse(t, d, n, c, set...))
+		f(t, newFixture(t, d, n, c, set...))
 	})
 }
 
-func (h *house) about(id db.ID) queue.MessageInfo {
+func (h *fixture) about(id db.ID) queue.MessageInfo {
 	return queue.MessageInfo{Account: h.account, API: !h.submits, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
 		Metadata: json.RawMessage(`{"order":7}`)}
 }
 
-func (h *house) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
+func (h *fixture) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.prepared[id]++
@@ -184,7 +184,7 @@ func (h *house) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, er
 }
 
 // run starts the queue; it ends with the test.
-func (h *house) run() *house {
+func (h *fixture) run() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop, h.ended = cancel, make(chan error, 1)
 	go func() { h.ended <- h.queue.Run(ctx) }()
@@ -202,16 +202,16 @@ func (h *house) run() *house {
 }
 
 // end stops the queue and waits until it has drained.
-func (h *house) end() {
+func (h *fixture) end() {
 	h.stop()
 	err := <-h.ended
 	if err != nil {
 		h.t.Errorf("the queue ended with %v", err)
 	}
-	h.ended <- err // for the next end
+	h.ended <- err // for another call of end
 }
 
-// to makes recipients of addresses.
+// to returns recipients with the addresses.
 func to(addresses ...string) (rcpts []queue.Recipient) {
 	for _, a := range addresses {
 		_, domain, _ := strings.Cut(a, "@")
@@ -220,12 +220,12 @@ func to(addresses ...string) (rcpts []queue.Recipient) {
 	return rcpts
 }
 
-func (h *house) message() queue.Message {
+func (h *fixture) message() queue.Message {
 	id := h.db.NewID()
 	return queue.Message{ID: id, MessageInfo: h.about(id), ExpiresAt: h.clock.Now().Add(72 * time.Hour)}
 }
 
-func (h *house) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
+func (h *fixture) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
 	h.t.Helper()
 	if err := h.try(m, rcpts); err != nil {
 		h.t.Fatal(err)
@@ -233,7 +233,7 @@ func (h *house) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
 	return m.ID
 }
 
-func (h *house) try(m queue.Message, rcpts []queue.Recipient) error {
+func (h *fixture) try(m queue.Message, rcpts []queue.Recipient) error {
 	p := h.queue.Reserve(m, rcpts)
 	err := h.db.Write(context.Background(), m.Account, &db.Mutation{Apply: p.AddStatements, AfterCommit: p.Dispatch})
 	if err != nil {
@@ -242,13 +242,13 @@ func (h *house) try(m queue.Message, rcpts []queue.Recipient) error {
 	return err
 }
 
-func (h *house) send(addresses ...string) db.ID {
+func (h *fixture) send(addresses ...string) db.ID {
 	h.t.Helper()
 	return h.accept(h.message(), to(addresses...))
 }
 
-// await waits until so many deliveries have left the memory.
-func (h *house) await(n int) {
+// await waits until n deliveries have left the memory.
+func (h *fixture) await(n int) {
 	h.t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -261,13 +261,13 @@ func (h *house) await(n int) {
 	}
 }
 
-// later moves the clock and has the queue look.
-func (h *house) later(d time.Duration) {
+// later advances the clock and makes the queue poll.
+func (h *fixture) later(d time.Duration) {
 	h.clock.add(d)
 	h.hub.Wake(notify.Key{Kind: notify.Queue})
 }
 
-func (h *house) states(message db.ID) string {
+func (h *fixture) states(message db.ID) string {
 	h.t.Helper()
 	all, err := h.queue.Deliveries(context.Background(), message)
 	if err != nil {
@@ -280,7 +280,7 @@ func (h *house) states(message db.ID) string {
 	return strings.Join(s, " ")
 }
 
-func (h *house) wantStates(message db.ID, want string) {
+func (h *fixture) wantStates(message db.ID, want string) {
 	h.t.Helper()
 	if got := h.states(message); got != want {
 		h.t.Errorf("states %q, want %q", got, want)
@@ -290,7 +290,7 @@ func (h *house) wantStates(message db.ID, want string) {
 var eventsOf = db.SQL(`SELECT kind, data FROM event WHERE message = $1 ORDER BY id`)
 
 // events lists a message's events, as "kind sequence status-or-type".
-func (h *house) events(message db.ID) string {
+func (h *fixture) events(message db.ID) string {
 	h.t.Helper()
 	var s []string
 	err := h.db.Each(context.Background(), eventsOf.With(message), func(r db.Row) error {
@@ -321,15 +321,15 @@ func (h *house) events(message db.ID) string {
 	return strings.Join(s, ", ")
 }
 
-func (h *house) wantEvents(message db.ID, want string) {
+func (h *fixture) wantEvents(message db.ID, want string) {
 	h.t.Helper()
 	if got := h.events(message); got != want {
 		h.t.Errorf("events:\n got %s\nwant %s", got, want)
 	}
 }
 
-// next begins the tenure of the process that follows this one.
-func (h *house) next() *db.Node {
+// next acquires the lease of the next process.
+func (h *fixture) next() *db.Node {
 	h.t.Helper()
 	n, err := h.db.Join(context.Background(), "test", "test")
 	if err != nil {
@@ -338,8 +338,8 @@ func (h *house) next() *db.Node {
 	return n
 }
 
-// settledOf empties the list of what has left the memory.
-func (h *house) settledOf() {
+// settledOf drains the channel of settled deliveries.
+func (h *fixture) settledOf() {
 	for {
 		select {
 		case <-h.settled:
@@ -349,8 +349,8 @@ func (h *house) settledOf() {
 	}
 }
 
-// awaitDelivered waits until so many more deliveries were delivered.
-func (h *house) awaitDelivered(n int) {
+// awaitDelivered waits until n more deliveries were delivered.
+func (h *fixture) awaitDelivered(n int) {
 	h.t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -366,8 +366,8 @@ func (h *house) awaitDelivered(n int) {
 	}
 }
 
-// drained requires that no attempt has begun.
-func (h *house) drained(began chan string) {
+// drained checks that no attempt has started.
+func (h *fixture) drained(began chan string) {
 	h.t.Helper()
 	select {
 	case who := <-began:
@@ -378,7 +378,7 @@ func (h *house) drained(began chan string) {
 
 var ownedRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE tenure IS NOT NULL`)
 
-func (h *house) owned() (n int) {
+func (h *fixture) owned() (n int) {
 	h.t.Helper()
 	if err := h.db.One(context.Background(), ownedRows.With(), &n); err != nil {
 		h.t.Fatal(err)

@@ -14,24 +14,23 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// What operators hold. A held delivery waits with tenure 0: no node takes it in
-// hand, its time does not run out, and cancelling it works as ever. What a node
-// has in hand is only marked (hold > 0): the node alone knows whether a courier
-// has it, so it is the node that lets go; what a courier brings meanwhile
-// counts. So an attempt is never lost, and none begins for what is held but
-// within the second after.
+// A held delivery has tenure 0: no node leases it, its expiry is suspended, and it can still be
+// cancelled. A leased delivery is only marked (hold > 0), because only its node knows whether an
+// attempt is running. That node releases it, and the outcome of a running attempt counts. So no
+// attempt is lost, and an attempt of a held delivery begins at most within the second after the
+// hold.
 
-// HoldKind is what a standing hold is for.
+// HoldKind is what an active hold applies to.
 type HoldKind string
 
-// The kinds.
+// The kinds of holds.
 const (
-	HoldDestination HoldKind = "destination" // a domain that mail goes to
-	HoldAccount     HoldKind = "account"     // whose mail it is
+	HoldDestination HoldKind = "destination" // all mail to a domain
+	HoldAccount     HoldKind = "account"     // all mail of an account
 )
 
-// Hold holds all mail to a destination or of an account, also what is
-// still to come.
+// Hold is an active hold: it holds all mail to a destination or of an account, including future
+// mail.
 type Hold struct {
 	ID        db.ID
 	Kind      HoldKind
@@ -40,16 +39,16 @@ type Hold struct {
 	CreatedAt time.Time
 }
 
-// Account returns whose mail a hold is for; false for a destination's.
+// Account returns the account of a hold; false if the hold is for a destination.
 func (h *Hold) Account() (db.ID, bool) {
 	id, err := strconv.ParseInt(h.Target, 10, 64)
 	return db.ID(id), h.Kind == HoldAccount && err == nil
 }
 
-// individualHold is the hold of a delivery that is held without a standing one.
+// individualHold is the hold id of a delivery that no active hold applies to.
 const individualHold db.ID = 1
 
-// maxHolds bounds the standing holds, which every node keeps in memory.
+// maxHolds is the maximum of active holds. Every node keeps all of them in memory.
 const maxHolds = 1000
 
 var holdsQuery = db.SQL(`SELECT id, kind, target, reason, created_at FROM queue_hold ORDER BY id`)
@@ -63,7 +62,7 @@ func readHolds(ctx context.Context, r db.Reader) ([]Hold, error) {
 	})
 }
 
-// activeHolds are the holds as this node knows them.
+// activeHolds indexes the active holds as this node last read them.
 type activeHolds struct {
 	destinations map[string]db.ID
 	accounts     map[db.ID]db.ID
@@ -90,7 +89,7 @@ func newActiveHolds(all []Hold) (*activeHolds, error) {
 	return s, nil
 }
 
-// destinationHold returns the hold that a destination is under, 0 for none.
+// destinationHold returns the active hold of a destination, 0 for none.
 func (s *activeHolds) destinationHold(name string) db.ID {
 	if s == nil {
 		return 0
@@ -98,7 +97,7 @@ func (s *activeHolds) destinationHold(name string) db.ID {
 	return s.destinations[name]
 }
 
-// deliveryHold returns the hold that a delivery is under, 0 for none.
+// deliveryHold returns the active hold that applies to a delivery, 0 for none.
 func (s *activeHolds) deliveryHold(destination string, account db.ID) db.ID {
 	if id := s.destinationHold(destination); id != 0 || s == nil {
 		return id
@@ -115,7 +114,7 @@ var (
 			ORDER BY due_at LIMIT $2 {skip_locked})
 		UPDATE delivery SET tenure = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)`)
 	nextHoldQuery = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
-	// With + 0 no index is asked for the rows, see claim.
+	// The + 0 keeps the outer query from using an index, see claimQuery.
 	releaseHoldQuery = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
 			WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $2 THEN $2 - held_at ELSE 0 END
 			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
@@ -126,18 +125,16 @@ var (
 )
 
 const (
-	// retryRequestTTL is for how long a nudge is remembered.
+	// retryRequestTTL is how long a retry request is remembered.
 	retryRequestTTL = time.Hour
-	// allDestinations, as the destination of a nudge, is all of them.
+	// allDestinations, as the destination of a retry request, means all destinations.
 	allDestinations = ""
-	// maxReleaseChunks bounds what is released in one look, which has other things
-	// to do as well.
+	// maxReleaseChunks is the maximum of chunks released per poll, because a poll has other work.
 	maxReleaseChunks = 3
 )
 
-// applyOperatorRequests does what operators asked for, at other nodes and at the command line
-// too: it learns the standing holds, lets go of what is held, and begins again
-// where it is told to.
+// applyOperatorRequests applies the requests of operators, also those made on other nodes and on
+// the command line. It reads the active holds, releases held deliveries, and retries destinations.
 func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error {
 	list, err := readHolds(ctx, q.o.DB)
 	if err != nil {
@@ -147,8 +144,8 @@ func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	tenure, _ := q.o.Node.Lease()
-	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(tenure, chunkRows), func(r db.Row) (p deliveryKey, err error) {
+	leaseID, _ := q.o.Node.Lease()
+	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(leaseID, chunkRows), func(r db.Row) (p deliveryKey, err error) {
 		return p, r.Scan(&p.message, &p.n)
 	})
 	if err != nil {
@@ -161,8 +158,7 @@ func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error 
 	return errors.Join(q.releaseOrphans(ctx, holds, now), q.applyRetryRequests(ctx, now))
 }
 
-// enforceHolds lets go of what is in hand, not with a courier, and held. q.mu is
-// held.
+// enforceHolds releases leased deliveries that are held and not in an attempt. q.mu is held.
 func (q *Queue) enforceHolds(mine []deliveryKey) {
 	if q.holds == nil && len(mine) == 0 {
 		return
@@ -188,8 +184,8 @@ func (q *Queue) enforceHolds(mine []deliveryKey) {
 	}
 }
 
-// releaseHeld gives deliveries in hand back to their rows: parked ones held for what
-// is standing, the others as their rows say. q.mu is held, and does not wait.
+// releaseHeld releases leased deliveries to their rows: parked ones under an active hold, the
+// others as their rows say. The caller holds q.mu, so releaseHeld does not wait.
 func (q *Queue) releaseHeld(parked, back []*Delivery) {
 	if len(parked)+len(back) == 0 {
 		return
@@ -220,8 +216,8 @@ func (q *Queue) holdBatch(ds []*Delivery, holds *activeHolds) {
 	}
 }
 
-// holdWaitingRows holds what waits in rows for a destination under a standing hold,
-// such as what came before this node knew of it. q.mu is held.
+// holdWaitingRows holds the waiting rows of a destination under an active hold, such as those added
+// before this node knew of the hold. q.mu is held.
 func (q *Queue) holdWaitingRows(d *destination, hold db.ID) {
 	d.claiming = true
 	q.claims++
@@ -246,8 +242,8 @@ func (q *Queue) holdWaitingRows(d *destination, hold db.ID) {
 	}()
 }
 
-// releaseOrphans releases what is held for a standing hold that is gone: what
-// a node put there that had not heard of its end.
+// releaseOrphans releases deliveries of holds that were removed: a node may have held them before
+// it learned of the removal.
 func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time.Time) error {
 	for hold := individualHold; ; {
 		err := q.o.DB.One(ctx, nextHoldQuery.With(hold), &hold)
@@ -260,7 +256,7 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 		if holds != nil && holds.ids[hold] {
 			continue
 		}
-		// It may have been set after the holds were read.
+		// The hold may have been added after the holds were read.
 		if list, err := readHolds(ctx, q.o.DB); err != nil {
 			return err
 		} else if slices.ContainsFunc(list, func(h Hold) bool { return h.ID == hold }) {
@@ -272,8 +268,8 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 	}
 }
 
-// releaseHold releases what is held for one hold, much of it in several looks;
-// more says that the next has to go on.
+// releaseHold releases the deliveries of one hold, over several polls if there are many. more
+// reports whether the next poll must continue.
 func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
 	for range maxReleaseChunks {
 		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), chunkRows))
@@ -288,7 +284,7 @@ func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (mor
 	return true, nil
 }
 
-// applyRetryRequests begins again with destinations that an operator wants tried now.
+// applyRetryRequests retries the destinations that operators requested.
 func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 	heard := map[string]int64{}
 	err := q.o.DB.Each(ctx, retryRequestsQuery.With(db.Micros(now.Add(-retryRequestTTL)), chunkRows), func(r db.Row) error {
@@ -324,7 +320,7 @@ func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// retryDestination tries a destination, also one that was put off. q.mu is held.
+// retryDestination tries a destination now, even if it is in backoff. q.mu is held.
 func (q *Queue) retryDestination(d *destination) {
 	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
 	q.markWaiting(d)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-func (h *house) heldRows() (n int) {
+func (h *fixture) heldRows() (n int) {
 	h.t.Helper()
 	if err := h.db.One(context.Background(), heldCount.With(), &n); err != nil {
 		h.t.Fatal(err)
@@ -21,7 +21,7 @@ func (h *house) heldRows() (n int) {
 }
 
 func TestHoldDestination(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.run()
 		o := h.operator(true)
@@ -38,7 +38,7 @@ func TestHoldDestination(t *testing.T) {
 		res, err = o.Hold(ctx, to1)
 		h.did("holding", res, err, 2, 2, 0)
 		h.wantStates(later, "deferred delivered")
-		// What is to come is held too, once the node has heard of it.
+		// Future deliveries are held too, once the node has read the hold.
 		h.attended(func() bool {
 			m := h.send("ok@a.test")
 			all, err := h.queue.Deliveries(ctx, m)
@@ -48,7 +48,7 @@ func TestHoldDestination(t *testing.T) {
 			return all[0].Held
 		})
 		no := false
-		h.attended(func() bool { // what was sent before it had is delivered
+		h.attended(func() bool { // mail sent before the node read the hold is delivered
 			list, _, err := o.List(ctx, queue.Filter{Destination: "a.test", Held: &no}, "", 10)
 			return err == nil && len(list) == 0
 		})
@@ -65,7 +65,7 @@ func TestHoldDestination(t *testing.T) {
 		if held < 3 || h.owned() != held {
 			t.Errorf("%d held, %d in hand", held, h.owned())
 		}
-		// A held one is cancelled like any other, retried and moved by its account.
+		// The account can cancel, retry and reschedule a held delivery like any other.
 		cancelled := h.send("ok@a.test")
 		if n, err := h.queue.Cancel(ctx, cancelled); n != 1 || err != nil {
 			t.Error(n, err)
@@ -92,19 +92,19 @@ func TestHoldDestination(t *testing.T) {
 			return !all[0].Held
 		})
 		h.attended(func() bool { return h.heldRows() == 0 })
-		h.wantEvents(later, h.events(later)) // every event is whole
+		h.wantEvents(later, h.events(later)) // every event is complete
 	})
 }
 
-// The operator works on the rows, beside a node that hears nothing: what a
-// courier has keeps its outcome, all else stays where it is.
+// The operator works on the rows, and the node gets no signal: a running attempt keeps its outcome,
+// and all other deliveries stay where they are.
 func TestHoldInHand(t *testing.T) {
 	began, finish := make(chan string), make(chan queue.Outcome)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	blocking := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		return []queue.Outcome{<-finish}
 	}}
-	eachHouse(t, blocking, func(t *testing.T, h *house) {
+	eachFixture(t, blocking, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.run()
 		o := h.operator(false)
@@ -146,16 +146,15 @@ func TestHoldInHand(t *testing.T) {
 	})
 }
 
-// A node that waits with much in memory lets go of it, though no courier asks
-// for it.
+// A node with many deliveries in memory releases them even if no session asks for one.
 func TestHoldLetsGo(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	blocking := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, blocking, func(t *testing.T, h *house) {
+	eachFixture(t, blocking, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.run()
 		o := h.operator(false)
@@ -166,8 +165,8 @@ func TestHoldLetsGo(t *testing.T) {
 			waiting = append(waiting, h.send("x@a.test"))
 		}
 		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
-		// The node may look by itself as soon as the hold stands, and hold what
-		// the order then finds held, or is about to hold.
+		// The node may poll by itself as soon as the hold exists. It then holds deliveries that the
+		// command also finds held, or is about to hold.
 		if err != nil || res.Matched < 1 || res.Matched > 6 || res.Leased < 1 || res.Changed+res.Leased != res.Matched {
 			t.Errorf("an account: %+v, %v", res, err)
 		}
@@ -178,7 +177,7 @@ func TestHoldLetsGo(t *testing.T) {
 		}
 		finish <- true
 		h.await(1)
-		// Nothing of it is dropped while a courier has something else.
+		// No attempt is running any more, so Drop ends all of them.
 		res, err = o.Drop(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "spam"})
 		h.did("dropping", res, err, 5, 5, 0)
 		for _, m := range waiting {
@@ -192,24 +191,24 @@ func TestHoldLetsGo(t *testing.T) {
 	})
 }
 
-// What an ended node had in hand, and was to hold, is held; what is held is
-// nobody's to take over.
+// Leased deliveries of an ended node that were marked as held become held. No node takes over held
+// ones.
 func TestHoldSurvives(t *testing.T) {
 	began := make(chan string, 10)
-	stuck := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
+	stuck := &deliveryAgent{parallel: 1, answer: func(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		<-ctx.Done()
 		return []queue.Outcome{deferred}
 	}}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		h := newHouse(t, d, n, stuck)
+		h := newFixture(t, d, n, stuck)
 		ctx := t.Context()
-		held, marked := h.send("x@a.test"), h.send("x@b.test") // in hand of a node that does not run
+		held, marked := h.send("x@a.test"), h.send("x@b.test") // leased by a node that does not run
 		o := h.operator(false)
 		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: marked}})
 		h.did("in hand", res, err, 1, 0, 1)
-		after := newHouse(t, d, h.next(), script())
+		after := newFixture(t, d, h.next(), script())
 		after.account = h.account
 		after.run()
 		o = after.operator(true)
@@ -225,20 +224,20 @@ func TestHoldSurvives(t *testing.T) {
 	})
 }
 
-// What was held for a standing hold that is gone is released, whoever held it.
+// Deliveries of a removed hold are released, whichever process held them.
 func TestOrphans(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		o := h.operator(false)
 		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
 		h.did("a standing hold", res, err, 0, 0, 0)
 		h.run()
-		h.attended(func() bool { // now it knows
+		h.attended(func() bool { // the node has read the hold
 			m := h.send("ok@a.test")
 			all, err := h.queue.Deliveries(ctx, m)
 			return err == nil && all[0].Held
 		})
-		dbtest.Exec(h.t, h.db, forgetHolds.With()) // which nobody tells it
+		dbtest.Exec(h.t, h.db, forgetHolds.With()) // without a signal to the node
 		m := h.send("ok@a.test")
 		h.attended(func() bool { return h.heldRows() == 0 && h.states(m) == "delivered" })
 	})

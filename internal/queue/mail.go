@@ -11,49 +11,49 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// MessageInfo is what events say about a message.
+// MessageInfo is the event data of a message.
 type MessageInfo struct {
 	Account   db.ID
-	Domain    db.ID           // of its From; 0 if the message is gone
-	API       bool            // mail of the API, whose failures may suppress; not of a mailbox
-	Forwarded bool            // others wrote it: it came here, and goes on
-	Private   bool            // the service wrote it: where it is filed here, only the mailbox's own protocols give its text
+	Domain    db.ID           // domain of From; 0 if the message was deleted
+	API       bool            // sent by the API, so that failures may suppress the recipient; not by a mailbox
+	Forwarded bool            // received from elsewhere and forwarded
+	Private   bool            // written by the service; of a local copy only the mailbox protocols return the text
 	MessageID string          // with angle brackets
 	ThreadID  string          // "" if it has none
 	Metadata  json.RawMessage // an object; nil for none
 }
 
-// OutboundMessage is a message ready to be sent. It is shared by all deliveries of the
-// message and never changed.
+// OutboundMessage is a message ready to be sent. All deliveries of the message share it, and it
+// never changes.
 type OutboundMessage struct {
 	MessageInfo
 	ID     db.ID
-	Domain string // of its From, for logs
+	Domain string // domain of From, for logs
 
-	// ReturnDomain, if set, is where API mail's signed return paths are; each
-	// delivery then has a MAIL FROM of its own, and a transaction of its own.
-	// Otherwise Sender is the MAIL FROM of all, "" for the null sender.
+	// ReturnDomain, if set, is the domain of API mail's signed return paths. Each delivery then has
+	// its own MAIL FROM and its own transaction. Otherwise Sender is the MAIL FROM of all
+	// deliveries, "" for the null sender.
 	ReturnDomain string
 	Sender       string
 
-	// Head is written before the body: the DKIM-Signature fields, with CRLF.
+	// Head is sent before Body: the DKIM-Signature fields, with CRLF.
 	Head []byte
-	// Body opens the message's own bytes, with CRLF line ends.
+	// Body opens the message itself, with CRLF line ends.
 	Body func(ctx context.Context) (io.ReadCloser, error)
 	// Size is the length of Head and Body together, in octets.
 	Size int64
 
 	UTF8     bool // the headers need SMTPUTF8
 	EightBit bool // the body has octets above 127
-	// EncodeSevenBit, if set, returns the message in the form for a host without 8BITMIME: with its
-	// parts re-encoded, and signed or sealed so (RFC 6152 §3). It is a fault.Denied if
-	// something in it can't be encoded. Without it an EightBit message must stay as it is.
+	// SevenBit, if set, returns the message in the form for a host without 8BITMIME: its parts are
+	// re-encoded, and it is signed or sealed in that form (RFC 6152 §3). It returns a fault.Denied
+	// if a part can't be encoded. Without SevenBit, an EightBit message must stay unchanged.
 	SevenBit   func(ctx context.Context) (*OutboundMessage, error)
 	RequireTLS bool // RFC 8689
-	// OptionalTLS: no policy of the recipient's domain is to keep the message
-	// from it ("TLS-Required: No", RFC 8689 §3).
+	// OptionalTLS reports whether the message may be sent regardless of the recipient domain's TLS
+	// policy ("TLS-Required: No", RFC 8689 §3).
 	OptionalTLS bool
-	// Notify, if not 0, is NOTIFY for every recipient, whatever was asked.
+	// Notify, if not 0, overrides the NOTIFY of every recipient.
 	Notify smtpclient.Notify
 	Ret    string // RET of RFC 3461: "HDRS", "FULL" or ""
 	EnvID  string // ENVID, not encoded

@@ -10,22 +10,22 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// maxIdleMessages bounds the messages kept loaded while no courier has a
-// delivery of them; each may hold 64 KiB of a small message's bytes.
+// maxIdleMessages is the maximum of loaded messages that no attempt is using. Each may hold 64 KiB
+// of a small message's bytes.
 const maxIdleMessages = 256
 
-// messageCache keeps a message loaded and signed while deliveries of it are in hand.
+// messageCache keeps messages loaded and signed while their deliveries are leased.
 type messageCache struct {
 	prepare func(ctx context.Context, message db.ID) (*OutboundMessage, error)
 
 	mu   sync.Mutex
 	byID map[db.ID]*cacheEntry
-	idle list.List // of *cacheEntry: loaded and not used, the longest unused first
+	idle list.List // of *cacheEntry: loaded and unused, least recently used first
 }
 
 type cacheEntry struct {
-	refs    int // deliveries in hand
-	users   int // of these, with a courier
+	refs    int // leased deliveries
+	users   int // transactions in progress
 	mail    *OutboundMessage
 	loading chan struct{} // closed when a load has ended; nil if there is none
 	idle    *list.Element
@@ -35,7 +35,7 @@ func newMessageCache(prepare func(context.Context, db.ID) (*OutboundMessage, err
 	return &messageCache{prepare: prepare, byID: map[db.ID]*cacheEntry{}}
 }
 
-// retain notes that a delivery of the message is in hand.
+// retain records that a delivery of the message is leased.
 func (m *messageCache) retain(id db.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *messageCache) retain(id db.ID) {
 	e.refs++
 }
 
-// forget is the reverse of hold. The last one forgets the message.
+// forget reverses retain. The last call removes the message from the cache.
 func (m *messageCache) forget(id db.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,8 +66,8 @@ func (m *messageCache) removeIdle(e *cacheEntry) {
 	}
 }
 
-// acquire returns the message, loaded once however many ask. After success the
-// caller calls unuse.
+// acquire returns the message, loaded once for all concurrent callers. After success the caller
+// must call release.
 func (m *messageCache) acquire(ctx context.Context, id db.ID) (*OutboundMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *messageCache) release(id db.ID) {
 	}
 }
 
-// info returns what is known of a message that is loaded.
+// info returns the event data of a message if it is loaded.
 func (m *messageCache) info(id db.ID) (MessageInfo, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// The actions of a notice, in the words of RFC 3464 §2.3.3.
+// The actions of a notice, as RFC 3464 §2.3.3 names them.
 const (
 	ActionFailed    = "failed"
 	ActionDelayed   = "delayed"
 	ActionDelivered = "delivered"
-	ActionRelayed   = "relayed" // to a host that will not report; from "local" to addresses elsewhere
+	ActionRelayed   = "relayed" // to a host that sends no DSN; by "local" to addresses elsewhere
 )
 
-// Notice is what the sender of a submission is to be told of one recipient. It
-// is written in the commit of what happened, and stays until Told is committed.
+// Notice is a pending report to the sender of a submission about one recipient. It is inserted in
+// the commit of the state change, and stays until the report is filed.
 type Notice struct {
 	ID        db.ID
 	Message   db.ID
@@ -29,31 +29,30 @@ type Notice struct {
 	Action    string
 	Recipient string
 	Original  string // ORCPT as "rfc822;a@b", decoded; "" for none
-	Code      int    // of the host's reply; 0 if there was none
+	Code      int    // reply code of the host; 0 if there was none
 	Enhanced  string
 	Reply     string
 	Remote    string    // the host, "local", "sandbox", or ""
-	NextAt    time.Time // of delayed: the next try
-	ExpiresAt time.Time // of delayed: until when it is tried
+	NextAt    time.Time // of delayed: the next attempt
+	ExpiresAt time.Time // of delayed: when the delivery expires
 	At        time.Time
 }
 
 const (
-	// delayNoticeAfter is after how long the sender is told that the mail is not
-	// there yet.
+	// delayNoticeAfter is how long after acceptance the sender gets a delay notice.
 	delayNoticeAfter = 4 * time.Hour
-	// senderNotifyShift parts NOTIFY as given from what we tell, in the column.
+	// senderNotifyShift separates, in the notify column, NOTIFY as given from the sender's NOTIFY
+	// for notices by this service.
 	senderNotifyShift = 4
 	notifyBits        = 1<<senderNotifyShift - 1
-	// maxNoticeWait is how long a notice waits at most for those of other
-	// recipients that are in hand, to be told in the same mail.
+	// maxNoticeWait is the longest time that a notice waits for leased deliveries of other
+	// recipients, so that one mail reports all.
 	maxNoticeWait = 10 * time.Second
-	// delayNoticeChunk bounds how many late deliveries are noted in one commit.
+	// delayNoticeChunk is the maximum of delayed deliveries handled in one commit.
 	delayNoticeChunk = 200
 )
 
-// senderNotify is what the sender is told of a recipient: NOTIFY, or what that is by
-// default (RFC 3461 §4.1).
+// senderNotify returns NOTIFY for notices about a recipient, or its default (RFC 3461 §4.1).
 func (p *Reservation) senderNotify(r Recipient) smtpclient.Notify {
 	switch {
 	case !p.m.NotifySender:
@@ -64,7 +63,7 @@ func (p *Reservation) senderNotify(r Recipient) smtpclient.Notify {
 	return r.Notify
 }
 
-// delayNoticeAt is when the sender is told that a recipient has nothing yet; zero:
+// delayNoticeAt returns when the sender gets a delay notice for an undelivered recipient; zero:
 // never.
 func (p *Reservation) delayNoticeAt(r Recipient) time.Time {
 	switch {
@@ -76,7 +75,7 @@ func (p *Reservation) delayNoticeAt(r Recipient) time.Time {
 	return p.at.Add(delayNoticeAfter)
 }
 
-// newNotice returns what the sender is to be told of a verdict, nil for nothing.
+// newNotice returns the notice for an outcome, nil for none.
 func (q *Queue) newNotice(d *Delivery, v outcomeRecord) *Notice {
 	n := &Notice{
 		ID: q.o.DB.NewID(), Message: d.Message, N: d.N, Recipient: d.Recipient, Original: d.Original,
@@ -109,8 +108,8 @@ var (
 		AND state IN ('scheduled', 'queued', 'deferred')`)
 	anyDelayedQuery = db.SQL(`SELECT late_at FROM delivery
 		WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1 LIMIT 1`)
-	// A delivery that is in hand at this moment is noted when it no longer is,
-	// should it be late still.
+	// The query skips leased deliveries. A later call handles them after their release, if they are
+	// still late.
 	takeDelayedQuery = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
 			WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1
 			ORDER BY late_at LIMIT $2 {skip_locked})
@@ -131,7 +130,7 @@ func scanNotice(r db.Row) (n Notice, err error) {
 	return n, err
 }
 
-// HasDelayed reports whether AddDelayNotices would find something.
+// HasDelayed reports whether AddDelayNotices would add notices.
 func (q *Queue) HasDelayed(ctx context.Context) (bool, error) {
 	err := q.o.DB.One(ctx, anyDelayedQuery.With(db.Micros(q.o.Now())), new(int64))
 	if errors.Is(err, db.ErrNoRow) {
@@ -140,9 +139,8 @@ func (q *Queue) HasDelayed(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// AddDelayNotices makes notices of what has not been delivered for four hours, once
-// for each delivery whose sender wants to know. It reports whether there may
-// be more.
+// AddDelayNotices adds a notice for each delivery that is still undelivered after four hours, once
+// per delivery and only if its sender wants delay notices. It reports whether there may be more.
 func (q *Queue) AddDelayNotices(ctx context.Context) (more bool, err error) {
 	now := q.o.Now()
 	count := 0
@@ -174,8 +172,8 @@ func (q *Queue) AddDelayNotices(ctx context.Context) (more bool, err error) {
 	return count == delayNoticeChunk, err
 }
 
-// MessagesToNotify returns messages whose senders are to be told something now: those of
-// the first limit notices. more says that there were so many.
+// MessagesToNotify returns the messages of the first limit due notices. more reports whether the
+// limit was reached.
 func (q *Queue) MessagesToNotify(ctx context.Context, limit int) (list []db.ID, more bool, err error) {
 	seen := map[db.ID]bool{}
 	notices := 0
@@ -193,11 +191,11 @@ func (q *Queue) MessagesToNotify(ctx context.Context, limit int) (list []db.ID, 
 	return list, notices == limit, err
 }
 
-// Notices returns what the sender of a message is to be told, in the order of
-// recipients and of time. ready is false, with a time to ask again, while
-// other recipients are being tried whose notices could go with them.
+// Notices returns the notices of a message, in the order of recipients and of time. ready is false
+// while other recipients are being tried whose notices could go into the same mail; again is then
+// the time to ask again.
 func (q *Queue) Notices(ctx context.Context, message db.ID) (all []Notice, ready bool, again time.Time, err error) {
-	// Before the notices: what leaves the hand meanwhile has its notice then.
+	// This count must come first: a delivery that is settled in between has its notice by then.
 	var open int
 	if err := q.o.DB.One(ctx, countLeasedQuery.With(message), &open); err != nil {
 		return nil, false, time.Time{}, err
@@ -215,8 +213,8 @@ func (q *Queue) Notices(ctx context.Context, message db.ID) (all []Notice, ready
 	return all, open == 0 || !q.o.Now().Before(again), again, nil
 }
 
-// DeleteNoticeStatements returns the statements that delete notices, for the commit that files
-// the mail which tells them.
+// DeleteNoticeStatements returns the statements that delete notices, for the commit that files the
+// report.
 func (q *Queue) DeleteNoticeStatements(told []Notice) []db.Statement {
 	list := make([]db.Statement, len(told))
 	for i := range told {
@@ -225,7 +223,7 @@ func (q *Queue) DeleteNoticeStatements(told []Notice) []db.Statement {
 	return list
 }
 
-// DropNotices deletes notices that there is nobody for.
+// DropNotices deletes notices that have no one to report to.
 func (q *Queue) DropNotices(ctx context.Context, list []Notice) error {
 	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		for _, s := range q.DeleteNoticeStatements(list) {
@@ -237,7 +235,7 @@ func (q *Queue) DropNotices(ctx context.Context, list []Notice) error {
 	})
 }
 
-// PostponeNotices makes notices due later, after trouble of our own.
+// PostponeNotices makes notices due later, after an internal error.
 func (q *Queue) PostponeNotices(ctx context.Context, list []Notice, until time.Time) error {
 	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		for i := range list {

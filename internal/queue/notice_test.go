@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// submitted accepts a message whose sender is told, with the recipients given
-// as address or address=NOTIFY.
-func (h *house) submitted(due time.Duration, rcpts ...string) db.ID {
+// submitted accepts a message whose sender gets notices. Each recipient is given as address or
+// address=NOTIFY.
+func (h *fixture) submitted(due time.Duration, rcpts ...string) db.ID {
 	h.t.Helper()
 	m := h.message()
 	m.NotifySender = true
@@ -38,8 +38,8 @@ func (h *house) submitted(due time.Duration, rcpts ...string) db.ID {
 	return h.accept(m, list)
 }
 
-// notices lists what is to be told of a message.
-func (h *house) notices(message db.ID) []queue.Notice {
+// notices lists the notices of a message.
+func (h *fixture) notices(message db.ID) []queue.Notice {
 	h.t.Helper()
 	all, _, _, err := h.queue.Notices(context.Background(), message)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *house) notices(message db.ID) []queue.Notice {
 	return all
 }
 
-func (h *house) wantNotices(message db.ID, want string) {
+func (h *fixture) wantNotices(message db.ID, want string) {
 	h.t.Helper()
 	var got []string
 	for _, n := range h.notices(message) {
@@ -59,7 +59,7 @@ func (h *house) wantNotices(message db.ID, want string) {
 	}
 }
 
-func (h *house) noteLate() bool {
+func (h *fixture) noteLate() bool {
 	h.t.Helper()
 	any, err := h.queue.HasDelayed(context.Background())
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *house) noteLate() bool {
 	return any
 }
 
-// What a sender is told follows NOTIFY, and is there with the outcome.
+// Notices follow NOTIFY, and are committed with the outcome.
 func TestNotices(t *testing.T) {
 	script := script()
 	known := script.answer
@@ -85,7 +85,7 @@ func TestNotices(t *testing.T) {
 		}
 		return all
 	}
-	eachHouse(t, script, func(t *testing.T, h *house) {
+	eachFixture(t, script, func(t *testing.T, h *fixture) {
 		h.run()
 		m := h.submitted(0, "ok@a.test", "ok@a.test=SUCCESS", "ok@here.test=SUCCESS,FAILURE", "ok@dsn.test=SUCCESS",
 			"no@a.test", "no@a.test=NEVER", "no@a.test=SUCCESS,DELAY", "no@dsn.test=FAILURE", "ours@a.test", "ours@b.test=DELAY")
@@ -95,7 +95,7 @@ func TestNotices(t *testing.T) {
 		if n.Code != 550 || n.Enhanced != "5.1.1" || n.Reply != "no such user" || n.Remote != "mx.test" || n.Recipient != "no@a.test" || !n.At.Equal(h.clock.Now()) {
 			t.Errorf("notice %+v", n)
 		}
-		// API mail has its events, and late news about it are such too.
+		// API mail has events instead, also for later reports about it.
 		api := h.send("no@a.test", "ok@a.test")
 		h.await(2)
 		if _, err := h.queue.RecordBounce(t.Context(), api, 1, queue.Report{Enhanced: "5.1.1"}); err != nil {
@@ -118,16 +118,15 @@ func TestNotices(t *testing.T) {
 	})
 }
 
-// A sender is told once that mail is late: four hours after it could have gone,
-// whether it was ever tried or not.
+// A sender gets one delay notice, four hours after the mail was due, whether it was tried or not.
 func TestLateNotices(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		h := newHouse(t, d, n, script()).run()
+		h := newFixture(t, d, n, script()).run()
 		m := h.submitted(0, "later@a.test", "later@a.test=FAILURE", "later-ok@b.test", "dead@c.test=DELAY")
 		unborn := h.submitted(time.Hour, "later@s.test")
 		h.await(4)
-		h.end() // or it may see by itself how late it has become
+		h.end() // so that it does not add the notice by itself
 		h.clock.add(3*time.Hour + 59*time.Minute)
 		if h.noteLate() {
 			t.Error("late after less than four hours")
@@ -147,15 +146,15 @@ func TestLateNotices(t *testing.T) {
 			t.Error("told twice")
 		}
 		before := h
-		h = newHouse(t, d, h.next(), script(), func(o *queue.Options) { o.Now = before.clock.Now })
+		h = newFixture(t, d, h.next(), script(), func(o *queue.Options) { o.Now = before.clock.Now })
 		h.account, h.clock = before.account, before.clock
 		h.run()
-		h.await(5) // the second tries, and the first of what was scheduled
+		h.await(5) // the second attempts, and the first ones of scheduled deliveries
 		h.wantNotices(m, "0 delayed, 2 delayed, 3 delayed")
 		h.clock.add(time.Hour)
 		h.noteLate()
 		h.wantNotices(unborn, "0 delayed")
-		// The end is told as well.
+		// The final result gets a notice as well.
 		h.later(72 * time.Hour)
 		h.await(4)
 		h.wantNotices(m, "0 delayed, 0 failed, 1 failed, 2 delayed, 3 delayed")
@@ -173,7 +172,7 @@ func TestNoticesGather(t *testing.T) {
 		}
 		return known(ctx, c)
 	}
-	eachHouse(t, slow, func(t *testing.T, h *house) {
+	eachFixture(t, slow, func(t *testing.T, h *fixture) {
 		h.run()
 		m := h.submitted(0, "no@a.test", "no@slow.test")
 		h.await(1)
@@ -193,9 +192,9 @@ func TestNoticesGather(t *testing.T) {
 	})
 }
 
-// A scheduled message that is moved is late that much later.
+// The delay notice of a rescheduled message moves with it.
 func TestLateMoves(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		m := h.submitted(time.Hour, "ok@a.test")
 		due := h.clock.Now().Add(10 * time.Hour)
 		if err := h.queue.Reschedule(t.Context(), m, due, due.Add(72*time.Hour), nil); err != nil {

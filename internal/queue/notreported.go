@@ -10,16 +10,16 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// ReasonNotReported is the reason in the delivery_status of a delivery whose sender could
-// not be told by mail what became of it.
+// ReasonNotReported is the reason in the delivery_status of a delivery whose result could not be
+// reported to the sender by mail.
 const ReasonNotReported = "not_reported"
 
-// An outcome that meets it is numbered anew, as with unsubscribed.
+// An outcome that meets the new sequence is renumbered (reloadSequence), as with unsubscribedQuery.
 var notReportedQuery = db.SQL(`UPDATE delivery SET sequence = sequence + 1 WHERE message = $1 AND n = $2
 	RETURNING recipient, state, attempts, sequence, code, enhanced, reply, remote`)
 
-// FailNotices deletes notices that nobody can be told, and fires delivery_status for each of
-// their deliveries, in the state that it has, with ReasonNotReported.
+// FailNotices deletes notices that can't be reported. For each of their deliveries it records a
+// delivery_status event with the current state and ReasonNotReported.
 func (q *Queue) FailNotices(ctx context.Context, message db.ID, list []Notice) error {
 	about, err := q.o.Describe(ctx, message)
 	gone := fault.Is(err, fault.NotFound)
@@ -60,7 +60,7 @@ func (q *Queue) recordNotReported(ctx context.Context, tx *db.Tx, about MessageI
 	}
 	s.Sequence--
 	events := s.events(nil)
-	for i := range events { // no delivery came into a state
+	for i := range events { // the state did not change
 		events[i].Status = ""
 	}
 	return q.recordEvents(ctx, tx, events)

@@ -12,12 +12,12 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// retryLifetime is how long a failed delivery is tried again whose time was over.
+// retryLifetime is how long a retried delivery is tried if it had expired.
 const retryLifetime = 72 * time.Hour
 
-// A customer may retry a delivery at any time until it was tried freeRetries times, then
-// retryCooldown after the last attempt: a host that asks us to wait is not to be hammered,
-// nor each attempt's conversation to be kept without limit.
+// A customer may retry a delivery at any time until it had freeRetries attempts. After that, the
+// wait is retryCooldown from the last attempt. This spares hosts that ask for a delay, and limits
+// the number of stored transcripts.
 const (
 	freeRetries   = 5
 	retryCooldown = 5 * time.Minute
@@ -43,11 +43,10 @@ var (
 		WHERE message = $1 AND state = 'scheduled' AND (tenure IS NULL OR tenure = 0)`)
 )
 
-// Cancel ends the deliveries of a message that are scheduled, queued or
-// deferred, and returns how many it ended. One that a courier has at this
-// moment is left to its outcome. A fault.Conflict says that there was nothing
-// left to cancel. On another node an attempt may have begun a moment before:
-// then the state is cancelled, and the recipient may have the mail all the same.
+// Cancel ends the scheduled, queued and deferred deliveries of a message as cancelled, and returns
+// their number. A running attempt keeps its outcome. Cancel returns a fault.Conflict if no delivery
+// can be cancelled. An attempt on another node may have begun a moment before: the state is then
+// cancelled, although the recipient may get the mail.
 func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
 	n, err := q.finish(ctx, message, Cancelled, "")
 	if err == nil && n == 0 {
@@ -56,14 +55,13 @@ func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
 	return n, err
 }
 
-// Fail ends the deliveries of a message that are not final yet as failed: an
-// operator drops them, or their account is suspended. It returns how many; one
-// that a courier has at this moment is left to its outcome.
+// Fail ends the open deliveries of a message as failed, and returns their number: an operator drops
+// them, or their account is suspended. A running attempt keeps its outcome.
 func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, error) {
 	return q.finish(ctx, message, Failed, sanitize(reason, maxReply))
 }
 
-// finish ends what is open and not carried.
+// finish ends the open deliveries that are not in an attempt.
 func (q *Queue) finish(ctx context.Context, message db.ID, state State, reason string) (int, error) {
 	return q.override(ctx, message, func(tx *db.Tx, about MessageInfo, n int) (bool, error) {
 		s, err := q.changeState(ctx, tx, about, finishQuery.With(message, n, string(state), reason, db.Micros(q.o.Now())), message, state)
@@ -71,9 +69,9 @@ func (q *Queue) finish(ctx context.Context, message db.ID, state State, reason s
 	})
 }
 
-// Retry makes failed and deferred deliveries due now, and returns how many. A
-// fault.Conflict says that there are none, a fault.RateLimited that they were tried just
-// now, and often before.
+// Retry makes failed and deferred deliveries due now, and returns their number. It returns a
+// fault.Conflict if there are none, and a fault.RateLimited if they had many attempts and the last
+// one was just now.
 func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	var to []string
 	now := q.o.Now()
@@ -103,7 +101,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	return n, nil
 }
 
-// retryError says why nothing of a message was retried.
+// retryError returns the reason why no delivery of a message was retried.
 func (q *Queue) retryError(ctx context.Context, message db.ID, now time.Time) error {
 	var last int64
 	err := q.o.DB.One(ctx, retryableQuery.With(message), &last)
@@ -118,9 +116,8 @@ func (q *Queue) retryError(ctx context.Context, message db.ID, now time.Time) er
 	return f
 }
 
-// Reschedule moves the deliveries of a message that are still scheduled; also,
-// if not nil, is part of the same transaction. A fault.Conflict says that there
-// are none.
+// Reschedule moves the deliveries of a message that are still scheduled. also, if not nil, runs in
+// the same transaction. Reschedule returns a fault.Conflict if there are none.
 func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time.Time, also func(*db.Tx) error) error {
 	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, rescheduleQuery.With(message, db.Micros(due), db.Micros(expires), db.Micros(q.o.Now())))
@@ -141,9 +138,9 @@ func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time
 	return nil
 }
 
-// override changes the deliveries of a message that no courier has. While it
-// does so none of them is given to one, and what is in hand looks at its row
-// before it is: so exactly one of the change and the attempt wins.
+// override changes the deliveries of a message that are not in an attempt. Meanwhile no session
+// takes one of them, and leased deliveries check their row before the next attempt. So exactly one
+// of the change and the attempt wins.
 func (q *Queue) override(ctx context.Context, message db.ID, each func(tx *db.Tx, about MessageInfo, n int) (bool, error)) (int, error) {
 	all, err := db.All(ctx, q.o.DB, recipientNumbersQuery.With(message), func(r db.Row) (n int, err error) { return n, r.Scan(&n) })
 	if err != nil || len(all) == 0 {
@@ -194,7 +191,7 @@ func (q *Queue) endOverride(message db.ID, all []int) {
 	q.recheckDeliveries(message, all)
 }
 
-// recheckDeliveries makes what is in hand look at its row. q.mu is held.
+// recheckDeliveries makes leased deliveries check their row before the next attempt. q.mu is held.
 func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 	q.overrides++
 	for _, n := range all {
@@ -205,13 +202,13 @@ func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 	}
 }
 
-// updatedDelivery is a delivery as a conditional update left it.
+// updatedDelivery is a delivery after a conditional update.
 type updatedDelivery struct {
 	statusData
 	destination string
 }
 
-// updateDelivery runs a conditional update; nil says that it changed nothing.
+// updateDelivery runs a conditional update. It returns nil if no row matched.
 func updateDelivery(ctx context.Context, tx *db.Tx, s db.Statement) (*updatedDelivery, error) {
 	var c updatedDelivery
 	err := tx.One(ctx, s, &c.Account, &c.Recipient, &c.destination, &c.Attempts, &c.Sequence,
@@ -222,7 +219,7 @@ func updateDelivery(ctx context.Context, tx *db.Tx, s db.Statement) (*updatedDel
 	return &c, err
 }
 
-// changeState runs a conditional update that fires one delivery_status.
+// changeState runs a conditional update and records one delivery_status event.
 func (q *Queue) changeState(ctx context.Context, tx *db.Tx, about MessageInfo, s db.Statement, message db.ID, state State) (*updatedDelivery, error) {
 	c, err := updateDelivery(ctx, tx, s)
 	if err != nil || c == nil {

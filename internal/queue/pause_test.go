@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// moody is a courier that takes no mail at a time, or lets its runs wait.
+// moody is a delivery agent that takes no mail at times, or makes its sessions wait.
 type moody struct {
 	carry func(ctx context.Context, r *queue.Session)
 }
@@ -20,11 +20,11 @@ type moody struct {
 func (m *moody) Concurrency(int) int                           { return 1 }
 func (m *moody) Deliver(ctx context.Context, r *queue.Session) { m.carry(ctx, r) }
 
-// A destination that is paused has no attempts, and goes on by itself; what was
-// in hand goes back to its rows with the reason, also what was taken.
+// A paused destination has no attempts, and continues by itself. Its leased deliveries, also those
+// in transactions, return to their rows with the reason.
 func TestPause(t *testing.T) {
 	paused := 0
-	var h *house
+	var h *fixture
 	m := &moody{}
 	m.carry = func(_ context.Context, r *queue.Session) {
 		c := r.Next()
@@ -40,12 +40,12 @@ func TestPause(t *testing.T) {
 			r.Finish(c, delivered)
 		}
 	}
-	eachHouse(t, m, func(t *testing.T, now *house) {
+	eachFixture(t, m, func(t *testing.T, now *fixture) {
 		h, paused = now, 0
 		id := h.send(strings.Fields(strings.Repeat("someone@slow.test ", 30))...)
 		h.run()
 		for n := 1; n <= 2; n++ {
-			h.await(map[int]int{1: 30, 2: 5}[n]) // the second time a few are taken in hand
+			h.await(map[int]int{1: 30, 2: 5}[n]) // only a few are leased the second time
 			all, err := h.queue.Deliveries(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// Runs that wait aside leave their places to others, so many and no more.
+// Waiting sessions give up their slots to others, up to a maximum.
 func TestAside(t *testing.T) {
 	release := make(chan struct{})
 	waits, refused := make(chan bool, 1000), make(chan bool, 1000)
@@ -87,10 +87,10 @@ func TestAside(t *testing.T) {
 			r.Finish(c, delivered)
 		}
 	}}
-	eachHouse(t, m, func(t *testing.T, h *house) {
+	eachFixture(t, m, func(t *testing.T, h *fixture) {
 		release = make(chan struct{})
 		h.run()
-		for i := range 8 { // four for each run
+		for i := range 8 { // four for each session slot
 			h.send(fmt.Sprintf("someone@slow%d.test", i))
 			<-waits
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	firstDueRows           = 200 // of what is due first, read in one look
-	maxDestinationScan     = 500 // destinations sought in one look when the head is of no use
+	firstDueRows           = 200 // rows read first per poll, ordered by due time
+	maxDestinationScan     = 500 // destinations scanned per poll if all first rows are due
 	forgetUnreachableAfter = time.Hour
 )
 
@@ -24,7 +24,8 @@ var (
 		ORDER BY destination, due_at LIMIT 1`)
 )
 
-// poll takes over, finds what is due, makes room for it, and sets the next alarm.
+// poll takes over expired leases, finds due deliveries, frees slots for them, and sets the next
+// wake time.
 func (q *Queue) poll(ctx context.Context) error {
 	now := q.o.Now()
 	q.mu.Lock()
@@ -40,7 +41,7 @@ func (q *Queue) poll(ctx context.Context) error {
 		case now.Before(d.backoffUntil):
 			q.wakeAt(d.backoffUntil)
 		case (d.failures > 0 || d.throttled) && d.slotsUsed == 0 && !d.hasBacklog &&
-			(now.Sub(d.backoffUntil) > forgetUnreachableAfter || len(q.dests) > 2*q.o.Capacity): // there may be any number of dead ones
+			(now.Sub(d.backoffUntil) > forgetUnreachableAfter || len(q.dests) > 2*q.o.Capacity): // any number may be dead
 			d.failures, d.throttled = 0, false
 			q.removeIdleDestination(d)
 		default:
@@ -58,7 +59,7 @@ func (q *Queue) poll(ctx context.Context) error {
 		attended = q.applyOperatorRequests(ctx, now)
 	}
 	err := errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.findDue(ctx, now))
-	if attend { // not at each look, which may come by the hundred
+	if attend { // not on each poll: there may be hundreds in a row
 		q.mu.Lock()
 		back := q.preempt(now)
 		q.mu.Unlock()
@@ -67,7 +68,7 @@ func (q *Queue) poll(ctx context.Context) error {
 	return err
 }
 
-// dueDestination is a destination for which rows wait, and when the first is due.
+// dueDestination is a destination with waiting rows, and the time when the first is due.
 type dueDestination struct {
 	destination string
 	due         int64
@@ -77,9 +78,9 @@ func scanDueDestination(r db.Row) (w dueDestination, err error) {
 	return w, r.Scan(&w.destination, &w.due)
 }
 
-// findDue finds the destinations for which something is due. The head of what
-// is due may be all of destinations that can take no more; then it seeks from
-// one destination to the next, which costs no more however much they have.
+// findDue finds the destinations that have due deliveries. All of the first due rows may belong to
+// destinations that can take no more. It then scans the destinations one by one, at a cost that
+// does not depend on their number of rows.
 func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 	first, err := db.All(ctx, q.o.DB, firstDueQuery.With(firstDueRows), scanDueDestination)
 	if err != nil {
@@ -114,8 +115,8 @@ func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// scanDestinations reads a page of destinations that have something due, and where the
-// next page begins; "" after the last.
+// scanDestinations returns a page of destinations with due deliveries, and where the next page
+// begins; "" after the last.
 func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Time) (found []dueDestination, next string, err error) {
 	for range maxDestinationScan {
 		w := dueDestination{}
@@ -134,12 +135,12 @@ func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Ti
 	return found, cursor, nil
 }
 
-// addDue notes destinations with rows that are due. q.mu is held.
+// addDue records destinations with due rows. q.mu is held.
 func (q *Queue) addDue(rows []dueDestination) {
 	for _, w := range rows {
 		q.markWaiting(q.dest(w.destination))
 	}
-	for _, w := range rows { // now that it is known how many share the places
+	for _, w := range rows { // the number of destinations that share the slots is now known
 		q.refill(q.dest(w.destination))
 	}
 }

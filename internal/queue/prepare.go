@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// recheckAfter is how long a delivery may wait in memory before its row is
-	// looked at once more: on another node it may have been cancelled.
+	// recheckAfter is how long a delivery may wait in memory before its row is checked again:
+	// another node may have cancelled it.
 	recheckAfter = time.Second
-	// errorDelay is for how long our own trouble with a message puts it off.
+	// errorDelay is how long an internal error delays a message's deliveries.
 	errorDelay = time.Minute
 )
 
-// prepareTransaction completes a consignment for its courier. It returns false when nothing
-// of it is to be carried.
+// prepareTransaction completes a transaction for its delivery agent. It returns false if no
+// delivery is left to attempt.
 func (q *Queue) prepareTransaction(ctx context.Context, c *Transaction) bool {
 	now := q.o.Now()
 	c.Deliveries = slices.DeleteFunc(c.Deliveries, func(d *Delivery) bool { return !q.checkDelivery(ctx, d, now) })
@@ -42,8 +42,8 @@ func (q *Queue) prepareTransaction(ctx context.Context, c *Transaction) bool {
 	return true
 }
 
-// checkDelivery reports whether a delivery may still be tried, and otherwise ends or
-// forgets it.
+// checkDelivery reports whether a delivery may still be attempted. Otherwise it settles, releases
+// or forgets the delivery.
 func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) bool {
 	if now.Sub(d.checkedAt) >= recheckAfter {
 		there, held, err := q.leasedRow(ctx, d)
@@ -74,8 +74,8 @@ func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) b
 var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred')`)
 
-// leasedRow reports whether a delivery's row is still ours and open, and
-// whether it is to be held.
+// leasedRow reports whether this node still has the lease of a delivery that is not final, and
+// whether the delivery is to be held.
 func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, err error) {
 	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.lease), &d.state, &held)
 	if errors.Is(err, db.ErrNoRow) {
@@ -84,11 +84,11 @@ func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, e
 	return err == nil, held, err
 }
 
-// failUnprepared ends or puts off the deliveries of a message that can't be loaded.
+// failUnprepared fails or delays the deliveries of a message that can't be loaded.
 func (q *Queue) failUnprepared(ds []*Delivery, err error) {
 	var f *fault.Error
 	if errors.As(err, &f) && (f.Kind == fault.NotFound || f.Kind == fault.Denied) {
-		if f.Kind == fault.NotFound && f.Cause != nil { // it is our fault
+		if f.Kind == fault.NotFound && f.Cause != nil { // an internal fault
 			q.o.Log.Error("a message can't be sent any more", "message", ds[0].Message, "error", err)
 		}
 		for _, d := range ds {

@@ -12,12 +12,12 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// What is scheduled, waits, is held or in hand is never deleted, however old it
-// is; nor is a message of which a sender is still to be told.
+// Pruning never deletes scheduled, waiting, held or leased deliveries, however old they are, nor
+// messages with pending notices.
 
 var (
-	// lockDeliveriesQuery locks the deliveries of a message, so that none of them comes to
-	// life again (Retry) before they are deleted.
+	// lockDeliveriesQuery locks the deliveries of a message, so that Retry can't requeue one before
+	// they are deleted.
 	lockDeliveriesQuery = db.SQL(`SELECT state, updated_at, EXISTS (SELECT 1 FROM notice WHERE message = $1) FROM delivery
 		WHERE message = $1 ORDER BY n {for_update}`)
 	deleteDeliveriesQuery = db.SQL(`DELETE FROM delivery WHERE message = $1`)
@@ -31,8 +31,7 @@ var (
 		RETURNING message`)
 )
 
-// AllFinalBefore reports whether all deliveries of a message have been final since before
-// a time.
+// AllFinalBefore reports whether all deliveries became final before a time.
 func AllFinalBefore(deliveries []DeliveryStatus, before time.Time) bool {
 	for _, d := range deliveries {
 		if !d.State.Final() || !d.UpdatedAt.Before(before) {
@@ -42,9 +41,9 @@ func AllFinalBefore(deliveries []DeliveryStatus, before time.Time) bool {
 	return true
 }
 
-// LockFinal is for the guard of the job that deletes a message: over becomes
-// whether AllFinalBefore is still true, and then stays so until the commit; it is false
-// too while its sender is still to be told something.
+// LockFinal is for the Guard of the mutation that deletes a message. It sets over to whether
+// AllFinalBefore still holds, which then stays true until the commit. It also sets over to false
+// while a notice is pending.
 func (q *Queue) LockFinal(b *db.Batch, message db.ID, before time.Time, over *bool) {
 	*over = true
 	b.Queue(lockDeliveriesQuery.With(message)).Each(func(r db.Row) error {
@@ -59,23 +58,23 @@ func (q *Queue) LockFinal(b *db.Batch, message db.ID, before time.Time, over *bo
 	})
 }
 
-// Delete queues the deletion of a message's deliveries and attempts, in a job
-// in which LockFinal found that they are over.
+// Delete queues the deletion of a message's deliveries and attempts, in a mutation in which
+// LockFinal reported that they are over.
 func (q *Queue) Delete(b *db.Batch, message db.ID) {
 	b.Queue(deleteAttemptsQuery.With(message))
 	b.Queue(deleteRemarksQuery.With(message))
 	b.Queue(deleteDeliveriesQuery.With(message))
 }
 
-// pruneCursor is how far a round of pruning attempts has come.
+// pruneCursor is the position of a round of pruning attempts.
 type pruneCursor struct {
 	mu   sync.Mutex
 	upTo db.ID
 }
 
-// PruneAttempts deletes, in one commit, at most limit attempts, with their
-// conversations, of deliveries that have been final since before a time, and
-// returns how many; 0: there are no more.
+// PruneAttempts deletes, in one commit, at most limit attempts of deliveries that became final
+// before a time, with their transcripts. It returns the number of deleted attempts; 0: there are no
+// more.
 func (q *Queue) PruneAttempts(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	q.pruneCursor.mu.Lock()
 	defer q.pruneCursor.mu.Unlock()
@@ -93,16 +92,15 @@ func (q *Queue) PruneAttempts(ctx context.Context, before time.Time, limit int) 
 	if err != nil {
 		return 0, err
 	}
-	// What was gone through is not gone through again in this round.
+	// Messages up to the cursor are skipped for the rest of this round.
 	if q.pruneCursor.upTo = last; n == 0 {
 		q.pruneCursor.upTo = 0
 	}
 	return n, nil
 }
 
-// RecordBounceOfDeleted takes a DSN about a delivery of API mail whose rows were deleted
-// meanwhile: of what it says only the suppression is left to be done. It reports
-// whether the recipient came on the account's list.
+// RecordBounceOfDeleted handles a DSN about a delivery of API mail whose rows were deleted: it can
+// only suppress the recipient. It reports whether the recipient was added to the account's list.
 func (q *Queue) RecordBounceOfDeleted(ctx context.Context, account, message db.ID, n int, recipient address.Address, r Report) (bool, error) {
 	s := statusData{
 		MessageInfo: MessageInfo{Account: account, API: true}, ID: message, Recipient: recipient.String(), Status: Bounced,
@@ -119,9 +117,9 @@ func (q *Queue) RecordBounceOfDeleted(ctx context.Context, account, message db.I
 	return listed > 0, err
 }
 
-// RecordComplaintOfDeleted takes a complaint about a delivery of API mail whose rows were
-// deleted meanwhile: its recipient is suppressed, and the event complaint is
-// fired, once. It reports whether that was news.
+// RecordComplaintOfDeleted handles a complaint about a delivery of API mail whose rows were
+// deleted: it suppresses the recipient and records one complaint event. It reports whether the
+// complaint is new.
 func (q *Queue) RecordComplaintOfDeleted(ctx context.Context, message db.ID, n int, recipient address.Address, r Report) (bool, error) {
 	about, err := q.o.Describe(ctx, message)
 	if err != nil {
@@ -139,7 +137,7 @@ func (q *Queue) RecordComplaintOfDeleted(ctx context.Context, message db.ID, n i
 			return err
 		}
 		events := c.complaintEvents(sanitize(r.Text, maxReply), sanitize(r.Remote, 255))
-		return q.recordEvents(ctx, tx, events[len(events)-1:]) // there is no state left to change
+		return q.recordEvents(ctx, tx, events[len(events)-1:]) // without delivery_status: no state is left to change
 	})
 	return listed && err == nil, err
 }

@@ -22,10 +22,9 @@ var (
 	leftAttempts = db.SQL(`SELECT message, n, attempt FROM attempt`)
 )
 
-// Attempts go of deliveries that came to their end long ago, in bounded commits,
-// whatever else waits.
+// Pruning deletes attempts of long-finished deliveries in bounded commits, and leaves all others.
 func TestPruneAttempts(t *testing.T) {
-	eachHouse(t, nil, func(t *testing.T, h *house) {
+	eachFixture(t, nil, func(t *testing.T, h *fixture) {
 		random := rand.New(rand.NewPCG(1, 2))
 		now := h.clock.Now()
 		before := now.Add(-30 * 24 * time.Hour)
@@ -89,10 +88,9 @@ func TestPruneAttempts(t *testing.T) {
 	})
 }
 
-// A complaint about a delivery that is gone suppresses its recipient and is told
-// once.
+// A complaint about a deleted delivery suppresses its recipient and records one event.
 func TestComplainedPast(t *testing.T) {
-	eachHouse(t, nil, func(t *testing.T, h *house) {
+	eachFixture(t, nil, func(t *testing.T, h *fixture) {
 		to, err := address.Parse("Gone@b.test")
 		if err != nil {
 			t.Fatal(err)
@@ -110,10 +108,9 @@ func TestComplainedPast(t *testing.T) {
 	})
 }
 
-// Of a report about a delivery that is gone the suppression is left to be done,
-// by the same rules.
+// A bounce report about a deleted delivery can still suppress its recipient, by the same rules.
 func TestBouncedPast(t *testing.T) {
-	eachHouse(t, nil, func(t *testing.T, h *house) {
+	eachFixture(t, nil, func(t *testing.T, h *fixture) {
 		to, err := address.Parse("Gone@b.test")
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +122,7 @@ func TestBouncedPast(t *testing.T) {
 			{queue.Report{Code: 550, Enhanced: "5.7.1", Text: "policy"}, false},
 			{queue.Report{Code: 450, Enhanced: "4.1.1", Text: "gave up"}, false},
 			{queue.Report{Enhanced: "5.1.1", Text: "smtp; 550 5.1.1 no such user"}, true},
-			{queue.Report{Enhanced: "5.1.1"}, false}, // it is there
+			{queue.Report{Enhanced: "5.1.1"}, false}, // already on the list
 		} {
 			listed, err := h.queue.RecordBounceOfDeleted(t.Context(), h.account, h.db.NewID(), 0, to, c.report)
 			if err != nil || listed != c.listed {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue carries deliveries to their recipients: one message to one
-// recipient each, a row with a state. What it promises:
+// Package queue delivers messages. A delivery is one message to one recipient, stored as a row with
+// a state. The package guarantees:
 //
-//   - a delivery that was committed is tried until it reaches a final state,
-//     whatever ends or breaks meanwhile; what an attempt brought is written in
-//     the transaction of its events, or tried again until it is;
-//   - one node has a delivery in hand at a time. A delivery may still go out
-//     twice: when the node ends between a host's 250 and the commit of that;
-//   - states change by conditional updates alone, so that a late answer never
-//     overwrites a later state;
-//   - a destination that is slow, dead or has a long backlog holds up no other.
+//   - A committed delivery is tried until it reaches a final state, despite any failure. The
+//     queue commits an attempt's outcome in one transaction with its events, and repeats that
+//     commit until it succeeds.
+//   - One node at a time has the lease of a delivery. A delivery may still go out twice: when the
+//     node ends between a host's 250 and the commit of the outcome.
+//   - Only conditional updates change a state, so a late outcome never overwrites a later state.
+//   - A destination that is slow, dead or has a long backlog does not delay other destinations.
 //
-// Memory holds a window of deliveries per destination; the rest waits in rows
-// that no node has, and is found again by index.
+// Memory holds a window of leased deliveries per destination. All others wait in rows without a
+// lease, and the queue finds them again by index.
 package queue
 
 import (
@@ -29,109 +28,107 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Options are what a Queue works with.
+// Options configure a Queue.
 type Options struct {
 	DB     *db.DB
 	Node   *db.Node
 	Events *event.Log
 	Hub    *notify.Hub
 	Key    *secret.Key // signs the return paths of API mail
-	// Suppressions gets the recipients of API mail that are at fault or complain.
+	// Suppressions gets the recipients of API mail whose address bounces or who complain.
 	Suppressions *suppression.List
 	Now          func() time.Time
 	Log          *slog.Logger
 
-	// Prepare loads a message for sending: its facts, and its DKIM signatures,
-	// made once for all its deliveries in hand. A fault.NotFound or
-	// fault.Denied makes its deliveries failed, with the error's message as
-	// the reason; any other error puts them off for a while.
+	// Prepare loads a message for sending: its metadata and its DKIM signatures, made once for all
+	// its leased deliveries. A fault.NotFound or fault.Denied makes its deliveries fail, with the
+	// error's message as the reason. Any other error delays them.
 	Prepare func(ctx context.Context, message db.ID) (*OutboundMessage, error)
-	// Describe loads what events say about a message.
+	// Describe loads the event data of a message.
 	Describe func(ctx context.Context, message db.ID) (MessageInfo, error)
-	// ChooseAgent names the courier for a destination (a domain, A-labels, lower
-	// case), at the beginning of each run. An error puts the destination off.
+	// ChooseAgent returns the delivery agent for a destination (a domain, A-labels, lower case), at
+	// the beginning of each session. An error makes the destination back off.
 	ChooseAgent func(ctx context.Context, destination string) (Agent, error)
 
-	// ResetBackoff tells the couriers that destinations are wanted now, also at hosts
-	// that were down a moment ago; nil if they remember none.
+	// ResetBackoff makes the delivery agents forget which hosts were down a moment ago, for a retry
+	// on demand. It is nil if they remember none.
 	ResetBackoff func()
 
-	Window       int           // deliveries in hand per destination at most; 0: 200
-	Capacity     int           // deliveries in hand at most; 0: 20,000
-	MaxSessions  int           // runs at the same time at most; 0: 500
-	DrainTimeout time.Duration // how long couriers may finish when the queue ends; 0: 30 s
+	Window       int           // maximum of leased deliveries per destination; 0: 200
+	Capacity     int           // maximum of leased deliveries; 0: 20,000
+	MaxSessions  int           // maximum of concurrent sessions; 0: 500
+	DrainTimeout time.Duration // how long attempts may finish after the queue stops; 0: 30 s
 }
 
 const (
-	// pollInterval is how often a node looks for what other nodes left.
+	// pollInterval is how often a node looks for deliveries that other nodes released.
 	pollInterval = 5 * time.Second
-	// maxWrites bounds the outcomes that wait for their commit at once;
-	// couriers wait for a place among them.
+	// maxWrites is the maximum of outcomes whose commit is pending. Delivery agents wait for a free
+	// slot.
 	maxWrites = 1024
-	// drainGrace is how long, after the drain, the last outcomes may take.
+	// drainGrace is how long the last outcomes may take after the drain.
 	drainGrace = 5 * time.Second
-	// expiredGrace is how long a delivery is tried, from the start on, whose time ran
-	// out while no node was there: what was accepted just before had no try at all.
+	// expiredGrace is how long, from the queue's start, a delivery is tried that expired while no
+	// node was running. Deliveries accepted just before the last node stopped had no attempt at
+	// all.
 	expiredGrace = 4 * time.Hour
 )
 
-// Queue schedules the deliveries of a node. It is safe for use by many
-// goroutines.
+// Queue schedules the deliveries of a node. It is safe for concurrent use.
 type Queue struct {
 	o              Options
 	messages       *messageCache
-	writeSlots     chan struct{} // one for each outcome that is being written
-	wake           chan struct{} // the main loop shall look at its alarm
+	writeSlots     chan struct{} // one slot per outcome that is being written
+	wake           chan struct{} // makes the main loop re-read nextWake
 	attemptCtx     context.Context
-	cancelAttempts context.CancelFunc // ends carry: couriers give up
+	cancelAttempts context.CancelFunc // ends attemptCtx: delivery agents give up
 	writeCtx       context.Context
-	cancelWrites   context.CancelFunc // ends last: outcomes are given up
-	work           sync.WaitGroup     // runs, fills, writes
+	cancelWrites   context.CancelFunc // ends writeCtx, last of all: pending outcomes are dropped
+	work           sync.WaitGroup     // sessions, claims, writes
 	expiredLeases  map[db.ID]time.Time
-	// onForget, if set, is told each delivery that left the memory (for tests).
+	// onForget, if set, is called with each delivery that leaves the memory (for tests).
 	onForget func(d *Delivery)
 
 	mu              sync.Mutex
 	dests           map[string]*destination
 	leased          map[deliveryKey]*Delivery
 	accounts        map[db.ID]*accountLoad
-	waitingAccounts []*accountLoad // that wait for runs
-	refillQueue     []*destination // whose rows wait to be claimed
-	backlogged      int            // destinations with rows that wait and may be claimed, as far as is known
-	full            bool           // no place was left for what waits
-	slotsUsed       int            // places taken
-	preempting      int            // of these, on their way to others
+	waitingAccounts []*accountLoad // accounts that wait for a session
+	refillQueue     []*destination // destinations with rows to claim
+	backlogged      int            // known destinations with rows that may be claimed
+	full            bool           // no slot was left for waiting rows
+	slotsUsed       int            // slots in use
+	preempting      int            // slots in use that preempt is freeing
 	sessions        int
-	waitingSessions int // runs that wait for something, and don't count
+	waitingSessions int // sessions that gave up their slot, not counted in sessions
 	inFlight        int
 	claims          int
-	unwritten       int // outcomes whose commit failed so far
+	unwritten       int // outcomes whose commit has failed so far
 	started         bool
-	startedAt       time.Time // when it began
+	startedAt       time.Time // when Run began
 	draining        bool
-	reconciling     bool // rows and memory are being compared: nothing is claimed
+	reconciling     bool // rows and memory are being compared: no claims start
 	nextWake        time.Time
-	uncertainSince  time.Time     // when a commit of unknown outcome may first have left rows behind; zero: never
-	uncertainLast   time.Time     // when one may last have
-	cursor          string        // where the search over destinations goes on
-	overriding      map[db.ID]int // messages whose deliveries are being ended by a verb
-	overrides       int           // how often that happened
-	holds           *activeHolds  // what operators hold; nil for nothing
-	holdsReadAt     time.Time     // when that was learned
+	uncertainSince  time.Time     // first commit of unknown outcome that may have left leased rows; zero: none
+	uncertainLast   time.Time     // last commit of unknown outcome
+	cursor          string        // where scanDestinations continues
+	overriding      map[db.ID]int // messages that override is changing
+	overrides       int           // number of overrides so far
+	holds           *activeHolds  // active holds; nil for none
+	holdsReadAt     time.Time     // when holds was read
 
-	retryRequests map[string]int64 // what operators wanted tried, as heed last read it; its own
+	retryRequests map[string]int64 // retry requests as applyRetryRequests last read them; only it uses them
 
-	pruneCursor pruneCursor // has a lock of its own
+	pruneCursor pruneCursor // has its own lock
 }
 
-// deliveryKey names a delivery.
+// deliveryKey identifies a delivery.
 type deliveryKey struct {
 	message db.ID
 	n       int
 }
 
-// New returns a queue. Until Session is called it accepts deliveries and starts
-// none.
+// New returns a queue. Until Run is called it accepts deliveries and starts no attempts.
 func New(o Options) *Queue {
 	def := func(n *int, fallback int) {
 		if *n <= 0 {
@@ -160,11 +157,10 @@ func New(o Options) *Queue {
 	return q
 }
 
-// Run carries deliveries until ctx ends: it takes over what ended nodes had in
-// hand, starts runs, and finds what is due. Then it drains: attempts in hand
-// may finish for Options.DrainTimeout, their outcomes are written, and what was not
-// begun is released for other nodes. The node's lease must be kept (db.Node.MaintainLease)
-// until Session has returned.
+// Run processes deliveries until ctx ends. It takes over the deliveries of nodes that ended, starts
+// sessions and finds due deliveries. Then it drains: running attempts may finish for
+// Options.DrainTimeout, Run writes their outcomes, and releases the other deliveries for other
+// nodes. The node's lease must be maintained (db.Node.MaintainLease) until Run has returned.
 func (q *Queue) Run(ctx context.Context) error {
 	sub := q.o.Hub.Subscribe(notify.Key{Kind: notify.Queue})
 	defer sub.Close()
@@ -208,7 +204,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// wakeAt makes the main loop look no later than at. q.mu is held.
+// wakeAt makes the main loop poll no later than at. q.mu is held.
 func (q *Queue) wakeAt(at time.Time) {
 	if !at.Before(q.nextWake) {
 		return
@@ -220,7 +216,7 @@ func (q *Queue) wakeAt(at time.Time) {
 	}
 }
 
-// drain ends the queue in order.
+// drain waits for running attempts and their outcomes, then releases the node's deliveries.
 func (q *Queue) drain() error {
 	q.mu.Lock()
 	q.draining = true
@@ -247,21 +243,21 @@ func (q *Queue) drain() error {
 			step.then()
 		}
 	}
-	// What a courier still has is released when the node's lease ends.
+	// Other nodes release these deliveries when the node's lease expires.
 	q.o.Log.Error("couriers did not end in time; what they carried will be tried again")
 	return nil
 }
 
-// Stats are a node's figures at this moment.
+// Stats are current counts of a node's queue.
 type Stats struct {
-	Destinations int // with something in hand, waiting or put off
-	Leased       int // deliveries in hand
-	InFlight     int // of these, with a courier
-	Sessions     int // runs at work
-	Unwritten    int // outcomes whose commit failed so far: no attempt begins while there is one
+	Destinations int // destinations with leased or waiting deliveries, or in backoff
+	Leased       int // leased deliveries
+	InFlight     int // leased deliveries in an attempt
+	Sessions     int // sessions at work
+	Unwritten    int // outcomes whose commit has failed so far; no attempt begins while there is one
 }
 
-// Stats returns the figures.
+// Stats returns the current counts.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()

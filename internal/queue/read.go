@@ -15,8 +15,8 @@ type DeliveryStatus struct {
 	N         int
 	Recipient string
 	Kind      string
-	State     State // Sending while a node has it in hand
-	Held      bool  // by an operator: it stays where it is until it is released
+	State     State // Sending while it is leased
+	Held      bool  // whether an operator holds it
 	DueAt     time.Time
 	ExpiresAt time.Time
 	Attempts  int
@@ -27,10 +27,10 @@ type DeliveryStatus struct {
 	UpdatedAt time.Time
 }
 
-// Attempt is one try of a delivery, or what was told of it later (Remark).
+// Attempt is one attempt of a delivery, or a later remark about it (AddRemark).
 type Attempt struct {
-	N          int // of the delivery
-	Number     int // 1…; 0 for what was told later
+	N          int // index of the delivery
+	Number     int // 1…; 0 for a remark
 	StartedAt  time.Time
 	Duration   time.Duration
 	Outcome    State
@@ -48,11 +48,11 @@ var (
 	deliveriesQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
-	// Of a delivery the last 100: who retries it all the time makes any number. They
-	// have the last of the conversations, for each delivery the same part of 6.4 MB,
-	// which is one at least: a host of theirs may fill all of them.
-	// With CROSS SQLite, and with + 0 PostgreSQL looks for them by their key; else
-	// both read all of the message, PostgreSQL once for each delivery.
+	// The query returns the last 100 attempts of each delivery: a customer who retries all the time
+	// can make any number. Their latest transcripts share 6.4 MB, in equal parts per delivery,
+	// which is at least one transcript: a remote host may fill all of them. CROSS makes SQLite, and
+	// + 0 makes PostgreSQL, look up attempts by key. Otherwise both read all attempts of the
+	// message, PostgreSQL once per delivery.
 	attemptsQuery = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
 			CASE WHEN SUM(LENGTH(a.transcript)) OVER (PARTITION BY a.n ORDER BY a.attempt DESC) <= 6553600 / (SELECT COUNT(*) FROM delivery WHERE message = $1)
 				THEN a.transcript ELSE '' END
@@ -64,8 +64,8 @@ var (
 		ORDER BY 1, 3, 2`)
 )
 
-// Deliveries returns the deliveries of a message in the order of recipients,
-// none for a message that does not exist.
+// Deliveries returns the deliveries of a message in the order of recipients, and none for a message
+// that does not exist.
 func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]DeliveryStatus, error) {
 	rows, err := db.All(ctx, q.o.DB, deliveriesQuery.With(message), scanDeliveryRow)
 	if err != nil {
@@ -74,7 +74,7 @@ func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]DeliveryStatus
 	return q.groupRows(rows)[message], nil
 }
 
-// deliveryRow is a delivery as its row has it.
+// deliveryRow is a row of the delivery table.
 type deliveryRow struct {
 	DeliveryStatus
 	message, lease db.ID
@@ -88,7 +88,7 @@ func scanDeliveryRow(row db.Row) (r deliveryRow, err error) {
 	return r, err
 }
 
-// groupRows sorts deliveries by their messages, and says which are being sent.
+// groupRows groups deliveries by message, and sets Sending where it applies.
 func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
 	own, _ := q.o.Node.Lease()
 	of := map[db.ID][]DeliveryStatus{}
@@ -96,7 +96,7 @@ func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
 	defer q.mu.Unlock()
 	for _, r := range rows {
 		if r.lease != 0 && !r.State.Final() && r.State != Scheduled {
-			// Of our own we know whether a courier has it.
+			// This node knows whether its own deliveries are in an attempt.
 			if d := q.leased[deliveryKey{r.message, r.N}]; r.lease != own || d != nil && d.inFlight {
 				r.State = Sending
 			}
@@ -106,8 +106,7 @@ func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
 	return of
 }
 
-// Attempts returns the attempts of a message, and what was told of them later,
-// by delivery and time.
+// Attempts returns the attempts of a message and the later remarks, sorted by delivery and time.
 func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
 	return readAttempts(ctx, q.o.DB, message)
 }
@@ -122,10 +121,9 @@ func readAttempts(ctx context.Context, d *db.DB, message db.ID) ([]Attempt, erro
 	})
 }
 
-// MessageState derives a message's own state from those of its deliveries: the first
-// of sending, deferred, queued and scheduled that one of them has, else the
-// first of failed, bounced, complained, suppressed, cancelled and delivered.
-// It is "" for none.
+// MessageState derives a message's state from the states of its deliveries: the first of sending,
+// deferred, queued and scheduled that a delivery has, otherwise the first of failed, bounced,
+// complained, suppressed, cancelled and delivered. It is "" for none.
 func MessageState(deliveries []State) State {
 	for _, s := range []State{
 		Sending, Deferred, Queued, Scheduled,

@@ -12,17 +12,17 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The stages of what is told later (Attempt.Stage). The first two change
-// nothing, the others the state of the delivery.
+// The stages of remarks (Attempt.Stage). The first two change nothing; the others change the state
+// of the delivery.
 const (
 	StageDelay     = "delay"      // a DSN with Action: delayed (RFC 3464 §2.3.3)
-	StageAutoReply = "auto-reply" // somebody, or something, answered (RFC 3834)
+	StageAutoReply = "auto-reply" // an automatic reply, or any other (RFC 3834)
 	StageReport    = "report"     // a DSN with Action: failed
 	StageComplaint = "complaint"  // a feedback report (RFC 5965), or a move into Junk
 )
 
-// maxRemarks is how much of that a delivery's timeline takes: whoever got the
-// message knows its return path.
+// maxRemarks is the maximum of remarks in a delivery's timeline: every recipient knows the return
+// path.
 const maxRemarks = 20
 
 // The lock keeps the delivery from being deleted (LockFinal) before the commit.
@@ -31,16 +31,15 @@ var insertRemarkQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcom
 	WHERE message = $1 AND n = $2 AND (SELECT COUNT(*) FROM remark WHERE message = $1 AND n = $2) < $11 {for_update}
 	ON CONFLICT DO NOTHING`)
 
-// insertTransitionQuery is for what turned a delivery: it is never one too many, and there
-// is one of its kind.
+// insertTransitionQuery is for remarks that change the state. There is one per kind, and maxRemarks
+// does not apply.
 var insertTransitionQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
 	VALUES ($1, $2, $3, $4, $5, $3, $6, $7, $8, $9) ON CONFLICT DO NOTHING`)
 
-// AddRemark enters into the timeline of a delivery what a later message says of it
-// without changing anything: stage is StageDelay or StageAutoReply, id the
-// Message-ID of the report, "" if it has none. It reports whether that was news;
-// a report that comes twice is not, nor is one about a delivery that does not
-// exist, or that has maxRemarks of them.
+// AddRemark adds to a delivery's timeline a later report that changes nothing. stage is StageDelay
+// or StageAutoReply, and id is the Message-ID of the report, "" if it has none. AddRemark reports
+// whether it added a remark: not for a repeated report, a delivery that does not exist, or one with
+// maxRemarks remarks.
 func (q *Queue) AddRemark(ctx context.Context, message db.ID, n int, stage, id string, r Report) (bool, error) {
 	outcome := Deferred
 	if stage == StageAutoReply {

@@ -13,19 +13,19 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Report is what a later message says about a delivery: a DSN or a complaint.
+// Report is a later message's report about a delivery: a DSN or a complaint.
 type Report struct {
 	Code     int    // from the DSN's Diagnostic-Code; 0 if unknown
-	Enhanced string // from its MessageState
+	Enhanced string // from the DSN's Status
 	Text     string // the diagnostic, or the kind of complaint
 	Remote   string // Remote-MTA or the reporter
-	// Bounce is what the report means, as far as more than the above says so;
-	// the zero one is made of the above.
+	// Bounce is the classification, if the report says more than the fields above; if it is zero,
+	// those fields determine it.
 	Bounce bounce.Classification
 }
 
-// diagnostic is the text without the codes that most diagnostics begin with: they
-// are told beside it.
+// diagnostic returns the text without the codes that most diagnostics begin with: they have their
+// own fields.
 func (r Report) diagnostic() string {
 	text := strings.TrimSpace(r.Text)
 	for _, code := range []string{strconv.Itoa(r.Code), r.Enhanced} {
@@ -38,8 +38,8 @@ func (r Report) diagnostic() string {
 }
 
 var (
-	// Nobody knows the return path before it was sent: what is queued, and in nobody's
-	// hand, was in one that has ended.
+	// Only an attempt discloses the return path. A queued delivery without a lease was therefore in
+	// an attempt whose lease has expired.
 	bounceQuery = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
 			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
 		WHERE message = $1 AND n = $2 AND state IN ('queued', 'deferred', 'delivered')
@@ -49,9 +49,8 @@ var (
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 )
 
-// RecordBounce takes a DSN with Action: failed for a delivery that is queued, sending,
-// deferred or delivered. It reports whether that changed anything; a delivery
-// that does not exist is none.
+// RecordBounce handles a DSN with Action: failed for a delivery that is queued, sending, deferred
+// or delivered. It reports whether the delivery changed; a missing delivery did not.
 func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := bounceQuery.With(message, n, r.Code, sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255),
 		db.Micros(q.o.Now()))
@@ -68,9 +67,9 @@ func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report
 	})
 }
 
-// RecordComplaint takes a complaint about a delivered delivery. It reports whether
-// that changed anything. What the service writes must go on to arrive: it may be
-// the link without which somebody never gets in again.
+// RecordComplaint handles a complaint about a delivered delivery. It reports whether the delivery
+// changed. It never suppresses recipients of mail that the service wrote: that mail may contain the
+// only link by which a user can sign in again.
 func (q *Queue) RecordComplaint(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := complaintQuery.With(message, n, db.Micros(q.o.Now()))
 	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
@@ -83,13 +82,12 @@ func (q *Queue) RecordComplaint(ctx context.Context, message db.ID, n int, r Rep
 	})
 }
 
-// transitionStatement enters into the timeline what changed the state.
+// transitionStatement returns the statement that adds a state change to the timeline.
 func (q *Queue) transitionStatement(message db.ID, n int, stage string, to State, r Report) db.Statement {
 	return insertTransitionQuery.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255))
 }
 
-// applyReport runs a conditional update that fires two events, and what else goes with
-// it.
+// applyReport runs a conditional update with its two events and further statements.
 func (q *Queue) applyReport(ctx context.Context, message db.ID, n int, update db.Statement,
 	follow func(*updatedDelivery) ([]event.Input, []db.Statement)) (bool, error) {
 	about, err := q.o.Describe(ctx, message)
@@ -119,7 +117,7 @@ func (q *Queue) applyReport(ctx context.Context, message db.ID, n int, update db
 	return done, nil
 }
 
-// recheckDelivery makes what is in hand of a delivery look at its row.
+// recheckDelivery makes a leased delivery check its row before the next attempt.
 func (q *Queue) recheckDelivery(message db.ID, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Message is what the queue must know of a message to accept it.
+// Message is the data that the queue needs to accept a message.
 type Message struct {
 	MessageInfo
 	ID                db.ID
-	DueAt             time.Time // scheduled until then; zero or past: at once
-	ExpiresAt         time.Time // bounced when not delivered by then
-	OffersUnsubscribe bool      // to unsubscribe: it does not go to those who did so before it is due
-	// NotifySender says that its sender is told what becomes of it by a mail into a
-	// mailbox here (RFC 3461), as the NOTIFY of each recipient asks.
+	DueAt             time.Time // time of the first attempt; zero or past: at once
+	ExpiresAt         time.Time // time at which an undelivered message bounces
+	OffersUnsubscribe bool      // whether it has an unsubscribe link: recipients who unsubscribe before DueAt don't get it
+	// NotifySender reports whether the sender gets delivery reports in a mailbox here (RFC 3461),
+	// as the NOTIFY of each recipient asks.
 	NotifySender bool
 }
 
@@ -28,39 +28,39 @@ type Recipient struct {
 	Address     string // as for RCPT TO
 	Kind        string // to, cc, bcc; envelope: may share a transaction with others
 	Destination string // the address's domain: A-labels, lower case
-	// Suppressed, if set, is why the recipient gets nothing: the delivery
-	// begins, and ends, as suppressed.
+	// Suppressed, if set, is the reason why the recipient gets nothing: the delivery is inserted as
+	// suppressed, which is final.
 	Suppressed suppression.Reason
-	// Notify and Original are NOTIFY (0: not given) and ORCPT (as
-	// "rfc822;a@b", decoded; "" for none), for the hosts that it goes to.
+	// Notify and Original are NOTIFY (0: not given) and ORCPT (as "rfc822;a@b", decoded; "" for
+	// none) for the target hosts.
 	Notify   smtpclient.Notify
 	Original string
 }
 
-// Reservation is the acceptance of a message: its deliveries, with places reserved in
-// the windows of their destinations as far as there is room. Exactly one of
-// Committed, Abandon and Drop must be called.
+// Reservation is a message that is being accepted: its deliveries, with slots in the windows of
+// their destinations as far as slots are free. The caller must call exactly one of Dispatch,
+// Abandon and Cancel.
 type Reservation struct {
 	q     *Queue
 	m     Message
 	at    time.Time
 	rows  []reservedDelivery
-	lease db.ID // under which the rows were inserted last; 0: nobody's
+	lease db.ID // lease of the inserted rows; 0: none
 }
 
 type reservedDelivery struct {
 	Recipient
 	state    State
 	due      time.Time
-	delivery *Delivery // nil if it found no place
-	hold     db.ID     // that it waits under; 0 for none
+	delivery *Delivery // nil if it got no slot
+	hold     db.ID     // hold that applies; 0 for none
 }
 
 var insertDeliveryQuery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
 		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers, hold, held_at)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17, $18, $12)`)
 
-// Reserve reserves places for a message's deliveries. It does no I/O.
+// Reserve reserves slots for a message's deliveries. It does no I/O.
 func (q *Queue) Reserve(m Message, rcpts []Recipient) *Reservation {
 	now := q.o.Now()
 	p := &Reservation{q: q, m: m, at: now, rows: make([]reservedDelivery, len(rcpts))}
@@ -96,17 +96,17 @@ func (q *Queue) Reserve(m Message, rcpts []Recipient) *Reservation {
 	return p
 }
 
-// admits reports whether new mail finds a place. While older mail waits in
-// rows, half of the window is kept for that.
+// admits reports whether new mail gets a slot. While older mail waits in rows, half of the window
+// is reserved for it.
 func (q *Queue) admits(d *destination) bool {
-	room := q.freeSlots(d)
+	capacity := q.freeSlots(d)
 	if d.hasBacklog {
-		room -= q.o.Window / 2
+		capacity -= q.o.Window / 2
 	}
-	return room > 0
+	return capacity > 0
 }
 
-// admit gives a delivery a place.
+// admit takes a slot for a delivery.
 func (q *Queue) admit(d *Delivery) {
 	q.reserveSlots(d.dest, 1)
 	q.account(d.Account).slotsUsed++
@@ -114,18 +114,19 @@ func (q *Queue) admit(d *Delivery) {
 	q.messages.retain(d.Message)
 }
 
-// Suppress says why a recipient gets nothing, as far as only the accept's job
-// finds that out: call it in its Apply, before Queue. "" is for one who gets it.
+// Suppress sets the reason why a recipient gets nothing, for callers that learn it only in the
+// accepting mutation. Call it in Apply, before AddStatements. "" means that the recipient gets the
+// message.
 func (p *Reservation) Suppress(n int, why suppression.Reason) { p.rows[n].Suppressed = why }
 
-// AddStatements adds the statements that insert the deliveries, and the events of
-// suppressed ones, to the accept's job. It may run more than once.
+// AddStatements adds to the accepting mutation the statements that insert the deliveries, and the
+// events of suppressed ones. It may run more than once.
 func (p *Reservation) AddStatements(b *db.Batch) {
 	q := p.q
 	q.mu.Lock()
-	tenure, able := q.usableLease()
+	leaseID, able := q.usableLease()
 	q.mu.Unlock()
-	if p.lease = tenure; !able {
+	if p.lease = leaseID; !able {
 		p.lease = 0
 	}
 	for n := range p.rows {
@@ -145,7 +146,7 @@ func (p *Reservation) AddStatements(b *db.Batch) {
 	}
 }
 
-// addSuppressed inserts a delivery that ends as it begins.
+// addSuppressed inserts a delivery whose first state, suppressed, is final.
 func (p *Reservation) addSuppressed(b *db.Batch, n int) {
 	row := &p.rows[n]
 	reply := suppressedReply(row.Suppressed)
@@ -163,8 +164,8 @@ func (p *Reservation) insertStatement(n int, state State, due time.Time, owner a
 		int(row.Notify)|int(p.senderNotify(row.Recipient))<<senderNotifyShift, row.Original, db.Micros(p.delayNoticeAt(row.Recipient)), p.m.OffersUnsubscribe, hold)
 }
 
-// Dispatch hands the deliveries that have a place to their couriers. Call it
-// after the job's commit; it may be the job's AfterCommit.
+// Dispatch queues the deliveries that have a slot for their sessions. Call it after the mutation's
+// commit; it may be the mutation's AfterCommit.
 func (p *Reservation) Dispatch() {
 	q := p.q
 	tell := false
@@ -197,8 +198,8 @@ func (p *Reservation) Dispatch() {
 	}
 }
 
-// announceBacklog notes that rows wait for a destination, and tells other nodes, which
-// may have room.
+// announceBacklog records that rows wait for a destination, and wakes other nodes, which may have
+// free slots.
 func (q *Queue) announceBacklog(d *destination) {
 	waited := d.hasBacklog
 	q.markWaiting(d)
@@ -208,7 +209,7 @@ func (q *Queue) announceBacklog(d *destination) {
 	q.refill(d)
 }
 
-// Abandon gives the places back. Call it when the job failed.
+// Abandon returns the slots. Call it when the mutation failed.
 func (p *Reservation) Abandon() {
 	p.Cancel()
 	q := p.q
@@ -217,7 +218,7 @@ func (p *Reservation) Abandon() {
 	q.markUncertain() // the commit's outcome may be unknown
 }
 
-// Cancel is Abandon for a plan whose statements were surely not committed.
+// Cancel is like Abandon, for a reservation whose statements were certainly not committed.
 func (p *Reservation) Cancel() {
 	q := p.q
 	q.mu.Lock()

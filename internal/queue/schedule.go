@@ -14,14 +14,14 @@ var retryDelays = [...]time.Duration{
 	time.Hour, 2 * time.Hour, 4 * time.Hour,
 }
 
-// retryDelay is the wait after so many attempts, give or take a tenth, so that
-// what failed together does not come back together.
+// retryDelay returns the wait after a number of attempts, plus or minus a tenth, so that deliveries
+// that failed together are not retried together.
 func retryDelay(attempts int) time.Duration {
 	return jitter(retryDelays[min(max(attempts, 1), len(retryDelays))-1])
 }
 
-// backoffDelays are the waits before a destination that could not be reached is
-// tried again. They end sooner than retries do: new mail waits for them too.
+// backoffDelays are the waits before an unreachable destination is tried again. They end sooner
+// than retryDelays, because new mail waits for them too.
 var backoffDelays = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
 
 func backoffDelay(failures int) time.Duration {

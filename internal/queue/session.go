@@ -8,36 +8,34 @@ import (
 	"time"
 )
 
-// Agent carries deliveries to one kind of destination: into mailboxes here,
-// or to other hosts by SMTP.
+// Agent makes the attempts for one kind of destination: mailboxes here, or other hosts by SMTP.
 type Agent interface {
-	// Concurrency says how many runs shall work for a destination at the same time
-	// when so many deliveries wait for it; at least 1 is taken. It must not
-	// block or call the queue.
+	// Concurrency returns how many sessions should run for a destination at once when so many
+	// deliveries wait for it. The minimum is 1. It must not block or call the queue.
 	Concurrency(waiting int) int
-	// Deliver works through a run: it takes consignments by r.Next until that
-	// returns nil, and reports each by r.Done or r.Trouble, so that many
-	// messages can share a connection. It may take the next before it
-	// reported the last (pipelining). What it took and did not report when it
-	// returns is deferred. ctx ends when the attempt must be given up.
+	// Deliver runs a session: it takes transactions from r.Next until that returns nil, and reports
+	// each by r.Finish, r.FailDestination or r.PauseDestination, so that many messages can share a
+	// connection. It may take the next transaction before it reports the last one (pipelining).
+	// Transactions that it did not report when it returns are deferred. When ctx ends, the agent
+	// must give up the attempt.
 	Deliver(ctx context.Context, r *Session)
 }
 
 const (
-	// maxRecipients bounds the recipients of one transaction (RFC 5321
-	// §4.5.3.1.8: a host takes 100 at least).
+	// maxRecipients is the maximum of recipients in one transaction. A host must accept at least
+	// 100 (RFC 5321 §4.5.3.1.8).
 	maxRecipients = 100
-	// maxTransactionsPerTurn is how many consignments a run takes while other destinations
-	// wait for a run.
+	// maxTransactionsPerTurn is how many transactions a session takes while other destinations wait
+	// for a session.
 	maxTransactionsPerTurn = 100
-	// maxRequeues is how often a delivery is put back as untried in a row.
+	// maxRequeues is how often in a row a delivery may be put back as untried.
 	maxRequeues = 3
-	// maxWaitingPerSlot is how many runs wait aside for each that may work.
+	// maxWaitingPerSlot is the maximum of sessions without a slot, as a multiple of MaxSessions.
 	maxWaitingPerSlot = 4
 )
 
-// Transaction is what one SMTP transaction carries: a message to one recipient,
-// or, for mail that a mailbox submitted, to several of the same destination.
+// Transaction is the content of one SMTP transaction: a message to one recipient or, for mail that
+// a mailbox submitted, to several recipients of the same destination.
 type Transaction struct {
 	Mail       *OutboundMessage
 	From       string      // MAIL FROM without angle brackets; "" is the null sender
@@ -46,8 +44,8 @@ type Transaction struct {
 	takenAt time.Time
 }
 
-// Session is a courier's work for one destination. Its methods serve one goroutine
-// at a time.
+// Session is a delivery agent's work for one destination. Its methods must not be called
+// concurrently.
 type Session struct {
 	q            *Queue
 	ctx          context.Context
@@ -55,15 +53,15 @@ type Session struct {
 	s            *accountLoad
 	nextCalled   bool
 	transactions int
-	open         []*Transaction // taken and not reported
+	open         []*Transaction // taken and not yet reported
 }
 
-// Destination returns the domain that the run is for: A-labels, lower case.
+// Destination returns the session's domain: A-labels, lower case.
 func (r *Session) Destination() string { return r.d.name }
 
-// Next returns the next consignment, or nil when the run shall end: nothing
-// waits at this moment, another destination needs the place, or the queue is
-// ending. It may load and sign a message, but never waits for one to come.
+// Next returns the next transaction, or nil when the session must end: no delivery is ready,
+// another destination needs the slot, or the queue is stopping. It may load and sign a message, but
+// never waits for a delivery.
 func (r *Session) Next() *Transaction {
 	r.nextCalled = true
 	for {
@@ -79,8 +77,8 @@ func (r *Session) Next() *Transaction {
 	}
 }
 
-// Finish reports what became of a consignment: one outcome per recipient in
-// their order, or a single one for all. A second report is ignored.
+// Finish reports the result of a transaction: one outcome per recipient in their order, or a single
+// one for all. It ignores a second report.
 func (r *Session) Finish(c *Transaction, outcomes ...Outcome) {
 	if !r.close(c) {
 		return
@@ -100,21 +98,19 @@ func (r *Session) Finish(c *Transaction, outcomes ...Outcome) {
 	}
 }
 
-// interruptedOutcome stands in for an outcome that a courier did not give.
+// interruptedOutcome is the outcome of deliveries that a delivery agent did not report.
 var interruptedOutcome = Outcome{State: Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the attempt was broken off"}
 
-// Owns reports whether a consignment is still this node's to carry. A node that
-// stood still may find that another has taken over what it had in hand, and
-// carried it. So ask before what can't be undone, such as the final dot, and
-// report what is not ours any more as Queued.
+// Owns reports whether this node still has the lease of a transaction. After a node stalled,
+// another node may have taken over its deliveries and sent them. So call Owns before an
+// irreversible step, such as the final dot, and report transactions without a lease as Queued.
 func (r *Session) Owns(c *Transaction) bool {
-	return r.q.o.Node.OwnsLease(c.Deliveries[0].lease) // take sees to it that all have one
+	return r.q.o.Node.OwnsLease(c.Deliveries[0].lease) // nextTransaction ensures that all have the same lease
 }
 
-// FailDestination reports that the destination as a whole can't be reached: c is
-// deferred, with one outcome per recipient or a single one for all, the rest of
-// what is in hand for the destination is put off, and after a while one run
-// tries again. End the run after it.
+// FailDestination reports that the destination as a whole can't be reached. It defers c, with one
+// outcome per recipient or a single one for all, and releases the other ready deliveries of the
+// destination. After a while one session tries again. End the session after the call.
 func (r *Session) FailDestination(c *Transaction, outcomes ...Outcome) {
 	if !r.close(c) {
 		return
@@ -134,9 +130,9 @@ func (r *Session) FailDestination(c *Transaction, outcomes ...Outcome) {
 	q.release(ready, until, &outcomes[0])
 }
 
-// ReleaseSlot says that the run begins to wait for something that may take long: its
-// place among the runs is for others until back is called. It is not ok when
-// too many wait like that, or too much is in hand: then Pause is better.
+// ReleaseSlot gives up the session's slot before a wait that may take long, until the caller calls
+// back. ok is false if too many sessions wait that way, or too many slots are in use: use
+// PauseDestination then.
 func (r *Session) ReleaseSlot() (back func(), ok bool) {
 	q := r.q
 	q.mu.Lock()
@@ -159,11 +155,10 @@ func (r *Session) ReleaseSlot() (back func(), ok bool) {
 	}, true
 }
 
-// PauseDestination reports that the destination's hosts take nothing before until, without
-// having said anything about the mail: what the run took and did not report,
-// and, if no other run is at work, what is in hand, goes back to its rows
-// untried, with why as its last answer. No run begins until then; those at work
-// go on. End the run after it.
+// PauseDestination reports that the destination's hosts take no mail before until, without a reply
+// about the messages. It releases, as untried and with why as their last reply, the transactions
+// that the session did not report and, if no other session is at work, the destination's ready
+// deliveries. No session starts until then; running ones continue. End the session after the call.
 func (r *Session) PauseDestination(until time.Time, why Outcome) {
 	q, d := r.q, r.d
 	var back []*Delivery
@@ -191,7 +186,7 @@ func (r *Session) PauseDestination(until time.Time, why Outcome) {
 	q.release(back, until, &why)
 }
 
-// close notes that a consignment is being reported.
+// close removes a transaction that is being reported from the open ones.
 func (r *Session) close(c *Transaction) bool {
 	i := slices.Index(r.open, c)
 	if i < 0 {
@@ -202,16 +197,16 @@ func (r *Session) close(c *Transaction) bool {
 	return true
 }
 
-// runSession is one run from its beginning to its end.
+// runSession runs one session from beginning to end.
 func (q *Queue) runSession(d *destination, s *accountLoad) {
 	defer q.work.Done()
 	r := &Session{q: q, ctx: q.attemptCtx, d: d, s: s}
-	courier, err := q.o.ChooseAgent(q.attemptCtx, d.name)
+	deliveryAgent, err := q.o.ChooseAgent(q.attemptCtx, d.name)
 	if err == nil {
 		q.mu.Lock()
-		d.agent = courier
+		d.agent = deliveryAgent
 		q.mu.Unlock()
-		courier.Deliver(q.attemptCtx, r)
+		deliveryAgent.Deliver(q.attemptCtx, r)
 	} else if c := r.Next(); c != nil {
 		q.o.Log.Warn("no courier for a destination", "destination", d.name, "error", err)
 		r.FailDestination(c, Outcome{Enhanced: "4.3.5", Stage: "route", Reply: "the way to the destination could not be found out"})
@@ -225,11 +220,11 @@ func (q *Queue) runSession(d *destination, s *accountLoad) {
 	s.sessions--
 	var idle []*Delivery
 	if !r.nextCalled {
-		// A courier that takes nothing would be called again at once, for ever.
+		// An agent that takes no transaction would otherwise be called again at once, endlessly.
 		idle = q.backOff(d, q.o.Now())
 	}
 	until := d.backoffUntil
-	q.startWaiting() // first: a backlog would have the place again, and again
+	q.startWaiting() // first: otherwise a destination with a backlog would keep the slot
 	q.startSessions(d)
 	q.removeIdleDestination(d)
 	q.removeIdleAccount(s)
@@ -237,11 +232,12 @@ func (q *Queue) runSession(d *destination, s *accountLoad) {
 	q.release(idle, until, nil)
 }
 
-// nextTransaction pops the next consignment of a run's destination, not yet loaded.
+// nextTransaction removes the next transaction of a session's destination from the ready list. Its
+// message is not loaded yet.
 func (q *Queue) nextTransaction(r *Session) *Transaction {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	tenure, ok := q.usableLease()
+	leaseID, ok := q.usableLease()
 	now := q.o.Now()
 	if !ok || now.Before(r.d.backoffUntil) || r.transactions >= maxTransactionsPerTurn && len(q.waitingAccounts) > 0 {
 		return nil
@@ -257,7 +253,7 @@ func (q *Queue) nextTransaction(r *Session) *Transaction {
 			break
 		}
 		r.d.ready = removeAt(r.d.ready, i)
-		if next.lease != tenure { // its row is being taken over
+		if next.lease != leaseID { // its row is being taken over
 			q.forget(next)
 			continue
 		}
@@ -273,7 +269,7 @@ func (q *Queue) nextTransaction(r *Session) *Transaction {
 	return c
 }
 
-// removeAt takes out the element at i, cheaply where it is the first.
+// removeAt removes the element at i, cheaply if it is the first.
 func removeAt[T any](list []*T, i int) []*T {
 	if i > 0 {
 		return slices.Delete(list, i, i+1)
@@ -282,9 +278,9 @@ func removeAt[T any](list []*T, i int) []*T {
 	return list[1:]
 }
 
-// mayShareTransaction reports whether two deliveries may share a transaction: only mail
-// that a mailbox submitted, since API mail has a return path per delivery, and
-// no blind copies.
+// mayShareTransaction reports whether two deliveries may share a transaction. That applies only to
+// mail that a mailbox submitted, since API mail has a return path per delivery, and not to blind
+// copies.
 func mayShareTransaction(a, b *Delivery) bool {
 	return a.Message == b.Message && a.Kind == kindEnvelope && b.Kind == kindEnvelope
 }

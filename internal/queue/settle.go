@@ -16,24 +16,25 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// outcomeRecord is what is written of a delivery.
+// outcomeRecord is an outcome with the data that is written with it.
 type outcomeRecord struct {
 	Outcome
-	attempted bool // there is an attempt to record
+	attempted bool // whether there is an attempt to record
 	expired   bool
-	// nullSender: nobody is told of a failure, as the message has the null sender.
+	// nullSender reports whether the message has the null sender, so that no one gets a failure
+	// report.
 	nullSender bool
 	info       *MessageInfo
 	due        time.Time
 }
 
-// Sizes of what is kept of a reply and a conversation, in octets.
+// Maximum stored lengths of a reply and a transcript, in octets.
 const (
 	maxReply      = 2 << 10
 	maxTranscript = 64 << 10
 )
 
-// errSuperseded declines an outcome: the delivery was ended or taken over meanwhile.
+// errSuperseded means that the delivery was ended or taken over before the outcome was written.
 var errSuperseded = errors.New("the delivery is no longer in hand")
 
 var (
@@ -46,7 +47,7 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
 )
 
-// handleOutcome takes a courier's outcome for one delivery.
+// handleOutcome processes a delivery agent's outcome for one delivery.
 func (q *Queue) handleOutcome(c *Transaction, d *Delivery, o Outcome) {
 	if o.State == Queued {
 		if d.requeues++; d.requeues <= maxRequeues {
@@ -73,7 +74,7 @@ func (q *Queue) handleOutcome(c *Transaction, d *Delivery, o Outcome) {
 	q.settle(d, v)
 }
 
-// requeue makes a delivery the next to be taken.
+// requeue puts a delivery at the head of the ready list.
 func (q *Queue) requeue(d *Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +84,7 @@ func (q *Queue) requeue(d *Delivery) {
 	q.startSessions(d.dest)
 }
 
-// settle writes a verdict, without waiting for its commit.
+// settle starts writing an outcome, without waiting for its commit.
 func (q *Queue) settle(d *Delivery, v outcomeRecord) {
 	if v.State == Deferred {
 		wait := max(retryDelay(d.Attempts+1), v.RetryAfter)
@@ -101,9 +102,9 @@ func (q *Queue) settle(d *Delivery, v outcomeRecord) {
 	q.startWrite(func() { q.commitOutcome(d, v) })
 }
 
-// startWrite runs a write, once there is a slot for it. The main loop, and who
-// holds q.mu, must not wait for one: see beside. When outcomes are given up nobody
-// waits.
+// startWrite runs a write in the background once there is a free slot. The main loop and holders of
+// q.mu must not wait for a slot: they use startTask. Once cancelWrites was called, writes don't
+// wait for a slot.
 func (q *Queue) startWrite(f func()) {
 	q.work.Add(1)
 	free := func() { <-q.writeSlots }
@@ -119,7 +120,7 @@ func (q *Queue) startWrite(f func()) {
 	}()
 }
 
-// startTask does what may wait for slots, and lets the caller go on.
+// startTask runs f in the background, so that the caller does not wait for a write slot.
 func (q *Queue) startTask(f func()) {
 	q.work.Add(1)
 	go func() {
@@ -128,7 +129,7 @@ func (q *Queue) startTask(f func()) {
 	}()
 }
 
-// sanitize makes text from outside fit for a TEXT column of both engines.
+// sanitize makes external text valid for a TEXT column of both database engines.
 func sanitize(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -136,7 +137,7 @@ func sanitize(s string, limit int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
-// commitOutcome commits a verdict with its attempt and its events.
+// commitOutcome commits an outcome with its attempt and its events.
 func (q *Queue) commitOutcome(d *Delivery, v outcomeRecord) {
 	about, err := q.messageInfo(d, v)
 	for again := err == nil; again; {
@@ -169,13 +170,13 @@ func (q *Queue) commitOutcome(d *Delivery, v outcomeRecord) {
 	q.forget(d)
 }
 
-// With other attempts than before it is the outcome itself that was written, in a
-// commit that nobody knew of, and the delivery is in hand again.
+// If attempts differ, the outcome itself was committed without this node's knowledge, and the
+// delivery has been leased again.
 var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred') AND attempts = $4`)
 
-// reloadSequence reports whether an outcome was declined only because another
-// event of the delivery, its recipient's unsubscribing, came in between.
+// reloadSequence reports whether an outcome was rejected only because another event of the
+// delivery, an unsubscribe of its recipient, changed the sequence.
 func (q *Queue) reloadSequence(d *Delivery) bool {
 	before := d.sequence
 	err := q.retryWrite(func(ctx context.Context) error {
@@ -188,7 +189,7 @@ func (q *Queue) reloadSequence(d *Delivery) bool {
 	return err == nil && d.sequence != before
 }
 
-// messageInfo finds what the events say about the message.
+// messageInfo returns the event data of the message.
 func (q *Queue) messageInfo(d *Delivery, v outcomeRecord) (MessageInfo, error) {
 	if v.info != nil {
 		return *v.info, nil
@@ -199,7 +200,7 @@ func (q *Queue) messageInfo(d *Delivery, v outcomeRecord) (MessageInfo, error) {
 	var about MessageInfo
 	err := q.retryWrite(func(ctx context.Context) (err error) {
 		about, err = q.o.Describe(ctx, d.Message)
-		if fault.Is(err, fault.NotFound) { // its deliveries must still reach an end
+		if fault.Is(err, fault.NotFound) { // its deliveries must still become final
 			about, err = MessageInfo{Account: d.Account}, nil
 		}
 		return err
@@ -264,7 +265,8 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	return job, nil
 }
 
-// conditionalMutation makes an update that decides, and what follows from it.
+// conditionalMutation returns a mutation with a conditional update and the statements that depend
+// on it.
 func (q *Queue) conditionalMutation(update db.Statement, also []db.Statement, events bool) *db.Mutation {
 	job := &db.Mutation{
 		Guard: func(b *db.Batch) { b.Queue(update).OrFail(errSuperseded) },

@@ -18,36 +18,34 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// scale is how much a soak test does: little in an ordinary run, and what its
-// name says in `make soak`.
+// scale is the size of a soak test: small in an ordinary run, as its name says in `make soak`.
 type scale struct {
-	rows    int // that wait
-	sends   int // of a round of traffic
-	drain   int // of what waits, delivered in a round
-	ahead   int // what a queue takes in hand beyond that, so that both do
+	rows    int // waiting rows
+	sends   int // messages per round of traffic
+	drain   int // waiting deliveries delivered per round
+	ahead   int // further deliveries that a queue leases, the same for both
 	rounds  int
 	callers int
-	judge   bool // whether the rates are compared: of few they say nothing
+	verify  bool // whether to compare the rates: with few deliveries they mean nothing
 }
 
 func soakScale() scale {
 	if servertest.SoakSize(0, 1) == 1 {
-		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, ahead: 20_000, rounds: 7, callers: 64, judge: true}
+		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, ahead: 20_000, rounds: 7, callers: 64, verify: true}
 	}
 	return scale{rows: 2_000, sends: 200, drain: 400, ahead: 400, rounds: 2, callers: 8}
 }
 
 const (
-	backlogged = 1000 // destinations that the waiting rows are for
-	lively     = 100  // destinations of the traffic beside
-	least      = 0.8  // of an empty queue's rate
+	backlogged = 1000 // destinations of the waiting rows
+	lively     = 100  // destinations of the other traffic
+	least      = 0.8  // minimum rate, as a share of an empty queue's
 )
 
-// TestMillionWaiting takes and delivers mail while a million deliveries wait
-// for a thousand destinations that can't be reached, and then, as those come
-// back, delivers what waited: at four fifths of the rate of an empty queue at
-// least. Both queues take turns, so that a slow minute of the machine hits both
-// alike.
+// TestMillionWaiting accepts and delivers mail while a million deliveries wait for a thousand
+// unreachable destinations. It then delivers the waiting mail as the destinations come back. Both
+// must reach four fifths of the rate of an empty queue. The two queues alternate, so that a slow
+// minute of the machine affects both.
 func TestMillionWaiting(t *testing.T) {
 	size := soakScale()
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -63,13 +61,13 @@ func TestMillionWaiting(t *testing.T) {
 		empty.pile(size.drain+size.ahead, size.callers)
 		compare(t, size, []string{"delivered of what waited"}, size.drain, empty, full, func(y *yard) []time.Duration {
 			took := y.deliver(size.drain)
-			y.pile(size.drain, size.callers) // for the next time
+			y.pile(size.drain, size.callers) // for the next round
 			return []time.Duration{took}
 		})
 	})
 }
 
-// other is a second database of the same engine.
+// other creates a second database of the same engine.
 func other(t *testing.T, url string) string {
 	if strings.HasPrefix(url, "postgres") {
 		return dbtest.Postgres(t)
@@ -77,8 +75,8 @@ func other(t *testing.T, url string) string {
 	return dbtest.SQLite(t)
 }
 
-// compare measures how long both take for n pieces of the same work, in turns,
-// and fails the test if all that the full one did took too much longer.
+// compare measures both queues for n pieces of the same work, alternately, and fails the test if
+// the full one took too much longer in total.
 func compare(t *testing.T, size scale, names []string, n int, empty, full *yard, measure func(*yard) []time.Duration) {
 	t.Helper()
 	measure(empty) // once to warm up
@@ -102,30 +100,29 @@ func compare(t *testing.T, size scale, names []string, n int, empty, full *yard,
 		rate := func(d time.Duration) float64 { return float64(n*size.rounds) / d.Seconds() }
 		ratio := all[0].Seconds() / all[1].Seconds()
 		t.Logf("%s: %.0f/s when empty, %.0f/s with what waits: %.2f of it (%s)", name, rate(all[0]), rate(all[1]), ratio, strings.Join(parts, " "))
-		if size.judge && ratio < least {
+		if size.verify && ratio < least {
 			t.Errorf("%s: only %.2f of the rate of an empty queue", name, ratio)
 		}
 	}
-	// What else the machine had to do does not show in this.
+	// Processor time excludes other work of the machine.
 	t.Logf("processor time: %v when empty, %v with what waits", empty.spent.Round(time.Millisecond), full.spent.Round(time.Millisecond))
 }
 
-// yard is a database with a queue at work on it. Its clock stands, so that a
-// destination which could not be reached stays put off until deliver says
-// otherwise.
+// yard is a database with a running queue. Its clock does not move, so that an unreachable
+// destination stays in backoff until deliver is called.
 type yard struct {
-	*house
-	dead    atomic.Bool // whether the destinations of what waits can't be reached
+	*fixture
+	dead    atomic.Bool // whether the destinations of waiting rows are unreachable
 	left    atomic.Int64
 	reached chan bool     // left has become 0
-	spent   time.Duration // of the processors, by what was measured
+	spent   time.Duration // processor time of the measured work
 }
 
 func newYard(t *testing.T, url string) *yard {
 	d, n := dbtest.Open(t, url)
 	y := &yard{reached: make(chan bool, 1)}
 	y.dead.Store(true)
-	y.house = newHouse(t, d, n, &courier{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	y.fixture = newFixture(t, d, n, &deliveryAgent{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if strings.HasPrefix(c.Deliveries[0].Destination, "back") && y.dead.Load() {
 			return nil
 		}
@@ -154,8 +151,7 @@ func (y *yard) each(n, callers int, f func(i int)) {
 	all.Wait()
 }
 
-// pile accepts mail for the destinations that can't be reached, and returns
-// when all of it waits.
+// pile accepts mail for the unreachable destinations, and returns when all of it waits.
 func (y *yard) pile(rows, callers int) {
 	y.t.Helper()
 	const together = 40
@@ -173,8 +169,8 @@ func (y *yard) pile(rows, callers int) {
 	y.rest()
 }
 
-// rest waits until no courier is at work. What is still in hand is for
-// destinations that are put off.
+// rest waits until no attempt is running. The remaining leased deliveries are for destinations in
+// backoff.
 func (y *yard) rest() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -183,8 +179,8 @@ func (y *yard) rest() {
 	}
 }
 
-// traffic accepts messages for destinations that take them at once, and
-// returns how long accepting took, and delivering.
+// traffic accepts messages for destinations that deliver at once, and returns the durations of
+// accepting and of delivering.
 func (y *yard) traffic(size scale) []time.Duration {
 	defer y.spend()()
 	y.left.Store(int64(size.sends))
@@ -199,8 +195,7 @@ func (y *yard) traffic(size scale) []time.Duration {
 	return []time.Duration{accepted, time.Since(begun)}
 }
 
-// spend adds up the processor time of this process until what it returns is
-// called.
+// spend measures the processor time of this process until the returned function is called.
 func (y *yard) spend() (done func()) {
 	used := func() time.Duration {
 		var u syscall.Rusage
@@ -213,14 +208,14 @@ func (y *yard) spend() (done func()) {
 	return func() { y.spent += used() - before }
 }
 
-// deliver lets the dead destinations come back until so many deliveries of
-// what waits were made, and returns how long that took.
+// deliver makes the dead destinations reachable until n waiting deliveries were delivered, and
+// returns how long that took.
 func (y *yard) deliver(n int) time.Duration {
 	y.left.Store(int64(n))
 	y.dead.Store(false)
 	done := y.spend()
 	begun := time.Now()
-	y.later(24 * time.Hour) // beyond every wait
+	y.later(24 * time.Hour) // longer than every backoff
 	<-y.reached
 	took := time.Since(begun)
 	done()
@@ -229,12 +224,12 @@ func (y *yard) deliver(n int) time.Duration {
 	return took
 }
 
-var openByMessageQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)
+var openDeliveriesQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)
 
-// rows counts what waits.
+// rows counts the waiting deliveries.
 func (y *yard) rows() (n int) {
 	y.t.Helper()
-	if err := y.db.One(context.Background(), openByMessageQuery.With(), &n); err != nil {
+	if err := y.db.One(context.Background(), openDeliveriesQuery.With(), &n); err != nil {
 		y.t.Fatal(err)
 	}
 	return n

@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// suppressStatement makes the statement that puts the recipient of a delivery on the
-// account's list, to go with what is written of the delivery; false for what
-// suppresses nothing, such as mail that a mailbox submitted, or that the service wrote.
+// suppressStatement returns the statement that adds the recipient of a delivery to the account's
+// suppression list, for the commit of the outcome. It returns false for mail that suppresses
+// nothing: mail that a mailbox submitted or that the service wrote.
 func (q *Queue) suppressStatement(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
 	if !s.API || s.Private {
 		return db.Statement{}, false
@@ -22,14 +22,14 @@ func (q *Queue) suppressStatement(s *statusData, n int, why suppression.Reason, 
 	})
 }
 
-// suppressScheduledQuery ends a scheduled delivery whose recipient came on the list since
-// it was accepted.
+// suppressScheduledQuery ends a scheduled delivery whose recipient was added to the list since it
+// was accepted.
 var suppressScheduledQuery = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
 	WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $7 AND state = 'scheduled'`)
 
-// suppressionReason says why the recipient of a scheduled delivery, which is due, gets
-// nothing; "" if it goes out. Between a send and its time lie up to 30 days: who
-// complains or unsubscribes meanwhile is not to be written to.
+// suppressionReason returns the reason why the recipient of a due scheduled delivery gets nothing;
+// "" if it is sent. Up to 30 days pass between a send and its due time: recipients who complain or
+// unsubscribe in between must get no mail.
 func (q *Queue) suppressionReason(ctx context.Context, d *Delivery, about MessageInfo) (suppression.Reason, error) {
 	if !about.API {
 		return "", nil

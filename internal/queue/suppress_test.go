@@ -21,8 +21,8 @@ import (
 
 var listed = db.SQL(`SELECT address, reason, message, n, diagnostic FROM suppression WHERE account = $1 ORDER BY address, scope`)
 
-// listed is the account's suppression list, one entry a line.
-func (h *house) listed() string {
+// listed returns the account's suppression list, one entry per line.
+func (h *fixture) listed() string {
 	h.t.Helper()
 	var all []string
 	err := h.db.Each(context.Background(), listed.With(h.account), func(r db.Row) error {
@@ -39,16 +39,16 @@ func (h *house) listed() string {
 	return strings.Join(all, "\n")
 }
 
-func (h *house) wantListed(want string) {
+func (h *fixture) wantListed(want string) {
 	h.t.Helper()
 	if got := h.listed(); got != want {
 		h.t.Errorf("listed:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-// timeline is that of a message's first delivery: attempts by number and
-// outcome, and all of what was told later.
-func (h *house) timeline(m db.ID) string {
+// timeline returns the timeline of a message's first delivery: attempts by number and outcome, and
+// all remarks.
+func (h *fixture) timeline(m db.ID) string {
 	h.t.Helper()
 	all, err := h.queue.Attempts(h.t.Context(), m)
 	if err != nil {
@@ -65,9 +65,9 @@ func (h *house) timeline(m db.ID) string {
 	return strings.Join(told, ", ")
 }
 
-// Only what is wrong with the recipient's address puts it on the list.
+// Only errors of the recipient's address add it to the list.
 func TestSuppressing(t *testing.T) {
-	answers := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	answers := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		local, _, _ := strings.Cut(c.Deliveries[0].Recipient, "@")
 		f := strings.Split(local, "/")
 		o := queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: f[1], Stage: f[0], Reply: strings.ReplaceAll(f[2], "_", " "), Host: "mx.test"}
@@ -85,7 +85,7 @@ func TestSuppressing(t *testing.T) {
 		{"rcpt//the_domain_of_the_sender_does_not_exist", false}, {"rcpt/4.1.1/odd", false}, {"rcpt/5.1.8/sender_does_not_exist", false},
 		{"connect/5.4.4/no", false},
 	}
-	eachHouse(t, answers, func(t *testing.T, h *house) {
+	eachFixture(t, answers, func(t *testing.T, h *fixture) {
 		h.run()
 		var want []string
 		for _, c := range cases {
@@ -107,9 +107,9 @@ func TestSuppressing(t *testing.T) {
 	})
 }
 
-// Mail that a mailbox submits suppresses nothing.
+// Submissions of a mailbox suppress nothing.
 func TestSubmissionNeverSuppresses(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.submits = true
 		h.run()
 		h.send("no@a.test")
@@ -122,10 +122,10 @@ func TestSubmissionNeverSuppresses(t *testing.T) {
 	})
 }
 
-// A late bounce and a complaint go on the list with the event; expiry and a
-// report of something temporary do not.
+// A late bounce and a complaint add the recipient to the list, with the event. Expiry and a report
+// of a temporary problem do not.
 func TestLateSuppressing(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		ctx := t.Context()
 		var m []db.ID
@@ -160,9 +160,9 @@ func TestLateSuppressing(t *testing.T) {
 	})
 }
 
-// What turns a delivery stands in its timeline however much was told before.
+// A report that changes the state is in the timeline, however many remarks it has.
 func TestTurnOfAFullTimeline(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		m := h.send("ok@a.test")
 		h.await(1)
@@ -182,18 +182,18 @@ func TestTurnOfAFullTimeline(t *testing.T) {
 	})
 }
 
-// Several unsubscribe at once: one event, one entry, and no sequence twice,
-// though an attempt is under way.
+// Concurrent unsubscribes: one event, one entry, and no repeated sequence, although an attempt is
+// running.
 func TestUnsubscribed(t *testing.T) {
 	began, goOn := make(chan string), make(chan struct{})
-	slow := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	slow := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if strings.HasPrefix(c.Deliveries[0].Recipient, "slow") {
 			began <- c.Deliveries[0].Recipient
 			<-goOn
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, slow, func(t *testing.T, h *house) {
+	eachFixture(t, slow, func(t *testing.T, h *fixture) {
 		h.run()
 		ctx := t.Context()
 		unsubscribe := func(k suppression.UnsubscribeLink) int {
@@ -232,7 +232,7 @@ func TestUnsubscribed(t *testing.T) {
 		h.wantStates(m, "delivered")
 		h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
 
-		// The message has gone; and the address is on the other list already.
+		// The message was deleted, and the address is already on the other list.
 		gone := h.db.NewID()
 		dbtest.Exec(h.t, h.db, blockGone.With())
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
@@ -246,9 +246,9 @@ func TestUnsubscribed(t *testing.T) {
 	})
 }
 
-// Who came on the list between the send and its time gets nothing.
+// Recipients that were added to the list between the send and its due time get nothing.
 func TestScheduledMeetsTheList(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		h.put("ok-left@a.test", suppression.ReasonUnsubscribe)
 		schedule := func(offers bool, address string) db.ID {
@@ -276,8 +276,8 @@ func TestScheduledMeetsTheList(t *testing.T) {
 	})
 }
 
-// put puts an address on the list.
-func (h *house) put(address string, why suppression.Reason) {
+// put adds an address to the list.
+func (h *fixture) put(address string, why suppression.Reason) {
 	h.t.Helper()
 	list := suppression.List{DB: h.db, Now: h.clock.Now}
 	s, ok := list.AddStatement(suppression.Entry{Account: h.account, Address: address, Reason: why})
@@ -289,8 +289,8 @@ func (h *house) put(address string, why suppression.Reason) {
 
 var blockGone = db.SQL(`DELETE FROM delivery WHERE recipient = 'ok@a.test'`)
 
-// wantReason looks at the reason of the last event.
-func (h *house) wantReason(message db.ID, want string) {
+// wantReason checks the reason of the last event.
+func (h *fixture) wantReason(message db.ID, want string) {
 	h.t.Helper()
 	var reason string
 	err := h.db.Each(context.Background(), eventsOf.With(message), func(r db.Row) error {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// chunkRows bounds how many rows change hands in one transaction.
+	// chunkRows is the maximum of rows that one transaction claims or releases.
 	chunkRows = 1000
-	// expiredLeaseWatch is how long an ended tenure is watched: a transaction that was
-	// under way when it ended may still commit rows in its name.
+	// expiredLeaseWatch is how long an expired lease is watched: a transaction that was open when
+	// it expired may still commit rows with that lease.
 	expiredLeaseWatch = 10 * time.Minute
-	// reconcileAfter is how long after a commit of unknown outcome the rows are
-	// compared with the memory.
+	// reconcileAfter is how long after a commit of unknown outcome the rows are compared with the
+	// memory.
 	reconcileAfter = time.Minute
 )
 
 var (
-	// With + 0 no index is asked for the rows, see claim.
+	// The + 0 keeps the outer query from using an index, see claimQuery.
 	releaseLeaseQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE (message, n) IN (
 			SELECT message, n FROM delivery WHERE tenure IS NOT NULL AND tenure = $1 ORDER BY message, n LIMIT $2)
 		AND tenure + 0 = $1`)
@@ -32,17 +32,17 @@ var (
 	releaseOneQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE message = $1 AND n = $2 AND tenure = $3`)
 )
 
-// adoptFlags releases what ended nodes, and this one's former lives, had in hand.
+// takeOver releases the deliveries of expired leases, also of this node's earlier ones.
 func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 	ended, err := q.o.DB.ExpiredLeases(ctx)
 	if err != nil {
 		return err
 	}
-	// Another node may have buried some of them.
+	// Another node may have deleted some of them.
 	maps.DeleteFunc(q.expiredLeases, func(id db.ID, _ time.Time) bool { return !slices.Contains(ended, id) })
 	for _, id := range ended {
 		if mine, _ := q.o.Node.Lease(); id == mine {
-			continue // the node is about to begin another
+			continue // the node is about to acquire a new lease
 		}
 		if err := q.releaseLease(ctx, id); err != nil {
 			return err
@@ -60,10 +60,10 @@ func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (q *Queue) releaseLease(ctx context.Context, tenure db.ID) error {
+func (q *Queue) releaseLease(ctx context.Context, lease db.ID) error {
 	total := int64(0)
 	for {
-		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(tenure, chunkRows))
+		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(lease, chunkRows))
 		if err != nil {
 			return err
 		}
@@ -77,16 +77,16 @@ func (q *Queue) releaseLease(ctx context.Context, tenure db.ID) error {
 	return nil
 }
 
-// releaseOwn releases what this node still has in hand when its queue ends.
+// releaseOwn releases the deliveries that this node still has leased when its queue ends.
 func (q *Queue) releaseOwn() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 	defer cancel()
-	tenure, _ := q.o.Node.Lease()
-	return q.releaseLease(ctx, tenure)
+	lease, _ := q.o.Node.Lease()
+	return q.releaseLease(ctx, lease)
 }
 
-// markUncertain notes that a commit may have left rows in this node's name that it does
-// not know of. q.mu is held.
+// markUncertain records that a commit may have left rows with this node's lease that are unknown in
+// memory. q.mu is held.
 func (q *Queue) markUncertain() {
 	q.uncertainLast = q.o.Now()
 	if q.uncertainSince.IsZero() {
@@ -94,14 +94,14 @@ func (q *Queue) markUncertain() {
 	}
 }
 
-// reconcile releases rows that carry this node's name and that it does not
-// know of, after a commit whose outcome was unknown.
+// reconcile releases rows with this node's lease that are unknown in memory, after a commit of
+// unknown outcome.
 func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	q.mu.Lock()
 	due := !q.uncertainSince.IsZero() && now.Sub(q.uncertainSince) >= reconcileAfter
-	q.reconciling = due // so that the claims under way, which are waited for, are the last
+	q.reconciling = due // no new claims start until the running ones have ended
 	claiming := q.claims > 0
-	tenure, ok := q.usableLease()
+	lease, ok := q.usableLease()
 	q.mu.Unlock()
 	if !due || claiming {
 		return nil
@@ -116,13 +116,13 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	for at := (deliveryKey{0, -1}); ; {
-		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(tenure, at.message, at.n, chunkRows), func(r db.Row) (p deliveryKey, err error) {
+		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(lease, at.message, at.n, chunkRows), func(r db.Row) (p deliveryKey, err error) {
 			return p, r.Scan(&p.message, &p.n)
 		})
 		if err != nil {
 			return err
 		}
-		if err := q.releaseUnknown(ctx, tenure, rows); err != nil {
+		if err := q.releaseUnknown(ctx, lease, rows); err != nil {
 			return err
 		}
 		if len(rows) < chunkRows {
@@ -139,7 +139,7 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (q *Queue) releaseUnknown(ctx context.Context, tenure db.ID, rows []deliveryKey) error {
+func (q *Queue) releaseUnknown(ctx context.Context, lease db.ID, rows []deliveryKey) error {
 	for _, at := range rows {
 		q.mu.Lock()
 		known := q.leased[at] != nil
@@ -148,7 +148,7 @@ func (q *Queue) releaseUnknown(ctx context.Context, tenure db.ID, rows []deliver
 			continue
 		}
 		q.o.Log.Warn("a delivery was in hand that nobody knew of", "message", at.message, "n", at.n)
-		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.message, at.n, tenure))
+		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.message, at.n, lease))
 		if err != nil {
 			return err
 		}

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// What ended nodes leave behind is forgotten, whichever node saw to it.
+// Expired leases are forgotten, whichever node took them over.
 func TestEndedNodesAreForgotten(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
-		ends := func(name string) (bury func()) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
+		ends := func(name string) (expire func()) {
 			n, err := h.db.Join(t.Context(), name, name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			id, _ := n.Lease()
-			if n, err := h.db.Exec(t.Context(), endTenure.With(id)); err != nil || n != 1 {
+			if n, err := h.db.Exec(t.Context(), endLease.With(id)); err != nil || n != 1 {
 				t.Fatal(n, err)
 			}
 			return func() {
@@ -35,11 +35,11 @@ func TestEndedNodesAreForgotten(t *testing.T) {
 			}
 		}
 		h.queue.Begin()
-		buried := ends("buried by another node")
+		expired := ends("buried by another node")
 		look(1)
 		ends("buried by this one")
 		look(2)
-		buried()
+		expired()
 		look(1)
 		h.clock.add(11 * time.Minute)
 		look(0)

@@ -17,10 +17,10 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// script answers by the recipient's local part, which lists what each attempt
-// brings: "later-ok@" is deferred once and then delivered.
-func script() *courier {
-	return &courier{parallel: 4, answer: func(_ context.Context, c *queue.Transaction) (all []queue.Outcome) {
+// script returns an agent whose outcomes come from the recipient's local part, which lists the
+// outcome of each attempt: "later-ok@" is deferred once and then delivered.
+func script() *deliveryAgent {
+	return &deliveryAgent{parallel: 4, answer: func(_ context.Context, c *queue.Transaction) (all []queue.Outcome) {
 		for _, d := range c.Deliveries {
 			local, _, _ := strings.Cut(d.Recipient, "@")
 			words := strings.Split(local, "-")
@@ -42,7 +42,7 @@ func script() *courier {
 }
 
 func TestTransitions(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		ctx := t.Context()
 		t.Run("delivered", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestTransitions(t *testing.T) {
 	})
 }
 
-func testLate(t *testing.T, h *house) {
+func testLate(t *testing.T, h *fixture) {
 	ctx := t.Context()
 	m := h.send("ok@a.test", "ok@a.test", "later@b.test")
 	h.await(3)
@@ -224,7 +224,7 @@ func testLate(t *testing.T, h *house) {
 }
 
 func TestScheduledAndCancelled(t *testing.T) {
-	eachHouse(t, script(), func(t *testing.T, h *house) {
+	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		h.run()
 		ctx := t.Context()
 		schedule := func(in time.Duration) db.ID {
@@ -268,16 +268,16 @@ func TestScheduledAndCancelled(t *testing.T) {
 	})
 }
 
-// While a courier has a delivery, cancelling it is too late; what only waits
-// in memory is cancelled and never reaches a courier.
+// During an attempt, cancelling the delivery is too late. A delivery that only waits in memory is
+// cancelled and never attempted.
 func TestCancelInHand(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	blocking := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, blocking, func(t *testing.T, h *house) {
+	eachFixture(t, blocking, func(t *testing.T, h *fixture) {
 		h.run()
 		one := h.send("one@a.test")
 		if got := <-began; got != "one@a.test" {
@@ -304,17 +304,16 @@ func TestCancelInHand(t *testing.T) {
 	})
 }
 
-// Cancelling and sending race: what was cancelled was never carried, what was
-// carried is not cancelled.
+// Cancel and attempts race: no cancelled delivery was attempted, and no attempted one is cancelled.
 func TestCancelRace(t *testing.T) {
 	const messages = 200
 	var carried [messages]atomic.Int32
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		n, _ := strconv.Atoi(strings.TrimSuffix(c.Deliveries[0].Recipient, "@a.test"))
 		carried[n].Add(1)
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		h.run()
 		ids := make([]db.ID, messages)
 		results := make(chan error)

@@ -12,16 +12,15 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// While a node has the delivery in hand its outcome meets a sequence that it
-// does not expect, and is numbered anew (resequence).
+// While a node has leased the delivery, its outcome meets an unexpected sequence and is renumbered
+// (reloadSequence).
 var unsubscribedQuery = db.SQL(`UPDATE delivery SET sequence = sequence + 1 WHERE message = $1 AND n = 0 AND account = $2
 	RETURNING recipient, state, attempts, sequence`)
 
-// RecordUnsubscribe puts the recipient of a link on the list of those who
-// unsubscribed, and fires delivery_status with the delivery's state and the
-// reason unsubscribed; that there is no delivery any more does no harm. It
-// reports whether that changed anything: for who is on that list already
-// nothing happens.
+// RecordUnsubscribe adds the recipient of a link to the list of unsubscribed addresses, and records
+// delivery_status with the delivery's state and the reason unsubscribed. The delivery may have been
+// deleted. RecordUnsubscribe reports whether anything changed: not if the recipient is already on
+// that list.
 func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.UnsubscribeLink) (bool, error) {
 	about, err := q.o.Describe(ctx, k.Message)
 	if fault.Is(err, fault.NotFound) {
@@ -36,7 +35,7 @@ func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.Unsubscribe
 	done := false
 	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		done = false
-		if listed { // else it is the simulator's
+		if listed { // otherwise it is a simulator address
 			n, err := tx.Exec(ctx, entry)
 			if err != nil || n == 0 {
 				return err
@@ -50,7 +49,7 @@ func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.Unsubscribe
 		}
 		s.Sequence--
 		events := s.events(nil)
-		for i := range events { // no delivery came into a state
+		for i := range events { // the state did not change
 			events[i].Status = stat.StatusUnsubscribed
 		}
 		return q.recordEvents(ctx, tx, events)

@@ -16,17 +16,17 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// More than the windows hold is carried all the same, each once, with few runs.
+// Deliveries beyond the windows are also delivered, each once, in few sessions.
 func TestWindows(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
-	c := &courier{parallel: 3, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 3, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[c.Deliveries[0].Recipient]++
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		clear(seen)
 		h.run()
 		const each, destinations = 60, 12
@@ -50,18 +50,17 @@ func TestWindows(t *testing.T) {
 	}, func(o *queue.Options) { o.Window, o.Capacity, o.MaxSessions = 10, 50, 2 })
 }
 
-// Destinations with long backlogs that take nothing leave places for the
-// others.
+// Destinations with long backlogs that accept nothing leave slots for others.
 func TestShares(t *testing.T) {
 	const slow, each = 3, 200
 	release := make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if c.Deliveries[0].Destination != "z.test" {
 			<-release
 		}
 		return []queue.Outcome{delivered}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		release = make(chan bool)
 		h.run()
 		for i := range slow * each {
@@ -80,14 +79,13 @@ func TestShares(t *testing.T) {
 	}, func(o *queue.Options) { o.Capacity = 400 })
 }
 
-// Mail of the API leaves in a transaction per recipient with a return path of
-// its own; mail of a mailbox shares one, but for blind copies. A message is
-// prepared once.
-func TestConsignments(t *testing.T) {
+// API mail has a transaction and a return path per recipient. Mail of a mailbox shares a
+// transaction, except for blind copies. A message is prepared once.
+func TestTransactions(t *testing.T) {
 	var mu sync.Mutex
 	var carried []string
 	var from []string
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		var all []string
@@ -105,7 +103,7 @@ func TestConsignments(t *testing.T) {
 		}
 		return answers
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		carried, from = nil, nil
 		rcpts := to("a@a.test", "b@a.test", "c@a.test", "d@a.test")
 		for _, i := range []int{0, 1, 3} {
@@ -135,20 +133,20 @@ func TestConsignments(t *testing.T) {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.prepared[m] < 1 || h.prepared[m] > 2 { // twice if the first was done before the second was in hand
+		if h.prepared[m] < 1 || h.prepared[m] > 2 { // twice if the first was settled before the second was leased
 			t.Errorf("prepared %d times", h.prepared[m])
 		}
 	})
 }
 
-// What a courier gives back untried is taken again at once, not for ever.
+// Deliveries that an agent puts back untried are tried again at once, but not for ever.
 func TestPutBack(t *testing.T) {
 	tries := 0
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		tries++
 		return []queue.Outcome{{State: queue.Queued}}
 	}}
-	eachHouse(t, c, func(t *testing.T, h *house) {
+	eachFixture(t, c, func(t *testing.T, h *fixture) {
 		tries = 0
 		h.run()
 		m := h.send("a@a.test")
@@ -160,18 +158,17 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// What another node cancels is not carried here, though it is in this one's
-// memory.
+// A delivery that another node cancels is not attempted here, although it is in this node's memory.
 func TestCancelElsewhere(t *testing.T) {
 	began, finish := make(chan string), make(chan bool)
-	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
+	c := &deliveryAgent{parallel: 1, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		began <- c.Deliveries[0].Recipient
 		<-finish
 		return []queue.Outcome{delivered}
 	}}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, n := dbtest.Open(t, url)
-		h := newHouse(t, d, n, c).run()
+		h := newFixture(t, d, n, c).run()
 		one := h.send("one@a.test")
 		<-began
 		two, three := h.send("two@a.test"), h.send("three@a.test")
@@ -179,9 +176,9 @@ func TestCancelElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		elsewhere := newHouse(t, d, other, c)
+		elsewhere := newFixture(t, d, other, c)
 		elsewhere.account = h.account
-		elsewhere.wantStates(two, "sending") // its node has it in hand
+		elsewhere.wantStates(two, "sending") // its node has leased it
 		if n, err := elsewhere.queue.Cancel(t.Context(), two); n != 1 || err != nil {
 			t.Error(n, err)
 		}

@@ -11,20 +11,19 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// The waits between tries of a write that fails double from one to the other.
+// The wait between attempts of a failing write doubles from the minimum to the maximum.
 const (
 	minWriteRetry = 50 * time.Millisecond
 	maxWriteRetry = 10 * time.Second
 )
 
-// write commits a job, however long the database is in trouble.
+// write commits a mutation, however long the database fails.
 func (q *Queue) write(key db.ID, job *db.Mutation) error {
 	return q.retryWrite(func(ctx context.Context) error { return q.o.DB.Write(ctx, key, job) })
 }
 
-// retryWrite repeats try until it succeeds or is declined, or the queue has
-// ended. While something is being repeated no attempt begins: mail whose
-// outcome can't be written would be sent again and again.
+// retryWrite repeats try until it succeeds or returns errSuperseded, or the queue has ended. No
+// attempt begins meanwhile: mail whose outcome can't be written would be sent again and again.
 func (q *Queue) retryWrite(try func(ctx context.Context) error) error {
 	err := try(q.writeCtx)
 	if err == nil || errors.Is(err, errSuperseded) {
@@ -62,9 +61,8 @@ var (
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
-// release gives deliveries that were not tried back to their rows, due at a
-// time, or as before if that is zero; why, if not nil, becomes their last
-// answer, without the addresses of the message that got it.
+// release returns untried deliveries to their rows, due at a time, or as before if that is zero.
+// why, if not nil, becomes their last reply, without the addresses of the message that got it.
 func (q *Queue) release(ds []*Delivery, due time.Time, why *Outcome) {
 	for len(ds) > 0 {
 		n := min(len(ds), 100)
@@ -101,7 +99,7 @@ func (q *Queue) releaseBatch(ds []*Delivery, due time.Time, why *Outcome) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	later := due.After(q.o.Now()) // then a look finds them
+	later := due.After(q.o.Now()) // a later poll finds them
 	if later {
 		q.wakeAt(due)
 	}

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// A node's first block in a window is small, and each that it needs soon
-	// after is twice the last: who sends much asks seldom, and who sends little
-	// loses little.
+	// A node's first block in a window is small. Each further block that it needs soon is twice the
+	// last one: a busy account then needs few draws, and an idle one loses little.
 	minBlock, maxBlock = 16, 4096
 	blockGrowthTime    = 10 * time.Second
-	// blockFraction bounds a block by the part of what is left.
+	// blockFraction limits a block to this fraction of the remaining quota.
 	blockFraction = 32
-	// idleTimeout is how long a block lies before it is given back.
+	// idleTimeout is how long an unused block stays before it is returned.
 	idleTimeout = 5 * time.Second
 )
 
-// The extra is granted only as a whole, while there is plenty, and not beyond
-// the mark at which the account is warned: so that what is drawn then is used.
+// The extra is granted only as a whole, while plenty remains, and not across the warning mark: so
+// drawn quota counts as used at the warning.
 var drawBlockQuery = db.SQL(`INSERT INTO limit_window (account, key, name, starts_at, drawn, block, warned)
 	VALUES ($1, $2, $3, $4, CAST($5 AS BIGINT) + $6, $5 + $6, CASE WHEN $5 >= CAST($8 AS BIGINT) THEN CAST($9 AS BIGINT) ELSE 0 END)
 	ON CONFLICT (account, key, name, starts_at) DO UPDATE SET
@@ -33,15 +32,15 @@ var drawBlockQuery = db.SQL(`INSERT INTO limit_window (account, key, name, start
 	WHERE limit_window.drawn + $5 <= $7
 	RETURNING drawn, block, warned`)
 
-// warnAt is from where on the account is told that it nears the limit: 80 %.
+// warnAt returns the usage at which the account is warned: 80 % of the limit.
 func (c *counter) warnAt() int64 {
-	if c.limit == 0 || c.key == roleMailKey || c.key == returnedMailKey { // nobody of the account sends that
+	if c.limit == 0 || c.key == roleMailKey || c.key == returnedMailKey { // the account itself does not send this mail
 		return 2 * unlimitedAmount
 	}
 	return (4*c.limit + 4) / 5
 }
 
-// extraWanted is how much the node would like beside what it needs.
+// extraWanted returns how much the node wants in addition to what it needs.
 func (c *counter) extraWanted(now time.Time) int64 {
 	wish := int64(minBlock)
 	if c.lastBlock > 0 && now.Sub(c.pool.readAt) < blockGrowthTime {
@@ -55,13 +54,12 @@ func (c *counter) extraWanted(now time.Time) int64 {
 	return max(0, wish)
 }
 
-// draw takes what a send needs, drawing what the node lacks. account.drawing is
-// held.
+// draw reserves what a send needs, and draws what the node lacks. accountState.drawMu is held.
 func (l *Limiter) draw(ctx context.Context, a *accountState, w Consumer, of amounts) ([]counter, error) {
 	now := l.Now()
 	a.mu.Lock()
 	all := a.counters(w, now, of)
-	if reserveAll(all, now) { // somebody has drawn meanwhile
+	if reserveAll(all, now) { // another call has drawn in between
 		a.mu.Unlock()
 		return all, nil
 	}
@@ -104,11 +102,11 @@ func (l *Limiter) draw(ctx context.Context, a *accountState, w Consumer, of amou
 	return all, nil
 }
 
-// block is what a draw was granted; size is 0 if nothing.
+// block is the result of a draw; size is 0 if nothing was granted.
 type block struct{ total, size, warned int64 }
 
-// drawBlocks draws for each counter by itself, and warns in the same commit, which
-// it shares with others.
+// drawBlocks draws for each counter separately, and records warnings in the same commit, which may
+// include other calls.
 func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, granted []block) error {
 	draw := int64(l.DB.NewID())
 	warned := false
@@ -132,7 +130,7 @@ func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, gr
 						batch.Queue(s)
 					}
 				}
-				if c.name == sendsPerDay && b.size > 0 && b.total == b.size { // it has opened the day
+				if c.name == sendsPerDay && b.size > 0 && b.total == b.size { // the first draw of the day
 					batch.Queue(dropWindowsQuery.With(id, db.Micros(c.start)))
 				}
 			}
@@ -144,15 +142,14 @@ func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, gr
 		},
 	})
 	if err != nil {
-		clear(granted) // rather lost than spent twice
+		clear(granted) // losing quota is better than spending it twice
 	}
 	return err
 }
 
 var dropWindowsQuery = db.SQL(`DELETE FROM limit_window WHERE account = $1 AND starts_at < $2`)
 
-// checkGranted returns the fault of a draw that was not granted, and notes how the
-// limit stands.
+// checkGranted returns the error of a draw that was not granted, and reads the current usage.
 func (l *Limiter) checkGranted(ctx context.Context, a *accountState, w Consumer, lacks []*counter, granted []block, now time.Time) error {
 	none := func(c *counter) bool {
 		for i := range lacks {
@@ -172,7 +169,7 @@ func (l *Limiter) checkGranted(ctx context.Context, a *accountState, w Consumer,
 	return err
 }
 
-// longestExhausted returns the fault of the limit that is used up for longest.
+// longestExhausted returns the error of the exhausted limit that resets last.
 func longestExhausted(all []*counter, now time.Time, is func(*counter) bool) error {
 	var last *counter
 	for _, c := range all {
@@ -186,8 +183,8 @@ func longestExhausted(all []*counter, now time.Time, is func(*counter) bool) err
 	return last.exhaustedError(now)
 }
 
-// Warning is the data of a rate_limit_warning event: of a limit that an account
-// or one of its keys has for an hour or a day, 80 % is used.
+// Warning is the data of a rate_limit_warning event: 80 % of an hourly or daily limit of an account
+// or of one of its keys is used.
 type Warning struct {
 	Name     string    `json:"name" enum:"sends_per_hour,sends_per_day,recipients_per_day" doc:"The limit."`
 	Window   string    `json:"window" enum:"hour,day" doc:"What it is counted by, in UTC."`

@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// forgetAfter is how long an account that does nothing is remembered.
+// forgetAfter is how long an idle account is kept in memory.
 const forgetAfter = time.Hour
 
-// Run gives back what lies idle, until ctx ends, and then all that this node
-// has: nothing may be sent any more by then.
+// Run returns idle blocks until ctx ends, and then all blocks of this node. Nothing may be sent
+// after that.
 func (l *Limiter) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(idleTimeout)
 	defer tick.Stop()
@@ -33,8 +33,8 @@ func (l *Limiter) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// ReturnIdle gives back what was drawn and has not been spent from for some
-// seconds, so that other nodes can have it.
+// ReturnIdle returns drawn quota from which nothing was spent for some seconds, so that other nodes
+// can use it.
 func (l *Limiter) ReturnIdle(ctx context.Context) error {
 	now := l.Now()
 	err := l.returnUnspent(ctx, func(p *pool) bool { return now.Sub(p.usedAt) >= idleTimeout })
@@ -48,8 +48,7 @@ func (l *Limiter) ReturnIdle(ctx context.Context) error {
 	return err
 }
 
-// isIdle forgets the keys that do nothing, and reports whether nothing is had any
-// more for the account either.
+// isIdle removes idle keys, and reports whether the node has no unspent quota of the account.
 func (a *accountState) isIdle(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,12 +69,12 @@ func (m *meter) empty() bool {
 	return true
 }
 
-// ReturnAll gives back everything that was drawn and not spent.
+// ReturnAll returns all unspent quota of this node.
 func (l *Limiter) ReturnAll(ctx context.Context) error {
 	return l.returnUnspent(ctx, func(*pool) bool { return true })
 }
 
-// unspentBlock is what is left in a pool.
+// unspentBlock is unspent quota of a pool.
 type unspentBlock struct {
 	pool  *pool
 	key   db.ID
@@ -87,7 +86,7 @@ type unspentBlock struct {
 var returnBlockQuery = db.SQL(`UPDATE limit_window SET drawn = drawn - $5
 	WHERE account = $1 AND key = $2 AND name = $3 AND starts_at = $4 AND drawn >= $5`)
 
-// returnConcurrency is how many accounts give back at the same time, to share commits.
+// returnConcurrency is how many accounts' blocks are returned concurrently, to share commits.
 const returnConcurrency = 64
 
 func (l *Limiter) returnUnspent(ctx context.Context, which func(*pool) bool) error {
@@ -110,14 +109,14 @@ func (l *Limiter) returnUnspent(ctx context.Context, which func(*pool) bool) err
 	return errors.Join(failed[:]...)
 }
 
-// returnBlocks gives back what was taken from an account's pools.
+// returnBlocks returns the blocks that were taken from an account's pools.
 func (l *Limiter) returnBlocks(ctx context.Context, a *accountState, rests []unspentBlock) error {
 	err := l.DB.Write(ctx, a.id, &db.Mutation{Apply: func(b *db.Batch) {
 		for _, r := range rests {
 			b.Queue(returnBlockQuery.With(a.id, r.key, r.name.String(), db.Micros(r.start), r.n))
 		}
 	}})
-	if err != nil && !errors.Is(err, db.ErrCommitUnknown) { // then it may have been given back: rather lost than spent twice
+	if err != nil && !errors.Is(err, db.ErrCommitUnknown) { // may have been committed: losing quota beats spending it twice
 		a.restoreUnspent(rests)
 	}
 	return err
@@ -144,7 +143,7 @@ func (a *accountState) takeUnspent(now time.Time, which func(*pool) bool) (rests
 	return rests
 }
 
-// restoreUnspent returns what could not be given back.
+// restoreUnspent restores blocks that could not be returned.
 func (a *accountState) restoreUnspent(rests []unspentBlock) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

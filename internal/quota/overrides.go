@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Values of a limit of an account other than a figure.
+// Special values of an account's limit.
 const (
-	Unchanged = -2 // leaves it as it is set
-	Default   = -1 // is what all accounts may
-	Unlimited = 0  // is no limit
+	Unchanged = -2 // keeps the current value
+	Default   = -1 // uses the default of all accounts
+	Unlimited = 0  // no limit
 )
 
-// MaxValue is the largest figure that a limit can have.
+// MaxValue is the largest value of a limit.
 const MaxValue = 1_000_000_000_000
 
 var (
@@ -36,17 +36,17 @@ var (
 			storage_mb = CASE WHEN $7 = -2 THEN limit_account.storage_mb ELSE excluded.storage_mb END`)
 )
 
-// fields are a set's limits, in the order of the columns.
+// fields returns pointers to the limits, in the order of the columns.
 func (s *AccountLimits) fields() [6]*int64 {
 	return [6]*int64{&s.RequestsPerSecond, &s.Burst, &s.SendsPerHour, &s.SendsPerDay, &s.RecipientsPerDay, &s.StorageMB}
 }
 
-// Names are those of a AccountLimits's limits, in their order.
+// Names returns the names of the limits in AccountLimits, in their order.
 func Names() []string {
 	return []string{"requests_per_second", "burst", "sends_per_hour", "sends_per_day", "recipients_per_day", "storage_mb"}
 }
 
-// Uniform is the AccountLimits with each limit of one value, such as Unchanged.
+// Uniform returns AccountLimits with the same value, such as Unchanged, for each limit.
 func Uniform(value int64) (s AccountLimits) {
 	for _, f := range s.fields() {
 		*f = value
@@ -54,7 +54,7 @@ func Uniform(value int64) (s AccountLimits) {
 	return s
 }
 
-// Value returns the limit of a name; 0 for an unknown one.
+// Value returns the limit with a name; 0 for an unknown name.
 func (s AccountLimits) Value(name string) int64 {
 	for i, f := range s.fields() {
 		if Names()[i] == name {
@@ -64,7 +64,7 @@ func (s AccountLimits) Value(name string) int64 {
 	return 0
 }
 
-// SetValue sets the limit of a name.
+// SetValue sets the limit with a name.
 func (s *AccountLimits) SetValue(name string, value int64) {
 	for i, f := range s.fields() {
 		if Names()[i] == name {
@@ -73,7 +73,7 @@ func (s *AccountLimits) SetValue(name string, value int64) {
 	}
 }
 
-// Overrides returns what is set for an account: Default where nothing is.
+// Overrides returns the limits that are set for an account, with Default for the others.
 func (l *Limiter) Overrides(ctx context.Context, account db.ID) (AccountLimits, error) {
 	own := Uniform(Default)
 	f := own.fields()
@@ -88,7 +88,7 @@ func (l *Limiter) Overrides(ctx context.Context, account db.ID) (AccountLimits, 
 func (l *Limiter) AccountLimits(ctx context.Context, account db.ID) (AccountLimits, error) {
 	set, err := l.Overrides(ctx, account)
 	if set.RequestsPerSecond != Default && set.Burst == Default {
-		set.Burst = 0 // that of all belongs to another rate
+		set.Burst = 0 // the default burst belongs to another rate
 	}
 	all := l.Defaults
 	for i, f := range set.fields() {
@@ -99,9 +99,9 @@ func (l *Limiter) AccountLimits(ctx context.Context, account db.ID) (AccountLimi
 	return set, err
 }
 
-// SetOverrides sets limits of an account. It counts at once on this node, and on all
-// within seconds; used in the window that is open is what was used before.
-// A figure above MaxValue is a fault.Invalid.
+// SetOverrides sets limits of an account. They take effect at once on this node, and on all nodes
+// within seconds. Usage in the current window stays. SetOverrides returns a fault.Invalid for a
+// value above MaxValue.
 func (l *Limiter) SetOverrides(ctx context.Context, account db.ID, set AccountLimits) error {
 	var bad fault.FieldErrors
 	f := set.fields()
@@ -121,8 +121,8 @@ func (l *Limiter) SetOverrides(ctx context.Context, account db.ID, set AccountLi
 	return err
 }
 
-// CheckKeyRates returns a fault.Invalid for limits of a key that are above those of its
-// account, or of another key that makes it: they would promise what can't be.
+// CheckKeyRates returns a fault.Invalid if limits of a key are above those of its account, or of
+// the key that creates it: the key could not reach them.
 func CheckKeyRates(own, outer Rates) error {
 	var bad fault.FieldErrors
 	o, in := AccountLimits{Rates: outer}, AccountLimits{Rates: own}
@@ -138,8 +138,8 @@ func CheckKeyRates(own, outer Rates) error {
 	return bad.Err()
 }
 
-// StorageLimit returns what the quotas of an account's mailboxes may be together, in
-// bytes; 0 is no limit.
+// StorageLimit returns the maximum sum of the quotas of an account's mailboxes, in bytes; 0 is no
+// limit.
 func (l *Limiter) StorageLimit(ctx context.Context, account db.ID) (int64, error) {
 	set, err := l.AccountLimits(ctx, account)
 	return set.StorageMB << 20, err

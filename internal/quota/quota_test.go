@@ -20,17 +20,17 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// house is a database with nodes and an account.
-type house struct {
+// fixture is a database with nodes and an account.
+type fixture struct {
 	*testing.T
 	db      *db.DB
 	account db.ID
 	now     atomic.Int64 // microseconds
 }
 
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := &house{T: t, db: d}
+		h := &fixture{T: t, db: d}
 		h.set(time.Date(2026, 5, 4, 10, 30, 0, 0, time.UTC))
 		h.account = h.customer("ann@example.com")
 		f(h)
@@ -39,21 +39,21 @@ func each(t *testing.T, f func(h *house)) {
 
 var newAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
 
-func (h *house) customer(email string) db.ID {
+func (h *fixture) customer(email string) db.ID {
 	h.Helper()
 	id := h.db.NewID()
 	dbtest.Exec(h, h.db, newAccount.With(id, email))
 	return id
 }
 
-func (h *house) set(t time.Time)                { h.now.Store(t.UnixMicro()) }
-func (h *house) Now() time.Time                 { return time.UnixMicro(h.now.Load()) }
-func (h *house) pass(d time.Duration)           { h.set(h.Now().Add(d)) }
-func (h *house) who() quota.Consumer            { return quota.Consumer{Account: h.account} }
-func (h *house) rates(r quota.Rates)            { h.change(quota.AccountLimits{Rates: r}) }
-func (h *house) change(set quota.AccountLimits) { h.changed(h.node(quota.AccountLimits{}), set) }
-func (h *house) events() []event.Event          { return h.eventsOf(h.account) }
-func (h *house) used(n *quota.Limiter) string {
+func (h *fixture) set(t time.Time)                { h.now.Store(t.UnixMicro()) }
+func (h *fixture) Now() time.Time                 { return time.UnixMicro(h.now.Load()) }
+func (h *fixture) pass(d time.Duration)           { h.set(h.Now().Add(d)) }
+func (h *fixture) who() quota.Consumer            { return quota.Consumer{Account: h.account} }
+func (h *fixture) rates(r quota.Rates)            { h.change(quota.AccountLimits{Rates: r}) }
+func (h *fixture) change(set quota.AccountLimits) { h.changed(h.node(quota.AccountLimits{}), set) }
+func (h *fixture) events() []event.Event          { return h.eventsOf(h.account) }
+func (h *fixture) used(n *quota.Limiter) string {
 	h.Helper()
 	text := ""
 	all, err := n.Usage(h.Context(), h.who())
@@ -66,13 +66,13 @@ func (h *house) used(n *quota.Limiter) string {
 	return text
 }
 
-// node is one more node, which knows nothing yet.
-func (h *house) node(defaults quota.AccountLimits) *quota.Limiter {
+// node returns another node, without any state.
+func (h *fixture) node(defaults quota.AccountLimits) *quota.Limiter {
 	hub := &notify.Hub{}
 	return &quota.Limiter{DB: h.db, Events: &event.Log{DB: h.db, Hub: hub, Now: h.Now}, Hub: hub, Defaults: defaults, Now: h.Now}
 }
 
-func (h *house) changed(n *quota.Limiter, set quota.AccountLimits) {
+func (h *fixture) changed(n *quota.Limiter, set quota.AccountLimits) {
 	h.Helper()
 	if err := n.SetOverrides(h.Context(), h.account, set); err != nil {
 		h.Fatal(err)
@@ -81,7 +81,7 @@ func (h *house) changed(n *quota.Limiter, set quota.AccountLimits) {
 
 var eventsOf = db.SQL(`SELECT id, kind, data FROM event WHERE account = $1`)
 
-func (h *house) eventsOf(account db.ID) []event.Event {
+func (h *fixture) eventsOf(account db.ID) []event.Event {
 	h.Helper()
 	found, err := db.All(h.Context(), h.db, eventsOf.With(account), func(r db.Row) (e event.Event, err error) {
 		var data string
@@ -95,20 +95,20 @@ func (h *house) eventsOf(account db.ID) []event.Event {
 	return found
 }
 
-// send sends n messages of a recipient each.
-func (h *house) send(on *quota.Limiter, n int) error {
+// send sends n messages with one recipient each.
+func (h *fixture) send(on *quota.Limiter, n int) error {
 	_, err := on.Reserve(h.Context(), h.who(), n, n)
 	return err
 }
 
-func (h *house) sent(on *quota.Limiter, n int) {
+func (h *fixture) sent(on *quota.Limiter, n int) {
 	h.Helper()
 	if err := h.send(on, n); err != nil {
 		h.Fatalf("%d more: %v", n, err)
 	}
 }
 
-func (h *house) refused(err error, kind fault.Kind, code string, retry time.Duration) {
+func (h *fixture) refused(err error, kind fault.Kind, code string, retry time.Duration) {
 	h.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != kind || f.Code != code || f.RetryAfter != retry {
@@ -116,9 +116,9 @@ func (h *house) refused(err error, kind fault.Kind, code string, retry time.Dura
 	}
 }
 
-// However many come at once on whatever nodes, exactly the limit passes.
+// Concurrent sends on any nodes pass exactly up to the limit.
 func TestRace(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		for _, c := range []struct{ limit, workers, sends int }{{60, 100, 1}, {1000, 100, 15}} {
 			h.pass(24 * time.Hour)
 			h.rates(quota.Rates{SendsPerDay: int64(c.limit)})
@@ -138,7 +138,7 @@ func TestRace(t *testing.T) {
 				})
 			}
 			all.Wait()
-			late := 0 // what a node has drawn whose callers came before the others were through
+			late := 0 // drawn quota of nodes whose callers finished before the others
 			for _, n := range nodes {
 				for h.send(n, 1) == nil {
 					late++
@@ -151,12 +151,12 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// A send asks the database only where a block ends.
+// A send queries the database only at the end of a block.
 func TestBlocks(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		n := h.node(quota.Defaults())
 		gone, cancel := context.WithCancel(h.Context())
-		cancel() // with which no statement runs
+		cancel() // no statement runs with it
 		asked := 0
 		for range 20_000 {
 			if _, err := n.Reserve(gone, h.who(), 1, 1); err != nil {
@@ -174,7 +174,7 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestWindows(t *testing.T) {
-	each(t, func(h *house) { // it is half past ten
+	each(t, func(h *fixture) { // the time is 10:30
 		h.rates(quota.Rates{SendsPerHour: 10, SendsPerDay: 25, RecipientsPerDay: 100})
 		n := h.node(quota.AccountLimits{})
 		h.sent(n, 10)
@@ -195,7 +195,7 @@ func TestWindows(t *testing.T) {
 		h.refused(h.send(n, 11), fault.Denied, "over_sends_per_hour", 0)
 		_, err := n.Reserve(h.Context(), h.who(), 1, 101)
 		h.refused(err, fault.Denied, "over_recipients_per_day", 0)
-		// Nothing is left of the days before.
+		// The rows of earlier days are deleted.
 		var rows int
 		if err := h.db.One(h.Context(), windows.With(h.account), &rows); err != nil || rows != 3 {
 			h.Errorf("%d windows are kept: %v", rows, err)
@@ -206,7 +206,7 @@ func TestWindows(t *testing.T) {
 var windows = db.SQL(`SELECT COUNT(*) FROM limit_window WHERE account = $1`)
 
 func TestAllOrNothing(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{SendsPerHour: 1000, SendsPerDay: 1000, RecipientsPerDay: 100})
 		n := h.node(quota.AccountLimits{})
 		spent, err := n.Reserve(h.Context(), h.who(), 2, 90)
@@ -230,9 +230,9 @@ func TestAllOrNothing(t *testing.T) {
 			h.Error(err)
 		}
 		h.refused(n.CheckSend(h.Context(), h.who(), 1, 1), fault.RateLimited, "recipients_per_day_exceeded", 13*time.Hour+30*time.Minute)
-		// A node that knows nothing asks.
+		// A node without any state queries the database.
 		h.refused(h.node(quota.AccountLimits{}).CheckSend(h.Context(), h.who(), 1, 1), fault.RateLimited, "recipients_per_day_exceeded", 13*time.Hour+30*time.Minute)
-		// What is given back when its window is over is nobody's.
+		// Quota that is returned after its window has ended is dropped.
 		h.pass(24 * time.Hour)
 		spent, err = n.Reserve(h.Context(), h.who(), 1, 50)
 		if err != nil {
@@ -247,9 +247,9 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// What a node drew and does not spend the others can have, unless it crashes.
+// Unspent quota of a node becomes available to others, unless the node crashes.
 func TestGivingBack(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{SendsPerDay: 1000})
 		one, two := h.node(quota.AccountLimits{}), h.node(quota.AccountLimits{})
 		h.sent(one, 1) // and holds a block
@@ -286,9 +286,9 @@ func TestGivingBack(t *testing.T) {
 	})
 }
 
-// Once at 80 % of a window, over all nodes and lives of them.
+// One warning at 80 % of a window, over all nodes and restarts.
 func TestWarning(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{SendsPerHour: 1000, SendsPerDay: 2000, RecipientsPerDay: 10})
 		one, two := h.node(quota.AccountLimits{}), h.node(quota.AccountLimits{})
 		only := func(n *quota.Limiter, sends, recipients int) {
@@ -326,7 +326,7 @@ func TestWarning(t *testing.T) {
 		if got := h.events(); len(got) != 2 {
 			h.Errorf("%d warnings", len(got))
 		}
-		h.pass(time.Hour) // the day's go on
+		h.pass(time.Hour) // the daily limits continue
 		only(one, 785, 0)
 		only(two, 100, 0)
 		if got := h.events(); len(got) != 4 {
@@ -335,10 +335,10 @@ func TestWarning(t *testing.T) {
 	})
 }
 
-// Mail to role addresses takes nothing of what the account may send, nor is kept back
-// when that is used up; it has a limit of its own, on all nodes together.
+// Mail to role addresses does not use the account's limits, and is not blocked when they are
+// exhausted. It has its own limit, over all nodes.
 func TestRoleMail(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{SendsPerHour: 5, SendsPerDay: 5, RecipientsPerDay: 5})
 		role := quota.RoleMailConsumer(h.account)
 		nodes := []*quota.Limiter{h.node(quota.AccountLimits{}), h.node(quota.AccountLimits{})}
@@ -382,7 +382,7 @@ func TestRoleMail(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{SendsPerDay: 100})
 		n := h.node(quota.AccountLimits{})
 		key := quota.Consumer{Account: h.account, Key: 7, KeyRates: quota.Rates{SendsPerHour: 10}}
@@ -399,14 +399,14 @@ func TestKeys(t *testing.T) {
 		}
 		_, err = n.Reserve(h.Context(), other, 1, 1)
 		h.refused(err, fault.RateLimited, "sends_per_day_exceeded", 13*time.Hour+30*time.Minute)
-		_, err = n.Reserve(h.Context(), key, 1, 1) // tells the one that lasts longer
+		_, err = n.Reserve(h.Context(), key, 1, 1) // reports the limit that lasts longer
 		h.refused(err, fault.RateLimited, "sends_per_day_exceeded", 13*time.Hour+30*time.Minute)
 		gauges, err := n.Statuses(h.Context(), key)
 		if err != nil || len(gauges) != 2 || gauges[0] != (quota.Status{Name: "sends_per_day", Limit: 100, Window: 24 * time.Hour, Reset: 13*time.Hour + 30*time.Minute}) ||
 			gauges[1] != (quota.Status{Name: "sends_per_hour", Key: 7, Limit: 10, Window: time.Hour, Reset: 30 * time.Minute}) {
 			h.Errorf("%+v, %v", gauges, err)
 		}
-		// Others are not touched.
+		// Other accounts are not affected.
 		if _, err := n.Reserve(h.Context(), quota.Consumer{Account: h.customer("bob@example.com")}, 500, 500); err != nil {
 			h.Error(err)
 		}
@@ -427,7 +427,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.rates(quota.Rates{RequestsPerSecond: 4, Burst: 10})
 		n := h.node(quota.AccountLimits{})
 		ask := func(w quota.Consumer) ([]quota.Status, error) { return n.CountRequest(h.Context(), w) }
@@ -447,7 +447,7 @@ func TestRequests(t *testing.T) {
 		if got, err := ask(key); err != nil || len(got) != 2 || got[1].Key != 7 || got[1].Remaining != 0 {
 			h.Errorf("%+v, %v", got, err)
 		}
-		_, err = ask(key) // which takes none of the account's
+		_, err = ask(key) // does not use the account's limit
 		h.refused(err, fault.RateLimited, "too_many_requests", time.Second)
 		for range 3 {
 			if _, err := ask(h.who()); err != nil {
@@ -461,7 +461,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		ctx := h.Context()
 		n, other := h.node(quota.Defaults()), h.node(quota.Defaults())
 		if got, err := n.AccountLimits(ctx, h.account); err != nil || got != quota.Defaults() {
@@ -482,7 +482,7 @@ func TestSettings(t *testing.T) {
 		if got, err := n.Overrides(ctx, h.account); err != nil || got.Burst != quota.Default || got.SendsPerHour != 50 {
 			h.Errorf("set are %+v, %v", got, err)
 		}
-		// A lowered limit counts at once, also against what is drawn.
+		// A lowered limit takes effect at once, also for drawn quota.
 		h.refused(h.send(n, 1), fault.RateLimited, "sends_per_hour_exceeded", 30*time.Minute)
 		other.Invalidate(h.account)
 		h.refused(h.send(other, 1), fault.RateLimited, "sends_per_hour_exceeded", 30*time.Minute)

@@ -10,13 +10,13 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// bucket has a token for each request that may be made.
+// bucket is a token bucket for requests.
 type bucket struct {
 	tokens float64
 	at     time.Time // when they were counted; zero for a full one
 }
 
-// refill counts the tokens that a bucket has now, and returns how many fit in.
+// refill adds the tokens since the last call, and returns the capacity of the bucket.
 func (b *bucket) refill(r Rates, now time.Time) (most float64) {
 	most = float64(r.burst())
 	if b.at.IsZero() {
@@ -38,7 +38,7 @@ func (r Rates) burst() int64 {
 	return r.RequestsPerSecond
 }
 
-// wait is how long until a bucket has a token, or one more.
+// wait returns how long until a bucket has one more whole token.
 func (b *bucket) wait(r Rates) time.Duration {
 	missing := math.Floor(b.tokens) + 1 - b.tokens
 	return time.Duration(math.Ceil(missing / float64(r.RequestsPerSecond) * float64(time.Second)))
@@ -55,9 +55,9 @@ func (b *bucket) status(r Rates, of Consumer) Status {
 	return g
 }
 
-// CountRequest counts a request to the API. One too many is a fault.RateLimited, with
-// when to come again, and isn't counted. The gauges are those of the limits that
-// there are: the account's, then the key's.
+// CountRequest counts an API request. A request above the limit is not counted, and returns a
+// fault.RateLimited with RetryAfter. The statuses are those of the existing limits: the account's,
+// then the key's.
 func (l *Limiter) CountRequest(ctx context.Context, w Consumer) ([]Status, error) {
 	a, err := l.load(ctx, w.Account)
 	if err != nil {

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// Reservation is what a send took, until it is known to be accepted. The zero Reservation is
-// nothing.
+// Reservation is the quota that a send reserved, until the send is accepted. The zero Reservation
+// is empty.
 type Reservation struct {
 	account  *accountState
 	counters []counter
 }
 
-// Reserve takes messages and their recipients from the limits, all or nothing. If
-// they don't allow it now it is a fault.RateLimited, with when to come again; what
-// is more than a limit allows at all is a fault.Denied. If the messages are then
-// not accepted the caller gives back.
+// Reserve takes messages and their recipients from the limits, all or nothing. It returns a
+// fault.RateLimited with RetryAfter if the limits don't allow them now, and a fault.Denied if they
+// are more than a whole limit. If the messages are then not accepted, the caller must call Release.
 //
-// A message counts once, and once more for each of its recipients, whoever they
-// are: also the suppressed, and those of the simulator.
+// A message counts once, and once more for each of its recipients, including suppressed and
+// simulator addresses.
 func (l *Limiter) Reserve(ctx context.Context, w Consumer, sends, recipients int) (Reservation, error) {
 	a, err := l.load(ctx, w.Account)
 	if err != nil {
@@ -42,7 +41,8 @@ func (l *Limiter) Reserve(ctx context.Context, w Consumer, sends, recipients int
 	return Reservation{a, all}, err
 }
 
-// reserveAll takes everything from what the node has, or nothing. account.mu is held.
+// reserveAll reserves everything from the node's unspent quota, or nothing. accountState.mu is
+// held.
 func reserveAll(all []counter, now time.Time) bool {
 	for i := range all {
 		if all[i].available() < all[i].need {
@@ -55,7 +55,7 @@ func reserveAll(all []counter, now time.Time) bool {
 	return true
 }
 
-// reserve takes what the node has. account.mu is held.
+// reserve takes what the node has left. accountState.mu is held.
 func (c *counter) reserve(now time.Time) {
 	take := min(c.available(), c.need)
 	c.unspent -= take
@@ -66,8 +66,7 @@ func (c *counter) reserve(now time.Time) {
 	}
 }
 
-// Release returns what was taken for messages that were not accepted. It may be
-// called more than once.
+// Release returns the quota of messages that were not accepted. It may be called more than once.
 func (s *Reservation) Release() {
 	if s.account == nil {
 		return
@@ -77,8 +76,8 @@ func (s *Reservation) Release() {
 	releaseAll(s.counters)
 }
 
-// releaseLease returns what the counters have to their pools, unless the window is
-// over. account.mu is held.
+// releaseAll returns the reserved quota of the counters to their pools, unless the window is over.
+// accountState.mu is held.
 func releaseAll(all []counter) {
 	for i := range all {
 		c := &all[i]
@@ -89,8 +88,8 @@ func releaseAll(all []counter) {
 	}
 }
 
-// CheckSend says what Send would say, as far as can be told without taking
-// anything: for doors that rather refuse early.
+// CheckSend returns the likely error of Reserve, without reserving anything, for listeners that
+// reject early.
 func (l *Limiter) CheckSend(ctx context.Context, w Consumer, sends, recipients int) error {
 	a, err := l.load(ctx, w.Account)
 	if err != nil {
@@ -130,6 +129,6 @@ func (l *Limiter) CheckSend(ctx context.Context, w Consumer, sends, recipients i
 	return err
 }
 
-// recheckAfter is how long a limit that was found used up is taken to be so without
-// asking: others may have given back since.
+// recheckAfter is how long an exhausted limit is considered exhausted without a query: other nodes
+// may have returned quota since.
 const recheckAfter = time.Second

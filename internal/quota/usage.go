@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Usage is how much of a limit is used in the window that is open now. What
-// other nodes hold ready counts as used.
+// Usage is the usage of a limit in the current window. Quota that other nodes have drawn counts as
+// used.
 type Usage struct {
 	Name     string // sends_per_hour, sends_per_day, recipients_per_day
 	Key      db.ID  // the key whose own limit it is; 0: the account's
@@ -19,8 +19,7 @@ type Usage struct {
 	ResetsAt time.Time
 }
 
-// Usage returns how all limits of hours and days stand: the account's, then
-// those that the key has of its own.
+// Usage returns the usage of all hourly and daily limits: the account's, then the key's own.
 func (l *Limiter) Usage(ctx context.Context, w Consumer) ([]Usage, error) {
 	a, err := l.load(ctx, w.Account)
 	if err != nil {
@@ -41,8 +40,8 @@ func (l *Limiter) Usage(ctx context.Context, w Consumer) ([]Usage, error) {
 	return usage, nil
 }
 
-// Statuses returns how the limits stand that a send counts by, as far as this
-// node knows: the account's, then those that the key has of its own.
+// Statuses returns the status of the limits that apply to a send, as far as this node knows: the
+// account's, then the key's own.
 func (l *Limiter) Statuses(ctx context.Context, w Consumer) ([]Status, error) {
 	a, err := l.load(ctx, w.Account)
 	if err != nil {
@@ -78,7 +77,7 @@ func (a *accountState) statuses(w Consumer, now time.Time) (gauges []Status, kno
 var windowsQuery = db.SQL(`SELECT key, name, starts_at, drawn FROM limit_window
 	WHERE account = $1 AND key IN (0, $2) AND starts_at >= $3`)
 
-// readWindows finds out how the limits stand that who counts by.
+// readWindows reads the usage of the limits that apply to a consumer.
 func (l *Limiter) readWindows(ctx context.Context, a *accountState, w Consumer, now time.Time) error {
 	type place struct {
 		key   db.ID

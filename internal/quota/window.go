@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// limitName is a limit of an hour or a day.
+// limitName identifies an hourly or daily limit.
 type limitName int
 
 const (
@@ -20,7 +20,7 @@ const (
 	limitCount
 )
 
-// String is the limit's name in rows, events and the API.
+// String returns the limit's name in rows, events and the API.
 func (n limitName) String() string {
 	return [...]string{"sends_per_hour", "sends_per_day", "recipients_per_day"}[n]
 }
@@ -32,7 +32,7 @@ func (n limitName) window() time.Duration {
 	return 24 * time.Hour
 }
 
-// description says what the limit allows.
+// description describes the limit in a sentence.
 func (c *counter) description() string {
 	who := consumerText(c.key)
 	return fmt.Sprintf([...]string{"%s may send %d messages an hour", "%s may send %d messages a day", "%s may write to %d recipients a day"}[c.name], who, c.limit)
@@ -42,40 +42,39 @@ func (r Rates) limit(n limitName) int64 {
 	return [...]int64{r.SendsPerHour, r.SendsPerDay, r.RecipientsPerDay}[n]
 }
 
-// amounts are what something takes of each limit.
+// amounts are the quantities taken from each limit.
 type amounts [limitCount]int64
 
-// pool is what a node holds of a limit in one window.
+// pool is a node's drawn quota of a limit in one window.
 type pool struct {
-	start     time.Time // of the window
-	drawn     int64     // by all nodes, as was seen last
-	unspent   int64     // of that, what this node has and did not spend
-	readAt    time.Time // when drawn was seen; zero for never
-	usedAt    time.Time // when spare was last spent from
-	lastBlock int64     // the size of the last block
+	start     time.Time // start of the window
+	drawn     int64     // drawn by all nodes, as last read
+	unspent   int64     // this node's unspent part of drawn
+	readAt    time.Time // when drawn was read; zero for never
+	usedAt    time.Time // when unspent was last spent from
+	lastBlock int64     // size of the last block
 }
 
-// advance turns the pool to the window of now. What was left in a former one is of no
-// more use to anybody.
+// advance moves the pool to the current window. Unspent quota of an earlier window is dropped.
 func (p *pool) advance(n limitName, now time.Time) {
 	if start := now.UTC().Truncate(n.window()); !p.start.Equal(start) {
 		*p = pool{start: start}
 	}
 }
 
-// counter is one limit that something counts by.
+// counter is one limit that applies to a consumer.
 type counter struct {
 	*pool
 	name     limitName
-	key      db.ID // whose it is; 0: the account's
-	limit    int64 // 0 for none: it is counted all the same
-	need     int64 // not had yet
-	reserved int64 // had, and not given back
+	key      db.ID // owner of the limit; 0: the account
+	limit    int64 // 0 for none: usage is still counted
+	need     int64 // still to be reserved
+	reserved int64 // reserved and not released
 	start    time.Time
-	extra    int64 // to be drawn beside need
+	extra    int64 // to be drawn in addition to need
 }
 
-// unlimitedAmount stands for a limit where there is none.
+// unlimitedAmount is the ceiling of a counter without a limit.
 const unlimitedAmount = 1 << 50
 
 func (c *counter) ceiling() int64 {
@@ -85,17 +84,16 @@ func (c *counter) ceiling() int64 {
 	return c.limit
 }
 
-// remaining is what can be had without asking, in all likelihood.
+// remaining returns how much is probably left, without a query.
 func (c *counter) remaining() int64 { return max(0, c.ceiling()-c.drawn+c.unspent) }
 
-// available is what can be had without drawing. A limit that was lowered counts at
-// once.
+// available returns how much can be reserved without a draw. A lowered limit takes effect at once.
 func (c *counter) available() int64 { return max(0, min(c.unspent, c.remaining())) }
 
 func (c *counter) endsAt() time.Time { return c.start.Add(c.name.window()) }
 
-// counters are the limits that who counts by: all of the account's, and those
-// that the key has of its own. a.mu is held.
+// counters returns the limits that apply to a consumer: all of the account's, and the key's own.
+// a.mu is held.
 func (a *accountState) counters(w Consumer, now time.Time, of amounts) []counter {
 	all := make([]counter, 0, 2*limitCount)
 	add := func(m *meter, key db.ID, r Rates, also bool) {
@@ -117,8 +115,8 @@ func (a *accountState) counters(w Consumer, now time.Time, of amounts) []counter
 	return all
 }
 
-// checkPossible returns fault.Denied for more than a limit allows in its whole
-// window: no waiting helps.
+// checkPossible returns a fault.Denied for more than a limit allows in its whole window: waiting
+// does not help.
 func checkPossible(all []counter) error {
 	for i := range all {
 		if c := &all[i]; c.need > c.ceiling() {
@@ -128,7 +126,7 @@ func checkPossible(all []counter) error {
 	return nil
 }
 
-// exhaustedError is the fault.RateLimited of a limit that is used up.
+// exhaustedError returns the fault.RateLimited of an exhausted limit.
 func (c *counter) exhaustedError(now time.Time) error {
 	f := fault.New(fault.RateLimited, c.name.String()+"_exceeded", "%s; too few of them are left. Go on at %s.", c.description(), c.endsAt().Format("2006-01-02 15:04 UTC"))
 	f.RetryAfter = c.endsAt().Sub(now)
@@ -142,15 +140,14 @@ func consumerText(key db.ID) string {
 	return "This account"
 }
 
-// Status is how a limit stands, as far as this node knows: others may have drawn
-// since.
+// Status is the status of a limit, as far as this node knows: other nodes may have drawn since.
 type Status struct {
 	Name      string // requests, sends_per_hour, sends_per_day, recipients_per_day
 	Key       db.ID  // the key whose own limit it is; 0: the account's
 	Limit     int64
 	Remaining int64
 	Window    time.Duration
-	Reset     time.Duration // until there is more; 0 while nothing is used
+	Reset     time.Duration // time until more is available; 0 while nothing is used
 }
 
 func (c *counter) status(now time.Time) Status {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// What the limiter costs a good log-in from a known network.
+// BenchmarkTry measures the limiter's cost of a successful login from a known network.
 func BenchmarkTry(b *testing.B) {
 	for name, url := range map[string]string{"sqlite": dbtest.SQLite(b), "postgres": dbtest.Postgres(b)} {
 		b.Run(name, func(b *testing.B) {

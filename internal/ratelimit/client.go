@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// ClientLimiter limits what networks that nobody knows may do at the MX door. It is
-// made by NewClientLimiter; nil limits nothing.
+// ClientLimiter limits unauthenticated clients of the MX server, per network. It is created by
+// NewClientLimiter; nil limits nothing.
 type ClientLimiter struct {
-	Exempt     func(netip.Addr) bool // whom nothing applies to; may be nil
-	TarpitBase time.Duration         // the first wait of Tarpit, of which the longest is 40; set by NewClientLimiter
+	Exempt     func(netip.Addr) bool // clients without limits; may be nil
+	TarpitBase time.Duration         // first delay of TarpitDelay; the longest is 40 times that; set by NewClientLimiter
 
 	messages, unknownRecipients *Limiter[netip.Prefix]
 }
 
-// maxTracked is how many networks a limit remembers.
+// maxTracked is the maximum of networks that a limit remembers.
 const maxTracked = 100_000
 
-// NewClientLimiter returns limits per network and hour: of messages, and of
-// recipients that don't exist; 0 for no limit.
+// NewClientLimiter returns a limiter with hourly limits per network: of messages, and of recipients
+// that don't exist; 0 for no limit.
 func NewClientLimiter(messages, unknown int) *ClientLimiter {
 	s := &ClientLimiter{TarpitBase: 250 * time.Millisecond}
 	if messages > 0 {
@@ -43,9 +43,8 @@ func (s *ClientLimiter) AllowUnknownRecipient(ip netip.Addr) bool {
 	return s.exempt(ip) || s.unknownRecipients == nil || allowNetwork(s.unknownRecipients, ip)
 }
 
-// TarpitDelay is how long the answer waits that tells a session of the nth recipient
-// that does not exist: nothing for the first few, as anybody has an old
-// address book, then ever longer, 10 s at most.
+// TarpitDelay returns the delay of the reply to a session's nth recipient that does not exist: none
+// for the first few, as anybody may have an old address book, then increasing, at most 10 s.
 func (s *ClientLimiter) TarpitDelay(ip netip.Addr, n int) time.Duration {
 	const patience = 3
 	if s.exempt(ip) || n <= patience {

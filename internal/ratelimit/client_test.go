@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestStrangers(t *testing.T) {
+func TestClients(t *testing.T) {
 	now := time.Unix(0, 0)
 	clock := func() time.Time { return now }
 	friend := netip.MustParseAddr("127.0.0.1")

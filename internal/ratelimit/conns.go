@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// siteFactor is how many times PerNetwork an IPv6 /48 may have: one customer may
-// have it, with 65,536 networks.
+// siteFactor is the limit of an IPv6 /48 as a multiple of PerNetwork: one customer may have a /48,
+// with 65,536 networks.
 const siteFactor = 4
 
-// ConnLimiter counts the open connections of a door, in total and per network.
+// ConnLimiter limits the open connections of a listener, in total and per network.
 type ConnLimiter struct {
-	Total      int                   // connections at once; 0: no limit
-	PerNetwork int                   // of these from one network; 0: no limit
-	Exempt     func(netip.Addr) bool // whom PerNetwork does not apply to; may be nil
+	Total      int                   // maximum of concurrent connections; 0: no limit
+	PerNetwork int                   // maximum of concurrent connections from one network; 0: no limit
+	Exempt     func(netip.Addr) bool // clients to which PerNetwork does not apply; may be nil
 
 	mu     sync.Mutex
 	total  int
-	counts map[netip.Prefix]int // those with connections, so never more than twice total
+	counts map[netip.Prefix]int // networks with connections, so at most twice total
 }
 
-// Acquire counts a connection in, unless a limit is reached. The caller calls
-// release when the connection ends; calling it again does nothing.
+// Acquire counts a new connection, unless a limit is reached. The caller must call release when the
+// connection ends; further calls do nothing.
 func (c *ConnLimiter) Acquire(ip netip.Addr) (release func(), ok bool) {
 	networks := Networks(ip)
 	if networks[0].Addr().Is4() {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Limiter is one limit with a token bucket for each key: a network, an
-// address, an account.
+// Limiter is a rate limit with a token bucket for each key: a network, an address or an account.
 type Limiter[K comparable] struct {
 	Now func() time.Time // the clock
 
@@ -24,16 +23,15 @@ type bucket struct {
 	at     time.Time
 }
 
-// NewLimiter returns a Limiter of n per time for each key, all n of which may
-// come at once. It remembers at most keys of them.
+// NewLimiter returns a Limiter of n per time for each key, with a burst of n. It remembers at most
+// keys keys.
 func NewLimiter[K comparable](n int, per time.Duration, keys int) *Limiter[K] {
 	return &Limiter[K]{Now: time.Now, rate: float64(n) / per.Seconds(), burst: float64(n),
 		buckets: lruMap[K, bucket]{max: keys}}
 }
 
-// Allow takes n from a key's bucket if they are there. If not, it takes none
-// and returns how long until they will be; 0 if never, since n is over the
-// limit itself.
+// Allow takes n tokens from a key's bucket if it has them. Otherwise it takes none and returns how
+// long until it will have them; 0 if never, since n is more than the limit itself.
 func (l *Limiter[K]) Allow(key K, n int) (wait time.Duration, ok bool) {
 	now := l.Now()
 	l.mu.Lock()

@@ -17,54 +17,52 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// LoginLimiter limits the guessing of passwords over all listeners and nodes.
+// LoginLimiter limits password guessing over all listeners and nodes.
 //
-// Failures count against the client's network and against the credential. Each
-// counter allows a number of failures at once and one more for each interval
-// that passes (see rule); beyond that it refuses the try before the password is
-// looked at. After the first few failures, answers are delayed.
+// Failures count against the client's network and against the credential. Each counter allows a
+// number of failures at once and one more per interval (see limitRule). Above that, it rejects the
+// attempt before the password is verified. After the first few failures, responses are delayed.
 //
-// The owner isn't locked out. From a network where a credential has signed in
-// within 30 days, only its own failures from there count. Elsewhere each site, an
-// IPv4 address or an IPv6 /48, may fail at a credential far less often than all
-// sites together, so that it takes many of them to use that up. The same wrong
-// password again, as from a phone that has the old one, counts once per node.
+// The owner isn't locked out. From a network where a credential has signed in within 30 days, only
+// its own failures from there count. Elsewhere each site, an IPv4 address or an IPv6 /48, may fail
+// at a credential far less often than all sites together, so that using up the common limit takes
+// many sites. The same wrong password again, as from a phone that has the old one, counts once per
+// node.
 //
-// Counters are rows of the database, and only failures write them. A try first
-// reserves its place in the memory of its node, so that tries under way count,
-// and then reads the counters. With N nodes, a counter with n failures and an
-// interval t therefore answers at most N·n + T/t tries in any time T: each node
-// may have n tries under way that the others don't see yet. All of them are
-// counted, also those beyond n, so the burst is followed by a longer refusal.
-// With one node the bound is n + T/t. When the database is away, no try is answered.
+// Counters are rows of the database, and only failures write them. An attempt first reserves its
+// slot in the memory of its node, so that running attempts count, and then reads the counters. With
+// N nodes, a counter with n failures and an interval t therefore allows at most N·n + T/t attempts
+// in any time T: each node may have n running attempts that the others don't see yet. All of them
+// are counted, also those beyond n, so a longer rejection follows the burst. With one node the
+// bound is n + T/t. When the database is unavailable, no attempt is allowed.
 type LoginLimiter struct {
 	DB     *db.DB
-	Key    []byte                // secret, the same on all nodes: hides the addresses that don't exist
+	Key    []byte                // secret, the same on all nodes: hashes the addresses that don't exist
 	Now    func() time.Time      // the clock
-	Exempt func(netip.Addr) bool // who is neither counted nor limited; may be nil
+	Exempt func(netip.Addr) bool // clients that are neither counted nor limited; may be nil
 	Sleep  func(context.Context, time.Duration) error
 
 	seed       maphash.Seed
-	countLocks [64]sync.Mutex // by guess: so that one is counted once
+	countLocks [64]sync.Mutex // by password hash: each wrong password is counted once
 	wake       chan struct{}  // wakes Run
 
 	mu      sync.Mutex
 	pending map[counterKey]*pendingAttempts
-	// failureCounts is how many failures this node has counted, by counter, several of
-	// which may share a number: whoever has read the rows before is to read again.
+	// failureCounts is the number of failures that this node has counted, by counter. Several
+	// counters may share an element. An attempt whose sum changed after it read the rows must read
+	// them again.
 	failureCounts  [256]uint64
 	wrongPasswords lruMap[uint64, struct{}] // wrong passwords seen, with their credentials
-	unwritten      map[counterKey]time.Time // successes that Run has still to write
+	unwritten      map[counterKey]time.Time // successes that Run still has to write
 }
 
-// Credential names something that signs in with a secret of its own, such as
-// "mailbox:12" and "apps:12" for the own password of a mailbox and its app
-// passwords. Each has its own failures and its own known networks.
+// Credential identifies a secret, or a set of secrets, for signing in. For example, "mailbox:12" is
+// a mailbox's own password and "apps:12" its app passwords. Each has its own failures and its own
+// known networks.
 type Credential string
 
-// AppPasswords is the kind, before the colon or space, of credentials that nobody
-// can guess. They have no limit over all networks, which would only serve to lock
-// their holders out.
+// AppPasswords is the kind, before the colon or space, of credentials that nobody can guess. They
+// have no limit over all networks, which could only lock their owners out.
 const AppPasswords = "apps"
 
 func (c Credential) guessable() bool {
@@ -72,25 +70,24 @@ func (c Credential) guessable() bool {
 	return kind != AppPasswords
 }
 
-// counterKey is what failures are counted by: a credential from anywhere, a network
-// or site whatever the credential, or a credential from a network or site.
+// counterKey identifies a counter of failures: for a credential from anywhere, for a network or
+// site with any credential, or for a credential from a network or site.
 type counterKey struct {
 	credential Credential
 	network    string
 }
 
-// limitRule says how many failures a counter allows: so many at once, and one more
-// every interval. From slow on, answers are delayed.
+// limitRule is the limit of a counter: burst failures at once, and one more every interval. From
+// delayFrom failures on, responses are delayed.
 type limitRule struct {
 	burst, delayFrom int64
 	interval         time.Duration
 }
 
-// The rules. That for credentials is mild, since it also meets an owner who
-// comes from a new network during an attack: it makes them wait a minute. That
-// for sites keeps a client with many IPv6 networks from having as many limits, and
-// that for a credential from a site keeps one site from using up the credential's:
-// it takes 30 of them.
+// The rules. The rule for credentials is mild, since it also affects an owner who comes from a new
+// network during an attack: that owner waits a minute. The rule for sites limits a client with many
+// IPv6 networks, which would otherwise have as many limits. The rule for a credential from a site
+// keeps one site from using up the credential's limit: that takes 30 sites.
 func networkLimit() limitRule { return limitRule{burst: 10, delayFrom: 3, interval: 6 * time.Minute} }
 func siteLimit() limitRule    { return limitRule{burst: 100, delayFrom: 100, interval: 36 * time.Second} }
 func credentialSiteLimit() limitRule {
@@ -99,20 +96,20 @@ func credentialSiteLimit() limitRule {
 func credentialLimit() limitRule { return limitRule{burst: 30, delayFrom: 10, interval: time.Minute} }
 
 const (
-	// KnownNetworkTTL is how long a network is known after a credential signed in from it.
+	// KnownNetworkTTL is how long a network stays known after a credential signed in from it.
 	KnownNetworkTTL = 30 * 24 * time.Hour
 
-	maxCredentials    = 6 // that one password may belong to
+	maxCredentials    = 6 // maximum of credentials that one password may belong to
 	maxWrongPasswords = 100_000
 	firstDelay        = 250 * time.Millisecond
 	maxDelay          = 4 * time.Second
 
-	maxWaiting = 1000 // tries that wait for those under way, per counter
+	maxWaiting = 1000 // maximum of attempts that wait for running ones, per counter
 	maxWait    = 10 * time.Second
 )
 
-// NewLoginLimiter returns a LoginLimiter over the counters of a database. Run
-// must run beside it.
+// NewLoginLimiter returns a LoginLimiter with its counters in a database. The caller must also call
+// Run.
 func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
 	return &LoginLimiter{
 		DB: d, Key: key, Now: time.Now, Sleep: notify.Sleep,
@@ -124,44 +121,44 @@ func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
 // attempt is one attempt to sign in.
 type attempt struct {
 	l            *LoginLimiter
-	password     string // or what stands for it
-	passwordHash uint64 // the password, with the credentials in may
+	password     string // the password or its substitute
+	passwordHash uint64 // hash of the password and the allowed credentials
 	network      counterState
-	site         counterState // of IPv6
+	site         counterState // set for IPv6 only
 	candidates   []candidate
-	allowed      []Credential // those that aren't at their limit
+	allowed      []Credential // credentials below their limit
 	delay        time.Duration
-	blockedFor   time.Duration // of the credentials that are at their limit, until when; 0: none is
-	needsRecheck bool          // a counter that applies has failures, or the network is new
-	reserved     []reservation // reserved in memory
-	turn         counterKey    // where the try was woken to take a place
+	blockedFor   time.Duration // longest block of a credential at its limit; 0: none
+	needsRecheck bool          // an applicable counter has failures, or the network is new
+	reserved     []reservation // slots reserved in memory
+	turn         counterKey    // counter at which the attempt was woken to take a slot
 }
 
 // candidate is a credential that the password may belong to.
 type candidate struct {
 	credential  Credential
-	total       counterState // over all networks where it isn't known
-	fromSite    counterState // over those of the client's site
+	total       counterState // failures from all networks that aren't known
+	fromSite    counterState // failures from the client's site
 	fromNetwork counterState
-	known       bool // the network is
+	known       bool // whether the network is known
 	seenAt      time.Time
 }
 
-// counterState is how a counter stands.
+// counterState is the state of a counter.
 type counterState struct {
 	counterKey
 	limitRule
 	clearAt time.Time
 }
 
-// Try runs verify with those of the credentials that may be tried now, and
-// returns the one whose password was right, or "" when it was wrong. At the
-// limit it returns fault.RateLimited, with Retry, and verify has not run or its
-// result is not told. guess is the password, or what stands for it. Of
-// an unknown address the caller gives what Hashed makes of it. The answer is delayed by 4 s at most after failures.
+// Try runs verify with those of the credentials that may be tried now. It returns the credential
+// whose password was right, or "" if the password was wrong. At the limit it returns a
+// fault.RateLimited with RetryAfter, and verify has not run or its result is not disclosed. guess
+// is the password or its substitute. For an unknown address the caller passes the result of
+// HashedCredential. After failures the response is delayed by at most 4 s.
 //
-// A failure counts against all credentials that were tried. A success clears the
-// failures of its credential from this network, and makes the network known for it.
+// A failure counts against all credentials that were tried. A success clears the failures of its
+// credential from this network, and makes the network known for it.
 func (l *LoginLimiter) Try(ctx context.Context, from netip.Addr, guess string, of []Credential, verify func(may []Credential) (Credential, error)) (right Credential, err error) {
 	if l.exempt(from) {
 		return verify(of)
@@ -178,7 +175,7 @@ func (l *LoginLimiter) Try(ctx context.Context, from netip.Addr, guess string, o
 	if err != nil {
 		return "", err
 	}
-	// Whoever hangs up does not keep the try from being counted.
+	// A client that disconnects does not keep the attempt from being counted.
 	ctx = context.WithoutCancel(ctx)
 	if right == "" {
 		return "", t.recordFailure(ctx)
@@ -203,8 +200,8 @@ func (l *LoginLimiter) newAttempt(from netip.Addr, guess string, of []Credential
 	return t
 }
 
-// hash identifies a password tried with the credentials in may. What was wrong for
-// some of them was not tried with the others, nor counted against these.
+// hash identifies a password tried with the allowed credentials. A password that was wrong for some
+// credentials was not tried with the others, nor counted against them.
 func (t *attempt) hash() uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.l.seed)
@@ -215,8 +212,8 @@ func (t *attempt) hash() uint64 {
 	return h.Sum64()
 }
 
-// begin decides which credentials may be tried, and reserves the try's place at
-// their counters. It waits while only tries under way are in the way.
+// begin decides which credentials may be tried, and reserves the attempt's slots at their counters.
+// It waits while only running attempts block it.
 func (t *attempt) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
@@ -237,7 +234,7 @@ func (t *attempt) begin(ctx context.Context) error {
 	return nil
 }
 
-// counters are the counters that apply to a candidate.
+// counters returns the counters that apply to a candidate.
 func (t *attempt) counters(c *candidate) []*counterState {
 	if c.known {
 		return []*counterState{&c.fromNetwork}
@@ -252,14 +249,14 @@ func (t *attempt) counters(c *candidate) []*counterState {
 	return all
 }
 
-// reservation is how many tries may be under way at a counter.
+// reservation is a slot at a counter, with the number of attempts that may run there.
 type reservation struct {
 	counterKey
 	capacity int64
 }
 
-// evaluate decides by what was read which credentials may be tried, and returns the
-// places that this takes.
+// evaluate decides from the counters which credentials may be tried, and returns the slots that
+// this takes.
 func (t *attempt) evaluate(now time.Time) (places []reservation) {
 	t.allowed, t.delay, t.blockedFor, t.needsRecheck = nil, 0, 0, false
 	for i := range t.candidates {
@@ -288,17 +285,17 @@ func (t *attempt) evaluate(now time.Time) (places []reservation) {
 	return places
 }
 
-// failures are those that are not forgotten yet.
+// failures returns the number of failures that still count.
 func (g *counterState) failures(now time.Time) int64 {
 	return int64((max(0, g.clearAt.Sub(now)) + g.interval - 1) / g.interval)
 }
 
-// blockedFor is for how long the counter allows no try; 0 if it does.
+// blockedFor returns how long the counter allows no attempt; 0 if it allows one.
 func (g *counterState) blockedFor(now time.Time) time.Duration {
 	return max(0, max(0, g.clearAt.Sub(now))-time.Duration(g.burst-1)*g.interval)
 }
 
-// delay is how long an answer waits after so many failures.
+// delay returns the delay of a response after a number of failures.
 func (g *counterState) delay(failures int64) time.Duration {
 	if failures < g.delayFrom {
 		return 0
@@ -310,8 +307,8 @@ func (g *counterState) delay(failures int64) time.Duration {
 	return min(d, maxDelay)
 }
 
-// recordFailure counts the try against all credentials that were tried. Its result is
-// told only if all counters were within their limits.
+// recordFailure counts the attempt against all credentials that were tried. It discloses the result
+// only if all counters were within their limits.
 func (t *attempt) recordFailure(ctx context.Context) error {
 	over, err := t.countFailure(ctx)
 	if err != nil {
@@ -335,12 +332,12 @@ func (t *attempt) countFailure(ctx context.Context) (over time.Duration, err err
 	for i := range t.candidates {
 		if c := &t.candidates[i]; slices.Contains(t.allowed, c.credential) {
 			of = append(of, t.counters(c)...)
-			if c.known && t.site.network != "" { // not limited by it, or others of the site could lock the owner out
+			if c.known && t.site.network != "" { // counted but not limited: otherwise other clients of the site could lock the owner out
 				of = append(of, &t.site)
 			}
 		}
 	}
-	// In one order everywhere, so that no two transactions wait for each other.
+	// All transactions use the same order, so that no two wait for each other.
 	slices.SortFunc(of, func(a, b *counterState) int { return compareCounters(a.counterKey, b.counterKey) })
 	of = slices.CompactFunc(of, func(a, b *counterState) bool { return a.counterKey == b.counterKey })
 	if over, err = l.countFailures(ctx, of); err != nil {
@@ -355,9 +352,9 @@ func (t *attempt) countFailure(ctx context.Context) (over time.Duration, err err
 	return over, nil
 }
 
-// recordSuccess clears the failures of the credential that was right. If the network
-// is new, or there were failures, its counters are read once more: what was
-// counted meanwhile, on any node, counts.
+// recordSuccess clears the failures of the credential that was right. If the network is new, or
+// there were failures, it reads the counters once more: failures counted meanwhile on any node
+// apply.
 func (t *attempt) recordSuccess(ctx context.Context, right Credential) error {
 	l, now := t.l, t.l.Now()
 	i := slices.IndexFunc(t.candidates, func(c candidate) bool { return c.credential == right })
@@ -376,7 +373,7 @@ func (t *attempt) recordSuccess(ctx context.Context, right Credential) error {
 			over = max(over, g.blockedFor(now))
 		}
 		if over > 0 {
-			// A wrong one takes as long, so that time does not tell.
+			// A wrong password takes as long, so that timing does not disclose the result.
 			counted, err := t.countFailure(ctx)
 			if err != nil {
 				return err
@@ -385,7 +382,7 @@ func (t *attempt) recordSuccess(ctx context.Context, right Credential) error {
 		}
 	}
 	if c.fromNetwork.failures(now) > 0 {
-		_ = l.resetCounter(ctx, c.fromNetwork.counterKey) // if it fails, they are forgotten later
+		_ = l.resetCounter(ctx, c.fromNetwork.counterKey) // if it fails, the failures expire later
 	}
 	if now.Sub(c.seenAt) >= seenInterval {
 		l.queueNetwork(c.fromNetwork.counterKey, now)
@@ -401,8 +398,8 @@ func limitedError(retry time.Duration) error {
 
 func (l *LoginLimiter) exempt(ip netip.Addr) bool { return l.Exempt != nil && l.Exempt(ip.Unmap()) }
 
-// site is the network that an IPv6 client's provider gave it at most; the zero
-// Prefix for IPv4.
+// site returns the largest network that a provider gives an IPv6 client, a /48; the zero Prefix for
+// IPv4.
 func site(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	if !ip.Is6() {

@@ -24,7 +24,7 @@ const (
 	bob       Credential = "mailbox:2"
 )
 
-// node is a limiter of one node, whose clock the test moves.
+// node is the limiter of one node, whose clock the test moves.
 type node struct {
 	*LoginLimiter
 	*clock
@@ -50,7 +50,7 @@ func eachNode(t *testing.T, f func(t *testing.T, l *node)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newNode(t, d, newClock())) })
 }
 
-// result of a try: "right", "wrong" or "limited".
+// try returns the result of an attempt: "right", "wrong" or "limited".
 func (l *node) try(right Credential, guess, from string, of ...Credential) string {
 	l.t.Helper()
 	got, err := l.Try(l.t.Context(), ip(from), guess, of, func([]Credential) (Credential, error) { return right, nil })
@@ -66,7 +66,7 @@ func (l *node) try(right Credential, guess, from string, of ...Credential) strin
 	return "right"
 }
 
-// guess is a new wrong password.
+// guess tries a new wrong password.
 func (l *node) guess(from string, of ...Credential) string {
 	l.t.Helper()
 	l.n++
@@ -127,7 +127,7 @@ func TestGuessingFromANetwork(t *testing.T) {
 	})
 }
 
-// A client with many IPv6 networks of one site has not as many limits.
+// A client with many IPv6 networks of one site does not get as many limits.
 func TestGuessingFromASite(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		answered := 0
@@ -142,8 +142,8 @@ func TestGuessingFromASite(t *testing.T) {
 	})
 }
 
-// Many networks guess at one password. Its owner still signs in from where they
-// did before, and from elsewhere within a minute.
+// Many networks guess one password. Its owner can still sign in from known networks, and from
+// others within a minute.
 func TestOwnerIsNotLockedOut(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		if got := l.signIn("198.51.100.1", alice); got != "right" {
@@ -173,7 +173,7 @@ func TestOwnerIsNotLockedOut(t *testing.T) {
 		if got := l.signIn("203.0.113.2", bob); got != "right" {
 			t.Errorf("somebody else: %s", got)
 		}
-		// A guesser behind the owner's router is counted by what it does there.
+		// An attacker behind the owner's router is limited by the failures from there.
 		if got := l.answered("198.51.100.1", alice); got != 10 {
 			t.Errorf("%d guesses from home were answered", got)
 		}
@@ -188,8 +188,8 @@ func TestOwnerIsNotLockedOut(t *testing.T) {
 	})
 }
 
-// One client with all networks of a site, or one IPv4 address, does not keep the
-// owner out of new networks.
+// A client with all networks of a site, or with one IPv4 address, does not lock the owner out of
+// new networks.
 func TestOneSiteLocksNobodyOut(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		for name, from := range map[string]func(i int) string{
@@ -215,7 +215,7 @@ func TestOneSiteLocksNobodyOut(t *testing.T) {
 	})
 }
 
-// Whoever holds one credential signs in with it between guesses at another.
+// An attacker signs in with its own credential between guesses at another.
 func TestSuccessClearsItsOwnFailuresAlone(t *testing.T) {
 	for name, other := range map[string]Credential{"an app password of the mailbox": aliceApps, "a mailbox of one's own": bob} {
 		eachNode(t, func(t *testing.T, l *node) {
@@ -238,8 +238,8 @@ func TestSuccessClearsItsOwnFailuresAlone(t *testing.T) {
 	}
 }
 
-// A password is tried against every mailbox of an address. The holder of one of
-// them guesses at the other.
+// A password is tried against every mailbox of an address. The owner of one of them guesses the
+// password of the other.
 func TestNamesakes(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		tried := 0
@@ -263,8 +263,8 @@ func TestNamesakes(t *testing.T) {
 	})
 }
 
-// A password that was tried with one mailbox of an address alone, while the other
-// was at its limit, counts when it is tried with the other.
+// A password that was tried with only one mailbox of an address, while the other was at its limit,
+// counts when it is tried with the other.
 func TestGuessWithOneNamesakeCountsForTheOther(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		const own, other = "192.0.2.1", "198.51.100.7"
@@ -305,7 +305,7 @@ func TestGuessWithOneNamesakeCountsForTheOther(t *testing.T) {
 	})
 }
 
-// By SCRAM nobody knows which password was meant: each is counted, and the network
+// With SCRAM it is unknown which password was meant: each credential counts, and the network counts
 // once.
 func TestSeveralCredentialsAtOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
@@ -315,7 +315,7 @@ func TestSeveralCredentialsAtOnce(t *testing.T) {
 		for i := range 40 {
 			l.guess(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String(), alice, aliceApps)
 		}
-		// App passwords can't be guessed, so nobody can use up tries at them from elsewhere.
+		// App passwords can't be guessed, so clients elsewhere can't use up their limit.
 		for c, want := range map[Credential]string{alice: "limited", aliceApps: "wrong"} {
 			if got := l.guess("203.0.113.1", c); got != want {
 				t.Errorf("%s: %s", c, got)
@@ -390,7 +390,7 @@ func rows(t *testing.T, d *db.DB) (n int) {
 	return n
 }
 
-// A good sign-in from a known network writes nothing.
+// A successful login from a known network writes nothing.
 func TestGoodSignInsWriteNothing(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		for range 3 {
@@ -414,7 +414,7 @@ func TestGoodSignInsWriteNothing(t *testing.T) {
 	})
 }
 
-// Where a password signed in, the next one may be guessed at no more than elsewhere.
+// After a password change, networks that were known for the old password have no advantage.
 func TestForgetNetworks(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		l.signIn("192.0.2.1", alice)
@@ -442,8 +442,7 @@ func TestForgetNetworks(t *testing.T) {
 	})
 }
 
-// Failures from known networks use up what their site may fail, but no known
-// network is refused for it.
+// Failures from known networks count against their site's limit, but never block a known network.
 func TestKnownNetworksCountForTheirSite(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		at := func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }
@@ -464,7 +463,7 @@ func TestKnownNetworksCountForTheirSite(t *testing.T) {
 	})
 }
 
-// A credential has some networks, the newest, however many its holder uses.
+// A credential keeps a limited number of networks, the newest.
 func TestKnownNetworksAreBounded(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		for i := range 3 * maxNetworks {
@@ -493,8 +492,7 @@ func TestKnownNetworksAreBounded(t *testing.T) {
 	})
 }
 
-// While failures can't be counted, no guess is answered; afterwards the counters
-// are what they were.
+// While failures can't be counted, no guess is answered. Afterwards the counters are unchanged.
 func TestDatabaseAway(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {
 		for range 9 {
@@ -516,8 +514,7 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// race has 200 goroutines guess at once over some nodes, and returns how many are
-// answered.
+// race makes 200 concurrent guesses over some nodes, and returns how many are answered.
 func race(t *testing.T, nodes []*node, guess func(l *LoginLimiter, i int) bool) int {
 	var answered atomic.Int64
 	var wg sync.WaitGroup
@@ -548,8 +545,8 @@ func nodes(t *testing.T, url string, n int) (all []*node) {
 	return all
 }
 
-// Guesses at the same time, from one network and from many, are as many as the
-// limits allow; over several nodes at most as many on each.
+// Concurrent guesses, from one network and from many, stay within the limits; with several nodes,
+// within the limits of each node.
 func TestRace(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		for n := 1; n <= 2; n++ {
@@ -587,8 +584,8 @@ func (l *LoginLimiter) tryAt(t *testing.T, from netip.Addr, guess string, c Cred
 	return err == nil
 }
 
-// The right password among many wrong ones at the same time does not get in once
-// the limit is reached, though it was let through before.
+// The right password among many concurrent wrong ones is rejected once the limit is reached,
+// although it was allowed before.
 func TestSuccessAfterTheLimitIsNotTold(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		all := nodes(t, url, 2)
@@ -604,7 +601,7 @@ func TestSuccessAfterTheLimitIsNotTold(t *testing.T) {
 	})
 }
 
-// Good log-ins at once wait for each other and are not refused.
+// Concurrent successful logins wait for each other and are not rejected.
 func TestManyGoodLogins(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		all := nodes(t, url, 1)

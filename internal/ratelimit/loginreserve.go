@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// pendingAttempts is what is under way at a counter on this node.
+// pendingAttempts counts the running attempts of a counter on this node.
 type pendingAttempts struct {
 	count   int64
-	waiting []chan struct{} // the first of which is closed when a try ends
+	waiting []chan struct{} // the first is closed when an attempt ends
 }
 
-// shard is where counted notes the failures of a counter.
+// shard returns the index of a counter in failureCounts.
 func (l *LoginLimiter) shard(c counterKey) int {
 	return int(maphash.Comparable(l.seed, c) % uint64(len(l.failureCounts)))
 }
 
-// failuresCounted returns what this node has counted so far at the counters of a try.
+// failuresCounted returns how many failures this node has counted at the counters of an attempt.
 func (l *LoginLimiter) failuresCounted(t *attempt) (sum uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,10 +33,10 @@ func (l *LoginLimiter) failuresCountedLocked(t *attempt) (sum uint64) {
 	return sum
 }
 
-// reserve takes places for a try, all or none. It returns false when the rows are
-// to be read again: after it has waited, or when this node has counted a failure
-// since the rows were read. So a failure is either in the rows, or its try still
-// has its place. The same wrong password again needs no place.
+// reserve takes slots for an attempt, all or none. It returns false when the rows must be read
+// again: after a wait, or when this node has counted a failure since they were read. So a failure
+// is either in the rows, or its attempt still has its slot. The same wrong password again needs no
+// slot.
 func (l *LoginLimiter) reserve(ctx context.Context, t *attempt, before uint64, places []reservation) (placed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *LoginLimiter) reserve(ctx context.Context, t *attempt, before uint64, p
 	return true, nil
 }
 
-// waitForSlot waits until a try at a counter ends. If too many wait already, or ctx ends,
-// it returns fault.RateLimited. l.mu is held, but not meanwhile.
+// waitForSlot waits until an attempt at a counter ends. If too many wait already, or ctx ends, it
+// returns a fault.RateLimited. l.mu is held on entry and return, but not during the wait.
 func (l *LoginLimiter) waitForSlot(ctx context.Context, t *attempt, c counterKey) error {
 	at := l.pending[c]
 	if len(at.waiting) >= maxWaiting {
@@ -96,7 +96,7 @@ func (l *LoginLimiter) waitForSlot(ctx context.Context, t *attempt, c counterKey
 	return err
 }
 
-// release gives up the places of a try.
+// release returns the slots of an attempt.
 func (l *LoginLimiter) release(t *attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *LoginLimiter) release(t *attempt) {
 	l.passTurn(t)
 }
 
-// unlockWriter lets the next try have a turn that this one did not use; l.mu is held.
+// passTurn wakes the next attempt if this one did not use its turn. l.mu is held.
 func (l *LoginLimiter) passTurn(t *attempt) {
 	if t.turn != (counterKey{}) {
 		l.wakeNext(t.turn)
@@ -116,7 +116,7 @@ func (l *LoginLimiter) passTurn(t *attempt) {
 	}
 }
 
-// wakeNext wakes the first try that waits at a counter; l.mu is held.
+// wakeNext wakes the first attempt that waits at a counter. l.mu is held.
 func (l *LoginLimiter) wakeNext(c counterKey) {
 	at := l.pending[c]
 	switch {

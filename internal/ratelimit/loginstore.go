@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// maxOvershoot is how many times its tries a counter counts at most, so that a
-	// refusal ends.
+	// maxOvershoot is the maximum of failures that a counter stores, as a multiple of its burst, so
+	// that a block ends.
 	maxOvershoot = 2
 
-	maxNetworks       = 50             // known ones of a credential
-	seenInterval      = 24 * time.Hour // how exactly it is known when it last signed in
-	maxUnwritten      = 10_000         // successes that wait to be written
-	networksPerCommit = 100            // of them in one commit
+	maxNetworks       = 50             // maximum of known networks of a credential
+	seenInterval      = 24 * time.Hour // precision of the time of the last sign-in
+	maxUnwritten      = 10_000         // maximum of successes that wait to be written
+	networksPerCommit = 100            // successes written in one commit
 	flushRetryDelay   = 5 * time.Second
 )
 
@@ -61,16 +61,16 @@ var (
 		(SELECT credential, network FROM login_network WHERE seen_at < $1 ORDER BY seen_at LIMIT $2)`)
 )
 
-// HashedCredential returns the credential of a name that is not to be stored: of an API key,
-// or of an address that does not exist, which is counted like one that does.
-// People type passwords into the wrong field.
+// HashedCredential returns the credential of a name that must not be stored: an API key, or an
+// address that does not exist, which is counted like one that does. People type passwords into the
+// wrong field.
 func (l *LoginLimiter) HashedCredential(kind, name string) Credential {
 	h := hmac.New(sha256.New, l.Key)
 	h.Write([]byte(name))
 	return Credential(kind + " " + hex.EncodeToString(h.Sum(nil)[:12]))
 }
 
-// readCounters sets how all counters of a try stand.
+// readCounters reads all counters of an attempt.
 func (l *LoginLimiter) readCounters(ctx context.Context, t *attempt) error {
 	t.network.clearAt, t.site.clearAt = time.Time{}, time.Time{}
 	args := make([]any, 0, maxCredentials+2)
@@ -97,7 +97,7 @@ func (l *LoginLimiter) readCounters(ctx context.Context, t *attempt) error {
 	})
 }
 
-// applyRow takes one row: of failures if seen is zero, else of a known network.
+// applyRow applies one row: of failures if seen is zero, otherwise of a known network.
 func (t *attempt) applyRow(c counterKey, clear, seen time.Time) {
 	if seen.IsZero() {
 		for _, g := range t.allCounters() {
@@ -117,7 +117,7 @@ func (t *attempt) applyRow(c counterKey, clear, seen time.Time) {
 	}
 }
 
-// allCounters are all counters that may apply.
+// allCounters returns all counters that may apply.
 func (t *attempt) allCounters() []*counterState {
 	all := []*counterState{&t.network, &t.site}
 	for i := range t.candidates {
@@ -126,8 +126,8 @@ func (t *attempt) allCounters() []*counterState {
 	return all
 }
 
-// countFailures adds a failure to counters, and returns for how long one of
-// them was over its limit before; 0: none was.
+// countFailures adds a failure to each counter. It returns how long one of them was already over
+// its limit; 0: none was.
 func (l *LoginLimiter) countFailures(ctx context.Context, of []*counterState) (over time.Duration, err error) {
 	now := l.Now()
 	err = l.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -158,19 +158,18 @@ func (l *LoginLimiter) resetCounter(ctx context.Context, c counterKey) error {
 	return err
 }
 
-// Limit is how often something may be done: so many times at once, and once
-// more every interval.
+// Limit allows an action Burst times at once, and once more every Interval.
 type Limit struct {
-	Credential  Credential // what is counted, such as "factor:12"
-	Client      netip.Addr // counted by its network; the zero Addr: from anywhere
-	WideNetwork bool       // the wider one of Networks, an IPv6 /48 or an IPv4 /24
+	Credential  Credential // counted credential, for example "factor:12"
+	Client      netip.Addr // counted by network; the zero Addr: from anywhere
+	WideNetwork bool       // count by the wider network of Networks, an IPv6 /48 or an IPv4 /24
 	Burst       int
 	Interval    time.Duration
 }
 
-// Take uses up one of each allowance before something is done, over all nodes.
-// If one has nothing left it takes none and returns fault.RateLimited, with Retry.
-// releaseAll returns what was taken.
+// Take counts an action against each limit, over all nodes, before the action is done. If a limit
+// is reached, it counts nothing and returns a fault.RateLimited with RetryAfter. giveBack reverses
+// the count.
 func (l *LoginLimiter) Take(ctx context.Context, all ...Limit) (giveBack func(context.Context) error, err error) {
 	now := l.Now()
 	counters := make([]counterKey, len(all))
@@ -216,7 +215,7 @@ func (l *LoginLimiter) limitReached(ctx context.Context, tx *db.Tx, c counterKey
 	return limitedError(db.Time(at).Sub(now) - time.Duration(a.Burst-1)*a.Interval)
 }
 
-// queueNetwork has Run write that a network is known.
+// queueNetwork makes Run write that a network is known.
 func (l *LoginLimiter) queueNetwork(c counterKey, now time.Time) {
 	l.mu.Lock()
 	if _, there := l.unwritten[c]; there || len(l.unwritten) < maxUnwritten {
@@ -229,8 +228,8 @@ func (l *LoginLimiter) queueNetwork(c counterKey, now time.Time) {
 	}
 }
 
-// Run writes the networks that credentials signed in from, until ctx ends and
-// once more then. report is told what went wrong. A log-in does not wait for it.
+// Run writes the networks that credentials signed in from, until ctx ends and once more then. It
+// calls report with errors. Logins don't wait for it.
 func (l *LoginLimiter) Run(ctx context.Context, report func(error)) error {
 	for {
 		select {
@@ -248,7 +247,7 @@ func (l *LoginLimiter) Run(ctx context.Context, report func(error)) error {
 	}
 }
 
-// Flush writes what Run would.
+// Flush writes the queued networks at once.
 func (l *LoginLimiter) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	list := maps.Clone(l.unwritten)
@@ -270,7 +269,7 @@ func (l *LoginLimiter) Flush(ctx context.Context) error {
 
 func (l *LoginLimiter) writeNetworks(ctx context.Context, tx *db.Tx, some []counterKey, seen map[counterKey]time.Time) error {
 	for _, c := range some {
-		if !l.isQueued(c) { // forgotten since
+		if !l.isQueued(c) { // removed by ForgetNetworks
 			continue
 		}
 		if _, err := tx.Exec(ctx, writeNetworkQuery.With(string(c.credential), c.network, db.Micros(seen[c]))); err != nil {
@@ -290,9 +289,9 @@ func (l *LoginLimiter) isQueued(c counterKey) bool {
 	return there
 }
 
-// ForgetNetworks makes no network known for a credential any more, in the
-// transaction that gives it another password: where the old one signed in, the new
-// one may be guessed at. What another node is about to write is not forgotten.
+// ForgetNetworks removes all known networks of a credential, in the transaction that changes its
+// password: otherwise the new password could be guessed where the old one signed in. It does not
+// remove networks that another node is about to write.
 func (l *LoginLimiter) ForgetNetworks(ctx context.Context, tx *db.Tx, of Credential) error {
 	l.mu.Lock()
 	maps.DeleteFunc(l.unwritten, func(c counterKey, _ time.Time) bool { return c.credential == of })
@@ -301,14 +300,14 @@ func (l *LoginLimiter) ForgetNetworks(ctx context.Context, tx *db.Tx, of Credent
 	return err
 }
 
-// PruneFailures deletes, in one commit, at most limit counters that were clear
-// before a time, and returns how many; 0: there are no more.
+// PruneFailures deletes, in one commit, at most limit counters whose failures expired before a
+// time. It returns the number of deleted counters; 0: there are no more.
 func (l *LoginLimiter) PruneFailures(ctx context.Context, before time.Time, limit int) (int, error) {
 	n, err := l.DB.Exec(ctx, pruneFailuresQuery.With(db.Micros(before), limit))
 	return int(n), err
 }
 
-// PruneNetworks is PruneFailures for networks last seen before a time.
+// PruneNetworks is like PruneFailures, for networks last seen before a time.
 func (l *LoginLimiter) PruneNetworks(ctx context.Context, before time.Time, limit int) (int, error) {
 	n, err := l.DB.Exec(ctx, pruneNetworksQuery.With(db.Micros(before), limit))
 	return int(n), err

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimit holds the limits per client network that all listeners share:
-// how often, how many connections, and how many wrong passwords. The first two
-// are in memory and bounded: when it is full, the network that was not seen for
-// the longest time is forgotten. Failed logins are in the database, for all nodes.
+// Package ratelimit has the limits per client network that all listeners share: rates, connections
+// and failed logins. Rates and connections are counted in bounded memory: when it is full, the
+// least recently seen network is dropped. Failed logins are counted in the database, for all nodes.
 package ratelimit
 
 import (
@@ -11,9 +10,9 @@ import (
 	"net/netip"
 )
 
-// Network returns what counts as one client: an IPv4 address, or the /64 that
-// an IPv6 host may pick its addresses from. An IPv4 address in IPv6 form is
-// the IPv4 address; zones are ignored.
+// Network returns the network that counts as one client: an IPv4 address, or the /64 from which an
+// IPv6 host may pick its addresses. An IPv4-mapped IPv6 address counts as the IPv4 address; zones
+// are ignored.
 func Network(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := 32
@@ -24,8 +23,8 @@ func Network(ip netip.Addr) netip.Prefix {
 	return p
 }
 
-// Networks returns Network, and the wider one that a customer of an access
-// provider may have: an IPv6 /48, whose /64s cost nothing, or an IPv4 /24.
+// Networks returns Network, and the wider network that a customer of an access provider may have:
+// an IPv6 /48, whose /64s cost nothing, or an IPv4 /24.
 func Networks(ip netip.Addr) []netip.Prefix {
 	narrow := Network(ip)
 	bits := 24
@@ -36,7 +35,7 @@ func Networks(ip netip.Addr) []netip.Prefix {
 	return []netip.Prefix{narrow, wide}
 }
 
-// Networks is the function of that name, but returns none for a friend.
+// Networks is like the function Networks, but returns none for an exempt client.
 func (l *LoginLimiter) Networks(ip netip.Addr) []netip.Prefix {
 	if l.Exempt != nil && l.Exempt(ip.Unmap()) {
 		return nil
@@ -44,7 +43,7 @@ func (l *LoginLimiter) Networks(ip netip.Addr) []netip.Prefix {
 	return Networks(ip)
 }
 
-// lruMap is a map of at most max entries that drops the longest unused.
+// lruMap is a map of at most max entries that drops the least recently used one.
 type lruMap[K comparable, V any] struct {
 	max   int
 	index map[K]*list.Element
@@ -66,7 +65,7 @@ func (r *lruMap[K, V]) lookup(key K) *V {
 	return &e.Value.(*lruEntry[K, V]).value
 }
 
-// getOrCreate returns the value of a key, a zero one if it had none.
+// getOrCreate returns the value of a key, and adds a zero value if it has none.
 func (r *lruMap[K, V]) getOrCreate(key K) (value *V, fresh bool) {
 	if v := r.lookup(key); v != nil {
 		return v, false

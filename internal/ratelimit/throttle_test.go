@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// clock is a time that tests move.
+// clock is a clock that tests move.
 type clock struct{ now time.Time }
 
 func newClock() *clock                   { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
@@ -124,7 +124,7 @@ func TestConns(t *testing.T) {
 	}
 }
 
-// Who has a /48 has 65,536 networks, but not all connections.
+// A client with a /48 has 65,536 networks, but can't use all connections.
 func TestConnsOfASite(t *testing.T) {
 	c := &ConnLimiter{Total: 20, PerNetwork: 2}
 	var all []func()
@@ -136,7 +136,7 @@ func TestConnsOfASite(t *testing.T) {
 	if len(all) != 2*siteFactor {
 		t.Errorf("a site has %d connections", len(all))
 	}
-	for i := range 5 { // neighbours in IPv4 are strangers to each other
+	for i := range 5 { // neighboring IPv4 addresses count separately
 		if _, ok := c.Acquire(ip(fmt.Sprintf("192.0.2.%d", i))); !ok {
 			t.Error("refused beside a site")
 		}

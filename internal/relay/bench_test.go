@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 )
 
-// BenchmarkRelay accepts messages of 4 KiB and carries each to a sink in this
-// process, end to end: the rows, the conversation, the outcomes.
+// BenchmarkRelay accepts messages of 4 KiB and delivers each to a sink in this process, end to end:
+// the rows, the SMTP sessions, the outcomes.
 func BenchmarkRelay(b *testing.B) {
 	for _, n := range []int{1, 4, 10} {
 		b.Run(fmt.Sprintf("connections=%d", n), func(b *testing.B) {
@@ -27,7 +27,7 @@ func BenchmarkRelay(b *testing.B) {
 				}
 				return ""
 			}})
-			h := newHouse(b, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = n }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+			h := newFixture(b, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = n }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 			h.run()
 			body := "Subject: benchmark\r\n\r\n" + strings.Repeat(strings.Repeat("x", 76)+"\r\n", 52)
 			edit := func(m *queue.OutboundMessage) {

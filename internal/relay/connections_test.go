@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 )
 
-// Hosts that failed are tried last for a while, whoever's mail it is.
+// Hosts that failed are tried last for a while, for any mail.
 func TestDeadHostIsRemembered(t *testing.T) {
 	a := &sink{answer: refuse("greeting", "554 not here")}
 	b := &sink{}
@@ -57,12 +57,12 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
-// Conversations that all break in the middle stop a destination for a while,
-// instead of making each message try in vain.
+// If all SMTP sessions break in the middle, the destination is paused, so that not every message
+// tries in vain.
 func TestBrokenDestination(t *testing.T) {
 	s := &sink{answer: refuse("final", drop)}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), func(o *relay.Options) { o.MaxConnsPerDestination = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 50 {
 		ids = append(ids, h.send("bob@d.test"))
@@ -76,8 +76,7 @@ func TestBrokenDestination(t *testing.T) {
 	}
 }
 
-// A host that takes few connections gets all the same all its mail at once,
-// over those.
+// A host that accepts few connections still gets all its mail at once, over those.
 func TestFewConnectionsAtATime(t *testing.T) {
 	var mu sync.Mutex
 	open, most := map[int]bool{}, 0
@@ -98,7 +97,7 @@ func TestFewConnectionsAtATime(t *testing.T) {
 		return ""
 	}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 150 {
 		ids = append(ids, h.send("bob@d.test"))
@@ -114,11 +113,10 @@ func TestFewConnectionsAtATime(t *testing.T) {
 	}
 }
 
-// A host that is down is asked once, however much waits for it, and for how
-// many domains.
+// A host that is down is dialled once, for any number of waiting messages and domains.
 func TestDeadHostIsDialledOnce(t *testing.T) {
 	s := listen(t, &sink{answer: refuse("greeting", "554 not here")})
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "e.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "e.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for i := range 100 {
 		ids = append(ids, h.send([]string{"bob@d.test", "bob@e.test"}[i%2]))
@@ -130,16 +128,16 @@ func TestDeadHostIsDialledOnce(t *testing.T) {
 	}
 }
 
-// watched tells when a run has ended.
+// watched signals the end of each session.
 type watched struct {
 	queue.Agent
 	ended chan struct{}
 }
 
-// watch returns a channel that gets a value when a run has ended.
-func (h *house) watch() <-chan struct{} {
-	w := &watched{h.courier, make(chan struct{}, 10_000)}
-	h.courier = w
+// watch returns a channel that receives a value when a session has ended.
+func (h *fixture) watch() <-chan struct{} {
+	w := &watched{h.deliveryAgent, make(chan struct{}, 10_000)}
+	h.deliveryAgent = w
 	return w.ended
 }
 
@@ -172,8 +170,8 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// After too many broken conversations each recipient reads what was said of
-// it, and not what was said of the first.
+// After too many broken SMTP sessions each recipient gets the reply to its own RCPT, not the first
+// recipient's.
 func TestBrokenTellsEachItsOwn(t *testing.T) {
 	s := listen(t, &sink{answer: func(_ int, line string) string {
 		switch {
@@ -184,7 +182,7 @@ func TestBrokenTellsEachItsOwn(t *testing.T) {
 		}
 		return ""
 	}})
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 3 {
 		ids = append(ids, h.send("alice@d.test", "bob@d.test"))
@@ -199,12 +197,12 @@ func TestBrokenTellsEachItsOwn(t *testing.T) {
 	}
 }
 
-// Messages of ours that can't be read are no fault of the host: what waits behind
-// them goes out in the same run.
+// Messages that we can't read are not the host's fault: messages queued after them go out in the
+// same session.
 func TestUnreadIsNotBroken(t *testing.T) {
 	s := &sink{}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	for range 4 {
 		h.accept(h.newMail(func(m *queue.OutboundMessage) {
 			m.Body = func(context.Context) (io.ReadCloser, error) { return nil, syscall.EIO }

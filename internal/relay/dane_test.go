@@ -25,8 +25,8 @@ type daneCase struct {
 	more    []string // records in place of those that a case has; %d is the port
 	want    string   // state and enhanced code
 	stage   string
-	tls     string // a part of what the timeline says of TLS
-	reply   string // a part
+	tls     string // part of the timeline's TLS text
+	reply   string // part of the reply
 	silent  bool   // no connection is made
 	spoiled string // name and type of a bogus record set
 }
@@ -100,8 +100,7 @@ func daneCases(ca *certtest.CA, chain *tls.Config) []daneCase {
 	}
 }
 
-// DANE as a real validating resolver and real TLS have it: every case is a
-// destination in a signed zone.
+// DANE with a real validating resolver and real TLS. Every case is a destination in a signed zone.
 func TestDANE(t *testing.T) {
 	l := bind(t, "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
 	ca := certtest.New(t, "an authority of nobody's choice")
@@ -133,7 +132,7 @@ func TestDANE(t *testing.T) {
 			}
 		}
 	}
-	// A domain that is not signed leads to a host whose pins don't match.
+	// An unsigned domain leads to a host whose TLSA records don't match.
 	records = append(records, "plain.test. MX 10 mx.ee-mismatch.signed.test.")
 	resolver, zone := dnstest.StartSigned(t, records...)
 	for _, c := range cases {
@@ -146,7 +145,7 @@ func TestDANE(t *testing.T) {
 			zone.CorruptSignature(mx, "A")
 		}
 	}
-	h := houseOn(t, port, nil, resolver)
+	h := fixtureOn(t, port, nil, resolver)
 	h.run()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,7 +171,7 @@ func TestDANE(t *testing.T) {
 	}
 }
 
-// wary returns a resolver that takes nobody's word for DNSSEC.
+// wary returns a resolver that trusts no server's AD bit.
 func wary(t *testing.T, addr string) *dns.Resolver {
 	t.Helper()
 	r, err := dns.New(dnstest.Config(addr))

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// silentHost takes connections and says nothing, until it is told to hang up.
+// silentHost accepts connections and sends nothing until it is told to hang up.
 type silentHost struct {
 	dialled chan net.Conn // every connection
 	mu      sync.Mutex
@@ -45,10 +45,9 @@ func (s *silentHost) connections() int {
 	return s.n
 }
 
-// TestDeadDestination: a destination that does not answer, with a great deal
-// of mail waiting for it, takes one connection, one run and a few places, loads
-// next to nothing, and holds up nobody: other mail that is accepted meanwhile
-// is delivered as it is without, and what is due again is found among it all.
+// A destination that does not answer, with a lot of mail waiting for it, uses one connection, one
+// session and a few slots, and causes almost no load. It delays no other mail: messages accepted
+// meanwhile are delivered as usual, and messages that become due again are found.
 func TestDeadDestination(t *testing.T) {
 	waiting, others := 1000, 50
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
@@ -66,7 +65,7 @@ func TestDeadDestination(t *testing.T) {
 		}
 		return ""
 	}})
-	h := newHouse(t, live.addr.Port(), nil, "dead.test. MX 10 mx.dead.test.", "mx.dead.test. A 127.0.0.1",
+	h := newFixture(t, live.addr.Port(), nil, "dead.test. MX 10 mx.dead.test.", "mx.dead.test. A 127.0.0.1",
 		"live.test. MX 10 mx.live.test.", "mx.live.test. A 127.0.0.2")
 	h.run()
 	// deliver sends mail one by one, and returns how long each took.
@@ -118,8 +117,8 @@ func TestDeadDestination(t *testing.T) {
 		before[others/2], before[others-1], during[others/2], during[others-1])
 }
 
-// pile queues so many messages for the dead destination, many at a time.
-func (h *house) pile(n int) {
+// pile queues n messages for the dead destination, many at a time.
+func (h *fixture) pile(n int) {
 	h.t.Helper()
 	var work sync.WaitGroup
 	for range 50 {
@@ -132,10 +131,10 @@ func (h *house) pile(n int) {
 	work.Wait()
 }
 
-// idle waits until the queue has nothing in hand and everything is written.
-func (h *house) idle() {
+// idle waits until the queue holds no deliveries in memory and has written everything.
+func (h *fixture) idle() {
 	h.t.Helper()
-	tick := time.NewTicker(time.Millisecond) // rows are given back without an event
+	tick := time.NewTicker(time.Millisecond) // rows are released without an event
 	defer tick.Stop()
 	for {
 		if s := h.queue.Stats(); s.Leased == 0 && s.Sessions == 0 {

@@ -12,9 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// told sends a message whose sender wants to know of its success, and returns
-// the one who is to report it.
-func (h *house) told() []queue.Notice {
+// told sends a message whose sender wants a success DSN, and returns the queue's notices.
+func (h *fixture) told() []queue.Notice {
 	h.t.Helper()
 	m := h.newMail(func(m *queue.OutboundMessage) { m.Ret, m.EnvID = "HDRS", "order 7" })
 	p := h.queue.Reserve(queue.Message{MessageInfo: m.MessageInfo, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour), NotifySender: true}, []queue.Recipient{
@@ -32,8 +31,8 @@ func (h *house) told() []queue.Notice {
 	return all
 }
 
-// A host that knows DSN gets what the sender asked for, and reports itself; for
-// one that does not we say that the mail went there.
+// A host with DSN gets the sender's options and sends the DSNs itself. For a host without DSN we
+// report that the mail was relayed.
 func TestDSN(t *testing.T) {
 	s := &sink{ext: []string{"PIPELINING", "8BITMIME", "DSN"}}
 	h := oneHost(t, s)

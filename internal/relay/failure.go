@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// handleRouteError reports what waits for a destination that has no way.
+// handleRouteError reports the outcome for a destination that has no route.
 func (s *deliverySession) handleRouteError(err error) {
 	var why *route.Error
-	if !errors.As(err, &why) { // ctx has ended
+	if !errors.As(err, &why) { // the context has ended
 		return
 	}
 	o := queue.Outcome{State: queue.Bounced, Code: why.Code, Enhanced: why.Enhanced, Reply: why.Reason, Stage: why.Stage}
@@ -37,9 +37,9 @@ func (s *deliverySession) handleRouteError(err error) {
 	}
 }
 
-// requeuePending is for a host that takes no more connections while it talks with other
-// runs: those send what this one had, and this one tries again, for a place
-// among them. It reports whether to.
+// requeuePending handles a host that refuses further connections while other sessions are connected
+// to it. It returns the untried jobs to the queue, for those sessions to send, and the session
+// tries the host again for a slot. It reports whether to do that.
 func (s *deliverySession) requeuePending(o queue.Outcome) bool {
 	if !s.busyRefusal {
 		return false
@@ -57,12 +57,12 @@ func (s *deliverySession) requeuePending(o queue.Outcome) bool {
 	return true
 }
 
-// pauseDestination tells the queue that the destination's hosts take nothing now.
+// pauseDestination tells the queue that the destination's hosts accept no mail for now.
 func (s *deliverySession) pauseDestination() {
 	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + s.rateLimit.reason, Via: s.via}
 	if s.requirements != nil {
 		o.RetryAfter = s.rateLimit.retryAt.Sub(s.agent.opts.Now())
-		s.requirements.rejection = nil // no host's, as one was not asked
+		s.requirements.rejection = nil // no host rejected it: a limited host was never asked
 		s.requirements.finish(s, o)
 		return
 	}
@@ -75,11 +75,11 @@ func (s *deliverySession) pauseDestination() {
 		}
 	}
 	s.queueSession.PauseDestination(s.rateLimit.retryAt, o)
-	s.separate = nil // they are put off with the rest
+	s.separate = nil // PauseDestination postpones them too
 }
 
-// deferPartial reports what a host has taken a part of, so that it does not get it
-// again; the queue defers what is not reported.
+// deferPartial reports partly delivered jobs, so that no recipient gets the message twice. The
+// queue defers unreported transactions itself.
 func (s *deliverySession) deferPartial() {
 	for _, j := range s.pending {
 		if j.isPartial() {
@@ -89,15 +89,15 @@ func (s *deliverySession) deferPartial() {
 	}
 }
 
-// failDestination tells the queue that the destination can't be reached. Of what a host
-// has taken a part, the rest is deferred.
+// failDestination tells the queue that the destination is unreachable. For a partly delivered job
+// it defers the remaining recipients.
 func (s *deliverySession) failDestination(o queue.Outcome) {
 	o.State = queue.Deferred
 	if s.requirements != nil {
 		s.requirements.finish(s, o)
 		return
 	}
-	o.Reply = smtpclient.RedactAddresses(smtpclient.Stage(o.Stage), o.Reply) // for those who did not get it
+	o.Reply = smtpclient.RedactAddresses(smtpclient.Stage(o.Stage), o.Reply) // other messages' senders read it
 	first := s.failedJob
 	for _, j := range s.pending {
 		switch {

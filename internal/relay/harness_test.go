@@ -25,17 +25,17 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// house is a queue whose courier sends by the records of a zone.
-type house struct {
-	t       testing.TB
-	db      *db.DB
-	hub     *notify.Hub
-	queue   *queue.Queue
-	router  *route.Router
-	courier queue.Agent
-	zone    *dnstest.Zone
-	events  *notify.Subscription
-	run     func() // starts the queue
+// fixture is a test environment: a queue whose agent delivers by the records of a zone.
+type fixture struct {
+	t             testing.TB
+	db            *db.DB
+	hub           *notify.Hub
+	queue         *queue.Queue
+	router        *route.Router
+	deliveryAgent queue.Agent
+	zone          *dnstest.Zone
+	events        *notify.Subscription
+	run           func() // starts the queue
 
 	mu    sync.Mutex
 	now   time.Time
@@ -43,24 +43,24 @@ type house struct {
 	loads map[string]int // how often mail of a sender was loaded
 }
 
-// newHouse makes a house, not yet running. Its MX hosts are dialled on port.
-func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...string) *house {
+// newFixture returns a house that is not running yet. Its MX hosts are dialled on port.
+func newFixture(t testing.TB, port uint16, set func(*relay.Options), records ...string) *fixture {
 	t.Helper()
 	addr, zone := dnstest.Start(t, records...)
-	h := houseOn(t, port, set, addr)
+	h := fixtureOn(t, port, set, addr)
 	h.zone = zone
 	return h
 }
 
-// houseOn is newHouse with a resolver that is there.
-func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *house {
+// fixtureOn is newFixture with an existing resolver.
+func fixtureOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *fixture {
 	t.Helper()
 	d, node := dbtest.Open(t, dbtest.SQLite(t))
 	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{
+	h := &fixture{
 		t: t, db: d, hub: &notify.Hub{}, mails: map[db.ID]*queue.OutboundMessage{}, loads: map[string]int{},
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		router: &route.Router{
@@ -73,7 +73,7 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 	if set != nil {
 		set(&o)
 	}
-	h.courier = relay.New(o)
+	h.deliveryAgent = relay.New(o)
 	qo := queue.Options{
 		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: key, Log: log,
 		Events:  &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
@@ -81,9 +81,9 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 		Describe: func(_ context.Context, id db.ID) (queue.MessageInfo, error) {
 			return queue.MessageInfo{Account: 1}, nil
 		},
-		ChooseAgent: func(context.Context, string) (queue.Agent, error) { return h.courier, nil },
+		ChooseAgent: func(context.Context, string) (queue.Agent, error) { return h.deliveryAgent, nil },
 		ResetBackoff: func() {
-			if c, ok := h.courier.(*relay.Agent); ok {
+			if c, ok := h.deliveryAgent.(*relay.Agent); ok {
 				c.ForgetFailures()
 			}
 		},
@@ -117,21 +117,21 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 	return h
 }
 
-func (h *house) clock() time.Time {
+func (h *fixture) clock() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// later moves the clock and has the queue look.
-func (h *house) later(d time.Duration) {
+// later advances the clock and wakes the queue.
+func (h *fixture) later(d time.Duration) {
 	h.mu.Lock()
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
 	h.hub.Wake(notify.Key{Kind: notify.Queue})
 }
 
-func (h *house) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
+func (h *fixture) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loads[h.mails[id].Sender]++
@@ -143,8 +143,8 @@ const (
 	text = "Subject: hi\r\n\r\n.hello\r\n"
 )
 
-// newMail makes a message from a@from.test; edit changes it.
-func (h *house) newMail(edit func(*queue.OutboundMessage)) *queue.OutboundMessage {
+// newMail returns a message from a@from.test; edit changes it.
+func (h *fixture) newMail(edit func(*queue.OutboundMessage)) *queue.OutboundMessage {
 	id := h.db.NewID()
 	m := &queue.OutboundMessage{
 		MessageInfo: queue.MessageInfo{Account: 1, MessageID: "<x@from.test>"}, ID: id, Sender: "a@from.test", Head: []byte(head),
@@ -161,7 +161,7 @@ func (h *house) newMail(edit func(*queue.OutboundMessage)) *queue.OutboundMessag
 }
 
 // accept queues a message to addresses, which may share a transaction.
-func (h *house) accept(m *queue.OutboundMessage, addresses ...string) db.ID {
+func (h *fixture) accept(m *queue.OutboundMessage, addresses ...string) db.ID {
 	h.t.Helper()
 	var rcpts []queue.Recipient
 	for _, a := range addresses {
@@ -176,13 +176,13 @@ func (h *house) accept(m *queue.OutboundMessage, addresses ...string) db.ID {
 	return m.ID
 }
 
-func (h *house) send(addresses ...string) db.ID {
+func (h *fixture) send(addresses ...string) db.ID {
 	h.t.Helper()
 	return h.accept(h.newMail(nil), addresses...)
 }
 
 // await waits until each delivery of the messages has had an attempt.
-func (h *house) await(ids ...db.ID) {
+func (h *fixture) await(ids ...db.ID) {
 	h.t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -208,7 +208,7 @@ func (h *house) await(ids ...db.ID) {
 	}
 }
 
-func (h *house) settled(id db.ID) bool {
+func (h *fixture) settled(id db.ID) bool {
 	for _, r := range h.deliveries(id) {
 		if r.State != queue.Deferred && !r.State.Final() {
 			return false
@@ -217,7 +217,7 @@ func (h *house) settled(id db.ID) bool {
 	return true
 }
 
-func (h *house) deliveries(id db.ID) []queue.DeliveryStatus {
+func (h *fixture) deliveries(id db.ID) []queue.DeliveryStatus {
 	h.t.Helper()
 	all, err := h.queue.Deliveries(context.Background(), id)
 	if err != nil {
@@ -227,7 +227,7 @@ func (h *house) deliveries(id db.ID) []queue.DeliveryStatus {
 }
 
 // attempt returns the last attempt of a message's only delivery.
-func (h *house) attempt(id db.ID) queue.Attempt {
+func (h *fixture) attempt(id db.ID) queue.Attempt {
 	h.t.Helper()
 	h.await(id)
 	all, err := h.queue.Attempts(context.Background(), id)
@@ -238,7 +238,7 @@ func (h *house) attempt(id db.ID) queue.Attempt {
 }
 
 // states lists how a message's deliveries ended: state and enhanced code.
-func (h *house) states(id db.ID) string {
+func (h *fixture) states(id db.ID) string {
 	h.t.Helper()
 	h.await(id)
 	var s []string

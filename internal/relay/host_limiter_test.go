@@ -20,7 +20,7 @@ func TestPaceOfConnections(t *testing.T) {
 		}
 		now = now.Add(complaintWindow)
 	}
-	// From one connection to the most, each takes a round of successes.
+	// From one connection up to the maximum, each step takes a round of successes.
 	for n := 1; n < 16; n++ {
 		for range n + 1 {
 			p.recordSuccess(now)
@@ -54,7 +54,7 @@ func TestPaceRests(t *testing.T) {
 			t.Fatalf("%d: rest of %v", i, got)
 		}
 		p.recordComplaint(now.Add(time.Millisecond), true, "stop") // another connection's
-		p.recordSuccess(now.Add(time.Millisecond))                 // a straggler's
+		p.recordSuccess(now.Add(time.Millisecond))                 // on a connection that was still open
 		now = p.pausedUntil
 	}
 	p.recordSuccess(now)
@@ -64,8 +64,8 @@ func TestPaceRests(t *testing.T) {
 	}
 }
 
-// A host that complains at so many messages a second gets half of that, and
-// more with each success, until the limit goes.
+// After a complaint at some rate, a host gets half of that rate, and more with each success, until
+// the limit is lifted.
 func TestPaceOfMessages(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p := newHostLimiter(1, 0)
@@ -100,7 +100,7 @@ func TestPaceOfMessages(t *testing.T) {
 	if p.rate != 0 || p.complaintRate != 0 {
 		t.Errorf("rate %v", p.rate)
 	}
-	// The operator's limit is the most.
+	// The operator's limit is the maximum.
 	p = newHostLimiter(1, 2)
 	if n := sent(10 * time.Second); n < 20 || n > 22 {
 		t.Errorf("%d messages in 10 s at 2 a second", n)
@@ -119,17 +119,16 @@ func TestPaceOfMessages(t *testing.T) {
 	}
 }
 
-// The rate at which a host complains is that of the last seconds: pauses, and what
-// went before, don't count.
+// The rate at a complaint is that of the last seconds: pauses and earlier messages don't count.
 func TestPaceOfTheRecentPast(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		hours     time.Duration // idle, after one message
-		slow      int           // then so many, one in a second
-		messages  int           // then so many at 100 a second
-		late      time.Duration // before the complaint
+		slow      int           // number of messages after that, one a second
+		messages  int           // number of messages after that, 100 a second
+		late      time.Duration // pause before the complaint
 		rate      float64
-		successes int // until there is no limit
+		successes int // successes until there is no limit
 	}{
 		{"one in the morning", 10, 0, 1000, 0, 50, recoverySuccesses},
 		{"one a second ago", 0, 0, 1000, 0, 50, recoverySuccesses},

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// limiter returns how fast mail may go to an address, and remembers it. h is locked.
+// limiter returns the limiter of an address, and stores a new one. h.mu must be held.
 func (h *hostTable) limiter(a netip.AddrPort) *hostLimiter {
 	if p := h.limiters[a]; p != nil {
 		return p
@@ -20,16 +20,16 @@ func (h *hostTable) limiter(a netip.AddrPort) *hostLimiter {
 	if len(h.limiters) >= maxRememberedHosts {
 		h.pruneLimiters(h.now())
 	}
-	if len(h.limiters) < 2*maxRememberedHosts { // else all others rest, and it is for this once
+	if len(h.limiters) < 2*maxRememberedHosts { // else all others are paused: this one is used once and not stored
 		h.limiters[a] = p
 	}
 	return p
 }
 
-// pruneLimiters makes room for others: a host that is dead never gets its pace
-// back, and there are always more of those. h is locked.
+// pruneLimiters drops limiters to make space for others. A dead host never recovers its limits, and
+// the number of those only grows. h.mu must be held.
 func (h *hostTable) pruneLimiters(now time.Time) {
-	if now.Sub(h.limitersPrunedAt) < complaintWindow { // not for each message
+	if now.Sub(h.limitersPrunedAt) < complaintWindow { // not for every message
 		return
 	}
 	h.limitersPrunedAt = now
@@ -48,15 +48,15 @@ func (h *hostTable) pruneLimiters(now time.Time) {
 	}
 }
 
-// maxConnections is how many there may be to the address.
+// maxConnections returns how many connections the address allows now.
 func (v *hostSlot) maxConnections() int {
 	v.table.mu.Lock()
 	defer v.table.mu.Unlock()
 	return v.table.limiter(v.key.addr).maxConnections()
 }
 
-// mustRelease reports whether the run shall leave: the host rests, there are too many
-// runs, or it has had its turn while others wait.
+// mustRelease reports whether the session must give up its slot: the host is paused, there are too
+// many sessions, or it has sent its share while others wait.
 func (v *hostSlot) mustRelease() bool {
 	h := v.table
 	h.mu.Lock()
@@ -73,8 +73,8 @@ func (v *hostSlot) mustRelease() bool {
 	return len(l.waiters) > 0 && v.sent >= maxMessagesPerTurn
 }
 
-// reserveSend takes the time of one message. It reports false if that is yet to come
-// (see wait).
+// reserveSend reserves the send time of one message. It returns false if that time is yet to come
+// (see sendDelay).
 func (v *hostSlot) reserveSend() bool {
 	h := v.table
 	h.mu.Lock()
@@ -90,7 +90,7 @@ func (v *hostSlot) reserveSend() bool {
 	return true
 }
 
-// sendDelay is how long it is until the next message may go; not positive if none
+// sendDelay returns the time until the next message may be sent. It is not positive if no message
 // waits for its time.
 func (v *hostSlot) sendDelay() time.Duration {
 	if v.nextSend.IsZero() {
@@ -99,7 +99,7 @@ func (v *hostSlot) sendDelay() time.Duration {
 	return v.nextSend.Sub(v.table.now())
 }
 
-// recordReplies tells the pace what a host answered to a message.
+// recordReplies passes a host's replies to a message on to the limiter.
 func (v *hostSlot) recordReplies(outcomes []smtpclient.Outcome) {
 	h := v.table
 	h.mu.Lock()
@@ -119,30 +119,30 @@ func (v *hostSlot) recordReplies(outcomes []smtpclient.Outcome) {
 	}
 }
 
-// recordHangup tells the pace that the host hung up after so many recipients.
+// recordHangup tells the limiter that the host hung up after that many recipients.
 func (v *hostSlot) recordHangup(after int) {
 	v.table.mu.Lock()
 	defer v.table.mu.Unlock()
 	v.table.limiter(v.key.addr).recordHangup(v.table.now(), after)
 }
 
-// maxRecipients is how many of so many recipients a message may have.
+// maxRecipients returns how many of a message's recipients one transaction may have.
 func (v *hostSlot) maxRecipients(of int) int {
 	v.table.mu.Lock()
 	defer v.table.mu.Unlock()
 	return v.table.limiter(v.key.addr).maxRecipients(v.table.now(), of)
 }
 
-// RateLimitedHost is an address that has made us slower than the operator allows.
+// RateLimitedHost is an address that has made us slower than the operator's limits.
 type RateLimitedHost struct {
 	Addr           netip.AddrPort
-	MaxConnections int       // at the most, now
-	MaxRate        float64   // messages per second at the most; 0: no limit
-	PausedUntil    time.Time // nothing is sent until then; past: mail goes
-	LastComplaint  string    // its last complaint
+	MaxConnections int       // current limit
+	MaxRate        float64   // current limit, messages per second; 0: none
+	PausedUntil    time.Time // end of the pause; in the past: not paused
+	LastComplaint  string    // text of the last complaint
 }
 
-// RateLimitedHosts lists the addresses that slow us down, in their order.
+// RateLimitedHosts lists the addresses that limit us, sorted by address and port.
 func (c *Agent) RateLimitedHosts() []RateLimitedHost {
 	h := c.hosts
 	h.mu.Lock()

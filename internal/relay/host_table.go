@@ -14,52 +14,50 @@ import (
 )
 
 const (
-	// deprioritizeTTL is how long an address that had no conversation for us comes last.
+	// deprioritizeTTL is how long an address comes last after a failed connection.
 	deprioritizeTTL = 10 * time.Minute
-	// redialDelay is how long it is not dialled at all: destinations that share a
-	// dead host then don't each wait for it. It is shorter than the queue's
-	// first pause of a destination, so that each later try is a real one.
+	// redialDelay is how long an address is not dialled after a failure, so that destinations that
+	// share a dead host don't each wait for it. It is shorter than the queue's first pause of a
+	// destination, so that each later attempt really dials.
 	redialDelay = 30 * time.Second
-	// plaintextTTL is how long mail goes in clear to a host whose STARTTLS failed,
-	// before the next try: each may take a minute and more.
+	// plaintextTTL is how long mail goes in clear to a host whose STARTTLS failed, before the next
+	// try. A try may take a minute or more.
 	plaintextTTL = 10 * time.Minute
-	// maxRememberedHosts bounds the memory of failures, and that of paces.
+	// maxRememberedHosts bounds the remembered failures, and (loosely) the limiters.
 	maxRememberedHosts = 10_000
-	// defaultMaxWaiters is how many runs wait at one address as runs, unless Options
-	// say otherwise. Further ones give their place in the queue to others
-	// meanwhile, or come again after a rest, about as long as those before them
-	// take: so a host that is slow, and a provider's is for thousands of
-	// domains, never takes all runs of the queue.
+	// defaultMaxWaiters is how many sessions wait at one address while they hold a place in the
+	// queue, unless Options say otherwise. Further sessions lend their place to others while they
+	// wait, or return after about as long as those before them take. So a slow host, even a
+	// provider's that serves thousands of domains, never occupies all sessions of the queue.
 	defaultMaxWaiters = 64
 	minRetryDelay     = 200 * time.Millisecond
 	maxRetryDelay     = 10 * time.Second
-	// maxMessagesPerTurn is how many messages a run sends while others wait for its place.
+	// maxMessagesPerTurn is how many messages a session sends while others wait for its slot.
 	maxMessagesPerTurn = 100
 )
 
-// hostTable knows of each address that mail goes to what all runs learned of it,
-// whichever destination led them there: whether it is down, how fast mail may
-// go there, and who is at it.
+// hostTable holds what all sessions learned about each address, for any destination: whether it is
+// down, its limits, and which sessions use it or wait for it.
 type hostTable struct {
 	now        func() time.Time
-	maxConns   int     // connections to an address
+	maxConns   int     // operator's limit of connections to an address
 	maxRate    float64 // messages per second; 0: no limit
-	maxWaiters int     // runs that wait at an address as such
+	maxWaiters int     // sessions that wait at an address and keep their place in the queue
 
 	mu               sync.Mutex
 	failures         map[hostKey]dialFailure
-	tlsFailures      map[hostKey]time.Time // when STARTTLS failed where nobody demands it
+	tlsFailures      map[hostKey]time.Time // when opportunistic STARTTLS failed
 	active           map[netip.AddrPort]*hostState
 	limiters         map[netip.AddrPort]*hostLimiter
-	limitersPrunedAt time.Time // when paces were last looked through for old ones
-	failuresPrunedAt time.Time // when failed was
+	limitersPrunedAt time.Time // when limiters were last pruned
+	failuresPrunedAt time.Time // when failures were last pruned
 }
 
-// hostKey are an address, and on what terms a host there is talked to: one that
-// does not live up to one domain's policy may do for others.
+// hostKey is an address and the policy under which its host is used: a host that fails one domain's
+// policy may satisfy others.
 type hostKey struct {
 	addr   netip.AddrPort
-	policy string // "" for all
+	policy string // "" for any
 }
 
 type dialFailure struct {
@@ -67,24 +65,24 @@ type dialFailure struct {
 	err *smtpclient.DialError
 }
 
-// hostState is an address that runs are at.
+// hostState is an address in use.
 type hostState struct {
-	slots     int       // runs that try it, or talk
-	connected int       // runs that have a conversation
-	released  int       // those that had one, and have left
-	evicted   int       // visits that end because they are too many
-	probing   bool      // a run finds out whether there is a conversation to be had
-	waiters   []*waiter // for that, or for a place
+	slots     int       // sessions that hold a slot
+	connected int       // sessions with a connection
+	released  int       // sessions that had a connection and have left
+	evicted   int       // sessions that must leave because there are too many
+	probing   bool      // whether a session is finding out if the host answers
+	waiters   []*waiter // sessions that wait for that, or for a slot
 }
 
-// waiter is a run that waits. turn is closed when it shall go on: with a
-// place, or else to look again.
+// waiter is a waiting session. ready is closed when it may continue: with a slot if granted is set,
+// else to check again.
 type waiter struct {
 	ready            chan struct{}
 	granted, probing bool
 }
 
-// rateLimitError tells that an address takes nothing at the moment.
+// rateLimitError says that an address accepts nothing at the moment.
 type rateLimitError struct {
 	retryAt time.Time
 	reason  string
@@ -99,25 +97,26 @@ func newHostTable(now func() time.Time, most int, top float64, waiters int) *hos
 	}
 }
 
-// hostSlot is a run's time at an address.
+// hostSlot is a session's right to use an address, from acquire to release.
 type hostSlot struct {
 	table          *hostTable
 	key            hostKey
-	probing        bool // this run is the one that finds out
+	probing        bool // whether this session finds out if the host answers
 	connected      bool
 	evicted        bool
 	acquiredAt     time.Time
-	releasedBefore int // live.talked at that time
+	releasedBefore int // hostState.released at that time
 	sent           int
-	nextSend       time.Time // when the next message may go; zero: at once
+	nextSend       time.Time // when the next message may be sent; zero: at once
 }
 
-// acquire lets a run try an address. Where nobody has a conversation, one run
-// tries and the others wait for what it finds: a dead host is dialled once, and
-// not by all. Then it waits for a place among those that the pace allows. It
-// returns why the address is not to be dialled now (*smtpclient.DialError), or
-// not yet (*slowed), or the context's error. When many wait, aside is asked
-// whether one more may; it gets another call when that has ended.
+// acquire waits for a slot at an address. While no session has a connection, one session tries and
+// the others wait for its result, so a dead host is dialled once. Then a session waits for one of
+// the slots that the limiter allows.
+//
+// The error says why the address can't be dialled now (*smtpclient.DialError) or accepts nothing
+// yet (*rateLimitError), or is the context's. When many sessions wait, acquire calls aside to ask
+// whether one more may; it calls back once that wait has ended.
 func (h *hostTable) acquire(ctx context.Context, t hostKey, aside func() (back func(), ok bool)) (*hostSlot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +161,7 @@ func (h *hostTable) acquire(ctx context.Context, t hostKey, aside func() (back f
 	}
 }
 
-// waitTurn waits for a turn, with h unlocked meanwhile.
+// waitTurn waits until the waiter is ready, with h.mu unlocked meanwhile.
 func (h *hostTable) waitTurn(ctx context.Context, w *waiter) error {
 	h.mu.Unlock()
 	defer h.mu.Lock()
@@ -174,7 +173,7 @@ func (h *hostTable) waitTurn(ctx context.Context, w *waiter) error {
 	}
 }
 
-// cancelWait ends a run's waiting, and gives back the place that it was given.
+// cancelWait removes a waiter, and returns the slot that it was granted.
 func (h *hostTable) cancelWait(a netip.AddrPort, l *hostState, w *waiter) {
 	if w.granted {
 		l.slots--
@@ -185,7 +184,7 @@ func (h *hostTable) cancelWait(a netip.AddrPort, l *hostState, w *waiter) {
 	h.admitWaiters(a, l)
 }
 
-// unavailableError says why nobody is let in.
+// unavailableError says why no session may use an address now. h.mu must be held.
 func (h *hostTable) unavailableError(t hostKey) error {
 	now := h.now()
 	for _, k := range []hostKey{t, {addr: t.addr}} {
@@ -199,14 +198,14 @@ func (h *hostTable) unavailableError(t hostKey) error {
 	return nil
 }
 
-// canAcquire reports whether one more run may be at an address, and whether it is
-// the one that finds out.
+// canAcquire reports whether one more session may use an address, and whether it is the one that
+// finds out if the host answers.
 func (h *hostTable) canAcquire(a netip.AddrPort, l *hostState) (first, ok bool) {
-	room := l.slots < h.limiter(a).maxConnections()
+	capacity := l.slots < h.limiter(a).maxConnections()
 	if l.connected == 0 {
-		return true, room && !l.probing
+		return true, capacity && !l.probing
 	}
-	return false, room
+	return false, capacity
 }
 
 func (h *hostTable) addSlot(l *hostState, first bool) {
@@ -214,10 +213,9 @@ func (h *hostTable) addSlot(l *hostState, first bool) {
 	l.probing = l.probing || first
 }
 
-// admitWaiters gives places to those who wait, as far as there are any, and forgets
-// what nobody is at.
+// admitWaiters grants free slots to waiters, and drops the state of an unused address.
 func (h *hostTable) admitWaiters(a netip.AddrPort, l *hostState) {
-	all := h.unavailableError(hostKey{addr: a}) != nil // then they shall hear why
+	all := h.unavailableError(hostKey{addr: a}) != nil // then each waiter gets the error
 	for len(l.waiters) > 0 {
 		w := l.waiters[0]
 		if !all {
@@ -236,7 +234,7 @@ func (h *hostTable) admitWaiters(a netip.AddrPort, l *hostState) {
 	}
 }
 
-// markConnected notes that the run has a conversation.
+// markConnected records that the session has a connection.
 func (v *hostSlot) markConnected() {
 	if v.connected {
 		return
@@ -252,16 +250,16 @@ func (v *hostSlot) markConnected() {
 	v.table.admitWaiters(v.key.addr, l)
 }
 
-// endProbe ends the finding out.
+// endProbe records that the session is done finding out if the host answers.
 func (v *hostSlot) endProbe(l *hostState) {
 	if v.probing {
 		v.probing, l.probing = false, false
 	}
 }
 
-// release ends the run's time at the address; err, if not nil, says why no
-// conversation was to be had. It reports whether others have one, or had one
-// meanwhile: their connections may be idle now.
+// release gives up the slot. err, if not nil, says why the connection failed. release reports
+// whether the host refused this connection while other sessions have one, or had one meanwhile.
+// Their connections may be idle now.
 func (v *hostSlot) release(err *smtpclient.DialError) (company bool) {
 	h, a := v.table, v.key.addr
 	h.mu.Lock()
@@ -290,8 +288,8 @@ func (v *hostSlot) release(err *smtpclient.DialError) (company bool) {
 	return company && err != nil && isHostFailure(err)
 }
 
-// isHostFailure reports whether a failure is the host's with everyone, and not with
-// what we want of its TLS or of our login.
+// isHostFailure reports whether a failure concerns every client of the host, rather than our TLS
+// requirements or our login.
 func isHostFailure(err *smtpclient.DialError) bool {
 	switch err.Stage {
 	case smtpclient.StageStartTLS, smtpclient.StageHandshake, smtpclient.StageAuth:
@@ -300,14 +298,14 @@ func isHostFailure(err *smtpclient.DialError) bool {
 	return true
 }
 
-// recordFailure notes a failure.
+// recordFailure records a failed connection.
 func (h *hostTable) recordFailure(t hostKey, err *smtpclient.DialError) {
 	now := h.now()
 	if isHostFailure(err) {
 		t.policy = ""
 		h.limiter(t.addr).recordComplaint(now, false, err.Reply.String())
 	}
-	if len(h.failures) >= maxRememberedHosts && now.Sub(h.failuresPrunedAt) >= complaintWindow { // not for each failure
+	if len(h.failures) >= maxRememberedHosts && now.Sub(h.failuresPrunedAt) >= complaintWindow { // not for every failure
 		h.failuresPrunedAt = now
 		for k, f := range h.failures {
 			if now.Sub(f.at) >= redialDelay {
@@ -320,7 +318,7 @@ func (h *hostTable) recordFailure(t hostKey, err *smtpclient.DialError) {
 	}
 }
 
-// recentlyFailed reports whether others are to be tried before an address.
+// recentlyFailed reports whether other addresses are to be tried before this one.
 func (h *hostTable) recentlyFailed(t hostKey) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

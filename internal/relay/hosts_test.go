@@ -19,7 +19,7 @@ func someHosts() (*hostTable, hostKey) {
 	return newHostTable(func() time.Time { return now }, 10, 0, 16), hostKey{addr: netip.MustParseAddrPort("192.0.2.1:25")}
 }
 
-// full lets no more runs wait.
+// full allows no more waiters.
 func full() (func(), bool) { return nil, false }
 
 func enter(t *testing.T, h *hostTable, a hostKey) *hostSlot {
@@ -31,7 +31,7 @@ func enter(t *testing.T, h *hostTable, a hostKey) *hostSlot {
 	return v
 }
 
-// line lets so many more runs wait at an address, and returns what they got.
+// line lets n more sessions wait at an address, and returns their slots.
 func line(h *hostTable, a hostKey, n int) <-chan *hostSlot {
 	got := make(chan *hostSlot)
 	waiting := func() int {
@@ -55,8 +55,8 @@ func line(h *hostTable, a hostKey, n int) <-chan *hostSlot {
 	return got
 }
 
-// A run that was let in because another talked may begin to talk, or fail,
-// after that one has left.
+// A session that got its slot because another one was connected may connect, or fail, after that
+// one has left.
 func TestVisitOutlastsItsCompany(t *testing.T) {
 	for _, talks := range []bool{true, false} {
 		h, a := someHosts()
@@ -73,7 +73,7 @@ func TestVisitOutlastsItsCompany(t *testing.T) {
 	}
 }
 
-// Those who wait for the first one's try learn what it found.
+// Sessions that wait for the first one's attempt learn its result.
 func TestFirstFindsOut(t *testing.T) {
 	h, a := someHosts()
 	first := enter(t, h, a)
@@ -93,8 +93,8 @@ func TestFirstFindsOut(t *testing.T) {
 	}
 }
 
-// A refusal beside a conversation says nothing against the host but that it
-// has enough: the others wait until one has ended, each in its turn.
+// If a host refuses one connection while it serves another, it is only busy. The other sessions
+// wait until that connection has ended, each in its turn.
 func TestRefusedBesideAConversation(t *testing.T) {
 	h, a := someHosts()
 	first := enter(t, h, a)
@@ -125,7 +125,8 @@ func TestRefusedBesideAConversation(t *testing.T) {
 	}
 }
 
-// Whoever waits for the last conversation becomes the one that finds out.
+// The first session that waits for the last connection becomes the one that finds out if the host
+// answers.
 func TestFirstAmongThoseWhoWait(t *testing.T) {
 	h, a := someHosts()
 	h.maxConns = 1
@@ -148,7 +149,7 @@ func TestFirstAmongThoseWhoWait(t *testing.T) {
 	}
 }
 
-// So many wait and no more.
+// The number of waiters is limited.
 func TestLineIsBounded(t *testing.T) {
 	h, a := someHosts()
 	h.maxConns = 1
@@ -171,7 +172,7 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-// What a host does not do for one domain's policy it may do for another's.
+// A host that fails one domain's policy may satisfy another's.
 func TestTermsApart(t *testing.T) {
 	h, a := someHosts()
 	strict := hostKey{a.addr, "strict"}
@@ -186,7 +187,7 @@ func TestTermsApart(t *testing.T) {
 	}
 }
 
-// A host that asks us to stop is left alone by all, at once.
+// If a host asks us to stop, all sessions leave it at once.
 func TestComplaintEndsVisits(t *testing.T) {
 	h, a := someHosts()
 	v := enter(t, h, a)
@@ -223,8 +224,7 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// However many hosts were down at some time, how fast mail may go to others is
-// remembered.
+// However many hosts have been down, the limits of others are remembered.
 func TestPacesOfTheDead(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	h := newHostTable(func() time.Time { return now }, 10, 0, 16)
@@ -259,8 +259,8 @@ func TestPacesOfTheDead(t *testing.T) {
 	}
 }
 
-// However many hosts rest, they are looked through for some to forget once a
-// second, and not for each message to a new one.
+// However many hosts are paused, old limiters are pruned once a second, and not for each message to
+// a new host.
 func TestPacesThatRest(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	h := newHostTable(func() time.Time { return now }, 10, 0, 16)
@@ -274,7 +274,7 @@ func TestPacesThatRest(t *testing.T) {
 	}
 	h.limiter(at(2 * maxRememberedHosts))
 	for _, p := range h.limiters {
-		p.pausedUntil = now // to be seen if they are looked at
+		p.pausedUntil = now // shows whether limiters were pruned
 	}
 	if h.limiter(at(2*maxRememberedHosts + 1)); h.limiters[at(2*maxRememberedHosts+1)] != nil {
 		t.Error("what was looked through a moment ago is looked through again")

@@ -14,22 +14,21 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// bufferSize is how much of a message is read at once, in octets.
+// bufferSize is the size of the buffer for reading messages, in octets.
 const bufferSize = 32 << 10
 
-// job is a consignment on its way, in as many transactions as the hosts make
-// of it.
+// job is one queue.Transaction being sent, in as many SMTP transactions as the hosts require.
 type job struct {
 	tx           *queue.Transaction
-	message      *queue.OutboundMessage // as it goes out: that of c, or its EncodeSevenBit
-	outcomes     []queue.Outcome        // per recipient
-	pendingRcpts []int                  // recipients without an outcome
+	message      *queue.OutboundMessage // the message to send: tx.Mail, or its 7-bit form
+	outcomes     []queue.Outcome        // one for each recipient
+	pendingRcpts []int                  // indexes of the recipients without an outcome
 
 	body        *body
-	transcript  strings.Builder // conversations that came to nothing
-	startedAt   time.Time       // the last transaction
-	breakCount  int             // conversations with this host that broke early
-	lastOutcome queue.Outcome   // of such a one
+	transcript  strings.Builder // failed SMTP sessions so far
+	startedAt   time.Time       // start of the last SMTP transaction
+	breakCount  int             // number of early disconnects by this host
+	lastOutcome queue.Outcome   // outcome at the last early disconnect or rejection
 }
 
 func newJob(c *queue.Transaction) *job {
@@ -40,11 +39,11 @@ func newJob(c *queue.Transaction) *job {
 	return j
 }
 
-// isPartial reports whether some recipients have their outcome.
+// isPartial reports whether some recipients have an outcome.
 func (j *job) isPartial() bool { return len(j.pendingRcpts) < len(j.outcomes) }
 
-// newMessage makes the transaction for the recipients that are open, or as many of
-// them as the host takes before it hangs up.
+// newMessage builds an SMTP transaction for the pending recipients, or for as many of them as the
+// host accepts before it hangs up.
 func (j *job) newMessage(s *deliverySession) *smtpclient.Message {
 	mail := j.message
 	j.body = &body{session: s, tx: j.tx, open: mail.Body}
@@ -65,7 +64,7 @@ func (j *job) newMessage(s *deliverySession) *smtpclient.Message {
 	return m
 }
 
-// close ends the reading of the message.
+// close closes the message's body.
 func (j *job) close() {
 	if j.body != nil {
 		j.body.close()
@@ -73,8 +72,8 @@ func (j *job) close() {
 	}
 }
 
-// recordResult takes the outcomes of a transaction. What the host wants to have in a
-// transaction of its own stays open, as does what it was not asked yet.
+// recordResult records the outcomes of an SMTP transaction. Recipients that the host wants in a
+// transaction of their own stay pending, as do those that it has not been sent yet.
 func (j *job) recordResult(r *smtpclient.Result, via string) {
 	var left []int
 	for i, n := range j.pendingRcpts[:len(r.Outcomes)] {
@@ -92,12 +91,12 @@ func (j *job) recordResult(r *smtpclient.Result, via string) {
 	j.breakCount = 0
 }
 
-// isDeferred reports whether every recipient is to be tried again.
+// isDeferred reports whether every recipient is deferred.
 func (j *job) isDeferred() bool {
 	return !slices.ContainsFunc(j.outcomes, func(o queue.Outcome) bool { return o.State != queue.Deferred })
 }
 
-// setRemaining settles what is open.
+// setRemaining sets the outcome of all pending recipients.
 func (j *job) setRemaining(o queue.Outcome) {
 	o.Transcript = j.transcript.String()
 	for _, n := range j.pendingRcpts {
@@ -106,7 +105,7 @@ func (j *job) setRemaining(o queue.Outcome) {
 	j.pendingRcpts = nil
 }
 
-// queueOutcome says in the queue's words what became of one recipient.
+// queueOutcome converts one recipient's SMTP outcome into the queue's form.
 func queueOutcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outcome {
 	q := queue.Outcome{
 		State: queue.Deferred, Code: o.Reply.Code, Enhanced: o.Reply.Enhanced, Reply: o.Reply.Text(),
@@ -125,9 +124,9 @@ func queueOutcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.
 	return q
 }
 
-// body opens a message when its first octet is wanted: one that is refused
-// before DATA is never read. It ends with an error if the message is no longer
-// ours to send, so that the final dot is never written.
+// body reads a message, and opens it at the first read: a message that the host rejects before DATA
+// is never read. Reading fails at the end if the node has lost the message's lease, so that the
+// final dot is never sent.
 type body struct {
 	session *deliverySession
 	tx      *queue.Transaction
@@ -142,7 +141,7 @@ func (b *body) ensureOpen() (err error) {
 	return err
 }
 
-// errLeaseLost ends a message that another node has taken over.
+// errLeaseLost aborts a message that another node has taken over.
 var errLeaseLost = errors.New("another node carries the message now")
 
 func (b *body) checkLease() error {
@@ -166,7 +165,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo: one buffer serves all messages of a run.
+// WriteTo implements io.WriterTo. All messages of a session share one buffer.
 func (b *body) WriteTo(w io.Writer) (n int64, err error) {
 	if err := b.ensureOpen(); err != nil {
 		return 0, err

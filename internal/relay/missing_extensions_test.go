@@ -38,13 +38,13 @@ func TestWhatTheHostLacks(t *testing.T) {
 	}
 }
 
-// What the first host can't take goes to another that can, while all else stays with
-// the first. It bounces if no other takes it, be they down or no better.
+// A message that the first host can't accept goes to another that can; all others stay with the
+// first. It bounces if no other host accepts it, whether they are down or lack the extension too.
 func TestAnotherHostHasIt(t *testing.T) {
 	l := bind(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
 	small, large := start(t, l[0], &sink{ext: []string{"PIPELINING", "SIZE 1000"}}), start(t, l[1], &sink{})
 	_ = l[2].Close()
-	h := newHouse(t, small.addr.Port(), nil, "mx1.test. A 127.0.0.1", "mx2.test. A 127.0.0.2", "mx3.test. A 127.0.0.3",
+	h := newFixture(t, small.addr.Port(), nil, "mx1.test. A 127.0.0.1", "mx2.test. A 127.0.0.2", "mx3.test. A 127.0.0.3",
 		"two.test. MX 10 mx1.test.", "two.test. MX 20 mx2.test.", "three.test. MX 5 mx3.test.", "three.test. MX 10 mx1.test.", "three.test. MX 20 mx2.test.",
 		"down.test. MX 10 mx1.test.", "down.test. MX 20 mx3.test.")
 	h.run()
@@ -73,8 +73,8 @@ func TestAnotherHostHasIt(t *testing.T) {
 	}
 }
 
-// What a host without 8BITMIME does not take goes there re-encoded, unless that can't
-// be; then the report names the host. One that offers it gets the message as it is.
+// A message that a host without 8BITMIME can't accept is re-encoded. If it can't be encoded, the
+// report names the host. A host with 8BITMIME gets the message unchanged.
 func TestEncodedForTheHost(t *testing.T) {
 	const seven = "Subject: hi\r\n\r\nGr=C3=BC=C3=9Fe\r\n"
 	encoded := func(err error) func(*queue.OutboundMessage) {
@@ -119,7 +119,7 @@ func TestEncodedForTheHost(t *testing.T) {
 			if data != c.data {
 				t.Errorf("the host has\n%s", data)
 			}
-			// The connection serves what comes after it.
+			// The connection is still usable for the next message.
 			if got := h.states(h.send("bob@d.test")); c.ext[0] != "SIZE 20" && got != "delivered 2.0.0" || s.connections() != 1 {
 				t.Errorf("after that: %s, %d connections", got, s.connections())
 			}

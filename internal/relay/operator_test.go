@@ -10,15 +10,15 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// A host that was down is dialled as soon as an operator wants it, though it
-// would be left alone by itself: the clock stands.
+// A host that was down is dialled as soon as an operator requests it. The clock stands still, so it
+// would otherwise not be tried.
 func TestOperatorWantsIt(t *testing.T) {
 	l := bind(t, "127.0.0.1")
 	addr := l[0].Addr().(*net.TCPAddr)
 	if err := l[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, uint16(addr.Port), nil, "back.test. MX 10 mx.back.test.", "mx.back.test. A 127.0.0.1")
+	h := newFixture(t, uint16(addr.Port), nil, "back.test. MX 10 mx.back.test.", "mx.back.test. A 127.0.0.1")
 	h.run()
 	m := h.send("bob@back.test")
 	if a := h.attempt(m); a.Outcome != queue.Deferred {

@@ -4,9 +4,9 @@ package relay
 
 import "github.com/mailstead/mailstead/internal/smtpclient"
 
-// recordTLSFailure notes that STARTTLS failed with a host where nobody demands
-// TLS, so that mail goes there in clear for a while (RFC 7435). Of hosts beyond
-// maxRememberedHosts it notes nothing: each message then tries TLS first.
+// recordTLSFailure records that opportunistic STARTTLS failed with a host, so that mail goes there
+// in clear for a while (RFC 7435). Beyond maxRememberedHosts it records nothing: each message then
+// tries TLS first.
 func (h *hostTable) recordTLSFailure(t hostKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,7 +23,7 @@ func (h *hostTable) recordTLSFailure(t hostKey) {
 	}
 }
 
-// usesPlaintext reports whether STARTTLS failed with a host a short time ago.
+// usesPlaintext reports whether STARTTLS failed with a host within plaintextTTL.
 func (h *hostTable) usesPlaintext(t hostKey) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,15 +35,15 @@ func (h *hostTable) usesPlaintext(t hostKey) bool {
 	return ok
 }
 
-// clearTLSFailure has the next connection try STARTTLS again.
+// clearTLSFailure makes the next connection try STARTTLS again.
 func (h *hostTable) clearTLSFailure(t hostKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.tlsFailures, t)
 }
 
-// choosePlaintext decides whether the next connection is in clear: never where TLS is
-// demanded.
+// choosePlaintext decides whether the next connection is in clear. It never is where TLS is
+// required.
 func (s *deliverySession) choosePlaintext(w *target) {
 	if w.host.TLS == smtpclient.Opportunistic && !w.plaintext {
 		w.plaintext = s.agent.hosts.usesPlaintext(w.key())

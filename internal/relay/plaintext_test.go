@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// A host that offers STARTTLS and fails it gets its mail in clear, over a second
-// connection; the next messages go in clear at once, until TLS is tried again.
+// A host that offers STARTTLS and fails it gets its mail in clear over a second connection. The
+// next messages go in clear at once, until TLS is tried again.
 func TestFailedSTARTTLS(t *testing.T) {
 	for name, reply := range map[string]string{
 		"refused":       "454 4.7.0 TLS not available",
@@ -25,7 +25,7 @@ func TestFailedSTARTTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := listen(t, &sink{tls: certificate(t, "mx.d.test"), answer: refuse("STARTTLS", reply)})
-			h := newHouse(t, s.addr.Port(), func(o *relay.Options) {
+			h := newFixture(t, s.addr.Port(), func(o *relay.Options) {
 				o.Pool = smtpclient.NewPool(smtpclient.PoolLimits{MaxMessages: 1}) // a connection for each message
 			}, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 			h.run()
@@ -51,7 +51,7 @@ func TestFailedSTARTTLS(t *testing.T) {
 	}
 }
 
-// What was learned of a host in clear serves no destination that demands TLS.
+// A remembered TLS failure does not apply to a destination that requires TLS.
 func TestFailedSTARTTLSAndADemand(t *testing.T) {
 	s := &sink{tls: certificate(t, "mx.d.test"), ext: []string{"REQUIRETLS"}, answer: refuse("STARTTLS", "454 4.7.0 TLS not available")}
 	h := oneHost(t, s)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay carries mail to other hosts: it is the queue's courier for all
-// that is not delivered here. A run takes the hosts that route names one after
-// the other until one has a conversation for it, and sends what waits for the
-// destination over connections that later runs use again.
+// Package relay is the SMTP delivery agent: it sends the queue's mail to other hosts. A session
+// tries the hosts that package route names, in order, until one accepts a connection. It sends the
+// destination's pending mail over pooled connections, which later sessions reuse.
 //
-// It promises that a recipient is reported as delivered only after a host's
-// 250 to the message, and that nothing goes to a second host which the first
-// may have taken.
+// The package reports a recipient as delivered only after a host's 250 reply to the message. It
+// sends nothing to a second host that the first may have accepted.
 package relay
 
 import (
@@ -20,38 +18,38 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Options are what a Agent works with.
+// Options configure an Agent.
 type Options struct {
 	Router *route.Router
-	// Pool bounds connections to one host and the messages over each. Whoever
-	// made it closes it, after the queue has ended.
+	// Pool bounds the connections to one host and the messages on each. Its creator closes it,
+	// after the queue has stopped.
 	Pool      *smtpclient.Pool
-	LocalName string     // our name for EHLO
+	LocalName string     // host name for EHLO
 	LocalIP   netip.Addr // address to connect from; invalid: the system's choice
 	Timeouts  smtpclient.Timeouts
 	Now       func() time.Time
 	Log       *slog.Logger
 
-	MaxConnsPerDestination int // connections for one destination at a time; 0: 10
-	DeliveriesPerConn      int // deliveries that wait for each further connection; 0: 32
+	MaxConnsPerDestination int // simultaneous connections for one destination; 0: 10
+	DeliveriesPerConn      int // waiting deliveries for each further connection; 0: 32
 
-	// MaxConnsPerHost and Rate are the fastest that mail goes to one address, whatever
-	// its destinations: connections at a time (0: 10) and messages per second
-	// (0: no limit). A host that complains gets it more slowly for a while.
+	// MaxConnsPerHost and MaxRatePerHost are the limits for one address, shared by all its
+	// destinations: simultaneous connections (0: 10) and messages per second (0: no limit).
+	// Complaints from a host lower its limits for a while.
 	MaxConnsPerHost int
 	MaxRatePerHost  float64
-	// MaxWaitersPerHost is how many runs of the queue wait for a place at one address; 0:
-	// 64. Further ones wait as none.
+	// MaxWaitersPerHost is how many sessions wait at one address while they keep their place in the
+	// queue; 0: 64. Further sessions lend their place to others while they wait.
 	MaxWaitersPerHost int
 }
 
-// Agent carries mail over SMTP. It is a queue.Agent for any destination.
+// Agent sends mail by SMTP. It is a queue.Agent for any destination.
 type Agent struct {
 	opts  Options
 	hosts *hostTable
 }
 
-// New returns a courier.
+// New returns an Agent.
 func New(o Options) *Agent {
 	if o.MaxConnsPerDestination <= 0 {
 		o.MaxConnsPerDestination = 10
@@ -70,17 +68,17 @@ func New(o Options) *Agent {
 
 var _ queue.Agent = (*Agent)(nil)
 
-// ForgetFailures forgets which hosts were down: somebody who knows more wants them
-// tried. What hosts asked for, such as to slow down, is still kept to.
+// ForgetFailures forgets which hosts were down, so that an operator can have them tried at once.
+// Limits that hosts asked for stay.
 func (c *Agent) ForgetFailures() {
 	c.hosts.mu.Lock()
 	defer c.hosts.mu.Unlock()
 	clear(c.hosts.failures)
 }
 
-// Concurrency is one, and one more for each Options.DeliveriesPerConn deliveries that wait: with
-// fewer, opening a connection takes longer than sending them over the ones
-// that there are.
+// Concurrency returns one, plus one for each Options.DeliveriesPerConn waiting deliveries, at most
+// Options.MaxConnsPerDestination. With fewer deliveries, opening a connection takes longer than
+// sending them over the existing ones.
 func (c *Agent) Concurrency(waiting int) int {
 	return min(1+waiting/c.opts.DeliveriesPerConn, c.opts.MaxConnsPerDestination)
 }

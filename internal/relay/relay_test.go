@@ -21,18 +21,18 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// oneHost makes a running house where d.test has one MX, which is s.
-func oneHost(t *testing.T, s *sink) *house {
+// oneHost returns a running house where d.test has one MX, which is s.
+func oneHost(t *testing.T, s *sink) *fixture {
 	t.Helper()
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	h.run()
 	return h
 }
 
-// twoHosts makes a running house where d.test has two MX at a and b, the first
-// the better one. Without a sink nobody listens.
-func twoHosts(t *testing.T, a, b *sink) *house {
+// twoHosts returns a running house where d.test has two MX hosts, a (preferred) and b. A nil sink
+// means that nothing listens there.
+func twoHosts(t *testing.T, a, b *sink) *fixture {
 	t.Helper()
 	l := bind(t, "127.0.0.2", "127.0.0.1")
 	start(t, l[0], b)
@@ -41,7 +41,7 @@ func twoHosts(t *testing.T, a, b *sink) *house {
 	} else {
 		start(t, l[1], a)
 	}
-	h := newHouse(t, b.addr.Port(), nil, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
+	h := newFixture(t, b.addr.Port(), nil, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
 		"a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
 	h.run()
 	return h
@@ -68,8 +68,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// refuse answers one kind of line; the greeting and the end of the message are
-// "greeting" and "final".
+// refuse replies to one kind of line; the greeting and the end of the message are "greeting" and
+// "final".
 func refuse(prefix, reply string) func(int, string) string {
 	return func(_ int, line string) string {
 		if strings.HasPrefix(line, prefix) {
@@ -79,7 +79,7 @@ func refuse(prefix, reply string) func(int, string) string {
 	}
 }
 
-// What a host answers, at each step, and what becomes of the delivery.
+// The host's reply at each step, and the outcome of the delivery.
 func TestRefusals(t *testing.T) {
 	cases := []struct {
 		at, reply   string
@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		{"final", "451 4.3.0 not now", "deferred 4.3.0", "final", 1},
 		{"final", "550 5.7.1 spam", "bounced 5.7.1", "final", 1},
 		{"final", "421 4.3.0 ending", "deferred 4.3.0", "final", 1},
-		{"final", drop, "deferred 4.4.2", "final", 1}, // it may have been taken
+		{"final", drop, "deferred 4.4.2", "final", 1}, // the host may have accepted it
 	}
 	for _, c := range cases {
 		t.Run(c.at+" "+c.reply, func(t *testing.T) {
@@ -129,8 +129,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A host that has no conversation for us is passed over for the next one, in
-// the same attempt.
+// If a host refuses the SMTP session, the next one is tried in the same attempt.
 func TestNextHost(t *testing.T) {
 	broken := &tls.Config{} // no certificate: the handshake fails
 	cases := map[string]*sink{
@@ -172,7 +171,7 @@ func TestNextHost(t *testing.T) {
 	}
 }
 
-// A host that says nothing is given up after a time, and the next one asked.
+// A host that sends nothing times out, and the next one is tried.
 func TestSilentHost(t *testing.T) {
 	for _, at := range []string{"greeting", "EHLO", "MAIL", "DATA"} {
 		t.Run(at, func(t *testing.T) {
@@ -188,7 +187,7 @@ func TestSilentHost(t *testing.T) {
 				return ""
 			}})
 			short := time.Second
-			h := newHouse(t, b.addr.Port(), func(o *relay.Options) {
+			h := newFixture(t, b.addr.Port(), func(o *relay.Options) {
 				o.Timeouts = smtpclient.Timeouts{Greeting: short, Command: short, DataInit: short, Quit: short}
 			}, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.", "a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
 			h.run()
@@ -216,7 +215,7 @@ func TestNoSecondOpinion(t *testing.T) {
 	}
 }
 
-// A handshake that fails where TLS is only opportunistic: in clear, at once.
+// If the handshake of opportunistic TLS fails, the mail goes in clear at once.
 func TestBrokenTLS(t *testing.T) {
 	s := &sink{tls: &tls.Config{}}
 	h := oneHost(t, s)
@@ -229,7 +228,8 @@ func TestBrokenTLS(t *testing.T) {
 	}
 }
 
-// Of TLS 1.3 the handshake may fail at the host when it is over for us: the same.
+// With TLS 1.3 the handshake may fail at the host after it has ended for us: the result is the
+// same.
 func TestTLSBrokenAtTheHost(t *testing.T) {
 	cfg := certificate(t, "mx.d.test")
 	cfg.ClientAuth = tls.RequireAnyClientCert
@@ -240,10 +240,10 @@ func TestTLSBrokenAtTheHost(t *testing.T) {
 	}
 }
 
-// mustTLS is what a host says in clear that takes nothing without TLS.
+// mustTLS is the reply in clear of a host that accepts nothing without TLS.
 const mustTLS = "530 5.7.0 Must issue a STARTTLS command first"
 
-// Should a handshake fail once with such a host, the next may not.
+// If a handshake with such a host fails once, the next one may succeed.
 func TestBrokenTLSWhereItIsDemanded(t *testing.T) {
 	good, mended := certificate(t, "mx.d.test"), atomic.Bool{}
 	s := &sink{tls: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -272,11 +272,11 @@ func TestBrokenTLSWhereItIsDemanded(t *testing.T) {
 	}
 }
 
-// The queue is told of a destination that nobody answers for, and tries again.
+// If no host of a destination answers, the queue is told and tries again.
 func TestNobodyListens(t *testing.T) {
 	l := bind(t, "127.0.0.9")[0]
 	_ = l.Close()
-	h := newHouse(t, l.Addr().(*net.TCPAddr).AddrPort().Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.9")
+	h := newFixture(t, l.Addr().(*net.TCPAddr).AddrPort().Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.9")
 	h.run()
 	id := h.send("bob@d.test")
 	a := h.attempt(id)
@@ -296,7 +296,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestUnroutable(t *testing.T) {
-	h := newHouse(t, 25, nil, "null.test. MX 0 .", "private.test. MX 10 mx.private.test.", "mx.private.test. A 10.0.0.1",
+	h := newFixture(t, 25, nil, "null.test. MX 0 .", "private.test. MX 10 mx.private.test.", "mx.private.test. A 10.0.0.1",
 		"loop.test. MX 10 mail.ours.test.")
 	h.zone.ServFail("fail.test")
 	h.run()
@@ -314,7 +314,7 @@ func TestUnroutable(t *testing.T) {
 	}
 }
 
-// Recipients of one transaction have each their own outcome.
+// Each recipient of a transaction has its own outcome.
 func TestRecipientsDiffer(t *testing.T) {
 	s := &sink{answer: func(_ int, line string) string {
 		switch {
@@ -335,7 +335,7 @@ func TestRecipientsDiffer(t *testing.T) {
 	}
 }
 
-// A host that takes few recipients at a time gets the rest at once after.
+// A host that accepts few recipients at a time gets the rest immediately afterwards.
 func TestFewRecipientsAtATime(t *testing.T) {
 	n := 0
 	limited := &sink{answer: func(_ int, line string) string {
@@ -367,12 +367,12 @@ func TestFewRecipientsAtATime(t *testing.T) {
 	}
 }
 
-// A host that hangs up after some recipients, in place of refusing the others,
-// gets fewer at a time from then on.
+// A host that hangs up after some recipients, instead of rejecting the others, gets fewer at a time
+// from then on.
 func TestHangsUpAfterAFewRecipients(t *testing.T) {
 	for _, c := range []struct {
 		name, reply string
-		resets      bool // each message may have as many again
+		resets      bool // each message may again have that many recipients
 		connections int
 	}{
 		{"421", "421 4.7.0 too many recipients", true, 2},
@@ -396,14 +396,14 @@ func TestHangsUpAfterAFewRecipients(t *testing.T) {
 				}
 				return ""
 			}})
-			h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+			h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 			h.run()
 			var to []string
 			for i := range 20 {
 				to = append(to, fmt.Sprintf("r%d@d.test", i))
 			}
 			id := h.send(to...)
-			if h.await(id); c.reply != drop { // then it waits for a moment
+			if h.await(id); c.reply != drop { // the rest waits for a moment
 				h.later(2 * time.Minute)
 				for strings.Contains(h.states(id), "deferred") {
 					<-h.events.C
@@ -416,8 +416,7 @@ func TestHangsUpAfterAFewRecipients(t *testing.T) {
 	}
 }
 
-// A message that can't be read is deferred, never sent in part, and harms no
-// other.
+// A message that can't be read is deferred, never sent in part, and does not affect others.
 func TestUnreadableMessage(t *testing.T) {
 	s := &sink{}
 	h := oneHost(t, s)
@@ -453,8 +452,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// What a host has taken is delivered, also when the service ends while it is
-// asked to take the other recipients.
+// What a host has accepted is reported as delivered, even if the service stops while it sends the
+// other recipients.
 func TestPartTakenAtTheEnd(t *testing.T) {
 	reached, let := make(chan bool), make(chan bool)
 	mails := 0
@@ -472,7 +471,7 @@ func TestPartTakenAtTheEnd(t *testing.T) {
 	}})
 	t.Cleanup(func() { close(let) })
 	addr, _ := dnstest.Start(t, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
-	h := houseOn(t, s.addr.Port(), nil, addr, func(o *queue.Options) { o.DrainTimeout = time.Millisecond })
+	h := fixtureOn(t, s.addr.Port(), nil, addr, func(o *queue.Options) { o.DrainTimeout = time.Millisecond })
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.queue.Run(ctx) }()

@@ -10,30 +10,30 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// requirements is what a message asks that others don't: of TLS (RFC 8689), or another
-// host than the first, which can't take it. It then travels by itself.
+// requirements are the special requirements of a message: REQUIRETLS (RFC 8689), no TLS policy, or
+// a host other than the first, which can't accept it. The message is then sent by itself.
 type requirements struct {
 	job *job
-	// requireTLS: the host proves who it is and announces REQUIRETLS.
+	// requireTLS is set if the host must prove its identity and announce REQUIRETLS.
 	requireTLS bool
-	incapable  bool           // a host was there that can't take it: an answer, whatever is wrong with others
-	rejection  *queue.Outcome // why a host may not have it
-	mayRetry   bool           // another host may yet be there for it
+	incapable  bool           // whether a host answered that can't accept it; this decides even if others failed
+	rejection  *queue.Outcome // why a host can't get the message; nil: none yet
+	mayRetry   bool           // whether another host may accept it later
 }
 
-// needsSeparate reports whether a message can't go with the others.
+// needsSeparate reports whether a message must be sent by itself.
 func (s *deliverySession) needsSeparate(j *job) bool {
 	return j.tx.Mail.RequireTLS || j.tx.Mail.OptionalTLS && s.hasTLSPolicy
 }
 
-// sendSeparate sends what can't go with the others, each by itself.
+// sendSeparate sends the messages that must be sent by themselves, one after the other.
 func (s *deliverySession) sendSeparate() {
 	for len(s.separate) > 0 && s.ctx.Err() == nil {
 		j := s.separate[0]
 		s.separate = s.separate[1:]
 		t := &deliverySession{agent: s.agent, ctx: s.ctx, queueSession: s.queueSession, requirements: &requirements{job: j, requireTLS: j.tx.Mail.RequireTLS}, pending: []*job{j}, exhausted: true, buf: s.buf}
 		hosts := s.agent.opts.Router.Hosts
-		if j.tx.Mail.OptionalTLS && !t.requirements.requireTLS { // no policy of the destination counts
+		if j.tx.Mail.OptionalTLS && !t.requirements.requireTLS { // ignore the destination's policies
 			hosts = s.agent.opts.Router.HostsWithoutPolicy
 		}
 		plan, err := hosts(s.ctx, s.queueSession.Destination())
@@ -50,28 +50,28 @@ func (s *deliverySession) sendSeparate() {
 	}
 }
 
-// lacksRequireTLS reports whether a host has TLS and does not promise it of those
-// that come after.
+// lacksRequireTLS reports whether a host has TLS but does not announce REQUIRETLS, which the
+// message needs.
 func (n *requirements) lacksRequireTLS(r *smtpclient.Result) bool {
 	return n != nil && n.requireTLS && slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool { return o.Local && o.Reply.Enhanced == "5.7.30" })
 }
 
-// hostIncapable reports whether a host lacks what the whole message needs, or says that
-// it is too large for it. Another of the domain's may take it (RFC 6531 §3.2).
+// hostIncapable reports whether a host lacks an extension that the whole message needs, or says
+// that the message is too large. Another of the domain's hosts may accept it (RFC 6531 §3.2).
 func hostIncapable(r *smtpclient.Result) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
 		return !o.Local || o.Class != smtpclient.Permanent || !slices.Contains([]string{"5.3.4", "5.6.3", "5.6.7"}, o.Reply.Enhanced)
 	})
 }
 
-// recordRejection notes why a host may not have the message.
+// recordRejection records why a host can't get the message.
 func (n *requirements) recordRejection(o queue.Outcome, unfit bool) {
 	if n != nil {
 		n.rejection, n.incapable = &o, n.incapable || unfit
 	}
 }
 
-// recordDialFailure notes a failure to have a conversation.
+// recordDialFailure records a failed connection.
 func (n *requirements) recordDialFailure(err *smtpclient.DialError, o queue.Outcome) {
 	switch {
 	case n == nil:
@@ -83,15 +83,15 @@ func (n *requirements) recordDialFailure(err *smtpclient.DialError, o queue.Outc
 	}
 }
 
-// recordBreak notes that a conversation came to nothing.
+// recordBreak records that an SMTP session broke.
 func (n *requirements) recordBreak() {
 	if n != nil {
 		n.mayRetry = true
 	}
 }
 
-// finish settles the message when no host was left that could have it. It bounces
-// once every host has been there and may not have it (RFC 8689 §4.2.1).
+// finish reports the message's outcome when no host is left to try. The message bounces only if
+// every host answered and none can get it (RFC 8689 §4.2.1).
 func (n *requirements) finish(s *deliverySession, o queue.Outcome) {
 	o.State = queue.Deferred
 	if n.rejection != nil && (n.incapable || !n.mayRetry) {
@@ -107,8 +107,7 @@ func (n *requirements) finish(s *deliverySession, o queue.Outcome) {
 	s.queueSession.Finish(n.job.tx, o)
 }
 
-// hasTLSPolicy reports whether the destination has a policy that a message may
-// overrule.
+// hasTLSPolicy reports whether the destination has a policy that a message may override.
 func hasTLSPolicy(p route.Plan) bool {
 	return slices.ContainsFunc(p.Hosts, func(h route.Host) bool { return h.TLSRequiredBy != "" }) || len(p.Notes) > 0
 }

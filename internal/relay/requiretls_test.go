@@ -17,8 +17,8 @@ import (
 func strict(m *queue.OutboundMessage) { m.RequireTLS = true }
 func lax(m *queue.OutboundMessage)    { m.OptionalTLS = true }
 
-// A message that requires TLS goes only to a host that proves who it is and
-// promises the same; it tries all of them, and then it bounces.
+// A message that requires TLS goes only to a host that proves its identity and announces
+// REQUIRETLS. All hosts are tried before it bounces.
 func TestRequireTLS(t *testing.T) {
 	const willing, unwilling, stranger, clear, busy, dead = "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6"
 	cases := []struct {
@@ -53,7 +53,7 @@ func TestRequireTLS(t *testing.T) {
 		start(t, l[i], s)
 	}
 	_ = l[5].Close()
-	h := newHouse(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil)
+	h := newFixture(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil)
 	h.router.Roots = ca.Pool()
 	for _, c := range cases {
 		for i, addr := range c.hosts {
@@ -80,8 +80,8 @@ func TestRequireTLS(t *testing.T) {
 	}
 }
 
-// A connection that breaks on the way to TLS says nothing of what the host can do:
-// the message waits.
+// A connection that breaks before TLS says nothing about the host's abilities: the message is
+// deferred.
 func TestRequireTLSOverABadLine(t *testing.T) {
 	ca := certtest.New(t, "root")
 	cut := ca.ServerConfig("mx.handshake.test")
@@ -90,7 +90,7 @@ func TestRequireTLSOverABadLine(t *testing.T) {
 	promise := []string{"REQUIRETLS"}
 	start(t, l[0], &sink{tls: ca.ServerConfig("mx.command.test"), ext: promise, answer: refuse("STARTTLS", drop)})
 	start(t, l[1], &sink{tls: cut, ext: promise})
-	h := newHouse(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil,
+	h := newFixture(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil,
 		"command.test. MX 10 mx.command.test.", "mx.command.test. A 127.0.0.1",
 		"handshake.test. MX 10 mx.handshake.test.", "mx.handshake.test. A 127.0.0.2")
 	h.router.Roots = ca.Pool()
@@ -102,11 +102,11 @@ func TestRequireTLSOverABadLine(t *testing.T) {
 	}
 }
 
-// Such a message holds up no other of its destination, nor is it held up.
+// A message that requires TLS delays no other message of its destination, nor do they delay it.
 func TestRequireTLSAmongOthers(t *testing.T) {
 	s := &sink{tls: certificate(t, "nobody.test")}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for i := range 30 {
 		edit := strict
@@ -124,12 +124,12 @@ func TestRequireTLSAmongOthers(t *testing.T) {
 	}
 }
 
-// "TLS-Required: No" overrules the recipient's domain, and nothing else does.
+// Only "TLS-Required: No" overrides the recipient domain's policy.
 func TestOptionalTLS(t *testing.T) {
 	s := &sink{tls: certificate(t, "nobody.test")}
 	listen(t, s)
 	port := s.addr.Port()
-	h := newHouse(t, port, nil,
+	h := newFixture(t, port, nil,
 		"pinned.test. MX 10 mx.pinned.test.", "mx.pinned.test. A 127.0.0.1",
 		fmt.Sprintf("_%d._tcp.mx.pinned.test. TLSA 3 1 1 %s", port, strings.Repeat("00", 32)),
 		"broken.test. MX 10 mx.broken.test.", "mx.broken.test. A 127.0.0.1")

@@ -17,13 +17,12 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Sandbox is the courier of the local sandbox. It sends all mail to a receiver of
-// its own, over SMTP through a pipe, which takes it and keeps it for the outbox:
-// nothing leaves the machine.
+// Sandbox is the delivery agent of the local sandbox. It sends all mail by SMTP through a pipe to
+// its own server, which stores it for the outbox. No mail leaves the machine.
 type Sandbox struct {
 	DB        *db.DB
 	Blobs     *blob.Store
-	LocalName string // our name for EHLO
+	LocalName string // host name for EHLO
 	Log       *slog.Logger
 
 	captureCount atomic.Int64
@@ -31,26 +30,25 @@ type Sandbox struct {
 
 var _ queue.Agent = (*Sandbox)(nil)
 
-// MaxCapturedMessages is how many messages the outbox of an account keeps, about: the
-// oldest go first.
+// MaxCapturedMessages is roughly how many messages an account's outbox keeps. The oldest are
+// deleted first.
 const MaxCapturedMessages = 1000
 
-// pruneInterval is after how many messages it is looked for those beyond that.
+// pruneInterval is the number of captured messages between two checks of that limit.
 const pruneInterval = 50
 
-// waitingPerSession is how many messages that wait make another run worth while, so
-// that the commits of several come together.
+// waitingPerSession is how many waiting messages justify a further session; several sessions share
+// their commits.
 const waitingPerSession, maxSandboxSessions = 4, 16
 
-// Concurrency is that of queue.Agent.
+// Concurrency implements queue.Agent.
 func (c *Sandbox) Concurrency(waiting int) int {
 	return min(1+waiting/waitingPerSession, maxSandboxSessions)
 }
 
-// Deliver sends what waits over a connection of its own.
+// Deliver sends the waiting messages over a connection of its own.
 func (c *Sandbox) Deliver(ctx context.Context, r *queue.Session) {
-	// What has begun is carried through: an end in between could have it kept
-	// and not noted as delivered.
+	// Finish what has begun: an abort could leave a message stored but not recorded as delivered.
 	ctx = context.WithoutCancel(ctx)
 	var line *sandboxConn
 	defer func() { line.close() }()
@@ -70,11 +68,11 @@ func (c *Sandbox) Deliver(ctx context.Context, r *queue.Session) {
 	}
 }
 
-// sandboxConn is a connection to the sandbox's receiver.
+// sandboxConn is a connection to the sandbox's server.
 type sandboxConn struct {
 	conn       *smtpclient.Conn
-	current    *queue.Transaction // what is being sent: a pipe knows no account
-	serverDone chan struct{}      // closed once the receiver has ended
+	current    *queue.Transaction // transaction being sent: SMTP does not carry its account
+	serverDone chan struct{}      // closed once the server has stopped
 }
 
 func (c *Sandbox) connect(ctx context.Context) (*sandboxConn, error) {
@@ -89,7 +87,7 @@ func (c *Sandbox) connect(ctx context.Context) (*sandboxConn, error) {
 			}
 			return err
 		}}
-		if err := host.serve(there); err != nil { // our side of it is told by the outcome
+		if err := host.serve(there); err != nil { // the outcome tells the client's side
 			c.Log.Warn("a conversation with the sandbox's receiver broke off", "error", err)
 		}
 	}()
@@ -98,7 +96,7 @@ func (c *Sandbox) connect(ctx context.Context) (*sandboxConn, error) {
 	return l, err
 }
 
-// send sends a consignment, and returns what became of each recipient.
+// send sends a transaction, and returns one outcome for each recipient.
 func (l *sandboxConn) send(ctx context.Context, m *queue.Transaction) []queue.Outcome {
 	mail := m.Mail
 	message := &smtpclient.Message{
@@ -125,7 +123,7 @@ func (l *sandboxConn) send(ctx context.Context, m *queue.Transaction) []queue.Ou
 	return outcomes
 }
 
-// close ends the conversation, and waits for the receiver.
+// close closes the connection, and waits for the server to stop.
 func (l *sandboxConn) close() {
 	if l == nil {
 		return
@@ -139,7 +137,7 @@ func (l *sandboxConn) close() {
 var insertCapturedQuery = db.SQL(`INSERT INTO captured (id, account, domain, message, sender, recipients, blob, size, structure)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 
-// Store stores a consignment for the outbox, with the text that came for it.
+// Store stores a transaction and its message content for the outbox.
 func (c *Sandbox) Store(ctx context.Context, m *queue.Transaction, content io.Reader) error {
 	w := c.Blobs.Create(ctx)
 	defer w.Abort()
@@ -169,7 +167,7 @@ func (c *Sandbox) Store(ctx context.Context, m *queue.Transaction, content io.Re
 		q.Queue(insert)
 	}})
 	if err == nil && c.captureCount.Add(1)%pruneInterval == 0 {
-		// The message is kept: to try again would keep it twice.
+		// The message is stored: a retry would store it twice.
 		if err := c.prune(ctx, m.Mail.Account); err != nil {
 			c.Log.Error("pruning the sandbox's outbox failed", "account", m.Mail.Account, "error", err)
 		}

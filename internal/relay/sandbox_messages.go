@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// CapturedMessage is what one transaction would have brought to a host.
+// CapturedMessage is what one transaction would have delivered to a host.
 type CapturedMessage struct {
-	ID         db.ID // in the order of their capture
-	Message    db.ID // the outbound_message
+	ID         db.ID // increases with the time of capture
+	Message    db.ID // id of the outbound_message
 	Sender     string
 	Recipients []string
 	Size       int64
@@ -52,13 +52,13 @@ func scanCapturedMessage(r db.Row) (c CapturedMessage, err error) {
 	return c, nil
 }
 
-// List lists what was captured of an account's mail, newest first; domain is ""
-// or that of the only senders to see.
+// List lists an account's captured messages, newest first. If domain is not "", it lists only those
+// from that sender domain.
 func (c *Sandbox) List(ctx context.Context, account db.ID, domain string, page db.Page) ([]CapturedMessage, bool, error) {
 	return db.ReadPage(ctx, c.DB, listCapturedQuery, page, scanCapturedMessage, account, domain)
 }
 
-// Get returns one, or fault.NotFound.
+// Get returns one captured message, or fault.NotFound.
 func (c *Sandbox) Get(ctx context.Context, account db.ID, domain string, id db.ID) (CapturedMessage, error) {
 	found, err := db.All(ctx, c.DB, getCapturedQuery.With(id, account, domain), scanCapturedMessage)
 	if err == nil && len(found) == 0 {
@@ -74,9 +74,9 @@ func notFoundError() error {
 	return fault.New(fault.NotFound, "not_found", "There is no captured message with this id.")
 }
 
-// Open opens the bytes of a captured message with the index of its parts, or
-// returns fault.NotFound when it was cleared meanwhile; blob.IsLost tells whether its
-// bytes are. The caller must Close the reader.
+// Open opens a captured message's content, and returns the index of its parts too. It returns
+// fault.NotFound if the message was deleted meanwhile; blob.IsLost reports whether its content is
+// lost. The caller must close the reader.
 func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Index, *blob.Reader, error) {
 	b, err := c.Blobs.Load(ctx, m.blob)
 	if errors.Is(err, blob.ErrNotExist) && errors.Is(c.DB.One(ctx, capturedExistsQuery.With(m.ID), new(db.ID)), db.ErrNoRow) {
@@ -99,12 +99,12 @@ func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Index, 
 	return index, r, nil
 }
 
-// Clear deletes what was captured of an account's mail up to now.
+// Clear deletes an account's messages captured up to now; domain is as in List.
 func (c *Sandbox) Clear(ctx context.Context, account db.ID, domain string) error {
 	return c.deleteUpTo(ctx, account, domain, c.DB.NewID())
 }
 
-// prune deletes what is beyond MaxCapturedMessages, the OFFSET of pruneCutoffQuery.
+// prune deletes the messages beyond MaxCapturedMessages, which is the OFFSET of pruneCutoffQuery.
 func (c *Sandbox) prune(ctx context.Context, account db.ID) error {
 	var last db.ID
 	err := c.DB.One(ctx, pruneCutoffQuery.With(account), &last)
@@ -117,7 +117,7 @@ func (c *Sandbox) prune(ctx context.Context, account db.ID) error {
 	return c.deleteUpTo(ctx, account, "", last)
 }
 
-// deleteUpTo deletes what was captured up to an id.
+// deleteUpTo deletes the messages captured up to an id, inclusive.
 func (c *Sandbox) deleteUpTo(ctx context.Context, account db.ID, domain string, upTo db.ID) error {
 	for {
 		var ids, blobs []db.ID

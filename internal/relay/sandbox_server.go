@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// sandboxServer is the host that the sandbox's mail goes to: the other end of a pipe. It
-// speaks as much SMTP as our own client needs, one command at a time, since a pipe
-// holds nothing, and takes what it is given.
+// sandboxServer is the SMTP server that receives the sandbox's mail, at the other end of a pipe. It
+// implements only what our own client needs, one command at a time since a pipe has no buffer, and
+// accepts everything.
 type sandboxServer struct {
 	in  *bufio.Reader
 	out io.Writer
-	// store stores the message whose text content is.
+	// store stores a message with that content.
 	store func(content io.Reader) error
 }
 
-// serve leads conversations until the pipe is closed.
+// serve serves one SMTP session until the client quits or closes the pipe.
 func (r *sandboxServer) serve(conn net.Conn) error {
 	defer conn.Close() //nolint:errcheck // it is a pipe
 	r.in, r.out = bufio.NewReaderSize(conn, bufferSize), conn
@@ -61,7 +61,7 @@ func (r *sandboxServer) data() error {
 	}
 	content := &dotReader{in: r.in, lineStart: true}
 	failed := r.store(content)
-	if _, err := io.Copy(io.Discard, content); err != nil { // what was not read
+	if _, err := io.Copy(io.Discard, content); err != nil { // skip what store did not read
 		return err
 	}
 	if failed != nil {
@@ -78,8 +78,8 @@ func (r *sandboxServer) reply(line string) error {
 // dotReader reads a message up to its final dot (RFC 5321 §4.5.2).
 type dotReader struct {
 	in        *bufio.Reader
-	lineStart bool   // of a line
-	unread    []byte // read, and not handed out
+	lineStart bool   // at the start of a line
+	unread    []byte // read but not yet returned
 	err       error
 }
 

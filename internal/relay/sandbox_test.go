@@ -34,7 +34,7 @@ func newCapture(t *testing.T, d *db.DB) *relay.Sandbox {
 	return &relay.Sandbox{LocalName: "sandbox.test", DB: d, Blobs: &blob.Store{DB: d, Files: files, Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
 }
 
-// keep stores a mail for the outbox.
+// keep stores a message in the outbox.
 func keep(t *testing.T, c *relay.Sandbox, m *queue.OutboundMessage) error {
 	t.Helper()
 	body, err := m.Body(t.Context())
@@ -58,11 +58,11 @@ func readCaptured(t *testing.T, c *relay.Sandbox, m relay.CapturedMessage) strin
 	return string(raw)
 }
 
-// What is captured is what a host would have got, and nobody else's to see.
+// The captured message is the one that a host would have received, and only its account can see it.
 func TestCapture(t *testing.T) {
-	h := newHouse(t, 25, nil)
+	h := newFixture(t, 25, nil)
 	c := newCapture(t, h.db)
-	h.courier = c
+	h.deliveryAgent = c
 	h.run()
 	big := ".\r\n..\r\n.x\r\n" + strings.Repeat("x", 100_000) + "\r\n" + strings.Repeat("0123456789abcdef\r\n", 10_000)
 	id := h.accept(h.newMail(func(m *queue.OutboundMessage) {
@@ -75,7 +75,7 @@ func TestCapture(t *testing.T) {
 	if r := h.deliveries(id)[0]; r.Remote != "sandbox" {
 		t.Errorf("delivery %+v", r)
 	}
-	// There was a conversation, as with any other host.
+	// There was an SMTP session, as with any other host.
 	for _, part := range []string{"S: 220 sandbox", "C: EHLO", "C: MAIL FROM:<a@from.test>", "C: RCPT TO:<eve@d.test>", "C: DATA", "S: 250 2.0.0 Captured"} {
 		if said := h.attempt(id).Transcript; !strings.Contains(said, part) {
 			t.Errorf("no %q in the conversation:\n%s", part, said)
@@ -120,8 +120,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// What is lost is not taken for cleared, and a structure that can't be decoded is
-// made anew.
+// Lost content is not mistaken for a deleted message. A structure that can't be decoded is computed
+// again.
 func TestCapturedLost(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -153,7 +153,7 @@ func TestCapturedLost(t *testing.T) {
 	})
 }
 
-// The outbox has an end: the oldest go.
+// The size of the outbox is limited: the oldest messages are deleted.
 func TestCaptureIsBounded(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -189,7 +189,7 @@ func TestCaptureIsBounded(t *testing.T) {
 	})
 }
 
-// A message that is kept is not taken once more because older ones can't be deleted.
+// A stored message is not stored again because the deletion of older ones failed.
 func TestCapturedOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -211,7 +211,7 @@ func TestCapturedOnce(t *testing.T) {
 			dbtest.Exec(t, d, db.SQL("CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''stay''; END'").With(),
 				db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured EXECUTE FUNCTION stay()").With())
 		}
-		for n := range 60 { // more than are captured between two looks
+		for n := range 60 { // more than are captured between two checks
 			if err := keep(); err != nil {
 				t.Fatal(n, err)
 			}

@@ -16,63 +16,63 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// maxBrokenTransactions is how many conversations in a row may break in the middle before
-// the destination is left alone for a while.
+// maxBrokenTransactions is how many transactions in a row may break in the middle before the
+// destination is deferred as a whole.
 const maxBrokenTransactions = 3
 
-// maxSendWait is how long a run waits, with its connection, for a message's time.
+// maxSendWait is how long a session waits for a message's send time while it keeps its connection.
 const maxSendWait = 2 * time.Second
 
-// sameHostRetryWindow is how long a conversation may last before it breaks, for the host
-// to be asked a second time.
+// sameHostRetryWindow is how long a transaction may last before its connection breaks, if the same
+// host is to be tried once more.
 const sameHostRetryWindow = 30 * time.Second
 
 // target is one address of one host.
 type target struct {
 	host      route.Host
 	addr      netip.AddrPort
-	plaintext bool // TLS was opportunistic and failed: without (RFC 7435)
+	plaintext bool // use no TLS, since opportunistic TLS failed (RFC 7435)
 }
 
-// key are on what a host is talked to there.
+// key returns the address and the policy that its host must satisfy.
 func (w *target) key() hostKey {
 	return hostKey{w.addr, w.host.Name + " " + w.host.TLSRequiredBy + " " + w.host.PolicyKey}
 }
 
-// requiresTLS reports whether a host takes nothing without TLS (RFC 3207 §4), which
-// had just failed there, and may yet succeed.
+// requiresTLS reports whether the host rejects mail without TLS (RFC 3207 §4). TLS had just failed
+// with it, and may yet succeed.
 func (w *target) requiresTLS(r *smtpclient.Result) bool {
 	return w.plaintext && r.Outcomes[0].Stage == smtpclient.StageMail && r.Outcomes[0].Reply.Code == 530
 }
 
-// deliverySession is one run's work.
+// deliverySession is the state of one queue session.
 type deliverySession struct {
 	agent        *Agent
 	ctx          context.Context
 	queueSession *queue.Session
 
 	via         string
-	policyNotes string // what a domain's policies have to say, for each story
+	policyNotes string // notes on the domain's policies, for each transcript
 	targets     []target
-	targetIndex int // the way being tried
+	targetIndex int // index of the target being tried
 
-	pending     []*job // taken, and not sent
-	skipTarget  bool   // the way in use is of no more use
-	brokenCount int    // conversations in a row that ended in the middle
-	failedJob   *job   // the last of too many such; all its outcomes are deferred
-	buf         []byte // for reading messages
+	pending     []*job // jobs fetched but not finished
+	skipTarget  bool   // whether to go on to the next target
+	brokenCount int    // number of transactions in a row that broke in the middle
+	failedJob   *job   // job of the last of too many broken ones; all its outcomes are deferred
+	buf         []byte // buffer for reading messages
 
-	requirements *requirements // of the only job, if it can't go with others
-	separate     []*job        // those that can't, to be sent last
-	hasTLSPolicy bool          // the destination has a policy of its own
+	requirements *requirements // requirements of the only job; nil: jobs without any
+	separate     []*job        // jobs to send by themselves, after all others
+	hasTLSPolicy bool          // whether the destination has a TLS policy
 
 	slot        *hostSlot
-	exhausted   bool            // the queue has no more
-	busyRefusal bool            // a host refused us while it talks with other runs
-	rateLimit   *rateLimitError // the host that takes mail again first, of those that don't now
+	exhausted   bool            // whether the queue has no more jobs
+	busyRefusal bool            // whether a host refused us while it serves other sessions
+	rateLimit   *rateLimitError // earliest end of a limit among the limited targets
 }
 
-// Deliver sends what waits for a destination to the best host that takes it.
+// Deliver sends the mail that waits for a destination to the best host that accepts it.
 func (c *Agent) Deliver(ctx context.Context, r *queue.Session) {
 	s := &deliverySession{agent: c, ctx: ctx, queueSession: r}
 	plan, err := c.opts.Router.Hosts(ctx, r.Destination())
@@ -85,7 +85,7 @@ func (c *Agent) Deliver(ctx context.Context, r *queue.Session) {
 	s.sendSeparate()
 }
 
-// sendByPlan sends what waits by a plan.
+// sendByPlan sends the pending mail to the hosts of a plan.
 func (s *deliverySession) sendByPlan(plan route.Plan) {
 	s.via = plan.Via
 	s.addPolicyNotes(plan.Notes)
@@ -108,7 +108,7 @@ func (s *deliverySession) sendByPlan(plan route.Plan) {
 	s.tryTargets()
 }
 
-// addPolicyNotes puts what policies said into the story of each delivery.
+// addPolicyNotes adds policy notes to the transcript of each delivery.
 func (s *deliverySession) addPolicyNotes(notes []string) {
 	for _, n := range notes {
 		s.policyNotes += "* " + n + "\n"
@@ -125,7 +125,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// tryTargets tries one way after the other until nothing waits.
+// tryTargets tries one target after the other until nothing is pending.
 func (s *deliverySession) tryTargets() {
 	var last queue.Outcome
 	for s.targetIndex < len(s.targets) {
@@ -155,7 +155,7 @@ func (s *deliverySession) tryTargets() {
 				continue
 			}
 			s.targetIndex++
-		case err != nil: // the pool is closed: the service is ending
+		case err != nil: // the pool is closed: the service is stopping
 			return
 		case s.skipTarget:
 			s.skipTarget = false
@@ -175,8 +175,8 @@ func (s *deliverySession) tryTargets() {
 	s.failDestination(last)
 }
 
-// logRelayFailure tells the operator of what no waiting mends: the relay refuses the
-// login, or is not who it should be.
+// logRelayFailure logs smart host failures that a retry can't fix: it rejects the login or
+// STARTTLS, or its certificate is wrong.
 func (s *deliverySession) logRelayFailure(err *smtpclient.DialError) {
 	if s.via == "" {
 		return
@@ -187,7 +187,7 @@ func (s *deliverySession) logRelayFailure(err *smtpclient.DialError) {
 	}
 }
 
-// tryTarget sends what waits to one way, unless that failed a moment ago or takes
+// tryTarget sends the pending mail to one target, unless that failed a moment ago or accepts
 // nothing now.
 func (s *deliverySession) tryTarget(w *target) error {
 	v, err := s.agent.hosts.acquire(s.ctx, w.key(), s.queueSession.ReleaseSlot)
@@ -225,7 +225,7 @@ func (s *deliverySession) tryTarget(w *target) error {
 	return err
 }
 
-// waitToSend waits for a message's time, if that is worth while.
+// waitToSend waits for a message's send time, up to maxSendWait.
 func (s *deliverySession) waitToSend(wait time.Duration, v *hostSlot) error {
 	if wait > maxSendWait {
 		return &rateLimitError{v.nextSend, v.key.addr.Addr().String() + " is sent to slowly"}
@@ -236,7 +236,7 @@ func (s *deliverySession) waitToSend(wait time.Duration, v *hostSlot) error {
 	return nil
 }
 
-// ensurePending reports whether there is anything to send.
+// ensurePending reports whether there is anything to send; it fetches a job if none is pending.
 func (s *deliverySession) ensurePending() bool {
 	if len(s.pending) > 0 {
 		return true
@@ -248,7 +248,7 @@ func (s *deliverySession) ensurePending() bool {
 	return j != nil
 }
 
-// fetchJob gets the next job from the queue.
+// fetchJob fetches the next job from the queue. It returns nil if there is none.
 func (s *deliverySession) fetchJob() *job {
 	for s.requirements == nil {
 		c := s.queueSession.Next()
@@ -267,8 +267,8 @@ func (s *deliverySession) fetchJob() *job {
 	return nil
 }
 
-// send sends what waits over connections to one way. An error says why no
-// connection was to be had.
+// send sends the pending mail over connections to one target. An error says why no connection could
+// be opened.
 func (s *deliverySession) send(w *target, v *hostSlot) error {
 	o := smtpclient.Options{
 		Addr: w.addr, Host: w.host.Name, LocalName: s.agent.opts.LocalName, LocalIP: s.agent.opts.LocalIP,
@@ -305,7 +305,7 @@ func (s *deliverySession) send(w *target, v *hostSlot) error {
 	})
 }
 
-// nextJob hands out the next job while the way is of use.
+// nextJob returns the next job to send to the current target, or nil.
 func (s *deliverySession) nextJob() *job {
 	if s.skipTarget || s.failedJob != nil {
 		return nil
@@ -321,13 +321,13 @@ func (s *deliverySession) nextJob() *job {
 	return s.fetchJob()
 }
 
-// requeue ends a job that another node may have taken over, as untried.
+// requeue returns a job to the queue, untried, because another node may have taken it over.
 func (s *deliverySession) requeue(j *job) {
 	j.setRemaining(queue.Outcome{State: queue.Queued})
 	s.queueSession.Finish(j.tx, j.outcomes...)
 }
 
-// handleResult takes the result of one transaction.
+// handleResult handles the result of one SMTP transaction.
 func (s *deliverySession) handleResult(j *job, r *smtpclient.Result) {
 	if s.ctx.Err() != nil && r.Err != nil {
 		s.pending = append(s.pending, j)
@@ -352,7 +352,7 @@ func (s *deliverySession) handleResult(j *job, r *smtpclient.Result) {
 		return
 	}
 	elsewhere := len(s.targets) > 1 && !j.isPartial() && hostIncapable(r)
-	if elsewhere && s.requirements == nil { // the others stay with this host
+	if elsewhere && s.requirements == nil { // other messages still go to this host
 		s.separate = append(s.separate, j)
 		return
 	}
@@ -370,7 +370,7 @@ func (s *deliverySession) handleResult(j *job, r *smtpclient.Result) {
 	j.recordResult(r, s.via)
 	s.countBroken(r)
 	switch {
-	case len(j.pendingRcpts) > 0: // the host takes no more recipients at a time
+	case len(j.pendingRcpts) > 0: // the host accepts no more recipients at a time
 		s.pending = append(s.pending, j)
 	case s.brokenCount >= maxBrokenTransactions && s.failedJob == nil && j.isDeferred():
 		s.failedJob = j
@@ -379,22 +379,21 @@ func (s *deliverySession) handleResult(j *job, r *smtpclient.Result) {
 	}
 }
 
-// notConnected reports whether a message found no connection at all.
+// notConnected reports whether no connection was opened for a message.
 func notConnected(r *smtpclient.Result) bool {
 	o := r.Outcomes[0]
 	return o.Class == smtpclient.NextHost || o.Class == smtpclient.RetryPlaintext || o.Stage == smtpclient.StageConnect
 }
 
-// brokeEarly reports whether a conversation broke before the host can have got
-// the message.
+// brokeEarly reports whether the connection broke before the host can have received the message.
 func brokeEarly(r *smtpclient.Result) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
 		return !o.Local || o.Class != smtpclient.Temporary || o.Stage == smtpclient.StageFinal
 	})
 }
 
-// retryJob keeps a job whose conversation broke early for another connection, and
-// the second time, or after a long wait, for another host.
+// retryJob keeps a job whose connection broke early for another connection. The second time, or
+// after a transaction that lasted long, it goes to another target.
 func (s *deliverySession) retryJob(j *job, r *smtpclient.Result) {
 	j.breakCount++
 	j.transcript.WriteString(r.Transcript)
@@ -407,8 +406,8 @@ func (s *deliverySession) retryJob(j *job, r *smtpclient.Result) {
 	}
 }
 
-// countBroken counts the conversations in a row that break in the middle. One that we
-// break off, as a message of ours can't be read, says nothing of the host.
+// countBroken counts the transactions in a row that break in the middle. If we abort one because
+// its message can't be read, that says nothing about the host.
 func (s *deliverySession) countBroken(r *smtpclient.Result) {
 	switch {
 	case r.Err == nil:
@@ -418,14 +417,14 @@ func (s *deliverySession) countBroken(r *smtpclient.Result) {
 	}
 }
 
-// addTranscript adds a conversation that came to nothing to the story of what waits.
+// addTranscript adds the transcript of a failed connection to all pending jobs.
 func (s *deliverySession) addTranscript(transcript string) {
 	for _, j := range s.pending {
 		j.transcript.WriteString(transcript)
 	}
 }
 
-// dialOutcome is what a failure to connect means for a delivery.
+// dialOutcome converts a failed connection into a delivery's outcome.
 func dialOutcome(err *smtpclient.DialError, via string) queue.Outcome {
 	o := queue.Outcome{
 		State: queue.Deferred, Code: err.Reply.Code, Enhanced: err.Reply.Enhanced, Reply: err.Reply.Text(),

@@ -10,19 +10,19 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// codeNo8BitMIME is the code with which a message is refused here as its host lacks 8BITMIME.
+// codeNo8BitMIME is the status code of a local rejection because the host lacks 8BITMIME.
 const codeNo8BitMIME = "5.6.3"
 
-// lacks8BitMIME reports whether that is why a host did not get a message, which may go there
-// in another form.
+// lacks8BitMIME reports whether a message was rejected only because the host lacks 8BITMIME, and
+// has a 7-bit form.
 func (j *job) lacks8BitMIME(r *smtpclient.Result) bool {
 	return j.message.SevenBit != nil && !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
 		return !o.Local || o.Reply.Enhanced != codeNo8BitMIME
 	})
 }
 
-// reencode makes a job go to the host in seven bits. It is false if the message can't be
-// encoded.
+// reencode replaces a job's message with its 7-bit form, for the same host. It returns false if the
+// message can't be encoded.
 func (s *deliverySession) reencode(j *job, r *smtpclient.Result) bool {
 	seven, err := j.message.SevenBit(s.ctx)
 	if fault.Is(err, fault.Denied) {

@@ -16,18 +16,20 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// Simulator is the courier for suppression.SimulatorDomain, whose addresses
-// behave like the outside on demand: attempts, outcomes and events are real,
-// only nobody is talked to. delivered@ takes mail, bounced@ has no mailbox,
-// deferred@ takes it at the second attempt, complained@ takes it and complains
-// a second later. suppressed@ takes what is not stopped before: mail that
-// mailboxes submit.
+// Simulator is the delivery agent for suppression.SimulatorDomain, whose addresses simulate remote
+// hosts. Attempts, outcomes and events are real, but there is no SMTP session:
+//
+//   - delivered@ accepts mail
+//   - bounced@ has no mailbox
+//   - deferred@ accepts mail at the second attempt
+//   - complained@ accepts mail and complains a second later
+//   - suppressed@ accepts what suppression does not stop before: mail that mailboxes submit
 type Simulator struct {
 	opts SimulatorOptions
-	wake chan struct{} // a complaint was noted
+	wake chan struct{} // signals a scheduled complaint
 }
 
-// SimulatorOptions are what a Simulator works with.
+// SimulatorOptions configure a Simulator.
 type SimulatorOptions struct {
 	DB    *db.DB
 	Queue *queue.Queue
@@ -37,15 +39,15 @@ type SimulatorOptions struct {
 
 var _ queue.Agent = (*Simulator)(nil)
 
-// NewSimulator returns a Simulator. Its Run makes the complaints.
+// NewSimulator returns a Simulator. Its Run method sends the complaints.
 func NewSimulator(o SimulatorOptions) *Simulator {
 	return &Simulator{opts: o, wake: make(chan struct{}, 1)}
 }
 
-// Concurrency is always one.
+// Concurrency returns one.
 func (*Simulator) Concurrency(int) int { return 1 }
 
-// Deliver answers for all that waits.
+// Deliver reports an outcome for every waiting delivery.
 func (s *Simulator) Deliver(ctx context.Context, r *queue.Session) {
 	for c := r.Next(); c != nil; c = r.Next() {
 		outcomes := make([]queue.Outcome, len(c.Deliveries))
@@ -85,15 +87,15 @@ func (s *Simulator) simulate(ctx context.Context, d *queue.Delivery) queue.Outco
 	return unknownMailbox
 }
 
-// unknownMailbox answers for bounced@ and for all addresses that play nothing.
+// unknownMailbox is the outcome for bounced@ and for addresses that simulate nothing.
 var unknownMailbox = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Stage: "rcpt", Reply: "simulated: there is no such mailbox"}
 
 const (
 	complaintDelay      = time.Second
-	complaintRetryDelay = time.Second // the delivery's outcome is yet to be written
+	complaintRetryDelay = time.Second // while the delivery's outcome is not yet written
 	complaintTimeout    = time.Hour
 	complaintBatchSize  = 100
-	// complaintPollInterval is how often a node looks for what another one left.
+	// complaintPollInterval is how often a node looks for complaints that another node left.
 	complaintPollInterval = 30 * time.Second
 )
 
@@ -106,8 +108,8 @@ var (
 	deleteComplaintQuery   = db.SQL(`DELETE FROM simulated_complaint WHERE message = $1 AND n = $2`)
 )
 
-// scheduleComplaint stores that a delivery will complain, before its outcome: whatever ends
-// in between, the complaint is either made or for an attempt to be made again.
+// scheduleComplaint stores a delivery's future complaint before its outcome. After a crash in
+// between, the complaint is either sent or belongs to an attempt that is repeated.
 func (s *Simulator) scheduleComplaint(ctx context.Context, d *queue.Delivery) error {
 	now := s.opts.Now()
 	err := s.opts.DB.Write(ctx, d.Message, &db.Mutation{Apply: func(b *db.Batch) {
@@ -120,14 +122,14 @@ func (s *Simulator) scheduleComplaint(ctx context.Context, d *queue.Delivery) er
 	return err
 }
 
-// Run makes the complaints that are due, also those that were noted before a
-// restart or by a node that ended, until ctx ends.
+// Run sends due complaints until ctx ends, including those scheduled before a restart or by a node
+// that stopped.
 func (s *Simulator) Run(ctx context.Context) error {
 	notify.Repeat(ctx, s.wake, s.sendDueComplaints, func(err error) { s.opts.Log.Error("simulated complaints could not be made", "error", err) })
 	return nil
 }
 
-// sendDueComplaints makes what is due, and says when to look again.
+// sendDueComplaints sends the due complaints, and returns when to check again.
 func (s *Simulator) sendDueComplaints(ctx context.Context) (again time.Duration, err error) {
 	type complaint struct {
 		message db.ID
@@ -161,8 +163,8 @@ func (s *Simulator) sendDueComplaints(ctx context.Context) (again time.Duration,
 	return min(max(0, db.Time(next).Sub(s.opts.Now())), complaintPollInterval), err
 }
 
-// sendComplaint complains about a delivery. done is false while that may still become
-// delivered.
+// sendComplaint records a complaint about a delivery. done is false while the delivery may still
+// become delivered.
 func (s *Simulator) sendComplaint(ctx context.Context, message db.ID, n int) (done bool, err error) {
 	changed, err := s.opts.Queue.RecordComplaint(ctx, message, n, queue.Report{Text: "abuse", Remote: "simulator"})
 	if changed || fault.Is(err, fault.NotFound) {
@@ -174,7 +176,7 @@ func (s *Simulator) sendComplaint(ctx context.Context, message db.ID, n int) (do
 	all, err := s.opts.Queue.Deliveries(ctx, message)
 	for _, d := range all {
 		if d.N == n {
-			// It may have been delivered since the question.
+			// RecordComplaint may have run just before it was delivered.
 			return d.State.Final() && d.State != queue.Delivered, err
 		}
 	}

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// received is a message that a sink took.
+// received is a message that a sink accepted.
 type received struct {
-	session  int // which connection, from 1
+	session  int // number of the connection, from 1
 	from, to string
 	data     string
 	tls      bool
 }
 
-// sink is a mail host that takes everything, except where told otherwise.
+// sink is an SMTP server that accepts everything, except as configured.
 type sink struct {
 	addr netip.AddrPort
 	ext  []string    // of its EHLO
@@ -36,7 +36,7 @@ type sink struct {
 	// answer, if set, gives the reply to a line, or to "greeting" and "final";
 	// "" is the usual one, and drop closes the connection.
 	answer func(session int, line string) string
-	forget bool // don't keep what is taken
+	forget bool // don't store accepted messages
 
 	mu       sync.Mutex
 	sessions int
@@ -56,7 +56,7 @@ func bind(t testing.TB, ips ...string) []net.Listener {
 		for _, ip := range ips {
 			l, err := net.Listen("tcp", net.JoinHostPort(ip, port))
 			if failed = err; err != nil {
-				break // someone has that port there
+				break // the port is in use on that address
 			}
 			all = append(all, l)
 			_, port, _ = net.SplitHostPort(l.Addr().String())
@@ -72,7 +72,7 @@ func bind(t testing.TB, ips ...string) []net.Listener {
 	return nil
 }
 
-// listen starts a sink on a port of its own.
+// listen starts a sink on a free port.
 func listen(t testing.TB, s *sink) *sink {
 	t.Helper()
 	return start(t, bind(t, "127.0.0.1")[0], s)
@@ -121,17 +121,17 @@ func start(t testing.TB, l net.Listener, s *sink) *sink {
 	return s
 }
 
-// talk is one conversation of a sink.
+// talk is one SMTP session of a sink.
 type talk struct {
 	s    *sink
 	nc   net.Conn
 	br   *bufio.Reader
 	bw   *bufio.Writer
-	gone bool // the connection is to be closed
+	gone bool // whether to close the connection
 	cur  received
 }
 
-// say answers a line, and reports whether the answer was not a refusal.
+// say replies to a line, and reports whether the reply was not a rejection.
 func (t *talk) say(line, usual string) bool {
 	reply := ""
 	if t.s.answer != nil {
@@ -238,21 +238,21 @@ func (t *talk) message() {
 	}
 }
 
-// mail returns what the sink took.
+// mail returns the accepted messages.
 func (s *sink) mail() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]received(nil), s.got...)
 }
 
-// connections returns how many there were.
+// connections returns the number of connections so far.
 func (s *sink) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions
 }
 
-// certificate makes a self-signed certificate for a name.
+// certificate returns a self-signed certificate for a name.
 func certificate(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

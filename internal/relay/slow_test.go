@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 )
 
-// A host that asks us to stop is left alone, longer each time; nothing but the
-// message that it said so to has an attempt, and what waits says why. When it
-// takes mail again all goes.
+// A host that asks us to stop is paused, longer each time. Only the message that got that reply has
+// an attempt, and the waiting ones say why they wait. When the host accepts mail again, all of them
+// go out.
 func TestHostAsksToStop(t *testing.T) {
 	var mu sync.Mutex
 	full := true
@@ -30,8 +30,8 @@ func TestHostAsksToStop(t *testing.T) {
 		return ""
 	}}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
-	slow := h.courier.(*relay.Agent)
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	slow := h.deliveryAgent.(*relay.Agent)
 	var ids []db.ID
 	for range 50 {
 		ids = append(ids, h.send("bob@d.test"))
@@ -90,10 +90,10 @@ func TestHostAsksToStop(t *testing.T) {
 	}
 }
 
-// reads waits until a delivery's row has an answer.
-func (h *house) reads(id db.ID, reply string) {
+// reads waits until a delivery's row has this last reply.
+func (h *fixture) reads(id db.ID, reply string) {
 	h.t.Helper()
-	tick := time.NewTicker(time.Millisecond) // rows are given back without an event
+	tick := time.NewTicker(time.Millisecond) // rows are released without an event
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for h.deliveries(id)[0].Reply != reply {
@@ -108,8 +108,8 @@ func (h *house) reads(id db.ID, reply string) {
 	}
 }
 
-// Many domains at one provider share its connections, and while it hangs they
-// leave the queue's runs to others.
+// Many domains at one provider share its connections. While the provider hangs, they leave the
+// queue's sessions to others.
 func TestManyDomainsAtOneHost(t *testing.T) {
 	l := bind(t, "127.0.0.1", "127.0.0.2")
 	hang := make(chan struct{})
@@ -133,12 +133,12 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 	other := start(t, l[1], &sink{})
 	var records []string
 	for i := range 200 {
-		// Each with a name of its own for the host, as some providers have it.
+		// Each domain has its own name for the host, as with some providers.
 		records = append(records, fmt.Sprintf("d%d.test. MX 10 mx%d.provider.test.", i, i), fmt.Sprintf("mx%d.provider.test. A 127.0.0.1", i))
 	}
 	records = append(records, "other.test. MX 10 mx.other.test.", "mx.other.test. A 127.0.0.2")
 	addr, _ := dnstest.Start(t, records...)
-	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.MaxConnsPerHost, o.MaxWaitersPerHost = 3, 16 }, addr, func(o *queue.Options) { o.MaxSessions = 30 })
+	h := fixtureOn(t, provider.addr.Port(), func(o *relay.Options) { o.MaxConnsPerHost, o.MaxWaitersPerHost = 3, 16 }, addr, func(o *queue.Options) { o.MaxSessions = 30 })
 	h.run()
 	var ids []db.ID
 	for i := range 200 {
@@ -172,10 +172,10 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 	}
 }
 
-// The operator's rate holds for a host, whoever's mail it is.
+// The operator's rate limits a host across all destinations.
 func TestRatePerHost(t *testing.T) {
 	s := listen(t, &sink{})
-	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.MaxRatePerHost = 0.1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	h := newFixture(t, s.addr.Port(), func(o *relay.Options) { o.MaxRatePerHost = 0.1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
 	ended := h.watch()
 	h.run()
 	first := h.send("bob@d.test")
@@ -199,8 +199,8 @@ func TestRatePerHost(t *testing.T) {
 	}
 }
 
-// What a host said to one message is told of others without the addresses in it:
-// they may be another account's.
+// A host's reply to one message is shown for others without its addresses: they may be another
+// account's.
 func TestSlownessTellsNoAddresses(t *testing.T) {
 	s := &sink{answer: func(_ int, line string) string {
 		if strings.HasPrefix(line, "RCPT") {
@@ -209,7 +209,7 @@ func TestSlownessTellsNoAddresses(t *testing.T) {
 		return ""
 	}}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
 	first := h.send("secret@d.test")
 	ended := h.watch()
 	h.run()
@@ -220,7 +220,7 @@ func TestSlownessTellsNoAddresses(t *testing.T) {
 	h.reads(second, "slowed: 127.0.0.1 asked us to slow down: 421 4.7.0 <***>: too much from *** (***), see https://d.test/slow")
 }
 
-// Nor does what a host said to the last of those that it broke off.
+// The same applies to a host's reply to the last of several broken transactions.
 func TestTroubleTellsNoAddresses(t *testing.T) {
 	s := &sink{answer: func(_ int, line string) string {
 		switch {
@@ -232,7 +232,7 @@ func TestTroubleTellsNoAddresses(t *testing.T) {
 		return ""
 	}}
 	listen(t, s)
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	for range 3 {
 		h.send("secret@d.test")
 	}
@@ -241,12 +241,12 @@ func TestTroubleTellsNoAddresses(t *testing.T) {
 	h.reads(other, "<***>: busy")
 }
 
-// What a host says to us before any message is told of all as it is: whom to turn
-// to, say. It can name nobody's recipients.
+// A host's reply before any message is shown unchanged, including a contact address. It can't
+// contain other recipients.
 func TestRefusalKeepsItsContact(t *testing.T) {
 	const contact = "ask tosa@rx.d.test to clarify"
 	s := listen(t, &sink{answer: refuse("greeting", "554 "+contact)})
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := newFixture(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	first, other := h.send("bob@d.test"), h.send("carol@d.test")
 	h.run()
 	if a := h.attempt(first); a.Reply != contact {

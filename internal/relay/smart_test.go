@@ -26,7 +26,7 @@ import (
 
 func TestSmartHost(t *testing.T) {
 	s := listen(t, &sink{tls: certificate(t, "relay.test")})
-	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
+	h := newFixture(t, 25, nil, "relay.test. A 127.0.0.1")
 	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
 	h.run()
 	for _, to := range []string{"bob@d.test", "bob@e.test"} {
@@ -49,7 +49,7 @@ func TestSmartHost(t *testing.T) {
 	}
 }
 
-// submission is a go-smtp server that wants a login.
+// submission is a go-smtp server that requires a login.
 type submission struct {
 	mu   sync.Mutex
 	got  []string // user, from, to and data of each message
@@ -98,7 +98,7 @@ func (c *session) Data(r io.Reader) error {
 	return err
 }
 
-// logIn makes a sink ask for a login, and take one password.
+// logIn makes a sink require a login with one password.
 func logIn(mechanism, user, password string) func(int, string) string {
 	plain := base64.StdEncoding.EncodeToString([]byte("\x00" + user + "\x00" + password))
 	var mu sync.Mutex
@@ -129,11 +129,11 @@ func logIn(mechanism, user, password string) func(int, string) string {
 	}
 }
 
-// relayTo starts a house whose smart host a URL names; %d is the port.
-func relayTo(t *testing.T, s *sink, ca *certtest.CA, relayURL string) (*house, *bytes.Buffer) {
+// relayTo starts a house with the smart host of a URL; %d is the port.
+func relayTo(t *testing.T, s *sink, ca *certtest.CA, relayURL string) (*fixture, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
-	h := newHouse(t, 25, func(o *relay.Options) {
+	h := newFixture(t, 25, func(o *relay.Options) {
 		o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}, "relay.test. A 127.0.0.1", "other.test. A 127.0.0.1")
 	u, err := url.Parse(fmt.Sprintf(relayURL, s.addr.Port()))
@@ -148,8 +148,8 @@ func relayTo(t *testing.T, s *sink, ca *certtest.CA, relayURL string) (*house, *
 	return h, log
 }
 
-// The ways of an operator's relay, as the URL has them, and what goes wrong
-// with each. Nothing that is written down has the password in it.
+// The variants of a smart host's URL, and what can go wrong with each. The password appears in no
+// log or record.
 func TestRelayURL(t *testing.T) {
 	ca := certtest.New(t, "root")
 	const password = "Ses&ame-42"
@@ -200,7 +200,7 @@ func TestRelayURL(t *testing.T) {
 	}
 }
 
-// A server of other people's making, with a login over TLS from the first byte.
+// A third-party server, with a login over TLS from the first byte.
 func TestSmartHostWithLogin(t *testing.T) {
 	s := &submission{}
 	srv := smtp.NewServer(s)
@@ -213,7 +213,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close(); <-done }) //nolint:errcheck // it was closed
 
-	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
+	h := newFixture(t, 25, nil, "relay.test. A 127.0.0.1")
 	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: uint16(l.Addr().(*net.TCPAddr).Port),
 		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "sesame"}}
 	h.run()
@@ -228,7 +228,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 		t.Errorf("attempt %+v", a)
 	}
 
-	// A wrong password is the operator's affair: the mail waits.
+	// A wrong password is the operator's problem: the mail is deferred.
 	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: h.router.SmartHost.Port,
 		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "wrong"}}
 	if a := h.attempt(h.send("bob@e.test")); a.Outcome != queue.Deferred || a.Stage != "auth" || a.Code != 535 {

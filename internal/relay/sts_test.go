@@ -30,7 +30,7 @@ type stsCase struct {
 	stage  string
 	tls    string
 	reply  string
-	story  string // a part of the transcript
+	story  string // part of the transcript
 }
 
 // hosts that are there: with a good certificate for every name of the test,
@@ -100,7 +100,7 @@ func servePolicies(t *testing.T, config *tls.Config, cases []stsCase) uint16 {
 	return srv.Listener.Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// What MTA-STS policies make of mail hosts, beside DANE and without.
+// MTA-STS policies applied to mail hosts, with and without DANE.
 func TestMTASTS(t *testing.T) {
 	ca := certtest.New(t, "root")
 	var names []string
@@ -120,7 +120,7 @@ func TestMTASTS(t *testing.T) {
 		port = start(t, l[i], &sink{tls: c}).addr.Port()
 	}
 	start(t, l[3], &sink{tls: good, answer: refuse("STARTTLS", "454 4.7.0 TLS not available")})
-	h := newHouse(t, port, nil)
+	h := newFixture(t, port, nil)
 	for _, c := range cases {
 		domain := c.name + ".test"
 		h.zone.Add("mta-sts."+domain+". A 127.0.0.1", "_mta-sts."+domain+`. TXT "v=STSv1; id=1;"`)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retention deletes what has been kept for long enough. Each room
-// deletes what is its own, a little at a time; here is when, and how fast: one
-// node does it, and leaves the writer to others most of the time. Nothing is
-// remembered of how far it came: what is left is found again after a restart.
+// Package retention deletes data that is older than its retention time. Each package deletes its
+// own data in small steps. This package decides when and how fast: one node works at a time, and
+// leaves the database writer to others most of the time. It stores no progress: after a restart it
+// finds the remaining data again.
 package retention
 
 import (
@@ -17,47 +17,47 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Task is a kind of thing that is deleted after a while.
+// Task deletes one kind of data after a retention time.
 type Task struct {
 	Name string // for logs
-	// MaxAge is how long such things are kept; 0: for ever.
+	// MaxAge is the retention time; 0: for ever.
 	MaxAge time.Duration
-	// Prune deletes, in one commit, some of those that came to their end
-	// before a time: about limit rows, and 0 only if there are none left.
+	// Prune deletes, in one commit, about limit rows that expired before a time. It returns 0 only
+	// if none are left.
 	Prune func(ctx context.Context, before time.Time, limit int) (n int, err error)
 }
 
-// Pruner carries out tasks.
+// Pruner runs tasks.
 type Pruner struct {
 	DB    *db.DB
 	Node  *db.Node
 	Tasks []Task
-	// Load is the share of time, 0 to 1, in which others want the writer.
+	// Load returns the share of time, 0 to 1, in which other callers want the writer.
 	Load func() float64
 	Now  func() time.Time
 	Log  *slog.Logger
 
-	rowLimit int       // how many rows are deleted in one commit now
-	leaderAt time.Time // when the duty was last renewed
+	rowLimit int       // current maximum of rows per commit
+	leaderAt time.Time // when the leader job was last renewed
 }
 
 const (
-	// startDelay is how long after its start a node begins, and every how often it
-	// looks again.
+	// startDelay is the wait after a node's start before its first run, interval the time between
+	// runs.
 	startDelay = time.Minute
 	interval   = time.Hour
-	// A commit that took longer than slow is followed by one of half the rows,
-	// and one that took less than quick by one of twice as many.
+	// A commit slower than slowCommit halves the number of rows of the next one, and one faster
+	// than fastCommit doubles it.
 	fastCommit, slowCommit = 20 * time.Millisecond, 80 * time.Millisecond
 	minRows, maxRows       = 10, 500
-	// renewInterval is how often the duty is renewed. That two nodes delete the same for
-	// a moment does no harm.
+	// renewInterval is how often the leader job is renewed. It is harmless if two nodes delete the
+	// same rows for a moment.
 	renewInterval                      = time.Second
-	idlePauseFactor, loadedPauseFactor = 3, 30 // how many times as long as a commit took is rested after it
+	idlePauseFactor, loadedPauseFactor = 3, 30 // pause after a commit, as a multiple of its duration
 )
 
-// Run deletes what is due now and then until ctx ends. Every node runs it; the
-// duty "retention" lets one at a time work.
+// Run deletes expired data every interval until ctx ends. Every node runs it; the leader job
+// "retention" lets one work at a time.
 func (k *Pruner) Run(ctx context.Context) error {
 	timer := time.NewTimer(startDelay)
 	defer timer.Stop()
@@ -76,8 +76,8 @@ func (k *Pruner) Run(ctx context.Context) error {
 
 var errNotLeader = errors.New("another node does it")
 
-// RunOnce deletes all that is due, and returns how many rows of which task, as
-// far as it came. While another node has the duty it does nothing.
+// RunOnce deletes all expired data, and returns the number of deleted rows per task, also after an
+// error. It does nothing while another node has the leader job.
 func (k *Pruner) RunOnce(ctx context.Context) (map[string]int, error) {
 	total := map[string]int{}
 	var failed []error
@@ -95,7 +95,7 @@ func (k *Pruner) RunOnce(ctx context.Context) (map[string]int, error) {
 			return total, ctx.Err()
 		case errors.Is(err, errNotLeader):
 			return total, nil
-		case err != nil: // the others are not to suffer from it
+		case err != nil: // an error of one task does not stop the others
 			failed = append(failed, fmt.Errorf("%s: %w", task.Name, err))
 		}
 	}
@@ -128,7 +128,7 @@ func (k *Pruner) runTask(ctx context.Context, task Task) (total int, err error) 
 	}
 }
 
-// ensureLeader takes or keeps the duty.
+// ensureLeader acquires or renews the leader job.
 func (k *Pruner) ensureLeader(ctx context.Context) error {
 	if time.Since(k.leaderAt) < renewInterval {
 		return nil
@@ -147,8 +147,8 @@ func (k *Pruner) ensureLeader(ctx context.Context) error {
 	return err
 }
 
-// pause leaves the writer to others: the longer a commit took, which includes
-// its wait for them, and the more they want it, the longer.
+// pause leaves the writer to other callers. The pause grows with the duration of the last commit,
+// which includes its wait for them, and with the load.
 func (k *Pruner) pause(ctx context.Context, took time.Duration) error {
 	load := 0.0
 	if k.Load != nil {

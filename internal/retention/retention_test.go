@@ -22,7 +22,7 @@ func keeper(d *db.DB, n *db.Node, tasks ...retention.Task) *retention.Pruner {
 	return &retention.Pruner{DB: d, Node: n, Tasks: tasks, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
 }
 
-// store is something of which there is some left.
+// store is a stub of stored data.
 type store struct {
 	left   int
 	before time.Time
@@ -37,8 +37,8 @@ func (s *store) prune(_ context.Context, before time.Time, limit int) (int, erro
 	return n, s.err
 }
 
-// What is due goes, task by task, in bounded pieces; a task that fails, and one
-// that keeps for ever, are no reason not to do the others.
+// Expired data is deleted, task by task, in bounded steps. A failing task, or one that keeps data
+// for ever, does not stop the others.
 func TestRound(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -63,7 +63,7 @@ func TestRound(t *testing.T) {
 	})
 }
 
-// One node at a time deletes, and another goes on when it has ended.
+// One node at a time deletes, and another continues when it has stopped.
 func TestOneNode(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, first := dbtest.Open(t, url)
@@ -89,7 +89,7 @@ func TestOneNode(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if err := first.MaintainLease(ended); err != nil { // leaves
+		if err := first.MaintainLease(ended); err != nil { // releases the lease
 			t.Fatal(err)
 		}
 		if total, err := k.RunOnce(t.Context()); err != nil || total["rest"] != 97 {

@@ -15,23 +15,23 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
-// The certificate usages that count between mail hosts (RFC 7672 §3.1). The
-// other two lean on authorities that mail hosts have not agreed on.
+// The certificate usages that apply to mail hosts (RFC 7672 §3.1). The other two depend on
+// certificate authorities, on which mail hosts have not agreed.
 const (
-	daneTA = 2 // an authority of the host's choice
-	daneEE = 3 // the host's own certificate, whatever it says
+	daneTA = 2 // a trust anchor that the host chooses
+	daneEE = 3 // the host's own certificate; its names and dates don't count
 )
 
-// danePolicy are what signed DNS says about the TLS of a host.
+// danePolicy is what signed DNS says about a host's TLS.
 type danePolicy struct {
-	baseDomain     string     // the name at which it says so (RFC 7672 §2.2.3): for SNI
-	referenceNames []string   // of which a certificate under daneTA must have one
-	records        []dns.TLSA // those that can be used; none: TLS is a must, and any certificate will do
+	baseDomain     string     // name of the TLSA records (RFC 7672 §2.2.3), sent as SNI
+	referenceNames []string   // names of which a certificate under daneTA must have one
+	records        []dns.TLSA // usable records; none: TLS is required, with any certificate
 }
 
-// lookUpTLSA asks for the TLSA records of a host whose name came from signed
-// DNS. nil without an error says that there are none that count. An error says
-// that there may be some: the host must not be used (RFC 7672 §2.1.2).
+// lookUpTLSA looks up the TLSA records of a host whose name came from signed DNS. It returns nil
+// without an error if none apply. An error means that there may be some: the host must not be used
+// (RFC 7672 §2.1.2).
 func (r *Router) lookUpTLSA(ctx context.Context, host string, addrs dns.Result[netip.Addr], next []string) (*danePolicy, error) {
 	bases, err := r.tlsaBaseDomains(ctx, host, addrs)
 	if err != nil {
@@ -51,9 +51,9 @@ func (r *Router) lookUpTLSA(ctx context.Context, host string, addrs dns.Result[n
 	return nil, nil
 }
 
-// tlsaBaseDomains are the names at which a host's records may be, the better one first:
-// the end of its chain of CNAMEs if all of that is signed, then its own (RFC
-// 7672 §2.2.2).
+// tlsaBaseDomains returns the names at which a host's records may be, best first (RFC 7672 §2.2.2).
+// The first is the end of the host's CNAME chain if the whole chain is signed, then comes the
+// host's own name.
 func (r *Router) tlsaBaseDomains(ctx context.Context, host string, addrs dns.Result[netip.Addr]) ([]string, error) {
 	alias := addrs.Canonical != "" && addrs.Canonical != host
 	switch {
@@ -64,7 +64,7 @@ func (r *Router) tlsaBaseDomains(ctx context.Context, host string, addrs dns.Res
 	case !alias:
 		return nil, nil
 	}
-	// The name may be signed although it leads to where nothing is.
+	// The name may be signed although its CNAME leads to an unsigned zone.
 	res, err := r.DNS.CNAME(ctx, host)
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
@@ -75,8 +75,8 @@ func (r *Router) tlsaBaseDomains(ctx context.Context, host string, addrs dns.Res
 	return nil, nil
 }
 
-// usableTLSA picks the records that we understand. Of several digests of the same
-// kind the strongest alone counts, beside full data (RFC 7671 §9).
+// usableTLSA returns the records that we support. Of several digests of the same kind it keeps only
+// the strongest, besides full data (RFC 7671 §9).
 func usableTLSA(records []dns.TLSA) []dns.TLSA {
 	best := map[[2]uint8]uint8{}
 	var good []dns.TLSA
@@ -114,7 +114,7 @@ func supportedTLSA(t dns.TLSA) bool {
 	return false
 }
 
-// policyKey tells apart what two hosts' connections must prove.
+// policyKey returns a key that distinguishes connections with different requirements.
 func (p *danePolicy) policyKey() string {
 	h := sha256.New()
 	for _, t := range p.records {

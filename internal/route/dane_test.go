@@ -19,8 +19,8 @@ func digest(b []byte) []byte {
 	return sum[:]
 }
 
-// Of several digests of a kind the strongest counts, beside full data; what is
-// not understood does not count.
+// Of several digests of a kind only the strongest counts, besides full data. Records that are not
+// supported don't count.
 func TestUsable(t *testing.T) {
 	short, long := make([]byte, 32), make([]byte, 64)
 	cert := certtest.New(t, "root").Cert
@@ -29,7 +29,7 @@ func TestUsable(t *testing.T) {
 		{Usage: 2, Selector: 1, Matching: 1, Data: short}, {Usage: 3, Selector: 1, Data: cert.RawSubjectPublicKeyInfo}, {Usage: 2, Data: cert.Raw},
 	}
 	bad := []dns.TLSA{
-		{Usage: 3, Selector: 1, Matching: 1, Data: short}, // there is a stronger one
+		{Usage: 3, Selector: 1, Matching: 1, Data: short}, // there is a stronger digest
 		{Usage: 0, Matching: 1, Data: short}, {Usage: 1, Matching: 1, Data: short}, {Usage: 4, Matching: 1, Data: short}, {Usage: 255},
 		{Usage: 3, Selector: 2, Matching: 1, Data: short}, {Usage: 3, Matching: 3, Data: short}, {Usage: 3, Matching: 1, Data: long},
 		{Usage: 3, Matching: 2, Data: short}, {Usage: 3}, {Usage: 3, Data: cert.RawSubjectPublicKeyInfo}, {Usage: 3, Selector: 1, Data: cert.Raw},
@@ -40,8 +40,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// Dates and names don't matter where the host's own certificate is pinned, and
-// do where its authority is.
+// Dates and names don't matter if the host's own certificate is pinned, but they do if its trust
+// anchor is.
 func TestCheckDates(t *testing.T) {
 	ca := certtest.New(t, "root")
 	old, _ := ca.Issue(&x509.Certificate{DNSNames: []string{"mx.test"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0)})
@@ -89,7 +89,7 @@ func TestCheckChains(t *testing.T) {
 	}
 }
 
-// Whatever a zone holds, only what names this chain's keys is taken for proof.
+// Only records that match this chain's keys are accepted as proof.
 func FuzzTLSA(f *testing.F) {
 	ca := certtest.New(f, "root")
 	leaf := ca.ServerConfig("mx.test").Certificates[0].Leaf

@@ -23,7 +23,7 @@ var (
 	errNameMismatch = errors.New("a TLSA record matches, but the certificate is for another name")
 )
 
-// verify judges a host's certificates by the pins (RFC 7672 §3).
+// verify checks a host's certificates against the TLSA records (RFC 7672 §3).
 func (p *danePolicy) verify(st tls.ConnectionState) error {
 	chain := st.PeerCertificates
 	if len(chain) == 0 {
@@ -45,8 +45,8 @@ func (p *danePolicy) verify(st tls.ConnectionState) error {
 	return nil
 }
 
-// trustAnchors are the authorities that the pins name: certificates that the host
-// sent, and those that DNS holds whole.
+// trustAnchors returns the trust anchors that the records name: certificates that the host sent,
+// and certificates and keys that DNS holds in full.
 func (p *danePolicy) trustAnchors(chain []*x509.Certificate) []*x509.Certificate {
 	var roots []*x509.Certificate
 	for _, t := range p.records {
@@ -73,8 +73,8 @@ func (p *danePolicy) trustAnchors(chain []*x509.Certificate) []*x509.Certificate
 	return roots
 }
 
-// anchorFromKey stands in for an authority of which DNS holds no more than the key,
-// if that has issued one of the certificates.
+// anchorFromKey builds a stand-in for a trust anchor of which DNS holds only the key. It returns
+// nil unless that key signed one of the certificates.
 func anchorFromKey(spki []byte, chain []*x509.Certificate) *x509.Certificate {
 	root := &x509.Certificate{
 		Raw: spki, RawSubjectPublicKeyInfo: spki, Version: 3, BasicConstraintsValid: true, IsCA: true, MaxPathLen: -1,
@@ -101,7 +101,7 @@ func anchorFromKey(spki []byte, chain []*x509.Certificate) *x509.Certificate {
 	return nil
 }
 
-// chainsTo reports whether the chain leads to an authority.
+// chainsTo reports whether the chain leads to a trust anchor.
 func chainsTo(root *x509.Certificate, chain []*x509.Certificate) bool {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	o.Roots.AddCert(root)
@@ -112,7 +112,7 @@ func chainsTo(root *x509.Certificate, chain []*x509.Certificate) bool {
 	return err == nil
 }
 
-// matchesTLSA reports whether a record speaks of a certificate (RFC 6698 §2.1).
+// matchesTLSA reports whether a record matches a certificate (RFC 6698 §2.1).
 func matchesTLSA(t dns.TLSA, c *x509.Certificate) bool {
 	data := c.Raw
 	if t.Selector == 1 {

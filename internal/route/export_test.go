@@ -4,11 +4,11 @@ package route
 
 import "context"
 
-// Refresh is one round of Run.
+// Refresh runs one round of Run.
 func (s *STSResolver) Refresh(ctx context.Context) error { return s.refresh(ctx) }
 
-// MaxWaiting is how many may wait for policies at the same time.
+// MaxWaiting is the maximum number of callers that wait for policies.
 const MaxWaiting = maxFetchWaiters
 
-// Waiting is how many wait for policies now.
+// Waiting returns how many callers wait for policies now.
 func (s *STSResolver) Waiting() int { return len(s.waitSlots) }

@@ -8,17 +8,16 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// policyCheck are what a domain's policies want of its hosts, and what came of
-// that.
+// policyCheck applies a domain's policies to its hosts, and collects the results.
 type policyCheck struct {
 	domain    string
 	sts       *STSPolicy // nil: none
 	notes     []string
-	rejection *Error // why the last host that may not be used may not
+	rejection *Error // reason of the last host that was rejected
 }
 
-// apply sets what a host must prove. It reports false if the host must not
-// be used. Where DANE has a say it alone decides (RFC 8461 §2).
+// apply sets what a host must prove. It returns false if the host must not be used. Where DANE
+// applies to the certificate, it alone decides (RFC 8461 §2).
 func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 	if c.daneErr != nil {
 		d.reject("4.7.5", "DANE: the TLSA records of "+h.Name+" could not be looked up", c.daneErr)
@@ -27,7 +26,7 @@ func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 	if c.dane != nil {
 		h.TLS, h.TLSRequiredBy = smtpclient.Required, "DANE"
 		if len(c.dane.records) > 0 {
-			// Our own check takes the place of the library's.
+			// VerifyConnection replaces the library's own check.
 			h.TLSConfig = &tls.Config{InsecureSkipVerify: true, ServerName: c.dane.baseDomain, VerifyConnection: c.dane.verify}
 			h.PolicyKey = c.dane.policyKey()
 			return true
@@ -57,8 +56,8 @@ func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 	return true
 }
 
-// RequireVerifiedTLS is the host with a certificate that must be good, whatever the
-// domain's policies say, because who demands it (RFC 8689 §4.2.1).
+// RequireVerifiedTLS returns the host with TLS and a valid certificate required, whatever the
+// domain's policies say. who names the requirement, such as "REQUIRETLS" (RFC 8689 §4.2.1).
 func (r *Router) RequireVerifiedTLS(h Host, who string) Host {
 	if h.TLS != smtpclient.Implicit {
 		h.TLS = smtpclient.Required
@@ -71,7 +70,7 @@ func (r *Router) RequireVerifiedTLS(h Host, who string) Host {
 	return h
 }
 
-// setRoots gives a host the authorities that its certificate may be from.
+// setRoots sets the certificate authorities that a host's certificate may come from.
 func (r *Router) setRoots(h *Host) {
 	if r.Roots == nil {
 		return

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route knows where a destination's mail goes: the hosts to try, in
-// their order, with their addresses (RFC 5321 §5.1), or the smart host that
-// takes it all; and what their TLS must prove, by DANE (RFC 7672) or the
-// domain's MTA-STS policy (RFC 8461). No plan leads to an address that
-// strangers' DNS must not lead us to, or back to ourselves.
+// Package route decides where a destination's mail goes: the hosts to try, in order, with their
+// addresses (RFC 5321 §5.1), or the smart host that takes all mail. It also decides what their TLS
+// must prove, by DANE (RFC 7672) or by the domain's MTA-STS policy (RFC 8461). No plan leads back
+// to this server, or to an address that DNS of other parties must not lead us to.
 package route
 
 import (
@@ -22,53 +21,52 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Bounds of a plan, however much DNS offers.
+// Limits of a plan, however much DNS returns.
 const (
 	maxHosts        = 10
 	maxAddrsPerHost = 6
 	maxAddresses    = 20
 )
 
-// Router plans the ways of mail. Its fields are set before use and not
-// changed. It is safe for concurrent use.
+// Router plans where mail goes. Set its fields before use and don't change them. It is safe for
+// concurrent use.
 type Router struct {
 	DNS *dns.Resolver
-	// HostName is our own host name. MX records that name it, or a host at one of
-	// its addresses, are ourselves.
+	// HostName is this server's host name. MX records that name it, or a host at one of its
+	// addresses, lead back to this server.
 	HostName string
-	// OwnAddrs are more addresses of ours.
+	// OwnAddrs are further addresses of this server.
 	OwnAddrs []netip.Addr
-	// AllowNets are networks that mail may go to although they are not public, or
-	// although they are our own.
+	// AllowNets are networks that mail may go to although they are not public or are this server's
+	// own.
 	AllowNets []netip.Prefix
-	Port      uint16 // that MX hosts are dialled on; 0: 25
-	// SmartHost, if set, takes the mail for every destination.
+	Port      uint16 // port of MX hosts; 0: 25
+	// SmartHost, if set, takes the mail for all destinations.
 	SmartHost *SmartHost
-	// IsClaimed, if set, reports whether a domain is held by an account here. If
-	// its MX records lead to us all the same, it is moving in: an error that
-	// passes, where it is a loop for others.
+	// IsClaimed, if set, reports whether an account here holds a domain. If that domain's MX
+	// records lead to this server, although it is not served yet, it is moving in: the error is
+	// temporary. For other domains it is a loop.
 	IsClaimed func(ctx context.Context, domain string) (bool, error)
-	// STS, if set, knows the MTA-STS policies of domains. DANE needs no more
-	// than a resolver that is trusted to validate.
+	// STS, if set, provides the MTA-STS policies of domains. DANE only needs a resolver that is
+	// trusted to validate.
 	STS *STSResolver
-	// Roots are the authorities for certificates that must be valid; nil: the
-	// system's.
+	// Roots are the certificate authorities for certificates that must be valid; nil: the system's.
 	Roots *x509.CertPool
 
-	ignoreDANE bool // DANE does not matter
+	ignoreDANE bool // whether to ignore DANE
 }
 
-// Plan is where a destination's mail goes.
+// Plan says where a destination's mail goes.
 type Plan struct {
 	Hosts []Host // in the order to try; at least one
 	// Via is "relay" when the host is a smart host; else empty.
 	Via string
-	// Notes tell, for the story of each delivery, what the domain's policies
-	// had against hosts, or would have if they were enforced.
+	// Notes say, for the transcript of each delivery, why the domain's policies rejected hosts, or
+	// would if they were enforced.
 	Notes []string
 }
 
-// Host is a host to try, with how to talk to it.
+// Host is a host to try, and how to connect to it.
 type Host struct {
 	Name  string
 	Addrs []netip.AddrPort // in the order to try, at least one
@@ -77,21 +75,21 @@ type Host struct {
 	Verify bool             // check the certificate against Name
 	Auth   *smtpclient.Auth // nil: none
 
-	// What smtpclient.Options say under the same names.
+	// As in smtpclient.Options.
 	TLSConfig                               *tls.Config
 	PolicyKey, TLSRequiredBy, TestingPolicy string
 }
 
-// Error tells why a destination as a whole can't be sent to. Every error of
-// Hosts is one, unless ctx has ended.
+// Error says why a whole destination can't be sent to. Every error of Hosts is one, unless ctx has
+// ended.
 type Error struct {
-	Permanent bool     // trying again is in vain
-	Code      int      // the reply that a server would give for it
+	Permanent bool     // whether a retry is pointless
+	Code      int      // SMTP reply code that fits the error
 	Enhanced  string   // RFC 3463
-	Reason    string   // for people
-	Stage     string   // "dns", or "policy" where DANE or MTA-STS stand in the way
+	Reason    string   // human-readable
+	Stage     string   // "dns", or "policy" if DANE or MTA-STS prevents it
 	Cause     error    // for the log; may be nil
-	Notes     []string // as in a Plan
+	Notes     []string // as in Plan
 }
 
 // Error returns the codes and the reason.
@@ -106,7 +104,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// The destination-level failures.
+// The errors that concern a whole destination.
 var (
 	errNoDomain         = Error{Permanent: true, Code: 550, Enhanced: "5.1.2", Reason: "the domain does not exist"}
 	errNoMail           = Error{Permanent: true, Code: 556, Enhanced: "5.1.10", Reason: "the domain accepts no mail (null MX)"}
@@ -119,7 +117,7 @@ var (
 	errSmartHostDNS     = Error{Code: 451, Enhanced: "4.4.3", Reason: "the relay's address could not be found out"}
 )
 
-// withCause returns the failure with its cause.
+// withCause returns the error with its cause.
 func (e Error) withCause(cause error) error {
 	e.Cause = cause
 	if e.Stage == "" {
@@ -128,9 +126,9 @@ func (e Error) withCause(cause error) error {
 	return &e
 }
 
-// Hosts plans the way to a domain (A-labels). Hosts of equal preference are
-// shuffled anew at each call, and so are the addresses of a host, IPv6 and IPv4
-// by turns. The error is an *Error, or the context's.
+// Hosts returns the plan for a domain (A-labels). Each call shuffles hosts of equal preference, and
+// the addresses of a host, with IPv6 and IPv4 alternating. The error is an *Error, or the
+// context's.
 func (r *Router) Hosts(ctx context.Context, domain string) (Plan, error) {
 	plan, err := r.plan(ctx, domain)
 	if err != nil && ctx.Err() != nil {
@@ -139,15 +137,15 @@ func (r *Router) Hosts(ctx context.Context, domain string) (Plan, error) {
 	return plan, err
 }
 
-// HostsWithoutPolicy is Hosts without DANE and MTA-STS, for a message that says that
-// it does not need them (RFC 8689 §3).
+// HostsWithoutPolicy is Hosts without DANE and MTA-STS, for a message that says that it does not
+// need them (RFC 8689 §3).
 func (r *Router) HostsWithoutPolicy(ctx context.Context, domain string) (Plan, error) {
 	lax := *r
 	lax.STS, lax.ignoreDANE = nil, true
 	return lax.Hosts(ctx, domain)
 }
 
-// LoopsBack reports whether DNS leads the mail of a domain back to this server.
+// LoopsBack reports whether DNS leads a domain's mail back to this server.
 func (r *Router) LoopsBack(ctx context.Context, domain string) bool {
 	direct := *r
 	direct.SmartHost, direct.STS = nil, nil
@@ -179,7 +177,7 @@ func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
 		return Plan{}, errNoPolicy.withCause(stsErr)
 	}
 	if own := slices.IndexFunc(found, func(c candidate) bool { return c.isOwn }); own >= 0 {
-		// We are a relay for the domain: only better ones may be tried (RFC
+		// This server is a relay for the domain: only hosts of better preference may be tried (RFC
 		// 5321 §5.1).
 		limit := found[own].preference
 		found = slices.DeleteFunc(found, func(c candidate) bool { return c.preference >= limit })
@@ -193,18 +191,18 @@ func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
 	return r.selectHosts(policyCheck{domain: domain, sts: sts}, found)
 }
 
-// mxSet is what DNS says of a domain's mail.
+// mxSet is what DNS says about a domain's mail hosts.
 type mxSet struct {
 	hosts    []dns.MX // in the order to try
-	implicit bool     // the domain itself, in place of MX records
-	// authentic tells that this is proven by DNSSEC; next are then the names of
-	// the domain, before and after CNAMEs.
+	implicit bool     // whether the domain itself stands in for MX records
+	// authentic is set if DNSSEC proves the answer. nextHopNames are the names of the domain,
+	// before and after CNAMEs.
 	authentic    bool
 	nextHopNames []string
 }
 
-// lookUpMX returns the MX records in the order to try, or the domain itself
-// in place of them: the implicit MX.
+// lookUpMX returns the MX records in the order to try, or the domain itself if there are none (the
+// implicit MX).
 func (r *Router) lookUpMX(ctx context.Context, domain string) (mxSet, error) {
 	res, err := r.DNS.MX(ctx, domain)
 	t := mxSet{authentic: res.Authentic, nextHopNames: []string{domain}}
@@ -226,9 +224,8 @@ func (r *Router) lookUpMX(ctx context.Context, domain string) (mxSet, error) {
 	return t, nil
 }
 
-// sortMX shuffles records of equal preference, and drops what is named twice
-// and what is too much. Our own name, wherever it stands, comes first among its
-// equals: nothing behind it is tried.
+// sortMX shuffles records of equal preference, and drops duplicates and all beyond maxHosts. This
+// server's own name comes first among its equals, since no host after it is tried.
 func sortMX(records []dns.MX, own string) []dns.MX {
 	list := slices.Clone(records)
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -253,18 +250,19 @@ func sortMX(records []dns.MX, own string) []dns.MX {
 	return list[:min(len(list), maxHosts)]
 }
 
-// candidate is a host with what DNS says of it.
+// candidate is a host and what DNS says about it.
 type candidate struct {
 	name       string
 	preference uint16
 	isOwn      bool
 	addrs      []netip.Addr
 	err        error
-	dane       *danePolicy // nil: DANE has nothing to say
+	dane       *danePolicy // nil: DANE does not apply
 	daneErr    error
 }
 
-// lookUpCandidates finds the hosts' addresses, and ourselves among them, and their pins.
+// lookUpCandidates looks up the hosts' addresses and TLSA records, and finds this server among
+// them.
 func (r *Router) lookUpCandidates(ctx context.Context, t mxSet) []candidate {
 	found := make([]candidate, len(t.hosts))
 	var own []netip.Addr
@@ -291,9 +289,8 @@ func (r *Router) lookUpCandidates(ctx context.Context, t mxSet) []candidate {
 	return found
 }
 
-// ownAddrs are the addresses given, and those that our name has in DNS:
-// behind address translation only DNS knows them. Without an answer the name
-// itself still tells us from others.
+// ownAddrs returns OwnAddrs and the addresses of HostName in DNS: behind NAT only DNS knows those.
+// If DNS does not answer, the host name alone still identifies this server.
 func (r *Router) ownAddrs(ctx context.Context) []netip.Addr {
 	if r.HostName == "" {
 		return r.OwnAddrs
@@ -305,20 +302,20 @@ func (r *Router) ownAddrs(ctx context.Context) []netip.Addr {
 	return append(slices.Clone(r.OwnAddrs), res.Records...)
 }
 
-// loopError is the failure of a domain whose best host is ourselves.
+// loopError returns the error for a domain whose best host is this server.
 func (r *Router) loopError(ctx context.Context, domain string) error {
 	if r.IsClaimed == nil {
 		return errLoop.withCause(nil)
 	}
 	held, err := r.IsClaimed(ctx, domain)
-	if held || err != nil { // without knowing, nothing is bounced
+	if held || err != nil { // don't bounce without knowing
 		return errUnverifiedDomain.withCause(err)
 	}
 	return errLoop.withCause(nil)
 }
 
-// selectHosts makes the plan of the hosts that can be dialled and that the domain's
-// policies allow.
+// selectHosts returns the plan with the hosts that can be dialled and that the domain's policies
+// allow.
 func (r *Router) selectHosts(d policyCheck, found []candidate) (Plan, error) {
 	var plan Plan
 	var trouble error

@@ -167,7 +167,7 @@ func TestAllowedAndOwn(t *testing.T) {
 	}
 }
 
-// Hosts of equal preference, and addresses of a host, take turns in being first.
+// Hosts of equal preference, and addresses of a host, come in random order.
 func TestShuffle(t *testing.T) {
 	r, _ := router(t, "d.test. MX 10 a.d.test.", "d.test. MX 10 b.d.test.", "d.test. MX 5 first.d.test.",
 		"a.d.test. A 1.1.1.1", "b.d.test. A 1.1.1.2", "first.d.test. A 1.1.1.3", "first.d.test. A 1.1.1.4")
@@ -213,7 +213,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What is wrong with a host that is not needed harms nothing.
+// An error at a host that is not needed does not matter.
 func TestOneHostIsEnough(t *testing.T) {
 	r, zone := router(t, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.", "b.d.test. A 1.1.1.2")
 	zone.ServFail("a.d.test")

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// SmartHost takes mail for all destinations. It may be at a private address:
-// the operator named it.
+// SmartHost takes the mail for all destinations. It may have a private address, since the operator
+// named it.
 type SmartHost struct {
 	Host   string // a name, or an IP address
 	Port   uint16
@@ -24,12 +24,12 @@ type SmartHost struct {
 	Auth   *smtpclient.Auth // nil: no login
 }
 
-// ParseSmartHost reads smtp://[user:password@]host:port, or smtps:// for TLS
-// from the first byte. With smtps, or where a password is sent to another
-// machine, TLS is required and the certificate checked; else TLS is used if it
-// is offered. The parameter verify=no, as in smtps://host:465?verify=no, takes
-// any certificate; verify=yes requires TLS and a good one. Errors do not repeat
-// the URL, which may hold a password.
+// ParseSmartHost parses smtp://[user:password@]host:port, or smtps:// for TLS from the first byte.
+// With smtps, or if a password is sent to another machine, TLS is required and the certificate is
+// checked. Otherwise TLS is used if the host offers it.
+//
+// The parameter verify=no, as in smtps://host:465?verify=no, accepts any certificate. verify=yes
+// requires TLS with a valid one. Errors don't repeat the URL, which may hold a password.
 func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
 	if err != nil || port == 0 {
@@ -74,7 +74,7 @@ func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 	return s, nil
 }
 
-// parseVerify reads the only parameter that there is.
+// parseVerify returns the parameter verify, the only one that is allowed; "" if it is not there.
 func parseVerify(u *url.URL) (string, error) {
 	bad := errors.New("the relay's URL has a parameter other than verify=yes or verify=no")
 	if u.Path != "" && u.Path != "/" || u.Fragment != "" {
@@ -93,7 +93,7 @@ func parseVerify(u *url.URL) (string, error) {
 	return "", bad
 }
 
-// planSmartHost plans the way to the smart host.
+// planSmartHost returns the plan for the smart host.
 func (r *Router) planSmartHost(ctx context.Context) (Plan, error) {
 	s := r.SmartHost
 	addrs, err := r.smartHostAddrs(ctx)

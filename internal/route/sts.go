@@ -19,66 +19,63 @@ import (
 )
 
 const (
-	// fetchTimeout bounds the fetching of one policy (RFC 8461 §3.3).
+	// fetchTimeout bounds the fetch of one policy (RFC 8461 §3.3).
 	fetchTimeout = time.Minute
-	// fetchRetryDelay is how long a version that could not be fetched is left
-	// alone; mail meanwhile goes by the one before, if there is one.
+	// fetchRetryDelay is how long a policy version is not fetched again after a failure. Meanwhile
+	// the previous policy applies, if there is one.
 	fetchRetryDelay = 5 * time.Minute
-	// reloadInterval is how long the memory is believed before the table is read
-	// once more: another node may have fetched something.
+	// reloadInterval is how long a cached entry is used before it is read from the table again:
+	// another node may have fetched a policy.
 	reloadInterval = 10 * time.Minute
-	// maxFetchWaiters bounds the deliveries that wait for a policy to arrive, so
-	// that domains whose policy hosts hang can't take all runs of the queue;
-	// what is above it is deferred.
+	// maxFetchWaiters bounds the deliveries that wait for policies, so that domains with hanging
+	// policy hosts can't occupy all sessions of the queue. Further deliveries are deferred.
 	maxFetchWaiters = 100
-	// maxCacheSize bounds the policies in memory, in octets.
+	// maxCacheSize bounds the cached policies, in octets.
 	maxCacheSize = 16 << 20
 )
 
-// STSOptions are what an STSResolver works with.
+// STSOptions configure an STSResolver.
 type STSOptions struct {
 	DB  *db.DB
 	DNS *dns.Resolver
-	// Roots are the certificate authorities to trust; nil: the system's.
+	// Roots are the trusted certificate authorities; nil: the system's.
 	Roots *x509.CertPool
-	// AllowNets are networks that policies may be fetched from although they are
-	// not public.
+	// AllowNets are networks that policies may be fetched from although they are not public.
 	AllowNets []netip.Prefix
-	Port      uint16 // of policy hosts; 0: 443
+	Port      uint16 // port of policy hosts; 0: 443
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// STSResolver knows the MTA-STS policies of domains (RFC 8461). It is safe for
-// concurrent use.
+// STSResolver provides the MTA-STS policies of domains (RFC 8461). It is safe for concurrent use.
 type STSResolver struct {
 	opts       STSOptions
-	ctx        context.Context // of fetches; ends with Run
+	ctx        context.Context // context of fetches; ends with Run
 	cancel     context.CancelFunc
-	fetches    sync.WaitGroup // fetches
+	fetches    sync.WaitGroup // fetches in progress
 	fetchGroup singleflight.Group
 	waitSlots  chan struct{}
 
 	mu      sync.Mutex
 	entries map[string]*list.Element
-	lru     *list.List // of *standing, the most recently used in front
+	lru     *list.List // of *policyEntry, the most recently used in front
 	size    int
 }
 
-// policyEntry is what is known of a domain's policy.
+// policyEntry is the known state of a domain's policy.
 type policyEntry struct {
 	domain   string
 	id       string
 	policy   *STSPolicy // nil: none
-	expires  time.Time  // of the policy
-	loadedAt time.Time  // when the table was looked at
-	size     int        // octets
+	expires  time.Time  // expiry of the policy
+	loadedAt time.Time  // when the entry was read from the table or fetched
+	size     int        // approximate memory, in octets
 
-	failedID string // a version that could not be had
+	failedID string // version that could not be fetched
 	failedAt time.Time
 }
 
-// errTooManyFetches says that too many wait for policies already.
+// errTooManyFetches says that too many deliveries already wait for policies.
 var errTooManyFetches = errors.New("too many policies are being fetched")
 
 // NewSTSResolver returns an STSResolver.
@@ -91,10 +88,10 @@ func NewSTSResolver(o STSOptions) *STSResolver {
 	return s
 }
 
-// Policy returns the policy of a domain (A-labels), nil if it has none: the
-// one that its TXT record speaks of, fetched if need be, else the last one
-// until it expires. Those who ask at the same time share a fetch. An error
-// says that it is not known at this moment whether there is one.
+// Policy returns the policy of a domain (A-labels), or nil if it has none. It fetches the version
+// that the domain's TXT record names if that is new, else it uses the last policy until that
+// expires. Concurrent calls share a fetch. An error means that it is unknown whether there is a
+// policy.
 func (s *STSResolver) Policy(ctx context.Context, domain string) (*STSPolicy, error) {
 	id, err := s.lookUpID(ctx, domain)
 	if err != nil {
@@ -111,8 +108,8 @@ func (s *STSResolver) Policy(ctx context.Context, domain string) (*STSPolicy, er
 	return s.fetchShared(ctx, domain, id)
 }
 
-// lookUpID asks for a policy's version. Neither the lack of an answer nor that
-// of a record ends a policy that is known (RFC 8461 §5.1).
+// lookUpID looks up a policy's version. A missing answer or record does not end a known policy (RFC
+// 8461 §5.1).
 func (s *STSResolver) lookUpID(ctx context.Context, domain string) (string, error) {
 	res, err := s.opts.DNS.TXT(ctx, "_mta-sts."+domain)
 	if err != nil {
@@ -121,7 +118,7 @@ func (s *STSResolver) lookUpID(ctx context.Context, domain string) (string, erro
 	return parseSTSRecord(res.Records), nil
 }
 
-// current is the policy that counts.
+// current returns the policy that applies, or nil.
 func (e *policyEntry) current(now time.Time) *STSPolicy {
 	if e.policy == nil || !now.Before(e.expires) {
 		return nil
@@ -134,7 +131,7 @@ func (e *policyEntry) isFresh(id string, now time.Time) bool {
 	return e.id == id && e.current(now) != nil || e.failedID == id && now.Sub(e.failedAt) < fetchRetryDelay
 }
 
-// fetchShared has a version fetched, and waits for that.
+// fetchShared fetches a version, or waits for a fetch of it that is in progress.
 func (s *STSResolver) fetchShared(ctx context.Context, domain, id string) (*STSPolicy, error) {
 	select {
 	case s.waitSlots <- struct{}{}:
@@ -145,7 +142,7 @@ func (s *STSResolver) fetchShared(ctx context.Context, domain, id string) (*STSP
 	done := s.fetchGroup.DoChan(domain+" "+id, func() (any, error) {
 		s.fetches.Add(1)
 		defer s.fetches.Done()
-		// Whoever came a moment too late for the last flight shares it too.
+		// Another fetch may have ended just before this one began.
 		if e, err := s.lookUpEntry(s.ctx, domain); err != nil || e.isFresh(id, s.opts.Now()) {
 			return e.current(s.opts.Now()), err
 		}
@@ -160,8 +157,8 @@ func (s *STSResolver) fetchShared(ctx context.Context, domain, id string) (*STSP
 	}
 }
 
-// fetchAndStore fetches a version and keeps it. If that can't be had, the policy
-// before counts on.
+// fetchAndStore fetches and stores a version. If the fetch fails, the previous policy still
+// applies.
 func (s *STSResolver) fetchAndStore(domain, id string) (*STSPolicy, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, fetchTimeout)
 	defer cancel()
@@ -184,7 +181,7 @@ func (s *STSResolver) fetchAndStore(domain, id string) (*STSPolicy, error) {
 	return e.current(now), nil
 }
 
-// lookUpEntry returns what is known of a domain, from the memory or the table.
+// lookUpEntry returns a domain's entry, from the cache or the table.
 func (s *STSResolver) lookUpEntry(ctx context.Context, domain string) (*policyEntry, error) {
 	now := s.opts.Now()
 	s.mu.Lock()
@@ -214,7 +211,7 @@ func (s *STSResolver) lookUpEntry(ctx context.Context, domain string) (*policyEn
 	return kept, nil
 }
 
-// cacheEntry puts what is known of a domain in place of what was.
+// cacheEntry puts an entry into the cache, in place of the domain's previous one.
 func (s *STSResolver) cacheEntry(e *policyEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,5 +236,5 @@ func (s *STSResolver) evict(el *list.Element) {
 	delete(s.entries, e.domain)
 }
 
-// entryOverhead is the memory that an entry takes beside its texts, roughly.
+// entryOverhead is the approximate memory of an entry besides its texts, in octets.
 const entryOverhead = 400

@@ -19,12 +19,12 @@ import (
 	"github.com/mailstead/mailstead/internal/egress"
 )
 
-// policyHostPrefix stands before a domain's name where its policy is.
+// policyHostPrefix, before a domain's name, makes the name of its policy host.
 const policyHostPrefix = "mta-sts."
 
-// fetch gets the policy of a domain from where it must be (RFC 8461 §3.3).
-// Who publishes it is a stranger: the certificate is checked, redirects are
-// not followed, and only addresses that mail might go to are dialled.
+// fetch fetches a domain's policy from its policy host (RFC 8461 §3.3). The publisher is not
+// trusted: fetch checks the certificate, follows no redirects, and dials only addresses that mail
+// may go to.
 func (s *STSResolver) fetch(ctx context.Context, domain string) (*STSPolicy, error) {
 	host := policyHostPrefix + domain
 	transport := &http.Transport{
@@ -65,7 +65,7 @@ func (s *STSResolver) fetch(ctx context.Context, domain string) (*STSPolicy, err
 	return ParseSTSPolicy(string(text))
 }
 
-// dial connects to a policy host, one address after the other.
+// dial connects to a policy host, trying one address after the other.
 func (s *STSResolver) dial(ctx context.Context, host string) (net.Conn, error) {
 	res, err := s.opts.DNS.Addrs(ctx, host)
 	if err != nil {

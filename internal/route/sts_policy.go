@@ -15,29 +15,29 @@ import (
 // maxPolicySize bounds the text of a policy, in octets (RFC 8461 §3.3).
 const maxPolicySize = 64 << 10
 
-// maxPolicyAge is the longest life of a policy (RFC 8461 §3.2).
+// maxPolicyAge is the maximum lifetime of a policy (RFC 8461 §3.2).
 const maxPolicyAge = 31557600 * time.Second
 
-// STSMode is what a policy wants when a host does not live up to it (RFC 8461 §5).
+// STSMode says what to do when a host does not satisfy a policy (RFC 8461 §5).
 type STSMode string
 
 // The modes.
 const (
-	STSEnforce STSMode = "enforce" // mail waits
-	STSTesting STSMode = "testing" // mail goes all the same
-	STSNone    STSMode = "none"    // there is no policy any more
+	STSEnforce STSMode = "enforce" // don't send to the host
+	STSTesting STSMode = "testing" // send anyway
+	STSNone    STSMode = "none"    // no policy any more
 )
 
-// STSPolicy is what a domain says of its MX hosts (RFC 8461 §3.2).
+// STSPolicy is a domain's policy for its MX hosts (RFC 8461 §3.2).
 type STSPolicy struct {
 	Mode   STSMode
 	MaxAge time.Duration
-	// MX are the patterns that host names must match: a name in A-labels, or
-	// "*." and a name for anything one label below that.
+	// MX are the patterns that host names must match: a name in A-labels, or "*." and a name, for
+	// names one label below it.
 	MX []string
 }
 
-// text renders the policy for keeping.
+// text renders the policy for storage.
 func (p *STSPolicy) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: STSv1\nmode: %s\nmax_age: %d\n", p.Mode, p.MaxAge/time.Second)
@@ -47,12 +47,11 @@ func (p *STSPolicy) text() string {
 	return b.String()
 }
 
-// invalidPolicyError says of a policy text what is wrong with it, and repeats
-// nothing of it.
+// invalidPolicyError says what is wrong with a policy text, without repeating any of it.
 func invalidPolicyError(why string) error { return errors.New("the policy is not valid: " + why) }
 
-// ParseSTSPolicy reads a policy. Fields that it does not know are passed over; of
-// those that may stand once the first counts.
+// ParseSTSPolicy parses a policy. It ignores unknown fields. If a field that may occur only once is
+// repeated, the first counts.
 func ParseSTSPolicy(text string) (*STSPolicy, error) {
 	if len(text) > maxPolicySize {
 		return nil, invalidPolicyError("it is longer than 64 KiB")
@@ -60,7 +59,8 @@ func ParseSTSPolicy(text string) (*STSPolicy, error) {
 	return parseSTSPolicyText(text)
 }
 
-// parseSTSPolicyText also reads what we keep, which may be longer than what was fetched.
+// parseSTSPolicyText is ParseSTSPolicy without the size limit: our stored form may be longer than
+// the fetched text.
 func parseSTSPolicyText(text string) (*STSPolicy, error) {
 	fields := map[string]string{}
 	p := &STSPolicy{}
@@ -116,8 +116,8 @@ func parseMXPattern(s string) (string, error) {
 	return host, nil
 }
 
-// Allows reports whether a host name in A-labels and lower case matches one of
-// the patterns (RFC 8461 §4.1).
+// Allows reports whether a host name (A-labels, lower case) matches one of the patterns (RFC 8461
+// §4.1).
 func (p *STSPolicy) Allows(host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	for _, pattern := range p.MX {
@@ -128,8 +128,8 @@ func (p *STSPolicy) Allows(host string) bool {
 	return false
 }
 
-// parseSTSRecord reads the TXT records at _mta-sts.DOMAIN (RFC 8461 §3.1); ""
-// says that there is no policy to be had.
+// parseSTSRecord returns the version in the TXT records at _mta-sts.DOMAIN (RFC 8461 §3.1), or ""
+// if the domain has no policy.
 func parseSTSRecord(records []string) string {
 	id, found := "", 0
 	for _, r := range records {

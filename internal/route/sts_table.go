@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// refreshInterval is how often a policy is fetched anew, or at half of its
-	// life if that comes sooner: whoever keeps its TXT record from us can't
-	// make us outlive it (RFC 8461 §10.2).
+	// refreshInterval is how often a policy is fetched again; half of its lifetime if that is
+	// sooner. An attacker who hides its TXT record can't make us keep an old policy (RFC 8461
+	// §10.2).
 	refreshInterval = 24 * time.Hour
-	// refreshRetryDelay is the wait after a refresh that failed.
+	// refreshRetryDelay is the wait after a failed refresh.
 	refreshRetryDelay = time.Hour
 	// refreshPollInterval is how often a node looks for policies to refresh.
 	refreshPollInterval = time.Minute
-	// unusedAfter is how long after its last use a policy is refreshed.
+	// unusedAfter is how long after its last use a policy is still refreshed.
 	unusedAfter = 30 * 24 * time.Hour
 
 	refreshBatchSize   = 100
@@ -41,7 +41,7 @@ var (
 	deleteExpiredPolicyQuery = db.SQL(`DELETE FROM sts_policy WHERE domain = $1 AND expires_at <= $2`)
 )
 
-// loadEntry reads what the table has of a domain.
+// loadEntry reads a domain's entry from the table.
 func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Time) (*policyEntry, error) {
 	e := &policyEntry{domain: domain, loadedAt: now, size: entryOverhead + 2*len(domain)}
 	var text string
@@ -64,7 +64,7 @@ func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Tim
 	return e, err
 }
 
-// storePolicy puts a policy that was just fetched into the table and the memory.
+// storePolicy stores a fetched policy in the table and the cache.
 func (s *STSResolver) storePolicy(domain, id string, p *STSPolicy, now time.Time) error {
 	expires := now.Add(p.MaxAge)
 	refresh := now.Add(max(min(p.MaxAge/2, refreshInterval), fetchRetryDelay))
@@ -77,8 +77,8 @@ func (s *STSResolver) storePolicy(domain, id string, p *STSPolicy, now time.Time
 	return nil
 }
 
-// Run refreshes policies before they end, and drops those that have ended,
-// until ctx ends; then the fetches that are under way are broken off.
+// Run refreshes policies before they expire, and deletes expired ones, until ctx ends. Then it
+// aborts the fetches in progress.
 func (s *STSResolver) Run(ctx context.Context) error {
 	defer s.fetches.Wait()
 	defer s.cancel()
@@ -88,13 +88,13 @@ func (s *STSResolver) Run(ctx context.Context) error {
 	return nil
 }
 
-// duePolicy is a row that is to be refreshed.
+// duePolicy is a row that is due for a refresh.
 type duePolicy struct {
 	domain, id             string
 	expires, refresh, used int64
 }
 
-// refresh works off the rows that are due.
+// refresh handles all rows that are due.
 func (s *STSResolver) refresh(ctx context.Context) error {
 	for {
 		rows, err := db.All(ctx, s.opts.DB, duePoliciesQuery.With(db.Micros(s.opts.Now()), refreshBatchSize), func(r db.Row) (d duePolicy, err error) {
@@ -114,8 +114,8 @@ func (s *STSResolver) refresh(ctx context.Context) error {
 	}
 }
 
-// refreshOne drops, leaves alone or fetches one policy. On which node that
-// happens is decided by moving the time of its next refresh.
+// refreshOne deletes, skips or fetches one policy. A node claims the work by moving the time of the
+// policy's next refresh.
 func (s *STSResolver) refreshOne(ctx context.Context, d duePolicy) error {
 	now := s.opts.Now()
 	idle := now.Sub(db.Time(d.used)) > unusedAfter

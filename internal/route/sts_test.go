@@ -24,8 +24,7 @@ import (
 	"github.com/mailstead/mailstead/internal/route"
 )
 
-// policies is a host that serves d.test's MTA-STS policy, and an STSResolver that
-// finds it.
+// policies is a server for d.test's MTA-STS policy, and an STSResolver that finds it.
 type policies struct {
 	*route.STSResolver
 	t    *testing.T
@@ -94,7 +93,7 @@ func (p *policies) answer(f http.HandlerFunc) {
 	p.serve = f
 }
 
-// version publishes another id; "" takes the record away.
+// version publishes another id; "" removes the record.
 func (p *policies) version(id string) {
 	if id == "" {
 		p.zone.Set("_mta-sts.d.test")
@@ -103,8 +102,7 @@ func (p *policies) version(id string) {
 	p.zone.Set("_mta-sts.d.test", `0 TXT "v=STSv1; id=`+id+`"`)
 }
 
-// expect asks for the policy, and says its mode ("-": none) and how often it
-// was fetched in all.
+// expect asks for the policy, and checks its mode ("-": none) and the total number of fetches.
 func (p *policies) expect(what, mode string, hits int) {
 	p.t.Helper()
 	got, err := p.Policy(p.t.Context(), "d.test")
@@ -167,8 +165,8 @@ func TestPolicyLife(t *testing.T) {
 	})
 }
 
-// A policy that is used lives on, whatever becomes of its TXT record; one that
-// is not, or can't be fetched, ends.
+// A policy in use stays, even without its TXT record. A policy that is unused, or can't be fetched,
+// expires.
 func TestRefresh(t *testing.T) {
 	onEach(t, func(t *testing.T, d *db.DB) {
 		p := newPolicies(t, d, nil)
@@ -218,8 +216,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// What is no policy, or does not come as it must, counts as none, and harms no
-// mail.
+// An invalid policy, or one that is not served as required, counts as none, and does not stop mail.
 func TestPolicyThatCannotBeHad(t *testing.T) {
 	answers := map[string]http.HandlerFunc{
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
@@ -274,8 +271,8 @@ func TestPolicyThatCannotBeHad(t *testing.T) {
 	gone.expect("no host", "-", 0)
 }
 
-// Policy hosts that hang hold up so many deliveries and no more; the others
-// are put off, and none outlives its context.
+// Hanging policy hosts hold up only a limited number of deliveries. The others are deferred, and
+// none outlives its context.
 func TestHangingPolicyHosts(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.SQLite(t))
 	p := newPolicies(t, d, nil)
@@ -308,7 +305,7 @@ func TestHangingPolicyHosts(t *testing.T) {
 	}
 }
 
-// A policy that is just short enough is kept, so that it can be read again.
+// A policy just below the size limit is stored so that it can be read again.
 func TestLongPolicyIsReadAgain(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.SQLite(t))
 	p := newPolicies(t, d, nil)

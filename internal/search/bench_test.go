@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// lines are those of our own documents: of a corpus of random letters every
-// message has nearly every sequence of three.
+// lines returns lines of the project's documents. In random letters every message would have nearly
+// every sequence of three.
 func lines(t testing.TB) (all []string) {
 	files, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -57,12 +57,11 @@ func benchMail(r *rand.Rand, lines []string, i int) string {
 
 const benchMessages = 10_000
 
-// eachBench runs f on both engines, with a folder of messages of 8 KiB that are
-// not indexed.
-func eachBench(b *testing.B, f func(b *testing.B, h *house)) {
+// eachBench runs f on both engines, with a folder of messages of 8 KiB that are not indexed.
+func eachBench(b *testing.B, f func(b *testing.B, h *fixture)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			h := newHouse(b, url(b))
+			h := newFixture(b, url(b))
 			r, text := rand.New(rand.NewPCG(5, 6)), lines(b)
 			for i := 0; i < benchMessages; {
 				var some []string
@@ -77,9 +76,9 @@ func eachBench(b *testing.B, f func(b *testing.B, h *house)) {
 	}
 }
 
-// BenchmarkFill tells what a message takes to index, and in the file.
+// BenchmarkFill measures the time and the file space to index a message.
 func BenchmarkFill(b *testing.B) {
-	eachBench(b, func(b *testing.B, h *house) {
+	eachBench(b, func(b *testing.B, h *fixture) {
 		for b.Loop() {
 			_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_state SET upto = 0`)
 			h.must(err)
@@ -96,9 +95,9 @@ func BenchmarkFill(b *testing.B) {
 	})
 }
 
-// BenchmarkSearch tells what a search takes with and without the index.
+// BenchmarkSearch measures a search with and without the index.
 func BenchmarkSearch(b *testing.B) {
-	eachBench(b, func(b *testing.B, h *house) {
+	eachBench(b, func(b *testing.B, h *fixture) {
 		h.fill()
 		for name, c := range map[string]folder.Criterion{
 			"subject": {Test: folder.InEnvelope, Header: "subject", Text: "orchard"},
@@ -121,8 +120,7 @@ func BenchmarkSearch(b *testing.B) {
 	})
 }
 
-// BenchmarkFind tells what the index takes to find messages by a field, in a
-// thousand and in a million.
+// BenchmarkFind measures an index query by a field, in a thousand and in a million messages.
 func BenchmarkFind(b *testing.B) {
 	for name, blocks := range map[string]int{"thousand": 1, "million": 1_953} {
 		x, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "search.db")})
@@ -190,7 +188,7 @@ func BenchmarkFind(b *testing.B) {
 					}
 					hits, took = len(found.Messages), append(took, time.Since(began))
 				}
-				slices.Sort(took) // the machine has other work
+				slices.Sort(took) // other processes disturb the measurement
 				b.ReportMetric(float64(took[len(took)/10].Microseconds()), "µs-fastest-tenth")
 				b.ReportMetric(float64(hits), "hits")
 			})
@@ -198,8 +196,8 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkFindText tells what the index takes to find messages by a text anywhere in
-// them, in a thousand and in a hundred thousand, short ones and of 8 KiB.
+// BenchmarkFindText measures an index query for text anywhere in messages, in a thousand and in a
+// hundred thousand, short ones and of 8 KiB.
 func BenchmarkFindText(b *testing.B) {
 	text := lines(b)
 	for _, length := range []int{500, 8 << 10} {
@@ -249,7 +247,7 @@ func BenchmarkFindText(b *testing.B) {
 						}
 						hits, took = len(found.Messages), append(took, time.Since(began))
 					}
-					slices.Sort(took) // the machine has other work
+					slices.Sort(took) // other processes disturb the measurement
 					b.ReportMetric(float64(took[len(took)/10].Microseconds()), "µs-fastest-tenth")
 					b.ReportMetric(float64(hits), "hits")
 				})
@@ -268,12 +266,11 @@ var (
 	sowFolder = db.SQL(`UPDATE folder SET uid_next = $2 + 1, messages = $2 WHERE id = $1`)
 )
 
-// BenchmarkList tells what a page of a mailbox's messages by a subject takes, which all
-// have, or none.
+// BenchmarkList measures a page of a mailbox's messages by a subject that all have, or none.
 func BenchmarkList(b *testing.B) {
 	for _, blocks := range []int{2, 330} {
 		for engine, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
-			h := newHouse(b, url(b))
+			h := newFixture(b, url(b))
 			folders, err := h.Folders(h.ctx(), h.box)
 			h.must(err)
 			in := folders[slices.IndexFunc(folders, func(f folder.Folder) bool { return f.Name == folder.Inbox })].ID

@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// A set has a bit for each message of a block or shelf, or for each bucket of a
-// message. Where it bounds others, nil are all.
+// bitset has a bit for each message of a block or segment, or for each bucket of a message. As a
+// restriction, nil means all.
 type bitset []uint64
 
-// newSets returns n empty sets of so many words.
+// newSets returns n empty sets with the given number of words.
 func newSets(n, words int) []bitset {
-	all, room := make([]bitset, n), make(bitset, n*words)
+	all, capacity := make([]bitset, n), make(bitset, n*words)
 	for i := range all {
-		all[i] = room[i*words:][:words:words]
+		all[i] = capacity[i*words:][:words:words]
 	}
 	return all
 }
@@ -25,8 +25,8 @@ func newSets(n, words int) []bitset {
 func (s bitset) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s bitset) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
-// containsAll reports whether all of some buckets are there, or those that they are
-// one with where the set has fewer.
+// containsAll reports whether all of the wanted buckets are in s. In a smaller set, several buckets
+// share a bit.
 func (s bitset) containsAll(wanted []uint32) bool {
 	for _, b := range wanted {
 		if b %= uint32(64 * len(s)); s[b/64]&(1<<(b%64)) == 0 {
@@ -36,21 +36,21 @@ func (s bitset) containsAll(wanted []uint32) bool {
 	return true
 }
 
-// setAll adds all.
+// setAll sets all bits.
 func (s bitset) setAll() {
 	for i := range s {
 		s[i] = ^uint64(0)
 	}
 }
 
-// and leaves of s what is in other too.
+// and removes the members of s that are not in other.
 func (s bitset) and(other bitset) {
 	for i, w := range other[:len(s)] {
 		s[i] &= w
 	}
 }
 
-// or adds what is in other.
+// or adds the members of other.
 func (s bitset) or(other bitset) {
 	for i, w := range other {
 		s[i] |= w
@@ -68,12 +68,12 @@ func (s bitset) isEmpty() bool {
 	return s != nil && !slices.ContainsFunc(s, func(w uint64) bool { return w != 0 })
 }
 
-// In the file a set is packed: most messages are in few buckets. First comes one
-// more than the length of what follows, in bytes; then by how much each member
-// is beyond the next one that there could be. These are uvarints. Where the bits
-// themselves are shorter they follow a 0.
+// The file stores sets in packed form, because most messages are in few buckets. The first number
+// is one more than the length of the rest in bytes. Then follows, for each member, its distance
+// from the smallest possible value. All are uvarints. If the plain bits are shorter, a 0 precedes
+// them instead.
 
-// appendSet packs a set.
+// appendSet appends a set in packed form.
 func appendSet(to []byte, s bitset) []byte {
 	begin := len(to)
 	next := 0
@@ -91,7 +91,7 @@ func appendSet(to []byte, s bitset) []byte {
 	return slices.Insert(to, begin, head[:binary.PutUvarint(head[:], uint64(len(to)-begin+1))]...)
 }
 
-// appendRaw packs a set as its bits: what is read often.
+// appendRaw appends a set as plain bits, which are faster to read.
 func (s bitset) appendRaw(to []byte) []byte {
 	to = append(to, 0)
 	for _, w := range s {
@@ -100,7 +100,7 @@ func (s bitset) appendRaw(to []byte) []byte {
 	return to
 }
 
-// splitSet cuts the first off packed sets of so many words.
+// splitSet splits the first set off packed sets of the given number of words.
 func splitSet(packed []byte, words int) (one, rest []byte, err error) {
 	length, n := binary.Uvarint(packed)
 	if n <= 0 {
@@ -109,7 +109,7 @@ func splitSet(packed []byte, words int) (one, rest []byte, err error) {
 	if length == 0 {
 		length = uint64(8*words) + 1
 	}
-	length-- // as the head says one more
+	length-- // the stored number is one more than the length
 	if length > uint64(len(packed)-n) {
 		return nil, nil, damageError("a set is cut off")
 	}
@@ -117,7 +117,7 @@ func splitSet(packed []byte, words int) (one, rest []byte, err error) {
 	return packed[:end], packed[end:], nil
 }
 
-// decodeRow is load of a row that has no other set.
+// decodeRow decodes a row with a single set.
 func (s bitset) decodeRow(row []byte) error {
 	row, err := verifyRow(row)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s bitset) decodeRow(row []byte) error {
 	return s.decode(one)
 }
 
-// decode makes an empty set what was cut for one of its size.
+// decode decodes a set that splitSet returned into s, which must be empty and of the same size.
 func (s bitset) decode(one []byte) error {
 	length, n := binary.Uvarint(one)
 	if length > 0 {
@@ -145,7 +145,7 @@ func (s bitset) decode(one []byte) error {
 	return nil
 }
 
-// decodeGaps adds members by how far each is from the one before.
+// decodeGaps adds members by their distances.
 func (s bitset) decodeGaps(gaps []byte) error {
 	next, end := 0, 64*len(s)
 	for i := 0; i < len(gaps); {
@@ -164,15 +164,15 @@ func (s bitset) decodeGaps(gaps []byte) error {
 	return nil
 }
 
-// What stands in the file ends with its CRC-32C: one bit that is another one would
-// hide messages, and nobody would look for them.
+// Stored values end with their CRC-32C: one flipped bit would hide messages, and nobody would
+// notice.
 
 func checksum(row []byte) uint32 { return crc32.Checksum(row, crc32.MakeTable(crc32.Castagnoli)) }
 
-// appendChecksum appends the sum to what is stored.
+// appendChecksum appends the checksum of a row.
 func appendChecksum(row []byte) []byte { return binary.LittleEndian.AppendUint32(row, checksum(row)) }
 
-// verifyRow returns what was sealed.
+// verifyRow checks a row's checksum and returns the row without it.
 func verifyRow(row []byte) ([]byte, error) {
 	end := len(row) - crc32.Size
 	if end < 0 || binary.LittleEndian.Uint32(row[end:]) != checksum(row[:end]) {
@@ -181,7 +181,7 @@ func verifyRow(row []byte) ([]byte, error) {
 	return row[:end], nil
 }
 
-// encodeIDs are the ids of messages or blocks as they are stored.
+// encodeIDs returns the ids of messages or blocks in their stored form.
 func encodeIDs[T ~int64](ids []T) []byte {
 	row := make([]byte, 0, 8*len(ids)+crc32.Size)
 	for _, id := range ids {

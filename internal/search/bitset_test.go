@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPacked: sets of any density are what they were once they are unpacked, none
-// is longer than its bits and a byte, and what is cut short or goes on is damage.
+// TestPacked checks that sets of any density are unchanged after packing and unpacking, and that
+// none is longer than its bits and a byte. Truncated or extended data must be detected as damage.
 func TestPacked(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 2_000 {
@@ -59,7 +59,7 @@ func unpacked(t *testing.T, row []byte, words, most int) (rest []byte, got []bit
 	return row, got
 }
 
-// TestUnpackDamage: whatever bytes there are, none of them panics.
+// TestUnpackDamage checks that no input causes a panic.
 func TestUnpackDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {

@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// TestFlippedBits: whatever bit of what is stored is another one, no search lacks
-// a message: it finds all, or the damage.
+// TestFlippedBits checks that after any flipped bit in stored data, a search finds all messages or
+// the damage.
 func TestFlippedBits(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	h := newFixture(t, dbtest.SQLite(t))
 	messages := 0
 	docs := func(n int) (list []doc) {
 		for range n {
@@ -34,7 +34,7 @@ func TestFlippedBits(t *testing.T) {
 		t.Helper()
 		h.must(h.index.write(h.ctx(), f))
 	}
-	for range segmentFanout + 1 { // a shelf, and a block on none
+	for range segmentFanout + 1 { // a segment, and a block without one
 		write(func(tx *sql.Tx) error {
 			if err := writeBlock(h.ctx(), tx, h.box, docs(blockDocs), pagesPerBlock); err != nil {
 				return err

@@ -33,10 +33,10 @@ var (
 	giveAgain    = db.SQL(`UPDATE folder SET uid_next = $2 WHERE id = $1`)
 )
 
-// TestTroubleOfMail: what is wrong with the database of the mail, which may be SQLite
-// as well, has no index thrown away.
+// TestTroubleOfMail checks that errors of the mail's database, which may be SQLite as well, don't
+// make the index rebuild.
 func TestTroubleOfMail(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
 		h.append(h.box, folder.Inbox, numbered(1)...)
@@ -58,10 +58,10 @@ func TestTroubleOfMail(t *testing.T) {
 	})
 }
 
-// TestUnreadYet: messages that can't be read for a while are not taken for such that
-// may have any text: the second pass takes them in when they can.
+// TestUnreadYet checks that messages that can't be read temporarily are not indexed as if they
+// could have any text: the second pass indexes them when they can be read.
 func TestUnreadYet(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(3)...)
 		dbtest.Exec(t, h.db, hideBlobs.With())
 		_, err := h.index.indexBatch(h.ctx(), 0, time.Now().Add(time.Hour))
@@ -80,10 +80,10 @@ func TestUnreadYet(t *testing.T) {
 	})
 }
 
-// TestUIDsGivenAgain: where the database is restored from a backup, its folders give
-// UIDs again that the index had noted as indexed.
+// TestUIDsGivenAgain checks that after a restore from a backup the index does not treat reused UIDs
+// as indexed.
 func TestUIDsGivenAgain(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
 		id := h.view(h.Store, h.box, folder.Inbox).Folder().ID
@@ -96,12 +96,12 @@ func TestUIDsGivenAgain(t *testing.T) {
 	})
 }
 
-// TestTroubleIsToldOnce: what goes on failing is not told at each look.
+// TestTroubleIsToldOnce checks that a persistent error is not logged at each attempt.
 func TestTroubleIsToldOnce(t *testing.T) {
 	was := passes[0].every
 	passes[0].every = time.Millisecond
 	t.Cleanup(func() { passes[0].every = was })
-	h := newHouse(t, dbtest.SQLite(t))
+	h := newFixture(t, dbtest.SQLite(t))
 	told := &bytes.Buffer{}
 	h.index.Log = slog.New(slog.NewTextHandler(told, nil))
 	now, looks := time.Now(), make(chan struct{})
@@ -127,8 +127,7 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	}
 }
 
-// badDisk is a file system on which the pages of a file after the first can't be
-// read.
+// badDisk is a file system on which the pages of a file after the first one can't be read.
 type badDisk struct{ fs.FS }
 
 func (d badDisk) Open(name string) (fs.File, error) {
@@ -161,8 +160,8 @@ func (f *badFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestBadSector: a page that can't be read is damage, which making the file anew
-// mends.
+// TestBadSector checks that an unreadable page counts as damage, and that recreating the file
+// repairs it.
 func TestBadSector(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	d, err := sql.Open("sqlite", path)

@@ -28,13 +28,13 @@ const (
 	bufferSignaturesQuery  = `SELECT message, sig FROM search_tail WHERE mailbox = ?`
 )
 
-// searchQueries are those of Find and Narrow, which are prepared once: for most of them that
-// takes longer than to run them.
+// searchQueries are the queries of Query and Prefilter. They are prepared once, because preparing
+// most of them takes longer than running them.
 var searchQueries = []string{
 	folderProgressQuery, indexedThroughIDQuery, indexedThroughQuery, segmentsQuery, unsegmentedBlocksQuery, allBlocksQuery, segmentPagesByIDQuery, blockPagesByIDQuery, blockIDsQuery, bufferPagesQuery, bufferSignaturesQuery, blocksOverlappingQuery, bufferSignaturesBetweenQuery,
 }
 
-// readTx is a read transaction of theirs.
+// readTx is a read transaction of Query or Prefilter.
 type readTx struct {
 	*sql.Tx
 	prepared map[string]*sql.Stmt
@@ -45,15 +45,15 @@ func (f *readTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
-// compiledClause is a folder.Clause made ready: the buckets for each kind of text that
-// may have what is sought, or others to combine.
+// compiledClause is a folder.Clause prepared for matching: the buckets for each kind of text that
+// may contain the term, or other clauses to combine.
 type compiledClause struct {
 	kindBuckets [][]uint32
 	children    []compiledClause
 	matchAny    bool
 }
 
-// compileClause also reports whether the fields of the envelope are all it asks about.
+// compileClause also reports whether the clause covers only ENVELOPE fields.
 func compileClause(c *folder.Clause) (out compiledClause, fields bool) {
 	fields = true
 	if c.Term != nil {
@@ -71,8 +71,8 @@ func compileClause(c *folder.Clause) (out compiledClause, fields bool) {
 	return out, fields
 }
 
-// matches reports whether a message may meet the clause, by its signature, or by the
-// fields in the tail if they are all it asks about.
+// matches reports whether a message may match the clause, by its signature, or by the fields in the
+// write buffer if the clause covers only these.
 func (c *compiledClause) matches(s bitset) bool {
 	switch {
 	case c.children == nil:
@@ -83,15 +83,15 @@ func (c *compiledClause) matches(s bitset) bool {
 	return !slices.ContainsFunc(c.children, func(o compiledClause) bool { return !o.matches(s) })
 }
 
-// searcher answers one Find, in one read transaction.
+// searcher runs one Query or Prefilter, in one read transaction.
 type searcher struct {
-	ctx     context.Context // without an end: each of many small queries would have to watch for it
-	ctxErr  func() error    // whether nobody waits for the answer any more
+	ctx     context.Context // without cancellation, which each of many small queries would have to watch
+	ctxErr  func() error    // whether the caller has given up
 	tx      *readTx
 	clause  compiledClause
 	limit   int
 	found   []db.ID
-	scratch bitset // for and, which leaves it so
+	scratch bitset // for and; empty between uses
 }
 
 func (f *searcher) scratchSet(words int) bitset {
@@ -101,10 +101,10 @@ func (f *searcher) scratchSet(words int) bitset {
 	return f.scratch[:words]
 }
 
-// errTooManyMatches ends a Find that has found too much.
+// errTooManyMatches ends a Query that has found too many messages.
 var errTooManyMatches = errors.New("too many messages")
 
-// Query tells which messages of a mailbox may meet a clause; see folder.Options.
+// Query returns the messages of a mailbox that may match a clause; see folder.Options.
 func (x *Index) Query(ctx context.Context, mailbox db.ID, s folder.IndexQuery) (*folder.IndexResult, error) {
 	x.fileMu.RLock()
 	defer x.fileMu.RUnlock()
@@ -147,7 +147,7 @@ func (x *Index) Query(ctx context.Context, mailbox db.ID, s folder.IndexQuery) (
 	return &out, nil
 }
 
-// requestUpdate has Run look how far the folders of a mailbox are indexed.
+// requestUpdate asks Run to update the indexed-through UIDs of a mailbox's folders.
 func (x *Index) requestUpdate(mailbox db.ID) {
 	select {
 	case x.updateRequests <- mailbox:
@@ -168,13 +168,13 @@ func (f *searcher) search(mailbox db.ID, c *folder.Clause) error {
 		}
 		return f.searchBuffer(mailbox)
 	}
-	shelves, err := readSegments(f.ctx, f.tx, segmentsQuery, mailbox)
+	segments, err := readSegments(f.ctx, f.tx, segmentsQuery, mailbox)
 	if err != nil {
 		return err
 	}
 	var shelved []int64
 	var from []pageSource
-	for _, s := range shelves {
+	for _, s := range segments {
 		shelved, from = append(shelved, s.blocks...), append(from, s.source(segmentPagesByIDQuery))
 	}
 	if err := f.searchSources(shelved, from); err != nil {
@@ -199,7 +199,8 @@ func (f *searcher) searchBlocks(blocks []int64) error {
 	return nil
 }
 
-// searchSources adds what may meet the clause of some blocks, which stand in some sources.
+// searchSources adds the messages of some blocks that may match the clause. from are the sources of
+// the blocks.
 func (f *searcher) searchSources(blocks []int64, from []pageSource) error {
 	may, err := f.evaluate(&f.clause, from, nil)
 	if err != nil {
@@ -208,8 +209,8 @@ func (f *searcher) searchSources(blocks []int64, from []pageSource) error {
 	return f.addMatches(blocks, may)
 }
 
-// evaluate returns those of within that may meet a clause. It reads no further
-// once there are none.
+// evaluate returns the members of within that may match a clause. It stops reading once there are
+// none.
 func (f *searcher) evaluate(c *compiledClause, from []pageSource, within bitset) (bitset, error) {
 	switch {
 	case c.children == nil:
@@ -241,9 +242,9 @@ func (f *searcher) evaluateAny(n int, from []pageSource, within bitset, of func(
 	return all, nil
 }
 
-// What is read at once: so many buckets, of blocks so many side by side, and fewer
-// of shelves, but of all of them, with so many rows by a query. To run one takes longer than to read a
-// few rows more.
+// Number of buckets and rows read at once, for up to so many blocks together. Fewer buckets are
+// read of segments, but of all segments together. Running a query takes longer than reading a few
+// more rows.
 const (
 	bucketsPerRead        = 8
 	segmentBucketsPerRead = 3
@@ -251,10 +252,10 @@ const (
 	pagesPerQuery         = 32
 )
 
-// intersectAll returns those of within that are in all the buckets, and maybe a few
-// others: to look at a handful of messages costs less than to read more, and what
-// a further read leaves as they are, most likely have the text. So few are in a
-// bucket of the fields that four of a shelf mostly do.
+// intersectAll returns the members of within that are in all the buckets, and perhaps a few others,
+// because examining a few messages is cheaper than reading more rows. It stops when a read excludes
+// nothing, since the rest most likely have the text. A field bucket has so few messages that four
+// buckets of a segment usually suffice.
 func (f *searcher) intersectAll(want []uint32, from []pageSource, within bitset) (bitset, error) {
 	found, all, before := slices.Clone(within), within == nil, within.count()
 	if all {
@@ -265,7 +266,7 @@ func (f *searcher) intersectAll(want []uint32, from []pageSource, within bitset)
 	}
 	n, enough, blocks := segmentBucketsPerRead, len(from)+len(found)>>10, len(found) <= blocksPerRead*blockWords
 	if blocks {
-		enough = 0 // until more was read of those that are left
+		enough = 0 // until more buckets were read for the remaining messages
 	}
 	for len(want) > 0 {
 		some := want[:min(n, len(want))]
@@ -284,16 +285,16 @@ func (f *searcher) intersectAll(want []uint32, from []pageSource, within bitset)
 	return found, nil
 }
 
-// pageRead is a row that is to be read of a source, and those that it is about.
+// pageRead is a row to read from a source, and the messages it applies to.
 type pageRead struct {
 	row int64
 	pageSource
 	remaining bitset
-	isFirst   *bool // left is to be all, and has none yet
+	isFirst   *bool // whether remaining means all and is still empty
 }
 
-// intersect leaves of a set those that are in some buckets. If it is to be all, it is
-// still empty.
+// intersect removes the messages from left that are not in all of some buckets. If all is true,
+// left means all messages and is still empty.
 func (f *searcher) intersect(some []uint32, from []pageSource, left bitset, all bool) error {
 	var parts []pageRead
 	for _, s := range from {
@@ -365,11 +366,11 @@ func (f *searcher) intersectPages(some []uint32, parts []pageRead) error {
 	return nil
 }
 
-// addMatches adds the messages of a set to what is found. A block that was dissolved
-// has none: they are in the tail again.
+// addMatches adds the messages of a set to the results. A dissolved block has no messages: they are
+// in the write buffer again.
 func (f *searcher) addMatches(blocks []int64, may bitset) error {
 	part := func(i int) bitset { return may[i*blockWords:][:blockWords] }
-	var met []int // places among blocks
+	var met []int // indexes of blocks
 	for i := range blocks {
 		if !part(i).isEmpty() {
 			met = append(met, i)
@@ -416,14 +417,14 @@ func (f *searcher) addBlockMatches(blocks []int64, some []int, part func(i int) 
 	return rows.Err()
 }
 
-// searchBuffer looks at the messages that are in no block.
+// searchBuffer examines the messages that are in no block.
 func (f *searcher) searchBuffer(mailbox db.ID) error {
 	sig := make(bitset, buckets/64)
 	err := eachBuffered(f.ctx, f.tx, bufferSignaturesQuery, sig, func(id db.ID) { f.addIfMatching(id, sig) }, mailbox)
 	return f.checkLimit(err)
 }
 
-// searchBufferPages looks at the fields of the same.
+// searchBufferPages examines the fields of the messages that are in no block.
 func (f *searcher) searchBufferPages(mailbox db.ID) error {
 	rows, err := f.tx.QueryContext(f.ctx, bufferPagesQuery, mailbox)
 	if err != nil {
@@ -442,7 +443,7 @@ func (f *searcher) searchBufferPages(mailbox db.ID) error {
 	return f.checkLimit(rows.Err())
 }
 
-// addIfMatching adds a message that may meet the clause.
+// addIfMatching adds a message if it may match the clause.
 func (f *searcher) addIfMatching(id db.ID, sig bitset) {
 	if f.clause.matches(sig) {
 		f.found = append(f.found, id)

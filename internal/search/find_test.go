@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// find asks the index about the inbox.
-func (h *house) find(c folder.Clause) *folder.IndexResult {
+// find queries the index about the inbox.
+func (h *fixture) find(c folder.Clause) *folder.IndexResult {
 	h.Helper()
 	f, err := h.Folders(h.ctx(), h.box)
 	h.must(err)
@@ -31,10 +31,10 @@ func seek(text string, kinds ...folder.TextKind) folder.Clause {
 	return folder.Clause{Term: &folder.IndexTerm{Kinds: kinds, Text: []byte(text)}}
 }
 
-// TestCover: the index says up to which UID it knows a folder, whatever moved
-// there, and what comes later is found all the same.
+// TestCover checks that the index reports the indexed-through UID of a folder after moves, and that
+// later messages are found as well.
 func TestCover(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(100)...)
 		if h.find(seek("number 7 ", 1)) != nil {
 			t.Error("it knows a folder that nobody looked at")
@@ -72,9 +72,10 @@ func TestCover(t *testing.T) {
 	})
 }
 
-// TestCoverWhileFilling: that folders are indexed is noted long before all is.
+// TestCoverWhileFilling checks that indexed-through UIDs are stored long before indexing is
+// complete.
 func TestCoverWhileFilling(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(4*indexBatchSize)...)
 		ahead, between := time.Hour, false
 		h.index.Now = func() time.Time {
@@ -92,10 +93,10 @@ func TestCoverWhileFilling(t *testing.T) {
 	})
 }
 
-// TestTwoNodes: an index catches up with what another node stored, and each
-// node's answers are right before it has.
+// TestTwoNodes checks that an index catches up with messages that another node stored, and that
+// each node's results are right before that.
 func TestTwoNodes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Folders: h.plain, Now: h.index.Now, Log: h.index.Log})
 		h.must(err)
 		defer other.Close() //nolint:errcheck // it is thrown away
@@ -121,9 +122,9 @@ func TestTwoNodes(t *testing.T) {
 	})
 }
 
-// TestShelves: what stands on shelves of several levels, in blocks and in the tail
-// is found, and nothing of blocks that are dissolved.
-func TestShelves(t *testing.T) {
+// TestSegments checks that messages in segments of several levels, in blocks and in the write buffer
+// are found, and none of dissolved blocks.
+func TestSegments(t *testing.T) {
 	x, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "search.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -213,10 +214,10 @@ func TestShelves(t *testing.T) {
 	}
 }
 
-// TestBlockIDs: a shelf that is raised while one of its blocks is dissolved takes
-// no block of another mailbox along.
+// TestBlockIDs checks that merging a segment while one of its blocks is dissolved does not include
+// a block of another mailbox.
 func TestBlockIDs(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	h := newFixture(t, dbtest.SQLite(t))
 	const mine, other = db.ID(1), db.ID(2)
 	next := db.ID(0)
 	block := func(mailbox db.ID, rows int) {

@@ -29,8 +29,8 @@ var (
 	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
 )
 
-// house is a store with one mailbox, and an index of it.
-type house struct {
+// fixture is a store with one mailbox, and an index of it.
+type fixture struct {
 	testing.TB
 	*folder.Store
 	plain *folder.Store // the same, without an index
@@ -40,9 +40,9 @@ type house struct {
 	ahead time.Duration // of the clock
 }
 
-func newHouse(t testing.TB, url string) *house {
+func newFixture(t testing.TB, url string) *fixture {
 	d, node := dbtest.Open(t, url)
-	h := &house{TB: t, db: d}
+	h := &fixture{TB: t, db: d}
 	files, err := blob.NewDir(t.TempDir())
 	h.must(err)
 	now := func() time.Time { return time.Now().Add(h.ahead) }
@@ -57,7 +57,7 @@ func newHouse(t testing.TB, url string) *house {
 }
 
 // open opens the index, for the first time or again.
-func (h *house) open(path string) {
+func (h *fixture) open(path string) {
 	h.Helper()
 	var err error
 	h.index, err = Open(h.ctx(), Options{Path: path, Folders: h.Store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
@@ -65,7 +65,7 @@ func (h *house) open(path string) {
 	h.Prefilter, h.QueryIndex = h.index.Prefilter, h.index.Query
 }
 
-func (h *house) newMailbox() db.ID {
+func (h *fixture) newMailbox() db.ID {
 	account, domain, box := h.db.NewID(), h.db.NewID(), h.db.NewID()
 	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
 		for _, s := range []db.Statement{
@@ -81,16 +81,16 @@ func (h *house) newMailbox() db.ID {
 	return box
 }
 
-func (h *house) ctx() context.Context { return h.Context() }
+func (h *fixture) ctx() context.Context { return h.Context() }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-func (h *house) append(box db.ID, name string, texts ...string) {
+func (h *fixture) append(box db.ID, name string, texts ...string) {
 	h.Helper()
 	var all []folder.Upload
 	for _, text := range texts {
@@ -106,8 +106,8 @@ func (h *house) append(box db.ID, name string, texts ...string) {
 	h.must(err)
 }
 
-// fill lets the index take in all that is there.
-func (h *house) fill() {
+// fill makes the index process all messages.
+func (h *fixture) fill() {
 	h.Helper()
 	for pass := range passes {
 		for more := true; more; {
@@ -119,8 +119,8 @@ func (h *house) fill() {
 	h.must(h.index.updateAllIndexedThrough(h.ctx()))
 }
 
-// sweep goes through the whole index once, wherever it was.
-func (h *house) sweep() {
+// sweep runs one complete sweep, from any starting point.
+func (h *fixture) sweep() {
 	h.Helper()
 	for range 2 {
 		for more := true; more; {
@@ -131,7 +131,7 @@ func (h *house) sweep() {
 	}
 }
 
-func (h *house) view(s *folder.Store, box db.ID, name string) *folder.View {
+func (h *fixture) view(s *folder.Store, box db.ID, name string) *folder.View {
 	h.Helper()
 	v, err := s.Open(h.ctx(), box, name, false)
 	h.must(err)
@@ -139,7 +139,7 @@ func (h *house) view(s *folder.Store, box db.ID, name string) *folder.View {
 	return v
 }
 
-func (h *house) search(v *folder.View, c folder.Criterion) []uint32 {
+func (h *fixture) search(v *folder.View, c folder.Criterion) []uint32 {
 	h.Helper()
 	uids, err := v.Search(h.ctx(), c, nil)
 	h.must(err)

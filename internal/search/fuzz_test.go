@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// FuzzPacked: whatever bytes there are, they are sets within their bounds, which
-// can be packed again, or damage.
+// FuzzPacked checks that any bytes are either damage or sets within their bounds, which can be
+// packed again.
 func FuzzPacked(f *testing.F) {
 	few, many := bitset{1 << 5, 1 << 63}, bitset{0x5555555555555555, ^uint64(0)}
 	f.Add(appendSet(appendSet(nil, few), many), uint8(2))
@@ -42,8 +42,8 @@ func FuzzPacked(f *testing.F) {
 	})
 }
 
-// FuzzFind: a message that has a text, in one piece or in pieces that overlap, is
-// found by it in each form in which its signature is stored, whatever else there is.
+// FuzzFind checks that a message with a text, in one piece or in overlapping pieces, is found by it
+// in each stored form of its signature, with any other contents.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte("a long needle in hay"), []byte("hay"), uint8(2), uint8(7), uint8(folder.BodyText))
 	f.Add([]byte("stra\u00dfe"), []byte("\xc3\x9f"), uint8(4), uint8(5), uint8(1))

@@ -12,10 +12,10 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// A search that asks the index for what it finds must know of which messages
-// the index knows nothing. The messages of a folder become visible in the order
-// of their UIDs, and never change, so it is enough to note up to which UID all
-// are indexed; those above it each search looks at itself.
+// A search that uses the index must know which messages the index lacks. The messages of a folder
+// become visible in the order of their UIDs, and never change. So it is enough to store the
+// indexed-through UID, up to which all are indexed. Each search examines the messages above it
+// itself.
 
 const (
 	setIndexedThroughQuery = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
@@ -28,8 +28,8 @@ const (
 	blocksBetweenQuery     = `SELECT ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ?`
 )
 
-// updateAllIndexedThrough notes how far the folders are indexed of the mailboxes whose
-// messages were, or whose folders a search found behind.
+// updateAllIndexedThrough updates the indexed-through UIDs of the mailboxes with newly indexed
+// messages, and of those that a search requested.
 func (x *Index) updateAllIndexedThrough(ctx context.Context) error {
 	x.indexedThroughAt = x.Now()
 	for {
@@ -53,8 +53,8 @@ func (x *Index) updateAllIndexedThrough(ctx context.Context) error {
 	return nil
 }
 
-// updateIndexedThrough notes how far the folders of a mailbox are indexed, and forgets those
-// that are deleted.
+// updateIndexedThrough updates the indexed-through UIDs of a mailbox's folders, and deletes those
+// of deleted folders.
 func (x *Index) updateIndexedThrough(ctx context.Context, mailbox db.ID) error {
 	folders, err := x.Folders.Folders(ctx, mailbox)
 	if err != nil {
@@ -70,7 +70,7 @@ func (x *Index) updateIndexedThrough(ctx context.Context, mailbox db.ID) error {
 		if upto+1 == f.UIDNext {
 			continue
 		}
-		if upto >= f.UIDNext { // the database is restored from a backup: UIDs are given again
+		if upto >= f.UIDNext { // the database was restored from a backup: UIDs are given again
 			if err := x.deleteFolders(ctx, f.ID); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (x *Index) deleteFolders(ctx context.Context, folders ...db.ID) error {
 	})
 }
 
-// indexedThrough returns up to which UID the folders of a mailbox are indexed.
+// indexedThrough returns the indexed-through UIDs of a mailbox's folders.
 func (x *Index) indexedThrough(ctx context.Context, mailbox db.ID) (map[db.ID]uint32, error) {
 	return scanIndexedThrough(x.reader.QueryContext(ctx, indexedThroughQuery, mailbox))
 }
@@ -119,8 +119,8 @@ func scanIndexedThrough(rows *sql.Rows, err error) (map[db.ID]uint32, error) {
 	return all, rows.Err()
 }
 
-// advanceFolder looks at the messages that came since the last time, up to the
-// first that is not indexed. The folder was read before them.
+// advanceFolder examines the messages that came since the last time, up to the first that is not
+// indexed. The folder was read before them.
 func (x *Index) advanceFolder(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
 	upto := began
 	for upto+1 < f.UIDNext {
@@ -154,14 +154,13 @@ func (x *Index) advanceFolder(ctx context.Context, mailbox db.ID, f folder.Folde
 	})
 }
 
-// countIndexed returns how many of the messages of a mailbox come before the first that
-// is not indexed.
+// countIndexed returns how many of a mailbox's messages precede the first that is not indexed.
 func (x *Index) countIndexed(ctx context.Context, mailbox db.ID, ids []db.ID) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
 	lo, hi := slices.Min(ids), slices.Max(ids)
-	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and the write buffer change together
 	if err != nil {
 		return 0, err
 	}
@@ -200,7 +199,8 @@ func (x *Index) countIndexed(ctx context.Context, mailbox db.ID, ids []db.ID) (i
 	return len(ids), rows.Err()
 }
 
-// sweepDeletedFolders forgets the folders of mailboxes that have none any more.
+// sweepDeletedFolders deletes the indexed-through UIDs of deleted folders, also in mailboxes
+// without any folder.
 func (x *Index) sweepDeletedFolders(ctx context.Context) error {
 	for last := int64(0); ; {
 		mailboxes, err := queryInt64s(ctx, x.reader, indexedMailboxesQuery, last, sweepMailboxes)

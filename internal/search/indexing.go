@@ -16,29 +16,28 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// The passes over the messages. The first takes in what is there; as messages
-// may be committed when it has seen later ones, the second looks long after
-// for what it has missed. Until then those are read by each search.
+// The passes over the messages. The first pass indexes all messages it sees. Messages may be
+// committed after it has seen later ones, so the second pass looks for missed messages much later.
+// Until then each search reads those itself.
 var passes = [...]struct {
-	lag   time.Duration // only messages that are older are looked at
+	lag   time.Duration // minimum age of the messages examined
 	every time.Duration
 }{{2 * time.Second, 2 * time.Second}, {10 * time.Minute, time.Minute}}
 
 const (
-	// indexBatchSize is how many messages are indexed in one commit, and bounds what
-	// is held in memory.
+	// indexBatchSize is how many messages are indexed in one commit and held in memory.
 	indexBatchSize = 50
-	// restFactor is how many times longer it rests than it works, so that it takes a
-	// quarter of a core at most, however much mail there is to index; while mail
-	// is being filed, even less.
+	// restFactor is how many times longer indexing rests than it works, so that it takes at most a
+	// quarter of a core, however much mail there is to index. While mail is being filed, it takes
+	// even less.
 	restFactor = 3
-	// retryDelay is how long it leaves the matter alone.
+	// retryDelay is the pause after an error.
 	retryDelay = time.Minute
-	// indexedThroughInterval is how often it is noted, while there is more to fill, how far
-	// the folders are indexed: a large import takes an hour.
+	// indexedThroughInterval is how often the indexed-through UIDs are updated while there is more
+	// to index: a large import takes an hour.
 	indexedThroughInterval = 5 * time.Second
-	// maxBodyBytes is how much text of a body is indexed, in bytes. A message with
-	// more is read by each search of bodies.
+	// maxBodyBytes is how many bytes of body text are indexed. Each search of bodies reads messages
+	// with more.
 	maxBodyBytes = 256 << 10
 )
 
@@ -71,7 +70,7 @@ func (x *Index) Run(ctx context.Context) error {
 		if now := x.Now(); !now.Before(cover) && failed(x.updateAllIndexedThrough(ctx)) {
 			cover = now.Add(retryDelay)
 		}
-		if now := x.Now(); !now.Before(sweep) { // a piece at a time, so that filling goes on
+		if now := x.Now(); !now.Before(sweep) { // one batch at a time, so that indexing continues
 			if more, err := x.sweep(ctx); failed(err) || !more {
 				sweep = now.Add(sweepInterval)
 			}
@@ -86,7 +85,7 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// indexPending fills while there is more, and rests after each piece.
+// indexPending indexes batches while there are more messages, and rests after each one.
 func (x *Index) indexPending(ctx context.Context, pass int) error {
 	for more := true; more && ctx.Err() == nil; {
 		begin := time.Now()
@@ -114,15 +113,15 @@ const (
 	deleteLateQuery      = `DELETE FROM search_late WHERE message <= ?`
 )
 
-// indexBatch lets a pass (0 or 1) take in some of the messages that were made before
-// a time, in one commit, and returns whether there may be more.
+// indexBatch indexes one batch of messages created before a time, in one commit. pass is 0 or 1. It
+// returns whether there may be more.
 func (x *Index) indexBatch(ctx context.Context, pass int, before time.Time) (more bool, err error) {
 	from, err := x.passProgress(ctx, pass)
 	if err != nil {
 		return false, err
 	}
 	to := db.MinIDAt(before)
-	if pass > 0 { // never beyond the first
+	if pass > 0 { // never beyond the first pass
 		first, err := x.passProgress(ctx, 0)
 		if err != nil {
 			return false, err
@@ -177,7 +176,7 @@ func (x *Index) passProgress(ctx context.Context, pass int) (id db.ID, err error
 	return id, x.reader.QueryRowContext(ctx, passProgressQuery, pass).Scan(&id)
 }
 
-// filterUnindexed returns those that the first pass has not indexed.
+// filterUnindexed returns the messages that the first pass has not indexed.
 func (x *Index) filterUnindexed(ctx context.Context, seen []folder.IndexDocument, from, to db.ID) ([]folder.IndexDocument, error) {
 	rows, err := x.reader.QueryContext(ctx, lateQuery, from, to)
 	if err != nil {
@@ -195,9 +194,9 @@ func (x *Index) filterUnindexed(ctx context.Context, seen []folder.IndexDocument
 	return slices.DeleteFunc(seen, func(m folder.IndexDocument) bool { return known[m.ID] }), rows.Err()
 }
 
-// buildDocs makes the signatures of messages. One that is lost may have any text: the
-// searches that come to it will say so. One that can't be read now is left to the
-// second pass, which waits for it.
+// buildDocs computes the signatures of messages. A message whose bytes are lost may have any text:
+// searches that need it report the error. A message that can't be read now is left to the second
+// pass, which waits for it.
 func (x *Index) buildDocs(ctx context.Context, pass int, list []folder.IndexDocument) (docs []doc, err error) {
 	for _, m := range list {
 		d := doc{m.ID, m.Mailbox, new(signature)}
@@ -228,7 +227,7 @@ const (
 	insertBlockPageQuery = `INSERT INTO search_slice (id, bits) VALUES (?, ?)`
 )
 
-// writeBlock writes a block of blockDocs messages, with so many of its rows.
+// writeBlock writes a block of blockDocs messages with the given number of pages.
 func writeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows int) error {
 	ids := make([]db.ID, len(docs))
 	for i, d := range docs {

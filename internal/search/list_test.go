@@ -18,9 +18,9 @@ var (
 	setAccount = db.SQL(`UPDATE mailbox SET account = $1 WHERE id = $2`)
 )
 
-// list walks through a mailbox's messages, in one direction or the other, and returns
-// how many there are and in how many pages.
-func (h *house) list(s *folder.Store, f folder.MessageFilter, back bool) (subjects []string, pages int) {
+// list walks through a mailbox's messages in one direction or the other. It returns their subjects
+// and the number of pages.
+func (h *fixture) list(s *folder.Store, f folder.MessageFilter, back bool) (subjects []string, pages int) {
 	h.Helper()
 	h.must(f.Check())
 	p := db.Page{Limit: 50}
@@ -42,10 +42,10 @@ func (h *house) list(s *folder.Store, f folder.MessageFilter, back bool) (subjec
 	return subjects, pages
 }
 
-// A list of a mailbox's messages ends at once where the index, or the folder,
-// tells that nothing is right, however many messages there are.
+// A list of a mailbox's messages ends at once, with any number of messages, if the index or the
+// folder shows that nothing matches.
 func TestListEndsAtOnce(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.plain.MaxScan, h.MaxScan = 300, 300
 		texts := numbered(700)
 		texts[17] = "Subject: =?utf-8?q?F=C3=BCr?= Orders\r\nFrom: Bob <BOB@Shop.Example>\r\nTo: a@here.example\r\nCc: carl@there.example\r\n\r\nx\r\n"
@@ -113,10 +113,10 @@ func TestListEndsAtOnce(t *testing.T) {
 	})
 }
 
-// What lies in a folder is listed without a page that shows little, however much
-// other folders hold, and wherever it stands among their messages.
+// Messages of a folder are listed without nearly empty pages, regardless of the number and position
+// of messages in other folders.
 func TestListOfFolder(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.plain.MaxScan = 60 // fewer than the folder has
 		all := numbered(600)
 		h.append(h.box, "Archive", all[:100]...)
@@ -138,7 +138,7 @@ func TestListOfFolder(t *testing.T) {
 					want = append(want, fmt.Sprintf("number %d of all", n))
 				}
 			}
-			if !slices.Equal(got, want) || pages > 5 { // that a full page is the last may show only in the next
+			if !slices.Equal(got, want) || pages > 5 { // it may take one more page to learn that a full page was the last
 				t.Errorf("back %v: %d in %d pages: %q", back, len(got), pages, got)
 			}
 		}

@@ -18,23 +18,22 @@ const (
 	bufferSignaturesBetweenQuery = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
 )
 
-// blockMatches is one that was read: its messages, and for each text that is sought
-// those that may have it.
+// blockMatches is a block's messages and, for each term, the messages that may have it.
 type blockMatches struct {
 	id      int64
 	ids     []db.ID
 	matches []bitset
 }
 
-// Prefilter tells which of some messages of a mailbox, whose ids must be rising,
-// may have which of the texts; see folder.Options. It tells of others too.
+// Prefilter returns which of some messages of a mailbox, with ascending ids, may contain which of
+// the terms; see folder.Options. The result includes other messages too.
 func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sought []folder.IndexTerm) (*folder.PrefilterResult, error) {
 	x.fileMu.RLock()
 	defer x.fileMu.RUnlock()
 	if x.unavailable || len(among) == 0 {
 		return nil, nil
 	}
-	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and the write buffer change together
 	if err != nil {
 		return nil, fmt.Errorf("reading the search index: %w", err)
 	}
@@ -54,7 +53,7 @@ func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sou
 	return known.result(sought), nil
 }
 
-// reportError has Run mend what a search found damaged.
+// reportError makes Run repair the file if a search found it damaged.
 func (x *Index) reportError(err error) error {
 	if isDamageError(err) {
 		select {
@@ -65,14 +64,14 @@ func (x *Index) reportError(err error) error {
 	return fmt.Errorf("reading the search index: %w", err)
 }
 
-// prefilterState is what is known of messages.
+// prefilterState holds what is known about the messages.
 type prefilterState struct {
 	ids     []db.ID
-	matches [][]bool        // by message, for each text that is sought
-	blocks  []*blockMatches // the blocks, in whose order the messages are first
+	matches [][]bool        // by message: for each term
+	blocks  []*blockMatches // the blocks; their messages precede those of ids
 }
 
-// addBlocks adds the messages of the blocks that have some of among.
+// addBlocks adds the messages of the blocks that contain any of among.
 func (r *prefilterState) addBlocks(f *searcher, mailbox db.ID, among []db.ID, clauses []compiledClause) error {
 	rows, err := f.tx.QueryContext(f.ctx, blocksOverlappingQuery, mailbox, among[len(among)-1], among[0])
 	if err != nil {
@@ -113,7 +112,7 @@ func (r *prefilterState) addBlocks(f *searcher, mailbox db.ID, among []db.ID, cl
 	return nil
 }
 
-// intersects reports whether two rising lists have an id in common.
+// intersects reports whether two ascending lists have an id in common.
 func intersects(ids, among []db.ID) bool {
 	from, _ := slices.BinarySearch(among, ids[0])
 	for _, id := range among[from:] {
@@ -137,11 +136,11 @@ func (r *prefilterState) addBuffer(f *searcher, mailbox db.ID, among []db.ID, cl
 	}, mailbox, among[0], among[len(among)-1])
 }
 
-// result puts what is known in the order of the ids.
+// result returns the result in the order of the ids.
 func (r *prefilterState) result(sought []folder.IndexTerm) *folder.PrefilterResult {
 	type place struct {
 		id    db.ID
-		block int // -1 for the tail
+		block int // -1 for the write buffer
 		n     int
 	}
 	all := make([]place, 0, len(r.blocks)*blockDocs+len(r.ids))

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Progress returns the last message that the index in a file has seen, which
-// another process may have open. Once it no longer rises all is indexed.
+// Progress returns the last message that the index in a file has seen. Another process may have the
+// file open. When the value no longer rises, all messages are indexed.
 func Progress(ctx context.Context, path string) (upTo db.ID, err error) {
 	file, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// TestRun: the duty fills the index, and mends it when a search found damage.
+// TestRun checks that Run fills the index, and repairs it when a search found damage.
 func TestRun(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		looked := make(chan struct{}, 1)
 		h.index.Now = func() time.Time {
 			select {

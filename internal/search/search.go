@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package search is the index behind SEARCH. It only narrows: it tells which
-// messages surely lack a text, and the folders look at the others, so an
-// answer never depends on how far the index has come, or on whether there is
-// one.
+// Package search is the index behind SEARCH. It is only a prefilter: it tells which messages
+// certainly lack a text, and package folder examines the others. So the results never depend on how
+// far indexing has come, or on whether there is an index.
 //
-// Of each message it keeps a signature of the sequences of three and four bytes
-// in its texts, in a file of its own (SQLite, whatever engine the mail is kept in):
-// each node has one, fills it in the background, and the database's writer
-// never waits for it. The file is derived: deleted, it is made anew.
+// For each message it stores a signature of the sequences of three and four bytes in its texts. The
+// index is a separate SQLite file on each node, whichever engine stores the mail. Each node fills
+// its own in the background, and the database's writer never waits for it. The file is derived
+// data: if deleted, it is rebuilt.
 package search
 
 import (
@@ -30,13 +29,12 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// schemaVersion is that of the file; one of another version is made anew. It changes
-// with the tables, with how texts are folded, decoded and stripped of markup,
-// and with bucketOf.
+// schemaVersion is the version of the file; a file with another version is rebuilt. It changes with
+// the tables, with how texts are folded, decoded and stripped of markup, and with bucketOf.
 const schemaVersion = 7
 
-// schema is what the file holds. Messages wait in search_tail until there are
-// enough of a mailbox for a block.
+// schema creates the tables of the file. Messages wait in the write buffer (search_tail) until a
+// mailbox has enough for a block.
 const schema = `
 CREATE TABLE search_state (
   pass INTEGER PRIMARY KEY,
@@ -92,7 +90,7 @@ CREATE TABLE search_field (
 );
 `
 
-// Options are what an Index works with.
+// Options are the dependencies of an Index.
 type Options struct {
 	Path    string // of the file
 	Folders *folder.Store
@@ -100,22 +98,22 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Index narrows searches. It is safe for use by many goroutines; Fill,
-// cover and Sweep are for one.
+// Index prefilters searches. It is safe for concurrent use, except that indexing, sweeping and
+// updating the indexed-through UIDs are for one goroutine.
 type Index struct {
 	Options
-	updatedMailboxes map[db.ID]bool // mailboxes with messages that fill has indexed, for cover
+	updatedMailboxes map[db.ID]bool // mailboxes whose indexed-through UIDs must be updated
 	indexedThroughAt time.Time      // when updateAllIndexedThrough last began
-	updateRequests   chan db.ID     // mailboxes whose folders a search found not covered
-	fileMu           sync.RWMutex   // held while the file is begun anew; guards lost
-	unavailable      bool           // there is no file that could be read
+	updateRequests   chan db.ID     // mailboxes for which a search requested an update
+	fileMu           sync.RWMutex   // held while the file is recreated; guards unavailable
+	unavailable      bool           // whether no file could be opened
 	reader, writer   *sql.DB
 	statements       map[string]*sql.Stmt // searchQueries, on reader
-	damage           chan error           // a search found damage
+	damage           chan error           // damage that a search found
 }
 
-// Open opens the file, or begins it anew if it is missing, damaged or of
-// another version. If it can't, searches do without until Run can.
+// Open opens the file, or recreates it if it is missing, damaged or of another version. If it
+// can't, searches work without the index until Run can.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	x := &Index{Options: o, damage: make(chan error, 1), updatedMailboxes: map[db.ID]bool{}, updateRequests: make(chan db.ID, 100)}
 	err := x.openOrCreate(ctx)
@@ -128,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 	return x, nil
 }
 
-// openOrCreate opens the file, or begins it anew if that is the remedy.
+// openOrCreate opens the file, or recreates it if that fixes the error.
 func (x *Index) openOrCreate(ctx context.Context) error {
 	err := x.open(ctx)
 	if isDamageError(err) {
@@ -137,7 +135,7 @@ func (x *Index) openOrCreate(ctx context.Context) error {
 	return err
 }
 
-// create begins an empty file.
+// create creates an empty file.
 func (x *Index) create(ctx context.Context) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(x.Path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +145,7 @@ func (x *Index) create(ctx context.Context) error {
 	return x.open(ctx)
 }
 
-// errDamaged is of a file that does not hold what was written.
+// errDamaged is returned for a file that does not contain what was written.
 var errDamaged = errors.New("the search index is damaged")
 
 func damageError(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) }
@@ -156,16 +154,16 @@ func isDamageError(err error) bool {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
 		switch s.Code() & 0xff {
-		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR: // the last: a table is not as it was made
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR: // SQLITE_ERROR: a table was altered
 			return true
 		}
-		return s.Code() == sqlite3.SQLITE_IOERR_READ // a page of the disk is bad
+		return s.Code() == sqlite3.SQLITE_IOERR_READ // a disk sector is bad
 	}
 	return errors.Is(err, errDamaged)
 }
 
-// mailDBError is an error of the database that the mail is in. What it says of that,
-// which may be SQLite too, is no damage of the index.
+// mailDBError is an error of the database that stores the mail. That may be SQLite too, but its
+// errors are not damage of the index.
 type mailDBError struct{ error }
 
 func wrapMailDBError(err error) error {
@@ -175,16 +173,15 @@ func wrapMailDBError(err error) error {
 	return mailDBError{err}
 }
 
-// repair begins the file anew if that is the remedy for an error, or opens it if
-// it could not be opened before. If it can't, searches do without until the next
-// try.
+// repair recreates the file if that fixes an error, or opens it if it could not be opened before.
+// If it can't, searches work without the index until the next attempt.
 func (x *Index) repair(ctx context.Context, err error) error {
 	if !isDamageError(err) && !x.unavailable {
 		return err
 	}
 	x.fileMu.Lock()
 	defer x.fileMu.Unlock()
-	_ = x.Close() // what it held is given up
+	_ = x.Close() // its contents are abandoned
 	if isDamageError(err) {
 		x.Log.Warn("the search index is damaged and made anew", "error", err)
 		err = x.create(ctx)
@@ -210,7 +207,7 @@ func (x *Index) open(ctx context.Context) (err error) {
 	}
 	x.reader.SetMaxOpenConns(4)
 	x.reader.SetMaxIdleConns(2)
-	if err := db.RestrictPermissions(x.Path); err != nil { // before anything connects
+	if err := db.RestrictPermissions(x.Path); err != nil { // before any connection
 		return errors.Join(fmt.Errorf("opening the search index: %w", err), x.Close())
 	}
 	if err := x.initSchema(ctx); err != nil {
@@ -225,7 +222,7 @@ func (x *Index) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// initSchema makes the tables in an empty file, and declines one of another
+// initSchema creates the tables in an empty file. It returns an error for a file of another
 // version.
 func (x *Index) initSchema(ctx context.Context) error {
 	var found int
@@ -247,7 +244,7 @@ func (x *Index) initSchema(ctx context.Context) error {
 	})
 }
 
-// ReleaseMemory gives back the memory of its caches; they fill again with use.
+// ReleaseMemory frees the caches, which fill again with use.
 func (x *Index) ReleaseMemory(ctx context.Context) error {
 	x.fileMu.RLock()
 	defer x.fileMu.RUnlock()
@@ -275,7 +272,7 @@ func (x *Index) write(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// doc is a message that is indexed.
+// doc is a message to index.
 type doc struct {
 	id, mailbox db.ID
 	signature   *signature

@@ -18,9 +18,9 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	t.Helper()
-	dbtest.EachURL(t, func(t *testing.T, url string) { f(newHouse(t, url)) })
+	dbtest.EachURL(t, func(t *testing.T, url string) { f(newFixture(t, url)) })
 }
 
 var words = []string{
@@ -43,7 +43,7 @@ func randomMail(r *rand.Rand) string {
 	if r.IntN(2) == 0 {
 		head += fmt.Sprintf("To: %d@demo.test, g: Bob <b%d@demo.test>;\r\nMessage-ID: <%d@example.com>\r\nCc: %s\r\n", r.IntN(9), r.IntN(9), r.IntN(99), phrase(r, 1))
 	}
-	if r.IntN(4) == 0 { // fields once more, which the ENVELOPE has not, or not in this form
+	if r.IntN(4) == 0 { // repeated fields, which the ENVELOPE lacks or has in another form
 		head += fmt.Sprintf("Subject: %s\r\nFrom: %d@example.com (%s)\r\nCc: %s:;\r\n", encoded(phrase(r, 2)), r.IntN(30), encoded(phrase(r, 1)), phrase(r, 1))
 	}
 	wrap := func(typ, text string) string {
@@ -63,7 +63,7 @@ func randomMail(r *rand.Rand) string {
 	case 4:
 		return head + "\r\n" + strings.Repeat(phrase(r, 1)+"-", 4_000) + phrase(r, 2)
 	case 5:
-		return head // nothing but a header
+		return head // only a header
 	}
 	if r.IntN(10) > 0 {
 		return phrase(r, 4)
@@ -81,7 +81,7 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 		return c
 	}
 	c.Text = phrase(r, 1+r.IntN(2))
-	if n := len(c.Text); r.IntN(2) == 0 { // some part of it, even of a character
+	if n := len(c.Text); r.IntN(2) == 0 { // a part of it, even of a character
 		from := r.IntN(n)
 		c.Text = c.Text[from : from+r.IntN(n-from+1)]
 	}
@@ -105,10 +105,10 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 	return c
 }
 
-// TestSameAnswers: whatever is indexed, moved and deleted, a search with the
-// index finds what one without finds.
+// TestSameAnswers checks that a search with the index returns the same as one without, after any
+// indexing, moves and deletions.
 func TestSameAnswers(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		r := rand.New(rand.NewPCG(1, 2))
 		other := h.newMailbox()
 		for round := range 12 {
@@ -119,14 +119,14 @@ func TestSameAnswers(t *testing.T) {
 				}
 				h.append(box, []string{folder.Inbox, "Archive"}[r.IntN(2)], randomMail(r))
 			}
-			for range r.IntN(6) { // mostly some are left
+			for range r.IntN(6) { // usually some remain
 				_, err := h.index.indexBatch(h.ctx(), 0, h.index.Now().Add(1e9))
 				h.must(err)
 			}
 			if round%3 == 2 {
 				h.sweep()
 			}
-			if r.IntN(2) == 0 { // else the index says of fewer messages that it knows them
+			if r.IntN(2) == 0 { // otherwise the index knows fewer messages
 				h.must(h.index.updateAllIndexedThrough(h.ctx()))
 			}
 			with, without := h.view(h.Store, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
@@ -150,13 +150,13 @@ func TestSameAnswers(t *testing.T) {
 	})
 }
 
-func (h *house) count(query string) (n int) {
+func (h *fixture) count(query string) (n int) {
 	h.Helper()
 	h.must(h.index.reader.QueryRowContext(h.ctx(), query).Scan(&n))
 	return n
 }
 
-func (h *house) sameAnswers(r *rand.Rand, with, without *folder.View) {
+func (h *fixture) sameAnswers(r *rand.Rand, with, without *folder.View) {
 	h.Helper()
 	for range 12 {
 		c := randomCriterion(r, 2)
@@ -167,7 +167,7 @@ func (h *house) sameAnswers(r *rand.Rand, with, without *folder.View) {
 }
 
 // shuffle copies, moves and expunges some of a folder's messages.
-func (h *house) shuffle(r *rand.Rand, v *folder.View) {
+func (h *fixture) shuffle(r *rand.Rand, v *folder.View) {
 	h.Helper()
 	some := func(one int) (uids []uint32) {
 		for _, uid := range v.Resolve([]folder.Range{{Lo: 1, Hi: folder.Star}}, true) {
@@ -198,8 +198,8 @@ var allMessages = db.SQL(`SELECT id FROM message WHERE mailbox = $1 ORDER BY id`
 
 var bodySays7 = folder.Criterion{Test: folder.InBody, Text: "SAYS <7>"}
 
-// all are the ids of all messages of a mailbox.
-func (h *house) all(box db.ID) (ids []db.ID) {
+// all returns the ids of all messages of a mailbox.
+func (h *fixture) all(box db.ID) (ids []db.ID) {
 	h.Helper()
 	h.must(h.db.Each(h.ctx(), allMessages.With(box), func(r db.Row) error {
 		var id db.ID
@@ -210,8 +210,8 @@ func (h *house) all(box db.ID) (ids []db.ID) {
 	return ids
 }
 
-// narrowed tells how many messages the index knows, and how many it leaves.
-func (h *house) narrowed(kind folder.TextKind, text string) (known, left int) {
+// narrowed returns how many messages the index knows, and how many remain after the prefilter.
+func (h *fixture) narrowed(kind folder.TextKind, text string) (known, left int) {
 	h.Helper()
 	n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
 	h.must(err)
@@ -224,7 +224,7 @@ func (h *house) narrowed(kind folder.TextKind, text string) (known, left int) {
 }
 
 func TestNarrows(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		h.fill()
 		for _, c := range []struct {
@@ -243,9 +243,9 @@ func TestNarrows(t *testing.T) {
 	})
 }
 
-// TestSweep: what is deleted leaves the index, and nothing else does.
+// TestSweep checks that deleted messages leave the index, and no others.
 func TestSweep(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		h.fill()
 		v := h.view(h.Store, h.box, folder.Inbox)
@@ -268,10 +268,10 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestAnew: an index that is missing, damaged or of another version is made
-// anew, and until then every answer is right.
-func TestAnew(t *testing.T) {
-	each(t, func(h *house) {
+// TestAgain checks that a missing, damaged or outdated index is rebuilt, and that all results are
+// right until then.
+func TestAgain(t *testing.T) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		check := func(what string, known int) {
 			t.Helper()
@@ -304,14 +304,14 @@ func TestAnew(t *testing.T) {
 			h.must(h.index.Close())
 			h.must(os.WriteFile(path, []byte(strings.Repeat("nonsense", 9999)), 0o600))
 		}, 0)
-		reopen("ended while it was begun anew", func() { // the log of what is gone is left
+		reopen("ended while it was begun anew", func() { // the log of the deleted file is left
 			log, err := os.ReadFile(path + "-wal")
 			h.must(err)
 			h.must(h.index.Close())
 			h.must(os.Remove(path))
 			h.must(os.WriteFile(path+"-wal", log, 0o600))
 		}, 0)
-		// Damage that shows later is mended by the duty.
+		// Run repairs damage that is detected later.
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
@@ -323,7 +323,7 @@ func TestAnew(t *testing.T) {
 		}
 		h.must(h.index.repair(h.ctx(), err))
 		check("mended", 0)
-		// Where no file can be made, searches do without until one can.
+		// If no file can be created, searches work without the index until one can.
 		h.index.Path = filepath.Join(path, "no folder")
 		if err := h.index.repair(h.ctx(), errDamaged); err == nil {
 			t.Error("a file in a file was opened")
@@ -339,10 +339,10 @@ func TestAnew(t *testing.T) {
 	})
 }
 
-// TestLate: a message that is committed when the first pass has seen later ones
-// is taken in by the second.
+// TestLate checks that the second pass indexes a message that is committed after the first pass has
+// seen later ones.
 func TestLate(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(10)...)
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_state SET upto = ? WHERE pass = 0`, h.db.NewID())
 		h.must(err)
@@ -411,10 +411,10 @@ func TestSliced(t *testing.T) {
 
 var loseBytes = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.folder = $1 AND f.uid = $2)`)
 
-// A message whose bytes are lost keeps its folder from nothing: it may have any
-// text, and is found by what its row has.
+// A message whose bytes are lost does not block indexing of its folder: it may have any text, and
+// is found by its row.
 func TestLostBytes(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(3)...)
 		v := h.view(h.Store, h.box, folder.Inbox)
 		dbtest.Exec(h, h.db, loseBytes.With(v.Folder().ID, 2))

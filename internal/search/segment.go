@@ -10,19 +10,17 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// A shelf holds what several blocks of a mailbox have in the buckets of the
-// fields once more, side by side: a search by a field reads one row for all of
-// them. Four blocks make a shelf of level 1, four of these one of level 2, which
-// takes their place, and so on; so a mailbox of a million messages is two large
-// shelves and some smaller ones, and each row that a search reads is worth
-// reading. Blocks that are dissolved leave a gap; what stands on a shelf that is
-// mostly gaps is put on smaller ones.
+// A segment holds a second copy of the field buckets of several blocks of a mailbox, side by side:
+// a search of a field reads one row for all of them. Four blocks make a segment of level 1, four of
+// these make one of level 2 that replaces them, and so on. So a mailbox of a million messages has
+// two large segments and some smaller ones, and a search reads few rows. Dissolved blocks leave
+// gaps. The blocks of a segment that is mostly gaps move to smaller segments.
 const (
 	segmentFanout = 4
 	maxLevel      = 5 // of 1,024 blocks
-	noSegment     = 0 // in place of the shelf of a block without one
-	// copyBuckets is how many buckets are carried to a shelf at once, so that
-	// those of a large one are never all in memory.
+	noSegment     = 0 // for a block without a segment
+	// copyBuckets is how many buckets are copied to a segment at once, so that all buckets of a
+	// large one are never in memory together.
 	copyBuckets = 64
 )
 
@@ -37,13 +35,13 @@ const (
 	deleteSegmentQuery          = `DELETE FROM search_shelf WHERE id = ?`
 	deleteSegmentPagesQuery     = `DELETE FROM search_field WHERE id >= ? AND id < ?`
 	clearBlockSegmentQuery      = `UPDATE search_block SET shelf = 0 WHERE mailbox = ? AND shelf = ?`
-	// sparseSegmentsQuery are those of which a quarter is left, or less.
+	// sparseSegmentsQuery finds the segments of which at most a quarter of the blocks is left.
 	sparseSegmentsQuery = `SELECT s.id FROM search_shelf s WHERE s.mailbox = ?
 		AND 4 * (SELECT COUNT(*) FROM search_block b WHERE b.mailbox = s.mailbox AND b.shelf = s.id) <= LENGTH(s.blocks) / 8`
 )
 
-// buildSegments makes shelves of the blocks that stand on none, as long as there are
-// enough, and from level to level one of those below.
+// buildSegments builds segments from the blocks without a segment, as long as there are enough, and
+// merges the levels.
 func buildSegments(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	for {
 		blocks, err := queryInt64s(ctx, tx, firstUnsegmentedBlocksQuery, mailbox, segmentFanout)
@@ -63,7 +61,7 @@ func buildSegments(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	}
 }
 
-// mergeLevels makes one shelf of several, from level to level.
+// mergeLevels merges the segments of each level into one of the next, if there are enough.
 func mergeLevels(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	for level := 2; level <= maxLevel; level++ {
 		low, err := readSegments(ctx, tx, segmentsOfLevelQuery, mailbox, level-1, segmentFanout)
@@ -77,7 +75,7 @@ func mergeLevels(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	return nil
 }
 
-// mergeSegments makes one shelf of several, which it replaces.
+// mergeSegments merges several segments into one, which replaces them.
 func mergeSegments(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, low []segment) error {
 	var blocks []int64
 	var parts []pageSource
@@ -100,12 +98,12 @@ func buildSegment(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blo
 	if err != nil {
 		return err
 	}
-	shelf, err := res.LastInsertId()
+	searchSegment, err := res.LastInsertId()
 	if err != nil {
 		return err
 	}
 	for _, id := range blocks {
-		if _, err := tx.ExecContext(ctx, setBlockSegmentQuery, shelf, id); err != nil {
+		if _, err := tx.ExecContext(ctx, setBlockSegmentQuery, searchSegment, id); err != nil {
 			return err
 		}
 	}
@@ -114,7 +112,7 @@ func buildSegment(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blo
 		return err
 	}
 	defer insert.Close() //nolint:errcheck // what was written is told by each
-	to := segmentSource(insertSegmentPageQuery, shelf, len(blocks))
+	to := segmentSource(insertSegmentPageQuery, searchSegment, len(blocks))
 	sets := newSets(copyBuckets, to.words)
 	for from := uint32(0); from < fieldBuckets; from += copyBuckets {
 		at := 0
@@ -139,8 +137,8 @@ func buildSegment(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blo
 	return nil
 }
 
-// pageSource is where the buckets of a shelf or block stand, with so many in a row.
-// For each there is a set of so many words.
+// pageSource locates the buckets of a segment or block: bucketsPerPage are in a row (page), and
+// each is a set of words words.
 type pageSource struct {
 	query          string
 	firstPage      int64
@@ -148,12 +146,12 @@ type pageSource struct {
 	words          int
 }
 
-// blockSource are the buckets of a block.
+// blockSource returns the source of a block's buckets.
 func blockSource(query string, block int64) pageSource {
 	return pageSource{query, block * pagesPerBlock, blockBucketsPerPage, blockWords}
 }
 
-// blockSources are those that a search reads, of several.
+// blockSources returns the sources of several blocks for a search.
 func blockSources(blocks []int64) (all []pageSource) {
 	for _, id := range blocks {
 		all = append(all, blockSource(blockPagesByIDQuery, id))
@@ -168,15 +166,15 @@ func totalWords(all []pageSource) (n int) {
 	return n
 }
 
-// segmentSource are those of a shelf. Of a small one some share a row.
-func segmentSource(query string, shelf int64, blocks int) pageSource {
-	return pageSource{query, shelf * fieldBuckets, uint32(max(1, 2*blockBucketsPerPage/blocks)), blocks * blockWords}
+// segmentSource returns the source of a segment's buckets. In a small segment, several share a row.
+func segmentSource(query string, searchSegment int64, blocks int) pageSource {
+	return pageSource{query, searchSegment * fieldBuckets, uint32(max(1, 2*blockBucketsPerPage/blocks)), blocks * blockWords}
 }
 
 func (s pageSource) page(bucket uint32) int64 { return s.firstPage + int64(bucket/s.bucketsPerPage) }
 
-// copyInto reads the sets of some buckets, whose rows must all be there, into others
-// that have room for more, from a word on, and nothing there yet.
+// copyInto reads the sets of consecutive buckets, all of whose rows must exist, into larger sets,
+// starting at word at. The target words must be empty.
 func (s pageSource) copyInto(ctx context.Context, tx *sql.Tx, bucket uint32, into []bitset, at int) error {
 	from, to := s.page(bucket), s.page(bucket+uint32(len(into)))
 	rows, err := tx.QueryContext(ctx, s.query, from, to)
@@ -209,7 +207,7 @@ func (s pageSource) copyInto(ctx context.Context, tx *sql.Tx, bucket uint32, int
 	return nil
 }
 
-// eachSet calls f with what is packed in a row.
+// eachSet calls f with each packed set in a row.
 func (s pageSource) eachSet(row []byte, f func(n uint32, one []byte) error) error {
 	row, err := verifyRow(row)
 	if err != nil {
@@ -231,7 +229,7 @@ func (s pageSource) eachSet(row []byte, f func(n uint32, one []byte) error) erro
 	return nil
 }
 
-// segment is one that was read.
+// segment is a segment read from the file.
 type segment struct {
 	id     int64
 	blocks []int64
@@ -259,8 +257,8 @@ func readSegments(ctx context.Context, q querier, query string, args ...any) (li
 	return list, rows.Err()
 }
 
-// compactSegments removes the shelves of a mailbox whose blocks are mostly dissolved,
-// and makes others of those that are left.
+// compactSegments removes the segments of a mailbox whose blocks are mostly dissolved, and builds
+// new ones from the remaining blocks.
 func compactSegments(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	sparse, err := queryInt64s(ctx, tx, sparseSegmentsQuery, mailbox)
 	if err != nil || len(sparse) == 0 {

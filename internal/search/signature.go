@@ -10,25 +10,24 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// A signature is a set of buckets, by which a message shows which sequences of
-// three and of four bytes its texts have: each sequence, with the kind of the
-// text, falls into one bucket. What falls into a bucket that the message is not
-// in, the message doesn't have. The fields of the envelope have buckets of
-// their own, so that a long body does not fill them.
+// signature is a set of buckets that shows which sequences of three and four bytes a message's
+// texts contain: each sequence, with the kind of the text, maps to one bucket. A message that is
+// not in a bucket has none of the sequences that map to it. ENVELOPE fields have separate buckets,
+// so that a long body does not fill them.
 //
-// Three bytes alone tell little: most messages have "nee", "eed", "edl" and
-// "dle", few have "eedl". More than four would fill the buckets of a long text.
+// Three bytes alone are not selective: most messages have "nee", "eed", "edl" and "dle", few have
+// "eedl". More than four would fill the buckets of a long text.
 type signature [buckets / 64]uint64
 
-// The buckets. A mail of 8 KiB is in a fifth of those of the texts, one of 75 KB
-// in half of them; of those of the fields, in one of eighty.
+// The numbers of buckets. A mail of 8 KiB is in a fifth of the text buckets, one of 75 KB in half
+// of them. A mail is in one of eighty field buckets.
 const (
 	fieldBuckets = 16_384
 	textBuckets  = 30_720
 	buckets      = fieldBuckets + textBuckets
 )
 
-// bucketOf returns where a sequence of bytes falls.
+// bucketOf returns the bucket of a sequence of bytes.
 func bucketOf(kind folder.TextKind, seq []byte) uint32 {
 	h := uint32(kind) + 1
 	for _, c := range seq {
@@ -56,23 +55,22 @@ func (s *signature) add(kind folder.TextKind, text []byte) {
 
 func (s *signature) addBucket(b uint32) { bitset(s[:]).add(int(b)) }
 
-// maxTermBuckets bounds how many buckets are looked at for a text; so many leave
-// nothing to chance.
+// maxTermBuckets limits the buckets checked for a text. With so many, false positives are unlikely.
 const maxTermBuckets = 32
 
-// termBuckets are buckets that a message must be in to have the text in that kind;
-// of a long text, some from all over it. First come those that fewest messages
-// are likely to be in, and as neighbours tell much the same, each second one.
+// termBuckets returns buckets that a message must be in to have the text in that kind. For a long
+// text they are a sample from all over it. The most selective buckets come first, and every second
+// sequence before those in between, since neighbors are correlated.
 func termBuckets(kind folder.TextKind, text []byte) []uint32 {
 	var all [][]byte
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)
-		room := min(count, maxTermBuckets/2)
+		capacity := min(count, maxTermBuckets/2)
 		for _, first := range []int{0, 1} {
-			for i := first; i < room; i += 2 {
+			for i := first; i < capacity; i += 2 {
 				at := i
-				if count > room {
-					at = i * (count - 1) / (room - 1)
+				if count > capacity {
+					at = i * (count - 1) / (capacity - 1)
 				}
 				all = append(all, text[at:at+n])
 			}
@@ -88,8 +86,8 @@ func termBuckets(kind folder.TextKind, text []byte) []uint32 {
 	return list
 }
 
-// rarity returns how many bytes of a sequence are digits or seldom letters: what
-// tells one Message-ID or order from another.
+// rarity returns how many bytes of a sequence are digits or rare letters, which distinguish one
+// Message-ID or order number from another.
 func rarity(seq []byte) (n int) {
 	for _, c := range seq {
 		if c >= '0' && c <= '9' || bytes.IndexByte([]byte("jqvwxyz"), c) >= 0 || c >= 0x80 {
@@ -99,9 +97,9 @@ func rarity(seq []byte) (n int) {
 	return n
 }
 
-// A block is blockDocs messages of a mailbox whose signatures are stored the
-// other way round, by bucket: so a search reads of each bucket that it wants
-// which messages are in it, and nothing else. Neighbouring buckets share a row.
+// A block is blockDocs messages of a mailbox whose signatures are stored transposed, by bucket. So
+// a search reads only which messages are in the buckets that it needs. Neighboring buckets share a
+// row.
 const (
 	blockDocs           = 512
 	blockWords          = blockDocs / 64
@@ -109,8 +107,8 @@ const (
 	pagesPerBlock       = buckets / blockBucketsPerPage
 )
 
-// transpose turns the signatures of a full block round: for each bucket the places
-// of the messages that are in it.
+// transpose transposes the signatures of a full block: it returns, for each bucket, the positions
+// of the messages in it.
 func transpose(docs []doc) []bitset {
 	all := newSets(buckets, blockWords)
 	for n := range docs {
@@ -123,7 +121,7 @@ func transpose(docs []doc) []bitset {
 	return all
 }
 
-// extractSignatures is the way back, for the messages in keep, a set of places.
+// extractSignatures reverses transpose for the messages at the positions in keep.
 func extractSignatures(all []bitset, keep map[int]bool) map[int]*signature {
 	sigs := map[int]*signature{}
 	for n := range keep {

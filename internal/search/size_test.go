@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// TestNoFile: a service starts where the file can't be made, answers searches
-// without it, and makes it once it can.
+// TestNoFile checks that a service starts if the file can't be created, runs searches without it,
+// and creates it later.
 func TestNoFile(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		place := filepath.Join(t.TempDir(), "place")
 		h.must(os.WriteFile(place, nil, 0o600))
@@ -43,18 +43,18 @@ func TestNoFile(t *testing.T) {
 	})
 }
 
-// TestFullDisk: a disk without room takes nothing from the index, and it goes on
-// where it was.
+// TestFullDisk checks that a full disk does not damage the index, and that indexing continues where
+// it was.
 func TestFullDisk(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
-		room := func(pages int) {
+		capacity := func(pages int) {
 			t.Helper()
 			_, err := h.index.writer.ExecContext(h.ctx(), fmt.Sprintf(`PRAGMA max_page_count = %d`, pages))
 			h.must(err)
 		}
-		room(1) // no more than there are
+		capacity(1) // no more pages than exist
 		h.append(h.box, folder.Inbox, numbered(blockDocs)...)
 		var err error
 		for more := true; more && err == nil; {
@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
 			t.Errorf("found %v", got)
 		}
-		room(1 << 20)
+		capacity(1 << 20)
 		h.fill()
 		if known, _ := h.narrowed(1, "number"); known != 40+blockDocs {
 			t.Errorf("%d messages are known", known)
@@ -77,13 +77,13 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestDeletedFile: an index whose file is deleted while it is open is made anew.
+// TestDeletedFile checks that an index whose file is deleted while it is open is rebuilt.
 func TestDeletedFile(t *testing.T) {
-	each(t, func(h *house) {
+	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
 		h.must(os.Remove(h.index.Path))
-		h.index.reader.SetMaxIdleConns(-1) // as when many search at once
+		h.index.reader.SetMaxIdleConns(-1) // as with many concurrent searches
 		v := h.view(h.Store, h.box, folder.Inbox)
 		if got := h.search(v, bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("found %v", got)
@@ -101,10 +101,10 @@ func TestDeletedFile(t *testing.T) {
 	})
 }
 
-// TestSparseShelves: of blocks that are dissolved the shelves keep no more than
-// three times what is left, and what is left is found.
-func TestSparseShelves(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+// TestSparseSegments checks that segments hold at most three times as many dissolved blocks as
+// remaining ones, and that the remaining messages are found.
+func TestSparseSegments(t *testing.T) {
+	h := newFixture(t, dbtest.SQLite(t))
 	const blocks = segmentFanout * segmentFanout
 	next := db.ID(0)
 	for range blocks {

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// sweepInterval is how long it rests when all was looked through, firstSweepDelay
-	// how long after a start, and sweepBuffer how many messages of the tails are
-	// looked at at once.
+	// sweepInterval is the pause after a complete sweep, firstSweepDelay the delay after a start,
+	// and sweepBuffer how many buffered messages are checked at once.
 	sweepInterval    = 6 * time.Hour
 	firstSweepDelay  = 5 * time.Minute
 	sweepBufferBatch = 500
-	// sweepPass is the row of search_state that says how far it has come: after
-	// the tails, which are below 0, come the blocks.
+	// sweepPass is the row of search_state that stores the progress. The write buffers come first,
+	// with values below 0, then the blocks.
 	sweepPass = 2
 )
 
@@ -31,9 +30,9 @@ const (
 	deleteBlockPagesQuery = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
 )
 
-// sweep looks at some messages of the index, takes out those that are deleted,
-// and returns whether there are more to look at. A block goes once half of its
-// messages are gone; the others join the tail.
+// sweep checks some messages of the index, removes those that are deleted, and returns whether
+// there are more to check. A block is dissolved once half of its messages are gone; the others
+// return to the write buffer.
 func (x *Index) sweep(ctx context.Context) (more bool, err error) {
 	at, err := x.passProgress(ctx, sweepPass)
 	if err != nil {
@@ -45,7 +44,7 @@ func (x *Index) sweep(ctx context.Context) (more bool, err error) {
 	return true, x.sweepBuffer(ctx, -at)
 }
 
-// sweepBuffer looks at messages after one; the last ones lead to the blocks.
+// sweepBuffer checks the buffered messages that follow after. After the last ones come the blocks.
 func (x *Index) sweepBuffer(ctx context.Context, after db.ID) error {
 	ids, err := x.queryIDs(ctx, nextBufferedQuery, after, sweepBufferBatch)
 	if err != nil {
@@ -85,10 +84,11 @@ func (x *Index) queryIDs(ctx context.Context, query string, args ...any) (ids []
 	return ids, rows.Err()
 }
 
-// sweepStart is below every message, and less than 0 so that the tails come.
+// sweepStart precedes every message. It is negative, so that the sweep starts with the write
+// buffers.
 const sweepStart = -1
 
-// sweepBlock looks at the block after one; after the last it begins anew.
+// sweepBlock checks the block that follows after. After the last block the sweep starts again.
 func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err error) {
 	var id int64
 	var mailbox db.ID
@@ -128,7 +128,7 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 	})
 }
 
-// dissolveBlock puts the messages of a block that are in keep into the tail.
+// dissolveBlock moves the messages of a block that are in keep to the write buffer.
 func dissolveBlock(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
 	all := newSets(buckets, blockWords)
 	if err := blockSource(blockPagesQuery, id).copyInto(ctx, tx, 0, all, 0); err != nil {

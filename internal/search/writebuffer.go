@@ -12,9 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The tail of a mailbox is its messages that are in no block. Each has its
-// signature there; the fields of several stand once more in a bundle, as a search
-// by a field reads those of all.
+// The write buffer of a mailbox holds its messages that are in no block, each with its signature. A
+// page holds a second copy of the fields of several messages, because a search of a field reads
+// those of all.
 const (
 	insertBufferedQuery = `INSERT INTO search_tail (message, mailbox, sig) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 	countBufferQuery    = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
@@ -28,15 +28,15 @@ const (
 	deleteBufferPagesQuery = `DELETE FROM search_bundle WHERE mailbox = ?`
 )
 
-// In a bundle stand the id of each message and its fields: of those eight buckets
-// are one, and nothing is packed. Thirty messages fill a page of the file.
+// A page stores the id and the fields of each message. Eight field buckets share a bit, and nothing
+// is packed. Thirty messages fill a page of the file.
 const (
 	bufferEntryWords = 2_048 / 64
 	bufferEntryBytes = 8 + 8*bufferEntryWords
 	bufferPageDocs   = 30
 )
 
-// appendBufferEntry appends a message to what will be a bundle.
+// appendBufferEntry appends a message to a page.
 func appendBufferEntry(to []byte, d doc) []byte {
 	to = binary.LittleEndian.AppendUint64(to, uint64(d.id))
 	var folded [bufferEntryWords]uint64
@@ -49,7 +49,7 @@ func appendBufferEntry(to []byte, d doc) []byte {
 	return to
 }
 
-// eachBufferEntry calls f with the messages in a bundle.
+// eachBufferEntry calls f with the messages of a page.
 func eachBufferEntry(row []byte, f func(id db.ID, fields bitset)) error {
 	row, err := verifyRow(row)
 	if err != nil {
@@ -68,8 +68,8 @@ func eachBufferEntry(row []byte, f func(id db.ID, fields bitset)) error {
 	return nil
 }
 
-// addDocs puts messages into the tails of their mailboxes, and makes blocks of
-// those that are long enough.
+// addDocs adds messages to the write buffers of their mailboxes, and builds blocks from buffers
+// that have enough.
 func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 	added := map[db.ID][]doc{}
 	for _, d := range docs {
@@ -96,7 +96,7 @@ func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 	return nil
 }
 
-// addBufferPages adds messages to the bundles of a mailbox.
+// addBufferPages adds messages to the pages of a mailbox.
 func addBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc) error {
 	var last int64
 	var row []byte
@@ -104,7 +104,7 @@ func addBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc) 
 	if err == nil {
 		row, err = verifyRow(row)
 	} else if errors.Is(err, sql.ErrNoRows) {
-		row, err = make([]byte, bufferPageDocs*bufferEntryBytes), nil // as full as one can be
+		row, err = make([]byte, bufferPageDocs*bufferEntryBytes), nil // as if the last page were full
 	}
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func addBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc) 
 		docs = docs[n:]
 		return appendChecksum(row)
 	}
-	if room := min(bufferPageDocs-len(row)/bufferEntryBytes, len(docs)); room > 0 {
-		if _, err := tx.ExecContext(ctx, updateBufferPageQuery, add(row, room), last); err != nil {
+	if capacity := min(bufferPageDocs-len(row)/bufferEntryBytes, len(docs)); capacity > 0 {
+		if _, err := tx.ExecContext(ctx, updateBufferPageQuery, add(row, capacity), last); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func addBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc) 
 	return nil
 }
 
-// rebuildBufferPages makes the bundles of a mailbox of what is left in its tail.
+// rebuildBufferPages rebuilds the pages of a mailbox from the messages in its write buffer.
 func rebuildBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	if _, err := tx.ExecContext(ctx, deleteBufferPagesQuery, mailbox); err != nil {
 		return err
@@ -141,7 +141,7 @@ func rebuildBufferPages(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	return addBufferPages(ctx, tx, mailbox, docs)
 }
 
-// buildBlock makes a block of the first messages in a tail, if there are enough.
+// buildBlock builds a block from the first messages of a write buffer, if there are enough.
 func buildBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	var n int
 	if err := tx.QueryRowContext(ctx, countBufferQuery, mailbox).Scan(&n); err != nil || n < blockDocs {
@@ -163,7 +163,7 @@ func buildBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	return buildSegments(ctx, tx, mailbox)
 }
 
-// deleteBuffered takes messages out of the tails.
+// deleteBuffered removes messages from the write buffers.
 func deleteBuffered(ctx context.Context, tx *sql.Tx, ids []db.ID) error {
 	left := map[db.ID]bool{}
 	for _, id := range ids {
@@ -185,7 +185,7 @@ func deleteBuffered(ctx context.Context, tx *sql.Tx, ids []db.ID) error {
 	return nil
 }
 
-// readBufferSize reads the first messages of a tail, as many as a block has.
+// readBuffer reads the first messages of a write buffer, as many as a block has.
 func readBuffer(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err error) {
 	var sig signature
 	err = eachBuffered(ctx, tx, firstBufferedQuery, sig[:], func(id db.ID) {
@@ -195,8 +195,7 @@ func readBuffer(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err
 	return docs, err
 }
 
-// eachBuffered calls f with the messages that a query finds in a tail, and the
-// signature of each in sig.
+// eachBuffered calls f with each buffered message that a query returns, with its signature in sig.
 func eachBuffered(ctx context.Context, q querier, query string, sig bitset, f func(id db.ID), args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-// TestBundles: however messages come into the tails and leave them, a search by a
-// field finds in the bundles each that is there once and no other, the bundles
-// stay full, and the other mailbox has its own.
+// TestBundles checks that for every way messages enter and leave the write buffers, a search by a
+// field finds each buffered message once and no other. The pages stay full, and the other mailbox
+// has its own.
 func TestBundles(t *testing.T) {
 	x, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "search.db")})
 	if err != nil {
@@ -71,10 +71,10 @@ func TestBundles(t *testing.T) {
 			docs, there[d.mailbox][d.id] = append(docs, d), true
 		}
 		write(func(tx *sql.Tx) error { return addDocs(t.Context(), tx, docs) })
-		if step < 60 && step%10 == 3 { // as after a restart that did not know of them
+		if step < 60 && step%10 == 3 { // as after a restart that lost them
 			write(func(tx *sql.Tx) error { return addDocs(t.Context(), tx, docs) })
 		}
-		if step < 60 && step%5 == 0 { // and then they grow to blocks
+		if step < 60 && step%5 == 0 { // then they become blocks
 			var gone []db.ID
 			tail, err := queryInt64s(t.Context(), x.reader, `SELECT message FROM search_tail`)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestBundles(t *testing.T) {
 					delete(there[2], db.ID(id))
 				}
 			}
-			gone = append(gone, last+1) // which is in no tail
+			gone = append(gone, last+1) // which is in no write buffer
 			write(func(tx *sql.Tx) error { return deleteBuffered(t.Context(), tx, gone) })
 		}
 		check(fmt.Sprintf("after %d steps", step+1))

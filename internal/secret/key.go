@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secret holds the server key and all that hangs on it: it seals
-// secrets at rest, signs return paths, and makes tokens and passwords.
+// Package secret manages the server key. It seals secrets at rest, signs return paths, and
+// generates tokens and passwords.
 package secret
 
 import (
@@ -24,11 +24,11 @@ import (
 // keySize is the length of the server key and of each sub-key in bytes.
 const keySize = 32
 
-// maxKeyFileSize bounds what is read of a key file, in bytes.
+// maxKeyFileSize is the maximum number of bytes that are read from a key file.
 const maxKeyFileSize = 4096
 
-// Key is the server key. Nothing is done with it directly: each purpose has a
-// sub-key of its own. It never shows in a log or in %v.
+// Key is the server key. It is never used directly: each purpose has its own sub-key. It never
+// shows in a log or in %v.
 type Key struct {
 	raw         [keySize]byte
 	returnPath  []byte
@@ -46,8 +46,8 @@ func newKey(raw []byte) (*Key, error) {
 	return k, nil
 }
 
-// ParseKey reads a key from the text of a setting: 32 bytes as hexadecimal, or
-// as base64 in either alphabet, padded or not. Space around it is ignored.
+// ParseKey parses a key from the text of a setting: 32 bytes as hexadecimal, or as base64 in either
+// alphabet, padded or not. Space around it is ignored.
 func ParseKey(s string) (*Key, error) {
 	s = strings.TrimSpace(s)
 	if len(s) == hex.EncodedLen(keySize) {
@@ -63,10 +63,9 @@ func ParseKey(s string) (*Key, error) {
 	return newKey(raw)
 }
 
-// LoadOrCreateKey reads the key from a file, and makes the file (mode 0600, flushed to
-// disk together with its folder) with a fresh key when there is none. A file
-// that others than its owner may read is refused. Two processes that start at
-// once get the same key.
+// LoadOrCreateKey reads the key from a file. If there is none, it creates the file (mode 0600,
+// flushed to disk together with its folder) with a new key. It returns an error for a file that
+// other users may read. Two processes that start at the same time get the same key.
 func LoadOrCreateKey(path string) (*Key, error) {
 	k, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +77,7 @@ func LoadOrCreateKey(path string) (*Key, error) {
 	return ReadKey(path)
 }
 
-// ParsePEMKey is LoadOrCreateKey for who makes nothing: a file that is not there is fs.ErrNotExist.
+// ReadKey is LoadOrCreateKey without creating the file: a missing file is fs.ErrNotExist.
 func ReadKey(path string) (*Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,8 +102,8 @@ func ReadKey(path string) (*Key, error) {
 	return k, nil
 }
 
-// createKeyFile writes a fresh key beside path and links it into place, so that
-// neither a crash nor a second process ever sees half a key.
+// createKeyFile writes a new key beside path and links it into place, so that a crash or a second
+// process never leaves or reads half a key.
 func createKeyFile(path string) error {
 	raw := make([]byte, keySize)
 	rand.Read(raw) // never fails: crypto/rand ends the process instead
@@ -114,7 +113,7 @@ func createKeyFile(path string) error {
 	}
 	err := os.Link(tmp, path)
 	if errors.Is(err, fs.ErrExist) {
-		err = nil // another process was first; its key counts
+		err = nil // another process was first: use its key
 	}
 	if err := errors.Join(err, os.Remove(tmp)); err != nil {
 		return err
@@ -138,9 +137,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Subkey returns the 32-byte sub-key for a purpose (HKDF-SHA256, RFC 5869): the
-// same for the same key and purpose on every node, and telling nothing about
-// any other.
+// Subkey returns the 32-byte sub-key for a purpose (HKDF-SHA256, RFC 5869). It is the same for the
+// same key and purpose on every node, and reveals nothing about other sub-keys.
 func (k *Key) Subkey(purpose string) []byte {
 	sub, err := hkdf.Key(sha256.New, k.raw[:], nil, "mailstead "+purpose, keySize)
 	if err != nil {
@@ -149,11 +147,11 @@ func (k *Key) Subkey(purpose string) []byte {
 	return sub
 }
 
-// Fingerprint returns 16 hexadecimal digits that tell keys apart without
-// giving anything away: nodes that share a database compare theirs.
+// Fingerprint returns 16 hexadecimal digits that identify the key without revealing it. Nodes that
+// share a database compare theirs.
 func (k *Key) Fingerprint() string {
 	return hex.EncodeToString(k.Subkey("fingerprint")[:8])
 }
 
-// Format keeps the key out of logs, whatever the verb.
+// Format keeps the key out of logs, for any verb.
 func (k *Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[secret key]") }

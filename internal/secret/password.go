@@ -8,18 +8,18 @@ import (
 	"unicode"
 )
 
-// passwordLetters has no letters or digits that look alike, and nothing that
-// a shell, a URL, XML or a configuration file would ask to quote.
-const passwordLetters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+// passwordAlphabet has no letters or digits that look alike, and no characters that need quoting in
+// a shell, a URL, XML or a configuration file.
+const passwordAlphabet = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 const (
 	passwordGroups    = 4
 	passwordGroupSize = 5
 )
 
-// NewPassword returns a fresh password that can be read out and typed: four
-// groups of five letters and digits joined by hyphens, with an upper-case and
-// a lower-case letter, a digit and a special character, of over 110 bits.
+// NewPassword returns a random password that can be read out and typed: four groups of five letters
+// and digits joined by hyphens. It contains an upper-case and a lower-case letter, a digit and a
+// special character, and has over 110 bits of entropy.
 func NewPassword() string {
 	for {
 		var b strings.Builder
@@ -27,7 +27,7 @@ func NewPassword() string {
 			if i > 0 && i%passwordGroupSize == 0 {
 				b.WriteByte('-')
 			}
-			b.WriteByte(passwordLetters[randomInt(len(passwordLetters))])
+			b.WriteByte(passwordAlphabet[randomInt(len(passwordAlphabet))])
 		}
 		p := b.String()
 		if strings.ContainsFunc(p, unicode.IsUpper) && strings.ContainsFunc(p, unicode.IsLower) && strings.ContainsFunc(p, unicode.IsDigit) {
@@ -38,7 +38,7 @@ func NewPassword() string {
 
 // randomInt returns a uniform random number in [0, n), n ≤ 256.
 func randomInt(n int) int {
-	limit := 256 - 256%n // larger bytes would favour the first letters
+	limit := 256 - 256%n // larger bytes would favor the first letters
 	var b [1]byte
 	for {
 		rand.Read(b[:])

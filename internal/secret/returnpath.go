@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A return path, and an address to unsubscribe, is the prefix and 160 bits in base32:
-// the message's id (64), the recipient's number (16), and an HMAC-SHA256 over both cut
-// to 80 bits, by a key of its purpose.
+// The local part of a return path, or of an unsubscribe address, is the prefix and 160 bits in
+// base32: the message's id (64), the recipient's number (16), and an HMAC-SHA256 over both,
+// truncated to 80 bits. Each purpose has its own key.
 const (
 	returnPathPrefix   = "b-"
 	returnPathTextSize = 32
@@ -22,24 +22,22 @@ const (
 // MaxRecipient is the largest recipient number that a return path can carry.
 const MaxRecipient = 1<<16 - 1
 
-// ReturnPath returns the local part of the envelope sender for the delivery of
-// message id to its recipient n (0 to MaxRecipient): 34 octets, the same each
-// time, and not to be guessed by others. A recipient number out of range is a
-// fault in the caller and panics.
+// ReturnPath returns the local part of the envelope sender for the delivery of message id to its
+// recipient n (0 to MaxRecipient). It is 34 octets, the same each time, and others can't guess it.
+// It panics if n is out of range.
 func (k *Key) ReturnPath(id int64, n int) string { return signedPath(k.returnPath, id, n) }
 
-// ParseReturnPath returns the delivery that a local part made by ReturnPath
-// names; ok is false for anything else. Case is ignored, since other servers
-// do not always keep it.
+// ParseReturnPath returns the message id and the recipient number of a local part from ReturnPath;
+// ok is false for anything else. It ignores case, since other servers don't always preserve it.
 func (k *Key) ParseReturnPath(local string) (id int64, n int, ok bool) {
 	return parsePath(k.returnPath, local)
 }
 
-// UnsubscribePath returns the local part of the address by which recipient n of
-// message id unsubscribes. It is like a return path, and is never one.
+// UnsubscribePath returns the local part of the address by which recipient n of message id
+// unsubscribes. It has the form of a return path, but never equals one.
 func (k *Key) UnsubscribePath(id int64, n int) string { return signedPath(k.unsubscribe, id, n) }
 
-// ParseUnsubscribePath is for UnsubscribePath what ParseReturnPath is for ReturnPath.
+// ParseUnsubscribePath parses a local part from UnsubscribePath, as ParseReturnPath does.
 func (k *Key) ParseUnsubscribePath(local string) (id int64, n int, ok bool) {
 	return parsePath(k.unsubscribe, local)
 }
@@ -64,7 +62,7 @@ func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 		return 0, 0, false
 	}
 	raw, err := lowerBase32.DecodeString(text)
-	if err != nil || len(raw) != returnPathIDSize+returnPathMACSize { // folding case can shorten a text
+	if err != nil || len(raw) != returnPathIDSize+returnPathMACSize { // changing the case can shorten a text
 		return 0, 0, false
 	}
 	want := appendMAC(key, append(make([]byte, 0, returnPathIDSize+sha256.Size), raw[:returnPathIDSize]...))
@@ -74,13 +72,13 @@ func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 	return int64(binary.BigEndian.Uint64(raw)), int(binary.BigEndian.Uint16(raw[8:])), true
 }
 
-// IsReturnPath reports whether a local part has the reserved prefix of return
-// paths and of addresses to unsubscribe; nobody may own such an address.
+// IsReturnPath reports whether a local part has the reserved prefix of return paths and unsubscribe
+// addresses. Mailboxes and aliases can't have it.
 func IsReturnPath(local string) bool {
 	return len(local) >= len(returnPathPrefix) && strings.EqualFold(local[:len(returnPathPrefix)], returnPathPrefix)
 }
 
-// appendMAC appends the truncated MAC to the ten bytes that name a delivery.
+// appendMAC appends the truncated MAC to the ten bytes that identify a delivery.
 func appendMAC(key, name []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(name)

@@ -29,7 +29,7 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
-// An address to unsubscribe is no return path, nor the other way round.
+// An unsubscribe address is not a return path, and a return path is not an unsubscribe address.
 func TestUnsubscribePath(t *testing.T) {
 	k := testKey(t, 1)
 	local := k.UnsubscribePath(42, 7)

@@ -8,22 +8,21 @@ import (
 	"errors"
 )
 
-// sealVersion begins every sealed value: AES-256-GCM under the purpose's
-// sub-key, a random 96-bit nonce, the purpose as additional data.
+// sealVersion is the first byte of every sealed value. Version 1 is AES-256-GCM under the purpose's
+// sub-key, with a random 96-bit nonce and the purpose as additional data.
 const sealVersion = 1
 
-// ErrUnseal says that a sealed value was made with another key or for another
-// purpose, or was altered.
+// ErrUnseal says that a sealed value was made with another key or for another purpose, or was
+// altered.
 var ErrUnseal = errors.New("sealed value: not made with this secret key for this purpose")
 
-// Seal encrypts a secret for storage. Only Open with the same key and purpose
-// gets it back. The result is 29 bytes longer; the same secret gives another
-// result each time.
+// Seal encrypts a secret for storage. Only Open with the same key and purpose decrypts it. The
+// result is 29 bytes longer than the secret, and differs each time.
 func (k *Key) Seal(purpose string, plaintext []byte) []byte {
 	return k.aead(purpose).Seal([]byte{sealVersion}, nil, plaintext, []byte(purpose))
 }
 
-// Open returns what was sealed, or ErrUnseal.
+// Open returns the secret of a sealed value, or ErrUnseal.
 func (k *Key) Open(purpose string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealVersion {
 		return nil, ErrUnseal

@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// A forwarded message's return path is SRS0=MAC=DAY=DOMAIN=LOCAL: the original
-// sender's address, the day, and an HMAC-SHA256 over them and the account and domain
-// that forward, cut to 50 bits, so that nobody can have a domain send on what was not
-// forwarded by it, and who has it later is told from who did.
+// A forwarded message's return path is SRS0=MAC=DAY=DOMAIN=LOCAL: the original sender's address,
+// the day, and an HMAC-SHA256 over them and the forwarding account and domain, truncated to 50
+// bits. So nobody can make a domain forward a bounce of mail that it did not forward, and a later
+// account with the same domain is distinguished.
 const (
 	srsPrefix     = "SRS0="
 	srsMACSize    = 10 // letters
 	srsDayModulus = 32 * 32
-	srsMaxAgeDays = 21 // days for which a report may come back, see SRSMaxAge
+	srsMaxAgeDays = 21 // days, see SRSMaxAge
 	maxLocalPart  = 64 // octets (RFC 5321 §4.5.3.1.1)
 )
 
-// SRSMaxAge is how long a report about a forwarded message may come back.
+// SRSMaxAge is how long bounces of a forwarded message are accepted.
 const SRSMaxAge = srsMaxAgeDays * 24 * time.Hour
 
-// srsDigits write a day with two letters.
+// srsDigits are the digits of a day, which has two of them.
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
 
-// SRS returns the local part of the return path, at an account's domain by, of a
-// message from local@domain that it forwards; ok is false if there is none that other
-// hosts would take, since the address is too long, or no plain one.
+// SRS returns the local part of the return path, at an account's domain by, of a forwarded message
+// from local@domain. ok is false if other hosts would not accept it, as the address is too long or
+// needs quoting or UTF-8.
 func (k *Key) SRS(account int64, by, local, domain string, now time.Time) (path string, ok bool) {
 	for _, c := range []byte(local) {
 		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '@' {
@@ -45,11 +45,10 @@ func (k *Key) SRS(account int64, by, local, domain string, now time.Time) (path 
 	return path, len(path) <= maxLocalPart
 }
 
-// ParseSRS returns the original sender of the message that an account's domain by
-// forwarded with a return path; ok is false for what SRS did not make for them within
-// three weeks. Case is ignored, since other servers do not always keep it. Paths were
-// once made for no account in particular, or no domain; they are taken until their
-// days run out.
+// ParseSRS returns the original sender of a message that an account's domain by forwarded with a
+// return path. ok is false for paths that SRS did not make for them within three weeks. It ignores
+// case, since other servers don't always preserve it. Older releases made paths without an account,
+// or without a domain; these are accepted until they expire.
 func (k *Key) ParseSRS(account int64, by, path string, now time.Time) (local, domain string, ok bool) {
 	if !IsSRS(path) || len(path) > maxLocalPart {
 		return "", "", false
@@ -72,18 +71,17 @@ func (k *Key) ParseSRS(account int64, by, path string, now time.Time) (local, do
 	return parts[3], strings.ToLower(parts[2]), true
 }
 
-// IsSRS reports whether a local part has the prefix of the return paths of
-// forwarded messages.
+// IsSRS reports whether a local part has the prefix of forwarded messages' return paths.
 func IsSRS(local string) bool {
 	return len(local) >= len(srsPrefix) && strings.EqualFold(local[:len(srsPrefix)], srsPrefix)
 }
 
 func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDayModulus }
 
-// forwarderID names who forwards.
+// forwarderID identifies the forwarding account and domain.
 func forwarderID(account int64, by string) string { return strconv.FormatInt(account, 10) + "@" + by }
 
-// signSRS signs for who forwards, or with "" for anybody.
+// signSRS returns the MAC for a forwarder, or with "" for any.
 func (k *Key) signSRS(by, stamp, domain, local string) string {
 	mac := hmac.New(sha256.New, k.Subkey("srs"))
 	text := stamp + "=" + domain + "=" + local
@@ -94,19 +92,18 @@ func (k *Key) signSRS(by, stamp, domain, local string) string {
 	return lowerBase32.EncodeToString(mac.Sum(nil))[:srsMACSize]
 }
 
-// storedSRSMark begins what follows the prefix in a path of StoredSRS.
+// storedSRSMark follows the prefix in a path of StoredSRS.
 const storedSRSMark = "p="
 
-// StoredSRS returns the local part of the return path, at an account's domain by, of a
-// forwarded message whose sender is kept as a row with this id: for senders that SRS has
-// no place for.
+// StoredSRS is SRS for senders that SRS can't encode: id is the row in which the forwarded
+// message's sender is stored.
 func (k *Key) StoredSRS(account int64, by string, id int64) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(id))
 	return srsPrefix + storedSRSMark + lowerBase32.EncodeToString(k.signStoredID(account, by, raw))
 }
 
-// ParseStoredSRS returns the id of which StoredSRS made a path for the same account
-// and domain; ok is false for anything else. Case is ignored.
+// ParseStoredSRS returns the id in a path of StoredSRS for the same account and domain; ok is false
+// for anything else. It ignores case.
 func (k *Key) ParseStoredSRS(account int64, by, path string) (id int64, ok bool) {
 	text, ok := strings.CutPrefix(strings.ToLower(path), strings.ToLower(srsPrefix)+storedSRSMark)
 	if !ok {
@@ -119,7 +116,7 @@ func (k *Key) ParseStoredSRS(account int64, by, path string) (id int64, ok bool)
 	return int64(binary.BigEndian.Uint64(raw)), true
 }
 
-// signStoredID appends the cut MAC to the bytes of an id.
+// signStoredID appends the truncated MAC to the bytes of an id.
 func (k *Key) signStoredID(account int64, by string, id []byte) []byte {
 	mac := hmac.New(sha256.New, k.Subkey("srs"))
 	mac.Write([]byte("stored " + strings.ToLower(forwarderID(account, by)) + " "))

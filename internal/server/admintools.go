@@ -24,22 +24,22 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// AdminTools is what an operator's commands work with: the rows of a service, which
-// may be running beside them or not.
+// AdminTools gives an operator's commands access to the database of a service, whether or not
+// the service is running.
 type AdminTools struct {
 	Accounts *account.Accounts
 	Queue    *queue.Admin
 	Audit    *audit.Log
-	Users    *user.Users    // to make links; nobody signs in at a desk
-	Limits   *quota.Limiter // without the service's settings: see Overrides
+	Users    *user.Users    // only for links; nobody signs in through AdminTools
+	Limits   *quota.Limiter // without the service's settings: use Overrides
 
 	db      *db.DB
 	domains *domain.Domains // without a resolver
 }
 
-// OpenAdminTools opens the database of a service that has run on a data folder. The
-// caller closes it. It takes no lock and joins no lease: what a desk does is
-// conditional on what stands in the rows.
+// OpenAdminTools opens the database of a service that has run on a data folder. The caller must
+// call Close. It takes no lock and no lease, as each change is conditional on the state of the
+// rows.
 func OpenAdminTools(ctx context.Context, data, database string) (*AdminTools, error) {
 	c := Config{Data: data, Database: database}
 	if err := c.checkInitialized(ctx); err != nil {
@@ -54,8 +54,8 @@ func OpenAdminTools(ctx context.Context, data, database string) (*AdminTools, er
 
 var errNotInitialized = errors.New("no service has run")
 
-// checkInitialized refuses a data folder without a database, and a database without a
-// service: to open one makes tables in it, whosever it is.
+// checkInitialized returns errNotInitialized for a data folder without a database, and for a
+// database on which no service has run: to open that would create tables in it.
 func (c *Config) checkInitialized(ctx context.Context) error {
 	if c.Database != "sqlite" {
 		err := db.CheckUnused(ctx, c.Database)
@@ -87,9 +87,9 @@ func newAdminTools(ctx context.Context, d *db.DB) *AdminTools {
 	}
 }
 
-// RunAudited carries out a change of an operator's command. Its entry of the audit log of
-// the account is written before it: without one nothing is changed. action names the
-// command, object what is changed, and what says it in a sentence.
+// RunAudited makes a change for an operator's command. It writes the entry to the account's audit
+// log first: if that fails, it changes nothing. action is the command's name, object is the
+// changed object, and what describes the change in a sentence.
 func (d *AdminTools) RunAudited(ctx context.Context, of db.ID, action, object, what string, do func() error) error {
 	p, err := d.Audit.Begin(ctx, audit.Entry{Account: of, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "command line"}, Action: action, Object: object, Description: what})
 	if err != nil {
@@ -105,12 +105,13 @@ func (d *AdminTools) RunAudited(ctx context.Context, of db.ID, action, object, w
 	return errors.Join(err, p.Discard(ctx))
 }
 
-// notifyNodes signals running nodes. Lost, it is a few seconds later: nodes look by themselves.
+// notifyNodes signals running nodes. If a signal is lost, nodes notice a few seconds later, as
+// they also poll.
 func notifyNodes(ctx context.Context, d *db.DB, keys ...notify.Key) {
 	_ = d.Notify(ctx, notify.Encode(keys)...)
 }
 
-// SetAccountStatus is that of account.Accounts, and tells running nodes.
+// SetAccountStatus calls SetStatus of account.Accounts, and notifies running nodes.
 func (d *AdminTools) SetAccountStatus(ctx context.Context, id db.ID, status string) error {
 	err := d.Accounts.SetStatus(ctx, id, status)
 	if err == nil {
@@ -119,8 +120,8 @@ func (d *AdminTools) SetAccountStatus(ctx context.Context, id db.ID, status stri
 	return err
 }
 
-// SuspendDomain suspends a domain, or ends that. It stands in the activity of the
-// accounts that claim it.
+// SuspendDomain suspends a domain or, if yes is false, ends the suspension. It adds an entry to
+// the audit log of each account that claims the domain.
 func (d *AdminTools) SuspendDomain(ctx context.Context, name string, yes bool) error {
 	changed, err := d.domains.SetSuspended(ctx, name, yes)
 	keys := []notify.Key{{Kind: notify.Domain}, {Kind: notify.Suspension}}
@@ -134,8 +135,7 @@ func (d *AdminTools) SuspendDomain(ctx context.Context, name string, yes bool) e
 	return err
 }
 
-// auditSuspension tells, in the activity of an account, what an operator did with its
-// domain.
+// auditSuspension adds an entry about the operator's change to the account's audit log.
 func auditSuspension(ctx context.Context, log *audit.Log, h domain.HostedDomain) error {
 	what := "Suspended the domain " + h.Name + "."
 	if !h.Suspended {
@@ -144,8 +144,8 @@ func auditSuspension(ctx context.Context, log *audit.Log, h domain.HostedDomain)
 	return log.Write(ctx, audit.Entry{Account: h.Account, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"}, Action: "suspendDomain", Object: h.Domain.String(), Description: what})
 }
 
-// suspendDomain suspends a domain, or ends that, for an operator who has signed in or
-// has a key.
+// suspendDomain suspends a domain, or ends the suspension, for an operator who has signed in or
+// uses a key.
 func (s *Server) suspendDomain(ctx context.Context, name string, yes bool) error {
 	changed, err := s.Domains.SetSuspended(ctx, name, yes)
 	for _, h := range changed {
@@ -154,5 +154,5 @@ func (s *Server) suspendDomain(ctx context.Context, name string, yes bool) error
 	return err
 }
 
-// Close ends it.
+// Close closes the database.
 func (d *AdminTools) Close() error { return d.db.Close() }

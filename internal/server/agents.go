@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// openAgents makes who carries mail outside: to the hosts that MX records
-// name, to the smart host, or, in dev without one, into the sandbox's outbox.
+// openAgents creates the delivery agents for outside mail: to the MX hosts, to the smart host
+// or, in dev without one, into the sandbox's outbox.
 func (s *Server) openAgents() error {
 	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
 	if s.Config.Dev {
@@ -54,10 +54,11 @@ func (s *Server) openAgents() error {
 	return nil
 }
 
-// chooseAgent says who carries mail for a destination: into the mailboxes here
-// while its MX is seen to be ours, else out by SMTP; a domain that is moving in
-// loses nothing that way. Addresses of the simulator are for that. What is for the
-// service's own names, such as its postmaster, stays here unless their MX lead on.
+// chooseAgent returns the delivery agent for a destination. It chooses local delivery while the
+// domain's MX records point to this service, and SMTP otherwise, so that a domain that is moving in
+// loses no mail. Mail to the simulator's domain goes to the simulator. Mail to the service's own
+// names (its postmaster, for example) is delivered locally, unless their MX records point
+// elsewhere.
 func (s *Server) chooseAgent(ctx context.Context, destination string) (queue.Agent, error) {
 	if destination == suppression.SimulatorDomain {
 		return s.simulator, nil

@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// Backup brings the backup of a service in a folder up to date, while the service
-// runs or not. Of the settings it needs those of where things are.
+// Backup updates the backup of a service in a folder, whether or not the service is running. Of
+// the settings it only needs the locations.
 func Backup(ctx context.Context, c Config, to string) (backup.Info, error) {
 	if err := c.checkInitialized(ctx); err != nil {
 		return backup.Info{}, err
@@ -34,7 +34,7 @@ func Backup(ctx context.Context, c Config, to string) (backup.Info, error) {
 	}
 	if !s.KeyGiven {
 		path := filepath.Join(c.Data, "secret.key")
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // Load would make one
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // LoadOrCreateKey would create one
 			return backup.Info{}, fmt.Errorf("the service's secret key is not in %s; give it by --secret-key", path)
 		}
 		if s.Key, err = secret.LoadOrCreateKey(path); err != nil {
@@ -44,43 +44,44 @@ func Backup(ctx context.Context, c Config, to string) (backup.Info, error) {
 	return backup.Take(ctx, s, to, Version)
 }
 
-// RestoreOptions says what was between a backup and now.
+// RestoreOptions are the options of Restore.
 type RestoreOptions struct {
-	// Moved: nothing. Otherwise every folder gets another UIDVALIDITY, so that mail
-	// clients read it anew: UIDs given since will be given again. Events go on at
-	// positions that were not given since. And the database is another one, which
-	// deletes no file of the former one's folder.
+	// Moved says that the service has not run since the backup. Otherwise every folder gets a
+	// new UIDVALIDITY, so that mail clients reload it, as UIDs assigned since will be assigned
+	// again. Events continue at positions that were not assigned since. And the database gets a
+	// new instance name, so that it deletes no file of the former one's folder.
 	Moved bool
-	// Hold keeps what was waiting to be sent, and may have been sent since, until an
-	// operator releases it.
+	// Hold holds the queued deliveries, which may have been sent since the backup, until an
+	// operator releases them.
 	Hold bool
-	// RevokeKeys deletes all API keys and app passwords. Otherwise they are as they were,
-	// with those that were deleted since.
+	// RevokeKeys deletes all API keys and app passwords. Otherwise those of the backup work
+	// again, including those that were deleted since.
 	RevokeKeys bool
 	backup.RestoreOptions
 }
 
-// RestoreResult is what became of a backup.
+// RestoreResult is the result of Restore.
 type RestoreResult struct {
 	backup.RestoreResult
-	Sessions, Links    int64                 // that were ended
-	Keys, AppPasswords int64                 // that were ended, or else work as before
-	KeyNames           []account.KeyIdentity // of those that work, at most MaxListedKeys
+	Sessions, Links    int64                 // number revoked
+	Keys, AppPasswords int64                 // number revoked or, without RevokeKeys, number that work
+	KeyNames           []account.KeyIdentity // keys that work, at most MaxListedKeys
 }
 
-// MaxListedKeys is how many API keys Restore names.
+// MaxListedKeys is the maximum number of API keys in RestoreResult.KeyNames.
 const MaxListedKeys = 100
 
-// Restore makes a service of a backup where none is.
+// Restore restores a backup to a data folder and database on which no service has run.
 func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (done RestoreResult, err error) {
 	s, err := c.backupService()
 	if err != nil {
 		return done, err
 	}
-	if err := backup.CheckFolder(from); err != nil { // before a data folder is made
+	if err := backup.CheckFolder(from); err != nil { // before a data folder is created
 		return done, err
 	}
-	// With a lock in it, it would pass for a data folder, and the next backup be refused.
+	// A lock file in the backup would make it look like a data folder, and the next backup
+	// would fail.
 	there, _ := os.Stat(c.Data)
 	if saved, err := os.Stat(from); err == nil && os.SameFile(there, saved) {
 		return done, fmt.Errorf("%s is the backup itself; name another folder with --data", c.Data)
@@ -108,8 +109,8 @@ func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (do
 	return done, err
 }
 
-// revokeAccess ends the sessions and links that the backup has, and if they are to end
-// the keys. Otherwise it notes those that work.
+// revokeAccess deletes the sessions and links of the backup and, if keys is set, its API keys
+// and app passwords. Otherwise it counts and lists those that work.
 func (r *RestoreResult) revokeAccess(ctx context.Context, d *db.DB, keys bool) (err error) {
 	if r.Sessions, r.Links, err = user.DeleteSessionsAndLinks(ctx, d); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (r *RestoreResult) revokeAccess(ctx context.Context, d *db.DB, keys bool) (
 	})
 }
 
-// backupService says where the service keeps what it has.
+// backupService returns the locations of the service's data, and its secret key if given.
 func (c *Config) backupService() (s backup.Service, err error) {
 	if err := c.checkBlobs(); err != nil {
 		return s, err

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// times repeats a text without holding it n times.
+// times repeats a text without storing it n times.
 func times(n int, text string) io.Reader {
 	return io.LimitReader(&endless{text: text}, int64(n)*int64(len(text)))
 }
@@ -31,7 +31,7 @@ type endless struct {
 	at   int
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (e *endless) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		k := copy(p[n:], e.text[e.at:])
@@ -40,7 +40,7 @@ func (e *endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// numbered repeats a text with its number in it.
+// numbered repeats a text with the repetition's number in it.
 func numbered(n int, text string) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -54,7 +54,7 @@ func numbered(n int, text string) io.Reader {
 	return r
 }
 
-// parts is what goes on the wire: texts and readers, in order.
+// parts concatenates texts and readers.
 func parts(all ...any) io.Reader {
 	var readers []io.Reader
 	for _, one := range all {
@@ -92,8 +92,7 @@ func bomb(t *testing.T) string {
 	return lines.String() + text + "\r\n"
 }
 
-// heap watches how much of the heap is in use until stop is called, which
-// returns by how much it grew.
+// heap watches the heap in use until stop is called. stop returns its growth.
 func heap() (stop func() int64) {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -121,8 +120,7 @@ func heap() (stop func() int64) {
 	}
 }
 
-// pour brings octets to the MX as a message for alice, and returns the final
-// reply.
+// pour sends octets to the MX as a message for alice, and returns the final reply.
 func pour(t *testing.T, s *servertest.Server, body io.Reader) string {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr("smtp"))
@@ -156,8 +154,8 @@ func pour(t *testing.T, s *servertest.Server, body io.Reader) string {
 	return reply()
 }
 
-// Whatever comes to the MX is filed, or refused with a code that says why, in
-// bounded memory; what is filed can be read.
+// Any input to the MX is filed, or rejected with a code that says why, in bounded memory. Filed
+// messages can be read.
 func TestBadInput(t *testing.T) {
 	o := newOutsider(t)
 	const head, mixed = "From: a@good.com\r\nTo: alice@demo.test\r\nSubject: bad\r\n", "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
@@ -172,7 +170,7 @@ func TestBadInput(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		body io.Reader
-		want string // "": filed; else how the refusal begins
+		want string // prefix of the rejection; "" means filed
 	}{
 		{"a million fields", parts(head, times(1_000_000, "X: y\r\n"), "\r\nx\r\n"), "552 5.3.4"},
 		{"ten thousand fields", parts(head, times(10_000, "X: y\r\n"), "\r\nx\r\n"), ""},
@@ -241,7 +239,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// arrived lists the messages that alice has, newest first.
+// arrived lists alice's messages, newest first.
 func (o *outsider) arrived() (ids []string) {
 	o.t.Helper()
 	var list struct{ Data []struct{ ID string } }

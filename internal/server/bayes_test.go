@@ -21,7 +21,7 @@ var taught = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
 
 var accountOfMailbox = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
 
-// bring brings a message to the MX door, which takes it.
+// bring sends a message to the MX, which must accept it.
 func bring(t *testing.T, s *servertest.Server, to, text string) {
 	t.Helper()
 	if said := refused(t, s, to, text); said != "" {
@@ -29,8 +29,7 @@ func bring(t *testing.T, s *servertest.Server, to, text string) {
 	}
 }
 
-// refused brings a message to the MX door, and returns its refusal if it is not
-// taken.
+// refused sends a message to the MX, and returns its rejection, or "" if it is accepted.
 func refused(t *testing.T, s *servertest.Server, to, text string) string {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))
@@ -60,7 +59,7 @@ func refused(t *testing.T, s *servertest.Server, to, text string) string {
 	return ""
 }
 
-// offer is a message of a kind, each with words of its own too.
+// offer returns a message of a kind, with some unique words.
 func offer(kind string, n int) string {
 	about := map[string]string{
 		"spam": "Cheap replica watches, luxury at ninety percent discount, order today and win",
@@ -69,8 +68,8 @@ func offer(kind string, n int) string {
 	return fmt.Sprintf("From: someone@elsewhere.example\r\nMessage-ID: <%s%d@elsewhere.example>\r\nSubject: %s number%d\r\n\r\n%s word%dword\r\n", kind, n, about[:20], n, about, n)
 }
 
-// An account teaches the filter by sorting its mail over IMAP; nothing counts
-// twice, and what is taken back is taken back.
+// An account trains the filter by moving its mail over IMAP. No message counts twice, and moving a
+// message back undoes its training.
 func TestBayesLearnsByMoves(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		ctx := t.Context()
@@ -101,7 +100,7 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		}
 		knows := func(spam, ham int) {
 			t.Helper()
-			for more := true; more; { // beside the duty that does the same
+			for more := true; more; { // in parallel with the background task
 				var err error
 				if more, err = s.Filter.Builtin.Bayes.LearnNext(ctx); err != nil {
 					t.Fatal(err)
@@ -124,14 +123,14 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		for n := range many {
 			bring(t, s, alice, offer("ham", n))
 		}
-		move("INBOX", "INBOX", imap.SeqSetNum(1), true) // a message that is there twice counts once
+		move("INBOX", "INBOX", imap.SeqSetNum(1), true) // a message with two copies counts once
 		move("INBOX", "Archive", all, false)
 		knows(many, many)
 
-		// What is alike goes where it belongs.
+		// Similar messages are filed in the right folder.
 		bring(t, s, alice, offer("ham", 100))
 		bring(t, s, alice, offer("spam", 100))
-		bring(t, s, s.Dev.Mailboxes[1].Address, offer("spam", 101)) // bob is of the same account
+		bring(t, s, s.Dev.Mailboxes[1].Address, offer("spam", 101)) // bob belongs to the same account
 		count := func(folder string) uint32 {
 			t.Helper()
 			st, err := c.Status(folder, &imap.StatusOptions{NumMessages: true}).Wait()
@@ -145,18 +144,18 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		}
 		var list struct {
 			Data []struct {
-				Verdicts struct {
+				Results struct {
 					Spam    string
 					Reasons string `json:"spam_reasons"`
 				}
 			}
 		}
 		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages", nil).Decode(t, &list)
-		if len(list.Data) != 1 || list.Data[0].Verdicts.Spam != "spam" || !strings.HasPrefix(list.Data[0].Verdicts.Reasons, "BAYES_99=5.5 ") {
+		if len(list.Data) != 1 || list.Data[0].Results.Spam != "spam" || !strings.HasPrefix(list.Data[0].Results.Reasons, "BAYES_99=5.5 ") {
 			t.Errorf("bob's: %+v", list.Data)
 		}
 
-		// Copies and repeated moves count once; moving out takes back.
+		// Copies and repeated moves count once; moving out of Junk undoes the training.
 		move("Junk", "INBOX", imap.SeqSetNum(1), false)
 		knows(many-1, many+1)
 		move("INBOX", "Archive", imap.SeqSetNum(2), true)
@@ -168,7 +167,7 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		move("Junk", "Trash", imap.SeqSetNum(1), false)
 		knows(many, many)
 
-		// None of it goes out, whatever the domain has done with it here.
+		// None of it is forwarded, whatever the domain's setting for spam is.
 		for _, one := range []struct{ address, target string }{{"out", ""}, {"both", alice}} {
 			targets := []string{"far@away.example.net"}
 			if one.target != "" {

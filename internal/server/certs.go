@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/cert"
 )
 
-// openCerts makes the source of certificates. Names that mail clients and
-// senders use for customers' domains may have one too.
+// openCerts creates the certificate source. It also allows the names that mail clients and
+// senders use for customers' domains.
 func (s *Server) openCerts() (err error) {
 	allow := func(ctx context.Context, name string) error {
 		for _, prefix := range []string{"autoconfig.", "autodiscover.", "mta-sts."} {

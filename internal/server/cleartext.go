@@ -9,12 +9,11 @@ import (
 	"github.com/mailstead/mailstead/internal/api"
 )
 
-// requireTLS lets no secret be used over HTTP without TLS. API calls are
-// refused there, and their keys noted; pages redirect to HTTPS. Only what other
-// standards want in clear is answered: challenges of ACME, which come before
-// this, MTA-STS policies, and settings for mail programs. The sandbox of
-// `mailstead dev` is reached over loopback alone and answers everything.
-func (s *Server) requireTLS(door *api.API, next http.Handler) http.Handler {
+// requireTLS prevents the use of secrets over HTTP without TLS. It rejects API calls, whose keys
+// are recorded as exposed, and redirects pages to HTTPS. It only passes on requests that
+// standards expect in cleartext: MTA-STS policies and settings for mail clients; ACME challenges
+// are answered before. The sandbox of `mailstead dev`, only reachable over loopback, passes all.
+func (s *Server) requireTLS(listener *api.API, next http.Handler) http.Handler {
 	if s.Config.Dev {
 		return next
 	}
@@ -24,7 +23,7 @@ func (s *Server) requireTLS(door *api.API, next http.Handler) http.Handler {
 		case isEncrypted(r) || policy || api.AllowsCleartext(r):
 			next.ServeHTTP(w, r)
 		case r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/"):
-			door.RejectCleartext(w, r)
+			listener.RejectCleartext(w, r)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:
 			http.Redirect(w, r, s.baseURL()+"/"+strings.TrimLeft(r.URL.RequestURI(), "/"), http.StatusFound)
 		default:

@@ -23,16 +23,14 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// webClient makes requests to the HTTP port of a service, which it follows to
-// no other place.
+// webClient makes requests to the HTTP port of a service. It follows no redirects.
 type webClient struct {
 	t    *testing.T
 	port int
 	http http.Client
 }
 
-// newWebClient connects from an address of loopback, and says first what a
-// balancer would.
+// newWebClient connects from an address of loopback, and first sends the bytes of a load balancer.
 func newWebClient(t *testing.T, port int, from string, first []byte) *webClient {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -78,7 +76,7 @@ func (c *webClient) do(method, path, body string, headers ...string) (webAnswer,
 
 const clearHost = "mail.clear.example"
 
-// startServing starts a service that is no sandbox, with a domain and a key.
+// startServing starts a service that is not the sandbox, with a domain and a key.
 func startServing(t *testing.T, url string, options ...servertest.Option) (s *servertest.Server, acc db.ID, key string) {
 	t.Helper()
 	resolver, zone := dnstest.Start(t, clearHost+". A 127.0.0.1")
@@ -108,8 +106,8 @@ func startServing(t *testing.T, url string, options ...servertest.Option) (s *se
 	return s, a.ID, key
 }
 
-// Without TLS no API call is carried out, nobody signs in, and no cookie is
-// set; what was sent is noted for the owner of the key.
+// Without TLS the service executes no API call, accepts no login and sets no cookie. It records the
+// exposed key for its owner.
 func TestNoSecretsInClear(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s, acc, key := startServing(t, url)
@@ -179,7 +177,7 @@ func TestNoSecretsInClear(t *testing.T) {
 	})
 }
 
-// A trusted HTTP proxy says who its client is and whether it used TLS.
+// A trusted HTTP proxy sends its client's address, and whether the client used TLS.
 func TestHTTPProxy(t *testing.T) {
 	const trusted, second = "127.0.0.5", "127.0.0.6"
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -220,7 +218,7 @@ func TestHTTPProxy(t *testing.T) {
 	})
 }
 
-// A balancer that ends TLS says so by version 2 of the PROXY protocol.
+// A load balancer that ends TLS says so by version 2 of the PROXY protocol.
 func TestBalancerEndsTLS(t *testing.T) {
 	const trusted = "127.0.0.3"
 	s, _, key := startServing(t, "", func(c *server.Config) { c.ProxyFrom = []string{trusted + "/32"} })

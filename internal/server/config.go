@@ -19,16 +19,15 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// Config is every setting of the service. Each is a flag, an environment
-// variable MAILSTEAD_… and a key of the TOML file under the same name; the tags
-// say its name, default and help.
+// Config holds all settings of the service. Each is a flag, an environment variable MAILSTEAD_…
+// and a key of the TOML file under the same name. The tags define name, default and help.
 type Config struct {
 	Host     string `help:"The service's own host name: what MX records and mail clients point to." placeholder:"NAME"`
 	Data     string `help:"Folder for the database, message files, keys and certificates." default:"/var/lib/mailstead" placeholder:"DIR"`
 	Bind     string `help:"Address to listen on; 0.0.0.0 or :: for all." default:"::" placeholder:"ADDRESS"`
 	PortBase int    `help:"Added to every standard port (25, 53, 80, 143, 443, 465, 587, 993)." default:"0" placeholder:"N"`
 	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
-	// DatabaseWait is not for SQLite, which is never away.
+	// DatabaseWait has no effect with SQLite, which is always available.
 	DatabaseWait time.Duration `help:"How long requests and sessions wait for a PostgreSQL that does not answer, before they are told to try again, from 1s to 1m. When it has been away for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
 	Blobs        string        `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
 	TLS          string        `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
@@ -47,7 +46,7 @@ type Config struct {
 	MaxConnections int      `name:"max-connections-per-host" help:"Connections to one address of another mail host at a time, whatever domains it is for; a host that complains gets fewer for a while." default:"10" placeholder:"N"`
 	MaxMessages    int      `name:"max-messages-per-connection" help:"Messages over one connection to another mail host." default:"500" placeholder:"N"`
 	MaxRate        float64  `name:"max-rate-per-host" help:"Messages per second to one address of another mail host; 0 for no limit." default:"0" placeholder:"N"`
-	// STSPolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
+	// STSPolicyPort is the port for fetching MTA-STS policies; 0 means 443. For tests.
 	STSPolicyPort int `kong:"-"`
 
 	WebhookAllow []string `help:"Networks that webhooks may be sent to, and mailboxes copied from, although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
@@ -77,15 +76,15 @@ type Config struct {
 	LimitRecipients int64 `name:"limit-recipients-per-day" help:"Recipients that an account may write to in a day of UTC, each counted once per message; 0 for no limit." default:"20000000" placeholder:"N"`
 	LimitStorage    int64 `name:"limit-storage-mb" help:"What the quotas of an account's mailboxes may be together, in megabytes; 0 for no limit." default:"10485760" placeholder:"N"`
 
-	// MigrationWait is how long a source is left alone after the first trouble; 0:
-	// 5 s. For tests.
+	// MigrationWait is the delay before the first retry of a migration's source; 0 means 5 s. For
+	// tests.
 	MigrationWait time.Duration `kong:"-"`
 
-	// FirstDomainCheck is how long after its creation a domain is first looked for; 0: a
-	// minute. In the sandbox it is less.
+	// FirstDomainCheck is the delay between a domain's creation and its first DNS check; 0 means
+	// a minute. In the sandbox it is shorter.
 	FirstDomainCheck time.Duration `kong:"-"`
 
-	// Clock is what limits are counted by; nil: time.Now. For tests.
+	// Clock is the clock for limits; nil means time.Now. For tests.
 	Clock func() time.Time `kong:"-"`
 
 	KeepMessages int `name:"keep-messages" help:"Days that the API's copy of a sent message is kept once all its deliveries have ended; 0 for ever. Mail in a folder, in the queue, or scheduled is never deleted." default:"30" placeholder:"DAYS"`
@@ -101,25 +100,25 @@ type Config struct {
 	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it. On SQLite, where there are no others, it is 5m." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
 	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
-	// MaxFolderMessages and MaxFolders are 0 for the store's own defaults, in tests.
+	// MaxFolderMessages and MaxFolders may be 0 in tests, for the store's own defaults.
 	MaxFolderMessages int `name:"max-messages-per-folder" help:"Messages that a folder of a mailbox can hold. Clients can't add more; when INBOX or Junk is full, mail to the mailbox is refused for now, as when its quota is used up." default:"1000000" placeholder:"N"`
 	MaxFolders        int `name:"max-folders-per-mailbox" help:"Folders that a mailbox can have." default:"10000" placeholder:"N"`
 
 	Drain    time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
 	LogLevel string        `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 
-	// Dev makes the local sandbox of `mailstead dev`: reserved names resolve
-	// in a DNS zone of our own, loopback is a friend, outside mail is captured.
+	// Dev enables the local sandbox of `mailstead dev`: reserved names resolve in
+	// the service's own DNS zone, loopback is trusted, outside mail is captured.
 	Dev bool `kong:"-"`
 }
 
-// standardPorts are the standard ones that the port base is added to.
+// standardPorts are the standard ports, to which PortBase is added.
 var standardPorts = map[string]int{
 	"smtp": 25, "dns": 53, "http": 80, "imap": 143, "https": 443,
 	"submissions": 465, "submission": 587, "imaps": 993,
 }
 
-// AnyPort as PortBase makes each listener take a free port; tests use it.
+// AnyPort as PortBase makes each listener use a free port. For tests.
 const AnyPort = -1
 
 func (c *Config) listenAddr(name string) string {
@@ -130,7 +129,7 @@ func (c *Config) listenAddr(name string) string {
 	return net.JoinHostPort(c.Bind, fmt.Sprint(port))
 }
 
-// check completes the settings and refuses what can't work, saying what to do.
+// check completes the settings. It returns an error that says what to do if they can't work.
 func (c *Config) check() error {
 	for _, part := range []func() error{c.checkLocation, c.checkMail, c.checkRetention, c.checkLimits, c.checkNode, c.checkRemotes} {
 		if err := part(); err != nil {
@@ -140,7 +139,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkLocation is about where the service is and keeps what it has.
+// checkLocation checks the host name, addresses, and locations of data.
 func (c *Config) checkLocation() (err error) {
 	if c.Host, err = address.ParseHostname(c.Host); err != nil {
 		return errors.New("--host must be the service's own host name, such as mail.example.com")
@@ -173,7 +172,7 @@ func (c *Config) checkBlobs() error {
 	return nil
 }
 
-// resolverZones returns the DNS servers of zones that have their own.
+// resolverZones returns the DNS servers by zone (--resolver-for).
 func (c *Config) resolverZones() (map[string]string, error) {
 	zones := make(map[string]string)
 	for _, text := range c.ResolverFor {
@@ -193,7 +192,7 @@ func (c *Config) resolverZones() (map[string]string, error) {
 	return zones, nil
 }
 
-// checkMail is about mail that comes and goes.
+// checkMail checks the settings for incoming and outgoing mail.
 func (c *Config) checkMail() error {
 	if c.Resolver != "" {
 		if _, _, err := net.SplitHostPort(c.Resolver); err != nil {
@@ -227,14 +226,14 @@ func (c *Config) checkMail() error {
 	return nil
 }
 
-// maxFolderList bounds the folders of a mailbox: to make one reads them all.
+// maxFolders bounds --max-folders-per-mailbox: to create a folder reads all of them.
 const maxFolders = 100_000
 
-// errNoPostmaster says what serve lacks, and doctor tells of. Other commands need no
-// --postmaster.
+// errNoPostmaster is the error of serve without --postmaster, which doctor reports too. Other
+// commands don't need it.
 var errNoPostmaster = errors.New("--postmaster is required: give the operator's e-mail address, a mailbox here or an address elsewhere")
 
-// checkPostmaster refuses an address from which the mail would come back here.
+// checkPostmaster rejects an address whose mail would come back to the postmaster.
 func (c *Config) checkPostmaster() error {
 	if c.Postmaster == "" {
 		return nil
@@ -251,7 +250,7 @@ func (c *Config) checkPostmaster() error {
 
 const maxLease = 5 * time.Minute
 
-// checkNode is about the process among others.
+// checkNode checks the settings of this node.
 func (c *Config) checkNode() (err error) {
 	if c.DatabaseWait < time.Second || c.DatabaseWait > time.Minute {
 		return errors.New("--database-wait must be from 1s to 1m")
@@ -262,7 +261,7 @@ func (c *Config) checkNode() (err error) {
 	if c.Lease < 3*time.Second || c.Lease > maxLease {
 		return errors.New("--lease must be from 3s to 5m")
 	}
-	if c.Database == "sqlite" { // where renewing waits for the commit in hand: a client may move 250,000 messages in one
+	if c.Database == "sqlite" { // a renewal waits for the current commit: a client may move 250,000 messages in one
 		c.Lease = maxLease
 	}
 	if c.Node == "" {
@@ -273,7 +272,7 @@ func (c *Config) checkNode() (err error) {
 	return nil
 }
 
-// checkRemotes is about whom the service asks and whom it trusts.
+// checkRemotes checks the settings of remote servers and trusted networks.
 func (c *Config) checkRemotes() error {
 	_, forwarders := c.trustedForwarders()
 	_, filter := c.newSpamFilter()
@@ -286,7 +285,7 @@ func (c *Config) checkRemotes() error {
 	return cmp.Or(forwarders, filter, proxies, httpProxies, relay, private, webhooks, roots)
 }
 
-// trustedRoots returns the authorities for certificates of others; nil: the system's.
+// trustedRoots returns the certificate authorities for remote servers; nil means the system's.
 func (c *Config) trustedRoots() (*x509.CertPool, error) {
 	if c.TrustRoots == "" {
 		return nil, nil
@@ -296,7 +295,7 @@ func (c *Config) trustedRoots() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("--trust-roots: %w", err)
 	}
 	pool, err := x509.SystemCertPool()
-	if err != nil { // a system without any
+	if err != nil { // the system has none
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(pem) {
@@ -312,22 +311,22 @@ func (c *Config) smartHost() (*url.URL, error) {
 	}
 	u, err := url.Parse(c.Relay)
 	if err != nil || u.Host == "" || u.Port() == "" || (u.Scheme != "smtp" && u.Scheme != "smtps") {
-		// The URL may hold a password: it is not repeated.
+		// The error doesn't repeat the URL, as it may hold a password.
 		return nil, errors.New("--relay must look like smtp://user:password@host:port, or smtps:// for TLS from the start")
 	}
 	return u, nil
 }
 
-// usesSmartHost reports whether a smart host sends all mail to outside.
+// usesSmartHost reports whether all outside mail goes through a smart host.
 func (c *Config) usesSmartHost() bool { return c.Relay != "" }
 
-// privateNetworks returns the private networks that may be dialled.
+// privateNetworks returns the private networks that the service may connect to.
 func (c *Config) privateNetworks() ([]netip.Prefix, error) {
 	return parsePrefixes("--allow-private", c.AllowPrivate)
 }
 
-// webhookNetworks returns the networks that webhooks may be sent to beside the
-// Internet. dev treats loopback as a friend.
+// webhookNetworks returns the networks, beside the Internet, that webhooks may be sent to. dev
+// includes loopback.
 func (c *Config) webhookNetworks() ([]netip.Prefix, error) {
 	list := c.WebhookAllow
 	if c.Dev {
@@ -347,7 +346,7 @@ func parsePrefixes(setting string, texts []string) (list []netip.Prefix, err err
 	return list, nil
 }
 
-// databaseURL is where db.Open finds the database.
+// databaseURL returns the URL for db.Open.
 func (c *Config) databaseURL() string {
 	if c.Database == "sqlite" {
 		return "sqlite:" + filepath.Join(c.Data, "mailstead.db")

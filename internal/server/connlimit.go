@@ -12,16 +12,16 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// limitedListener is a listener of net/http with the limits that the SMTP and IMAP doors
-// keep by themselves.
+// limitedListener applies connection limits for net/http. The SMTP and IMAP servers apply theirs
+// themselves.
 type limitedListener struct {
 	net.Listener
 	conns *ratelimit.ConnLimiter
 	log   *slog.Logger
 }
 
-// Accept is that of net.Listener. net/http comes again after an error that
-// passes, such as too many open files, and says nothing that anybody sees.
+// Accept implements net.Listener. It logs temporary errors (too many open files, for example),
+// after which net/http retries without logging to the service's log.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -41,20 +41,20 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// limitedConn is a connection that counts until it is closed.
+// limitedConn is a connection that counts towards the limits until it is closed.
 type limitedConn struct {
 	net.Conn
 	release func()
 }
 
-// Close is that of net.Conn.
+// Close implements net.Conn.
 func (g *limitedConn) Close() error {
 	defer g.release()
 	return g.Conn.Close()
 }
 
-// CloseWrite lets net/http end its side first: a client that is still sending
-// would miss the answer.
+// CloseWrite lets net/http close its side first: otherwise a client that is still sending would
+// miss the response.
 func (g *limitedConn) CloseWrite() error {
 	if half, ok := g.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -62,9 +62,9 @@ func (g *limitedConn) CloseWrite() error {
 	return nil
 }
 
-// limitRequests limits the concurrent requests of one network over HTTP/2 and through
-// trusted proxies, as counted does its connections: one connection brings hundreds
-// at a time, each of which holds its answer until that is read.
+// limitRequests limits the concurrent requests of one network over HTTP/2 and through trusted
+// proxies, as limitedListener limits connections. One connection can carry hundreds of requests
+// at a time, and each holds its response in memory until the client reads it.
 func limitRequests(requests *ratelimit.ConnLimiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -75,11 +75,11 @@ func limitRequests(requests *ratelimit.ConnLimiter, next http.Handler) http.Hand
 		release, ok := requests.Acquire(from.Addr())
 		if !ok {
 			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests) // without a body, which would wait to be read as well
+			w.WriteHeader(http.StatusTooManyRequests) // without a body, which would wait for the client too
 			return
 		}
 		defer release()
 		next.ServeHTTP(w, r)
-		_ = http.NewResponseController(w).Flush() // what is left of the answer waits to be read, too
+		_ = http.NewResponseController(w).Flush() // the rest of the response waits for the client too
 	})
 }

@@ -30,17 +30,17 @@ func (l *exhausted) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Too many open files are told, and the door goes on by itself.
+// The error "too many open files" is logged, and the listener continues.
 func TestHTTPTooManyFiles(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	door := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
+	listener := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
 	served := make(chan error, 1)
 	go func() {
-		served <- door.Serve(&limitedListener{&exhausted{Listener: ln}, &ratelimit.ConnLimiter{}, slog.New(slog.NewTextHandler(&log, nil))})
+		served <- listener.Serve(&limitedListener{&exhausted{Listener: ln}, &ratelimit.ConnLimiter{}, slog.New(slog.NewTextHandler(&log, nil))})
 	}()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	a, err := client.Get("http://" + ln.Addr().String())
@@ -48,7 +48,7 @@ func TestHTTPTooManyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = a.Body.Close()
-	if err := door.Close(); err != nil {
+	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

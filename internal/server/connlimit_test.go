@@ -18,17 +18,17 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// One network gets no more than its share of the connections of both HTTP doors,
-// and others get theirs meanwhile.
+// One network gets no more than its share of the connections of both HTTP servers, and others get
+// theirs meanwhile.
 func TestHTTPCrowd(t *testing.T) {
 	s := servertest.Start(t, func(c *server.Config) { c.ProxyFrom = []string{"127.0.0.3/32"} })
-	dial := func(door, from string) (net.Conn, bool) {
-		nc := balancer(t, s, door, "127.0.0.3", "PROXY TCP4 "+from+" 127.0.0.1 4711 80\r\nHEAD /api/v1/x HTTP/1.1\r\nHost: x\r\n\r\n")
+	dial := func(listener, from string) (net.Conn, bool) {
+		nc := balancer(t, s, listener, "127.0.0.3", "PROXY TCP4 "+from+" 127.0.0.1 4711 80\r\nHEAD /api/v1/x HTTP/1.1\r\nHost: x\r\n\r\n")
 		a, err := http.ReadResponse(bufio.NewReader(nc), &http.Request{Method: http.MethodHead})
 		if err == nil {
 			_ = a.Body.Close()
 		}
-		if door == "https" { // which says in clear that it is not spoken to in clear
+		if listener == "https" { // it answers in cleartext that it requires TLS
 			return nc, err == nil && a.StatusCode == http.StatusBadRequest
 		}
 		return nc, err == nil && a.StatusCode == http.StatusNotFound
@@ -41,27 +41,27 @@ func TestHTTPCrowd(t *testing.T) {
 		}
 		some = nc
 	}
-	for _, door := range []string{"http", "https"} {
-		if _, ok := dial(door, "192.0.2.9"); ok {
-			t.Errorf("%s: one more was taken", door)
+	for _, listener := range []string{"http", "https"} {
+		if _, ok := dial(listener, "192.0.2.9"); ok {
+			t.Errorf("%s: one more was taken", listener)
 		}
-		if _, ok := dial(door, "192.0.2.10"); !ok {
-			t.Errorf("%s: one of another network was not taken", door)
+		if _, ok := dial(listener, "192.0.2.10"); !ok {
+			t.Errorf("%s: one of another network was not taken", listener)
 		}
 	}
 	_ = some.(*net.TCPConn).CloseWrite()
-	_, _ = io.Copy(io.Discard, some) // until the service has closed it too
+	_, _ = io.Copy(io.Discard, some) // until the service has closed the connection too
 	for ok := false; !ok; {
 		_, ok = dial("http", "192.0.2.9")
 	}
 }
 
-// Nor does it get more requests in hand by HTTP/2, which brings many over one
-// connection, though their short answers wait to be read when all is done.
+// One network also gets no more concurrent requests by HTTP/2, which carries many over one
+// connection, even if only their short responses are still unread.
 func TestHTTP2Crowd(t *testing.T) {
 	s := servertest.Start(t, func(c *server.Config) { c.ProxyFrom = []string{"127.0.0.3/32"} })
-	// ask makes so many requests over one connection whose client reads no body,
-	// and returns what reads the status of one of them.
+	// ask makes requests over one connection whose client reads no body, and
+	// returns a func that reads the status of one of them.
 	ask := func(from string, requests int) (*http2.Framer, func() string) {
 		t.Helper()
 		nc := tls.Client(balancer(t, s, "https", "127.0.0.3", "PROXY TCP4 "+from+" 127.0.0.1 4711 443\r\n"),
@@ -115,7 +115,7 @@ func TestHTTP2Crowd(t *testing.T) {
 	if _, status := ask("192.0.2.10", 1); status() != "404" {
 		t.Error("one of another network was not taken")
 	}
-	if err := some.WriteWindowUpdate(1, 1<<20); err != nil { // it reads one answer
+	if err := some.WriteWindowUpdate(1, 1<<20); err != nil { // it reads one response
 		t.Fatal(err)
 	}
 	for got := ""; got != "404"; {

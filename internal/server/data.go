@@ -16,12 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// dataDir is the service's folder, locked for this process.
+// dataDir is the service's data folder, locked for this process.
 type dataDir struct {
 	path string
 	lock *os.File
-	// holder names the folder. Whoever has its lock knows that the former
-	// process of it is gone.
+	// holder is a random name for the folder. The process that has the lock
+	// knows that an earlier process with this holder has ended.
 	holder string
 }
 
@@ -43,8 +43,8 @@ func openDataDir(path string) (*dataDir, error) {
 	return d, nil
 }
 
-// loadHolder reads what the folder is called, or makes it up. The lock file holds
-// it, so that it can't be copied apart from the folder by mistake.
+// loadHolder reads the holder from the lock file, or generates it. It is in the lock file so that
+// nobody copies it by mistake without the folder.
 func (d *dataDir) loadHolder() (string, error) {
 	text, err := os.ReadFile(d.lock.Name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,8 @@ func (d *dataDir) loadHolder() (string, error) {
 
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
-// secretKey is what seals secrets: given by the operator, or kept in the folder.
+// secretKey returns the key that seals secrets: the one given by the operator, or the one stored
+// in the folder.
 func (d *dataDir) secretKey(given string) (*secret.Key, error) {
 	if given != "" {
 		return secret.ParseKey(given)

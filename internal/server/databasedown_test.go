@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// While the database says nothing, each listener asks its clients to come again, and
-// goes on with the same connections when it is back.
+// While the database does not answer, each server asks its clients to retry, and continues with the
+// same connections when the database is back.
 func TestDatabaseAwayAtListeners(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	s := servertest.Start(t, servertest.Database(proxy.URL), func(c *server.Config) { c.DatabaseWait = time.Second })
@@ -37,7 +37,7 @@ func TestDatabaseAwayAtListeners(t *testing.T) {
 		}
 		return textproto.NewConn(c)
 	}
-	// ask sends a line, and returns the last line of the answer, which begins so.
+	// ask sends a line, and returns the last line of the answer, which begins with last.
 	ask := func(c *textproto.Conn, line, last string) string {
 		t.Helper()
 		if line != "" {

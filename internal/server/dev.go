@@ -31,7 +31,7 @@ const (
 	devEmail  = "you@" + devDomain
 )
 
-// DevConfig is the configuration of `mailstead dev`.
+// DevConfig returns the configuration of `mailstead dev`.
 func DevConfig(data string) Config {
 	c := Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
@@ -42,7 +42,7 @@ func DevConfig(data string) Config {
 	return c
 }
 
-// DevInfo is what dev.json says: everything that a script needs to begin.
+// DevInfo is the content of dev.json: everything that a script needs to start.
 type DevInfo struct {
 	BaseURL   string         `json:"base_url"`
 	APIKey    string         `json:"api_key"`
@@ -64,16 +64,16 @@ type devMailbox struct {
 	Password string `json:"password"`
 }
 
-// devDashboard says how to sign in to the dashboard.
+// devDashboard holds the credentials for the dashboard.
 type devDashboard struct {
 	URL      string `json:"url"`
 	Email    string `json:"email"`
 	Password string `json:"password"`
 }
 
-// seedDemo makes the demonstration account, domain and mailboxes by the same
-// calls that customers use, or finds them from an earlier start, and writes
-// dev.json. It runs when the doors are open.
+// seedDemo creates the demonstration account, domain and mailboxes with the same calls as
+// customers use, or finds them from an earlier start. Then it writes dev.json. It runs when all
+// listeners are open.
 func (s *Server) seedDemo(ctx context.Context) error {
 	dev := &DevInfo{BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
 	for name := range standardPorts {
@@ -108,7 +108,7 @@ func (s *Server) seedDemo(ctx context.Context) error {
 	return s.writeDevInfo()
 }
 
-// seedDemoUser makes somebody who can sign in to the dashboard.
+// seedDemoUser creates a user for the dashboard.
 func (s *Server) seedDemoUser(ctx context.Context, acc db.ID, before, dev *DevInfo) error {
 	dev.Dashboard = &devDashboard{URL: s.baseURL() + "/", Email: devEmail}
 	if before.Dashboard != nil {
@@ -191,7 +191,7 @@ func (s *Server) seedDemoMailbox(ctx context.Context, acc db.ID, name string, be
 	return err
 }
 
-// readDevInfo returns what an earlier start wrote; nothing if there was none.
+// readDevInfo returns the DevInfo of an earlier start; an empty one if there was none.
 func (s *Server) readDevInfo() *DevInfo {
 	dev := &DevInfo{}
 	text, err := os.ReadFile(s.data.file("dev.json"))
@@ -205,8 +205,8 @@ func (s *Server) readDevInfo() *DevInfo {
 	return dev
 }
 
-// writeDevInfo replaces dev.json as a whole: no script sees half of it, and no loss of
-// power empties it.
+// writeDevInfo replaces dev.json atomically: no script reads half of it, and no power failure
+// empties it.
 func (s *Server) writeDevInfo() error {
 	text, err := json.MarshalIndent(s.Dev, "", "  ")
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Server) writeDevInfo() error {
 	return durable.WriteFile(s.data.file("dev.json"), append(text, '\n'), 0o600)
 }
 
-// Print tells a person how to begin.
+// Print writes instructions for getting started.
 func (d *DevInfo) Print(w io.Writer) error {
 	alice, bob := d.Mailboxes[0], d.Mailboxes[1]
 	_, err := fmt.Fprintf(w, `

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// In the sandbox a domain is looked for within a second, and finds its records.
+// In the sandbox a domain is checked within a second, and its records are found.
 func TestSandboxVerifiesByItself(t *testing.T) {
 	s := servertest.Start(t, func(c *server.Config) { c.FirstDomainCheck = server.DevConfig("").FirstDomainCheck })
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")

@@ -23,39 +23,38 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// DoctorOptions says what RunDoctor looks at beside what it always does.
+// DoctorOptions selects additional checks of RunDoctor.
 type DoctorOptions struct {
-	Deep  bool   // everything that is kept, not a sample: this reads the whole database
-	Probe string // a domain to whose mail hosts a connection is tried; "" for none
+	Deep  bool   // check all stored data, not a sample: reads the whole database
+	Probe string // domain whose mail hosts to connect to; "" for none
 }
 
-// deepTimeout is how long reading everything may take.
+// deepTimeout is how long a deep check may take.
 const deepTimeout = 12 * time.Hour
 
-// minOpenFiles is for 10,000 mail programs that idle, and what else there is.
+// minOpenFiles suffices for 10,000 idle mail clients and everything else.
 const minOpenFiles = 16_384
 
-// diagnosis is a service that is being looked at.
+// diagnosis is the state of one run of RunDoctor.
 type diagnosis struct {
 	Config
 	DoctorOptions
-	holder   string // the holder of tenures that the data folder's lock names
-	ownerUID int    // whose the data folder is, as a user of this machine
-	running  bool   // by its lock, or, where that can't be seen, by its tenure
-	// runsElsewhere says that nothing runs on the data folder, yet a service of this
+	holder   string // holder of leases, from the data folder's lock file
+	ownerUID int    // owner of the data folder
+	running  bool   // by its lock or, where that can't be read, by its lease
+	// runsElsewhere says that no service runs on the data folder, but one with this host
 	// name answers: in a container, or on another folder.
 	runsElsewhere bool
-	pid           int  // of the process that has the lock; 0: none, or not known
-	lockKnown     bool // who has the lock can be told
+	pid           int  // process that has the lock; 0 if none or unknown
+	lockKnown     bool // whether the lock's state could be read
 	db            *doctor.Database
-	hostKey       *domain.HostKey // nil: none yet, or not to be read
+	hostKey       *domain.HostKey // nil if there is none yet, or it can't be read
 	dns           *dns.Resolver
 	router        *route.Router
 }
 
-// RunDoctor looks at the service with these settings, which runs or is stopped, and
-// changes nothing. Without a way to tell what the settings mean it says only
-// what is wrong with them.
+// RunDoctor checks the service with these settings, running or stopped, without changing
+// anything. If the settings are invalid it only reports that.
 func RunDoctor(ctx context.Context, c Config, e DoctorOptions) []doctor.Finding {
 	x := &diagnosis{Config: c, DoctorOptions: e, ownerUID: os.Geteuid()}
 	if err := x.prepare(); err != nil {
@@ -74,22 +73,22 @@ func RunDoctor(ctx context.Context, c Config, e DoctorOptions) []doctor.Finding 
 	if x.db != nil {
 		defer x.db.Close() //nolint:errcheck // only read
 	}
-	doors := x.listeners()
+	openListeners := x.listeners()
 	smtp := doctor.Listener{Name: "smtp", Port: x.PortBase + standardPorts["smtp"]}
-	if !x.running && x.PortBase != AnyPort && doors.IsRunning(ctx, smtp) {
-		x.runsElsewhere, doors.Running = true, true
+	if !x.running && x.PortBase != AnyPort && openListeners.IsRunning(ctx, smtp) {
+		x.runsElsewhere, openListeners.Running = true, true
 		if x.db != nil {
 			x.db.Running = x.liveLease() != nil
 		}
 	}
 	checks = append(checks, x.machineChecks()...)
 	checks = append(checks, of...)
-	checks = append(checks, x.networkChecks(doors)...)
+	checks = append(checks, x.networkChecks(openListeners)...)
 	return doctor.Run(ctx, checks)
 }
 
-// prepare completes the settings, and refuses what serve refuses before it has
-// touched anything.
+// prepare completes the settings. It returns the errors that serve returns before it changes
+// anything.
 func (x *diagnosis) prepare() (err error) {
 	if err := x.check(); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (x *diagnosis) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	// Shorter than for the service, which may wait for the mail's sake.
+	// The timeout is shorter than the service's, which may wait longer for mail.
 	if x.dns, err = dns.New(dns.Config{Server: x.Resolver, Zones: zones, TrustAD: x.TrustResolver, Timeout: 4 * time.Second}); err != nil {
 		return err
 	}
@@ -131,14 +130,14 @@ func (x *diagnosis) prepare() (err error) {
 	return err
 }
 
-// openDatabase opens the database, finds out whether the service runs, and
-// returns the checks of what is kept.
+// openDatabase opens the database, determines whether the service is running, and returns the
+// checks of the stored data.
 func (x *diagnosis) openDatabase(ctx context.Context) []doctor.Check {
 	if info, err := os.Stat(x.Data); err == nil {
 		x.ownerUID = doctor.FileOwner(info)
 	}
 	lock := filepath.Join(x.Data, "lock")
-	text, _ := os.ReadFile(lock) // without one nobody has worked here
+	text, _ := os.ReadFile(lock) // without a lock file no service has run here
 	x.holder = strings.TrimSpace(string(text))
 	x.pid, x.lockKnown = doctor.LockHolder(lock)
 	x.running = x.pid != 0
@@ -171,7 +170,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []doctor.Check {
 	}
 	checks := says(func(r *doctor.Report) { d.CheckSchema(r, schema) })
 	if schema.Version == 0 || schema.Missing > 0 {
-		return checks // the questions are about the tables of this release
+		return checks // the other checks need the tables of this release
 	}
 	if d.Nodes, err = look.Nodes(ctx); err != nil {
 		return failed(err)
@@ -186,7 +185,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []doctor.Check {
 	return append(checks, x.storageChecks(d)...)
 }
 
-// unreadableAdvice is what to do about a database that can't be read.
+// unreadableAdvice returns what to do about a database that can't be read.
 func unreadableAdvice(database string, running bool) string {
 	switch {
 	case database != "sqlite":
@@ -197,7 +196,7 @@ func unreadableAdvice(database string, running bool) string {
 	return "Start mailstead serve, which puts right what a crash has left; if that fails, restore the database from a backup."
 }
 
-// liveLease is the life of a process on the data folder that still counts.
+// liveLease returns the unexpired lease of a process on the data folder, or nil.
 func (x *diagnosis) liveLease() *db.NodeState {
 	if x.db == nil || x.holder == "" {
 		return nil
@@ -210,7 +209,7 @@ func (x *diagnosis) liveLease() *db.NodeState {
 	return nil
 }
 
-// storageChecks are the checks of what the database holds and what belongs to it.
+// storageChecks returns the checks of the database and of the files that belong to it.
 func (x *diagnosis) storageChecks(d *doctor.Database) []doctor.Check {
 	k := &doctor.Data{Database: d, Blobs: x.Blobs, Deep: x.Deep, Host: x.Host, Postmaster: x.Postmaster}
 	if x.SecretKey != "" {
@@ -244,7 +243,7 @@ func (x *diagnosis) storageChecks(d *doctor.Database) []doctor.Check {
 	)
 }
 
-// machineChecks are the checks of this machine.
+// machineChecks returns the checks of this machine.
 func (x *diagnosis) machineChecks() []doctor.Check {
 	folder := doctor.DataDir{Path: x.Data, SQLite: x.Database == "sqlite", HasKey: x.SecretKey == "", HasCA: x.TLS == "self-signed"}
 	checks := []doctor.Check{
@@ -280,8 +279,8 @@ func (x *diagnosis) machineChecks() []doctor.Check {
 	return checks
 }
 
-// networkChecks are the checks of the DNS, the doors and the hosts that are asked.
-func (x *diagnosis) networkChecks(doors doctor.Listeners) []doctor.Check {
+// networkChecks returns the checks of DNS, of the listeners and of remote servers.
+func (x *diagnosis) networkChecks(openListeners doctor.Listeners) []doctor.Check {
 	names := doctor.HostDNS{Host: x.Host, DNS: x.dns, TrustDNSSEC: x.TrustResolver, Relayed: x.usesSmartHost(), MachineAddrs: doctor.MachineAddrs, Key: x.hostKey}
 	shown := doctor.Certificate{Kind: x.TLS, Host: x.Host, Roots: x.router.Roots, Now: time.Now}
 	if x.running {
@@ -307,35 +306,35 @@ func (x *diagnosis) networkChecks(doors doctor.Listeners) []doctor.Check {
 		{Name: "certificate", Func: shown.Check},
 	}
 	if x.running {
-		doors.Certificate, _, _ = shown.Pair.Load() // its check says what is wrong with it
+		openListeners.Certificate, _, _ = shown.Pair.Load() // the certificate's own check reports errors
 	}
-	checks = append(checks, x.listenerChecks(doors)...)
+	checks = append(checks, x.listenerChecks(openListeners)...)
 	return append(checks, x.remoteChecks()...)
 }
 
 func (x *diagnosis) listeners() doctor.Listeners {
-	bind, _ := netip.ParseAddr(x.Bind)                       // check has read it
-	proxies, _ := parsePrefixes("--proxy-from", x.ProxyFrom) // as well
+	bind, _ := netip.ParseAddr(x.Bind)                       // check has validated it
+	proxies, _ := parsePrefixes("--proxy-from", x.ProxyFrom) // as above
 	return doctor.Listeners{Bind: bind, Host: x.Host, Running: x.running, ProxyNetworks: proxies, MachineAddrs: doctor.MachineAddrs}
 }
 
-// listenerChecks are the checks of the doors.
+// listenerChecks returns the checks of the listeners.
 func (x *diagnosis) listenerChecks(d doctor.Listeners) []doctor.Check {
 	if x.PortBase == AnyPort {
-		return nil // nobody knows which
+		return nil // the ports are unknown
 	}
 	var all []doctor.Listener
 	for _, name := range []string{"smtp", "submission", "submissions", "imap", "imaps", "http", "https"} {
 		all = append(all, doctor.Listener{Name: name, Port: x.PortBase + standardPorts[name]})
 	}
 	checks := []doctor.Check{{Name: "listening address", Func: d.CheckBind(all, x.ownerUID)}}
-	for _, door := range all {
-		checks = append(checks, doctor.Check{Name: door.Name, Func: d.Check(door)})
+	for _, listener := range all {
+		checks = append(checks, doctor.Check{Name: listener.Name, Func: d.Check(listener)})
 	}
 	return checks
 }
 
-// remoteChecks are the hosts that the service asks or hands mail to.
+// remoteChecks returns the checks of the hosts that the service queries or sends mail to.
 func (x *diagnosis) remoteChecks() (checks []doctor.Check) {
 	out := doctor.Outgoing{Router: x.router, EHLOName: x.Host}
 	direct := *x.router
@@ -354,7 +353,7 @@ func (x *diagnosis) remoteChecks() (checks []doctor.Check) {
 	}
 	filters, err := x.newSpamFilter()
 	if err != nil {
-		return checks // check has refused it
+		return checks // check has reported it
 	}
 	if filters.Rspamd != nil {
 		checks = append(checks, doctor.Check{Name: "rspamd", Func: doctor.CheckRspamd(filters.Rspamd, filters.FailClosed)})

@@ -2,6 +2,6 @@
 
 package server
 
-// SendByMX makes a sandbox with a smart host send to the hosts that MX records name.
-// Call it before there is mail.
+// SendByMX makes a sandbox with a smart host send to the MX hosts instead. Call it before there is
+// mail.
 func (s *Server) SendByMX() { s.router.SmartHost = nil }

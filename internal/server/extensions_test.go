@@ -21,13 +21,13 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// extensions are those that hosts lack in TestHostsLackExtensions, in each combination.
+// extensions lists the extensions that hosts lack in TestHostsLackExtensions, in each combination.
 var extensions = []string{"8BITMIME", "SMTPUTF8", "DSN", "SIZE 60000", "PIPELINING", "CHUNKING", "ENHANCEDSTATUSCODES"}
 
-// hostWith is a mail host of others with some of the extensions. It takes everything, and
-// notes what it should not have been sent.
+// hostWith is a remote mail host with some of the extensions. It accepts everything, and records
+// what the service must not send to it.
 type hostWith struct {
-	n    int // its name is h<n>.example.net; a bit for each of its extensions
+	n    int // number in its name h<n>.example.net; one bit for each extension
 	mu   *sync.Mutex
 	got  []tookMail
 	bad  []string
@@ -81,7 +81,7 @@ next:
 			}
 		})
 	}
-	t.Cleanup(func() { // runs once the service has ended, and with it the connections
+	t.Cleanup(func() { // runs once the service has ended, and its connections with it
 		for _, h := range all {
 			_ = h.open.Close()
 		}
@@ -154,12 +154,12 @@ func data(in *bufio.Reader) (string, error) {
 	}
 }
 
-// parameters are whose extension must be offered to use them.
+// parameters maps each parameter to the extension that it requires.
 var parameters = map[string]string{
 	"BODY": "8BITMIME", "SMTPUTF8": "SMTPUTF8", "SIZE": "SIZE", "RET": "DSN", "ENVID": "DSN", "NOTIFY": "DSN", "ORCPT": "DSN",
 }
 
-// address reads the argument of MAIL or RCPT.
+// address parses the argument of MAIL or RCPT.
 func (h *hostWith) address(arg, prefix string, utf8 bool) string {
 	words := strings.Fields(strings.TrimPrefix(arg, prefix))
 	for _, p := range words[1:] {
@@ -182,7 +182,7 @@ func (h *hostWith) wrong(format string, args ...any) {
 	h.bad = append(h.bad, fmt.Sprintf(format, args...))
 }
 
-// took keeps a message, once it is in a form that the host may get.
+// took stores a message, after a check that the host supports its form.
 func (h *hostWith) took(m tookMail, utf8 bool) {
 	index := message.Scan([]byte(m.data))
 	header, _, _ := strings.Cut(m.data, "\r\n\r\n")
@@ -199,9 +199,9 @@ func (h *hostWith) took(m tookMail, utf8 bool) {
 	h.got = append(h.got, m)
 }
 
-// Of every kind of message, from here or sent on, with a signature that counts or without,
-// each host gets a form that it takes; where there is none its sender gets a report, in a
-// form that his host takes. Nothing vanishes.
+// Each host gets every kind of message in a form that it supports: local and forwarded ones, with
+// and without a relevant signature. If there is no supported form, the sender gets a report in a
+// form that the sender's host supports. No message is lost.
 func TestHostsLackExtensions(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		hosts, port := hostsWith(t)
@@ -220,7 +220,7 @@ type lacking struct {
 	hosts []*hostWith
 }
 
-// kinds are the messages, without the fields From and Subject.
+// kinds holds the messages, without the fields From and Subject.
 var kinds = map[string]string{
 	"ascii":  "\r\nHi\r\n",
 	"body":   "\r\nGrüße, Bob\r\n",
@@ -236,7 +236,7 @@ func nestedKind(contentType, text string) string {
 		"--y\r\nContent-Type: " + contentType + "\r\n\r\n" + text + "\r\n--y--\r\n--x--\r\n"
 }
 
-// bounces says with which code a host's message ends here; "" if the host takes it.
+// bounces returns the code with which a message to a host bounces; "" if the host accepts it.
 func bounces(h *hostWith, kind, source string) string {
 	switch {
 	case kind == "utf8" && !h.offers("SMTPUTF8"):
@@ -274,11 +274,11 @@ func (l *lacking) test() {
 		}
 		l.forward(kind, string(signature)+signed)
 	}
-	// Old programs write such headers, and say nothing of it.
+	// Old programs write raw UTF-8 in headers, without declaring it.
 	if err := plainly(l.o.s, "ann@plain.example.net", "From: ann@plain.example.net\r\nSubject: raw unsigned\r\nX-Comment: Grüße\r\n\r\nHi\r\n", "out0@demo.test"); err != nil {
 		l.t.Fatal(err)
 	}
-	// What one host does not take is reported to a sender behind each.
+	// A message that a host does not support is reported to senders at each host.
 	for _, h := range l.hosts {
 		signed := "From: ann@bank.com\r\nSubject: back\r\n" + kinds["body"]
 		signature, err := l.o.sign.Sign([]byte(signed))
@@ -324,7 +324,7 @@ func (l *lacking) own(kind, text string) {
 	}
 }
 
-// forward sends a message to the aliases that lead to all hosts.
+// forward sends a message to the aliases that forward to all hosts.
 func (l *lacking) forward(kind, text string) {
 	l.t.Helper()
 	alias := "out"
@@ -344,7 +344,7 @@ func (l *lacking) forward(kind, text string) {
 
 var textsOf = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
 
-// told are the reports in alice's mailbox.
+// told returns the reports in alice's mailbox.
 func (l *lacking) told() (all []string) {
 	ids, err := db.All(l.t.Context(), l.o.s.DB, textsOf.With(l.o.s.Dev.Mailboxes[0].ID), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
@@ -372,9 +372,9 @@ func (l *lacking) told() (all []string) {
 var bouncedOf = db.SQL(`SELECT m.subject, d.recipient, d.enhanced FROM delivery AS d JOIN outbound_message AS m ON m.id = d.message
 	WHERE d.state = 'bounced' AND m.subject LIKE '% api'`)
 
-// check compares what became of all with what is to become of it.
+// check compares the outcomes of all messages with the expected ones.
 func (l *lacking) check() {
-	became := map[string]int{} // what, and how often
+	became := map[string]int{} // number of each outcome
 	for _, h := range l.hosts {
 		for _, bad := range h.bad {
 			l.t.Errorf("%s, with %b, got %.2000s", h.name(), h.n, bad)
@@ -428,7 +428,7 @@ func (l *lacking) check() {
 	}
 }
 
-// gotMail notes what a host has, which is a message or a report.
+// gotMail records a message or a report that a host received.
 func (l *lacking) gotMail(h *hostWith, m tookMail, became map[string]int) {
 	subject := message.Header(m.data).Decoded("Subject")
 	kind, source, _ := strings.Cut(subject, " ")
@@ -457,7 +457,7 @@ func (l *lacking) gotMail(h *hostWith, m tookMail, became map[string]int) {
 	}
 }
 
-// report notes of whom a report tells, and that it tells it of the right host.
+// report records the subject of a report, and checks that it is about the right host.
 func (l *lacking) report(source, text string, became map[string]int) {
 	_, subject, _ := strings.Cut(message.Header(text).Decoded("Subject"), ": ")
 	for one := range strings.SplitSeq(text, "\r\nFinal-Recipient: ") {
@@ -482,7 +482,7 @@ func (l *lacking) report(source, text string, became map[string]int) {
 	}
 }
 
-// decoded are the texts of a message.
+// decoded returns the texts of a message.
 func decoded(t *testing.T, mail string) string {
 	t.Helper()
 	index := message.Scan([]byte(mail))

@@ -20,10 +20,10 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// slowHost takes mail, and says 250 to a message once it is released.
+// slowHost accepts mail, and answers 250 to a message once it is released.
 type slowHost struct {
 	net.Listener
-	whole   chan struct{} // one for each message that came whole
+	whole   chan struct{} // one value for each complete message
 	release chan struct{}
 }
 
@@ -98,8 +98,8 @@ func breakListener(t *testing.T, port int) {
 	t.Fatalf("nobody listens on port %d", port)
 }
 
-// After a listener has failed the service drains like at any other end: what a
-// host takes meanwhile is written, and not sent again by the next start.
+// After a listener has failed, the service drains as at any other shutdown. If a host accepts mail
+// meanwhile, that is recorded, and the mail is not sent again after the next start.
 func TestFailedListenerDrains(t *testing.T) {
 	host, dir := newSlowHost(t), t.TempDir()
 	c := server.DevConfig(dir)

@@ -20,8 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// sentOn waits until n messages went to an address elsewhere, and returns the
-// newest.
+// sentOn waits until n messages were forwarded to an outside address, and returns the newest.
 func sentOn(t *testing.T, s *servertest.Server, to string, n int) (text string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -50,15 +49,15 @@ func sentOn(t *testing.T, s *servertest.Server, to string, n int) (text string) 
 	return text
 }
 
-// What a domain here forwards carries a seal that whoever gets it can check with
-// the DNS alone: the author's DMARC pass is not lost, although SPF is.
+// A message that a hosted domain forwards carries an ARC seal that the recipient can verify with
+// DNS. So the author's DMARC pass is preserved, although SPF fails.
 func TestForwardIsSealed(t *testing.T) {
 	o := newOutsider(t)
 	const far = "far@away.com"
 	if a := o.s.API("POST", "/aliases", map[string]any{"address": "out@demo.test", "targets": []string{far, "alice@demo.test"}}); a.Status != 201 {
 		t.Fatalf("%s", a.Body)
 	}
-	msg := "From: a@bank.com\r\nTo: out@demo.test\r\nSubject: sealed\r\n\r\n" + strings.Repeat("Hi\r\n", 50_000) // as a file, and small
+	msg := "From: a@bank.com\r\nTo: out@demo.test\r\nSubject: sealed\r\n\r\n" + strings.Repeat("Hi\r\n", 50_000) // once as a file, and once inline
 	for n, text := range []string{msg, strings.Replace(msg[:200], "sealed", "small", 1)} {
 		sig, err := o.sign.Sign([]byte(text))
 		if err != nil {
@@ -85,8 +84,8 @@ func TestForwardIsSealed(t *testing.T) {
 	}
 }
 
-// Where nobody is refused for want of a network, mail that only goes on is not
-// either.
+// In an offline sandbox, where missing DNS causes no rejection, mail that is only forwarded is not
+// rejected either.
 func TestForwardOffline(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		s.Inbound.AcceptUnknownPolicy = true
@@ -100,8 +99,8 @@ func TestForwardOffline(t *testing.T) {
 	})
 }
 
-// Who may send no more keeps nobody else from getting the message: what would go
-// on for him is refused at RCPT, alone.
+// An account over its sending limit does not keep other recipients from getting a message: only its
+// own forwards are rejected, at RCPT.
 func TestForwardOverTheLimit(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -155,8 +154,8 @@ func TestForwardOverTheLimit(t *testing.T) {
 	})
 }
 
-// Addresses that others have beyond the RFCs are taken: long local parts of forwarders
-// and lists, dots that carriers in Japan give out, hosts with underscores.
+// Remote addresses beyond the RFCs are accepted: long local parts of forwarders and lists, dots in
+// addresses of Japanese carriers, hosts with underscores.
 func TestOddAddresses(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx := clientOf(t, s), t.Context()

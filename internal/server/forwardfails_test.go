@@ -21,28 +21,28 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// nobodyThere is a host that knows no recipient.
+// nobodyThere is a host that rejects every recipient.
 type nobodyThere struct{ hop }
 
 func (nobodyThere) Rcpt(string, *smtp.RcptOptions) error {
 	return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "no such user"}
 }
 
-// Whoever sent from here what was forwarded is told that it did not arrive, though
-// another account forwarded it, or an application sent it.
+// A local sender of a forwarded message gets a report when it did not arrive, even if another
+// account forwarded it, or an application sent it.
 func TestForwardFailsForOurOwn(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := newProxyListener(t, url, srv)
+		s := startRelaying(t, url, srv)
 		ctx := t.Context()
 		rival(t, s)
 		submitted(t, s, 0, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@rival.test")
 		if text := arrived(t, s, 0, 1); !strings.Contains(text, "Final-Recipient: rfc822; "+away+"\r\nAction: failed\r\nStatus: 5.1.1\r\n") {
 			t.Errorf("alice is told\n%s", text)
 		}
-		// Whose sender was in doubt is told to the postmaster of the account. It has
-		// neither mailbox nor owner: nobody is told, and nobody else either.
+		// If the sender was not authenticated, the report goes to the account's postmaster. This
+		// account has neither mailbox nor owner, so nobody gets it.
 		if err := mx(t, s, "ann@none.com", "From: ann@none.com\r\nSubject: Hi\r\n\r\nFor the alias alone\r\n", "out@rival.test"); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 				<-sub.C
 			}
 		}
-		// Bob has it all the same, and is to have the next one too.
+		// Bob got it all the same, and must get the next one too.
 		if list, err := c.ListSuppressions(ctx, client.SuppressionFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
 			t.Errorf("suppressed: %+v, %v", list, err)
 		}
@@ -80,13 +80,13 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 	})
 }
 
-// The report about what demands TLS (RFC 8689 §5) tells its header alone, and demands
-// TLS itself where it goes on.
+// The report about a message that requires TLS (RFC 8689 §5) only includes its header, and requires
+// TLS itself when it is forwarded.
 func TestReportRequiresTLS(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := newProxyListener(t, url, srv)
+		s := startRelaying(t, url, srv)
 		rival(t, s)
 		const msg = "From: alice@demo.test\r\nSubject: Hi\r\n\r\nIn confidence\r\n"
 		for n, to := range []string{away, "out@rival.test"} {
@@ -96,15 +96,15 @@ func TestReportRequiresTLS(t *testing.T) {
 				t.Errorf("%s: alice is told\n%s", to, text)
 			}
 		}
-		if n := count(t, s, demandsTLS, 0); n != 2 { // what was forwarded, and the report
+		if n := count(t, s, demandsTLS, 0); n != 2 { // the forwarded message, and the report
 			t.Errorf("%d of 2 went on with the demand", n)
 		}
 	})
 }
 
-// A host that has taken a forward of an application's mail, and then reports that it
-// can't be delivered, says nothing against the mailbox here that has it, though that
-// was filed so long ago that nothing notes it any more.
+// A host accepts a forward of an application's mail, and later reports that it can't be delivered.
+// That does not count against the local mailbox that has the message, even if no record of its
+// filing is left.
 func TestForwardIsReturned(t *testing.T) {
 	const report = "From: mailer-daemon@good.com\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=x\r\n\r\n" +
 		"--x\r\n\r\nIt was not delivered.\r\n--x\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; good.com\r\n\r\n" +
@@ -118,7 +118,7 @@ func TestForwardIsReturned(t *testing.T) {
 		}
 		arrived(t, s, 1, 1)
 		path, _ := wentOut(t, s, away, 1)
-		servertest.Eventually(t, func() string { // once its outcome is written
+		servertest.Eventually(t, func() string { // until its outcome is written
 			n, err := s.Inbound.PruneFilings(ctx, time.Now().Add(time.Hour), 100)
 			if err != nil {
 				t.Fatal(err)
@@ -140,8 +140,8 @@ func TestForwardIsReturned(t *testing.T) {
 	})
 }
 
-// However often an envelope names the way back, a report goes there once, and takes
-// nothing of what the account that forwarded may send.
+// If an envelope names the return path several times, the report is sent there once. It does not
+// count towards the sending limit of the forwarding account.
 func TestReportGoesBackOnce(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		ctx := t.Context()
@@ -186,13 +186,12 @@ func TestReportGoesBackOnce(t *testing.T) {
 	})
 }
 
-// What becomes of mail to a role address is told to nobody outside: it would tell who
-// owns the account.
+// No report about mail to a role address goes outside, as it would reveal the account's owner.
 func TestRoleMailTellsNoOwner(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		s := newProxyListener(t, url, srv)
+		s := startRelaying(t, url, srv)
 		ctx := t.Context()
 		s.Mailboxes.Postmaster = "root@operators-home.example.net"
 		rival(t, s)
@@ -236,7 +235,7 @@ func TestRoleMailTellsNoOwner(t *testing.T) {
 	})
 }
 
-// rival makes another account, without a mailbox; out@rival.test leads elsewhere.
+// rival creates another account, without a mailbox; out@rival.test forwards to an outside address.
 func rival(t *testing.T, s *servertest.Server) (c *client.Client) {
 	t.Helper()
 	acc, err := s.Accounts.Create(t.Context(), "rival@example.com", "Rival")

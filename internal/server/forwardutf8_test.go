@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// nextHop is a host of other people's making that takes all mail; took has, of
-// each message, whether it came with SMTPUTF8.
+// nextHop is a remote host that accepts all mail. took receives, for each message, whether it came
+// with SMTPUTF8.
 type nextHop struct{ took chan bool }
 
 func (h *nextHop) NewSession(*smtp.Conn) (smtp.Session, error) { return &hop{to: h}, nil }
@@ -43,8 +43,8 @@ func (h *hop) Data(r io.Reader) error {
 	return err
 }
 
-// newProxyListener is a server whose mail for others goes by srv.
-func newProxyListener(t *testing.T, url string, srv *smtp.Server) *servertest.Server {
+// startRelaying starts a service that sends outside mail through srv.
+func startRelaying(t *testing.T, url string, srv *smtp.Server) *servertest.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,9 +62,9 @@ func newProxyListener(t *testing.T, url string, srv *smtp.Server) *servertest.Se
 	return newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
 }
 
-// What came with SMTPUTF8 and has bytes above 127 in its header goes on with it;
-// where a host has none, a report in the same form says so. What came without goes
-// on as it is.
+// A message that came with SMTPUTF8 and has bytes above 127 in its header is forwarded with
+// SMTPUTF8. If the host lacks it, the sender gets a report with SMTPUTF8. A message that came
+// without it is forwarded unchanged.
 func TestForwardNeedsUTF8(t *testing.T) {
 	const raw = "From: Ann <ann@none.com>\r\nSubject: Grüße\r\n\r\nHi\r\n"
 	for name, offered := range map[string]bool{"offered": true, "not offered": false} {
@@ -73,7 +73,7 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				there := &nextHop{make(chan bool, 10)}
 				srv := smtp.NewServer(there)
 				srv.Domain, srv.EnableSMTPUTF8 = "relay.test", offered
-				s := newProxyListener(t, url, srv)
+				s := startRelaying(t, url, srv)
 				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +116,7 @@ func TestForwardNeedsUTF8(t *testing.T) {
 	}
 }
 
-// plainly is mx without any parameter, which net/smtp gives by itself.
+// plainly is mx without the parameters that net/smtp adds.
 func plainly(s *servertest.Server, from, msg, to string) error {
 	c, err := smtp.Dial(s.Addr("smtp"))
 	if err != nil {
@@ -131,8 +131,8 @@ var (
 	needsNoTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'optional'`)
 )
 
-// Who demands TLS (RFC 8689) is not sent in clear by what an alias or a mailbox here
-// leads to; who says that he needs none is kept by no policy there.
+// A message that requires TLS (RFC 8689) is not forwarded in cleartext by an alias or a mailbox. A
+// message that waives TLS is forwarded despite the target's policy.
 func TestForwardRequiresTLS(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -157,7 +157,7 @@ func TestForwardRequiresTLS(t *testing.T) {
 	})
 }
 
-// requiring is submitted with REQUIRETLS, as alice.
+// requiring submits a message with REQUIRETLS, as alice.
 func requiring(t *testing.T, s *servertest.Server, msg string, to ...string) {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.Addr("submission"))

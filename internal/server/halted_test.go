@@ -18,8 +18,8 @@ var (
 	inJunk    = db.SQL(`SELECT messages FROM folder WHERE mailbox = $1 AND name = 'Junk'`)
 )
 
-// Who is in a circle keeps nobody else from getting the message, and what does not
-// go on is somewhere.
+// A forwarding loop does not keep other recipients from getting the message, and a message that is
+// not forwarded is filed somewhere.
 func TestHaltedCircles(t *testing.T) {
 	const to, other = "From: ann@good.com\r\nTo: x@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "bob@demo.test"
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
@@ -32,7 +32,7 @@ func TestHaltedCircles(t *testing.T) {
 		a, b, junk, out := 0, 0, 0, 0
 		for _, tt := range []struct {
 			field, to     string
-			a, b, junk, n int // more in the mailboxes, in Junk of the first, and sent on
+			a, b, junk, n int // new messages in the mailboxes, in the first one's Junk, and forwarded
 		}{
 			{"Delivered-To: alice@demo.test", "alice@demo.test", -1, 0, 0, 0},
 			{"Delivered-To: alice@demo.test", "alice@demo.test " + other, 1, 1, 0, 0},
@@ -68,7 +68,7 @@ func TestHaltedCircles(t *testing.T) {
 	})
 }
 
-// Mail that must not be forwarded is refused, or somebody has it.
+// Mail that must not be forwarded is rejected, or filed for a recipient.
 func TestHaltedUnwanted(t *testing.T) {
 	const text = "From: a@shop.com\r\nTo: x@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n"
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
@@ -84,14 +84,14 @@ func TestHaltedUnwanted(t *testing.T) {
 		if text := newest(t, s, 0); !strings.Contains(text, "\r\nDelivered-To: out@demo.test\r\n") {
 			t.Errorf("the postmaster has\n%.300s", text)
 		}
-		// Who is the postmaster as well has it once.
+		// A recipient who is also the postmaster gets it once.
 		if err := mx(t, s, "a@good.com", text, "alice@demo.test", "out@demo.test"); err != nil {
 			t.Error(err)
 		}
 		if a := count(t, s, heldBy, 0); a != 2 {
 			t.Errorf("the postmaster has %d", a)
 		}
-		// The postmaster has no room: nobody would know of it.
+		// The postmaster's mailbox is full: the mail would be lost silently.
 		fillUp(t, s, s.Dev.Mailboxes[0].ID)
 		if err := mx(t, s, "a@good.com", text, "bob@demo.test", "out@demo.test"); err == nil || !strings.HasPrefix(err.Error(), `550 "5.7.1`) {
 			t.Errorf("without a postmaster: %v", err)
@@ -102,8 +102,8 @@ func TestHaltedUnwanted(t *testing.T) {
 	})
 }
 
-// An account without a mailbox has nobody to keep it: neither the operator nor the
-// oldest mailbox gets what was for others.
+// An account without a mailbox can't file the mail: neither the operator nor the oldest mailbox of
+// the service gets mail for others.
 func TestHaltedWithoutMailbox(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		rival(t, s)
@@ -119,8 +119,7 @@ func TestHaltedWithoutMailbox(t *testing.T) {
 	})
 }
 
-// What is sent from here gets what comes from outside gets: the mailboxes of an
-// alias have it.
+// Local mail is treated like mail from outside: the mailboxes of an alias get it.
 func TestHaltedFromHere(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx := clientOf(t, s), t.Context()
@@ -138,8 +137,8 @@ func TestHaltedFromHere(t *testing.T) {
 	})
 }
 
-// What is refused for a circle, or for the limits of who forwards, says nothing
-// against the address: nobody is suppressed for it.
+// A rejection for a forwarding loop, or for the limits of the forwarding account, does not count
+// against the address: it is not suppressed.
 func TestHaltedIsNoFault(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx := clientOf(t, s), t.Context()
@@ -183,7 +182,7 @@ func TestHaltedIsNoFault(t *testing.T) {
 	})
 }
 
-// Who is named twice, by an alias as well as by a mailbox, gets it once.
+// A recipient that both an alias and a mailbox forward to gets the message once.
 func TestForwardOnce(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		if _, err := clientOf(t, s).CreateAlias(t.Context(), "both@demo.test", away, s.Dev.Mailboxes[1].ID.String()); err != nil {
@@ -198,7 +197,7 @@ func TestForwardOnce(t *testing.T) {
 	})
 }
 
-// newest is the newest message of a mailbox.
+// newest returns the newest message of a mailbox.
 func newest(t *testing.T, s *servertest.Server, box int) string {
 	t.Helper()
 	path := "/mailboxes/" + s.Dev.Mailboxes[box].ID.String() + "/messages"

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// LoadHost returns the own names of the service with these settings, to check
-// and print their DNS records. Before the service has run, they have no DKIM key.
+// HostNames returns the service's own names with these settings, to check and print their DNS
+// records. Before the service has run, they have no DKIM key.
 func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	return h, err
 }
 
-// hostKey reads the DKIM key of the service's own name, or generates it. Before the
-// first start of the service there is none.
+// hostKey reads the DKIM key of the service's own name, or generates it. It returns nil before
+// the first start of the service.
 func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	if err := c.checkInitialized(ctx); errors.Is(err, errNotInitialized) {
 		return nil, nil
@@ -64,8 +64,8 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	return k, errors.Join(err, d.Close())
 }
 
-// senderAddrs are the addresses that mail leaves from and the service is reached at, as far
-// as this machine knows: none behind NAT. In the sandbox it is its own.
+// senderAddrs returns the addresses that the service sends mail from and is reachable at, as far
+// as this machine knows: none behind NAT. In the sandbox it is the sandbox's own.
 func (c *Config) senderAddrs() []netip.Addr {
 	if c.Dev {
 		bind, err := netip.ParseAddr(c.Bind)
@@ -76,7 +76,7 @@ func (c *Config) senderAddrs() []netip.Addr {
 	}
 	all, err := doctor.MachineAddrs()
 	if err != nil {
-		return nil // the DNS tells of some
+		return nil // DNS lists some
 	}
 	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !egress.IsPublic(a) })
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// receiver is a host elsewhere that takes mail for everybody but away.
+// receiver is a remote host that accepts mail for all addresses except away.
 type receiver struct{ took chan received }
 
 type received struct{ helo, from, to, text string }
@@ -54,14 +54,14 @@ func (s *receiving) Data(r io.Reader) error {
 	return err
 }
 
-// TestMailOfTheHost has a report and a mail for a new password pass SPF and DKIM in the
-// name of the host, with the records that the service asks its operator for.
+// TestMailOfTheHost checks that a report and a password-reset mail pass SPF and DKIM for the host
+// name, with the records that the service requires from its operator.
 func TestMailOfTheHost(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		there := &receiver{make(chan received, 10)}
 		srv := smtp.NewServer(there)
 		srv.Domain = "relay.test"
-		s := newProxyListener(t, url, srv)
+		s := startRelaying(t, url, srv)
 		ctx, host := t.Context(), s.Config.Host
 		rival(t, s)
 
@@ -81,11 +81,11 @@ func TestMailOfTheHost(t *testing.T) {
 				zone.Publish(r.Type, r.Name, r.Value, r.Priority)
 			}
 		}
-		judge := &mailauth.Verifier{DNS: dnstest.Resolver(t, addr), Now: time.Now}
+		verify := &mailauth.Verifier{DNS: dnstest.Resolver(t, addr), Now: time.Now}
 		passes := func(m received) {
 			t.Helper()
 			header, body, _ := strings.Cut(m.text, "\r\n\r\n")
-			trial := judge.Begin([]byte(header + "\r\n"))
+			trial := verify.Begin([]byte(header + "\r\n"))
 			_, _ = io.WriteString(trial, body)
 			got := trial.Verify(context.WithoutCancel(ctx), mailauth.Client{IP: sender, Helo: m.helo, From: m.from})
 			if len(got.DKIM) != 1 || got.DKIM[0].Result != mailauth.Pass || got.DKIM[0].Domain != host || got.SPF.Result != mailauth.Pass || got.DMARC.Result != mailauth.Pass {
@@ -93,7 +93,7 @@ func TestMailOfTheHost(t *testing.T) {
 			}
 		}
 
-		// What can't be forwarded is reported to its sender elsewhere.
+		// A failed forward is reported to its remote sender.
 		if err := mx(t, s, "ann@good.com", question, "out@rival.test"); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,8 @@ func TestMailOfTheHost(t *testing.T) {
 	})
 }
 
-// TestForeignReportIsNotSigned: only what the service wrote is in the name of the host.
+// TestForeignReportIsNotSigned checks that only mail from the service itself is signed for the host
+// name.
 func TestForeignReportIsNotSigned(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {

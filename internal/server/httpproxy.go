@@ -14,29 +14,28 @@ import (
 	"github.com/pires/go-proxyproto/tlvparse"
 )
 
-// encryptedKey marks in a request's context whether its client used TLS, where a
-// trusted proxy ended it.
+// encryptedKey is the context key for whether the client used TLS up to a trusted proxy.
 type encryptedKey struct{}
 
-// isEncrypted reports whether a request was encrypted on its way from the client:
-// by our own TLS, or up to a trusted proxy that ended it.
+// isEncrypted reports whether the client encrypted a request: with TLS to this service, or up to
+// a trusted proxy.
 func isEncrypted(r *http.Request) bool {
 	yes, _ := r.Context().Value(encryptedKey{}).(bool)
 	return yes || r.TLS != nil
 }
 
-// isProxied reports whether a trusted proxy brought a request, which then shares
-// its connection with those of other clients.
+// isProxied reports whether a request came through a trusted proxy. It then shares its connection
+// with requests of other clients.
 func isProxied(r *http.Request) bool {
 	_, ok := r.Context().Value(encryptedKey{}).(bool)
 	return ok
 }
 
-// httpProxies reads who the client of a request is from the headers of trusted
-// HTTP proxies (--http-proxy-from). Nobody else's headers are read.
+// httpProxies are the trusted HTTP proxies (--http-proxy-from). Their headers give the client of
+// a request; those of other hosts are ignored.
 type httpProxies []netip.Prefix
 
-// handler passes requests on to next, those of a trusted proxy as its client's.
+// handler passes requests on to next, with the client's address for those from a trusted proxy.
 func (p httpProxies) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -56,9 +55,8 @@ func (p httpProxies) handler(next http.Handler) http.Handler {
 	})
 }
 
-// clientAddr is the last address of X-Forwarded-For that is no trusted proxy: each
-// proxy appends its peer, and what stands before that may be the client's own
-// invention.
+// clientAddr returns the last address of X-Forwarded-For that is not a trusted proxy. Each proxy
+// appends its peer, and the client may have forged the addresses before that.
 func (p httpProxies) clientAddr(headers []string) (client netip.Addr, ok bool) {
 	hops := strings.Split(strings.Join(headers, ","), ",")
 	for _, hop := range slices.Backward(hops) {
@@ -83,8 +81,8 @@ func (p httpProxies) trusts(from netip.Addr) bool {
 	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(from.Unmap().WithZone("")) })
 }
 
-// connContext notes of a connection through a balancer whether the client used
-// TLS up to there, if version 2 of the PROXY protocol says so.
+// connContext stores whether the client of a load balancer used TLS, if version 2 of the PROXY
+// protocol says so.
 func connContext(ctx context.Context, nc net.Conn) context.Context {
 	if g, ok := nc.(*limitedConn); ok {
 		nc = g.Conn

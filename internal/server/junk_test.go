@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Whoever moves mail of the API into Junk complains of it, once; neither moving
-// it elsewhere does, nor does it speak for the other recipients.
+// Moving mail from the API into Junk is recorded as a complaint, once. Moving it elsewhere is not,
+// and the complaint does not count for other recipients.
 func TestJunkComplains(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		a := s.API("POST", "/outbound/send", map[string]any{
@@ -63,8 +63,7 @@ func TestJunkComplains(t *testing.T) {
 	})
 }
 
-// Trouble of the database is no answer: what it kept from being complained of is told,
-// and can be complained of again.
+// A database error is reported to the client, and the complaint can be made again.
 func TestJunkInTrouble(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		a := s.API("POST", "/outbound/send", map[string]any{

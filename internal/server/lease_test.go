@@ -13,8 +13,8 @@ import (
 
 var leaseLeft = db.SQL(`SELECT MAX(expires_at) - {now} FROM tenure`)
 
-// On SQLite the lease outlasts the longest commit of a client, for which the
-// renewal waits: what is being sent would be sent again.
+// On SQLite the lease lasts longer than the longest commit of a client, for which a renewal waits.
+// Otherwise mail that is being sent would be sent again.
 func TestLeaseOutlastsCommits(t *testing.T) {
 	s := servertest.Start(t, func(c *server.Config) { c.Database = "sqlite" })
 	var left int64

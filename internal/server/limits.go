@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// defaultLimits are those of an account for which nothing else was set.
+// defaultLimits returns the limits of accounts without their own.
 func (c *Config) defaultLimits() quota.AccountLimits {
 	return quota.AccountLimits{
 		Rates: quota.Rates{
@@ -20,7 +20,7 @@ func (c *Config) defaultLimits() quota.AccountLimits {
 	}
 }
 
-// clock is what limits are counted by.
+// clock returns the clock for limits.
 func (c *Config) clock() func() time.Time {
 	if c.Clock == nil {
 		return time.Now

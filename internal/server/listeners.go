@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// listeners are the listening sockets, opened before anything else is started so
-// that a port in use is told at once.
+// listeners holds the listening sockets. They are opened before anything else is started, so that
+// a port in use is reported at once.
 type listeners struct {
 	byName  map[string]net.Listener
 	serving sync.WaitGroup
@@ -51,7 +51,7 @@ func (d *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// port is where a door really listens.
+// port returns the actual port of a listener.
 func (s *Server) port(name string) uint16 {
 	if name == "dns" {
 		if s.dnsServer == nil {
@@ -62,8 +62,8 @@ func (s *Server) port(name string) uint16 {
 	return s.listeners.byName[name].Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// getClientSetup is where mail clients reach the service: in dev those of this
-// machine, which don't know its name.
+// clientSetup returns the settings for mail clients. In dev these are for clients on this
+// machine, which can't resolve the service's name.
 func (s *Server) clientSetup() *clientsetup.Service {
 	host := s.Config.Host
 	if s.Config.Dev {
@@ -74,8 +74,8 @@ func (s *Server) clientSetup() *clientsetup.Service {
 	}
 }
 
-// baseURL is where people and programs reach the service by HTTP: in dev in
-// clear on loopback, else at its own name.
+// baseURL returns the service's HTTP URL: in dev without TLS on loopback, else HTTPS at its own
+// name.
 func (s *Server) baseURL() string {
 	if s.Config.Dev {
 		return fmt.Sprintf("http://127.0.0.1:%d", s.port("http"))
@@ -86,12 +86,12 @@ func (s *Server) baseURL() string {
 	return "https://" + s.Config.Host
 }
 
-// connLimiter limits the connections of a door.
+// connLimiter returns a limiter for the connections of one server.
 func (s *Server) connLimiter(perNetwork int) *ratelimit.ConnLimiter {
 	return &ratelimit.ConnLimiter{Total: 20_000, PerNetwork: perNetwork, Exempt: s.isExempt}
 }
 
-// openServers makes the doors; serve opens them.
+// openServers creates the servers; serve starts them.
 func (s *Server) openServers(context.Context) error {
 	if err := s.openCerts(); err != nil {
 		return err
@@ -102,16 +102,16 @@ func (s *Server) openServers(context.Context) error {
 	submission := smtpd.Server{Mode: smtpd.Submission, Backend: &smtpd.SubmissionBackend{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
-	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
-		door.Host, door.TLS, door.ConnLimiter, door.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
-		s.smtpServers = append(s.smtpServers, door)
+	for _, listener := range []*smtpd.Server{&mx, &submission, &submissions} {
+		listener.Host, listener.TLS, listener.ConnLimiter, listener.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
+		s.smtpServers = append(s.smtpServers, listener)
 	}
-	s.imapServer = imapd.New(imapd.Options{ // mail programs keep several connections each, and a whole office may have one address
+	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
 		Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
 	s.Mailboxes.OnRevoked = s.imapServer.RecheckLogins
-	door := &api.API{
+	listener := &api.API{
 		Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, IdempotencyKeys: s.Keys,
 		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator, Exempt: s.isExempt,
 		ClientSetup: s.clientSetup(), SuspendDomain: s.suspendDomain,
@@ -120,7 +120,7 @@ func (s *Server) openServers(context.Context) error {
 		},
 		Inbound: s.Inbound, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log, SpoolDir: s.Config.Data,
 	}
-	handler, err := s.httpHandler(door)
+	handler, err := s.httpHandler(listener)
 	if err != nil {
 		return err
 	}
@@ -130,13 +130,13 @@ func (s *Server) openServers(context.Context) error {
 	}
 	s.httpProxies = proxies
 	handler = s.httpProxies.handler(limitRequests(s.connLimiter(1000), handler))
-	for range 2 { // in clear, and with TLS
+	for range 2 { // without and with TLS
 		s.httpServers = append(s.httpServers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: connContext,
 		})
-		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(door.CloseStreams)
+		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(listener.CloseStreams)
 	}
 	return nil
 }

@@ -26,19 +26,19 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// loginFlood is a service that many clients log in to at once. The PROXY protocol
-// names their networks.
+// loginFlood is a service with many concurrent logins. The PROXY protocol sets the clients'
+// networks.
 type loginFlood struct {
 	*servertest.Server
 	t     *testing.T
 	tls   *tls.Config
-	tries atomic.Int64 // wrong passwords that were refused
-	next  atomic.Int64 // the next one
+	tries atomic.Int64 // number of rejected passwords
+	next  atomic.Int64 // number of the next password
 }
 
-// 500 connections of one network try wrong passwords. Others log in meanwhile, by
-// IMAP, submission and dashboard: all of them get in. In the long form, half of
-// them within 300 ms, and 99 of 100 within 1 s.
+// 500 connections of one network try wrong passwords. Meanwhile others log in by IMAP, submission
+// and dashboard, and all succeed. In a soak run, half of them succeed within 300 ms, and 99 of 100
+// within 1 s.
 func TestLoginFlood(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, database string) {
 		s := servertest.Start(t, servertest.Database(database), servertest.ProxyFrom("127.0.0.1/32"))
@@ -76,10 +76,10 @@ var logins = map[string]func(f *loginFlood, ctx context.Context, from, address, 
 
 const floodPassword = "Correct-Horse-7"
 
-// floodName is the local part of who logs in by one of the ways.
+// floodName returns the local part of a user that logs in by one of the ways.
 func floodName(during, kind string, i int) string { return fmt.Sprintf("%s.%s.%d", during, kind, i) }
 
-// prepare makes those who are to log in.
+// prepare creates the users that log in.
 func (f *loginFlood) prepare(during string, n int) {
 	f.t.Helper()
 	account, err := f.Accounts.ByEmail(f.t.Context(), f.Dev.Dashboard.Email)
@@ -101,7 +101,7 @@ func (f *loginFlood) prepare(during string, n int) {
 	}
 }
 
-// others log in by each way n times, always as somebody else and from elsewhere.
+// others logs in n times by each way, each time as another user and from another network.
 func (f *loginFlood) others(during string, n int) {
 	f.t.Helper()
 	var all sync.WaitGroup
@@ -127,34 +127,33 @@ func (f *loginFlood) others(during string, n int) {
 	all.Wait()
 }
 
-// flood begins to try wrong passwords over 500 connections from a network at the
-// same time.
+// flood starts to try wrong passwords over 500 connections from one network at the same time.
 func (f *loginFlood) flood(network string, wrong func() (address, password string)) (stop func()) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	var all, ready sync.WaitGroup
 	begin := make(chan struct{})
 	for i := range 500 {
-		door := "imaps"
-		if i%5 == 0 { // no network may have more than 100 connections there
-			door = "submissions"
+		listener := "imaps"
+		if i%5 == 0 { // the limit there is 100 connections per network
+			listener = "submissions"
 		}
 		ready.Add(1)
-		all.Go(func() { f.guess(ctx, door, network, wrong, &ready, begin) })
+		all.Go(func() { f.guess(ctx, listener, network, wrong, &ready, begin) })
 	}
 	ready.Wait()
 	close(begin)
 	return func() { cancel(); all.Wait() }
 }
 
-// guess tries wrong passwords as fast as it is let, over one connection at a time.
-func (f *loginFlood) guess(ctx context.Context, door, network string, wrong func() (string, string), ready *sync.WaitGroup, begin chan struct{}) {
+// guess tries wrong passwords as fast as the server allows, over one connection at a time.
+func (f *loginFlood) guess(ctx context.Context, listener, network string, wrong func() (string, string), ready *sync.WaitGroup, begin chan struct{}) {
 	arrive := sync.OnceFunc(func() {
 		ready.Done()
 		<-begin
 	})
 	defer arrive()
 	for ctx.Err() == nil {
-		c, err := f.dial(ctx, door, network)
+		c, err := f.dial(ctx, listener, network)
 		if err != nil {
 			continue
 		}
@@ -162,7 +161,7 @@ func (f *loginFlood) guess(ctx context.Context, door, network string, wrong func
 		for err == nil {
 			address, password := wrong()
 			var ok bool
-			if ok, err = c.login(door, address, password); ok {
+			if ok, err = c.login(listener, address, password); ok {
 				f.t.Error("a wrong password was taken")
 				return
 			}
@@ -172,15 +171,15 @@ func (f *loginFlood) guess(ctx context.Context, door, network string, wrong func
 	}
 }
 
-// line is a connection of lines.
+// line is a line-based connection.
 type line struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// dial connects over TLS and takes the greeting.
-func (f *loginFlood) dial(ctx context.Context, door, network string) (*line, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", f.Addr(door))
+// dial connects over TLS and reads the greeting.
+func (f *loginFlood) dial(ctx context.Context, listener, network string) (*line, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", f.Addr(listener))
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +189,7 @@ func (f *loginFlood) dial(ctx context.Context, door, network string) (*line, err
 	}
 	secure := tls.Client(nc, f.tls)
 	c := &line{secure, bufio.NewReader(secure)}
-	if _, err = c.in.ReadString('\n'); err == nil && door == "submissions" {
+	if _, err = c.in.ReadString('\n'); err == nil && listener == "submissions" {
 		_, err = c.say("EHLO a.example", "250 ")
 	}
 	if err != nil {
@@ -199,8 +198,7 @@ func (f *loginFlood) dial(ctx context.Context, door, network string) (*line, err
 	return c, nil
 }
 
-// say sends a line, and returns the answer from the last line of it on, which
-// begins with one of these.
+// say sends a line, and returns the first line of the answer that begins with one of last.
 func (c *line) say(text string, last ...string) (string, error) {
 	if _, err := io.WriteString(c, text+"\r\n"); err != nil {
 		return "", err
@@ -213,8 +211,8 @@ func (c *line) say(text string, last ...string) (string, error) {
 	}
 }
 
-func (c *line) login(door, address, password string) (bool, error) {
-	if door == "imaps" {
+func (c *line) login(listener, address, password string) (bool, error) {
+	if listener == "imaps" {
 		said, err := c.say(fmt.Sprintf(`a LOGIN "%s" "%s"`, address, password), "a ", "* BYE")
 		return strings.HasPrefix(said, "a OK"), err
 	}
@@ -230,13 +228,13 @@ func (f *loginFlood) smtp(ctx context.Context, from, address, password string) (
 	return f.line(ctx, "submissions", from, address, password)
 }
 
-func (f *loginFlood) line(ctx context.Context, door, from, address, password string) (bool, error) {
-	c, err := f.dial(ctx, door, from)
+func (f *loginFlood) line(ctx context.Context, listener, from, address, password string) (bool, error) {
+	c, err := f.dial(ctx, listener, from)
 	if err != nil {
 		return false, err
 	}
 	defer c.Close()
-	return c.login(door, address, password)
+	return c.login(listener, address, password)
 }
 
 func (f *loginFlood) dashboard(ctx context.Context, from, address, password string) (bool, error) {

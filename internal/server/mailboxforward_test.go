@@ -23,14 +23,14 @@ var (
 
 const away = "alice@away.example.net"
 
-// fillUp leaves a mailbox no room, as another node would.
+// fillUp fills a mailbox's quota, as another node could.
 func fillUp(t *testing.T, s *servertest.Server, mailbox db.ID) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, filledUp.With(mailbox))
 	s.Mailboxes.Invalidate(mailbox)
 }
 
-// forwards has a mailbox forward, and returns what the API says of it.
+// forwards sets a mailbox's forwarding, and returns the mailbox from the API.
 func forwards(t *testing.T, c *client.Client, s *servertest.Server, box int, keep bool, to ...string) *client.Mailbox {
 	t.Helper()
 	if to == nil {
@@ -43,7 +43,7 @@ func forwards(t *testing.T, c *client.Client, s *servertest.Server, box int, kee
 	return got
 }
 
-// Mail of a mailbox goes on as its owner wants, and is kept or not.
+// Mail of a mailbox is forwarded as its owner chose, with or without a copy.
 func TestMailboxForwards(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx, alice := clientOf(t, s), t.Context(), s.Dev.Mailboxes[0].ID.String()
@@ -81,25 +81,25 @@ func TestMailboxForwards(t *testing.T) {
 		if n := count(t, s, heldBy, 0); n != 1 {
 			t.Errorf("alice holds %d messages", n)
 		}
-		// A full mailbox that only forwards takes mail.
+		// A full mailbox that only forwards accepts mail.
 		fillUp(t, s, s.Dev.Mailboxes[0].ID)
 		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
 			t.Fatal(err)
 		}
 		arrived(t, s, 1, 3)
-		// What is sent from here goes on too.
+		// Local mail is forwarded too.
 		submitted(t, s, 1, "From: bob@demo.test\r\nTo: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "alice@demo.test")
 		arrived(t, s, 1, 4)
 		if from, _ := wentOut(t, s, away, 4); from != "bob@demo.test" {
 			t.Errorf("the return path is %s", from)
 		}
-		if n := count(t, s, onwardOf, 0); n != 4 {
+		if n := count(t, s, forwardOf, 0); n != 4 {
 			t.Errorf("%d messages went on", n)
 		}
 	})
 }
 
-// What must not go on, or can't, is not lost.
+// Mail that must not, or can't, be forwarded is not lost.
 func TestMailboxForwardsNothingBad(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -116,21 +116,21 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a != 2 || b != 2 {
 			t.Errorf("alice holds %d messages, bob %d", a, b)
 		}
-		// It came back: it stays.
+		// A looping message is filed.
 		for _, again := range []string{"X-Loop: Alice@demo.test\r\n", "Delivered-To: alice@demo.test\r\n", strings.Repeat("Delivered-To: x@example.org\r\n", 10)} {
 			if code := simulated(t, s, "p@away.example.net", "alice@demo.test", again+text, map[string]string{"spf": "pass"}); code != 250 {
 				t.Errorf("round in circles: %d", code)
 			}
 		}
-		if a, out := count(t, s, heldBy, 0), count(t, s, onwardOf, 0); a != 5 || out != 0 {
+		if a, out := count(t, s, heldBy, 0), count(t, s, forwardOf, 0); a != 5 || out != 0 {
 			t.Errorf("alice holds %d messages, %d went on", a, out)
 		}
-		// There is no room for what does not go on.
+		// The mailbox is full, so mail that is not forwarded can't be filed.
 		fillUp(t, s, s.Dev.Mailboxes[0].ID)
 		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, map[string]string{"spam": "spam"}); code != 452 {
 			t.Errorf("spam for a full mailbox: %d", code)
 		}
-		// It may not be sent now: who keeps no copy is asked for again.
+		// The limit prevents forwarding now: without a copy, the sender must retry.
 		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 		if err != nil {
 			t.Fatal(err)
@@ -154,9 +154,9 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 	})
 }
 
-// What must not go on is refused for want of room only if nobody else gets it: what
-// RCPT accepted is filed.
-func TestMailboxForwardsWithoutRoom(t *testing.T) {
+// Mail that must not be forwarded is rejected for a full mailbox only if no other recipient gets
+// it: recipients that RCPT accepted get the message.
+func TestMailboxForwardsWithoutQuota(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
 		if _, err := c.CreateAlias(t.Context(), "both@demo.test", s.Dev.Mailboxes[0].ID.String(), s.Dev.Mailboxes[1].ID.String()); err != nil {
@@ -182,13 +182,13 @@ func TestMailboxForwardsWithoutRoom(t *testing.T) {
 		}
 		submitted(t, s, 0, circle+"alice@demo.test\r\n\r\nHi\r\n", "both@demo.test")
 		arrived(t, s, 0, 4)
-		if a, b, out := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, onwardOf, 1); a != 4 || b != 4 || out != 0 {
+		if a, b, out := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, forwardOf, 1); a != 4 || b != 4 || out != 0 {
 			t.Errorf("alice holds %d, bob %d, %d went on", a, b, out)
 		}
 	})
 }
 
-// Two that forward to each other get each message, and it comes to rest.
+// Two mailboxes that forward to each other both get each message, and the loop ends.
 func TestMailboxesForwardInCircles(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -200,7 +200,7 @@ func TestMailboxesForwardInCircles(t *testing.T) {
 		if text := arrived(t, s, 0, 1); strings.Count(text, "X-Loop: ") != 2 {
 			t.Errorf("came to rest as\n%s", text)
 		}
-		if a, b := count(t, s, onwardOf, 0), count(t, s, onwardOf, 1); a != 1 || b != 1 || count(t, s, heldBy, 1) != 0 {
+		if a, b := count(t, s, forwardOf, 0), count(t, s, forwardOf, 1); a != 1 || b != 1 || count(t, s, heldBy, 1) != 0 {
 			t.Errorf("alice sent it on %d times, bob %d", a, b)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// openMigrations makes the room that copies mailboxes from other servers. It may
-// dial what webhooks may dial. What it knows of a mailbox goes with that.
+// openMigrations creates the service that copies mailboxes from other servers. It may connect to
+// the same networks as webhooks. A mailbox's migrations are deleted with the mailbox.
 func (s *Server) openMigrations() error {
 	dialer, roots, err := s.customerDialer()
 	if err != nil {

@@ -32,7 +32,7 @@ var (
 	fullFor = db.SQL(`UPDATE mailbox_usage SET over_since = over_since - $2 WHERE mailbox = $1 AND over_since > 0`)
 )
 
-// small is a mailbox of one megabyte.
+// small is a mailbox with a quota of one megabyte.
 type small struct {
 	*testing.T
 	s    *servertest.Server
@@ -62,7 +62,7 @@ func newSmall(t *testing.T, s *servertest.Server) *small {
 	return &small{t, s, box, id, c}
 }
 
-// sized is a message of n bytes.
+// sized returns a message of n bytes.
 func sized(n int) string {
 	head := "From: ann@good.com\r\nTo: small@demo.test\r\nSubject: sized\r\n\r\n"
 	return head + strings.Repeat(strings.Repeat("x", 70)+"\r\n", n)[:n-len(head)-2] + "\r\n"
@@ -78,7 +78,7 @@ func (b *small) append(folder string, size int) error {
 	return err
 }
 
-// fill appends messages to Archive until so many bytes are used.
+// fill appends messages to Archive until to bytes are used.
 func (b *small) fill(to int64) {
 	b.Helper()
 	for {
@@ -91,7 +91,7 @@ func (b *small) fill(to int64) {
 	}
 }
 
-// usage reads what the mailbox uses, and holds it against what it has.
+// usage reads the mailbox's usage, and compares it with its contents.
 func (b *small) usage() (bytes, messages, nearlyFull int64) {
 	b.Helper()
 	var stored, n int64
@@ -104,7 +104,7 @@ func (b *small) usage() (bytes, messages, nearlyFull int64) {
 	return bytes, messages, nearlyFull
 }
 
-// warnings waits until the inbox holds n warnings, and returns the last.
+// warnings waits until the inbox has n warnings, and returns the last.
 func (b *small) warnings(n int) string {
 	b.Helper()
 	f, err := b.s.Folders.Status(b.Context(), b.id, "INBOX")
@@ -140,7 +140,7 @@ func (b *small) warnings(n int) string {
 	}
 }
 
-// none fails if there is anything to be told, or more warnings than n.
+// none fails if a warning is due, or there are more than n.
 func (b *small) none(n int) {
 	b.Helper()
 	if _, err := b.s.Inbound.SendQuotaWarnings(b.Context()); err != nil {
@@ -164,8 +164,8 @@ func (b *small) empty() {
 	}
 }
 
-// An owner is told once that the mailbox gets full, however that comes, and
-// once more after there was room.
+// An owner is warned once when the mailbox gets nearly full, for any cause, and again after there
+// was space.
 func TestNearlyFull(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		const quota = 1 << 20
@@ -205,7 +205,7 @@ func TestNearlyFull(t *testing.T) {
 		b.empty()
 		b.none(2)
 
-		// By mail that overruns it, many at once, while many tell.
+		// By concurrent mail above the quota, while several goroutines send warnings.
 		b.fill(quota * 7 / 10)
 		const many = 8
 		var all sync.WaitGroup
@@ -246,8 +246,8 @@ func TestNearlyFull(t *testing.T) {
 	})
 }
 
-// Mail to a full mailbox is refused for now, and for good after a week; what is
-// taken is there as a whole, with what counts it.
+// Mail to a full mailbox is rejected temporarily, and permanently after a week. Accepted mail is
+// complete, and counted in the usage.
 func TestFullMailbox(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		b := newSmall(t, s)
@@ -279,7 +279,7 @@ func TestFullMailbox(t *testing.T) {
 		if got := refused(b.box.Address); got != "452 4.2.2" {
 			t.Errorf("at first: %s", got)
 		}
-		// Who has room gets it all the same.
+		// A recipient with space gets it all the same.
 		c, err := smtp.Dial(s.Addr("smtp"))
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +302,7 @@ func TestFullMailbox(t *testing.T) {
 		if text := arrived(t, s, 0, 1); !strings.HasSuffix(text, question) {
 			t.Errorf("alice got\n%s", text)
 		}
-		// From here it waits, and is returned at last.
+		// Local mail is queued, and bounces in the end.
 		submitted(t, s, 1, "From: bob@demo.test\r\nTo: small@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", b.box.Address)
 		dbtest.Exec(t, s.DB, fullFor.With(b.id, (mailbox.FullGracePeriod-time.Hour).Microseconds()))
 		if got := refused(b.box.Address); got != "452 4.2.2" {

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What is written here to the names of the service itself arrives as it does from
-// outside: an answer to what its postmaster wrote, a report to a return path.
+// Local mail to the service's own names arrives as it does from outside: a reply to its postmaster,
+// a report to a return path.
 func TestToOwnNames(t *testing.T) {
 	const host = "mail.story.example"
 	dbtest.EachURL(t, func(t *testing.T, url string) {

@@ -17,38 +17,38 @@ import (
 	"github.com/mailstead/mailstead/internal/dashboard"
 )
 
-// httpHandler makes the handler of both HTTP doors: the API, and the dashboard for
-// everything else that is asked for by the service's own name.
-func (s *Server) httpHandler(door *api.API) (http.Handler, error) {
+// httpHandler returns the handler of both HTTP servers: the API, and the dashboard for all other
+// requests to the service's own name.
+func (s *Server) httpHandler(listener *api.API) (http.Handler, error) {
 	roots, err := s.ownRoots()
 	if err != nil {
 		return nil, err
 	}
-	door.SetupChecker = clientsetup.NewChecker(door.ClientSetup, roots)
+	listener.SetupChecker = clientsetup.NewChecker(listener.ClientSetup, roots)
 	if s.Config.Resolver != "" {
-		door.SetupChecker.Dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		listener.SetupChecker.Dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, s.Config.Resolver)
 		}}
 	}
-	calls := door.Handler()
+	calls := listener.Handler()
 	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Audit: s.Audit, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, QueueAdmin: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, SandboxOutbox: s.capture,
-		Migrations: s.Migrations, MailIO: s.Transfers, Limits: s.Limits, ClientSetup: door.ClientSetup, SetupChecker: door.SetupChecker, ProfileSigner: door.ProfileSigner, SigningKey: s.key,
+		Migrations: s.Migrations, MailIO: s.Transfers, Limits: s.Limits, ClientSetup: listener.ClientSetup, SetupChecker: listener.SetupChecker, ProfileSigner: listener.ProfileSigner, SigningKey: s.key,
 		SuspendDomain: s.suspendDomain, Health: s.health, Host: s.Config.Host, Postmaster: s.Config.Postmaster, BaseURL: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
-		OpenAPIDocument: door.Document(),
+		OpenAPIDocument: listener.Document(),
 	}
 	pages, err := s.Dashboard.Handler()
 	if err != nil {
 		return nil, err
 	}
-	return s.certs.HTTPChallengeHandler(s.requireTLS(door, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.certs.HTTPChallengeHandler(s.requireTLS(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if domain, ok := stsPolicyDomain(r); ok {
 			s.serveSTSPolicy(domain, w, r)
 			return
 		}
 		name, _, _ := strings.Cut(r.Host, ":")
-		if door.Matches(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
+		if listener.Matches(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
 			calls.ServeHTTP(w, r)
 			return
 		}
@@ -56,13 +56,13 @@ func (s *Server) httpHandler(door *api.API) (http.Handler, error) {
 	}))), nil
 }
 
-// health is how this node is.
+// health returns the state of this node.
 func (s *Server) health() dashboard.Health {
 	return dashboard.Health{Engine: s.DB.Engine().String(), Node: s.Config.Node, Queue: s.Queue.Stats()}
 }
 
-// ownRoots are who has issued the certificates of our doors as mail clients of
-// the sandbox know them; elsewhere who everybody trusts, and --trust-roots.
+// ownRoots returns the certificate authorities for the service's own certificates: in the sandbox
+// its own, else the system's and those of --trust-roots.
 func (s *Server) ownRoots() (*x509.CertPool, error) {
 	if !s.Config.Dev {
 		return s.Config.trustedRoots()
@@ -76,7 +76,7 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// createSetupLink makes a link for the first user while there is none.
+// createSetupLink creates a sign-up link for the first user, if there is no user yet.
 func (s *Server) createSetupLink(ctx context.Context) error {
 	if err := s.Accounts.EnsureOperators(ctx); err != nil {
 		return err

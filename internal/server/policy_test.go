@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// policyAt asks a host of the service for a path over TLS.
+// policyAt requests a path from a host name of the service over TLS.
 func policyAt(t *testing.T, s *servertest.Server, host, path string) (int, string) {
 	t.Helper()
 	config := s.TLS()
@@ -34,15 +34,15 @@ func policyAt(t *testing.T, s *servertest.Server, host, path string) (int, strin
 	return resp.StatusCode, resp.Header.Get("Content-Type") + "\n" + string(text)
 }
 
-// Each hosted domain has an MTA-STS policy under a name of its own, with a
-// certificate, and the id of its record changes with it.
+// Each hosted domain has an MTA-STS policy under its own name, with a certificate. The id of its
+// record changes with the policy.
 func TestMTASTSPolicy(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		const path = "/.well-known/mta-sts.txt"
 		ids := map[string]bool{}
 		for _, mode := range []string{"testing", "enforce", "none"} {
 			domain := "/domains/" + s.Dev.Domain.ID.String()
-			if mode != "testing" { // which it is by itself
+			if mode != "testing" { // the default
 				s.API("PATCH", domain, map[string]any{"mta_sts": mode})
 			}
 			age := map[bool]string{true: "604800", false: "86400"}[mode == "enforce"]

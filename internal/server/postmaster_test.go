@@ -17,8 +17,8 @@ import (
 var forwardedBy = db.SQL(`SELECT m.sender, d.recipient, d.state FROM outbound_message m JOIN delivery d ON d.message = m.id
 	WHERE m.account = $1 AND m.forwarded <> 0 ORDER BY m.id`)
 
-// forwarded waits until an account has forwarded so many messages, and returns the
-// envelope sender of the last one and where it went.
+// forwarded waits until an account has forwarded n messages, and returns the envelope sender and
+// the recipient of the last one.
 func forwarded(t *testing.T, s *servertest.Server, account db.ID, n int) (sender, to string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -49,9 +49,9 @@ func answers(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// Mail to the role addresses of a domain without mailboxes goes to the owner of its
-// account, by the service's own mail, or is refused. The oldest mailbox of the
-// service, another account's, gets none of it.
+// Mail to the role addresses of a domain without mailboxes goes to its account's owner, as the
+// service's own mail, or is rejected. The oldest mailbox of the service, which belongs to another
+// account, gets none of it.
 func TestRoleMailStaysWithItsAccount(t *testing.T) {
 	const owner, dmarc = "eve@away.example.net", "From: a@shop.com\r\nSubject: Hi\r\n\r\nHi\r\n"
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
@@ -80,7 +80,7 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 			if c.want == "" {
 				n++
 			}
-			// A report about it would tell a stranger the owner's address.
+			// A report about it would reveal the owner's address.
 			if sender, to := forwarded(t, s, acc.ID, n); c.want == "" && (to != owner || sender != "") {
 				t.Errorf("mail %s goes to %s from %q", c.what, to, sender)
 			}
@@ -89,8 +89,8 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 		if sender, to := forwarded(t, s, acc.ID, n+1); sender != "" || to != owner {
 			t.Errorf("mail from here goes to %s from %q", to, sender)
 		}
-		// However many strangers write there, the account may send all the same, and
-		// gets such mail though it may send no more.
+		// Mail to the role addresses does not count towards the account's sending limit, and
+		// arrives even when the limit is used up.
 		if err := s.Limits.SetOverrides(ctx, acc.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerHour: 1, SendsPerDay: 1, RecipientsPerDay: 1}}); err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +119,8 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 	})
 }
 
-// Mail to the host's own role addresses goes to the operator's address alone, also
-// elsewhere: then nobody is told of that address.
+// Mail to the host's own role addresses only goes to the operator's address. If that is at another
+// host, no report reveals it.
 func TestHostRoleMail(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		host, n := s.Config.Host, 0

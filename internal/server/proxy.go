@@ -13,12 +13,12 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxyHeaderTimeout is how long a balancer may take to say who its client is.
+// proxyHeaderTimeout is how long a load balancer may take to send the PROXY header.
 const proxyHeaderTimeout = 10 * time.Second
 
-// newProxyListener returns a listener whose connections from trusted addresses are those
-// of the clients that the PROXY protocol names. Such a connection without it
-// is closed, since whose it is would be unknown.
+// newProxyListener returns a listener that takes the client's address from the PROXY header on
+// connections from trusted addresses. It closes connections from them without a header, as the
+// client is unknown.
 func newProxyListener(l net.Listener, trusted []netip.Prefix) net.Listener {
 	if len(trusted) == 0 {
 		return l
@@ -26,8 +26,8 @@ func newProxyListener(l net.Listener, trusted []netip.Prefix) net.Listener {
 	return &proxyListener{Listener: l, trusted: trusted, accepted: make(chan acceptResult), closed: make(chan struct{})}
 }
 
-// proxyListener reads what balancers say beside Accept, so that one that is slow keeps
-// nobody else waiting.
+// proxyListener reads PROXY headers outside Accept, so that a slow load balancer does not delay
+// other connections.
 type proxyListener struct {
 	net.Listener
 	trusted  []netip.Prefix
@@ -41,7 +41,7 @@ type acceptResult struct {
 	err error
 }
 
-// Accept is that of net.Listener.
+// Accept implements net.Listener.
 func (p *proxyListener) Accept() (net.Conn, error) {
 	p.start.Do(func() { go p.acceptLoop() })
 	select {
@@ -69,7 +69,7 @@ func (p *proxyListener) acceptLoop() {
 	}
 }
 
-// enqueue waits for Accept to take what came.
+// enqueue waits until Accept takes the result.
 func (p *proxyListener) enqueue(a acceptResult) {
 	select {
 	case p.accepted <- a:
@@ -80,14 +80,14 @@ func (p *proxyListener) enqueue(a acceptResult) {
 	}
 }
 
-// readHeader takes in what the balancer says of a connection.
+// readHeader reads the PROXY header of a connection.
 func (p *proxyListener) readHeader(nc net.Conn) {
 	c := proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(proxyHeaderTimeout))
 	if c.ProxyHeader() == nil {
 		_ = nc.Close()
 		return
 	}
-	// Of a client without an address on the Internet nothing could be limited.
+	// Without an IP address the client can't be rate-limited.
 	if _, ok := c.RemoteAddr().(*net.TCPAddr); !ok {
 		_ = nc.Close()
 		return

@@ -12,13 +12,13 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// balanced is a connection from a balancer.
+// balanced is a connection from a load balancer.
 type balanced struct{ net.Conn }
 
 func (balanced) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711} }
 
-// FuzzPROXY lets a balancer say anything at all. A connection that is handed on
-// is from an address, and goes on where the header ends.
+// FuzzPROXY sends arbitrary bytes as a load balancer. An accepted connection has a client address,
+// and continues after the header.
 func FuzzPROXY(f *testing.F) {
 	f.Add([]byte("PROXY TCP4 192.0.2.9 127.0.0.1 4711 25\r\nQUIT\r\n"))
 	f.Add([]byte("PROXY TCP6 2001:db8::1 ::1 4711 25\r\n"))

@@ -17,12 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// balancer dials a door from an address of loopback and says first what it is
-// given.
-func balancer(t *testing.T, s *servertest.Server, door, from, first string) net.Conn {
+// balancer connects to a listener from an address of loopback and sends first.
+func balancer(t *testing.T, s *servertest.Server, listener, from, first string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	nc, err := d.DialContext(t.Context(), "tcp", s.Addr(door))
+	nc, err := d.DialContext(t.Context(), "tcp", s.Addr(listener))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +32,7 @@ func balancer(t *testing.T, s *servertest.Server, door, from, first string) net.
 	return nc
 }
 
-// Balancers that are trusted say who the client is, at every door; nobody else
-// is believed.
+// Every listener takes the client's address from trusted load balancers, and from no other host.
 func TestPROXY(t *testing.T) {
 	const trusted = "127.0.0.3"
 	s := servertest.Start(t, func(c *server.Config) { c.ProxyFrom = []string{trusted + "/32"} })
@@ -61,15 +59,15 @@ func TestPROXY(t *testing.T) {
 			t.Errorf("version %d: it came\n%s", n+1, text)
 		}
 	}
-	for door, want := range map[string]string{"submission": "220 ", "imap": "* OK ", "http": "HTTP/1."} {
-		nc := balancer(t, s, door, trusted, first+map[bool]string{true: "GET / HTTP/1.0\r\n\r\n"}[door == "http"])
+	for listener, want := range map[string]string{"submission": "220 ", "imap": "* OK ", "http": "HTTP/1."} {
+		nc := balancer(t, s, listener, trusted, first+map[bool]string{true: "GET / HTTP/1.0\r\n\r\n"}[listener == "http"])
 		if said, err := bufio.NewReader(nc).ReadString('\n'); err != nil || !strings.HasPrefix(said, want) {
-			t.Errorf("%s: %q, %v", door, said, err)
+			t.Errorf("%s: %q, %v", listener, said, err)
 		}
 	}
-	for _, door := range []string{"submissions", "imaps", "https"} {
-		if err := tls.Client(balancer(t, s, door, trusted, first), s.TLS()).HandshakeContext(t.Context()); err != nil {
-			t.Errorf("%s: %v", door, err)
+	for _, listener := range []string{"submissions", "imaps", "https"} {
+		if err := tls.Client(balancer(t, s, listener, trusted, first), s.TLS()).HandshakeContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", listener, err)
 		}
 	}
 	for _, bad := range []string{"EHLO a.example\r\n", "PROXY TCP4 x y 1 2\r\n", "PROXY " + strings.Repeat("x", 1000)} {

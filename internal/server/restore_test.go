@@ -30,7 +30,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// taken is a backup with three large messages.
+// taken returns a backup with three large messages.
 func taken(t *testing.T) (dir string, about backup.Info) {
 	t.Helper()
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -76,7 +76,7 @@ func taken(t *testing.T) (dir string, about backup.Info) {
 	return dir, about
 }
 
-// copyOf is a folder like another.
+// copyOf returns a copy of a folder.
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "backup")
@@ -147,8 +147,7 @@ func alter(t *testing.T, folder string, statements ...string) {
 	must(t, d.Close())
 }
 
-// A folder in which something is not what the backup wrote makes no service, and
-// keeps nobody waiting.
+// Restore rejects a folder with contents that the backup did not write, without blocking.
 func TestHostileFolder(t *testing.T) {
 	original, about := taken(t)
 	manifest := filepath.Base(about.Manifest)
@@ -246,14 +245,14 @@ func TestHostileFolder(t *testing.T) {
 	}
 }
 
-// A file of a message or a certificate that is not what it was is left out, and
-// told; so is one that is not there. All else is restored.
+// A changed or missing file of a message or certificate is left out and reported. Everything else
+// is restored.
 func TestWrongFiles(t *testing.T) {
 	original, _ := taken(t)
 	elsewhere := filepath.Join(t.TempDir(), "stolen")
 	must(t, os.WriteFile(elsewhere, []byte("of the machine's own"), 0o600))
-	// Mostly all three: a message's folder is named by the last byte of its ID,
-	// which counts within a millisecond.
+	// Usually all three: a message's folder is named by the last byte of its ID,
+	// which is a sequence number within a millisecond.
 	together, err := filepath.Glob(filepath.Join(filepath.Dir(large(t, original)[0]), "*"))
 	must(t, err)
 	for name, c := range map[string]struct {
@@ -316,8 +315,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// What the backup had of sessions and links is over, and its keys are named or
-// deleted.
+// The backup's sessions and links are deleted, and its keys are listed or deleted.
 func TestRestoreEndsAccess(t *testing.T) {
 	from, about := taken(t)
 	sum, err := os.ReadFile(filepath.Join(from, about.Manifest))
@@ -358,7 +356,7 @@ func TestRestoreEndsAccess(t *testing.T) {
 	}
 }
 
-// countdown is a context that ends when it has been asked so often.
+// countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context
 	left  atomic.Int64
@@ -380,8 +378,7 @@ func (c *countdown) Err() error {
 func (c *countdown) Done() <-chan struct{}       { return c.ended }
 func (c *countdown) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// A restore that is interrupted, wherever it is, ends, and the next one makes the
-// service.
+// A restore can be interrupted at any point, and the next one succeeds.
 func TestRestoreInterrupted(t *testing.T) {
 	from, _ := taken(t)
 	data := filepath.Join(t.TempDir(), "data")
@@ -409,7 +406,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	}
 }
 
-// A backup does not wait for what others put into its folder.
+// A backup does not block on files that others put into its folder.
 func TestBackupIntoHostileFolder(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	servertest.Start(t, servertest.Data(data))
@@ -431,15 +428,15 @@ func TestBackupIntoHostileFolder(t *testing.T) {
 	for _, path := range manifests {
 		replace(t, path, pipe)
 	}
-	about, err := server.Backup(t.Context(), c, to) // which needs none
+	about, err := server.Backup(t.Context(), c, to) // a backup needs none
 	must(t, err)
 	if _, err := restore(t.Context(), filepath.Join(t.TempDir(), "data"), to, backup.RestoreOptions{Manifest: about.ManifestSum}); err != nil {
 		t.Error(err)
 	}
 }
 
-// A backup without sums, of a release before there were any, is restored when that is
-// asked for, and has sums once it was brought up to date.
+// A backup without checksums, from an older release, is restored only on request, and gets
+// checksums when it is updated.
 func TestBackupWithoutManifest(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	servertest.Start(t, servertest.Data(data))

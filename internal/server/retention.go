@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// maxRetentionDays is the most days that something can be kept, if not for ever. What is
-// the least depends on who may still ask for it.
+// maxRetentionDays is the longest retention, other than forever. The shortest one depends on how
+// long the data may still be needed.
 const maxRetentionDays = 36500
 
-// auditRetention is how long it is known who did what in the dashboard.
+// auditRetention is how long audit log entries are stored.
 const auditRetention = 400 * 24 * time.Hour
 
 func (c *Config) checkRetention() error {
@@ -25,10 +25,10 @@ func (c *Config) checkRetention() error {
 		flag        string
 		days, least int
 	}{
-		{"messages", c.KeepMessages, 7}, // a host may try for so long before it reports (RFC 5321 §4.5.4.1)
+		{"messages", c.KeepMessages, 7}, // remote hosts may retry for so long before they bounce (RFC 5321 §4.5.4.1)
 		{"attempts", c.KeepAttempts, 1},
 		{"threads", c.KeepThreads, 7},
-		{"events", c.KeepEvents, 10}, // a webhook may wait for one for eight days
+		{"events", c.KeepEvents, 10}, // a webhook may need one for up to eight days
 	} {
 		if s.days != 0 && (s.days < s.least || s.days > maxRetentionDays) {
 			return fmt.Errorf("--keep-%s must be 0, for ever, or from %d to %d days", s.flag, s.least, maxRetentionDays)
@@ -37,8 +37,8 @@ func (c *Config) checkRetention() error {
 	return nil
 }
 
-// newRetention deletes what was kept for long enough. Attempts go before the
-// messages, so that these have fewer rows.
+// newRetention creates the pruner of expired data. It deletes attempts before messages, so that
+// these have fewer rows.
 func (s *Server) newRetention() *retention.Pruner {
 	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 	return &retention.Pruner{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the wiring of the service and nothing else: Start reads
-// from the ground floor to the doors, and shows who needs whom.
+// Package server wires the service together, and does nothing else. Start opens the packages from
+// the lowest layer up to the listeners, and shows how they depend on each other.
 package server
 
 import (
@@ -51,13 +51,13 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// Server is a running service. Its rooms are there for tests and for the
+// Server is a running service. Its packages' services are exported for tests and for the
 // demonstration data of dev.
 type Server struct {
 	Config Config
 	Log    *slog.Logger
-	Dev    *DevInfo // what dev.json says; nil for serve
-	// SetupURL is where the first user signs up, once; "" when there is one.
+	Dev    *DevInfo // content of dev.json; nil for serve
+	// SetupURL is the one-time sign-up link for the first user; "" when there is a user.
 	SetupURL string
 
 	DB           *db.DB
@@ -93,29 +93,28 @@ type Server struct {
 	key         *secret.Key
 	node        *db.Node
 	dnsServer   *dns.Server
-	zoneDomains atomic.Pointer[domain.Domains] // what the zone answers from
+	zoneDomains atomic.Pointer[domain.Domains] // data for the sandbox zone
 	resolver    *dns.Resolver
 	certs       *cert.Source
 	remoteAgent queue.Agent
 	capture     *relay.Sandbox // nil for serve
 	simulator   *relay.Simulator
-	smtpPool    *smtpclient.Pool   // of outside; nil if that captures
-	router      *route.Router      // the same
-	sts         *route.STSResolver // the same
+	smtpPool    *smtpclient.Pool   // for outside mail; nil if the sandbox captures it
+	router      *route.Router      // as smtpPool
+	sts         *route.STSResolver // as smtpPool
 	listeners   *listeners
 	httpServers []*http.Server
 	httpProxies httpProxies
 	smtpServers []*smtpd.Server
 	imapServer  *imapd.Server
 
-	drainTasks taskGroup // the queue, the webhooks and the migrations; end beside the doors
-	tasks      taskGroup // what else runs in the background
+	drainTasks taskGroup // queue, webhooks and migrations; they end together with the listeners
+	tasks      taskGroup // other background tasks
 	leaseTasks taskGroup // ends after everything that needs the node
 	failed     chan error
 }
 
-// Start starts the service; when it returns, every door is open. ctx bounds
-// the start alone.
+// Start starts the service. When it returns, all listeners are open. ctx only bounds the start.
 func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -127,19 +126,19 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	for _, d := range []*taskGroup{&s.drainTasks, &s.tasks, &s.leaseTasks} {
 		d.init(s)
 	}
-	for _, floor := range []func(context.Context) error{
+	for _, layer := range []func(context.Context) error{
 		s.openState, s.openDNS, s.openServices, s.openServers, s.startTasks, s.serve,
 	} {
-		if err := floor(ctx); err != nil {
+		if err := layer(ctx); err != nil {
 			return nil, errors.Join(err, s.Shutdown())
 		}
 	}
 	return s, nil
 }
 
-// startTasks starts what works in the background.
+// startTasks starts the background tasks.
 func (s *Server) startTasks(context.Context) error {
-	s.listenToNodes() // before anybody wakes another
+	s.listenToNodes() // before any task signals another
 	s.tasks.run(s.Domains.Run)
 	s.tasks.run(func(ctx context.Context) error { return s.Events.RunSequencer(ctx, s.Log) })
 	s.tasks.run(s.Stats.Run)
@@ -173,13 +172,13 @@ func (s *Server) startTasks(context.Context) error {
 	return nil
 }
 
-// serve opens the doors, and in dev furnishes the house.
+// serve starts the servers and, in dev, creates the demonstration data.
 func (s *Server) serve(ctx context.Context) error {
 	proxies, err := parsePrefixes("--proxy-from", s.Config.ProxyFrom)
 	if err != nil {
 		return err
 	}
-	web := s.connLimiter(1000) // of both: programs that send, and whole offices, may have one address
+	web := s.connLimiter(1000) // shared by both: an application, or a whole office, may use one address
 	web.Exempt = func(from netip.Addr) bool { return s.isExempt(from) || s.httpProxies.trusts(from) }
 	for name, serve := range map[string]func(net.Listener) error{
 		"http":  func(l net.Listener) error { return s.httpServers[0].Serve(&limitedListener{l, web, s.Log}) },
@@ -207,7 +206,7 @@ func (s *Server) serve(ctx context.Context) error {
 	return nil
 }
 
-// Version is what the service says of itself; set by main.
+// Version is the service's version; set by main.
 var Version = "development"
 
 func (s *Server) fail(err error) {
@@ -217,7 +216,7 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// logFailure logs what a background duty could not do; it tries again by itself.
+// logFailure returns a function that logs the error of a background task, which retries by itself.
 func (s *Server) logFailure(what string) func(error) {
 	return func(err error) { s.Log.Error(what+" failed", "error", err) }
 }

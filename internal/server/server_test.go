@@ -41,8 +41,7 @@ func open(t *testing.T, s *servertest.Server, box int) *imapclient.Client {
 	return c
 }
 
-// arrived waits until a mailbox holds n messages, and returns the bytes of the
-// last one.
+// arrived waits until a mailbox has n messages, and returns the bytes of the last one.
 func arrived(t *testing.T, s *servertest.Server, box int, n uint32) string {
 	t.Helper()
 	c := open(t, s, box)
@@ -92,8 +91,7 @@ type sent struct {
 	} `json:"recipients"`
 }
 
-// The main way, from the API through the queue into a mailbox, and out of it
-// over IMAP.
+// The main path: from the API through the queue into a mailbox, and out of it over IMAP.
 func TestSendToMailbox(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		a := s.API("POST", "/outbound/send", map[string]any{
@@ -124,7 +122,7 @@ func TestSendToMailbox(t *testing.T) {
 	})
 }
 
-// delivered waits for the message's events and looks at its timeline.
+// delivered waits for the message's events and checks its timeline.
 func delivered(t *testing.T, s *servertest.Server, id string) {
 	t.Helper()
 	accounts, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
@@ -153,7 +151,7 @@ func delivered(t *testing.T, s *servertest.Server, id string) {
 	}
 }
 
-// Mail by submission goes the same way; its Bcc field goes.
+// Submitted mail takes the same path, without its Bcc field.
 func TestSubmission(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, err := smtp.Dial(s.Addr("submission"))
@@ -195,8 +193,8 @@ func TestSubmission(t *testing.T) {
 	})
 }
 
-// Who lost a domain to another account neither submits nor sends what waits in
-// its name.
+// An account that lost a domain to another one can't submit mail from it, and its queued mail from
+// the domain is not sent.
 func TestLostDomainSendsNothing(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		var m sent
@@ -236,7 +234,7 @@ func TestLostDomainSendsNothing(t *testing.T) {
 	})
 }
 
-// A second start on the same folder keeps everything, passwords and key too.
+// A second start on the same folder keeps all data, including passwords and the key.
 func TestDevStartsAgain(t *testing.T) {
 	dir := t.TempDir()
 	config := func(c *server.Config) { c.Data = dir }
@@ -274,13 +272,13 @@ func TestDataFolderIsLocked(t *testing.T) {
 	}
 }
 
-// The certificate is good for localhost, by the authority that dev.json names.
+// The certificate is valid for localhost, with the certificate authority in dev.json.
 func TestTLS(t *testing.T) {
 	s := servertest.Start(t)
-	for _, door := range []string{"https", "imaps", "submissions"} {
-		c, err := tls.Dial("tcp", s.Addr(door), s.TLS())
+	for _, listener := range []string{"https", "imaps", "submissions"} {
+		c, err := tls.Dial("tcp", s.Addr(listener), s.TLS())
 		if err != nil {
-			t.Errorf("%s: %v", door, err)
+			t.Errorf("%s: %v", listener, err)
 			continue
 		}
 		_ = c.Close()

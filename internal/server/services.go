@@ -32,8 +32,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// openServices makes the rooms from the ground floor up, and sets what a room
-// needs of one above it.
+// openServices creates the services of all packages from the lowest layer up. It also sets the
+// callbacks that a package needs from one above it.
 func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
@@ -76,7 +76,7 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	return s.openAgents()
 }
 
-// newSCRAM is how SCRAM-SHA-256 is done, or nil.
+// newSCRAM returns the SCRAM-SHA-256 verifier; nil if it is off.
 func (s *Server) newSCRAM(hasher *credential.Hasher) *credential.SCRAM {
 	if s.Config.SCRAM != "on" && s.Config.SCRAM != "learn" {
 		return nil
@@ -84,7 +84,7 @@ func (s *Server) newSCRAM(hasher *credential.Hasher) *credential.SCRAM {
 	return &credential.SCRAM{Hasher: hasher, Key: s.key.Subkey("scram-salt"), Offered: s.Config.SCRAM == "on"}
 }
 
-// openOutbound makes what mail goes out by.
+// openOutbound creates the services for outgoing mail.
 func (s *Server) openOutbound() {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, BaseURL: s.baseURL(), Now: time.Now}
@@ -114,9 +114,9 @@ func (s *Server) openOutbound() {
 	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
 }
 
-// openInbound makes what mail comes in by.
+// openInbound creates the services for incoming mail.
 func (s *Server) openInbound() error {
-	judge, err := s.newVerifier()
+	verify, err := s.newVerifier()
 	if err != nil {
 		return err
 	}
@@ -126,22 +126,21 @@ func (s *Server) openInbound() error {
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, BaseURL: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
-		Domains: s.Domains, Verifier: judge, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
+		Domains: s.Domains, Verifier: verify, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
 	})
 	s.Events.LoadContent, s.Events.RemoveContent = s.Inbound.CompleteEvent, inbound.RedactEvent
 	return nil
 }
 
-// ownerAddresses tells the mailboxes who owns an account.
+// ownerAddresses returns the addresses of an account's owners, for the mailbox package.
 func (s *Server) ownerAddresses(ctx context.Context, account db.ID) ([]address.Address, error) {
 	return user.OwnerAddresses(ctx, s.DB, account)
 }
 
-// isExempt reports whether limits per client network don't apply: dev treats
-// loopback so.
+// isExempt reports whether limits per client network don't apply: in dev for loopback.
 func (s *Server) isExempt(from netip.Addr) bool { return s.Config.Dev && from.Unmap().IsLoopback() }
 
-// ownAddrs are where the service is reached, as far as it knows.
+// ownAddrs returns the service's own addresses, as far as it knows.
 func (s *Server) ownAddrs() []netip.Addr {
 	bind, err := netip.ParseAddr(s.Config.Bind)
 	if err != nil || bind.IsUnspecified() {

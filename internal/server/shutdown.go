@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Run waits until ctx ends, or until the service can't go on, then shuts it down.
-// It returns what the service could not go on with.
+// Run waits until ctx ends or the service fails, then shuts it down. It returns the error with
+// which the service failed.
 func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -20,10 +20,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Shutdown drains and ends the service: no new connections, sessions and
-// attempts in hand finish within Config.Drain, then the background work, then
-// the node's tenure, then the database. What sessions still hand in waits in
-// its rows for the next start. It also cleans up after a start that failed.
+// Shutdown drains and stops the service. It accepts no new connections, lets running sessions and
+// attempts finish within Config.Drain, then ends the background tasks, releases the node's lease
+// and closes the database. Mail that sessions accept meanwhile stays queued in the database
+// until the next start. Shutdown also cleans up after a failed start.
 func (s *Server) Shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Config.Drain)
 	defer cancel()
@@ -49,16 +49,16 @@ func (s *Server) Shutdown() error {
 	if s.imapServer != nil {
 		end(s.imapServer.Shutdown)
 	}
-	end(func(context.Context) error { // it keeps the same time by itself
+	end(func(context.Context) error { // it applies the same time limit itself
 		s.drainTasks.stop()
 		return nil
 	})
 	closing.Wait()
 	for _, h := range s.httpServers {
-		_ = h.Close() // what did not finish in time
+		_ = h.Close() // close connections that did not finish in time
 	}
 	if s.listeners != nil {
-		_ = s.listeners.close() // those that serve closed theirs already
+		_ = s.listeners.close() // servers that were started have closed theirs
 		s.listeners.serving.Wait()
 	}
 	s.tasks.stop()
@@ -86,7 +86,7 @@ func (s *Server) Shutdown() error {
 	return errors.Join(errs...)
 }
 
-// ShrinkMemory gives back the memory of caches that fill again with use.
+// ShrinkMemory releases the memory of caches, which fill again with use.
 func (s *Server) ShrinkMemory(ctx context.Context) error {
 	return errors.Join(s.DB.ShrinkMemory(ctx), s.Search.ReleaseMemory(ctx))
 }

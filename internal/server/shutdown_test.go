@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// ending tells when the log says that the queue ends.
+// ending signals when the log says that the queue ends.
 type ending struct {
 	slog.Handler
 	told chan struct{}
@@ -34,8 +34,8 @@ func (e ending) Handle(_ context.Context, r slog.Record) error {
 
 func (e ending) WithAttrs([]slog.Attr) slog.Handler { return e }
 
-// The queue drains beside the doors, not after them. A session in hand may
-// finish meanwhile, and what it hands in is carried by the next start.
+// The queue drains together with the servers, not after them. A running session may finish
+// meanwhile, and the mail that it submits is delivered after the next start.
 func TestShutdownDrainsTogether(t *testing.T) {
 	dir := t.TempDir()
 	c := server.DevConfig(dir)
@@ -64,7 +64,7 @@ func TestShutdownDrainsTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Neither idle sessions nor silent ones hold it up.
+	// Idle and silent sessions don't delay the shutdown.
 	silent, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports["imap"]))
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func TestShutdownDrainsTogether(t *testing.T) {
 	}
 }
 
-// A host that never answers does not make the end a failure: its delivery is
-// tried again after the next start.
+// A host that never answers does not make the shutdown fail: the delivery is retried after the next
+// start.
 func TestShutdownCutsAttempts(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

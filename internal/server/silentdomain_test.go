@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Mail from a domain whose DNS servers are silent, in a hundred sessions and each
-// time from another name, does not slow down ten sessions of other mail.
+// A hundred sessions with mail from a domain whose DNS servers are silent, each time from another
+// name, don't slow down ten sessions with other mail.
 func TestSilentDomainSlowsNobody(t *testing.T) {
 	t.Parallel()
 	addr, _ := dnstest.Start(t, `good.com. 3600 TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.good.com. 3600 TXT "v=DMARC1; p=reject"`)
@@ -44,12 +44,12 @@ func TestSilentDomainSlowsNobody(t *testing.T) {
 				from := fmt.Sprintf("w@r%d-%d.silent.org", i, n)
 				if c, err := smtp.Dial(s.Addr("smtp")); err == nil {
 					stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-					_ = submit(c, from, s.Dev.Mailboxes[1].Address) // whether it is taken is not the point
+					_ = submit(c, from, s.Dev.Mailboxes[1].Address) // whether it is accepted does not matter here
 					sent.Add(1)
 					stop()
 					_ = c.Close()
 				}
-				// What is refused at once must not become a flood.
+				// Fast rejections must not turn the loop into a flood.
 				select {
 				case <-beat:
 				case <-ctx.Done():
@@ -67,8 +67,8 @@ func TestSilentDomainSlowsNobody(t *testing.T) {
 	}
 }
 
-// goodMail sends mail that passes in ten sessions at a time, and returns the
-// median time of a message. It gives a beat with every fourth.
+// goodMail sends valid mail in ten sessions at a time, and returns the median time of a message. It
+// sends to beat with every fourth message.
 func goodMail(t *testing.T, s *servertest.Server, rounds int, beat chan<- struct{}) time.Duration {
 	t.Helper()
 	var mu sync.Mutex
@@ -119,6 +119,6 @@ func submit(c *smtp.Client, from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.WriteString(w, letter("hello", from)) // an error shows at the end
+	_, _ = io.WriteString(w, testMail("hello", from)) // an error shows at the end
 	return w.Close()
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What other servers take for the end of a message, as was published about SMTP
-// smuggling (CVE-2023-51764 to 51766) and since, brings no second message in: not
-// on the MX, not through submission, not by BDAT.
+// Byte sequences that other servers accept as the end of a message (SMTP smuggling, CVE-2023-51764
+// to 51766, and later findings) don't create a second message: not on the MX, not by submission,
+// not by BDAT.
 func TestSmuggling(t *testing.T) {
 	s := servertest.Start(t)
 	const hidden = "MAIL FROM:<eve@smuggled.com>\r\nRCPT TO:<bob@demo.test>\r\nDATA\r\nFrom: eve@smuggled.com\r\nSubject: smuggled\r\n\r\nx\r\n"
@@ -28,10 +28,10 @@ func TestSmuggling(t *testing.T) {
 		"\u2028.\u2028", "\u2029.\u2029", "\u0085.\u0085", "\r\n\uFF0E\r\n", "\v.\v", "\f.\f", "\x1a", "\x04", "\r\n.\x1a\r\n",
 	} {
 		name := strconv.QuoteToASCII(end)
-		for door, dial := range map[string]func(*testing.T) *textproto.Conn{"MX": dialMX(s), "submission": dialSubmission(s)} {
+		for listener, dial := range map[string]func(*testing.T) *textproto.Conn{"MX": dialMX(s), "submission": dialSubmission(s)} {
 			c := dial(t)
 			sender := "a@outside.com"
-			if door == "submission" {
+			if listener == "submission" {
 				sender = "alice@demo.test"
 			}
 			for _, step := range []struct {
@@ -46,24 +46,24 @@ func TestSmuggling(t *testing.T) {
 				}
 			}
 			_, _ = io.WriteString(c.W, "From: "+sender+"\r\nSubject: first\r\n\r\na"+end+hidden+".\r\n")
-			// One answer to the message, and one to this: none in between.
+			// One answer to the message, and one to NOOP: none in between.
 			if err := c.PrintfLine("NOOP"); err != nil {
 				t.Fatal(err)
 			}
 			code, said, _ := c.ReadResponse(0)
 			if code != 250 && code != 550 {
-				t.Errorf("%s, %s: %d %s", door, name, code, said)
+				t.Errorf("%s, %s: %d %s", listener, name, code, said)
 			}
-			if bare := strings.Trim(end, "\r\n") == "." && end != "\r\n.\r\n"; bare && door == "MX" && code != 550 {
-				t.Errorf("%s, %s: taken in spite of its line ends: %s", door, name, said)
+			if bare := strings.Trim(end, "\r\n") == "." && end != "\r\n.\r\n"; bare && listener == "MX" && code != 550 {
+				t.Errorf("%s, %s: taken in spite of its line ends: %s", listener, name, said)
 			}
 			if next, said, err := c.ReadResponse(250); err != nil || !strings.HasPrefix(said, "2.0.0 OK") {
-				t.Errorf("%s, %s: then %d %s", door, name, next, said)
+				t.Errorf("%s, %s: then %d %s", listener, name, next, said)
 			}
 			_ = c.Close()
 		}
 	}
-	// By BDAT the length counts, whatever is in it.
+	// With BDAT only the length counts, not the content.
 	c := dialMX(s)(t)
 	defer c.Close() //nolint:errcheck // only a client
 	body := "From: a@outside.com\r\nSubject: first\r\n\r\na\r\n.\r\n" + hidden
@@ -130,7 +130,7 @@ func dialSubmission(s *servertest.Server) func(*testing.T) *textproto.Conn {
 	}
 }
 
-// greet says EHLO.
+// greet sends EHLO.
 func greet(t *testing.T, c *textproto.Conn) *textproto.Conn {
 	t.Helper()
 	if _, said, err := c.ReadResponse(220); err != nil {

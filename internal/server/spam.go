@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// newSpamFilter makes what asks the filters that the operator has.
+// newSpamFilter creates the client of the operator's own filters (rspamd, clamd).
 func (c *Config) newSpamFilter() (*spam.Filter, error) {
 	f := &spam.Filter{FailClosed: c.SpamFail == "closed"}
 	if c.SpamTimeout < time.Millisecond || c.SpamTimeout > 5*time.Minute {
@@ -33,7 +33,7 @@ func (c *Config) newSpamFilter() (*spam.Filter, error) {
 	return f, err
 }
 
-// blockLists are the block lists to ask.
+// blockLists returns the DNS block lists (--dnsbl).
 func (c *Config) blockLists() (all []spam.BlockList, err error) {
 	for _, text := range c.DNSBL {
 		l, err := spam.ParseBlockList(text)
@@ -45,7 +45,7 @@ func (c *Config) blockLists() (all []spam.BlockList, err error) {
 	return all, nil
 }
 
-// newSpamFilter makes the filter of mail from outside.
+// newSpamFilter creates the filter for incoming mail.
 func (s *Server) newSpamFilter() (*spam.Filter, error) {
 	f, err := s.Config.newSpamFilter()
 	if err != nil {
@@ -59,12 +59,10 @@ func (s *Server) newSpamFilter() (*spam.Filter, error) {
 	return f, err
 }
 
-// stsHostPrefix is what the host of a domain's MTA-STS policy is called (RFC 8461
-// §3.3).
+// stsHostPrefix is the first label of the host of a domain's MTA-STS policy (RFC 8461 §3.3).
 const stsHostPrefix = "mta-sts."
 
-// stsPolicyDomain returns the domain whose MTA-STS policy a request is for, by the name
-// under which it came.
+// stsPolicyDomain returns the domain whose MTA-STS policy is requested, from the request's Host.
 func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
 	name, _, _ := strings.Cut(r.Host, ":")
 	if len(name) <= len(stsHostPrefix) || !strings.EqualFold(name[:len(stsHostPrefix)], stsHostPrefix) {
@@ -73,8 +71,7 @@ func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
 	return name[len(stsHostPrefix):], true
 }
 
-// serveSTSPolicy answers what is asked of mta-sts.<domain>: the domain's policy, and
-// nothing else.
+// serveSTSPolicy answers requests to mta-sts.<domain>: with the domain's policy, and nothing else.
 func (s *Server) serveSTSPolicy(name string, w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/.well-known/mta-sts.txt" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// openState opens what is kept: the folder, the key, the database.
+// openState opens the persistent state: the data folder, the secret key, the database.
 func (s *Server) openState(ctx context.Context) (err error) {
 	if s.data, err = openDataDir(s.Config.Data); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	return nil
 }
 
-// openDNS makes the resolver; in dev with the sandbox zone, which answers with
-// the records that the domains here ask for.
+// openDNS creates the resolver and, in dev, the sandbox zone, which answers with the records that
+// hosted domains require.
 func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
 	if c.Zones, err = s.Config.resolverZones(); err != nil {
@@ -58,7 +58,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 			if domains := s.zoneDomains.Load(); domains != nil {
 				return domains.ZoneRecords(ctx, name)
 			}
-			return dns.NameData{}, dns.ErrDrop // asked again, the rooms will be open
+			return dns.NameData{}, dns.ErrDrop // the services will be open when the resolver retries
 		}})
 		if err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)

@@ -11,13 +11,12 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// suspensionPollInterval is how often it is looked who is suspended: an operator's command
-// beside a service on SQLite sends no signal, and one of another node may get lost.
+// suspensionPollInterval is how often suspensions are read: on SQLite an operator's command sends
+// no signal to a running service, and a signal of another node may get lost.
 const suspensionPollInterval = 5 * time.Second
 
-// endSuspendedSessions ends the sessions of accounts and domains that are suspended, also of
-// those who idle, until ctx ends. What it reads is about those that are suspended, not
-// about those that have sessions.
+// endSuspendedSessions ends the sessions of suspended accounts and domains, including idle ones,
+// until ctx ends. It reads the suspended accounts and domains, not those that have sessions.
 func (s *Server) endSuspendedSessions(ctx context.Context) error {
 	sub := s.Hub.Subscribe(notify.Key{Kind: notify.Suspension})
 	defer sub.Close()

@@ -25,7 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// What another node has committed a moment ago, whose signal did not arrive yet.
+// Changes that another node has just committed, and whose signals have not arrived yet.
 var (
 	setAccount = db.SQL(`UPDATE account SET status = $2 WHERE id = $1`)
 	setDomain  = db.SQL(`UPDATE domain SET suspended_at = $2 WHERE id = $1`)
@@ -45,7 +45,7 @@ func dialogue(t *testing.T, addr string) *textproto.Conn {
 	return c
 }
 
-// says sends a line and wants a reply that begins so.
+// says sends a line and expects a reply that begins with want.
 func says(t *testing.T, c *textproto.Conn, line, want string) {
 	t.Helper()
 	if err := c.PrintfLine("%s", line); err != nil {
@@ -57,9 +57,9 @@ func says(t *testing.T, c *textproto.Conn, line, want string) {
 	}
 }
 
-// A transaction that is open when its recipient is suspended does not end in 250,
-// whatever this node remembers. For a message that is for others too its sender comes
-// again, and is told at RCPT for whom it is not.
+// A transaction that is open when its recipient is suspended does not end with 250, despite this
+// node's caches. If the message also has other recipients, the sender retries, and RCPT rejects the
+// suspended one.
 func TestSuspendedWithinTransaction(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		ctx, alice := t.Context(), s.Dev.Mailboxes[0]
@@ -67,7 +67,7 @@ func TestSuspendedWithinTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// bob@demo.test is of the same account: eve is of another.
+		// bob@demo.test belongs to the same account, eve to another.
 		rivals := rival(t, s)
 		d, err := rivals.ListDomains(ctx, client.Paging{})
 		if err != nil {
@@ -102,7 +102,7 @@ func TestSuspendedWithinTransaction(t *testing.T) {
 				{[]string{"eve@rival.test"}, "250 2.0.0"},
 			} {
 				if way.mailbox_ && strings.Contains(strings.Join(to.rcpts, " "), "out@") {
-					continue // the alias stays open
+					continue // the alias still accepts mail
 				}
 				for _, bdat := range []bool{false, true} {
 					what := fmt.Sprintf("%s of %v, BDAT %t", way.what, to.rcpts, bdat)
@@ -140,7 +140,7 @@ func TestSuspendedWithinTransaction(t *testing.T) {
 	})
 }
 
-// idles signs in over IMAP and idles, with a folder open or none.
+// idles signs in over IMAP and idles, with or without a selected folder.
 func idles(t *testing.T, s *servertest.Server, password, folder string) *textproto.Conn {
 	t.Helper()
 	nc, err := tls.Dial("tcp", s.Addr("imaps"), s.TLS())
@@ -165,8 +165,8 @@ func idles(t *testing.T, s *servertest.Server, password, folder string) *textpro
 	return c
 }
 
-// Who idles is sent away when the account, the domain or the mailbox is suspended,
-// also by a command beside the service, and when the log-in ends.
+// An idle session ends when the account, the domain or the mailbox is suspended (also by a separate
+// command), and when its credential is revoked.
 func TestSuspendedWhileIdle(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url))
@@ -227,8 +227,8 @@ func TestSuspendedWhileIdle(t *testing.T) {
 	})
 }
 
-// Each way into a domain, and out of it, is closed while it is suspended, and as open
-// as before afterwards.
+// A suspended domain can neither receive nor send by any path. Afterwards everything works as
+// before.
 func TestSuspendedDomain(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		ctx, c, alice := t.Context(), clientOf(t, s), s.Dev.Mailboxes[0]
@@ -237,7 +237,7 @@ func TestSuspendedDomain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// An alias of the account's other domain leads to a mailbox of the suspended one.
+		// An alias of the account's other domain points to a mailbox of the suspended one.
 		other, err := c.CreateDomain(ctx, "other.test")
 		if err == nil {
 			_, err = c.VerifyDomainDNS(ctx, other.ID)
@@ -269,14 +269,14 @@ func TestSuspendedDomain(t *testing.T) {
 				return nil
 			}
 		}
-		login := func(door func(net.Conn) error) func() error {
+		login := func(listener func(net.Conn) error) func() error {
 			return func() error {
 				nc, err := tls.Dial("tcp", s.Addr("imaps"), s.TLS())
 				if err != nil {
 					return err
 				}
 				defer nc.Close() //nolint:errcheck // only asked
-				return door(nc)
+				return listener(nc)
 			}
 		}
 		submission := func() (*smtp.Client, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// A suspended account receives nothing: neither its mailboxes nor what its
-// aliases lead to elsewhere. What was for others is not refused with it.
+// A suspended account receives nothing, neither in its mailboxes nor through its aliases to outside
+// addresses. Mail to other recipients is still accepted.
 func TestSuspendedAccountReceivesNothing(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", "far@away.example.net"); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// taskGroup are goroutines that run until they are told to end.
+// taskGroup is a group of goroutines that run until the group is stopped.
 type taskGroup struct {
 	server  *Server
 	ctx     context.Context
@@ -25,7 +25,7 @@ func (d *taskGroup) init(s *Server) {
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 }
 
-// run starts a duty. One that ends by itself with an error ends the service.
+// run starts a task. A task that returns an error by itself ends the service.
 func (d *taskGroup) run(f func(ctx context.Context) error) {
 	d.running.Go(func() {
 		if err := f(d.ctx); err != nil && d.ctx.Err() == nil {
@@ -39,7 +39,8 @@ func (d *taskGroup) stop() {
 	d.running.Wait()
 }
 
-// sweepBlobs deletes files that no message names. It must meet each twice.
+// sweepBlobs deletes files that no message refers to. It deletes a file the second time that it
+// finds it.
 func (s *Server) sweepBlobs(ctx context.Context) error {
 	tick := time.NewTicker(blob.SweepDelay)
 	defer tick.Stop()
@@ -55,12 +56,12 @@ func (s *Server) sweepBlobs(ctx context.Context) error {
 	}
 }
 
-// notifyInterval is how long what else is to be told other nodes gathers: each telling is
-// a transaction, and to tell every message by itself costs a tenth of its filing.
+// notifyInterval is how long signals for other nodes are collected: each notification is a
+// transaction, and a separate one for each message costs a tenth of filing it.
 const notifyInterval = 20 * time.Millisecond
 
-// listenToNodes passes signals on to the other nodes, and theirs to here.
-// What is remembered of a thing that changed elsewhere is forgotten.
+// listenToNodes sends this node's signals to the other nodes, and receives theirs. It invalidates
+// cached data that changed elsewhere.
 func (s *Server) listenToNodes() {
 	if s.DB.Engine() == db.SQLite {
 		return

@@ -23,12 +23,12 @@ import (
 
 var (
 	answersOf = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE mailbox = $1`)
-	onwardOf  = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded = $1`)
+	forwardOf = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded = $1`)
 	longAgo   = db.SQL(`UPDATE vacation_answer SET at = at - $2 WHERE mailbox = $1`)
 )
 
-// count is how many rows a query counts for a mailbox. What a message leads to is
-// in the commit of its 250, so nothing is to be waited for.
+// count returns a query's count for a mailbox. It need not wait, as all effects of a message are in
+// the commit before its 250.
 func count(t *testing.T, s *servertest.Server, q *db.Query, box int) (n int) {
 	t.Helper()
 	if err := s.DB.One(t.Context(), q.With(s.Dev.Mailboxes[box].ID), &n); err != nil {
@@ -47,7 +47,7 @@ func clientOf(t *testing.T, s *servertest.Server) *client.Client {
 	return c
 }
 
-// hand gives a message to a door of the service for some recipients.
+// hand sends a message over an SMTP connection to some recipients.
 func hand(c *smtp.Client, from, msg string, to ...string) error {
 	defer c.Close() //nolint:errcheck // only a client
 	if err := c.Mail(from); err != nil {
@@ -66,7 +66,7 @@ func hand(c *smtp.Client, from, msg string, to ...string) error {
 	return errors.Join(err, w.Close())
 }
 
-// mx gives a message to the MX.
+// mx sends a message to the MX.
 func mx(t *testing.T, s *servertest.Server, from, msg string, to ...string) error {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))
@@ -77,7 +77,7 @@ func mx(t *testing.T, s *servertest.Server, from, msg string, to ...string) erro
 	return hand(c, from, msg, to...)
 }
 
-// submitted gives a message to the submission port, as the owner of a mailbox.
+// submitted submits a message as the owner of a mailbox.
 func submitted(t *testing.T, s *servertest.Server, box int, msg string, to ...string) {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.Addr("submission"))
@@ -97,12 +97,12 @@ func submitted(t *testing.T, s *servertest.Server, box int, msg string, to ...st
 	}
 }
 
-// simulated has a message arrive as from outside, with verdicts of the test's; it
+// simulated delivers a message as from outside, with authentication results set by the test. It
 // returns the code that SMTP would have answered.
-func simulated(t *testing.T, s *servertest.Server, from, to, msg string, verdicts map[string]string) int {
+func simulated(t *testing.T, s *servertest.Server, from, to, msg string, results map[string]string) int {
 	t.Helper()
 	a := s.API("POST", "/sandbox/inbound", map[string]any{
-		"raw": base64.StdEncoding.EncodeToString([]byte(msg)), "mail_from": from, "rcpt_to": []string{to}, "verdicts": verdicts,
+		"raw": base64.StdEncoding.EncodeToString([]byte(msg)), "mail_from": from, "rcpt_to": []string{to}, "verdicts": results,
 	})
 	type reply struct {
 		SMTPCode int `json:"smtp_code"`
@@ -121,8 +121,8 @@ func simulated(t *testing.T, s *servertest.Server, from, to, msg string, verdict
 	return said.SMTPCode
 }
 
-// wentOut waits until n messages were captured for an address elsewhere, and
-// returns the newest: its MAIL FROM and its bytes.
+// wentOut waits until n messages were captured for an outside address, and returns MAIL FROM and
+// bytes of the newest.
 func wentOut(t *testing.T, s *servertest.Server, to string, n int) (from, text string) {
 	t.Helper()
 	servertest.Eventually(t, func() string {
@@ -153,7 +153,7 @@ func wentOut(t *testing.T, s *servertest.Server, to string, n int) (from, text s
 	return from, text
 }
 
-// eachOutsider runs f against the service on each engine, with hosts elsewhere.
+// eachOutsider runs f against the service on each engine, with remote hosts.
 func eachOutsider(t *testing.T, f func(t *testing.T, s *servertest.Server)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) { f(t, newOutsider(t, servertest.Database(url)).s) })
 }
@@ -161,7 +161,7 @@ func eachOutsider(t *testing.T, f func(t *testing.T, s *servertest.Server)) {
 const question = "From: Ann <ann@good.com>\r\nTo: alice@demo.test\r\nSubject: =?utf-8?q?Caf=C3=A9=3F?=\r\nMessage-ID: <q2@good.com>\r\n" +
 	"References: <q0@good.com> <q1@good.com>\r\n\r\nWhen?\r\n"
 
-// A person from outside is answered, once, by mail that nobody answers in turn.
+// An outside sender gets one vacation reply, which is marked so that no other system replies to it.
 func TestVacationReply(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx, alice := clientOf(t, s), t.Context(), s.Dev.Mailboxes[0].ID.String()
@@ -258,8 +258,8 @@ func TestVacationReply(t *testing.T) {
 	})
 }
 
-// Machines, lists, strangers and who did not write to the mailbox are not
-// answered; all their mail arrives.
+// Machines, lists, unauthenticated senders, and mail that is not addressed to the mailbox get no
+// vacation reply. All their mail arrives.
 func TestVacationIsSilent(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, ctx, alice := clientOf(t, s), t.Context(), s.Dev.Mailboxes[0].ID.String()
@@ -276,7 +276,7 @@ func TestVacationIsSilent(t *testing.T) {
 		}
 		pass := map[string]string{"spf": "pass"}
 		n := 0
-		try := func(what, from, to, fields string, verdicts map[string]string, want int) {
+		try := func(what, from, to, fields string, results map[string]string, want int) {
 			t.Helper()
 			n++
 			if from == "" {
@@ -292,7 +292,7 @@ func TestVacationIsSilent(t *testing.T) {
 				fields += "From: p@away.example.net\r\n"
 			}
 			before := count(t, s, answersOf, 0)
-			if code := simulated(t, s, from, to, fields+"Subject: Hi\r\n\r\nHi\r\n", verdicts); code != 250 {
+			if code := simulated(t, s, from, to, fields+"Subject: Hi\r\n\r\nHi\r\n", results); code != 250 {
 				t.Errorf("%s: %d", what, code)
 			}
 			if got := count(t, s, answersOf, 0) - before; got != want {
@@ -332,7 +332,7 @@ func TestVacationIsSilent(t *testing.T) {
 		} {
 			try(what, "", box, "", v, 0)
 		}
-		// An author speaks for his own domain, not for the one that is to be answered.
+		// DMARC passes for the author's domain, but not for the one that would get the reply.
 		try("another's DMARC", "", box, "From: p@good.com\r\n", map[string]string{"spf": "fail", "dkim": "pass", "dmarc": "pass"}, 0)
 		try("a catch-all", "", "anything@demo.test", "", pass, 0)
 		try("postmaster", "", "postmaster@demo.test", "", pass, 0)
@@ -348,8 +348,8 @@ func TestVacationIsSilent(t *testing.T) {
 	})
 }
 
-// A signed message that others bring again, in its author's name, gets him no answers:
-// neither for the mailbox that it was for nor for another, and no report of a forward.
+// A replayed signed message causes no vacation reply to its author, for its original mailbox or
+// another one, and no report of a forward.
 func TestVacationReplayed(t *testing.T) {
 	o := newOutsider(t)
 	s, c, ctx := o.s, clientOf(t, o.s), t.Context()
@@ -359,7 +359,7 @@ func TestVacationReplayed(t *testing.T) {
 	if _, err := c.CreateAlias(ctx, "out@demo.test", away); err != nil {
 		t.Fatal(err)
 	}
-	signed := letter("replayed", "a@bank.com")
+	signed := testMail("replayed", "a@bank.com")
 	sig, err := o.sign.Sign([]byte(signed))
 	if err != nil {
 		t.Fatal(err)
@@ -381,8 +381,8 @@ func TestVacationReplayed(t *testing.T) {
 	if from, _ := wentOut(t, s, away, 1); from != "postmaster@demo.test" {
 		t.Errorf("it goes on from %s", from)
 	}
-	// The same author, by a host that his domain names.
-	if answer := o.send("a@good.com", letter("own", "a@good.com")); answer != "" {
+	// The same author, from a host in the domain's SPF record.
+	if answer := o.send("a@good.com", testMail("own", "a@good.com")); answer != "" {
 		t.Error(answer)
 	}
 	if n := count(t, s, answersOf, 0); n != 1 {
@@ -390,7 +390,7 @@ func TestVacationReplayed(t *testing.T) {
 	}
 }
 
-// Many messages of one sender that come at the same time are answered once.
+// Concurrent messages of one sender get one reply.
 func TestVacationRace(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		c, alice := clientOf(t, s), s.Dev.Mailboxes[0].ID.String()
@@ -415,7 +415,7 @@ func TestVacationRace(t *testing.T) {
 	})
 }
 
-// Two who are away answer each other once, and no more.
+// Two mailboxes with vacation replies answer each other once only.
 func TestVacationsMeet(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -429,7 +429,7 @@ func TestVacationsMeet(t *testing.T) {
 		if text := arrived(t, s, 1, 1); !strings.Contains(text, "alice@demo.test is away.") || !strings.Contains(text, "Return-Path: <>\r\n") || !strings.Contains(text, "In-Reply-To: <1@demo.test>\r\n") {
 			t.Errorf("bob got\n%s", text)
 		}
-		if a, b := count(t, s, answersOf, 0), count(t, s, answersOf, 1); a != 1 || b != 1 { // bob's is what he submitted
+		if a, b := count(t, s, answersOf, 0), count(t, s, answersOf, 1); a != 1 || b != 1 { // bob's count is the message that he submitted
 			t.Errorf("alice sent %d messages, bob %d", a, b)
 		}
 		// The application's own return paths are for reports.
@@ -443,7 +443,7 @@ func TestVacationsMeet(t *testing.T) {
 	})
 }
 
-// All that is wrong is told at once, by the API's names.
+// All field errors are returned together, with the API's names.
 func TestVacationFields(t *testing.T) {
 	s := servertest.Start(t)
 	path := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/vacation"
@@ -484,11 +484,12 @@ func TestVacationFields(t *testing.T) {
 
 var lockAnswers = db.SQL(`LOCK TABLE vacation_answer`)
 
-// Who is deleted while an answer in his name is made keeps the message from nobody.
+// Deleting a mailbox while its vacation reply is prepared does not keep others from getting the
+// message.
 func TestVacationOfWhoIsDeleted(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		if s.DB.Engine() != db.Postgres {
-			return // there who reads can't be made to wait
+			return // on SQLite a reader can't be made to wait
 		}
 		ctx, c, alice := t.Context(), clientOf(t, s), s.Dev.Mailboxes[0].ID.String()
 		if _, err := c.SetVacation(ctx, alice, client.NewVacation{Enabled: true, Text: "Away."}); err != nil {

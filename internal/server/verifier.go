@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
-// newVerifier makes the judge of mail from outside.
+// newVerifier creates the verifier for incoming mail.
 func (s *Server) newVerifier() (*mailauth.Verifier, error) {
 	trusted, err := s.Config.trustedForwarders()
 	j := &mailauth.Verifier{DNS: s.resolver, TrustedSealers: trusted, Now: time.Now}
@@ -20,13 +20,11 @@ func (s *Server) newVerifier() (*mailauth.Verifier, error) {
 	return j, err
 }
 
-// offline reports whether there may be no DNS but our own, as where somebody
-// tries the sandbox on a train: then nobody waits for it long, or is refused
-// for want of it.
+// offline reports whether only the sandbox's own DNS may be available, as on a train. Then DNS
+// timeouts are short, and nothing is rejected because DNS fails.
 func (s *Server) offline() bool { return s.Config.Dev && s.Config.Resolver == "" }
 
-// trustedForwarders returns the trusted forwarders in the form of names that are
-// compared.
+// trustedForwarders returns the trusted forwarders as normalized domains.
 func (c *Config) trustedForwarders() ([]string, error) {
 	var names []string
 	for _, text := range c.TrustedForwarder {

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// outsider is a host elsewhere that sends to the MX, from loopback.
+// outsider is a remote host that sends to the MX, from loopback.
 type outsider struct {
 	t    *testing.T
 	s    *servertest.Server
@@ -49,8 +49,7 @@ func newOutsider(t *testing.T, options ...servertest.Option) *outsider {
 	}
 }
 
-// send gives a message to the MX for alice, and returns what it answered: ""
-// if it took it.
+// send sends a message to the MX for alice, and returns the rejection; "" if it was accepted.
 func (o *outsider) send(sender, msg string) string {
 	o.t.Helper()
 	c, err := smtp.Dial(o.s.Addr("smtp"))
@@ -72,22 +71,21 @@ func (o *outsider) send(sender, msg string) string {
 	return ""
 }
 
-// letter is a message whose subject is its name.
-func letter(name, from string) string {
+// testMail returns a message whose subject is its name.
+func testMail(name, from string) string {
 	return "From: " + from + "\r\nTo: alice@demo.test\r\nSubject: " + name + "\r\n\r\nHi\r\n"
 }
 
-// shown is what the API shows of alice's messages: their folder and verdicts,
-// by subject.
+// shown returns alice's messages from the API: their folder and authentication results, by subject.
 func (o *outsider) shown() map[string]string {
 	o.t.Helper()
 	box := o.s.Dev.Mailboxes[0].ID.String()
 	var list struct {
 		Data []struct {
-			ID       string         `json:"id"`
-			Subject  string         `json:"subject"`
-			Verdicts map[string]any `json:"verdicts"`
-			Folders  []struct {
+			ID      string         `json:"id"`
+			Subject string         `json:"subject"`
+			Results map[string]any `json:"verdicts"`
+			Folders []struct {
 				Folder string `json:"folder"`
 			} `json:"folders"`
 		} `json:"data"`
@@ -95,28 +93,28 @@ func (o *outsider) shown() map[string]string {
 	o.s.API("GET", "/mailboxes/"+box+"/messages", nil).Decode(o.t, &list)
 	all := map[string]string{}
 	for _, m := range list.Data {
-		all[m.Subject] = fmt.Sprint(m.Folders[0].Folder, " spf=", m.Verdicts["spf"], " dkim=", m.Verdicts["dkim"], " dmarc=", m.Verdicts["dmarc"])
+		all[m.Subject] = fmt.Sprint(m.Folders[0].Folder, " spf=", m.Results["spf"], " dkim=", m.Results["dkim"], " dmarc=", m.Results["dmarc"])
 	}
 	return all
 }
 
-// From a socket on port 25: what passes, what is refused, what goes to Junk,
-// and what the API and the message say of it.
-func TestJudgedAtTheDoor(t *testing.T) {
+// Mail over SMTP: which messages pass, are rejected or go to Junk, and the results in the API and
+// in the message.
+func TestVerifiedAtTheListener(t *testing.T) {
 	o := newOutsider(t)
-	signed := letter("signed", "a@bank.com")
+	signed := testMail("signed", "a@bank.com")
 	sig, err := o.sign.Sign([]byte(signed))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, sender, msg, answer, shown string }{
-		{"passes", "a@good.com", letter("passes", "a@good.com"), "", "INBOX spf=pass dkim=none dmarc=pass"},
+		{"passes", "a@good.com", testMail("passes", "a@good.com"), "", "INBOX spf=pass dkim=none dmarc=pass"},
 		{"signed", "a@bank.com", string(sig) + signed, "", "INBOX spf=fail dkim=pass dmarc=pass"},
-		{"forged", "a@good.com", letter("forged", "Bank <a@bank.com>"), "550 5.7.1 The DMARC policy of bank.com refuses this message", ""},
-		{"suspect", "a@good.com", letter("suspect", "a@shop.com"), "", "Junk spf=pass dkim=none dmarc=fail"},
-		{"unknown", "a@good.com", letter("unknown", "a@dead.com"), "451 4.7.0", ""},
-		{"doubled", "a@good.com", "From: a@bank.com\r\n" + letter("doubled", "a@good.com"), "550 5.7.1", ""},
-		{"boasting", "a@good.com", "Authentication-Results: mail.mailstead.test; dmarc=pass header.from=none.com\r\n" + letter("boasting", "a@none.com"), "", "INBOX spf=pass dkim=none dmarc=none"},
+		{"forged", "a@good.com", testMail("forged", "Bank <a@bank.com>"), "550 5.7.1 The DMARC policy of bank.com refuses this message", ""},
+		{"suspect", "a@good.com", testMail("suspect", "a@shop.com"), "", "Junk spf=pass dkim=none dmarc=fail"},
+		{"unknown", "a@good.com", testMail("unknown", "a@dead.com"), "451 4.7.0", ""},
+		{"doubled", "a@good.com", "From: a@bank.com\r\n" + testMail("doubled", "a@good.com"), "550 5.7.1", ""},
+		{"boasting", "a@good.com", "Authentication-Results: mail.mailstead.test; dmarc=pass header.from=none.com\r\n" + testMail("boasting", "a@none.com"), "", "INBOX spf=pass dkim=none dmarc=none"},
 	} {
 		answer := o.send(tt.sender, tt.msg)
 		if tt.answer == "" && answer != "" || !strings.HasPrefix(answer, tt.answer) {
@@ -126,21 +124,21 @@ func TestJudgedAtTheDoor(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.shown)
 		}
 	}
-	// The domain chooses something softer.
+	// The domain chooses a weaker enforcement.
 	for i, tt := range []struct{ enforcement, where string }{{"junk", "Junk"}, {"off", "INBOX"}, {"enforce", ""}} {
 		if a := o.s.API("PATCH", "/domains/"+o.s.Dev.Domain.ID.String(), map[string]any{"dmarc_enforcement": tt.enforcement}); a.Status != 200 {
 			t.Fatalf("%s", a.Body)
 		}
 		name := fmt.Sprint("softened", i)
-		answer := o.send("a@good.com", letter(name, "a@bank.com"))
+		answer := o.send("a@good.com", testMail(name, "a@bank.com"))
 		if got, _, _ := strings.Cut(o.shown()[name], " "); got != tt.where || (answer == "") != (tt.where != "") {
 			t.Errorf("%s: %s, in %q", tt.enforcement, answer, got)
 		}
 	}
 }
 
-// What a submission or the local courier brings is not judged.
-func TestOwnMailIsNotJudged(t *testing.T) {
+// Submitted and locally delivered mail is not verified.
+func TestOwnMailIsNotVerified(t *testing.T) {
 	o := newOutsider(t, func(c *server.Config) { c.DMARC = "enforce" })
 	o.zone.Set("_dmarc.com", `TXT "v=DMARC1; p=reject"`)
 	if a := o.s.API("POST", "/outbound/send", map[string]any{"from_email": "bob@demo.test", "to": []string{"alice@demo.test"}, "subject": "own", "text": "x"}); a.Status != 202 {
@@ -152,10 +150,10 @@ func TestOwnMailIsNotJudged(t *testing.T) {
 	}
 }
 
-// The operator's choice holds for all, and its forwarders are names.
+// The operator's setting applies to all domains, and trusted forwarders must be domain names.
 func TestOperatorsDMARC(t *testing.T) {
 	o := newOutsider(t, func(c *server.Config) { c.DMARC = "off" })
-	if answer := o.send("a@good.com", letter("forged", "a@bank.com")); answer != "" {
+	if answer := o.send("a@good.com", testMail("forged", "a@bank.com")); answer != "" {
 		t.Errorf("%s", answer)
 	}
 	if got := o.shown()["forged"]; got != "INBOX spf=pass dkim=none dmarc=fail" {

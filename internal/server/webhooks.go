@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// openWebhooks makes the room that sends events to applications. The sequencer
-// makes the deliveries in its own transaction.
+// openWebhooks creates the service that sends events to applications. The sequencer creates the
+// deliveries in its own transaction.
 func (s *Server) openWebhooks() error {
 	dialer, roots, err := s.customerDialer()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) openWebhooks() error {
 	return nil
 }
 
-// notifyWebhookDisabled writes to the people of an account who can mend a webhook.
+// notifyWebhookDisabled sends mail to the account's members who can fix a webhook.
 func (s *Server) notifyWebhookDisabled(ctx context.Context, w webhook.Webhook) error {
 	members, err := s.Users.Members(ctx, w.Account)
 	if err != nil {
@@ -71,8 +71,8 @@ and a replay sends what happened meanwhile:
 	return err
 }
 
-// customerDialer returns what dials the hosts that customers name, where webhooks may
-// be sent to, and the certificates that are trusted there.
+// customerDialer returns a dialer for hosts that customers choose, limited to the networks that
+// webhooks may be sent to, and the certificate authorities to trust there.
 func (s *Server) customerDialer() (*egress.Dialer, *x509.CertPool, error) {
 	allow, err := s.Config.webhookNetworks()
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Server) customerDialer() (*egress.Dialer, *x509.CertPool, error) {
 	return &egress.Dialer{DNS: s.resolver, AllowNets: allow, OwnAddrs: s.ownAddrs(), HostName: s.Config.Host}, roots, err
 }
 
-// exists reports whether a look-up found something.
+// exists reports whether a look-up with this error found a row.
 func exists(err error) (bool, error) {
 	if fault.Is(err, fault.NotFound) {
 		return false, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Who can mend a webhook is told by mail, once, that it was disabled.
+// The members who can fix a webhook get one mail when it is disabled.
 func TestDisabledWebhookIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
@@ -33,7 +33,7 @@ func TestDisabledWebhookIsTold(t *testing.T) {
 			}
 			return ""
 		})
-		c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()}) // the API shows it to nobody
+		c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()}) // the API does not show it
 		if err != nil {
 			t.Fatal(err)
 		}

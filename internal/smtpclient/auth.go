@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// authenticate authenticates with PLAIN (RFC 4616), or with LOGIN where the host has
-// nothing else.
+// authenticate logs in with AUTH PLAIN (RFC 4616), or with LOGIN if the host does not offer PLAIN.
 func (c *Conn) authenticate() error {
 	if c.peer.TLS == "" && !c.opts.Addr.Addr().Unmap().IsLoopback() {
 		return c.localDialError(NextHost, StageAuth, errors.New("a password is sent over TLS only, and the host does not offer it"))
@@ -19,7 +18,7 @@ func (c *Conn) authenticate() error {
 	if strings.ContainsRune(a.User+a.Password, 0) {
 		return c.localDialError(NextHost, StageAuth, errors.New("user name or password has a zero byte in it"))
 	}
-	// Should the host repeat what it was told, nobody is to read that.
+	// The host may repeat the secrets: hide them in its replies.
 	c.mask = strings.NewReplacer(a.Password, "***", b64(a.Password), "***", b64("\x00"+a.User+"\x00"+a.Password), "***")
 	defer func() { c.mask = nil }()
 	var r Reply

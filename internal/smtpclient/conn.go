@@ -8,34 +8,34 @@ import (
 	"strings"
 )
 
-// Conn is one connection, greeted and ready for messages. It serves one
-// goroutine at a time.
+// Conn is an open connection to a host, ready for messages. It must be used by one goroutine at a
+// time.
 type Conn struct {
 	transport  *transport
 	opts       Options
 	timeouts   Timeouts
 	ext        Extensions
 	peer       Peer
-	transcript *transcript // of the transaction in hand; while dialling, of that
+	transcript *transcript // transcript of the current transaction, or of the session's start
 
-	mask         *strings.Replacer // hides secrets in replies; nil: there are none
+	mask         *strings.Replacer // hides secrets in replies; nil: no secrets
 	preamble     string            // transcript up to the first message
-	transactions int               // transactions begun
-	needsReset   bool              // the host may hold half a transaction: RSET goes first
-	closing      bool              // the host said 421, or we do not understand it
+	transactions int               // number of transactions begun
+	needsReset   bool              // whether to send RSET first: the host may have an unfinished transaction
+	closing      bool              // whether the host sent 421, or the replies make no sense
 	closed       bool
 }
 
-// Extensions returns what the host announced, after TLS if there is TLS.
+// Extensions returns the extensions that the host announced, after STARTTLS if that was used.
 func (c *Conn) Extensions() Extensions { return c.ext }
 
-// Peer returns with whom we speak.
+// Peer returns the host that the connection leads to.
 func (c *Conn) Peer() Peer { return c.peer }
 
-// Transcript returns the conversation before the first message.
+// Transcript returns the transcript up to the first message.
 func (c *Conn) Transcript() string { return c.preamble }
 
-// TLS returns the state of TLS; false when the connection is in clear.
+// TLS returns the TLS state; false if the connection is in clear.
 func (c *Conn) TLS() (tls.ConnectionState, bool) {
 	if t, ok := c.transport.nc.(*tls.Conn); ok {
 		return t.ConnectionState(), true
@@ -43,14 +43,14 @@ func (c *Conn) TLS() (tls.ConnectionState, bool) {
 	return tls.ConnectionState{}, false
 }
 
-// Usable reports whether the connection can take another message.
+// Usable reports whether the connection can send another message.
 func (c *Conn) Usable() bool {
 	return !c.closed && !c.closing && c.transport.err == nil &&
 		(c.ext.MaxMessages == 0 || c.transactions < c.ext.MaxMessages)
 }
 
-// Close says QUIT if the connection is sound, and closes it. It takes
-// Timeouts.Quit at the most. No delivery depends on its error.
+// Close sends QUIT if the connection works, and closes it. It takes at most Timeouts.Quit. No
+// delivery depends on its error.
 func (c *Conn) Close() error {
 	if c.closed {
 		return nil
@@ -63,16 +63,16 @@ func (c *Conn) Close() error {
 			_, _ = c.transport.readReply(c.timeouts.Quit)
 		}
 	}
-	// Closing the TCP connection under TLS: close_notify to a peer that does
-	// not read would cost five seconds, and QUIT has ended the session.
+	// Close the TCP connection under TLS: sending close_notify to a peer that does not read would
+	// take five seconds, and QUIT has ended the session already.
 	if err := c.transport.tcp.Close(); err != nil {
 		return fmt.Errorf("closing the connection: %w", err)
 	}
 	return nil
 }
 
-// command sends one line and reads its reply. shown replaces the line in the
-// transcript where it holds a secret.
+// command sends one line and reads its reply. The transcript gets shown instead of the line, which
+// may hold a secret.
 func (c *Conn) command(line, shown string) (Reply, error) {
 	c.transport.writeTimeout = c.timeouts.Command
 	_, _ = c.transport.bw.WriteString(line)
@@ -84,7 +84,7 @@ func (c *Conn) command(line, shown string) (Reply, error) {
 	return c.recordReply(c.transport.readReply(c.timeouts.Command))
 }
 
-// recordReply records a reply.
+// recordReply adds a reply to the transcript, with secrets hidden.
 func (c *Conn) recordReply(r Reply, err error) (Reply, error) {
 	if err != nil {
 		return r, err

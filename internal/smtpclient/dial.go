@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// errPlaintextInjected: something in clear stood behind the reply to STARTTLS, where a
-// third party could have put it (RFC 3207 section 6; CVE-2011-0411's kin).
+// errPlaintextInjected: there was plaintext after the reply to STARTTLS, where an attacker could
+// have injected it (RFC 3207 section 6; compare CVE-2011-0411).
 var errPlaintextInjected = errors.New("the host sent more than its reply to STARTTLS before TLS began")
 
-// Dial connects, and leads the conversation up to the first MAIL: greeting,
-// EHLO or HELO, STARTTLS, AUTH. Every error is a *DialError.
+// Dial connects to a host and runs the session up to the first MAIL: greeting, EHLO or HELO,
+// STARTTLS, AUTH. Every error is a *DialError.
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	c := newConn(o)
 	d := net.Dialer{Timeout: c.timeouts.Connect}
@@ -37,8 +37,8 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	return c.establish(ctx, tcp)
 }
 
-// Open is Dial over a connection that is there: one without an address, such as a
-// pipe. An error closes it.
+// Open is Dial over an existing connection without an address, such as a pipe. It closes the
+// connection on error.
 func Open(ctx context.Context, conn net.Conn, o Options) (*Conn, error) {
 	return newConn(o).establish(ctx, conn)
 }
@@ -52,7 +52,7 @@ func newConn(o Options) *Conn {
 	return c
 }
 
-// establish leads the conversation up to the first MAIL.
+// establish runs the session up to the first MAIL.
 func (c *Conn) establish(ctx context.Context, tcp net.Conn) (*Conn, error) {
 	c.transport = newTransport(tcp)
 	release := c.transport.bindContext(ctx)
@@ -70,7 +70,7 @@ func (c *Conn) establish(ctx context.Context, tcp net.Conn) (*Conn, error) {
 	return c, nil
 }
 
-// localDialError makes the error for a failure that no reply stands for.
+// localDialError returns the error for a failure without a reply.
 func (c *Conn) localDialError(class Class, stage Stage, cause error) *DialError {
 	enhanced := "4.4.2"
 	switch stage {
@@ -94,7 +94,7 @@ func (c *Conn) localDialError(class Class, stage Stage, cause error) *DialError 
 	}
 }
 
-// replyDialError makes the error for a reply; err is the connection's, if any.
+// replyDialError returns the error for a reply. err is the connection's error, if any.
 func (c *Conn) replyDialError(stage Stage, r Reply, err error) error {
 	if err != nil {
 		return c.localDialError(NextHost, stage, err)
@@ -146,7 +146,7 @@ func (c *Conn) startSession() error {
 	return nil
 }
 
-// hello says EHLO, and HELO to a host that refuses it (RFC 5321 section 3.2).
+// hello sends EHLO, and HELO if the host rejects that (RFC 5321 section 3.2).
 func (c *Conn) hello() error {
 	c.ext = Extensions{}
 	line := "EHLO " + c.opts.LocalName
@@ -177,8 +177,8 @@ func (c *Conn) startTLS() error {
 	return c.allowPlaintextRetry(c.handshake())
 }
 
-// allowPlaintextRetry asks for another connection, in clear, if err says that STARTTLS
-// failed where nobody demands it (RFC 7435 section 3).
+// allowPlaintextRetry makes err ask for another connection, in clear, if opportunistic STARTTLS
+// failed (RFC 7435 section 3).
 func (c *Conn) allowPlaintextRetry(err error) error {
 	var failed *DialError
 	if errors.As(err, &failed) && c.opts.TLS == Opportunistic && c.transport.ctx.Err() == nil {
@@ -187,8 +187,8 @@ func (c *Conn) allowPlaintextRetry(err error) error {
 	return err
 }
 
-// lateHandshakeError makes a failed handshake of a connection that breaks right after one:
-// what the host thinks of our last words of TLS 1.3 shows at the first read.
+// lateHandshakeError treats a connection that breaks right after the handshake as a failed
+// handshake: with TLS 1.3, a rejection by the host only shows at the first read.
 func (c *Conn) lateHandshakeError(err error) error {
 	var broken *DialError
 	if errors.As(err, &broken) && broken.cause != nil && !errors.Is(broken.cause, errTimeout) {
@@ -197,7 +197,7 @@ func (c *Conn) lateHandshakeError(err error) error {
 	return err
 }
 
-// tlsConfig returns the configuration of this connection.
+// tlsConfig returns the TLS configuration of this connection.
 func (c *Conn) tlsConfig() *tls.Config {
 	cfg := &tls.Config{}
 	if c.opts.TLSConfig != nil {
@@ -247,8 +247,8 @@ func (c *Conn) handshake() error {
 	return nil
 }
 
-// checkTestingPolicy notes whether the certificate would do for a policy that is only
-// being tried out.
+// checkTestingPolicy notes in the transcript whether the certificate satisfies a policy in testing
+// mode.
 func (c *Conn) checkTestingPolicy(st tls.ConnectionState, cfg *tls.Config) {
 	if c.opts.TestingPolicy == "" || len(st.PeerCertificates) == 0 {
 		return

@@ -79,8 +79,8 @@ func TestTLSModes(t *testing.T) {
 	}
 }
 
-// A handshake that fails where TLS is only opportunistic is told apart, so
-// that the caller can dial again in clear.
+// A failed handshake of opportunistic TLS has its own class, so that the caller can dial again in
+// clear.
 func TestFailedHandshake(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("STARTTLS")
@@ -109,8 +109,8 @@ func TestFailedHandshake(t *testing.T) {
 	}
 }
 
-// Whatever becomes of STARTTLS, it is only a reason for another connection where
-// nobody demands TLS, and where the caller still waits.
+// A STARTTLS failure asks for another connection only if TLS is opportunistic and the caller still
+// waits.
 func TestFailedSTARTTLS(t *testing.T) {
 	for name, after := range map[string]func(h *host){
 		"454":           func(h *host) { h.say("454 4.7.0 TLS not available") },
@@ -258,7 +258,7 @@ func TestAuthLogin(t *testing.T) {
 	}
 }
 
-// Off loopback a password never goes out in clear.
+// Except on loopback, a password is never sent in clear.
 func TestAuthInClear(t *testing.T) {
 	c := &Conn{opts: options(netip.MustParseAddrPort("192.0.2.1:25")), ext: Extensions{Auth: []string{"PLAIN"}}}
 	c.opts.Auth = &Auth{User: "u", Password: "p"}
@@ -269,7 +269,7 @@ func TestAuthInClear(t *testing.T) {
 	}
 }
 
-// A host that sends a byte now and then has one deadline for its whole reply.
+// A host that sends its reply byte by byte has one deadline for the whole reply.
 func TestSlowHost(t *testing.T) {
 	stop := make(chan struct{})
 	addr := script(t, func(h *host) {
@@ -309,7 +309,7 @@ func TestContextEndsAWait(t *testing.T) {
 	}
 }
 
-// The reply of a host that refuses half-way is found though writing failed.
+// If a host rejects a message half-way, its reply is read although writing failed.
 func TestRefusedHalfWay(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("PIPELINING")

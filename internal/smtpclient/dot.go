@@ -7,16 +7,15 @@ import (
 	"io"
 )
 
-// dotWriter writes a message for DATA: a dot at the start of a line is
-// doubled (RFC 5321 section 4.5.2), and a bare CR or LF becomes CRLF, for no
-// host may be given a line end that another host reads differently (section
+// dotWriter encodes a message for DATA. It doubles a dot at the start of a line (RFC 5321 section
+// 4.5.2). It turns a bare CR or LF into CRLF, so that all hosts see the same line ends (section
 // 2.3.8).
 type dotWriter struct {
 	w         io.Writer
 	err       error // the first error of w
-	n         int64 // bytes taken
-	pendingCR bool  // the last byte was a CR that is not written yet
-	inLine    bool  // the current line has something in it
+	n         int64 // bytes accepted by Write
+	pendingCR bool  // whether the last byte was a CR, not yet written
+	inLine    bool  // whether the current line is not empty
 }
 
 func (d *dotWriter) write(p []byte) {
@@ -31,7 +30,7 @@ func (d *dotWriter) writeString(s string) {
 	}
 }
 
-// Write takes the next bytes of the message.
+// Write implements io.Writer.
 func (d *dotWriter) Write(p []byte) (int, error) {
 	whole := len(p)
 	d.n += int64(whole)
@@ -54,7 +53,7 @@ func (d *dotWriter) Write(p []byte) (int, error) {
 	return whole, nil
 }
 
-// writeLine writes up to and with the next line end and returns the rest.
+// writeLine writes up to and including the next line end, and returns the rest.
 func (d *dotWriter) writeLine(p []byte) []byte {
 	lf := bytes.IndexByte(p, '\n')
 	line := p
@@ -86,7 +85,7 @@ func (d *dotWriter) endLine() {
 	d.pendingCR, d.inLine = false, false
 }
 
-// finish ends the message with its final dot.
+// finish ends the message with the final dot.
 func (d *dotWriter) finish() error {
 	if d.pendingCR || d.inLine {
 		d.endLine()

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Notify says which DSNs a recipient's sender wants (RFC 3461 section 4.1).
+// Notify says which DSNs the sender wants for a recipient (RFC 3461 section 4.1).
 type Notify uint8
 
-// The values of NOTIFY. Zero means that nothing is said.
+// The values of NOTIFY. Zero means that the parameter is not sent.
 const (
 	NotifyNever Notify = 1 << iota
 	NotifySuccess
@@ -20,24 +20,24 @@ const (
 	NotifyDelay
 )
 
-// Rcpt is one recipient. Notify and Original are sent to hosts with DSN only.
+// Rcpt is one recipient. Notify and ORCPT are sent only to hosts with DSN.
 type Rcpt struct {
 	Addr   string // as for RCPT TO, without angle brackets
 	Notify Notify
 	ORCPT  string // ORCPT as "rfc822;a@b", not encoded
 }
 
-// Message is one message with its envelope. Prefix and Body together are the
-// message's bytes, with CRLF line ends; dots are doubled here, bare CR and LF
-// mended, and a missing last line end added.
+// Message is one message with its envelope. Prefix and Body together are the message's bytes, with
+// CRLF line ends. The connection doubles dots, turns bare CR and LF into CRLF, and adds a missing
+// last line end.
 type Message struct {
 	From string // as for MAIL FROM, without angle brackets; empty: the null sender
 	To   []Rcpt
 
 	Size       int64  // octets of Prefix and Body, for SIZE; 0: not known
-	UTF8       bool   // headers need SMTPUTF8; addresses are looked at here
-	EightBit   bool   // the body has octets above 127
-	RequireTLS bool   // RFC 8689
+	UTF8       bool   // whether the header needs SMTPUTF8; addresses are checked separately
+	EightBit   bool   // whether the body has octets above 127
+	RequireTLS bool   // whether to send REQUIRETLS (RFC 8689)
 	Ret        string // "HDRS", "FULL" or empty
 	EnvID      string // not encoded
 
@@ -45,8 +45,8 @@ type Message struct {
 	Body   io.Reader
 }
 
-// validAddress reports whether an address may stand between angle brackets
-// without breaking the command.
+// validAddress reports whether an address can be put between angle brackets without breaking the
+// command.
 func validAddress(a string) bool {
 	if a == "" || len(a) > 512 {
 		return false
@@ -89,7 +89,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// encodeXtext encodes s as RFC 3461 section 4 wants it.
+// encodeXtext encodes s as xtext (RFC 3461 section 4).
 func encodeXtext(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -106,7 +106,7 @@ func encodeXtext(s string) string {
 	return b.String()
 }
 
-// mailCommand renders MAIL with the parameters that this host takes.
+// mailCommand appends MAIL, with the parameters that the host supports.
 func mailCommand(b []byte, m *Message, e *Extensions, utf8 bool) []byte {
 	b = append(append(append(b, "MAIL FROM:<"...), m.From...), '>')
 	if e.Size && m.Size > 0 {
@@ -130,7 +130,7 @@ func mailCommand(b []byte, m *Message, e *Extensions, utf8 bool) []byte {
 	return b
 }
 
-// rcptCommand renders RCPT.
+// rcptCommand appends RCPT, with the parameters that the host supports.
 func rcptCommand(b []byte, r *Rcpt, e *Extensions) []byte {
 	b = append(append(append(b, "RCPT TO:<"...), r.Addr...), '>')
 	if !e.DSN {
@@ -154,8 +154,8 @@ func rcptCommand(b []byte, r *Rcpt, e *Extensions) []byte {
 	return append(append(append(append(b, " ORCPT="...), kind...), ';'), addr...)
 }
 
-// encodeUTF8Address encodes an address of type utf-8 in the form that every host can be
-// given (utf-8-addr-xtext, RFC 6533 section 3).
+// encodeUTF8Address encodes an address of type utf-8 in the form that every host accepts
+// (utf-8-addr-xtext, RFC 6533 section 3).
 func encodeUTF8Address(s string) string {
 	var b strings.Builder
 	for _, c := range s {

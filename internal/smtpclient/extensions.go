@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Extensions are what a host announced in answer to EHLO.
+// Extensions are the extensions that a host announces in its reply to EHLO.
 type Extensions struct {
 	Pipelining          bool // RFC 2920
 	EightBit            bool // 8BITMIME, RFC 6152
@@ -28,8 +28,8 @@ type Extensions struct {
 	MaxRecipients int // RCPTMAX: recipients per transaction
 }
 
-// parseExtensions reads the lines of a positive reply to EHLO. The first is
-// the host's name; unknown keywords are passed over.
+// parseExtensions parses the lines of a positive reply to EHLO. The first line is the host's name.
+// It ignores unknown keywords.
 func parseExtensions(lines []string) Extensions {
 	var e Extensions
 	for i, line := range lines {

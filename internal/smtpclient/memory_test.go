@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// What a host answers needs little memory, whatever it is: also an answer without end.
+// Any reply needs little memory, even one without end.
 func TestMemoryOfReplies(t *testing.T) {
 	replies := func(r io.Reader) any {
 		in, log := bufio.NewReader(r), newTranscript(time.Now)

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smtpclient holds SMTP conversations with other hosts (RFC 5321):
-// one Conn is one connection to one host, and Pool keeps connections for the
-// next messages. It knows nothing of MX records, queues or policies; it says
-// of each recipient what the host answered, at which command, and what that
-// means for the delivery.
+// Package smtpclient is an SMTP client (RFC 5321). A Conn is one connection to one host, and a Pool
+// keeps connections for later messages. The package knows nothing about MX records, queues or
+// policies. For each recipient it returns the host's reply, the command that it answers, and what
+// that means for the delivery.
 //
-// It promises three things: a recipient is Delivered only after a 2xx to the
-// final dot; a message whose bytes could not be read to the end is never
-// finished with a dot; and nothing that comes from the other side costs more
-// than bounded memory and bounded time.
+// The package makes three promises. It reports a recipient as Delivered only after a 2xx to the
+// final dot. It never sends the final dot of a message that it could not read to the end. Input
+// from the host uses only bounded memory and bounded time.
 package smtpclient
 
 import (
@@ -21,25 +19,23 @@ import (
 // TLSMode says how a connection is protected.
 type TLSMode int
 
-// The modes. Opportunistic is the zero value, as SEMANTICS of ordinary mail
-// between servers want it (RFC 7435).
+// The modes. Opportunistic is the zero value, as is usual for mail between servers (RFC 7435).
 const (
-	Opportunistic TLSMode = iota // STARTTLS when it is offered, clear otherwise
+	Opportunistic TLSMode = iota // STARTTLS if it is offered, else in clear
 	Required                     // STARTTLS must be offered and succeed (RFC 3207)
 	Implicit                     // TLS from the first byte (RFC 8314)
-	Never                        // clear, also when STARTTLS is offered
+	Never                        // in clear, even if STARTTLS is offered
 )
 
-// Auth is a login at a smart host (RFC 4954). It is sent over TLS, or in
-// clear to a loopback address only.
+// Auth is a login at a smart host (RFC 4954). It is sent only over TLS, or in clear to a loopback
+// address.
 type Auth struct {
 	User     string
 	Password string
 }
 
-// Timeouts are the longest waits of one conversation. A zero field means the
-// value of RFC 5321 section 4.5.3.2 given beside it, or our own where the RFC
-// has none.
+// Timeouts are the longest waits of one session. For a zero field the default given beside it
+// applies: the value of RFC 5321 section 4.5.3.2, or our own ("ours") where the RFC has none.
 type Timeouts struct {
 	Connect     time.Duration // TCP connection; 30 s, ours
 	Greeting    time.Duration // 220; 5 min
@@ -52,35 +48,32 @@ type Timeouts struct {
 	Quit        time.Duration // reply to QUIT; 5 s, ours: nothing depends on it
 }
 
-// Options say where to connect and how. Two Options with the same values may
-// share connections in a Pool.
+// Options say where and how to connect. Two Options with the same values may share connections in a
+// Pool.
 type Options struct {
-	Addr netip.AddrPort // where to connect
-	// MaxConns is how many connections there may be to Addr now, whatever host
-	// and policy they are for; 0, and what is above PoolLimits.MaxPerHost,
-	// means that.
+	Addr netip.AddrPort // address to connect to
+	// MaxConns is how many connections to Addr may exist now, for any host and policy, at most
+	// PoolLimits.MaxPerHost; 0: MaxPerHost.
 	MaxConns  int
-	Host      string     // the host's name: TLS server name, name to verify, transcript
-	LocalName string     // our name for EHLO, a domain name or an address literal
+	Host      string     // host name: TLS server name, name to verify, transcript
+	LocalName string     // our name for EHLO: a domain name or an address literal
 	LocalIP   netip.Addr // address to connect from; invalid: the system's choice
 
 	TLS TLSMode
-	// Verify checks the certificate against Host and the roots. Without it
-	// any certificate is taken (RFC 7435), unless TLSConfig has its own
-	// VerifyConnection, for DANE.
+	// Verify checks the certificate against Host and the roots. Without it any certificate is
+	// accepted (RFC 7435), unless TLSConfig has its own VerifyConnection, for DANE.
 	Verify bool
-	// TLSConfig is the base for our configuration; nil is fine. Whoever sets
-	// it also sets Policy.
+	// TLSConfig is the base of the TLS configuration; may be nil. If it is set, set PolicyKey too.
 	TLSConfig *tls.Config
-	// PolicyKey tells apart Options whose TLSConfig differ, for Pool.
+	// PolicyKey distinguishes Options with different TLSConfig, for Pool.
 	PolicyKey string
-	// TLSRequiredBy names who demands TLS, such as "DANE"; refusals say so. Audit
-	// names who would like it: a certificate is then checked against Host and
-	// the roots of TLSConfig, and what comes of that, or the lack of TLS, goes
-	// into the transcript; Policy must tell it apart.
+	// TLSRequiredBy names the policy that requires TLS, such as "DANE", for error texts.
+	// TestingPolicy names a policy in testing mode: the certificate is checked against Host and the
+	// roots of TLSConfig, and the transcript gets the result, or says that TLS is missing.
+	// PolicyKey must distinguish it.
 	TLSRequiredBy, TestingPolicy string
-	// PlaintextReason says in the transcript why STARTTLS is not used where it is offered,
-	// with Never.
+	// PlaintextReason, used with Never, is the transcript's reason why an offered STARTTLS is not
+	// used.
 	PlaintextReason string
 
 	Auth     *Auth

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Stage is the point of a conversation at which something was decided.
+// Stage is the point of a session at which an outcome was decided.
 type Stage string
 
 // The stages, in their order.
@@ -37,9 +37,9 @@ const (
 	Temporary      Class = iota // try again later
 	Delivered                   // 2xx to the final dot
 	Permanent                   // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
-	NextHost                    // this host has no conversation for us: try the next MX, then later
-	RetryPlaintext              // STARTTLS failed where it was only opportunistic: dial again with Never (RFC 7435)
-	Resend                      // too many recipients for one transaction: send to this one again at once
+	NextHost                    // the host refuses a session: try the next MX, then try again later
+	RetryPlaintext              // opportunistic STARTTLS failed: dial again with Never (RFC 7435)
+	Resend                      // too many recipients for one transaction: send to this one at once in another
 )
 
 // String returns the class's name for logs.
@@ -51,25 +51,25 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Outcome is what became of one recipient, or of an attempt to connect.
+// Outcome is the result for one recipient, or of an attempt to connect.
 type Outcome struct {
 	Class Class
 	Stage Stage
 	Reply Reply
-	// Local: no server said this; we did. Reply.Code is then 0, and Enhanced
-	// and Lines are ours.
+	// Local is set if this package made the outcome, and not a server. Reply.Code is then 0, and
+	// Enhanced and Lines are our own.
 	Local bool
 }
 
-// Peer tell with whom a conversation was held.
+// Peer identifies the other end of a session.
 type Peer struct {
 	Host     string         // name as dialled
 	Addr     netip.AddrPort // address as dialled
 	TLS      string         // "TLS 1.3, TLS_AES_128_GCM_SHA256", and ", verified: PKIX" or DANE; empty: in clear
-	Verified bool           // the certificate was checked and fits the policy
+	Verified bool           // whether the certificate was checked and satisfies the policy
 }
 
-// DialError tells why there is no connection.
+// DialError says why a connection could not be opened.
 type DialError struct {
 	Outcome
 	Peer       Peer
@@ -77,7 +77,7 @@ type DialError struct {
 	cause      error
 }
 
-// Error returns host, stage and reason.
+// Error returns the host, the stage and the reason.
 func (e *DialError) Error() string {
 	name := e.Peer.Host
 	if name == "" {
@@ -86,8 +86,8 @@ func (e *DialError) Error() string {
 	return fmt.Sprintf("%s [%s], %s: %s", name, e.Peer.Addr.Addr(), e.Stage, e.Reply)
 }
 
-// ConnectionFailed reports whether the connection broke or took too long, which says
-// nothing of what the host would have done.
+// ConnectionFailed reports whether the connection broke or timed out, which says nothing about how
+// the host would have answered.
 func (e *DialError) ConnectionFailed() bool {
 	var op *net.OpError
 	if errors.As(e.cause, &op) {
@@ -101,11 +101,11 @@ func (e *DialError) ConnectionFailed() bool {
 	return false
 }
 
-// Unwrap returns the network's or TLS's error; nil if a server refused.
+// Unwrap returns the error of the network or of TLS; nil if the server rejected us.
 func (e *DialError) Unwrap() error { return e.cause }
 
-// Classify says what a reply means at a stage. Before MAIL any refusal is the
-// host's affair and not the message's: the next MX is asked.
+// Classify returns what a reply means at a stage. A rejection before MAIL concerns the host and not
+// the message, so the next MX is tried.
 func Classify(stage Stage, r Reply) Class {
 	switch stage {
 	case StageMail, StageRcpt, StageData, StageFinal:
@@ -123,8 +123,8 @@ func Classify(stage Stage, r Reply) Class {
 	return Temporary
 }
 
-// tooManyRecipients recognises a limit on recipients, also where it comes as
-// the 552 of older hosts (RFC 5321 section 4.5.3.1.10).
+// tooManyRecipients reports whether a reply is about a limit on recipients, including the 552 of
+// older hosts (RFC 5321 section 4.5.3.1.10).
 func tooManyRecipients(r Reply) bool {
 	if r.Code != 452 && r.Code != 552 {
 		return false
@@ -135,7 +135,7 @@ func tooManyRecipients(r Reply) bool {
 	return strings.Contains(strings.ToLower(r.Text()), "too many recipients")
 }
 
-// localOutcome makes an outcome of our own.
+// localOutcome returns an outcome that no server gave.
 func localOutcome(class Class, stage Stage, enhanced, text string) Outcome {
 	return Outcome{Class: class, Stage: stage, Local: true, Reply: Reply{Enhanced: enhanced, Lines: []string{text}}}
 }

@@ -83,7 +83,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// What is told of others' mail has no address of a message, nor has a link in it.
+// A text that is shown for other mail contains no address of a message, not even inside a link.
 func TestAnonymous(t *testing.T) {
 	for text, want := range map[string]string{
 		"<bob@d.test>: busy":                                        "<***>: busy",
@@ -140,8 +140,7 @@ func TestDots(t *testing.T) {
 	}
 }
 
-// Whatever a message holds, the host sees exactly one end, and every line end
-// is CRLF.
+// For any message, the host sees exactly one end, and every line end is CRLF.
 func FuzzDots(f *testing.F) {
 	f.Add([]byte("a\r\n.\r\nb"), 3)
 	f.Add([]byte("\r.\n.\r"), 1)

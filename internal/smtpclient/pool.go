@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// ErrPoolClosed is returned by a Pool that was closed.
+// ErrPoolClosed is the error of a closed Pool.
 var ErrPoolClosed = errors.New("smtpclient: the pool is closed")
 
-// Pool keeps connections for the next messages to the same host under the
-// same policy. Its methods may be called by many goroutines.
+// Pool keeps connections for later messages to the same host under the same policy. It is safe for
+// concurrent use.
 type Pool struct {
 	idleTime    time.Duration
 	maxPerHost  int
@@ -26,22 +26,22 @@ type Pool struct {
 
 	mu      sync.Mutex
 	hosts   map[netip.AddrPort]*poolHost
-	total   int // connections that exist, are being dialled, or say goodbye
+	total   int // number of connections, including those being dialled or closed
 	idle    int
 	closed  bool
 	done    chan struct{} // closed by Close
-	drained chan struct{} // closed when, after that, total is 0
+	drained chan struct{} // closed once the pool is closed and total is 0
 }
 
-// PoolLimits bound a Pool. Zero fields mean the defaults given beside them.
+// PoolLimits are the limits of a Pool. For a zero field the default given beside it applies.
 type PoolLimits struct {
 	IdleTime    time.Duration // how long a connection waits for a next message; 5 s
-	MaxPerHost  int           // connections to one address at a time, those in use and idle ones; 10
+	MaxPerHost  int           // connections to one address at a time, in use or idle; 10
 	MaxMessages int           // messages over one connection; 1,000
-	MaxIdle     int           // idle connections to all hosts together; 500
+	MaxIdle     int           // idle connections, for all hosts together; 500
 }
 
-// poolKey is what two connections must share to stand in for each other.
+// poolKey holds the values that must be equal for two messages to share a connection.
 type poolKey struct {
 	addr                    netip.AddrPort
 	localIP                 netip.Addr
@@ -51,15 +51,15 @@ type poolKey struct {
 	verify                  bool
 }
 
-// poolHost is one address with its connections, whatever they are for.
+// poolHost is one address with all its connections.
 type poolHost struct {
-	conns   int // connections there are, that are being dialled, or say goodbye
-	closing int // of these, those that say goodbye
+	conns   int // number of connections, including those being dialled or closed
+	closing int // number of those that are being closed
 	idle    []*idleConn
 	waiters []*waiter
 }
 
-// waiter is a Get that waits for a connection, or for leave to dial: nil.
+// waiter is a Get call that waits. It receives a connection, or nil if it may dial one.
 type waiter struct {
 	key      poolKey
 	maxConns int
@@ -103,9 +103,9 @@ func (o *Options) key() poolKey {
 	return k
 }
 
-// Get returns an idle connection, or dials. With MaxPerHost connections in
-// use it waits for one. Errors: *DialError, ErrPoolClosed, the context's.
-// Every connection goes back with Put.
+// Get returns an idle connection, or dials one. If as many connections as allowed are in use, it
+// waits. The error is a *DialError, ErrPoolClosed or the context's. Return every connection with
+// Put.
 func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -126,12 +126,12 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	}
 	if last := p.takeIdle(h, w.key); last != nil {
 		p.mu.Unlock()
-		last.timer.Stop() // should it have fired, expire finds the connection gone
+		last.timer.Stop() // if it has fired already, expire does not find the connection
 		return last.c, nil
 	}
 	h.waiters = append(h.waiters, w)
 	p.grantDials(h)
-	for len(h.idle) > 0 && slices.Contains(h.waiters, w) && h.conns-h.closing >= w.maxConns { // those serve others only
+	for len(h.idle) > 0 && slices.Contains(h.waiters, w) && h.conns-h.closing >= w.maxConns { // idle connections that only others can use
 		p.closeIdle(o.Addr, h, h.idle[0])
 	}
 	p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	return nil, ErrPoolClosed
 }
 
-// takeIdle returns the idle connection for k that was used last, or nil.
+// takeIdle removes and returns the most recently used idle connection for k, or nil.
 func (p *Pool) takeIdle(h *poolHost, k poolKey) *idleConn {
 	for i := len(h.idle) - 1; i >= 0; i-- {
 		if one := h.idle[i]; one.key == k {
@@ -163,8 +163,7 @@ func (p *Pool) takeIdle(h *poolHost, k poolKey) *idleConn {
 	return nil
 }
 
-// grantDials gives leave to dial to those who wait, in their order, while there is
-// room. The pool is locked.
+// grantDials lets waiters dial, in order, as far as their limits allow. p.mu must be held.
 func (p *Pool) grantDials(h *poolHost) {
 	for len(h.waiters) > 0 && h.conns < h.waiters[0].maxConns && !p.closed {
 		w := h.waiters[0]
@@ -175,8 +174,7 @@ func (p *Pool) grantDials(h *poolHost) {
 	}
 }
 
-// cancelWait takes a waiting Get out of the queue, and passes on what it was
-// given in the meantime.
+// cancelWait removes a waiter, and passes on what it was granted meanwhile.
 func (p *Pool) cancelWait(a netip.AddrPort, w *waiter) {
 	p.mu.Lock()
 	h := p.hosts[a]
@@ -221,7 +219,7 @@ func (p *Pool) dial(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Put gives a connection back, whatever its state.
+// Put returns a connection to the pool, usable or not.
 func (p *Pool) Put(c *Conn) {
 	a, k := c.opts.Addr, c.opts.key()
 	p.mu.Lock()
@@ -248,7 +246,7 @@ func (p *Pool) Put(c *Conn) {
 	h.idle = append(h.idle, one)
 }
 
-// expire closes a connection that nobody wanted for too long.
+// expire closes a connection that was idle for too long.
 func (p *Pool) expire(a netip.AddrPort, one *idleConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +255,7 @@ func (p *Pool) expire(a netip.AddrPort, one *idleConn) {
 	}
 }
 
-// closeIdle ends an idle connection. The pool is locked.
+// closeIdle closes an idle connection. p.mu must be held.
 func (p *Pool) closeIdle(a netip.AddrPort, h *poolHost, one *idleConn) {
 	one.timer.Stop()
 	i := slices.Index(h.idle, one)
@@ -266,8 +264,8 @@ func (p *Pool) closeIdle(a netip.AddrPort, h *poolHost, one *idleConn) {
 	p.closeAsync(a, h, one.c)
 }
 
-// closeAsync closes a connection behind the caller's back, for QUIT may take its
-// time; then its place is free. The pool is locked.
+// closeAsync closes a connection in the background, since QUIT may take time, and then releases its
+// slot. p.mu must be held.
 func (p *Pool) closeAsync(a netip.AddrPort, h *poolHost, c *Conn) {
 	h.closing++
 	go func() {
@@ -280,22 +278,21 @@ func (p *Pool) closeAsync(a netip.AddrPort, h *poolHost, c *Conn) {
 	}()
 }
 
-// releaseSlot gives a connection's place to the first of those who wait. The pool
-// is locked.
+// releaseSlot frees a connection's slot, for the first waiter. p.mu must be held.
 func (p *Pool) releaseSlot(a netip.AddrPort, h *poolHost) {
 	h.conns--
 	p.grantDials(h)
 	p.removeIfUnused(a, h)
 }
 
-// removeIfUnused forgets an address with nothing left.
+// removeIfUnused drops an address without connections and waiters.
 func (p *Pool) removeIfUnused(a netip.AddrPort, h *poolHost) {
 	if h.conns == 0 && len(h.waiters) == 0 && p.hosts[a] == h {
 		delete(p.hosts, a)
 	}
 }
 
-// decrementTotal counts a connection off. The pool is locked.
+// decrementTotal counts one connection less. p.mu must be held.
 func (p *Pool) decrementTotal() {
 	p.total--
 	if p.closed && p.total == 0 {
@@ -303,9 +300,8 @@ func (p *Pool) decrementTotal() {
 	}
 }
 
-// Close ends the idle connections with QUIT and waits until those in use have
-// been put back and closed, or until ctx ends, whose error it returns. It is
-// called once.
+// Close closes the idle connections with QUIT, and waits until those in use have been put back and
+// closed. If ctx ends before, it returns the context's error. Call it once.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -327,17 +323,15 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// SendAll sends messages as next hands them out until it returns nil, over as
-// many connections, one after the other, as it takes: one that the host has
-// closed in the meantime, or that has served its number, is replaced, and
-// what was not sent over it goes out over the next.
+// SendAll sends the messages that next returns, until that returns nil. It uses as many connections
+// as necessary, one after the other. It replaces a connection that the host has closed or that has
+// reached MaxMessages, and sends the unsent messages over the next one.
 //
-// An error means that no connection could be had for the messages that next
-// still holds. Every message that was taken is reported once; one that met a
-// dead connection and then found none to replace it is reported with the
-// outcome of that dialling.
+// An error means that no connection could be opened for the messages that next still holds. Every
+// message that next returned is reported once. If a message met a dead connection and there is no
+// new one for it, its outcome is that of the failed dial.
 func (p *Pool) SendAll(ctx context.Context, o Options, next func() *Message, report func(*Message, *Result)) error {
-	var again []*Message // taken, not sent, to be sent first
+	var again []*Message // messages to send first: fetched but not sent
 	exhausted := false
 	take := func() *Message {
 		if len(again) > 0 {
@@ -383,7 +377,7 @@ func (p *Pool) SendAll(ctx context.Context, o Options, next func() *Message, rep
 	}
 }
 
-// unsentResult is the result of a message that found no connection.
+// unsentResult returns the result of a message for which no connection could be opened.
 func unsentResult(o Options, m *Message, err error) *Result {
 	r := &Result{Outcomes: make([]Outcome, len(m.To)), Peer: Peer{Host: o.Host, Addr: o.Addr}, Err: err}
 	out := localOutcome(Temporary, StageConnect, "4.4.1", sanitize([]byte(err.Error())))

@@ -28,7 +28,7 @@ func pool(t *testing.T, l PoolLimits) *Pool {
 	return p
 }
 
-// many returns next and report for n messages, and what was reported.
+// many returns next and report functions for n messages, and the list of reports.
 func many(n int) (next func() *Message, report func(*Message, *Result), got *[]string) {
 	got = new([]string)
 	return func() *Message {
@@ -79,8 +79,8 @@ func TestPoolKeepsPoliciesApart(t *testing.T) {
 	}
 }
 
-// A host that hangs up between messages, with or without a word, costs a new
-// connection and no message.
+// A host that hangs up between messages, with or without a reply, costs a new connection but no
+// message.
 func TestPoolReplacesDeadConnections(t *testing.T) {
 	for _, bye := range []string{"", "421 4.4.2 idle for too long"} {
 		addr := script(t, func(h *host) {
@@ -107,7 +107,7 @@ func TestPoolReplacesDeadConnections(t *testing.T) {
 	}
 }
 
-// What was taken and found no second connection is reported all the same.
+// A fetched message that gets no second connection is still reported.
 func TestPoolReportsWhatItCouldNotReplace(t *testing.T) {
 	addr := script(t, func(h *host) {
 		if h.n > 1 {
@@ -238,8 +238,7 @@ func TestPoolClose(t *testing.T) {
 	}
 }
 
-// More messages than one connection may carry go over several, and no more
-// than it takes.
+// More messages than one connection may carry use several connections, and no more than necessary.
 func TestPoolConnectionCount(t *testing.T) {
 	s := &sink{}
 	p := pool(t, PoolLimits{})
@@ -255,8 +254,7 @@ func TestPoolConnectionCount(t *testing.T) {
 	}
 }
 
-// A host that refuses RSET and goes on as if nothing had been said gets the
-// message once.
+// A host that rejects RSET but continues normally gets the message once.
 func TestPoolAfterRefusedReset(t *testing.T) {
 	var got atomic.Int32
 	addr := script(t, func(h *host) {

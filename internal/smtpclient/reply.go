@@ -15,7 +15,8 @@ import (
 const (
 	// maxReply bounds one reply with all its lines, in bytes.
 	maxReply = 64 << 10
-	// maxReplyText is how much of it is kept: each of a hundred recipients has one.
+	// maxReplyText is how much of a reply is kept, in bytes: each of a hundred recipients has its
+	// own.
 	maxReplyText = 4 << 10
 )
 
@@ -24,11 +25,11 @@ var (
 	errInvalidReply = errors.New("the answer is not an SMTP reply")
 )
 
-// Reply is what a server answered to one command (RFC 5321 section 4.2).
+// Reply is a server's reply to one command (RFC 5321 section 4.2).
 type Reply struct {
-	Code     int      // 200 to 599; 0 when no server said it
-	Enhanced string   // "5.1.1" (RFC 3463), empty when there is none
-	Lines    []string // text without codes, its first 4 KiB; valid UTF-8 without control characters
+	Code     int      // 200 to 599; 0 if no server sent it
+	Enhanced string   // such as "5.1.1" (RFC 3463); empty if there is none
+	Lines    []string // text without codes, at most 4 KiB; valid UTF-8 without control characters
 }
 
 // Text returns the reply's text on one line.
@@ -51,8 +52,8 @@ func (r Reply) String() string {
 
 func (r Reply) positive() bool { return r.Code/100 == 2 }
 
-// readReply reads one reply. It takes bare LF as a line end and lines of any
-// length, as long as the whole stays within maxReply.
+// readReply reads one reply. It accepts bare LF as a line end, and lines of any length within
+// maxReply.
 func readReply(br *bufio.Reader) (Reply, error) {
 	var r Reply
 	for left, keep := maxReply, maxReplyText; ; {
@@ -124,8 +125,8 @@ func cutReplyLine(line []byte) (code int, more bool, text []byte, ok bool) {
 	return code, line[3] == '-', line[4:], true
 }
 
-// cutEnhancedCode splits an enhanced code off the text when its class agrees with
-// the reply's (RFC 2034 section 4).
+// cutEnhancedCode splits an enhanced code off the text if its class matches the reply's (RFC 2034
+// section 4).
 func cutEnhancedCode(code int, text []byte) (string, []byte) {
 	word, rest, _ := bytes.Cut(text, []byte{' '})
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
@@ -151,9 +152,9 @@ func cutEnhancedCode(code int, text []byte) (string, []byte) {
 
 var addressPattern = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)(?:@|%40)[^\s<>()\[\]",;:]*`)
 
-// RedactAddresses takes the addresses out of what a host said to one message, so that
-// it can be told of others', which may be another customer's. Before MAIL a host
-// knows of none: an address is then one to turn to, and stays.
+// RedactAddresses removes the addresses from a host's reply to one message, so that the text can be
+// shown for other messages, even another customer's. Before MAIL the host knows no addresses of a
+// message: an address there is a contact, and stays.
 func RedactAddresses(stage Stage, text string) string {
 	switch stage {
 	case StageMail, StageRcpt, StageData, StageFinal:
@@ -162,7 +163,7 @@ func RedactAddresses(stage Stage, text string) string {
 	return text
 }
 
-// sanitize makes text from outside fit to store and show.
+// sanitize makes text from outside safe to store and show.
 func sanitize(b []byte) string {
 	for _, c := range b {
 		if c < ' ' || c >= 0x7f {

@@ -12,7 +12,7 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Who demands TLS is named where it fails.
+// A TLS failure names the policy that requires TLS.
 func TestDemand(t *testing.T) {
 	cert, roots := certificate(t)
 	trusted := &tls.Config{RootCAs: roots}
@@ -41,7 +41,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// What is only tried out harms nothing, and is told.
+// A policy in testing mode causes no failure, and the transcript shows its result.
 func TestAudit(t *testing.T) {
 	cert, roots := certificate(t)
 	secure := options(serve(t, &sink{}, false, func(s *smtp.Server) { s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}} }))
@@ -66,8 +66,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// An address has so many connections and no more, whoever they are for: idle
-// ones for another host give way, those in use are waited for.
+// The number of connections to an address is limited, for all users together. Idle ones for another
+// host are closed to make space; for those in use the pool waits.
 func TestPoolBoundsAnAddress(t *testing.T) {
 	s := &sink{}
 	p := pool(t, PoolLimits{MaxPerHost: 2, IdleTime: time.Minute})

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Send sends one message and returns what became of it. The connection may be
-// used again if Usable says so.
+// Send sends one message and returns its result. The connection can be used again if Usable returns
+// true.
 func (c *Conn) Send(ctx context.Context, m *Message) *Result {
 	var res *Result
 	next := func() *Message {
@@ -20,13 +20,13 @@ func (c *Conn) Send(ctx context.Context, m *Message) *Result {
 	return res
 }
 
-// SendAll sends messages as next hands them out, until it returns nil or the
-// connection can take no more. Every message handed out is reported once, in
-// order; both functions are called on this goroutine. next must not wait for
-// work that is yet to come: the reply to the message before is read after it.
+// SendAll sends the messages that next returns, until that returns nil or the connection can send
+// no more. It reports every message once, in order, and calls both functions on the caller's
+// goroutine. next must not wait for future work: the reply to the previous message is read only
+// after it returns.
 //
-// With PIPELINING a message costs one round trip: MAIL, RCPT and DATA go out
-// in one group behind the bytes of the message before (RFC 2920 section 3.1).
+// With PIPELINING a message costs one round trip: MAIL, RCPT and DATA are sent in one group after
+// the bytes of the previous message (RFC 2920 section 3.1).
 func (c *Conn) SendAll(ctx context.Context, next func() *Message, report func(*Message, *Result)) {
 	release := c.transport.bindContext(ctx)
 	defer release()
@@ -37,7 +37,7 @@ func (c *Conn) SendAll(ctx context.Context, next func() *Message, report func(*M
 		if c.runCommands(cur) && c.sendBody(cur) {
 			if c.ext.Pipelining {
 				following = c.startTransaction(next, report)
-				_ = c.transport.flush() // its failure shows when following is led
+				_ = c.transport.flush() // a failure shows when following runs
 			}
 			c.readFinalReply(cur)
 		}
@@ -50,9 +50,8 @@ func (c *Conn) SendAll(ctx context.Context, next func() *Message, report func(*M
 	}
 }
 
-// startTransaction takes the next message that the host can be asked to take, and
-// buffers its first commands. It returns nil when there is none, or when the
-// connection can take no more.
+// startTransaction fetches the next message that the host can accept, and buffers its first
+// commands. It returns nil if there is none, or if the connection can send no more.
 func (c *Conn) startTransaction(next func() *Message, report func(*Message, *Result)) *transaction {
 	for c.Usable() {
 		m := next()
@@ -71,7 +70,7 @@ func (c *Conn) startTransaction(next func() *Message, report func(*Message, *Res
 	return nil
 }
 
-// completeResult completes a transaction's result.
+// completeResult sets the remaining outcomes and the transcript of a transaction's result.
 func (c *Conn) completeResult(t *transaction) {
 	if t.closingReply != nil {
 		t.setRemainingOutcomes(Outcome{Class: Temporary, Stage: StageRcpt, Reply: *t.closingReply})

@@ -53,8 +53,8 @@ func TestSendToARealServer(t *testing.T) {
 	}
 }
 
-// Every message after the first costs one write after its predecessor's
-// bytes, in the order that RFC 2920 allows.
+// Every message after the first is sent in one write after its predecessor's bytes, in the order
+// that RFC 2920 allows.
 func TestEachPipelinesAcrossMessages(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("PIPELINING")
@@ -66,7 +66,7 @@ func TestEachPipelinesAcrossMessages(t *testing.T) {
 				h.say("250 ok", "250 ok", "354 go")
 			}
 			if h.n == 3 {
-				// Only now, with the next group heard, is the first answered.
+				// Reply to the first only now, after reading the next group.
 				h.say("250 first", "250 ok", "250 ok", "354 go")
 			}
 			h.message()
@@ -122,8 +122,8 @@ func TestEachOverARealServer(t *testing.T) {
 	}
 }
 
-// Without PIPELINING no command is sent before the last one is answered, and
-// DATA is not sent when nobody was accepted.
+// Without PIPELINING no command is sent before the reply to the last one, and DATA is not sent if
+// no recipient was accepted.
 func TestWithoutPipelining(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("SIZE 1000")
@@ -155,7 +155,7 @@ func TestWithoutPipelining(t *testing.T) {
 	}
 }
 
-// RFC 2920 section 3.1: 354 although nobody was accepted gets a lone dot.
+// RFC 2920 section 3.1: a 354 although no recipient was accepted gets a lone dot.
 func TestLoneDotWhenNobodyWasAccepted(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("PIPELINING")
@@ -203,7 +203,7 @@ func TestUnreadableBodyIsNeverFinished(t *testing.T) {
 	}
 }
 
-// A 250 that stands behind 354 already is no reply to the final dot.
+// A 250 that arrives together with 354 is not the reply to the final dot.
 func TestReplyAheadOfTheMessage(t *testing.T) {
 	for _, extensions := range [][]string{nil, {"PIPELINING"}} {
 		tail := make(chan string, 1)

@@ -24,12 +24,12 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// host is a server whose every word a test decides.
+// host is a server whose replies the test controls.
 type host struct {
 	t  *testing.T
 	nc net.Conn
 	br *bufio.Reader
-	n  int // which connection this is, from 1
+	n  int // number of the connection, from 1
 }
 
 // script listens on loopback and runs fn for each connection.
@@ -70,7 +70,7 @@ func (h *host) hear(want string) string {
 	return line
 }
 
-// greet leads the conversation up to MAIL.
+// greet runs the session up to MAIL.
 func (h *host) greet(extensions ...string) {
 	h.say("220 mx.test ready")
 	h.hear("EHLO client.test")
@@ -89,7 +89,7 @@ func (h *host) offer(extensions ...string) {
 	h.say(lines...)
 }
 
-// message reads up to the final dot and returns what stands before it.
+// message reads up to the final dot and returns the message before it.
 func (h *host) message() string {
 	var b strings.Builder
 	for {
@@ -118,8 +118,7 @@ func (h *host) follow(replies map[string]string) {
 	}
 }
 
-// wait reads until QUIT, which it answers, or until the client closes, and
-// returns what it read.
+// wait reads until QUIT, and replies to it, or until the client closes, and returns what it read.
 func (h *host) wait() string {
 	var b strings.Builder
 	for {
@@ -164,7 +163,7 @@ func classes(r *Result) string {
 	return strings.Join(words, ",")
 }
 
-// sink is a go-smtp server that takes mail for everybody but nobody@.
+// sink is a go-smtp server that accepts mail for everybody except nobody@.
 type sink struct {
 	mu       sync.Mutex
 	sessions int
@@ -251,7 +250,7 @@ func serve(t testing.TB, s *sink, implicit bool, set func(*smtp.Server)) netip.A
 	return addr
 }
 
-// certificate makes a self-signed certificate for mx.test.
+// certificate returns a self-signed certificate for mx.test.
 func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

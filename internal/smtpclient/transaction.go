@@ -9,62 +9,61 @@ import (
 	"time"
 )
 
-// These end a conversation in which the host contradicts itself.
+// Errors for hosts whose replies contradict each other.
 var (
 	errInconsistentReplies = errors.New("the host accepts a message that it has refused")
 	errPrematureReply      = errors.New("the host takes a message that it was not sent yet")
 )
 
-// pipelineWindow is how many commands may be under way unanswered. It keeps a long
-// list of recipients from filling both sides' socket buffers, at which each
-// would wait for the other (RFC 2920 section 3.1).
+// pipelineWindow is the maximum number of unanswered commands. It keeps a long list of recipients
+// from filling the socket buffers of both sides, which would then wait for each other (RFC 2920
+// section 3.1).
 const pipelineWindow = 64
 
-// Result is what became of a message.
+// Result is the result of sending a message.
 type Result struct {
-	Outcomes   []Outcome // one for each of Message.To, in its order
+	Outcomes   []Outcome // one for each of Message.To, in order
 	Peer       Peer
 	Transcript string
-	RemoteDSN  bool // the host took over reporting: it knows DSN (RFC 3461)
-	// StaleConn: a connection that had served before broke, or was closed by
-	// 421, before the host acknowledged anything of this message. It was not
-	// sent, Body is unread, and it may go out on another connection at once.
+	RemoteDSN  bool // whether the host sends the DSNs, as it supports DSN (RFC 3461)
+	// StaleConn is set if a reused connection broke, or was closed by 421, before the host
+	// acknowledged anything of this message. The message was not sent, Body is unread, and the
+	// message may be sent over another connection at once.
 	StaleConn bool
-	// RcptsBeforeHangup is how many recipients the host had accepted when it hung up at the
-	// next one; 0 if it did not.
+	// RcptsBeforeHangup is how many recipients the host had accepted when it hung up at the next
+	// one; 0 if it did not.
 	RcptsBeforeHangup int
-	// Err is the failure of the network, of the caller's context or of Body;
-	// nil as long as the host answered everything.
+	// Err is the error of the network, of the caller's context or of Body; nil if the host answered
+	// everything.
 	Err error
 }
 
-// ErrReadBody is the Err of a Result whose Body could not be read, which is no fault
-// of the host.
+// ErrReadBody is the Err of a Result whose Body could not be read. That is not the host's fault.
 var ErrReadBody = errors.New("reading the message")
 
 // command is one command of a transaction.
 type command struct {
-	stage     Stage // stageReset, or MAIL to DATA
+	stage     Stage // stageReset, or StageMail to StageData
 	rcptIndex int
 }
 
 const stageReset Stage = "rset"
 
-// transaction is a message on its way over a connection.
+// transaction is a message being sent over a connection.
 type transaction struct {
 	msg        *Message
 	result     *Result
 	transcript *transcript
 	utf8       bool
 	commands   []command
-	written    int // steps written
-	answered   int // steps answered
+	written    int // number of commands written
+	answered   int // number of commands answered
 
-	decided      []bool // per recipient: its outcome stands
+	decided      []bool // for each recipient: whether its outcome is set
 	accepted     int
 	dataAccepted bool
-	connReused   bool   // the connection had served before
-	closingReply *Reply // a 421 that came on the way
+	connReused   bool   // whether the connection has been used for a message before
+	closingReply *Reply // the 421 reply, if one came during the commands
 }
 
 func (t *transaction) setOutcome(i int, o Outcome) {
@@ -80,7 +79,7 @@ func (t *transaction) setRemainingOutcomes(o Outcome) {
 	}
 }
 
-// hasPending reports whether any recipient is still undecided.
+// hasPending reports whether any recipient has no outcome yet.
 func (t *transaction) hasPending() bool {
 	for _, s := range t.decided {
 		if !s {
@@ -90,8 +89,8 @@ func (t *transaction) hasPending() bool {
 	return false
 }
 
-// newTransaction checks a message against what the host can take. What cannot work is
-// settled here, without a word to the host.
+// newTransaction checks a message against what the host supports. It sets the outcomes of what
+// can't work, without asking the host.
 func (c *Conn) newTransaction(m *Message) *transaction {
 	t := &transaction{
 		msg: m, transcript: newTranscript(c.opts.Now), connReused: c.transactions > 0,
@@ -128,7 +127,8 @@ func (c *Conn) newTransaction(m *Message) *transaction {
 	return t
 }
 
-// checkMessage says why the host cannot take a message at all.
+// checkMessage reports whether the host can accept a message at all, and returns the outcome if
+// not.
 func (c *Conn) checkMessage(m *Message) (Outcome, bool) {
 	no := func(enhanced, format string, args ...any) (Outcome, bool) {
 		return localOutcome(Permanent, StageMail, enhanced, fmt.Sprintf(format, args...)), false
@@ -148,7 +148,7 @@ func (c *Conn) checkMessage(m *Message) (Outcome, bool) {
 	return Outcome{}, true
 }
 
-// hostnameRules is what to call the host in words.
+// hostName returns the host's name for texts, or its address if it has none.
 func (c *Conn) hostName() string {
 	if c.peer.Host != "" {
 		return c.peer.Host
@@ -173,8 +173,8 @@ func (c *Conn) planCommands(t *transaction) {
 	c.transactions++
 }
 
-// sendCommands buffers the next commands: one without PIPELINING, else as
-// many as the window takes, DATA as the last of its group.
+// sendCommands buffers the next commands: one without PIPELINING, else as many as pipelineWindow
+// allows, with DATA as the last of its group.
 func (c *Conn) sendCommands(t *transaction) {
 	c.transport.writeTimeout = c.timeouts.Command
 	for t.written < len(t.commands) {
@@ -199,8 +199,8 @@ func (c *Conn) sendCommands(t *transaction) {
 	}
 }
 
-// runCommands leads a transaction up to the reply to DATA. It returns whether
-// the host now waits for the message.
+// runCommands runs a transaction up to the reply to DATA. It reports whether the host now waits for
+// the message.
 func (c *Conn) runCommands(t *transaction) bool {
 	c.transcript = t.transcript
 	for {
@@ -224,14 +224,14 @@ func (c *Conn) runCommands(t *transaction) bool {
 		}
 		if t.written == len(t.commands) {
 			if t.dataAccepted && t.accepted > 0 && !t.hasPending() {
-				// It refused RSET or MAIL, and goes on all the same: what it
-				// got now it would get once more.
+				// The host rejected RSET or MAIL but continues all the same. If it got the message
+				// now, it would get it twice.
 				c.abort(t, errInconsistentReplies)
 				return false
 			}
 			if ahead, _ := c.transport.br.Peek(min(c.transport.br.Buffered(), 1)); t.dataAccepted && string(ahead) == "2" {
-				// It would pass for the reply to the final dot. A refusal is
-				// one, however soon it comes.
+				// This would be read as the reply to the final dot. A rejection counts as one,
+				// however early it comes.
 				c.failTransaction(t, c.transport.fail(errPrematureReply))
 				return false
 			}
@@ -245,12 +245,12 @@ func (c *Conn) runCommands(t *transaction) bool {
 	}
 }
 
-// commandsDone reports whether the commands that are left would be in vain.
+// commandsDone reports whether the remaining commands would be pointless.
 func (c *Conn) commandsDone(t *transaction) bool {
 	return c.closing || !t.hasPending() || t.commands[t.written].stage == StageData && t.accepted == 0
 }
 
-// handleReply takes the reply to one command.
+// handleReply handles the reply to one command.
 func (c *Conn) handleReply(t *transaction, s command, r Reply) {
 	if r.Code == 421 && t.closingReply == nil {
 		t.closingReply = &r
@@ -289,17 +289,17 @@ func (c *Conn) handleReply(t *transaction, s command, r Reply) {
 	}
 }
 
-// failureOutcome makes the outcome of a reply that is not the hoped-for one.
+// failureOutcome returns the outcome for a reply other than the expected one.
 func (c *Conn) failureOutcome(stage Stage, r Reply) Outcome {
 	if code := r.Code / 100; code != 4 && code != 5 {
-		// A 2xx or 3xx out of place: we and the host are out of step.
+		// An unexpected 2xx or 3xx: we and the host are out of step.
 		c.closing = true
 		return Outcome{Class: Temporary, Stage: stage, Reply: r}
 	}
 	return Outcome{Class: Classify(stage, r), Stage: stage, Reply: r}
 }
 
-// failTransaction settles what is open when the connection has failed.
+// failTransaction sets the remaining outcomes after the connection has failed.
 func (c *Conn) failTransaction(t *transaction, err error) {
 	stage := StageFinal
 	if t.answered < len(t.commands) {
@@ -323,9 +323,8 @@ func (c *Conn) failTransaction(t *transaction, err error) {
 	t.setRemainingOutcomes(localOutcome(Temporary, stage, "4.4.2", "connection lost: "+text))
 }
 
-// sendBody writes the message and its final dot, and flushes. A failure of
-// Body leaves the message without its dot and ends the connection. It returns
-// whether a reply is to be waited for.
+// sendBody writes the message and its final dot, and flushes. If reading Body fails, it sends no
+// dot and closes the connection. It reports whether a reply is to be read.
 func (c *Conn) sendBody(t *transaction) bool {
 	c.transport.writeTimeout = c.timeouts.DataBlock
 	d := dotWriter{w: c.transport.bw}
@@ -339,8 +338,8 @@ func (c *Conn) sendBody(t *transaction) bool {
 			return false
 		}
 	}
-	// With no recipient accepted a lone dot answers the 354 (RFC 2920
-	// section 3.1): the host has nobody to give an empty message to.
+	// If no recipient was accepted, a lone dot answers the 354 (RFC 2920 section 3.1): the host
+	// can't deliver the empty message to anybody.
 	err := d.finish()
 	if err == nil {
 		err = c.transport.flush()
@@ -353,7 +352,7 @@ func (c *Conn) sendBody(t *transaction) bool {
 	return true
 }
 
-// abort breaks the connection off inside a message.
+// abort closes the connection inside a message.
 func (c *Conn) abort(t *transaction, err error) {
 	_ = c.transport.fail(err)
 	_ = c.transport.tcp.Close()
@@ -362,8 +361,7 @@ func (c *Conn) abort(t *transaction, err error) {
 	t.setRemainingOutcomes(localOutcome(Temporary, StageFinal, "4.3.0", "the message could not be read"))
 }
 
-// readEarlyRejection looks for the reply of a host that stopped taking the
-// message.
+// readEarlyRejection reads the reply of a host that stopped reading the message.
 func (c *Conn) readEarlyRejection(t *transaction, err error) {
 	if c.transport.ctx.Err() == nil {
 		r, rerr := c.recordReply(c.transport.readReplyAfterFailure(min(5*time.Second, c.timeouts.Final)))
@@ -376,8 +374,8 @@ func (c *Conn) readEarlyRejection(t *transaction, err error) {
 	c.failTransaction(t, err)
 }
 
-// readFinalReply reads the reply to the final dot, also when the commands of the
-// following message could not be written any more.
+// readFinalReply reads the reply to the final dot, even if the commands of the following message
+// could not be written.
 func (c *Conn) readFinalReply(t *transaction) {
 	r, err := c.recordReply(c.transport.readReplyAfterFailure(c.timeouts.Final))
 	if err != nil {

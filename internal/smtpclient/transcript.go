@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// The sizes of a transcript in bytes: its beginning and its end are kept,
-// what lies between is left out and counted. A connection's and a message's
-// together stay within 8 KiB.
+// The sizes of a transcript in bytes. Its beginning and its end are kept; lines in between are left
+// out and counted. The transcripts of a connection and a message together stay within 8 KiB.
 const (
 	transcriptHead = 3 << 10
 	transcriptTail = 1 << 10
 	transcriptLine = 512
 )
 
-// transcript records a conversation for the people who later ask why: one
-// line each with the seconds since it began, "C:" for us, "S:" for the host
-// and "*" for what is neither. The message's bytes and secrets are not in it.
+// transcript records a session for later diagnosis. Each line has the seconds since the start, and
+// "C:" for the client, "S:" for the server or "*" for a note. It contains neither the message's
+// bytes nor secrets.
 type transcript struct {
 	now     func() time.Time
 	start   time.Time

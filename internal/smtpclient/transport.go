@@ -12,24 +12,23 @@ import (
 	"time"
 )
 
-// writeBufferSize holds a group of commands and a small message in one write.
+// writeBufferSize is enough for a group of commands and a small message in one write.
 const writeBufferSize = 16 << 10
 
 var errTimeout = errors.New("the host took too long")
 
-// transport is the connection with its buffers and deadlines. Each reply has one
-// deadline for all its bytes, so that a host which sends a byte a minute gains
-// nothing.
+// transport is the network connection with its buffers and deadlines. All bytes of a reply share
+// one deadline, so that a host can't gain time by sending a byte a minute.
 type transport struct {
 	tcp net.Conn
 	nc  net.Conn // tcp, or TLS over it
 	br  *bufio.Reader
 	bw  *bufio.Writer
 
-	ctx          context.Context // of the work in hand
-	txDeadline   time.Time       // of the transaction in hand; zero: none
-	writeTimeout time.Duration   // longest wait for one write
-	err          error           // the first error of the connection: it is of no use after it
+	ctx          context.Context // context of the current call
+	txDeadline   time.Time       // deadline of the current transaction; zero: none
+	writeTimeout time.Duration   // timeout of one write
+	err          error           // first error of the connection, which is unusable after it
 }
 
 func newTransport(tcp net.Conn) *transport {
@@ -39,8 +38,7 @@ func newTransport(tcp net.Conn) *transport {
 	return w
 }
 
-// startTLS goes on with TLS. What was buffered in clear must have been looked
-// at before.
+// startTLS switches to TLS. The caller must have checked that no plaintext is left in the buffer.
 func (w *transport) startTLS(c *tls.Conn) {
 	w.nc = c
 	w.br.Reset(c)
@@ -53,14 +51,14 @@ func (w *transport) bindContext(ctx context.Context) (release func()) {
 	stop := context.AfterFunc(ctx, func() { _ = w.tcp.SetDeadline(past) })
 	return func() {
 		if !stop() {
-			_ = w.fail(context.Cause(ctx)) // noted for who asks next
+			_ = w.fail(context.Cause(ctx)) // kept for the next caller
 		}
 		w.ctx = context.Background()
 		w.txDeadline = time.Time{}
 	}
 }
 
-// deadline returns the deadline of a wait that may take d.
+// deadline returns the deadline of a wait of at most d.
 func (w *transport) deadline(d time.Duration) time.Time {
 	t := time.Now().Add(d)
 	if !w.txDeadline.IsZero() && w.txDeadline.Before(t) {
@@ -76,7 +74,8 @@ func (w *transport) fail(err error) error {
 	return w.err
 }
 
-// translateError puts the caller's own cancellation and expired deadlines into words.
+// translateError returns the caller's cancellation, or errTimeout for an expired deadline, in place
+// of the network's error.
 func (w *transport) translateError(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -87,7 +86,7 @@ func (w *transport) translateError(err error) error {
 	return err
 }
 
-// flush sends what is buffered.
+// flush writes the buffered bytes to the connection.
 func (w *transport) flush() error {
 	if w.err != nil {
 		return w.err
@@ -98,7 +97,7 @@ func (w *transport) flush() error {
 	return nil
 }
 
-// readReply reads one reply within d; buffered commands are to be flushed before.
+// readReply reads one reply within d. Flush buffered commands first.
 func (w *transport) readReply(d time.Duration) (Reply, error) {
 	if w.err != nil {
 		return Reply{}, w.err
@@ -106,8 +105,8 @@ func (w *transport) readReply(d time.Duration) (Reply, error) {
 	return w.readReplyAfterFailure(d)
 }
 
-// readReplyAfterFailure reads a reply also when writing has failed: a host that
-// refuses a message half-way says why before it closes.
+// readReplyAfterFailure reads a reply even if writing has failed: a host that rejects a message
+// half-way says why before it closes.
 func (w *transport) readReplyAfterFailure(d time.Duration) (Reply, error) {
 	if err := w.nc.SetReadDeadline(w.deadline(d)); err != nil {
 		return Reply{}, w.fail(w.translateError(err))
@@ -122,7 +121,7 @@ func (w *transport) readReplyAfterFailure(d time.Duration) (Reply, error) {
 	return r, nil
 }
 
-// deadlineWriter gives every write to the connection its own deadline.
+// deadlineWriter sets a deadline for each write to the connection.
 type deadlineWriter struct{ transport *transport }
 
 func (d deadlineWriter) Write(p []byte) (int, error) {

@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// offersAuth reports whether AUTH is possible now: never in clear.
+// offersAuth reports whether AUTH is possible now: only on submission, and never in clear.
 func (c *conn) offersAuth() bool { return c.srv.Mode != MX && c.tls != nil }
 
-// mechanisms are those of AUTH, as EHLO announces them.
+// mechanisms returns the AUTH mechanisms, as EHLO announces them.
 func (c *conn) mechanisms() string {
 	if c.srv.Mailboxes.SCRAM.Offers() {
 		return credential.MechanismSCRAM + " PLAIN LOGIN"
@@ -25,8 +25,8 @@ func (c *conn) mechanisms() string {
 	return "PLAIN LOGIN"
 }
 
-// auth is AUTH (RFC 4954) with PLAIN (RFC 4616) and LOGIN, and SCRAM-SHA-256 (RFC
-// 7677) if it is offered.
+// auth handles AUTH (RFC 4954) with PLAIN (RFC 4616) and LOGIN, and with SCRAM-SHA-256 (RFC 7677)
+// if it is offered.
 func (c *conn) auth(ctx context.Context, arg string) reply {
 	switch {
 	case c.srv.Mode == MX:
@@ -63,7 +63,7 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 	return c.setLogin(who)
 }
 
-// authFailureReply translates the refusal of a log-in.
+// authFailureReply returns the reply for a failed login, and counts it.
 func (c *conn) authFailureReply(ctx context.Context, err error) reply {
 	c.authFailures++
 	r := reply{454, "4.7.0", "Signing in is not possible at the moment; try again later"}
@@ -76,7 +76,7 @@ func (c *conn) authFailureReply(ctx context.Context, err error) reply {
 	case f.Kind == fault.Denied:
 		r = reply{535, "5.7.13", f.Message}
 	case f.Kind == fault.RateLimited:
-		_ = notify.Sleep(ctx, mailbox.LimitedReplyDelay) // at shutdown it is refused at once
+		_ = notify.Sleep(ctx, mailbox.LimitedReplyDelay) // at shutdown reject at once
 		r = reply{454, "4.7.0", f.Message}
 	}
 	c.log.Info("log-in refused", "code", r.code, "enhanced", r.enhanced)
@@ -87,7 +87,7 @@ func (c *conn) authFailureReply(ctx context.Context, err error) reply {
 	return r
 }
 
-// Ways in which the exchange of AUTH breaks.
+// Errors of the AUTH exchange.
 var (
 	errCancelled     = errors.New("AUTH was cancelled")
 	errInvalidBase64 = errors.New("not base64")
@@ -118,14 +118,14 @@ func (c *conn) authPlain(initial string, given bool) (user, password string, err
 		return "", "", err
 	}
 	parts := strings.Split(raw, "\x00")
-	// To act for another than who signs in is not possible.
+	// Acting for another user (the authorization identity) is not supported.
 	if len(parts) != 3 || parts[0] != "" && !strings.EqualFold(parts[0], parts[1]) {
 		return "", "", errInvalidPlain
 	}
 	return parts[1], parts[2], nil
 }
 
-// authSCRAM needs one more line of the client than what it has to say, since 235 can
+// authSCRAM handles SCRAM-SHA-256. It needs an additional empty line from the client, since 235 can
 // carry no data (RFC 4954 §4).
 func (c *conn) authSCRAM(ctx context.Context, initial string, given bool) reply {
 	first, err := c.readResponse("", initial, given)
@@ -137,7 +137,7 @@ func (c *conn) authSCRAM(ctx context.Context, initial string, given bool) reply 
 		return c.authExchangeError(credential.ErrSCRAMMessage)
 	}
 	if strings.EqualFold(e.User, apiUser) && c.srv.Accounts != nil {
-		// A key is found by what it is, and here we would not get to see it.
+		// A key is looked up by its text, which SCRAM does not transmit.
 		return reply{504, "5.5.4", "The mechanisms for the user api are PLAIN and LOGIN"}
 	}
 	final, err := c.readResponse(encodeBase64(e.Challenge), "", false)
@@ -170,7 +170,8 @@ func (c *conn) authLogin(initial string, given bool) (user, password string, err
 	return user, password, err
 }
 
-// readResponse returns the initial response, or asks for one.
+// readResponse returns the decoded response: the initial one if given, else the reply to the
+// challenge.
 func (c *conn) readResponse(challenge, initial string, given bool) (string, error) {
 	line := initial
 	if !given {

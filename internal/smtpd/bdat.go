@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// bdat is BDAT (RFC 3030 §2): the message in chunks of a given size.
+// bdat handles BDAT (RFC 3030 §2): the message comes in chunks of a given size.
 func (c *conn) bdat(ctx context.Context, arg string) reply {
 	size, last, good := parseBDAT(arg)
 	if !good {
-		// Where the next command begins can't be known.
+		// The start of the next command is unknown.
 		c.closing = true
 		return reply{501, "5.5.4", "The syntax is BDAT size [LAST]"}
 	}
@@ -33,7 +33,7 @@ func parseBDAT(arg string) (size int64, last, good bool) {
 	return int64(n), more, err == nil
 }
 
-// skipChunk drops a chunk that can't be taken, and replies why.
+// skipChunk discards a rejected chunk, and returns the reply r.
 func (c *conn) skipChunk(size int64, r reply) reply {
 	if size > 2*c.srv.maxSize() {
 		c.closing = true
@@ -52,16 +52,15 @@ var (
 	errClientQuit  = errors.New("the client left in the middle of a message")
 )
 
-// bdatReader reads a message from one BDAT after another. The commands between
-// them are carried out here.
+// bdatReader reads a message from successive BDAT chunks. It handles the commands between them.
 type bdatReader struct {
 	c         *conn
-	remaining int64 // of the chunk
-	lastChunk bool  // it is the last one
+	remaining int64 // octets left of the chunk
+	lastChunk bool  // whether it is the last chunk
 	total     int64 // octets of all chunks so far
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (k *bdatReader) Read(p []byte) (int, error) {
 	for k.remaining == 0 {
 		if k.lastChunk {
@@ -114,7 +113,7 @@ func (k *bdatReader) nextChunk() error {
 	return errClientQuit
 }
 
-// drain skips the rest of the chunk. Chunks that follow find no transaction.
+// drain skips the rest of the chunk. Later chunks then find no transaction.
 func (k *bdatReader) drain() error {
 	if k.remaining > 2*k.c.srv.maxSize() {
 		return errTooMuchData

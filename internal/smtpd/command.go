@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// execute carries out one line.
+// execute executes one command line, and returns its reply.
 func (c *conn) execute(ctx context.Context, line string) reply {
 	verb, arg, _ := strings.Cut(line, " ")
 	arg = strings.Trim(arg, " ")
@@ -45,7 +45,7 @@ func (c *conn) execute(ctx context.Context, line string) reply {
 		c.idleCommands++
 		return reply{214, "2.0.0", "See RFC 5321"}
 	case "GET", "POST", "PUT", "HEAD", "CONNECT", "OPTIONS":
-		// A browser that was sent here to talk SMTP in its requests' bodies.
+		// An attack through a browser, with SMTP commands in the bodies of its requests.
 		c.closing = true
 		return reply{421, "4.7.0", "This is no web server"}
 	}
@@ -61,8 +61,8 @@ func (c *conn) rset(arg string) reply {
 	return replyOK
 }
 
-// cutPath takes the path in angle brackets off the argument of MAIL and RCPT.
-// What it returns is without brackets and source route (RFC 5321 §4.1.1.3).
+// cutPath splits the path in angle brackets off the argument of MAIL and RCPT. It returns the path
+// without brackets and source route (RFC 5321 §4.1.1.3).
 func cutPath(arg, keyword string) (path, params string, ok bool) {
 	if len(arg) < len(keyword) || !strings.EqualFold(arg[:len(keyword)], keyword) {
 		return "", "", false
@@ -99,7 +99,7 @@ func cutPath(arg, keyword string) (path, params string, ok bool) {
 // param is a parameter of MAIL or RCPT.
 type param struct{ name, value string }
 
-// parseParams takes the parameters apart; a name given twice is no good.
+// parseParams parses the parameters. It returns false if a name occurs twice.
 func parseParams(s string) (list []param, good bool) {
 	for _, field := range strings.Fields(s) {
 		name, value, _ := strings.Cut(field, "=")

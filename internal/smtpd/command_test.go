@@ -35,8 +35,8 @@ func TestCutPath(t *testing.T) {
 	}
 }
 
-// FuzzCommand reads arguments of MAIL. What is taken for an address must be
-// one that can be sent again as it is.
+// FuzzCommand parses arguments of MAIL. An accepted address must be one that can be sent again
+// unchanged.
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{
 		"FROM:<ann@example.com> SIZE=100 BODY=8BITMIME SMTPUTF8 AUTH=<>", `FROM:<"a>\" b"@b.example>`, "FROM:<@x,@y:a@b.c> RET=FULL",

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// conn is one session. All but what mu guards belongs to its goroutine.
+// conn is one session. All fields except those that mu guards belong to its goroutine.
 type conn struct {
 	srv *Server
 	ip  netip.Addr
@@ -31,28 +31,28 @@ type conn struct {
 
 	mu   sync.Mutex
 	nc   net.Conn
-	idle bool // it waits for a command, and has no transaction in hand
+	idle bool // whether it waits for a command outside of a transaction
 
 	tls          *tls.ConnectionState
 	helo         string // "" until EHLO or HELO
-	esmtp        bool   // EHLO
+	esmtp        bool   // whether the client sent EHLO
 	user         *login
 	revocations  *notify.Subscription
-	recheckLogin bool // the log-in is to be looked at before the next message
+	recheckLogin bool // whether to check the login before the next message
 	tx           *currentTransaction
-	body         *bufio.Reader // of the message being read
+	body         *bufio.Reader // reader of the current message
 
-	badCommands, idleCommands, rejectedRcpts, authFailures int       // what the limits count
-	unknownRcpts                                           int       // recipients refused because they don't exist
-	messageDeadline                                        time.Time // when a message must be there; zero outside of one
-	closing                                                bool      // after the reply to this command
+	badCommands, idleCommands, rejectedRcpts, authFailures int       // counters of the limits
+	unknownRcpts                                           int       // number of recipients rejected because they don't exist
+	messageDeadline                                        time.Time // when the current message must be complete; zero: no message
+	closing                                                bool      // whether to close the connection after the current reply
 }
 
-// currentTransaction is the transaction in hand: from MAIL to the message's end.
+// currentTransaction is the session's transaction, from MAIL to the end of the message.
 type currentTransaction struct {
 	Transaction
 	envelope Envelope
-	accepted []string // accepted, as the client wrote them
+	accepted []string // accepted recipients, as the client wrote them
 	utf8     bool
 	eightBit bool
 }
@@ -68,11 +68,11 @@ func newConn(s *Server, nc net.Conn, ip netip.Addr) *conn {
 	}
 }
 
-// run serves the session to its end.
+// run serves the session until it ends.
 func (c *conn) run(ctx context.Context) {
 	defer c.close()
 	defer func() {
-		// One session must not end those of others.
+		// A panic in one session must not end the others.
 		if p := recover(); p != nil {
 			c.log.Error("a session broke down", "panic", p, "stack", string(debug.Stack()))
 		}
@@ -107,14 +107,14 @@ func (c *conn) close() {
 	c.closeConn()
 }
 
-// closeConn ends the connection, whatever the session is doing.
+// closeConn closes the connection, even while the session is busy.
 func (c *conn) closeConn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.nc.Close()
 }
 
-// interrupt ends the wait for a command of a session that is idle.
+// interrupt ends an idle session's wait for a command.
 func (c *conn) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,8 @@ func (c *conn) interrupt() {
 	}
 }
 
-// sendGreeting says who we are, unless the client speaks before us.
+// sendGreeting sends the greeting. On MX it first waits for GreetDelay, and rejects a client that
+// sends something before the greeting.
 func (c *conn) sendGreeting() bool {
 	s := c.srv
 	if s.Mode == MX && s.GreetDelay > 0 && (s.SkipGreetDelay == nil || !s.SkipGreetDelay(c.ip)) {
@@ -147,7 +148,7 @@ func (c *conn) sendGreeting() bool {
 	return true
 }
 
-// handleReadError ends a session that can't be read from any more.
+// handleReadError sends the last reply of a session that failed to read, and flushes.
 func (c *conn) handleReadError(err error) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, os.ErrDeadlineExceeded) && c.srv.isDraining():
@@ -160,7 +161,7 @@ func (c *conn) handleReadError(err error) {
 
 var errDraining = errors.New("the server is draining")
 
-// setReadDeadline bounds how long the next read may take.
+// setReadDeadline limits the time of the next read.
 func (c *conn) setReadDeadline(d time.Duration) error {
 	draining := c.srv.isDraining()
 	c.mu.Lock()
@@ -175,12 +176,12 @@ func (c *conn) setReadDeadline(d time.Duration) error {
 	return c.nc.SetReadDeadline(at)
 }
 
-// lineError is a line that is no command.
+// lineError is the error of an invalid command line.
 type lineError string
 
 func (e lineError) Error() string { return string(e) }
 
-// Is makes errors.Is(err, errBadLine) true for each of them.
+// Is makes errors.Is(err, errBadLine) true for all of them.
 func (e lineError) Is(target error) bool { return target == errBadLine }
 
 var errBadLine = errors.New("not a line")
@@ -190,8 +191,8 @@ const (
 	errLineEnding  = lineError("Lines end with CR LF, and have neither elsewhere")
 )
 
-// readLine returns the next command line without its end. What we have to say
-// goes out first, unless more commands are here already (RFC 2920 §3.2).
+// readLine returns the next command line without its line end. It first sends the queued replies,
+// unless another command has already arrived (RFC 2920 §3.2).
 func (c *conn) readLine() (string, error) {
 	if err := c.setReadDeadline(commandTimeout); err != nil {
 		return "", err
@@ -222,10 +223,10 @@ func (c *conn) readLine() (string, error) {
 	return string(text), nil
 }
 
-// writeReply queues a reply.
+// writeReply queues a reply. The zero reply is not sent.
 func (c *conn) writeReply(r reply) {
 	if r.code != 0 {
-		_, _ = c.bw.Write(r.append(c.bw.AvailableBuffer())) // an error stays in bw, and flush returns it
+		_, _ = c.bw.Write(r.append(c.bw.AvailableBuffer())) // bw keeps an error, and flush returns it
 	}
 }
 
@@ -237,7 +238,7 @@ func (c *conn) flush() error {
 	return c.bw.Flush()
 }
 
-// enforceLimits ends a session that only makes mistakes, or nothing of use.
+// enforceLimits ends a session with too many mistakes or useless commands.
 func (c *conn) enforceLimits(r reply) reply {
 	switch r.code {
 	case 500, 501, 502, 503, 504, 530, 538, 555:
@@ -251,15 +252,15 @@ func (c *conn) enforceLimits(r reply) reply {
 	return r
 }
 
-// resetTransaction gives the transaction up, or notes that it is done.
+// resetTransaction ends the transaction, completed or not.
 func (c *conn) resetTransaction() { c.tx, c.messageDeadline = nil, time.Time{} }
 
-// startTLS does the TLS handshake.
+// startTLS does the TLS handshake, and reports whether it succeeded.
 func (c *conn) startTLS(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	t := tls.Server(c.nc, c.srv.TLS)
-	_ = c.nc.SetDeadline(time.Now().Add(handshakeTimeout)) // HandshakeContext ends the reads, this also the writes
+	_ = c.nc.SetDeadline(time.Now().Add(handshakeTimeout)) // HandshakeContext limits only the reads, this also the writes
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.log.Info("a TLS handshake failed", "error", err)
 		return false
@@ -290,7 +291,8 @@ func (c *conn) discard(n int64) error {
 	return nil
 }
 
-// setBlockDeadline is arm for some more of a message.
+// setBlockDeadline is setReadDeadline for the next block of a message. It does nothing if some of
+// it is already buffered.
 func (c *conn) setBlockDeadline() error {
 	if c.br.Buffered() > 0 {
 		return nil
@@ -308,7 +310,7 @@ func unexpectedEOF(err error) error {
 	return err
 }
 
-// logAccepted is the one line per message in the log.
+// logAccepted logs an accepted message, in one line.
 func (c *conn) logAccepted(id db.ID, size int64) {
 	e := c.tx.envelope
 	attrs := []any{"id", id, "from", "", "recipients", len(c.tx.accepted), "to", c.tx.accepted[0], "size", size, "helo", c.helo, "tls", c.tls != nil}

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// data is DATA (RFC 5321 §4.1.1.4).
+// data handles DATA (RFC 5321 §4.1.1.4).
 func (c *conn) data(ctx context.Context, arg string) reply {
 	if arg != "" {
 		return reply{501, "5.5.4", "DATA has no argument"}
@@ -29,7 +29,7 @@ func (c *conn) data(ctx context.Context, arg string) reply {
 	return c.receiveMessage(ctx, &dotReader{c: c, lineStart: true})
 }
 
-// checkTransaction says what is missing before a message may come.
+// checkTransaction returns a rejection if a message can't come yet, else the zero reply.
 func (c *conn) checkTransaction() reply {
 	switch {
 	case c.tx == nil:
@@ -40,15 +40,15 @@ func (c *conn) checkTransaction() reply {
 	return reply{}
 }
 
-// messageSource is where a message's octets come from: DATA or BDAT.
+// messageSource is the source of a message's octets: DATA or BDAT.
 type messageSource interface {
 	io.Reader
-	// drain reads on to where the next command begins.
+	// drain skips everything up to the next command.
 	drain() error
 }
 
-// messageReader reads a message from its source, within the limit of size, and
-// remembers why the source ended.
+// messageReader reads a message from its source, within the size limit, and remembers why the
+// source ended.
 type messageReader struct {
 	messageSource
 	c    *conn
@@ -58,7 +58,7 @@ type messageReader struct {
 
 var errTooLarge = fault.New(fault.TooLarge, "message_too_large", "The message is too large")
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (m *messageReader) Read(p []byte) (int, error) {
 	if m.err != nil {
 		return 0, m.err
@@ -73,7 +73,7 @@ func (m *messageReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receiveMessage takes the message of the transaction in hand, which ends with it.
+// receiveMessage receives the message of the current transaction, and ends the transaction.
 func (c *conn) receiveMessage(ctx context.Context, src messageSource) reply {
 	defer c.resetTransaction()
 	c.messageDeadline = time.Now().Add(messageTimeout)
@@ -94,11 +94,11 @@ func (c *conn) receiveMessage(ctx context.Context, src messageSource) reply {
 	return reply{250, "2.0.0", "Accepted as " + id.String()}
 }
 
-// passToBackend gives the message to the receiver.
+// passToBackend passes the message to the backend.
 func (c *conn) passToBackend(ctx context.Context, in *messageReader) (db.ID, error) {
 	var r io.Reader = in
 	if c.srv.Mode == MX {
-		r = message.RejectBareLineEnds(in) // outbound mends what our users send
+		r = message.RejectBareLineEnds(in) // on submission, outbound corrects the line ends
 	}
 	if c.body == nil {
 		c.body = bufio.NewReaderSize(r, readBufferSize)
@@ -112,19 +112,19 @@ func (c *conn) passToBackend(ctx context.Context, in *messageReader) (db.ID, err
 	if header.Count("Received") >= maxReceivedFields {
 		return 0, fault.New(fault.Denied, codeLoop, "The message goes round in circles: it was received too many times")
 	}
-	// The struct hides WriteTo, which would make a buffer for each message.
+	// The struct hides WriteTo, which would allocate a buffer for each message.
 	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body, loginCheckReader{c, ctx})}
 	return c.tx.Message(ctx, c.receivedField(), whole)
 }
 
-// loginCheckReader is the end of a message. Its user may have begun it long ago: if the log-in
-// has ended since, it does not end well.
+// loginCheckReader is the end of a message, which may have begun long ago. It returns an error if
+// the login has been revoked since.
 type loginCheckReader struct {
 	c   *conn
 	ctx context.Context
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (l loginCheckReader) Read([]byte) (int, error) {
 	if l.c.user != nil {
 		if r := l.c.checkLogin(l.ctx); r.code != 0 {
@@ -134,8 +134,8 @@ func (l loginCheckReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// abortMessage is called when the message was refused, or failed, before its end. It
-// skips the rest, so that the dialog can go on, or says with what it ends.
+// abortMessage handles a message that was rejected, or failed, before its end. It skips the rest,
+// so that the session can continue, or returns the last reply and true.
 func (c *conn) abortMessage(in *messageReader, err error) (r reply, over bool) {
 	var f *fault.Error
 	switch {
@@ -157,8 +157,8 @@ func (c *conn) abortMessage(in *messageReader, err error) (r reply, over bool) {
 	return r, true
 }
 
-// receivedField is what our Received field says of the message in hand. Of our own
-// users it does not tell where they are.
+// receivedField returns the data of the Received field for the current message. For submission it
+// omits the client's address and name, for privacy.
 func (c *conn) receivedField() message.Received {
 	r := message.Received{By: c.srv.Host, With: c.protocol()}
 	if c.tls != nil {
@@ -173,7 +173,7 @@ func (c *conn) receivedField() message.Received {
 	return r
 }
 
-// protocol names how the message came (RFC 3848, RFC 6531 §4.3).
+// protocol returns the Received field's protocol name (RFC 3848, RFC 6531 §4.3).
 func (c *conn) protocol() string {
 	if !c.esmtp {
 		return "SMTP"

@@ -31,17 +31,17 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// letters is a Backend that keeps what it takes.
-type letters struct {
+// mails is a Backend that stores the accepted messages.
+type mails struct {
 	mu   sync.Mutex
-	all  []currentTransaction
+	all  []receivedMail
 	next db.ID
 	// gate, if set, holds each message until it can be received from.
 	gate    chan struct{}
-	reached chan struct{} // told when a message waits at the gate
+	reached chan struct{} // signals that a message waits at the gate
 }
 
-type currentTransaction struct {
+type receivedMail struct {
 	from     string
 	to       []string
 	envelope smtpd.Envelope
@@ -52,12 +52,12 @@ type currentTransaction struct {
 }
 
 type taking struct {
-	*letters
-	currentTransaction
+	*mails
+	receivedMail
 }
 
-func (l *letters) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, error) {
-	t := &taking{letters: l, currentTransaction: currentTransaction{envelope: e}}
+func (l *mails) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, error) {
+	t := &taking{mails: l, receivedMail: receivedMail{envelope: e}}
 	if e.From != nil {
 		t.from = e.From.String()
 	}
@@ -90,8 +90,8 @@ func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) 
 		err = fault.New(fault.Denied, "sender_not_allowed", "You may not say so.")
 	}
 	t.mu.Lock()
-	t.currentTransaction.body, t.currentTransaction.received, t.currentTransaction.err = string(b), r, err
-	t.all = append(t.all, t.currentTransaction)
+	t.receivedMail.body, t.receivedMail.received, t.receivedMail.err = string(b), r, err
+	t.all = append(t.all, t.receivedMail)
 	t.next++
 	id := t.next
 	t.mu.Unlock()
@@ -102,10 +102,10 @@ func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) 
 	return id, err
 }
 
-func (l *letters) taken() []currentTransaction {
+func (l *mails) taken() []receivedMail {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var good []currentTransaction
+	var good []receivedMail
 	for _, one := range l.all {
 		if one.err == nil {
 			good = append(good, one)
@@ -114,11 +114,11 @@ func (l *letters) taken() []currentTransaction {
 	return good
 }
 
-// door is a server on a real socket.
-type door struct {
+// listener is a server on a real socket.
+type listener struct {
 	t *testing.T
 	*smtpd.Server
-	*letters
+	*mails
 	addr  string
 	roots *x509.CertPool
 	ended chan error
@@ -126,7 +126,7 @@ type door struct {
 
 var discard = slog.New(slog.DiscardHandler)
 
-func open(t *testing.T, change func(*smtpd.Server)) *door {
+func open(t *testing.T, change func(*smtpd.Server)) *listener {
 	t.Helper()
 	dir := t.TempDir()
 	source, err := cert.NewSelfSigned(cert.SelfSignedOptions{Dir: dir, Host: "mail.host.test"})
@@ -138,10 +138,10 @@ func open(t *testing.T, change func(*smtpd.Server)) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, letters: &letters{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
+	d := &listener{t: t, mails: &mails{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
 	d.roots.AppendCertsFromPEM(pem)
 	d.Server = &smtpd.Server{Host: "mail.host.test", TLS: source.TLSConfig(), ConnLimiter: &ratelimit.ConnLimiter{}, Log: discard}
-	d.Backend = d.letters
+	d.Backend = d.mails
 	if change != nil {
 		change(d.Server)
 	}
@@ -154,7 +154,7 @@ func open(t *testing.T, change func(*smtpd.Server)) *door {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = d.Shutdown(ctx) // what a test left open is cut
+		_ = d.Shutdown(ctx) // closes the connections that a test left open
 		if err := <-d.ended; err != nil {
 			t.Errorf("serving: %v", err)
 		}
@@ -167,16 +167,16 @@ type client struct {
 	t  testing.TB
 	nc net.Conn
 	br *bufio.Reader
-	d  *door
+	d  *listener
 }
 
-func (d *door) dial() *client {
+func (d *listener) dial() *client {
 	d.t.Helper()
 	nc, err := net.Dial("tcp", d.addr)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	_ = nc.SetDeadline(time.Now().Add(time.Minute)) // a test that hangs shall end
+	_ = nc.SetDeadline(time.Now().Add(time.Minute)) // ends a hanging test
 	d.t.Cleanup(func() { _ = nc.Close() })
 	return &client{d.t, nc, bufio.NewReader(nc), d}
 }
@@ -197,7 +197,7 @@ func (c *client) line() string {
 	return strings.TrimSuffix(line, "\r\n")
 }
 
-// want reads a reply, of several lines perhaps, and compares how it begins.
+// want reads a reply, of one or more lines, and compares its beginning.
 func (c *client) want(begin string) {
 	c.t.Helper()
 	for {
@@ -236,12 +236,12 @@ func (c *client) handshake() {
 
 // The dialogs in testdata say, line by line:
 //
-//	> a line that the client sends; those without a reply between them go out together
+//	> a line that the client sends; lines without a reply between them are sent together
 //	>> "octets to send as they are, in Go's syntax"
 //	< a line that the server answers; an ellipsis at its end stands for anything
 //	tls      the client begins TLS
 //	closed   the server has closed the connection
-//	= "from" "to,to" "body"     one message was taken, and this is it
+//	= "from" "to,to" "body"     the one accepted message
 //	# a comment
 func TestDialogs(t *testing.T) {
 	files, err := filepath.Glob("testdata/dialogs/*.txt")
@@ -260,7 +260,7 @@ func TestDialogs(t *testing.T) {
 	}
 }
 
-func play(t *testing.T, d *door, script string) {
+func play(t *testing.T, d *listener, script string) {
 	c := d.dial()
 	var pending strings.Builder
 	flush := func() {

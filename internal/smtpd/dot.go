@@ -8,18 +8,17 @@ import (
 	"io"
 )
 
-// dotReader reads what follows DATA up to CR LF . CR LF, and nothing else ends
-// it: not a bare LF, not a bare CR (that is how mail is smuggled past servers
-// that are less strict). It undoes the doubling of leading dots (RFC 5321
-// §4.5.2).
+// dotReader reads the message after DATA up to CR LF . CR LF. Nothing else ends it, neither a bare
+// LF nor a bare CR, which SMTP smuggling exploits on less strict servers. It removes doubled
+// leading dots (RFC 5321 §4.5.2).
 type dotReader struct {
 	c         *conn
-	lineStart bool // after CR LF, or at the beginning
-	afterCR   bool // the last octet was CR
+	lineStart bool // at the beginning, or after CR LF
+	afterCR   bool // whether the last octet was CR
 	err       error
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (d *dotReader) Read(p []byte) (n int, err error) {
 	for n == 0 && len(p) > 0 {
 		if d.err != nil {
@@ -43,8 +42,7 @@ func (d *dotReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// copyBuffered moves what is at hand into p: whole lines, as long as none begins with
-// a dot, or parts of one.
+// copyBuffered copies buffered octets into p, up to the next line that begins with a dot.
 func (d *dotReader) copyBuffered(p []byte) int {
 	buf, _ := d.c.br.Peek(d.c.br.Buffered())
 	buf = buf[:min(len(buf), len(p))]
@@ -71,8 +69,7 @@ func (d *dotReader) copyBuffered(p []byte) int {
 	return n
 }
 
-// readLineStart deals with a dot at the beginning of a line. It returns io.EOF at
-// the end of the message.
+// readLineStart handles a dot at the start of a line. It returns io.EOF at the end of the message.
 func (d *dotReader) readLineStart() error {
 	for want := 1; want <= 3; want++ {
 		if d.c.br.Buffered() < want {
@@ -104,8 +101,7 @@ func (d *dotReader) setDeadline() error {
 	return d.c.setReadDeadline(blockTimeout)
 }
 
-// errTooMuchData ends the connection of a client that goes on sending what was
-// refused.
+// errTooMuchData closes the connection of a client that keeps sending a rejected message.
 var errTooMuchData = errors.New("far too much was sent")
 
 func (d *dotReader) drain() error {

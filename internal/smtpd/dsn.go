@@ -11,24 +11,23 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// RcptOptions says which reports about a recipient a client asked for (RFC 3461 §4).
+// RcptOptions are the DSN options of a recipient (RFC 3461 §4).
 type RcptOptions struct {
-	Notify smtpclient.Notify // 0: it said nothing
-	ORCPT  string            // ORCPT as "rfc822;a@b", decoded; "" for none
+	Notify smtpclient.Notify // 0: not given
+	ORCPT  string            // ORCPT as "rfc822;a@b", decoded; "": not given
 }
 
-// Limits of what a client may say, as it stands in the command (RFC 3461 §4.2,
-// §4.4).
+// Maximum lengths of the parameter values, as encoded in the command (RFC 3461 §4.2, §4.4).
 const (
 	maxEnvID = 100
 	maxORCPT = 500
 )
 
-// offersDSN reports whether the door knows DSN: whom a stranger tells is not our
-// affair.
+// offersDSN reports whether the server offers DSN: only on submission, since we send no DSNs for
+// other hosts.
 func (c *conn) offersDSN() bool { return c.srv.Mode != MX }
 
-// parseDSNParam reads RET and ENVID of MAIL. known is false for other parameters.
+// parseDSNParam parses RET and ENVID of MAIL. known is false for other parameters.
 func (e *Envelope) parseDSNParam(p param) (r reply, known bool) {
 	switch p.name {
 	case "RET":
@@ -50,8 +49,7 @@ func (e *Envelope) parseDSNParam(p param) (r reply, known bool) {
 	return reply{}, true
 }
 
-// parseRcptOptions reads the parameters of RCPT; the zero reply means that they are
-// good.
+// parseRcptOptions parses the parameters of RCPT. It returns the zero reply if they are valid.
 func (c *conn) parseRcptOptions(s string) (w RcptOptions, r reply) {
 	params, good := parseParams(s)
 	if !good {
@@ -74,7 +72,7 @@ func (c *conn) parseRcptOptions(s string) (w RcptOptions, r reply) {
 	return w, reply{}
 }
 
-// parseNotify reads the value of NOTIFY (RFC 3461 §4.1).
+// parseNotify parses the value of NOTIFY (RFC 3461 §4.1).
 func parseNotify(s string) (n smtpclient.Notify, good bool) {
 	for word := range strings.SplitSeq(s, ",") {
 		bit := smtpclient.Notify(0)
@@ -96,8 +94,7 @@ func parseNotify(s string) (n smtpclient.Notify, good bool) {
 	return n, n == smtpclient.NotifyNever || n&smtpclient.NotifyNever == 0
 }
 
-// parseORCPT reads the value of ORCPT (RFC 3461 §4.2, RFC 6533 §3), and returns
-// it decoded.
+// parseORCPT parses and decodes the value of ORCPT (RFC 3461 §4.2, RFC 6533 §3).
 func parseORCPT(s string) (original string, good bool) {
 	kind, text, found := strings.Cut(s, ";")
 	if !found || len(s) > maxORCPT || !isAddressType(kind) {
@@ -117,15 +114,15 @@ func parseORCPT(s string) (original string, good bool) {
 	return kind + ";" + addr, true
 }
 
-// isAddressType reports whether s is an atom, as types of addresses are.
+// isAddressType reports whether s is an atom, as address types are.
 func isAddressType(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 	})
 }
 
-// decodeXtext decodes xtext (RFC 3461 §4). Octets above 127, which stand in
-// addresses of type utf-8 alone, are passed on.
+// decodeXtext decodes xtext (RFC 3461 §4). It keeps octets above 127, which occur only in addresses
+// of type utf-8.
 func decodeXtext(s string) (text string, good bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -149,8 +146,8 @@ func decodeXtext(s string) (text string, good bool) {
 	return b.String(), b.Len() > 0
 }
 
-// decodeUTF8Address replaces each \x{HEX} of an address of type utf-8 with its
-// character; those that mean something in xtext keep their meaning there.
+// decodeUTF8Address replaces each \x{HEX} in an address of type utf-8 with its character. It writes
+// ASCII characters as xtext, so that those special in xtext stay encoded.
 func decodeUTF8Address(s string) (text string, good bool) {
 	var b strings.Builder
 	for {
@@ -174,8 +171,8 @@ func decodeUTF8Address(s string) (text string, good bool) {
 	}
 }
 
-// isPrintable reports whether text can stand in a report (RFC 3461 §4.2): in
-// printable ASCII, or in any printable characters.
+// isPrintable reports whether text can be used in a DSN (RFC 3461 §4.2): it has only printable
+// ASCII characters, or, if international, only printable characters.
 func isPrintable(s string, international bool) bool {
 	if international {
 		return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })

@@ -74,8 +74,8 @@ func TestReadEnvID(t *testing.T) {
 	}
 }
 
-// FuzzDSN reads parameters of RCPT and MAIL. What is taken can be repeated in a
-// report, and is passed on to another host as it came.
+// FuzzDSN parses parameters of RCPT and MAIL. Accepted values can be repeated in a DSN, and are
+// passed on to another host unchanged.
 func FuzzDSN(f *testing.F) {
 	for _, seed := range []string{
 		" NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;a+2Bb@x", " ORCPT=utf-8;b\\x{F6}rn@x NOTIFY=NEVER", " RET=HDRS ENVID=a+20b", " ORCPT=utf-8;b\u00f6@x", " NOTIFY= ORCPT=;",

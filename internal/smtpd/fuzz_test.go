@@ -42,7 +42,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// states bring a session to where the octets of the fuzzer begin.
+// states are the commands that lead to each state in which the fuzzer's octets begin.
 func states() []string {
 	return []string{
 		"",
@@ -54,9 +54,8 @@ func states() []string {
 	}
 }
 
-// FuzzSession feeds a session in each of its states with anything at all. It
-// must end when the client is done, answer in well-formed replies, and take
-// no message with a bare CR or LF.
+// FuzzSession sends arbitrary octets to a session in each of its states. The session must end when
+// the client is done, send well-formed replies, and accept no message with a bare CR or LF.
 func FuzzSession(f *testing.F) {
 	files, err := filepath.Glob("testdata/dialogs/*.txt")
 	if err != nil {
@@ -83,7 +82,7 @@ func FuzzSession(f *testing.F) {
 			f.Add(uint8(state), []byte(octets.String()))
 		}
 	}
-	taken := &letters{}
+	taken := &mails{}
 	server := &smtpd.Server{Host: "mail.host.test", Backend: taken, ConnLimiter: &ratelimit.ConnLimiter{}, Log: discard, MaxSize: 10_000, MaxRecipients: 3}
 	ln := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	ended := make(chan error, 1)
@@ -118,7 +117,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-func (l *letters) empty() []currentTransaction {
+func (l *mails) empty() []receivedMail {
 	all := l.taken()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +125,7 @@ func (l *letters) empty() []currentTransaction {
 	return all
 }
 
-// checkReplies looks at the form of all complete replies.
+// checkReplies checks the format of all complete replies.
 func checkReplies(t *testing.T, out string) {
 	lines := strings.Split(out, "\r\n")
 	for _, line := range lines[:len(lines)-1] {

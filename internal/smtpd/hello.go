@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// hello is EHLO and HELO. It ends a transaction (RFC 5321 §4.1.4).
+// hello handles EHLO and HELO. Both end a transaction (RFC 5321 §4.1.4).
 func (c *conn) hello(name string, extended bool) reply {
 	if !validHelo(name) {
 		return reply{501, "5.5.4", "Tell your host name"}
@@ -41,8 +41,8 @@ func (c *conn) hello(name string, extended bool) reply {
 	return reply{250, "", b.String()}
 }
 
-// validHelo admits whatever real clients call themselves, as long as it can
-// stand in a Received field. Names are not judged here (RFC 5321 §4.1.4).
+// validHelo accepts the names that real clients send, if they can be used in a Received field. It
+// does not verify names (RFC 5321 §4.1.4).
 func validHelo(name string) bool {
 	if name == "" || len(name) > address.MaxDomain+2 {
 		return false

@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 )
 
-// InboundBackend is the Backend of the MX door.
+// InboundBackend is the Backend of the MX server.
 type InboundBackend struct{ Inbound *inbound.Service }
 
-// Begin takes any sender: what it sends is judged once it is here.
+// Begin accepts any sender. Messages are checked once they are received.
 func (r *InboundBackend) Begin(_ context.Context, e Envelope) (Transaction, error) {
 	return inboundTransaction{r.Inbound.Begin(e.From, e.Size)}, nil
 }
 
 type inboundTransaction struct{ *inbound.Transaction }
 
-// Recipient is that of Transaction.
+// Recipient implements Transaction.
 func (a inboundTransaction) Recipient(ctx context.Context, to address.Address, _ RcptOptions) error {
 	return a.Transaction.Recipient(ctx, to)
 }

@@ -23,11 +23,11 @@ import (
 
 var bytesOf = db.SQL(`SELECT b.bytes FROM message m JOIN blob b ON b.id = m.blob WHERE m.mailbox = $1`)
 
-// From a socket on port 25 into a mailbox, with nothing left out.
+// The whole path from a socket on port 25 into a mailbox.
 func TestIntoMailbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		_, boxes, first := submissionTransaction(t, d, smtpd.MX)
+		_, boxes, first := startSubmission(t, d, smtpd.MX)
 		files, err := blob.NewDir(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -49,8 +49,8 @@ func TestIntoMailbox(t *testing.T) {
 		}
 		in := inbound.New(inbound.Options{Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: boxes, Folders: folders, Now: time.Now, Log: discard,
 			Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}}})
-		door := open(t, func(s *smtpd.Server) { s.Backend = &smtpd.InboundBackend{Inbound: in} })
-		c := door.dial()
+		listener := open(t, func(s *smtpd.Server) { s.Backend = &smtpd.InboundBackend{Inbound: in} })
+		c := listener.dial()
 		c.want("220 ")
 		c.say("EHLO client.example", "250 ")
 		c.say("MAIL FROM:<ann@example.com> SIZE=2000000", "250 ")
@@ -75,7 +75,8 @@ func TestIntoMailbox(t *testing.T) {
 		c.say("RCPT TO:<bob@demo.test>", "250 ")
 		c.say("DATA", "354 ")
 		c.say("Delivered-To: bob@demo.test\r\n\r\n.", "554 5.4.6")
-		// What RCPT accepted is filed even if it overruns; the next is refused.
+		// A message that RCPT accepted is filed even if it exceeds the quota. The next one is
+		// rejected.
 		c.say("MAIL FROM:<ann@example.com>", "250 ")
 		c.say("RCPT TO:<bob@demo.test>", "250 ")
 		c.say("DATA", "354 ")
@@ -83,7 +84,7 @@ func TestIntoMailbox(t *testing.T) {
 		c.say("MAIL FROM:<ann@example.com>", "250 ")
 		c.say("RCPT TO:<bob@demo.test>", "452 4.2.2")
 
-		// So is a mailbox whose INBOX is full, and what came before is filed.
+		// The same applies if INBOX is full: earlier messages are filed.
 		if _, _, err := boxes.Create(ctx, first.Account, mailbox.CreateParams{Domain: first.Domain, LocalPart: "carol"}); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,7 @@ func TestIntoMailbox(t *testing.T) {
 		c.say("RSET", "250 ")
 		c.say("MAIL FROM:<ann@example.com>", "250 ")
 		c.say("RCPT TO:<carol@demo.test>", "250 ")
-		late := door.dial()
+		late := listener.dial()
 		late.want("220 ")
 		late.say("EHLO client.example", "250 ")
 		late.say("MAIL FROM:<ann@example.com>", "250 ")

@@ -20,8 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// metered is a whole service whose limits are counted by a clock that stands
-// still.
+// metered is a complete service whose limits use a stopped clock.
 type metered struct {
 	*servertest.Server
 	t   *testing.T
@@ -39,7 +38,7 @@ func (m *metered) rates(r quota.Rates) {
 	}
 }
 
-// login begins a session on 465.
+// login starts a session on port 465.
 func (m *metered) login(user, password string) *smtp.Client {
 	m.t.Helper()
 	nc, err := tls.Dial("tcp", m.Addr("submissions"), m.TLS())
@@ -57,7 +56,7 @@ func (m *metered) login(user, password string) *smtp.Client {
 	return c
 }
 
-// submit hands in a message, until it is refused.
+// submit submits a message, until a command is rejected.
 func submit(c *smtp.Client, to ...string) (step string, err error) {
 	if err := c.Mail("alice@demo.test"); err != nil {
 		return "MAIL", err
@@ -75,7 +74,7 @@ func submit(c *smtp.Client, to ...string) (step string, err error) {
 	return "the end", errors.Join(err, w.Close())
 }
 
-// tooMuch fails the test unless a command was answered with 450 4.7.1.
+// tooMuch fails the test unless a command got the reply 450 4.7.1.
 func tooMuch(t *testing.T, at, step string, err error) {
 	t.Helper()
 	var r *textproto.Error
@@ -99,7 +98,7 @@ func (m *metered) sends(status int) {
 	}
 }
 
-// has fails the test unless there are so many messages, and so much is used.
+// has fails the test unless there is this number of messages, and this usage.
 func (m *metered) has(messages int, used string) {
 	m.t.Helper()
 	var list struct{ Data []struct{ ID string } }
@@ -115,8 +114,7 @@ func (m *metered) has(messages int, used string) {
 	}
 }
 
-// Whatever door mail comes by, it counts by the same limits; what is refused is
-// not queued.
+// Mail counts by the same limits on every path, and rejected mail is not queued.
 func TestSubmissionLimits(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		now := &atomic.Int64{}
@@ -130,7 +128,7 @@ func TestSubmissionLimits(t *testing.T) {
 		m.submits(key, "delivered", "delivered+2")
 		m.sends(202)
 		m.has(3, "3 3 4")
-		// At the end of a transaction that began while there was something left.
+		// At the end of a transaction that began before the limit was reached.
 		if err := mailbox.Mail(alice.Address); err != nil {
 			t.Fatal(err)
 		}
@@ -159,13 +157,13 @@ func TestSubmissionLimits(t *testing.T) {
 		m.sends(429)
 		m.has(8, "4 8 9")
 
-		// What is refused counts nowhere.
+		// Rejected mail does not count.
 		m.rates(quota.Rates{RecipientsPerDay: 11})
 		step, err := submit(key, "delivered", "delivered+2", "delivered+3")
 		tooMuch(t, "RCPT", step, err)
 		now.Add(24 * time.Hour.Microseconds())
 		m.rates(quota.Rates{RecipientsPerDay: 2})
-		step, err = submit(mailbox, "delivered", "delivered+2", "delivered+3") // more than ever: by itself the third can have it tomorrow
+		step, err = submit(mailbox, "delivered", "delivered+2", "delivered+3") // more than the whole limit: by itself the third can be sent tomorrow
 		tooMuch(t, "RCPT", step, err)
 		m.has(8, "0 0 0")
 		m.submits(mailbox, "delivered", "delivered+2")
@@ -173,7 +171,7 @@ func TestSubmissionLimits(t *testing.T) {
 	})
 }
 
-// A key's own limits hold for what it hands in by SMTP.
+// A key's own limits apply to its SMTP submissions.
 func TestSubmissionKeyLimits(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := &metered{s, t, nil}
@@ -187,16 +185,16 @@ func TestSubmissionKeyLimits(t *testing.T) {
 		m.submits(own, "delivered")
 		step, err := submit(own, "delivered")
 		if time.Now().UTC().Day() != day {
-			return // it was midnight: the key may
+			return // it was midnight, so the key may send
 		}
 		tooMuch(t, "MAIL", step, err)
 		m.submits(other, "delivered")
 	})
 }
 
-// Who tries out names is slowed down and then sent away, as is a network that
-// sends too much.
-func TestStrangers(t *testing.T) {
+// A client that tries out names is slowed down and then disconnected, as is a network that sends
+// too much.
+func TestClients(t *testing.T) {
 	d := open(t, func(s *smtpd.Server) {
 		s.ClientLimiter = ratelimit.NewClientLimiter(3, 5)
 		s.ClientLimiter.TarpitBase = time.Millisecond

@@ -13,20 +13,20 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// apiUser is the user name of programs, whose password is an API key.
+// apiUser is the user name of programs, which use an API key as their password.
 const apiUser = "api"
 
-// sendScope is what a key must be allowed to.
+// sendScope is the scope that a key needs.
 const sendScope = "outbound.send"
 
-// login is who the client is: a mailbox, or a program with an API key.
+// login is the client's login: a mailbox, or a program with an API key.
 type login struct {
 	mailbox   mailbox.Mailbox
-	token     string // of the key; "" for a mailbox
+	token     string // API key; "" for a mailbox
 	principal account.Principal
 }
 
-// logAttr names it in the log.
+// logAttr returns the log attributes that identify it.
 func (l *login) logAttr() []any {
 	if l.token != "" {
 		return []any{"key", l.principal.Key}
@@ -34,7 +34,7 @@ func (l *login) logAttr() []any {
 	return []any{"mailbox", l.mailbox.ID}
 }
 
-// authenticate finds out who signs in, as Mailboxes.Authenticate says.
+// authenticate checks a user and password; see Mailboxes.Authenticate for the errors.
 func (c *conn) authenticate(ctx context.Context, user, password string) (*login, error) {
 	if strings.EqualFold(user, apiUser) && c.srv.Accounts != nil {
 		return c.authenticateKey(ctx, password)
@@ -43,9 +43,9 @@ func (c *conn) authenticate(ctx context.Context, user, password string) (*login,
 	return &login{mailbox: box}, err
 }
 
-// authenticateKey signs a program in. Wrong keys slow the network that tries them as
-// wrong passwords do; a key is no address at which many could guess, so each
-// stands for itself.
+// authenticateKey checks an API key. Wrong keys slow down the network that tries them, as wrong
+// passwords do. Each key counts as a credential of its own, since many clients can't guess at one
+// key as they can at one address.
 func (c *conn) authenticateKey(ctx context.Context, token string) (*login, error) {
 	logins := c.srv.Mailboxes.Logins
 	var key account.Principal
@@ -68,18 +68,18 @@ func (c *conn) authenticateKey(ctx context.Context, token string) (*login, error
 	return &login{token: token, principal: key}, key.RequireScope(sendScope)
 }
 
-// setLogin notes who the client is.
+// setLogin sets the session's login, and returns the reply.
 func (c *conn) setLogin(who *login) reply {
 	c.user = who
 	if who.token == "" {
 		c.revocations = c.srv.Hub.Subscribe(notify.Key{Kind: notify.Credential, ID: int64(who.mailbox.ID)})
-		c.recheckLogin = true // it may have ended before the subscription began
+		c.recheckLogin = true // it may have been revoked before the subscription began
 	}
 	c.log.Info("signed in", who.logAttr()...)
 	return reply{235, "2.7.0", "Welcome"}
 }
 
-// checkLogin makes sure that a long session ends with the log-in it stands on.
+// checkLogin ends a long session whose login is no longer valid.
 func (c *conn) checkLogin(ctx context.Context) reply {
 	switch err := c.verifyLogin(ctx); {
 	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Denied):
@@ -91,9 +91,9 @@ func (c *conn) checkLogin(ctx context.Context) reply {
 	return reply{}
 }
 
-// verifyLogin returns the fault with which the log-in has ended.
+// verifyLogin returns the error if the login is no longer valid.
 func (c *conn) verifyLogin(ctx context.Context) error {
-	if c.user.token != "" { // what is known of a key is at hand
+	if c.user.token != "" { // keys are cheap to check: their data is cached
 		key, err := c.srv.Accounts.Authenticate(ctx, c.user.token, c.ip)
 		if err == nil {
 			c.user.principal = key

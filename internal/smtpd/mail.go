@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 )
 
-// mail is MAIL FROM (RFC 5321 §4.1.1.2).
+// mail handles MAIL FROM (RFC 5321 §4.1.1.2).
 func (c *conn) mail(ctx context.Context, arg string) reply {
 	switch {
 	case c.helo == "":
@@ -54,14 +54,13 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 	return reply{250, "2.1.0", "Sender OK"}
 }
 
-// mailParams are what a session takes of the parameters of MAIL.
+// mailParams are the parameters of MAIL that a session accepts.
 type mailParams struct {
-	maxSize         int64 // octets at the most
+	maxSize         int64 // maximum SIZE, in octets
 	dsn, requireTLS bool
 }
 
-// parseParams reads the parameters of MAIL; the zero reply means that they are
-// good.
+// parseParams parses the parameters of MAIL. It returns the zero reply if they are valid.
 func (l *currentTransaction) parseParams(s string, o mailParams) reply {
 	params, good := parseParams(s)
 	if !good {
@@ -91,7 +90,7 @@ func (l *currentTransaction) parseParams(s string, o mailParams) reply {
 				return reply{501, "5.5.4", "SMTPUTF8 has no value"}
 			}
 			l.utf8 = true
-		case "AUTH": // RFC 4954 §5: who vouches for whom does not matter here
+		case "AUTH": // RFC 4954 §5: the original submitter does not matter here
 		default:
 			r, known := reply{}, false
 			if o.dsn {
@@ -111,8 +110,7 @@ func (l *currentTransaction) parseParams(s string, o mailParams) reply {
 	return reply{}
 }
 
-// parseAddress reads an address of the envelope; the zero reply means that it is
-// good.
+// parseAddress parses an address of the envelope. It returns the zero reply if it is valid.
 func (l *currentTransaction) parseAddress(path string) (address.Address, reply) {
 	if !l.utf8 {
 		for i := range len(path) {

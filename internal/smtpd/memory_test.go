@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// talker is a connection to a client that says whatever it wants and hears nothing.
+// talker is a connection whose client sends given data and reads nothing.
 type talker struct {
 	net.Conn
 	io.Reader

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// rcpt is RCPT TO (RFC 5321 §4.1.1.3).
+// rcpt handles RCPT TO (RFC 5321 §4.1.1.3).
 func (c *conn) rcpt(ctx context.Context, arg string) reply {
 	l := c.tx
 	if l == nil {
@@ -48,8 +48,8 @@ func (c *conn) rcpt(ctx context.Context, arg string) reply {
 	return reply{250, "2.1.5", "Recipient OK"}
 }
 
-// unknownRcptReply is what is said of a recipient that does not exist, which who tries
-// out names learns ever more slowly, and in the end not at all.
+// unknownRcptReply returns the reply for a recipient that does not exist. It delays a client that
+// tries out names more and more, and in the end disconnects it.
 func (c *conn) unknownRcptReply(ctx context.Context, r reply) reply {
 	c.unknownRcpts++
 	wait := c.srv.ClientLimiter.TarpitDelay(c.ip, c.unknownRcpts)
@@ -59,7 +59,7 @@ func (c *conn) unknownRcptReply(ctx context.Context, r reply) reply {
 		r = reply{421, "4.7.0", "Too many recipients that do not exist; try again later"}
 	}
 	if wait > 0 {
-		_ = c.flush() // what was said before waits for nothing; an error stays
+		_ = c.flush() // don't delay earlier replies; bw keeps an error
 		_ = notify.Sleep(ctx, wait)
 	}
 	return r

@@ -11,16 +11,16 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 )
 
-// reply is an answer to the client. The zero reply is none.
+// reply is an SMTP reply. The zero reply means that none is sent.
 type reply struct {
 	code     int
-	enhanced string // RFC 3463; "" for none
-	text     string // one line, or several parted by \n; only EHLO and HELP have those
+	enhanced string // RFC 3463; "": none
+	text     string // one line, or several separated by \n (EHLO)
 }
 
 var replyOK = reply{250, "2.0.0", "OK"}
 
-// append appends the reply in wire form.
+// append appends the reply in wire format.
 func (r reply) append(b []byte) []byte {
 	for rest := r.text; ; {
 		line, more, cut := strings.Cut(rest, "\n")
@@ -48,17 +48,17 @@ func (r reply) append(b []byte) []byte {
 	}
 }
 
-// replyError is an error that has its reply already.
+// replyError is an error with its own reply.
 type replyError struct{ reply }
 
-// Error is the reply's text.
+// Error returns the reply's text.
 func (e replyError) Error() string { return e.text }
 
-// Codes of faults that have a reply of their own.
+// codeLoop is the fault code for a mail loop, which has its own reply.
 const codeLoop = inbound.CodeLoop
 
-// errorReply gives a fault the words of SMTP, as all doors do but for AUTH, whose
-// replies have codes of their own. What is our own trouble is logged.
+// errorReply returns the reply for an error of any command except AUTH, which has its own codes. It
+// logs internal errors.
 func (c *conn) errorReply(err error) reply {
 	var made replyError
 	if errors.As(err, &made) {

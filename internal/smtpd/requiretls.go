@@ -2,12 +2,12 @@
 
 package smtpd
 
-// offersRequireTLS reports whether REQUIRETLS is offered (RFC 8689 §2): to those
-// who submit, under TLS.
+// offersRequireTLS reports whether REQUIRETLS is offered (RFC 8689 §2): only on submission, under
+// TLS.
 func (c *conn) offersRequireTLS() bool { return c.srv.Mode != MX && c.tls != nil }
 
-// parseRequireTLSParam reads the REQUIRETLS parameter of MAIL; known is false for
-// another one.
+// parseRequireTLSParam parses the REQUIRETLS parameter of MAIL. known is false for other
+// parameters.
 func (e *Envelope) parseRequireTLSParam(p param) (r reply, known bool) {
 	if p.name != "REQUIRETLS" {
 		return reply{}, false

@@ -11,11 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// REQUIRETLS is offered to those who submit, once there is TLS, and to nobody
-// else.
+// REQUIRETLS is offered only on submission, and only under TLS.
 func TestRequireTLS(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, _, _ := submissionTransaction(t, database, smtpd.Submission)
+		d, _, _ := startSubmission(t, database, smtpd.Submission)
 		c := d.dial()
 		c.want("220 ")
 		if got := c.answers("EHLO client.example"); strings.Contains(got, "REQUIRETLS") {

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// offerScram makes a door offer SCRAM-SHA-256, and know the mailbox's password.
+// offerScram makes a server offer SCRAM-SHA-256 for the mailbox's password.
 func offerScram(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox) {
 	t.Helper()
 	boxes.SCRAM = &credential.SCRAM{Hasher: boxes.Hasher, Key: []byte("a secret of this house"), Offered: true}
@@ -26,7 +26,7 @@ func offerScram(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox) {
 	}
 }
 
-// speaker is a client's side of SCRAM-SHA-256: it makes of a reply what to say.
+// speaker is the client side of SCRAM-SHA-256: says returns the response to a reply.
 func (c *client) speaker(user, pw string) (conv *scram.ClientConversation, says func(reply string) string) {
 	c.t.Helper()
 	made, err := scram.SHA256.NewClient(user, pw, "")
@@ -48,7 +48,7 @@ func (c *client) speaker(user, pw string) (conv *scram.ClientConversation, says 
 	}
 }
 
-// scramAuth goes through an exchange, up to its last reply.
+// scramAuth runs an exchange, and returns its last reply.
 func (c *client) scramAuth(user, pw string, initial bool) (last string) {
 	c.t.Helper()
 	conv, says := c.speaker(user, pw)
@@ -73,7 +73,7 @@ func (c *client) scramAuth(user, pw string, initial bool) (last string) {
 
 func TestScram(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submission)
+		d, boxes, box := startSubmission(t, database, smtpd.Submission)
 		wants := func(got, want string) {
 			t.Helper()
 			if !strings.HasPrefix(got, want) {
@@ -116,11 +116,11 @@ func TestScram(t *testing.T) {
 	})
 }
 
-// Guesses end the session as those by PLAIN do; whoever gives up after our proof
-// is not signed in.
+// Wrong guesses end the session as with PLAIN. A client that stops after our proof is not logged
+// in.
 func TestScramRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH SCRAM-SHA-256 "+b64("n,,n=ann@demo.test,r=abc"), "504 5.5.4 The mechanisms are PLAIN LOGIN")

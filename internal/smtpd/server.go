@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smtpd takes mail by SMTP: on port 25 from other hosts for the
-// domains here (MX), and on 587 and 465 from the mailboxes here (submission).
-// It speaks the protocol and keeps its limits; who may receive, and what
-// becomes of a message, is the Backend's to say.
+// Package smtpd is the SMTP server. On port 25 it receives mail from other hosts for the local
+// domains (MX). On ports 587 and 465 it receives mail from the local mailboxes and from API keys
+// (submission). It implements the protocol and its limits. The Backend decides who may receive a
+// message, and what happens to it.
 //
-// The loop is our own since a reply shall go out with those of the commands
-// that were pipelined with it, in one packet; a long line of a message is no
-// reason to hang up; and each of the limits below needs its own answer.
+// The command loop is our own for three reasons. The replies to pipelined commands go out together,
+// in one packet. A long line in a message does not end the session. Each of the limits below needs
+// its own reply.
 package smtpd
 
 import (
@@ -30,72 +30,70 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// Mode is which kind of door a server is.
+// Mode is the kind of a server.
 type Mode int
 
 // The modes.
 const (
-	MX          Mode = iota // port 25: anyone, for domains here
-	Submission              // 587: mailboxes here; STARTTLS, then AUTH
-	Submissions             // 465: the same, TLS from the first octet
+	MX          Mode = iota // port 25: from anyone to local domains
+	Submission              // port 587: from local mailboxes; STARTTLS, then AUTH
+	Submissions             // port 465: the same, with TLS from the first octet
 )
 
-// Backend is what stands behind a door: inbound on MX, outbound on submission.
+// Backend handles the messages of a server: inbound on MX, outbound on submission.
 type Backend interface {
-	// Begin judges MAIL FROM and begins a transaction.
+	// Begin checks MAIL FROM and begins a transaction.
 	Begin(ctx context.Context, e Envelope) (Transaction, error)
 }
 
-// Transaction is one message on its way in. Its errors are faults that the
-// client is told of; any other is ours.
+// Transaction is one message being received. The client sees its errors if they are faults; any
+// other error is internal.
 type Transaction interface {
-	// Recipient judges RCPT TO. An address without a domain is postmaster.
-	// What is wanted of reports is nothing on MX.
+	// Recipient checks RCPT TO. An address without a domain is postmaster. wants is zero on MX.
 	Recipient(ctx context.Context, to address.Address, wants RcptOptions) error
-	// Message takes the message, which it reads to its end, and returns once
-	// it is committed. r lacks the id and the time. The id is for the log and
-	// the client.
+	// Message receives the message. It reads body to the end, and returns once the message is
+	// committed. r lacks the id and the time. The id is for the log and the client.
 	Message(ctx context.Context, r message.Received, body io.Reader) (db.ID, error)
 }
 
-// Envelope is what is known of a message at MAIL FROM.
+// Envelope is what is known about a message at MAIL FROM.
 type Envelope struct {
 	From     *address.Address // nil: the null sender
-	Size     int64            // as the client declared it; 0 if it did not
+	Size     int64            // size that the client declared, in octets; 0: not declared
 	ClientIP netip.Addr
 	Helo     string
 	TLS      bool
-	// Who submits is a mailbox or a program with an API key; the other one,
-	// and on MX both, are zero.
+	// Mailbox or Principal (a program with an API key) is the submitter. The other one is zero; on
+	// MX both are.
 	Mailbox   mailbox.Mailbox
 	Principal account.Principal
-	Ret       string // RET of RFC 3461: "FULL", "HDRS" or ""
-	EnvID     string // ENVID, decoded; "" for none
-	// RequireTLS: the message goes only to hosts that prove who they are and
-	// promise the same (RFC 8689).
+	Ret       string // RET (RFC 3461): "FULL", "HDRS" or ""
+	EnvID     string // ENVID, decoded; "": not given
+	// RequireTLS is set if the message may go only to hosts that prove their identity and announce
+	// REQUIRETLS (RFC 8689).
 	RequireTLS bool
 }
 
-// Server is one door. Fields are set before Serve.
+// Server is an SMTP server of one Mode. Set its fields before Serve.
 type Server struct {
 	Mode        Mode
-	Host        string // our name in the greeting
+	Host        string // host name in the greeting
 	Backend     Backend
-	TLS         *tls.Config // nil: no TLS, and so no submission
+	TLS         *tls.Config // nil: no TLS, and thus no submission
 	Mailboxes   *mailbox.Mailboxes
-	Accounts    *account.Accounts // keys for the user "api"; nil: there is no such user
-	Hub         *notify.Hub       // tells of log-ins that ended; with Mailboxes, for submission only
+	Accounts    *account.Accounts // API keys for the user "api"; nil: no such user
+	Hub         *notify.Hub       // notifies of revoked logins; like Mailboxes, for submission only
 	ConnLimiter *ratelimit.ConnLimiter
 	Log         *slog.Logger
 
-	MaxSize       int64 // octets of a message; 0: 50 MiB
-	MaxRecipients int   // of a transaction; 0: 100
-	// GreetDelay is how long a client of MX must keep silent before our
-	// greeting: who talks first is not a mail server. 0: no wait.
+	MaxSize       int64 // maximum size of a message, in octets; 0: 50 MiB
+	MaxRecipients int   // maximum number of recipients of a transaction; 0: 100
+	// GreetDelay is how long an MX client must stay silent before our greeting: a client that sends
+	// first is not a mail server. 0: no wait.
 	GreetDelay time.Duration
-	// ClientLimiter limits what each network may do on MX; nil: nothing does.
+	// ClientLimiter limits each network on MX; nil: no limits.
 	ClientLimiter *ratelimit.ClientLimiter
-	// SkipGreetDelay says who need not wait for the greeting; may be nil.
+	// SkipGreetDelay reports whether a client need not wait for the greeting; may be nil.
 	SkipGreetDelay func(netip.Addr) bool
 
 	mu        sync.Mutex
@@ -103,28 +101,28 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	sessions  sync.WaitGroup
-	ctx       context.Context // of all sessions
+	ctx       context.Context // context of all sessions
 	cancel    context.CancelFunc
 }
 
-// Limits that are no one's to configure.
+// Fixed limits.
 const (
 	defaultMaxSize       = 50 << 20
 	defaultMaxRecipients = 100
 
-	maxLineLength     = 2048                   // of a command with its line end; RFC 5321 §4.5.3.1.4 asks for 512 and extensions
-	maxBadCommands    = 20                     // commands that make no sense, in a session
-	maxIdleCommands   = 200                    // commands that do nothing, between messages
-	maxRejectedRcpts  = 50                     // recipients refused, in a session
-	maxAuthFailures   = 5                      // failed log-ins, in a session
-	maxReceivedFields = 100                    // Received fields, from which on a message goes round in circles (RFC 5321 §6.3: not fewer)
+	maxLineLength     = 2048                   // octets of a command with its line end; RFC 5321 §4.5.3.1.4 requires 512 and extensions
+	maxBadCommands    = 20                     // invalid commands in a session
+	maxIdleCommands   = 200                    // commands without effect, between messages
+	maxRejectedRcpts  = 50                     // rejected recipients in a session
+	maxAuthFailures   = 5                      // failed logins in a session
+	maxReceivedFields = 100                    // number of Received fields that means a mail loop (RFC 5321 §6.3: not fewer)
 	commandTimeout    = 5 * time.Minute        // to send a command (RFC 5321 §4.5.3.2.7)
-	blockTimeout      = 3 * time.Minute        // to send some more of a message
-	messageTimeout    = 10 * time.Minute       // to send a message, and a second more …
-	minMessageRate    = 1 << 10                // … for each so many octets of it
-	writeTimeout      = time.Minute            // to take our replies
+	blockTimeout      = 3 * time.Minute        // to send the next block of a message
+	messageTimeout    = 10 * time.Minute       // to send a message, plus one second …
+	minMessageRate    = 1 << 10                // … for each that many octets
+	writeTimeout      = time.Minute            // to read our replies
 	handshakeTimeout  = 30 * time.Second       // for TLS
-	rejectTimeout     = 200 * time.Millisecond // to take a refusal before any session
+	rejectTimeout     = 200 * time.Millisecond // to read a rejection before any session
 )
 
 func (s *Server) maxSize() int64 {
@@ -141,8 +139,8 @@ func (s *Server) maxRecipients() int {
 	return defaultMaxRecipients
 }
 
-// Serve takes connections until Shutdown, and then returns nil. One server may
-// serve several listeners.
+// Serve accepts connections until Shutdown, and then returns nil. One server may serve several
+// listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	if !s.addListener(ln) {
 		return ln.Close()
@@ -161,7 +159,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		if draining || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
-		// Out of file descriptors, most likely: others will give some back.
+		// Probably out of file descriptors: wait until others are closed.
 		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 		s.Log.Error("a connection could not be taken", "door", s.Mode.String(), "error", err)
 		time.Sleep(backoff)
@@ -182,7 +180,7 @@ func (s *Server) addListener(ln net.Listener) bool {
 	return true
 }
 
-// startSession serves a connection in a goroutine of its own, if the limits allow it.
+// startSession serves a connection in its own goroutine, if the limits allow it.
 func (s *Server) startSession(nc net.Conn) {
 	ip := remoteIP(nc)
 	release, ok := s.ConnLimiter.Acquire(ip)
@@ -211,17 +209,17 @@ func (s *Server) startSession(nc net.Conn) {
 	}()
 }
 
-// rejectConn refuses a connection in clear; on 465 the client will not read it,
-// but it costs nothing to say.
+// rejectConn rejects a connection, in clear. On port 465 the client won't understand it, but
+// sending it is cheap.
 func rejectConn(nc net.Conn, why string) {
 	_ = nc.SetDeadline(time.Now().Add(rejectTimeout))
 	_, _ = io.WriteString(nc, why)
 	_ = nc.Close()
 }
 
-// Shutdown takes no new connections, lets sessions finish the transaction they
-// are in, and ends the others with 421. When ctx ends it cuts off what is left
-// and returns its error.
+// Shutdown accepts no more connections, lets sessions finish their current transaction, and ends
+// the others with 421. When ctx ends, it closes the remaining connections and returns the context's
+// error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -243,7 +241,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	if s.cancel != nil { // else it was never opened
+	if s.cancel != nil { // else it was never started
 		s.cancel()
 	}
 	for c := range s.conns {
@@ -260,7 +258,7 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// String names the mode in logs.
+// String returns the mode's name for logs.
 func (m Mode) String() string { return [...]string{"mx", "submission", "submissions"}[m] }
 
 func remoteIP(nc net.Conn) netip.Addr {

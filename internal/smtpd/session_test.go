@@ -27,8 +27,8 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
 
-// submissionTransaction opens a submission door with the mailbox ann@demo.test.
-func submissionTransaction(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailboxes, mailbox.Mailbox) {
+// startSubmission starts a submission server with the mailbox ann@demo.test.
+func startSubmission(t *testing.T, d *db.DB, mode smtpd.Mode) (*listener, *mailbox.Mailboxes, mailbox.Mailbox) {
 	t.Helper()
 	ctx, hub := t.Context(), &notify.Hub{}
 	accounts := account.New(d, hub, time.Now)
@@ -55,7 +55,7 @@ func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) 
 
 func TestSubmission(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submission)
+		d, boxes, box := startSubmission(t, database, smtpd.Submission)
 		c := d.dial()
 		c.want("220 ")
 		c.say("EHLO [192.0.2.1]", "250 ")
@@ -88,7 +88,7 @@ func TestSubmission(t *testing.T) {
 		if r.With != "ESMTPSA" || r.Helo != "" || r.Addr.IsValid() || r.For != "" || !strings.HasPrefix(r.TLS, "TLS 1.3 ") {
 			t.Errorf("received %+v", r)
 		}
-		// The log-in ends with the password it was made with.
+		// Revoking the password ends the login made with it.
 		if _, err := boxes.SetPassword(t.Context(), box.Account, box.ID, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -97,10 +97,10 @@ func TestSubmission(t *testing.T) {
 	})
 }
 
-// A message that came to its end after the log-in did is not taken.
+// A message that ends after its login was revoked is not accepted.
 func TestLoginEndsWithinMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		begun := func(auth string) *client {
 			c := d.secured()
@@ -137,10 +137,10 @@ func TestLoginEndsWithinMessage(t *testing.T) {
 	})
 }
 
-// A log-in that could not be looked at is looked at again, not believed.
+// If a login check fails with an error, the login is checked again, not trusted.
 func TestRevocationOutlastsTrouble(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		rename := func(from, to string) {
 			t.Helper()
 			dbtest.Exec(t, database, db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
@@ -163,13 +163,13 @@ func TestRevocationOutlastsTrouble(t *testing.T) {
 
 func TestGuessingEndsTheSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, _ := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, _ := startSubmission(t, database, smtpd.Submissions)
 		boxes.Logins.Exempt = nil
 		c := d.dial()
 		c.handshake()
 		c.want("220 ")
 		c.say("EHLO client.example", "250 ")
-		wrong := "AUTH PLAIN " + b64("\x00ann@demo.test\x00the same each time") // so that nothing is delayed
+		wrong := "AUTH PLAIN " + b64("\x00ann@demo.test\x00the same each time") // so that nothing is delayed by the limiter
 		for range 4 {
 			c.say(wrong, "535 5.7.8")
 		}
@@ -247,7 +247,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// When the time is over, sessions are cut; what was accepted by then stays so.
+// When the time is over, sessions are closed; messages accepted by then stay accepted.
 func TestShutdownCuts(t *testing.T) {
 	d := open(t, nil)
 	d.gate, d.reached = make(chan struct{}), make(chan struct{}, 1)
@@ -273,7 +273,7 @@ func TestShutdownCuts(t *testing.T) {
 // A session ends with the suspension of its account.
 func TestAccountSuspended(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "235 2.7.0")
@@ -287,12 +287,11 @@ func TestAccountSuspended(t *testing.T) {
 	})
 }
 
-// A door that was never opened is shut without waiting, as after a start that
-// failed.
+// A server that was never started shuts down without waiting, as after a failed start.
 func TestShutdownUnopened(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 100 { // whether it sees first that no session is left, or that its time is over
+	for range 100 { // it may see either first: that no session is left, or that ctx has ended
 		if err := new(smtpd.Server).Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

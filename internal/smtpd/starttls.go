@@ -4,7 +4,7 @@ package smtpd
 
 import "context"
 
-// starttls is STARTTLS (RFC 3207).
+// starttls handles STARTTLS (RFC 3207).
 func (c *conn) starttls(ctx context.Context, arg string) reply {
 	switch {
 	case arg != "":
@@ -16,8 +16,8 @@ func (c *conn) starttls(ctx context.Context, arg string) reply {
 	case c.tx != nil:
 		return reply{503, "5.5.1", "Not within a transaction"}
 	case c.br.Buffered() > 0:
-		// Somebody in between may have put commands into the clear text, to
-		// be carried out as if they had come inside TLS.
+		// An attacker in between may have injected commands into the clear text, to be executed as
+		// if they had come inside TLS.
 		c.log.Warn("commands were sent after STARTTLS in clear")
 		c.closing = true
 		return reply{554, "5.5.1", "Nothing may follow STARTTLS before TLS"}
@@ -27,7 +27,7 @@ func (c *conn) starttls(ctx context.Context, arg string) reply {
 		c.closing = true
 		return reply{}
 	}
-	// What was said in clear does not count (RFC 3207 §4.2).
+	// Forget what the client sent in clear (RFC 3207 §4.2).
 	c.helo, c.esmtp = "", false
 	return reply{}
 }

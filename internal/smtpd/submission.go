@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 )
 
-// SubmissionBackend is the Backend of the submission doors.
+// SubmissionBackend is the Backend of the submission servers.
 type SubmissionBackend struct{ Outbox *outbound.Outbox }
 
-// Begin refuses a MAIL FROM that is not the mailbox's own, or not on a domain
-// that the key may send from, and of whoever has sent as much as allowed.
+// Begin rejects a MAIL FROM that the mailbox or the key may not use, and a sender whose sending
+// limit is used up.
 func (r *SubmissionBackend) Begin(ctx context.Context, e Envelope) (Transaction, error) {
 	s := &submissionTransaction{
 		outbox: r.Outbox, mailbox: e.Mailbox, principal: e.Principal, quotaSubject: quota.Consumer{Account: e.Mailbox.Account},
@@ -48,8 +48,8 @@ type submissionTransaction struct {
 	quotaSubject quota.Consumer
 }
 
-// Recipient takes any address while the limits allow one more: whether it exists
-// its own host will say.
+// Recipient accepts any address while the sending limits allow one more. Whether the address exists
+// is up to its own host.
 func (s *submissionTransaction) Recipient(ctx context.Context, to address.Address, wants RcptOptions) error {
 	if err := s.outbox.Limits.CheckSend(ctx, s.quotaSubject, 1, len(s.To)+1); err != nil {
 		return asTemporary(err)
@@ -58,8 +58,8 @@ func (s *submissionTransaction) Recipient(ctx context.Context, to address.Addres
 	return nil
 }
 
-// asTemporary makes of a recipient who is too many for the whole window one who is too
-// many for now: by itself the message can go there tomorrow.
+// asTemporary turns a rejection of a recipient that exceeds the whole window's limit into a
+// temporary one: in a message by itself that recipient may be accepted later.
 func asTemporary(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind == fault.Denied {

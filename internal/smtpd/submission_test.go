@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpd"
 )
 
-// secured begins a session on 465.
-func (d *door) secured() *client {
+// secured starts a session on port 465.
+func (d *listener) secured() *client {
 	d.t.Helper()
 	c := d.dial()
 	c.handshake()
@@ -28,7 +28,7 @@ func (d *door) secured() *client {
 	return c
 }
 
-// says reads the whole answer to a command.
+// answers returns the whole reply to a command.
 func (c *client) answers(line string) string {
 	c.t.Helper()
 	c.send(line + "\r\n")
@@ -44,7 +44,7 @@ func (c *client) answers(line string) string {
 
 func TestDSNParameters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, _, _ := submissionTransaction(t, database, smtpd.Submissions)
+		d, _, _ := startSubmission(t, database, smtpd.Submissions)
 		c := d.secured()
 		if got := c.answers("EHLO client.example"); !strings.Contains(got, "\n250-DSN\n") {
 			t.Errorf("EHLO says\n%s", got)
@@ -74,7 +74,7 @@ func TestDSNParameters(t *testing.T) {
 		if got.envelope.Ret != "FULL" || got.envelope.EnvID != "order 7" || fmt.Sprint(got.wants) != fmt.Sprint(want) {
 			t.Errorf("took %+v", got)
 		}
-		// The next message begins anew.
+		// The next message starts with no options.
 		c.say("MAIL FROM:<ann@demo.test>", "250 ")
 		c.say("RCPT TO:<bob@demo.test>", "250 ")
 		c.say("DATA", "354 ")
@@ -85,7 +85,7 @@ func TestDSNParameters(t *testing.T) {
 	})
 }
 
-// Strangers have no say in what is reported.
+// The MX server ignores DSN options.
 func TestNoDSNOnMX(t *testing.T) {
 	c := open(t, nil).dial()
 	c.want("220 ")
@@ -98,7 +98,7 @@ func TestNoDSNOnMX(t *testing.T) {
 	c.say("RCPT TO:<bob@demo.test>", "250 ")
 }
 
-// key makes an API key of the mailbox's account.
+// key creates an API key of the mailbox's account.
 func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.KeyParams) (account.Key, string) {
 	t.Helper()
 	n.Name = "smtp"
@@ -109,10 +109,10 @@ func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.
 	return k, token
 }
 
-// An API key is the password of the user api, for as long as it counts.
+// An API key is the password of the user api, while it is valid.
 func TestKeyLogin(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		c := d.secured()
 		c.say("EHLO client.example", "250 ")
@@ -143,7 +143,7 @@ func TestKeyLogin(t *testing.T) {
 
 func TestKeysThatMayNot(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		_, reads := key(t, boxes, box, account.KeyParams{Scopes: []string{"messages.read"}})
 		_, away := key(t, boxes, box, account.KeyParams{Networks: []string{"192.0.2.0/24"}})
 		_, brief := key(t, boxes, box, account.KeyParams{ExpiresAt: time.Now().Add(time.Hour)})
@@ -161,10 +161,10 @@ func TestKeysThatMayNot(t *testing.T) {
 	})
 }
 
-// Guessing at keys is slowed as guessing at passwords is, and ends the session.
+// Guessing API keys is slowed down like guessing passwords, and ends the session.
 func TestGuessingAtKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := submissionTransaction(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
 		_, token := key(t, boxes, box, account.KeyParams{})
 		guess := func(c *client, n int) string {
 			wrong := token[:len(token)-4] + fmt.Sprintf("%04d", n)

@@ -12,8 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// What fails rests, is tried again by one caller, and is asked by all when it
-// is well.
+// After failures the circuit opens, one caller probes, and success closes the circuit.
 func TestCircuit(t *testing.T) {
 	now := time.Unix(0, 0)
 	b := newBackend(1, time.Hour)
@@ -57,7 +56,7 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// No more are asked at a time than may be, and who can't wait longer goes on.
+// The number of concurrent calls is limited, and a caller that can't wait longer gives up.
 func TestConcurrent(t *testing.T) {
 	b := newBackend(1, time.Hour)
 	in, out := make(chan bool), make(chan bool)

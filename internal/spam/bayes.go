@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// minTrained is how many messages of each kind an account must have taught
-	// before the filter has a mind.
+	// minTrained is the number of spam and of ham messages that an account must have trained before
+	// the filter gives it a score.
 	minTrained = 10
-	// maxEvidence is how many words speak, those that say the most.
+	// maxEvidence is the number of tokens that count: the most significant ones.
 	maxEvidence = 150
-	// tokensPerQuery is how many words are looked up at a time.
+	// tokensPerQuery is the number of tokens per query.
 	tokensPerQuery = 100
 )
 
-// Bayes is what people taught: each account has its own idea of spam.
+// Bayes is a Bayesian spam filter. Each account trains its own.
 type Bayes struct {
 	DB        *db.DB
 	Node      *db.Node
@@ -37,7 +37,7 @@ type Bayes struct {
 	untrained *untrainedCache
 }
 
-// NewBayes returns b, ready for use.
+// NewBayes returns b with its internal fields set.
 func NewBayes(b Bayes) *Bayes {
 	b.wake = make(chan struct{}, 1)
 	b.untrained = &untrainedCache{until: map[db.ID]time.Time{}}
@@ -50,8 +50,8 @@ var (
 			$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72, $73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84, $85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96, $97, $98, $99, $100, $101)`)
 )
 
-// Score returns what an account's teaching says of a message; nothing as long as
-// it taught too little, and then the words, each once, are not asked for.
+// Score returns the reasons from an account's training. It returns none if the account has trained
+// too little, and then it doesn't call words. words must return each token once.
 func (b *Bayes) Score(ctx context.Context, account db.ID, words func() []uint64) ([]summary.SpamReason, error) {
 	now := b.Now()
 	is, lessons := b.untrained.isUntrained(account, now)
@@ -90,9 +90,9 @@ func (b *Bayes) Score(ctx context.Context, account db.ID, words func() []uint64)
 	return bayesReasons(combineProbabilities(known)), nil
 }
 
-// wordProbability is how likely a message with a word is spam, by the shares of spam
-// and ham that have it: Robinson's f(w), which trusts a word the more, the more
-// messages it was seen in.
+// wordProbability returns the probability that a message with a token is spam, from the shares of
+// spam and ham that contain it. It uses Robinson's f(w), which gives more weight to tokens seen in
+// more messages.
 func wordProbability(inSpam, inHam, seen float64) float64 {
 	const strength, unknown = 0.45, 0.5
 	if inSpam+inHam == 0 {
@@ -101,8 +101,8 @@ func wordProbability(inSpam, inHam, seen float64) float64 {
 	return (strength*unknown + seen*inSpam/(inSpam+inHam)) / (strength + seen)
 }
 
-// combineProbabilities is Fisher's way to make one probability of many: how unlikely it is
-// that words speak as much for ham by chance, weighed against the same for spam.
+// combineProbabilities combines the tokens' probabilities by Fisher's method: it compares how
+// unlikely the evidence for ham and for spam would be by chance.
 func combineProbabilities(known []float64) float64 {
 	known = slices.DeleteFunc(known, func(p float64) bool { return math.Abs(p-0.5) < 0.1 })
 	slices.SortFunc(known, func(p, q float64) int { return cmp.Compare(math.Abs(q-0.5), math.Abs(p-0.5)) })
@@ -118,8 +118,8 @@ func combineProbabilities(known []float64) float64 {
 	return (1 + chi2(-2*forHam, 2*len(known)) - chi2(-2*forSpam, 2*len(known))) / 2
 }
 
-// chi2 is the probability that a chi-square of an even number of degrees of
-// freedom is at least x.
+// chi2 returns the probability that a chi-square variable with an even number of degrees of freedom
+// is at least x.
 func chi2(x float64, degrees int) float64 {
 	m := x / 2
 	term := math.Exp(-m)
@@ -131,8 +131,7 @@ func chi2(x float64, degrees int) float64 {
 	return min(sum, 1)
 }
 
-// bayesReasons gives a probability its points. What is nearly certain is spam by
-// that alone.
+// bayesReasons returns the points for a probability. Near certainty alone makes a message spam.
 func bayesReasons(p float64) []summary.SpamReason {
 	for _, step := range []struct {
 		from   float64

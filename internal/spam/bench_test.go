@@ -14,8 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// BenchmarkOwn judges a message of 4 KiB for an account that has taught
-// nothing, as most have not.
+// BenchmarkOwn checks a message of 4 KiB for an account without training, which is the common case.
 func BenchmarkOwn(b *testing.B) {
 	head := "From: ann@example.com\r\nTo: bob@demo.test\r\nSubject: bench\r\n\r\n"
 	text := head + strings.Repeat("A line of some words that a person may have written\r\n", 75)

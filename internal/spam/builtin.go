@@ -11,19 +11,18 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// builtinThreshold is from how many points on our own filter calls a message spam.
-// It refuses nothing.
+// builtinThreshold is the score, in points, from which the built-in filter considers a message
+// spam. The filter rejects nothing.
 const builtinThreshold = 5
 
-// BuiltinFilter is our own filter.
+// BuiltinFilter is the built-in spam filter.
 type BuiltinFilter struct {
-	Bayes      *Bayes      // nil: nothing learns
-	BlockLists *BlockLists // of bad hosts; nil for none
+	Bayes      *Bayes      // nil: no training
+	BlockLists *BlockLists // nil: none
 	Log        *slog.Logger
 }
 
-// Check weighs a message for each of its recipients. Trouble means that some
-// evidence is missing.
+// Check returns a result for each recipient of a message. On errors it uses the remaining evidence.
 func (w *BuiltinFilter) Check(ctx context.Context, m *Message) []summary.SpamResult {
 	common := authReasons(&m.CheckResults)
 	if w.BlockLists != nil {
@@ -63,8 +62,8 @@ func (w *BuiltinFilter) Check(ctx context.Context, m *Message) []summary.SpamRes
 	return all
 }
 
-// authReasons weighs who sent it. Much honest mail has no good results, and spam
-// often has: by themselves they never make a message spam.
+// authReasons returns the points for authentication results. Much legitimate mail has no good
+// results, and spam often has. These points alone never make a message spam.
 func authReasons(v *summary.CheckResults) (all []summary.SpamReason) {
 	add := func(name string, points float64) {
 		all = append(all, summary.SpamReason{Name: name, Points: points})

@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
-// errCircuitOpen is the trouble of a backend that failed so often that it is left
-// alone for a while.
+// errCircuitOpen is the error of a backend that isn't called for a while because it failed too
+// often.
 var errCircuitOpen = errors.New("it failed too often and rests")
 
-// circuitBreaker keeps a backend that fails from costing each message its deadline.
-// After some failures in a row it rests; then one caller tries for all.
+// circuitBreaker stops calls to a failing backend, so that messages don't wait for its timeout.
+// After maxFailures consecutive failures it blocks calls for the cooldown; then one caller probes
+// the backend.
 type circuitBreaker struct {
 	now      func() time.Time
 	cooldown time.Duration // 0: 30 s
 
 	mu       sync.Mutex
-	failures int // in a row
+	failures int // consecutive failures
 	retryAt  time.Time
 	probing  bool
 }
 
-// maxFailures is how many failures in a row are no reason to rest.
+// maxFailures is the number of consecutive failures that opens the circuit.
 const maxFailures = 3
 
-// allow says whether the backend may be asked; then leave must be called.
+// allow returns an error if the backend must not be called. Otherwise the caller must call record
+// afterwards.
 func (c *circuitBreaker) allow() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +44,7 @@ func (c *circuitBreaker) allow() error {
 	return nil
 }
 
-// record notes how it went.
+// record records the result of a call.
 func (c *circuitBreaker) record(ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +57,7 @@ func (c *circuitBreaker) record(ok bool) {
 	c.retryAt = c.now().Add(timeoutOr(c.cooldown, 30*time.Second))
 }
 
-// backend is what both backends share: how many may be asked at a time, for
-// how long, and whether at all.
+// backend limits the calls to a scanner or filter: concurrency, duration, and a circuit breaker.
 type backend struct {
 	slots   chan struct{}
 	timeout time.Duration
@@ -67,8 +68,8 @@ func newBackend(concurrent int, limit time.Duration) backend {
 	return backend{slots: make(chan struct{}, concurrent), timeout: limit, circuit: circuitBreaker{now: time.Now}}
 }
 
-// call calls f, which must keep to its context, when there is room. ok of f
-// tells that the backend is well, whatever it answered.
+// call waits for a free slot and calls f, which must honor its context. f's ok reports whether the
+// backend works, regardless of its answer.
 func (b *backend) call(ctx context.Context, f func(context.Context) (ok bool, err error)) error {
 	if err := b.circuit.allow(); err != nil {
 		return err
@@ -83,6 +84,6 @@ func (b *backend) call(ctx context.Context, f func(context.Context) (ok bool, er
 	}
 	defer func() { <-b.slots }()
 	ok, err := f(asked)
-	b.circuit.record(ok || ctx.Err() != nil) // a client that left is no failure of the backend's
+	b.circuit.record(ok || ctx.Err() != nil) // a canceled caller is not a failure of the backend
 	return err
 }

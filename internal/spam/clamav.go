@@ -17,24 +17,23 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// errTooBig is the trouble with a message that clamd does not take
-// (StreamMaxLength).
+// errTooBig is the error for a message larger than clamd accepts (StreamMaxLength).
 var errTooBig = errors.New("it is larger than the scanner takes")
 
 const (
 	clamChunk    = 64 << 10
-	maxClamReply = 4 << 10 // octets of an answer
+	maxClamReply = 4 << 10 // octets of a reply
 	maxVirusName = 100     // octets of a name
 )
 
-// Clamav is a clamd, asked by INSTREAM.
+// Clamav is a client of clamd that uses INSTREAM.
 type Clamav struct {
 	backend
 	network, addr string
 }
 
-// NewClamav returns the clamd at HOST:PORT, or at the path of a Unix socket,
-// which has the time limit (20 s if 0) for a message.
+// NewClamav returns a client of the clamd at HOST:PORT, or at the path of a Unix socket. limit is
+// the time limit for a message (20 s if 0).
 func NewClamav(addr string, limit time.Duration) (*Clamav, error) {
 	c := &Clamav{backend: newBackend(8, timeoutOr(limit, 20*time.Second)), network: "tcp", addr: addr}
 	if path := strings.TrimPrefix(addr, "unix:"); strings.HasPrefix(path, "/") {
@@ -47,7 +46,7 @@ func NewClamav(addr string, limit time.Duration) (*Clamav, error) {
 	return c, nil
 }
 
-// Scan returns the name of the virus that a message carries; "" for none.
+// Scan returns the name of the virus in a message, or "".
 func (c *Clamav) Scan(ctx context.Context, m *Message) (virus string, err error) {
 	err = c.call(ctx, func(ctx context.Context) (ok bool, err error) {
 		body, err := m.Open(ctx)
@@ -69,8 +68,8 @@ func (c *Clamav) scan(ctx context.Context, body io.Reader) (virus string, err er
 	}
 	defer nc.Close() //nolint:errcheck // done with
 	defer context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })()
-	// clamd may answer before it has all, and then hangs up: what it said is
-	// worth more than the failure to write.
+	// clamd may reply before it has everything, and then close the connection. Its reply matters
+	// more than the write error.
 	sent := writeInstream(nc, body)
 	text, err := bufio.NewReader(io.LimitReader(nc, maxClamReply)).ReadBytes(0)
 	if len(text) == 0 {
@@ -81,13 +80,13 @@ func (c *Clamav) scan(ctx context.Context, body io.Reader) (virus string, err er
 	}
 	virus, err = parseClamReply(text)
 	if err == nil && virus == "" && sent != nil {
-		return "", sent // clean is said of the whole message only
+		return "", sent // a clean result is valid only for the whole message
 	}
 	return virus, err
 }
 
-// writeInstream writes a message in chunks: a length in four octets, big end first,
-// and as many octets; a length of zero ends it.
+// writeInstream writes a message in chunks: a length in four octets, big-endian, and as many
+// octets. A length of zero ends the message.
 func writeInstream(w io.Writer, body io.Reader) error {
 	if _, err := io.WriteString(w, "zINSTREAM\x00"); err != nil {
 		return err
@@ -108,7 +107,7 @@ func writeInstream(w io.Writer, body io.Reader) error {
 	}
 }
 
-// parseClamReply reads the answer to INSTREAM.
+// parseClamReply parses the reply to INSTREAM.
 func parseClamReply(text []byte) (virus string, err error) {
 	said := string(bytes.TrimSpace(bytes.TrimRight(text, "\x00")))
 	if strings.HasSuffix(said, "size limit exceeded. ERROR") {

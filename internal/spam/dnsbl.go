@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// defaultListPoints is how many points a list has that says nothing else.
+// defaultListPoints is the number of points of a list configured without points.
 const defaultListPoints = 3
 
 // BlockList is a DNS block list (RFC 5782).
@@ -25,8 +25,8 @@ type BlockList struct {
 	Points float64
 }
 
-// ParseBlockList reads a list: its zone, and after "=" how many points, -100 to 100,
-// a client has that is on it.
+// ParseBlockList parses a list: its zone, optionally followed by "=" and the points (-100 to 100)
+// for a listed client.
 func ParseBlockList(text string) (BlockList, error) {
 	bad := errors.New("a block list is a domain such as zen.example.org, with =POINTS behind it if they are not 3")
 	zone, weight, weighed := strings.Cut(text, "=")
@@ -43,19 +43,18 @@ func ParseBlockList(text string) (BlockList, error) {
 	return l, nil
 }
 
-// BlockLists asks block lists about clients.
+// BlockLists looks up clients in block lists.
 type BlockLists struct {
 	DNS     *dns.Resolver
 	Lists   []BlockList
-	Timeout time.Duration // for all of them together; 5 s if 0
+	Timeout time.Duration // for all lists together; 5 s if 0
 }
 
-// Lookup returns the lists that a client is on. One that does not answer in time
-// says nothing.
+// Lookup returns the lists that contain a client. It ignores lists that don't answer in time.
 func (l *BlockLists) Lookup(ctx context.Context, client netip.Addr) []summary.SpamReason {
 	client = client.Unmap().WithZone("")
 	if !client.IsValid() || client.IsPrivate() || client.IsLoopback() || client.IsLinkLocalUnicast() {
-		return nil // no list knows them
+		return nil // block lists don't cover these addresses
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeoutOr(l.Timeout, 5*time.Second))
 	defer cancel()
@@ -74,10 +73,9 @@ func (l *BlockLists) Lookup(ctx context.Context, client netip.Addr) []summary.Sp
 	return all
 }
 
-// isListed reports whether a name has addresses that mean a listing: 127.0.0.2
-// and above in 127.0.0.0/24 (RFC 5782 §2.1, §2.3). Lists answer others to
-// say that they don't want to be asked, and where a list's domain expired
-// whoever bought it answers anything.
+// isListed reports whether a name has addresses that mean a listing: 127.0.0.2 and above in
+// 127.0.0.0/24 (RFC 5782 §2.1, §2.3). Lists return other addresses to refuse queries. The new owner
+// of a list's expired domain may return anything.
 func (l *BlockLists) isListed(ctx context.Context, name string) bool {
 	found, err := l.DNS.AddrsByFamily(ctx, name, true)
 	if err != nil {
@@ -91,8 +89,8 @@ func (l *BlockLists) isListed(ctx context.Context, name string) bool {
 	return false
 }
 
-// reverseName is the name of an address below a list, with a dot at its end: its
-// octets backwards, of IPv6 its nibbles (RFC 5782 §2.1, §2.4).
+// reverseName returns the name of an address in a list, with a final dot: its octets in reverse
+// order, or its nibbles for IPv6 (RFC 5782 §2.1, §2.4).
 func reverseName(a netip.Addr) string {
 	var b strings.Builder
 	if a.Is4() {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzReversed turns an address into the name below a list, and back (RFC 5782
-// §2.1, §2.4).
+// FuzzReversed converts an address to its name in a list, and back (RFC 5782 §2.1, §2.4).
 func FuzzReversed(f *testing.F) {
 	for _, seed := range []string{"192.0.2.99", "2001:db8:1:2:3:4:567:89ab", "::ffff:192.0.2.1", "::"} {
 		f.Add(netip.MustParseAddr(seed).AsSlice())

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxLessonsPerCommand is how many of the messages count that are moved by one command:
-	// who tidies up a hundred thousand teaches little by it.
+	// maxLessonsPerCommand is the number of messages that count as training per IMAP command:
+	// moving a hundred thousand messages says little about each.
 	maxLessonsPerCommand = 100
-	// maxAccountTokens is how many words an account has once the rare ones are
-	// forgotten, which is looked to after so many lessons.
+	// maxAccountTokens is the number of tokens an account has left after pruning the rare ones,
+	// which happens every pruneEvery lessons.
 	maxAccountTokens = 100_000
 	pruneEvery       = 50
 	pruneBatch       = 5_000
-	// lessonDays is how long it is known that a message was learned.
+	// lessonDays is how long, in days, the filter remembers that it learned a message.
 	lessonDays = 400
 	maxHeader  = 256 << 10
-	// learnInterval is how often it is looked for what another node was told.
+	// learnInterval is the time between checks for tasks from other nodes.
 	learnInterval = 10 * time.Second
 )
 
@@ -52,9 +52,9 @@ var (
 	forgetLessonsQuery = db.SQL(`DELETE FROM spam_lesson WHERE account = $1 AND day < $2`)
 )
 
-// Learn takes it as a lesson that a person moved or copied messages: into Junk
-// they are spam; out of it, and filed elsewhere out of the inbox, they are ham,
-// but for what is thrown away. It is learned later.
+// Learn adds training tasks when a user moves or copies messages. Messages moved into Junk are
+// spam. Messages moved out of Junk, except into Trash, are ham. So are messages filed from the
+// inbox into Archive or a user's folder. Run processes the tasks later.
 func (b *Bayes) Learn(ctx context.Context, mailbox db.ID, c *folder.CopyResult) error {
 	spam := c.To.SpecialUse == folder.Junk
 	ham := c.From.SpecialUse == folder.Junk && c.To.SpecialUse != folder.Trash ||
@@ -62,7 +62,7 @@ func (b *Bayes) Learn(ctx context.Context, mailbox db.ID, c *folder.CopyResult) 
 	if len(c.DstUIDs) == 0 || c.From.SpecialUse == c.To.SpecialUse && spam || !spam && !ham {
 		return nil
 	}
-	// The writer is not to look through all of them.
+	// Only the first range is used, so that the writer doesn't scan all of them.
 	first := c.DstRanges()[0]
 	_, err := b.DB.Exec(ctx, addTasksQuery.With(mailbox, c.To.ID, first.Lo, min(first.Hi, first.Lo+maxLessonsPerCommand-1), spam))
 	select {
@@ -72,8 +72,8 @@ func (b *Bayes) Learn(ctx context.Context, mailbox db.ID, c *folder.CopyResult) 
 	return err
 }
 
-// Run learns what there is to learn until ctx ends. Every node runs it; the duty
-// "learning" lets one at a time work.
+// Run processes training tasks until ctx ends. Every node runs it; the leader job "learning" makes
+// sure that one node works at a time.
 func (b *Bayes) Run(ctx context.Context) error {
 	notify.Repeat(ctx, b.wake, func(ctx context.Context) (time.Duration, error) {
 		if more, err := b.LearnNext(ctx); err != nil || !more {
@@ -84,7 +84,7 @@ func (b *Bayes) Run(ctx context.Context) error {
 	return nil
 }
 
-// errNotLeader declines a job: another node learns, or has learned it.
+// errNotLeader aborts a mutation: another node is the leader, or has already done the task.
 var errNotLeader = errors.New("another node does it")
 
 // trainingTask is a message to learn.
@@ -93,8 +93,7 @@ type trainingTask struct {
 	spam             bool
 }
 
-// LearnNext learns one message, in one commit, and returns whether there may be
-// more.
+// LearnNext learns one message, in one commit, and reports whether there may be more.
 func (b *Bayes) LearnNext(ctx context.Context) (more bool, err error) {
 	var t trainingTask
 	err = b.DB.One(ctx, nextTaskQuery.With(), &t.message, &t.account, &t.spam)
@@ -131,8 +130,8 @@ func (b *Bayes) LearnNext(ctx context.Context) (more bool, err error) {
 	return true, b.prune(ctx, t.account)
 }
 
-// lessonJob makes the job that counts a message: nothing if it was learned as the
-// same before, and if it was learned as the other that is taken back.
+// lessonJob returns the mutation that counts a message. It counts nothing if the message was
+// learned the same way before. If it was learned the other way, the mutation reverts that.
 func (b *Bayes) lessonJob(ctx context.Context, t *trainingTask, mark uint64, words []uint64) (*db.Mutation, error) {
 	var before bool
 	err := b.DB.One(ctx, lessonQuery.With(t.account, int64(mark)), &before)
@@ -174,7 +173,7 @@ func (b *Bayes) lessonJob(ctx context.Context, t *trainingTask, mark uint64, wor
 
 func (b *Bayes) today() int64 { return b.Now().Unix() / (24 * 60 * 60) }
 
-// readTokens returns a message's mark and words.
+// readTokens returns a message's mark, which identifies it, and its tokens.
 func (b *Bayes) readTokens(ctx context.Context, id db.ID) (mark uint64, words []uint64, err error) {
 	index, r, err := b.Folders.OpenParts(ctx, id)
 	if err != nil {
@@ -199,8 +198,7 @@ func (b *Bayes) readTokens(ctx context.Context, id db.ID) (mark uint64, words []
 	return fnvHash(text), words, err
 }
 
-// prune forgets, now and then, the words of an account that were seen the least
-// and the longest ago.
+// prune occasionally deletes an account's tokens that were seen least often and longest ago.
 func (b *Bayes) prune(ctx context.Context, account db.ID) error {
 	var spam, ham, has int
 	if err := b.DB.One(ctx, trainingQuery.With(account), &spam, &ham); err != nil || (spam+ham)%pruneEvery != 0 {
@@ -215,8 +213,7 @@ func (b *Bayes) prune(ctx context.Context, account db.ID) error {
 	return b.forgetTokens(ctx, account, has-maxAccountTokens)
 }
 
-// forgetTokens forgets n words of an account, a little at a time, and the lessons of
-// long ago.
+// forgetTokens deletes n tokens of an account, in batches, and old lessons.
 func (b *Bayes) forgetTokens(ctx context.Context, account db.ID, n int) error {
 	for {
 		gone := int64(0)

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/heaptest"
 )
 
-// The words of a text need little memory, whatever the text is.
+// Tokenizing a text needs little memory, for any text.
 func TestMemoryOfTokens(t *testing.T) {
 	words := func(r io.Reader) any {
 		all := &tokenizer{seen: map[uint64]struct{}{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Ping asks clamd whether it is there.
+// Ping checks that clamd answers.
 func (c *Clamav) Ping(ctx context.Context) error {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, c.network, c.addr)
@@ -37,7 +37,7 @@ func (c *Clamav) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Ping asks rspamd whether it is there.
+// Ping checks that rspamd answers.
 func (r *Rspamd) Ping(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.url, "/checkv2")+"/ping", nil)
 	if err != nil {

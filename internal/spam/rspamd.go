@@ -19,23 +19,23 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Limits of what rspamd is asked and answers.
+// Limits on requests to rspamd and its replies.
 const (
 	maxRspamdMessage = 20 << 20 // octets of a message; spam is small, and rspamd reads it into memory
 	maxRspamdReply   = 1 << 20  // octets
 	maxSymbolName    = 64       // octets of a symbol's name
-	maxPoints        = 10_000   // no score is larger
+	maxPoints        = 10_000   // limit of scores
 )
 
-// Rspamd is an rspamd by its HTTP protocol.
+// Rspamd is a client of rspamd's HTTP protocol.
 type Rspamd struct {
 	backend
 	url    string
 	client *http.Client
 }
 
-// NewRspamd returns the rspamd at a URL such as http://127.0.0.1:11333, which
-// has the time limit (20 s if 0) for a message.
+// NewRspamd returns a client of the rspamd at a URL such as http://127.0.0.1:11333. limit is the
+// time limit for a message (20 s if 0).
 func NewRspamd(base string, limit time.Duration) (*Rspamd, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -50,7 +50,7 @@ func NewRspamd(base string, limit time.Duration) (*Rspamd, error) {
 	return r, nil
 }
 
-// Check asks for an opinion on a message.
+// Check asks rspamd about a message.
 func (r *Rspamd) Check(ctx context.Context, m *Message) (o summary.SpamResult, err error) {
 	err = r.call(ctx, func(ctx context.Context) (ok bool, err error) {
 		body, err := m.Open(ctx)
@@ -74,7 +74,7 @@ func (r *Rspamd) Check(ctx context.Context, m *Message) (o summary.SpamResult, e
 			return false, err
 		}
 		if resp.StatusCode != http.StatusOK {
-			// A message that it does not like must not shut it off for others.
+			// One rejected message must not disable rspamd for others.
 			return resp.StatusCode < 500, fmt.Errorf("it answered %s", resp.Status)
 		}
 		o, err = parseRspamdReply(text)
@@ -83,7 +83,7 @@ func (r *Rspamd) Check(ctx context.Context, m *Message) (o summary.SpamResult, e
 	return o, err
 }
 
-// addRspamdHeaders tells rspamd what is known besides the message.
+// addRspamdHeaders adds the message's envelope and client to the request.
 func (m *Message) addRspamdHeaders(h http.Header) {
 	add := func(name, value string) {
 		if value = cleanHeaderValue(value); value != "" {
@@ -102,7 +102,7 @@ func (m *Message) addRspamdHeaders(h http.Header) {
 	add("Hostname", m.ClientName)
 }
 
-// cleanHeaderValue drops what may not stand in a field of HTTP.
+// cleanHeaderValue removes characters that HTTP header fields can't contain.
 func cleanHeaderValue(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -112,7 +112,7 @@ func cleanHeaderValue(s string) string {
 	}, s)
 }
 
-// parseRspamdReply reads an answer to /checkv2.
+// parseRspamdReply parses a reply to /checkv2.
 func parseRspamdReply(text []byte) (summary.SpamResult, error) {
 	var a struct {
 		Action   *string `json:"action"`
@@ -132,15 +132,15 @@ func parseRspamdReply(text []byte) (summary.SpamResult, error) {
 	if a.Action == nil {
 		return summary.SpamResult{}, errors.New("the answer names no action")
 	}
-	// What it tells is the score from which it refuses; it marks from less than
-	// half of that on, unless it was told otherwise.
+	// required_score is the score for rejection. By default, rspamd marks messages from less than
+	// half of that on.
 	o := summary.SpamResult{Score: clampPoints(a.Score), Threshold: clampPoints(a.Required), LenientThreshold: clampPoints(a.Required), StrictThreshold: clampPoints(a.Required) / 5}
 	switch *a.Action {
 	case "reject":
 		o.Action = summary.ActionReject
 	case "soft reject":
 		o.Action = summary.ActionDefer
-	case "add header", "rewrite subject", "quarantine", "discard": // nothing is dropped in silence
+	case "add header", "rewrite subject", "quarantine", "discard": // no mail is dropped silently
 		o.Action = summary.ActionJunk
 	}
 	for name, s := range a.Symbols {
@@ -150,13 +150,13 @@ func parseRspamdReply(text []byte) (summary.SpamResult, error) {
 	var said struct {
 		Text string `json:"smtp_message"`
 	}
-	if json.Unmarshal(a.Messages, &said) == nil { // an empty list where there are none
+	if json.Unmarshal(a.Messages, &said) == nil { // an empty list if there are none
 		o.Reply = summary.CleanText(said.Text, 200)
 	}
 	return o, nil
 }
 
-// sortReasons puts what counts most first.
+// sortReasons sorts reasons by the absolute value of their points, largest first.
 func sortReasons(all []summary.SpamReason) {
 	slices.SortFunc(all, func(a, b summary.SpamReason) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Points), math.Abs(a.Points)), cmp.Compare(a.Name, b.Name))
@@ -165,7 +165,7 @@ func sortReasons(all []summary.SpamReason) {
 
 func clampPoints(f float64) float64 { return max(-maxPoints, min(f, maxPoints)) }
 
-// cleanSymbol is a name that can stand in a header field and among words.
+// cleanSymbol returns a name that is safe in a header field and as a word.
 func cleanSymbol(s string) string {
 	s = s[:min(len(s), maxSymbolName)]
 	return strings.Map(func(r rune) rune {

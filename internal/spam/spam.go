@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spam judges what a message is about, where mailauth judges who sent
-// it: a virus scanner (clamd) and a spam filter (rspamd) are asked where the
-// operator has them; without, a filter of our own weighs what the accounts
-// taught it, block lists and the results of authentication.
+// Package spam checks the content of messages, while mailauth checks their senders. It calls a
+// virus scanner (clamd) and a spam filter (rspamd) if they are configured. Without rspamd, a
+// built-in filter uses the accounts' training, block lists and authentication results.
 package spam
 
 import (
@@ -22,64 +21,63 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Message is a message from outside that is to be judged. Its bytes are kept
-// already; nothing of it changes while it is judged.
+// Message is a received message to check. Its bytes are already stored. It must not change during
+// the check.
 type Message struct {
-	ID           string     // as our Received field tells it
+	ID           string     // id in our Received field
 	Client       netip.Addr // zero if unknown
 	Helo         string
-	ClientName   string   // of the client, confirmed by DNS; "" for none
+	ClientName   string   // confirmed by DNS; "" for none
 	From         string   // MAIL FROM; "" for the null sender
 	To           []string // one address for each recipient
-	Accounts     []db.ID  // whose mailboxes these are, side by side with To
+	Accounts     []db.ID  // accounts of the mailboxes, parallel to To
 	CheckResults summary.CheckResults
 	Header       message.Header
 	Index        *message.Index
 	Size         int64
-	// Open reads the message as it came.
+	// Open opens the original message.
 	Open func(context.Context) (*blob.Reader, error)
 }
 
-// The codes of Judge's faults.
+// Codes of Check's errors.
 const (
-	CodeVirus       = "virus"            // fault.Denied: never to be filed
-	CodeUnavailable = "filter_down"      // fault.Unavailable: it could not be judged
-	CodeTooLarge    = "too_big_to_judge" // fault.TooLarge: the scanner does not take it
+	CodeVirus       = "virus"            // fault.Denied: never filed
+	CodeUnavailable = "filter_down"      // fault.Unavailable: the check failed
+	CodeTooLarge    = "too_big_to_judge" // fault.TooLarge: too large for the scanner
 )
 
-// Filter judges messages. Its fields are set before its first use; it is safe
-// for use by many goroutines.
+// Filter checks messages. Set its fields before its first use. It is safe for concurrent use.
 type Filter struct {
-	Rspamd  *Rspamd        // nil: our own filter judges
-	Clamav  *Clamav        // nil: nothing looks for viruses
-	Builtin *BuiltinFilter // what judges without rspamd, or when that can't; nil: nothing does
-	// FailClosed makes a backend that does not answer a reason to defer mail. Else
-	// it is taken in without its judgement.
+	Rspamd  *Rspamd        // nil: the built-in filter is used
+	Clamav  *Clamav        // nil: no virus scanner
+	Builtin *BuiltinFilter // used without rspamd, or when rspamd fails; nil: none
+	// FailClosed defers mail if a backend doesn't answer. Otherwise the mail is accepted without
+	// that backend's result.
 	FailClosed bool
 	Log        *slog.Logger
 }
 
-// Check returns what a message is found to be for each of its recipients, in
-// their order; nil if nothing judges spam. It fails with one of the codes above.
+// Check returns a result for each recipient, in their order, or nil if there is no spam filter. It
+// fails with one of the codes above.
 func (f *Filter) Check(ctx context.Context, m *Message) ([]summary.SpamResult, error) {
 	var opinions []summary.SpamResult
-	var clean, judged error
+	var clean, verified error
 	var asked sync.WaitGroup
 	if f.Clamav != nil {
 		asked.Go(func() { clean = f.scan(ctx, m) })
 	}
-	opinions, judged = f.checkSpam(ctx, m)
+	opinions, verified = f.checkSpam(ctx, m)
 	asked.Wait()
-	if err := errors.Join(clean, judged); err != nil {
+	if err := errors.Join(clean, verified); err != nil {
 		if clean != nil {
 			return nil, clean
 		}
-		return nil, judged
+		return nil, verified
 	}
 	return opinions, nil
 }
 
-// scan looks for viruses.
+// scan scans for viruses.
 func (f *Filter) scan(ctx context.Context, m *Message) error {
 	virus, err := f.Clamav.Scan(ctx, m)
 	switch {
@@ -98,7 +96,7 @@ func (f *Filter) scan(ctx context.Context, m *Message) error {
 	return f.backendError("clamav", m, err)
 }
 
-// checkSpam asks rspamd, or else our own filter.
+// checkSpam calls rspamd, or else the built-in filter.
 func (f *Filter) checkSpam(ctx context.Context, m *Message) ([]summary.SpamResult, error) {
 	if f.Rspamd != nil && m.Size <= maxRspamdMessage {
 		o, err := f.Rspamd.Check(ctx, m)
@@ -115,7 +113,7 @@ func (f *Filter) checkSpam(ctx context.Context, m *Message) ([]summary.SpamResul
 	return f.Builtin.Check(ctx, m), nil
 }
 
-// backendError says what a backend's trouble means for the message.
+// backendError returns the error for the message if a backend fails, or nil to continue without it.
 func (f *Filter) backendError(backend string, m *Message, err error) error {
 	if errors.Is(err, errCircuitOpen) {
 		f.Log.Debug("a filter is not asked while it rests", "filter", backend, "message", m.ID)
@@ -128,7 +126,7 @@ func (f *Filter) backendError(backend string, m *Message, err error) error {
 	return fault.Wrap(err, fault.Unavailable, CodeUnavailable, "The message can't be judged at the moment; try again later")
 }
 
-// timeoutOr is the time that a backend has.
+// timeoutOr returns d, or otherwise if d is not positive.
 func timeoutOr(d, otherwise time.Duration) time.Duration {
 	if d > 0 {
 		return d

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// Words are forgotten the rarest first, of those the oldest; a word that was
-// forgotten before it is taken back counts as unseen.
+// Pruning deletes the rarest tokens first, and among those the oldest. A token that was pruned
+// before it is taken back counts as unseen.
 func TestForget(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Unix(1_800_000_000, 0)
@@ -45,7 +45,7 @@ func TestForget(t *testing.T) {
 		if err := d.One(t.Context(), lessonQuery.With(account, 1), new(bool)); err == nil {
 			t.Error("a lesson of long ago is kept")
 		}
-		dbtest.Exec(t, d, countTokenQuery.With(account, 0, -1, 0, 0)) // it was forgotten
+		dbtest.Exec(t, d, countTokenQuery.With(account, 0, -1, 0, 0)) // it was pruned
 		got, err := b.Score(t.Context(), account, func() []uint64 { return []uint64{0, 3, 7, 11, 15, 19, 23, 27, 31, 35, 39} })
 		if err != nil || len(got) != 1 || got[0].Name != "BAYES_99" {
 			t.Errorf("it judges %v, %v", got, err)
@@ -102,7 +102,7 @@ func TestBlockLists(t *testing.T) {
 	}
 }
 
-// Who sent it is weighed, and is never enough.
+// Authentication results count, but are never enough alone.
 func TestResults(t *testing.T) {
 	for want, v := range map[float64]summary.CheckResults{
 		3.5:  {SPF: "fail", DKIM: "fail", DMARC: "fail"},

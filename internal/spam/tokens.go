@@ -13,18 +13,18 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Limits of what is read of a message: whatever its size, that much.
+// Limits on the parsed content of a message of any size.
 const (
 	maxTokens    = 800
 	maxTextParts = 16
 	maxPartText  = 64 << 10
 	maxField     = 2 << 10
 	minWord      = 3
-	maxWord      = 24 // characters; longer ones are no words
+	maxWord      = 24 // characters; longer sequences are not words
 )
 
-// Tokens returns the hashes of the words that say what a message is about, each
-// once, at most 800, in no order that means anything.
+// Tokens returns the hashes of the words of a message, each once, at most 800. Their order has no
+// meaning.
 func Tokens(ctx context.Context, m *Message) ([]uint64, error) {
 	r, err := m.Open(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func tokenize(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, 
 	for h := range t.seen {
 		all = append(all, h)
 	}
-	slices.Sort(all) // rows are met in the order of their key
+	slices.Sort(all) // rows are accessed in key order
 	return all, nil
 }
 
@@ -79,14 +79,14 @@ func clip(s string) string { return s[:min(len(s), maxField)] }
 
 type tokenizer struct{ seen map[uint64]struct{} }
 
-// add notes a token, as long as there is room.
+// add adds a token if there are fewer than maxTokens.
 func (t *tokenizer) add(token string) {
 	if len(t.seen) < maxTokens {
 		t.seen[fnvHash(token)] = struct{}{}
 	}
 }
 
-// fnvHash is FNV-1a of 64 bits.
+// fnvHash returns the 64-bit FNV-1a hash.
 func fnvHash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -96,11 +96,11 @@ func fnvHash(s string) uint64 {
 }
 
 func (t *tokenizer) addText(kind, s string) {
-	_ = t.addWords(kind, strings.NewReader(s)) // which reads without fail
+	_ = t.addWords(kind, strings.NewReader(s)) // a strings.Reader doesn't fail
 }
 
-// addWords notes the words of a text. Of scripts that don't part words it takes
-// each two letters that stand together.
+// addWords adds the words of a text. For scripts without spaces between words it adds each pair of
+// adjacent letters.
 func (t *tokenizer) addWords(kind string, r io.RuneReader) error {
 	var word []rune
 	end := func() {
@@ -140,16 +140,15 @@ func (t *tokenizer) addWords(kind string, r io.RuneReader) error {
 	return nil
 }
 
-// isUnspacedScript reports whether a letter is of a script that writes words without
-// spaces between.
+// isUnspacedScript reports whether a letter belongs to a script without spaces between words.
 func isUnspacedScript(c rune) bool {
 	return c >= 0x0e00 && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// addBody notes the words of a part, and where it links to. Of HTML what a reader
-// sees counts, roughly.
+// addBody adds the words and link targets of a part. For HTML, it adds approximately the visible
+// text.
 func (t *tokenizer) addBody(r io.Reader, html bool) error {
-	text, err := io.ReadAll(r) // it is limited
+	text, err := io.ReadAll(r) // limited in size
 	if err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func (t *tokenizer) addBody(r io.Reader, html bool) error {
 	return t.addWords("", strings.NewReader(s))
 }
 
-// addLinks notes the hosts of the URLs in a text.
+// addLinks adds the host names of the URLs in a text.
 func (t *tokenizer) addLinks(s string) {
 	for len(t.seen) < maxTokens {
 		_, rest, ok := strings.Cut(s, "://")
@@ -182,13 +181,13 @@ func (t *tokenizer) addLinks(s string) {
 	}
 }
 
-// tagStripper reads HTML without its tags; each leaves a space, but within a word.
+// tagStripper reads HTML without its tags. Each tag becomes a space, except within a word.
 type tagStripper struct {
 	rest       string
-	noMoreTags bool // nothing closes a tag any more
+	noMoreTags bool // whether no ">" follows
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (v *tagStripper) Read(p []byte) (n int, err error) {
 	for n < len(p) && v.rest != "" {
 		if v.rest[0] != '<' || v.noMoreTags {
@@ -201,7 +200,7 @@ func (v *tagStripper) Read(p []byte) (n int, err error) {
 			continue
 		}
 		tag, rest, ok := strings.Cut(v.rest[1:], ">")
-		if !ok { // a bracket that opens nothing, as all that follow: to look again for each would take long
+		if !ok { // no later bracket is closed either; searching again for each would take long
 			v.noMoreTags = true
 			continue
 		}
@@ -217,8 +216,8 @@ func (v *tagStripper) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// isInlineTag reports whether a tag, or a comment, may stand within a word, as those
-// do that hide words from filters.
+// isInlineTag reports whether a tag or a comment may be within a word. Spam uses such tags to hide
+// words from filters.
 func isInlineTag(tag string) bool {
 	if strings.HasPrefix(tag, "!--") {
 		return true

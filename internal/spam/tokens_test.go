@@ -42,7 +42,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Brackets that open nothing hide nothing.
+// Unclosed brackets hide nothing.
 func TestTokensBetweenBrackets(t *testing.T) {
 	got := read(t, "Content-Type: text/html\r\n\r\n<p>cheap</p> <<pills <b here<now")
 	for _, want := range []string{"cheap", "pills", "here", "now"} {
@@ -52,7 +52,7 @@ func TestTokensBetweenBrackets(t *testing.T) {
 	}
 }
 
-// What a stranger sends is read within bounds.
+// The amount of parsed text is limited.
 func TestTokensOfMuch(t *testing.T) {
 	var words, parts strings.Builder
 	for n := range 1_000_000 {

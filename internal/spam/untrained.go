@@ -10,31 +10,29 @@ import (
 )
 
 const (
-	// untrainedTTL is how long it is believed that an account taught too little:
-	// another node may have learned what was missing.
+	// untrainedTTL is how long an account is cached as untrained: another node may train it.
 	untrainedTTL = time.Minute
-	// maxUntrained bounds the accounts remembered.
+	// maxUntrained is the maximum number of cached accounts.
 	maxUntrained = 10_000
 )
 
-// untrainedCache are the accounts that taught the filter too little to be judged by: most
-// of them, so that their mail is not even looked through for words.
+// untrainedCache has the accounts that trained the filter too little for a score. Most accounts are
+// untrained, and the cache saves tokenizing their mail.
 type untrainedCache struct {
 	mu      sync.Mutex
 	until   map[db.ID]time.Time
-	lessons int // learned here so far
+	lessons int // learned on this node so far
 }
 
-// isUntrained reports whether an account is known to be young, and how many lessons were
-// learned before that was asked.
+// isUntrained reports whether an account is known to be untrained, and the number of lessons so far
+// for add.
 func (y *untrainedCache) isUntrained(account db.ID, now time.Time) (is bool, lessons int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return now.Before(y.until[account]), y.lessons
 }
 
-// add remembers that an account was found to be young, if nothing was learned
-// while that was looked up.
+// add caches an account as untrained, unless a lesson was learned during the lookup.
 func (y *untrainedCache) add(account db.ID, now time.Time, lessons int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -47,7 +45,7 @@ func (y *untrainedCache) add(account db.ID, now time.Time, lessons int) {
 	y.until[account] = now.Add(untrainedTTL)
 }
 
-// remove forgets what was known of an account, which has taught something.
+// remove removes an account that has trained the filter.
 func (y *untrainedCache) remove(account db.ID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()

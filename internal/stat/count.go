@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// countBatch is how many events are counted in a commit (the 1000 of uncounted),
-	// which bounds how long the writer is kept.
+	// countBatch is how many events are counted in a commit (the 1000 of uncountedQuery), which
+	// limits how long the writer is busy.
 	countBatch = 1000
-	// gatherInterval is how long numbered events gather: those of an hour and a domain
-	// change one row, be they many or few. Read counts them meanwhile.
+	// gatherInterval is how long numbered events are gathered: all events of an hour and a domain
+	// change one row. Read counts them meanwhile.
 	gatherInterval = time.Second
-	// pollInterval is how often a node looks for what another that ended has left.
+	// pollInterval is how often a node looks for events that a stopped node left uncounted.
 	pollInterval = time.Minute
 )
 
@@ -30,12 +30,11 @@ var (
 	uncountedQuery = db.SQL(`SELECT u.position, (SELECT COALESCE(MAX(position), u.position) FROM (SELECT position FROM event
 			WHERE position IS NOT NULL AND position > u.position ORDER BY position LIMIT 1000) AS next)
 		FROM stat_upto u WHERE u.id = 1`)
-	// advanceQuery decides who counts: of two nodes that saw the same, one.
+	// advanceQuery decides which of two nodes that read the same position counts.
 	advanceQuery = db.SQL(`UPDATE stat_upto SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
-	// countEventsQuery adds what events tell to the hour and the day that they are in, of
-	// their domain and of all domains. They are first added up by hour and
-	// domain, which are few. Rows are taken in the order of their keys, as
-	// everywhere.
+	// countEventsQuery adds the events to the counts of their hour and day, for their domain and
+	// for all domains. It first sums them by hour and domain, which are few. It locks rows in key
+	// order, as all writers do.
 	countEventsQuery = db.SQL(`WITH fresh AS MATERIALIZED (SELECT account, domain, created_at - created_at % 3600000000 AS hour,
 				SUM(CASE WHEN status = 'delivered' THEN 1 ELSE 0 END) AS delivered, SUM(CASE WHEN status = 'deferred' THEN 1 ELSE 0 END) AS deferred,
 				SUM(CASE WHEN status = 'bounced' THEN 1 ELSE 0 END) AS bounced, SUM(CASE WHEN status = 'complained' THEN 1 ELSE 0 END) AS complained,
@@ -68,12 +67,12 @@ var (
 		(SELECT account, domain, span, period FROM stat_accepted WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
 )
 
-// New makes the counting of d's events and messages. Run counts.
+// New returns a Stats for the events and messages of d. Run counts.
 func New(d *db.DB, log *slog.Logger) *Stats {
 	return &Stats{DB: d, log: log, wake: make(chan struct{}, 1)}
 }
 
-// Wake tells that events got positions. It is for event.Log.AfterNumbering.
+// Wake reports that events got positions. Use it in event.Log.AfterNumbering.
 func (s *Stats) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -81,13 +80,13 @@ func (s *Stats) Wake() {
 	}
 }
 
-// Run counts what events tell, until ctx ends. Every node runs it.
+// Run counts events until ctx ends. Every node runs it.
 func (s *Stats) Run(ctx context.Context) error {
 	notify.Repeat(ctx, s.wake, func(ctx context.Context) (time.Duration, error) {
 		for {
 			more, err := s.CountNext(ctx)
 			if err != nil || !more {
-				_ = notify.Sleep(ctx, gatherInterval) // Repeat sees that ctx ended
+				_ = notify.Sleep(ctx, gatherInterval) // Repeat checks ctx
 				return pollInterval, err
 			}
 		}
@@ -97,8 +96,8 @@ func (s *Stats) Run(ctx context.Context) error {
 
 var errAlreadyCounted = errors.New("another node has counted these events")
 
-// CountNext counts the next events, in a commit of its own. more says that
-// there may be others.
+// CountNext counts the next events, in a commit of its own. more reports whether there may be
+// others.
 func (s *Stats) CountNext(ctx context.Context) (more bool, err error) {
 	var from, to int64
 	if err := s.DB.One(ctx, uncountedQuery.With(), &from, &to); err != nil || from == to {
@@ -114,22 +113,22 @@ func (s *Stats) CountNext(ctx context.Context) (more bool, err error) {
 	return err == nil && to-from >= countBatch, err
 }
 
-// AcceptedMessage is a message that was accepted.
+// AcceptedMessage is an accepted message to count.
 type AcceptedMessage struct {
 	Account, Domain db.ID
 	At              time.Time
 	Recipients      int
 }
 
-// countKey is where something is counted.
+// countKey identifies a row of counts.
 type countKey struct {
 	account, domain db.ID
 	span            time.Duration
 	period          int64
 }
 
-// CountAccepted queues the counting of accepted messages. The caller's commit decides
-// that each is counted once.
+// CountAccepted queues the counting of accepted messages. The caller's commit ensures that each is
+// counted once.
 func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage) {
 	type sum struct{ messages, recipients int }
 	sums := map[countKey]sum{}
@@ -150,8 +149,8 @@ func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage) {
 	}
 }
 
-// Prune deletes, in one commit, at most limit rows of each table of hours that
-// began before a time, and returns how many; 0: there are no more.
+// Prune deletes, in one commit, at most limit hourly rows of both tables whose hour began before a
+// time. It returns the number of deleted rows; 0: there are no more.
 func (s *Stats) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stat counts what happens to the mail of an account, by hour and by
-// day, for each domain and for all of them together. What events tell is counted
-// soon after they got their positions, and what was accepted in the commit that
-// makes it findable; each exactly once, whatever ends or breaks. Read adds the
-// few events that are not counted yet, and to read figures of a year costs no
-// more for a million messages a day.
+// Package stat counts the mail of an account by hour and by day, per domain and in total. Events
+// are counted soon after they got their positions, accepted messages in the commit that makes them
+// findable. Each is counted exactly once, even after failures. Read adds the few events that are
+// not counted yet. Reading a year of counts costs no more for a million messages a day.
 //
-// An hour is counted where the event was recorded, or the message accepted, by
-// the clock of the node that did so, in UTC. Days are kept for ever, hours for
-// HourlyRetention.
+// An event or a message counts in the hour in which a node recorded or accepted it, by that node's
+// clock, in UTC. Daily counts are kept for ever, hourly ones for HourlyRetention.
 package stat
 
 import (
@@ -20,34 +17,33 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The lengths of a period.
+// The lengths of periods.
 const (
 	Hour = time.Hour
 	Day  = 24 * time.Hour
 )
 
-// HourlyRetention is how long hours are kept.
+// HourlyRetention is how long hourly counts are kept.
 const HourlyRetention = 90 * Day
 
-// StatusUnsubscribed is the status of an event by which a recipient's unsubscribing is
-// counted.
+// StatusUnsubscribed is the status of an event that counts as an unsubscribe.
 const StatusUnsubscribed = "unsubscribed"
 
-// Counts say how often what happened. All but Messages count recipients: a
-// message to three is accepted three times. A delivery may be counted in several
-// states, as it may be deferred, delivered, and bounced later all the same.
+// Counts are numbers of messages and recipients. All but Messages and Inbound count recipients: a
+// message to three counts as three accepted. A delivery may count in several states, as it may be
+// deferred, delivered, and bounced later.
 type Counts struct {
-	Messages     int64 // that were accepted
-	Accepted     int64 // their recipients
+	Messages     int64 // accepted messages
+	Accepted     int64 // recipients of accepted messages
 	Delivered    int64
-	Deferred     int64 // at least once
+	Deferred     int64 // deferred at least once
 	Bounced      int64
 	Complained   int64
 	Suppressed   int64
 	Failed       int64
 	Cancelled    int64
 	Unsubscribed int64
-	Inbound      int64 // messages that were filed in a mailbox
+	Inbound      int64 // messages filed in a mailbox
 }
 
 func (f *Counts) add(g Counts) {
@@ -64,14 +60,14 @@ func (f *Counts) add(g Counts) {
 	f.Inbound += g.Inbound
 }
 
-// BounceRate is the share, 0 to 1, that bounced of what came to an answer:
-// delivered or bounced. ok is false if nothing did.
+// BounceRate returns the share of bounced deliveries, 0 to 1, among delivered and bounced ones. ok
+// is false if there are none.
 func (f Counts) BounceRate() (rate float64, ok bool) {
 	return ratio(f.Bounced, f.Delivered+f.Bounced)
 }
 
-// ComplaintRate is how many complaints came for each delivery. ok is false if
-// nothing was delivered.
+// ComplaintRate returns the number of complaints per delivered message. ok is false if nothing was
+// delivered.
 func (f Counts) ComplaintRate() (rate float64, ok bool) { return ratio(f.Complained, f.Delivered) }
 
 func ratio(n, of int64) (float64, bool) {
@@ -81,25 +77,25 @@ func ratio(n, of int64) (float64, bool) {
 	return float64(n) / float64(of), true
 }
 
-// Stats counts, and tells what was counted.
+// Stats counts events and accepted messages, and reads the counts.
 type Stats struct {
 	DB   *db.DB
 	log  *slog.Logger
-	wake chan struct{} // has room for one
+	wake chan struct{} // buffered, for one signal
 }
 
-// Query chooses figures of an account.
+// Query selects counts of an account.
 type Query struct {
 	Account  db.ID
 	Domain   db.ID         // 0 for all of its domains
 	Interval time.Duration // Hour or Day
-	From, To time.Time     // the periods that begin in between; From counts with the period that it is in
+	From, To time.Time     // periods that begin in this range; the first one contains From
 }
 
-// Start is when the first period begins.
+// Start returns the start of the first period.
 func (q Query) Start() time.Time { return q.From.UTC().Truncate(q.Interval) }
 
-// PeriodCount is how many there are.
+// PeriodCount returns the number of periods.
 func (q Query) PeriodCount() int {
 	length := q.To.Sub(q.Start()) // 292 years at most
 	n := max(0, length/q.Interval)
@@ -109,7 +105,7 @@ func (q Query) PeriodCount() int {
 	return int(n)
 }
 
-// Period is an hour or a day.
+// Period is an hour or a day with its counts.
 type Period struct {
 	Start time.Time
 	Counts
@@ -129,15 +125,15 @@ var (
 		WHERE account = $1 AND domain = $2 AND span = $3 AND period >= $4 AND period < $5 ORDER BY period`)
 )
 
-// Read returns every period that was asked for, also those in which nothing
-// happened, and all of them together. The caller bounds Periods.
+// Read returns every period of the query, including empty ones, and their total. The caller must
+// limit PeriodCount.
 func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Counts, err error) {
 	begin := q.Start()
 	periods = make([]Period, q.PeriodCount())
 	for i := range periods {
 		periods[i].Start = begin.Add(time.Duration(i) * q.Interval)
 	}
-	at := func(period int64) *Counts { // the queries find no others
+	at := func(period int64) *Counts { // the queries return no other periods
 		return &periods[db.Time(period).Sub(begin)/q.Interval].Counts
 	}
 	args := []any{q.Account, q.Domain, q.Interval.Microseconds(), begin.UnixMicro(), begin.Add(time.Duration(len(periods)) * q.Interval).UnixMicro()}

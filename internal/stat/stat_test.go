@@ -20,7 +20,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 21, 30, 0, 0, time.UTC)
 
-// ledger counts as the test sees it: by account, domain, length and beginning.
+// ledger has the expected counts: by account, domain, interval and start.
 type ledger map[string]stat.Counts
 
 func (l ledger) add(account, domain db.ID, at time.Time, f func(*stat.Counts)) {
@@ -37,7 +37,7 @@ func (l ledger) add(account, domain db.ID, at time.Time, f func(*stat.Counts)) {
 	}
 }
 
-// check reads all figures and compares them.
+// check reads all counts and compares them.
 func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, from, to time.Time) {
 	t.Helper()
 	for _, account := range accounts {
@@ -71,7 +71,7 @@ func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, fr
 	}
 }
 
-// states are how a status is counted.
+// states maps a status to its count.
 var states = map[string]func(*stat.Counts){
 	"delivered": func(f *stat.Counts) { f.Delivered++ }, "deferred": func(f *stat.Counts) { f.Deferred++ },
 	"bounced": func(f *stat.Counts) { f.Bounced++ }, "complained": func(f *stat.Counts) { f.Complained++ },
@@ -80,9 +80,8 @@ var states = map[string]func(*stat.Counts){
 	"queued": func(*stat.Counts) {},
 }
 
-// Whatever happens, on two nodes that count at once, with some that are
-// interrupted, and events that are pruned when they are counted: the figures
-// are always those of a recount, of what is counted and what is not yet.
+// On two nodes that count concurrently, with interrupted counts and pruned events, the counts
+// always match a recount of counted and uncounted events.
 func TestCount(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -114,7 +113,7 @@ func TestCount(t *testing.T) {
 			case 0:
 				e.Kind, e.Status = event.InboundEmail, ""
 				count = func(f *stat.Counts) { f.Inbound++ }
-			case 1: // comes with a delivery_status
+			case 1: // recorded with a delivery_status
 				e.Kind = []string{event.Bounce, event.Complaint, event.MailboxCreated}[random.IntN(3)]
 			default:
 				e.Kind, count = event.DeliveryStatus, states[e.Status]
@@ -165,7 +164,7 @@ func TestCount(t *testing.T) {
 			together.Wait()
 			interrupt()
 			if round%2 == 0 {
-				continue // not all is counted
+				continue // not all events are counted
 			}
 			if _, err := logs[0].Prune(t.Context(), now, 5); err != nil {
 				t.Fatal(err)
@@ -175,8 +174,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// Numbered events are counted without anybody's asking, also those that were
-// there before.
+// Numbered events are counted automatically, also those from before the start.
 func TestRun(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -219,7 +217,7 @@ func TestRun(t *testing.T) {
 
 var counts = db.SQL(`SELECT COALESCE(SUM(delivered), 0) FROM stat WHERE domain = 0 AND span = 86400000000`)
 
-// What was accepted is added up; hours go after a while, days stay.
+// Accepted messages are summed. Hourly counts are pruned, daily ones stay.
 func TestCountAndPrune(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
@@ -264,7 +262,7 @@ func TestCountAndPrune(t *testing.T) {
 	})
 }
 
-// messages counts those of an account.
+// messages returns the number of accepted messages of an account.
 func (l ledger) messages(account db.ID) (n int64) {
 	for at := start.Truncate(stat.Day); at.Before(start.Add(60 * time.Hour)); at = at.Add(stat.Day) {
 		n += l[fmt.Sprint(account, db.ID(0), stat.Day, at)].Messages
@@ -272,7 +270,7 @@ func (l ledger) messages(account db.ID) (n int64) {
 	return n
 }
 
-// The periods begin with the one that From is in.
+// The first period contains From.
 func TestPeriods(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -303,8 +301,7 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// BenchmarkCount counts events, of 20 accounts and 40 domains, after they were
-// numbered.
+// BenchmarkCount counts numbered events of 20 accounts and 40 domains.
 func BenchmarkCount(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Attachment is a file of a message: whatever of it is not its text.
+// Attachment is a file in a message: any part that is not its text.
 type Attachment struct {
 	N           int    `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
 	Filename    string `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
@@ -27,11 +27,11 @@ const (
 	maxName      = 255
 	maxMediaType = 127
 	maxContentID = 255
-	// maxParam is how much of a parameter is decoded: a sender may well write
-	// a megabyte of encoded words, each in another charset.
+	// maxParam is the number of decoded bytes of a parameter: a sender may write a megabyte of
+	// encoded words, each in another charset.
 	maxParam = 16 << 10
-	// maxSizeDecode is how many octets of a file that is not in base64 are decoded to
-	// tell its size.
+	// maxSizeDecode is the number of octets of a file that are decoded to determine its size,
+	// unless it is in base64.
 	maxSizeDecode = 64 << 10
 )
 
@@ -50,7 +50,7 @@ func (s *messageReader) attachment(p *message.Part, n int) (Attachment, error) {
 	return f, err
 }
 
-// limitParams is a part whose parameters are soon decoded.
+// limitParams returns the part with parameters that are short enough to decode.
 func limitParams(p *message.Part) *message.Part {
 	q := *p
 	for _, list := range []*[]message.Param{&q.Params, &q.DispositionParams} {
@@ -62,7 +62,7 @@ func limitParams(p *message.Part) *message.Part {
 	return &q
 }
 
-// size tells a file's size without reading all of it.
+// size returns a file's decoded size, possibly approximate, without reading all of it.
 func (s *messageReader) size(p *message.Part) (int64, error) {
 	switch p.Encoding {
 	case "base64":
@@ -86,8 +86,8 @@ func (s *messageReader) size(p *message.Part) (int64, error) {
 	return p.Body.Len, nil
 }
 
-// OpenAttachment returns the n-th file of a message with its content, decoded; false if
-// there is no such file. Reading it takes little memory, however large it is.
+// OpenAttachment returns the n-th file of a message with its decoded content; false if there is no
+// such file. Reading it takes little memory, regardless of its size.
 func OpenAttachment(r io.ReaderAt, ix *message.Index, n int) (Attachment, io.Reader, bool, error) {
 	files := ix.ContentParts().Attachments
 	if n < 0 || n >= len(files) {
@@ -99,7 +99,7 @@ func OpenAttachment(r io.ReaderAt, ix *message.Index, n int) (Attachment, io.Rea
 	return f, p.Decode(in.section(p.Body)), true, err
 }
 
-// attachmentName makes a name that can be used for a file.
+// attachmentName returns a name that is safe as a file name.
 func attachmentName(name string) string {
 	name = message.CleanFilename(name)
 	if len(name) > maxName {
@@ -108,7 +108,7 @@ func attachmentName(name string) string {
 	return name
 }
 
-// shortenName keeps the end that tells the kind of file.
+// shortenName shortens a name but keeps its extension.
 func shortenName(name string) string {
 	end := ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && len(name)-i <= 16 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// CheckResults say how an arriving message was judged.
+// CheckResults are the results of verification and spam filter for a received message.
 type CheckResults struct {
 	SPF   string `json:"spf" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"Whether the sender's host may send for the domain of MAIL FROM (RFC 7208)." example:"pass"`
 	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
@@ -15,12 +15,12 @@ type CheckResults struct {
 	// Author is a message.AuthorProblem.
 	Author string `json:"author,omitempty" enum:"no_from,many_from,unclear_from,no_author,many_domains,other_name" doc:"Why the author can't be told, left out if he can: no From field, several, one that mail readers read differently, no address with a full domain name, authors of different domains, or a name that shows another address than the author's. The message is in Junk then, unless the recipient's domain turns dmarc_enforcement off." example:"other_name"`
 	Spam   string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
-	// SpamScore and SpamReasons are the filter's, which may be its operator's.
+	// SpamScore and SpamReasons come from the filter, which may be the operator's.
 	SpamScore   float64 `json:"spam_score,omitempty" doc:"How many points speak for spam; left out if there are none, or the filter was not asked." example:"1.5"`
 	SpamReasons string  `json:"spam_reasons,omitempty" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
 }
 
-// What CheckResults.Spam says of a message that was judged.
+// Values of CheckResults.Spam for a checked message.
 const (
 	Ham  = "ham"
 	Spam = "spam"
@@ -33,7 +33,7 @@ func (v *CheckResults) eachResult(f func(name string, value *string)) {
 	f("spam", &v.Spam)
 }
 
-// WithDefaults returns v with none for what is not said.
+// WithDefaults returns v with "none" for missing results.
 func (v CheckResults) WithDefaults() CheckResults {
 	v.eachResult(func(_ string, value *string) {
 		if *value == "" {
@@ -43,7 +43,7 @@ func (v CheckResults) WithDefaults() CheckResults {
 	return v
 }
 
-// String is v as it is stored: "spf=pass dkim=fail"; "" if all is none.
+// String returns the stored form: "spf=pass dkim=fail"; "" if all results are none.
 func (v CheckResults) String() string {
 	var said []string
 	v.eachResult(func(name string, value *string) {
@@ -63,14 +63,14 @@ func (v CheckResults) String() string {
 	return strings.Join(said, " ")
 }
 
-// The words that the author's doubt, and Spam's score and reasons, are stored with.
+// Prefixes of the author's problem, and of the spam score and reasons, in the stored form.
 const (
 	scorePrefix  = "score="
 	reasonPrefix = "by="
 	authorPrefix = "author="
 )
 
-// ParseCheckResults reads what String wrote.
+// ParseCheckResults parses the output of String.
 func ParseCheckResults(s string) CheckResults {
 	var v CheckResults
 	v.eachResult(func(name string, value *string) {
@@ -83,7 +83,7 @@ func ParseCheckResults(s string) CheckResults {
 	var reasons []string
 	for _, word := range strings.Fields(s) {
 		if text, ok := strings.CutPrefix(word, scorePrefix); ok {
-			v.SpamScore, _ = strconv.ParseFloat(text, 64) // as String wrote it
+			v.SpamScore, _ = strconv.ParseFloat(text, 64) // written by String
 		} else if doubt, ok := strings.CutPrefix(word, authorPrefix); ok {
 			v.Author = doubt
 		} else if reason, ok := strings.CutPrefix(word, reasonPrefix); ok {

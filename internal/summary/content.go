@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Content is what there is to read in a message beside its Summary.
+// Content is the content of a message besides its Summary.
 type Content struct {
 	ReplyTo    []Address `json:"reply_to" nullable:"false" doc:"Where answers go, if not to the authors; at most 50."`
 	InReplyTo  string    `json:"in_reply_to" doc:"The Message-ID of the message that this answers; empty if it answers none." example:"<abc@example.com>"`
@@ -34,8 +34,8 @@ type HeaderField struct {
 	Value string `json:"value" doc:"On one line, encoded words decoded." example:"News <news.example.org>"`
 }
 
-// Read reads the content of a message: its header, and as much of its texts as
-// is shown. ix is the index of its parts. The errors are r's.
+// Read reads the content of a message: its header, and its texts up to the limits. ix is the index
+// of its parts. The errors are r's.
 func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	in := &messageReader{r}
 	header, err := in.header(ix)
@@ -67,18 +67,18 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	return FromHeader(header), c, nil
 }
 
-// ReadSummary reads the header alone. The errors are r's.
+// ReadSummary reads only the header. The errors are r's.
 func ReadSummary(r io.ReaderAt, ix *message.Index) (Summary, error) {
 	header, err := (&messageReader{r}).header(ix)
 	return FromHeader(header), err
 }
 
-// EmptyContent is the content of a message that is gone.
+// EmptyContent is the content of a deleted message.
 func EmptyContent() Content {
 	return Content{ReplyTo: []Address{}, References: []string{}, Headers: []HeaderField{}, Attachments: []Attachment{}}
 }
 
-// SetURLs gives each file its URL below that of the message.
+// SetURLs sets the URL of each attachment, below the message's URL.
 func (c *Content) SetURLs(message string) {
 	for i := range c.Attachments {
 		c.Attachments[i].URL = message + "/attachments/" + strconv.Itoa(c.Attachments[i].N)
@@ -95,30 +95,30 @@ func references(h message.Header) []string {
 	return out
 }
 
-// headerFields reads a header until there is enough of it. Lines that are no field
-// are left out.
+// headerFields returns the fields of a header up to the limits. It skips lines that are not a
+// field.
 func headerFields(h message.Header) (list []HeaderField, more bool) {
 	list = []HeaderField{}
-	room := MaxHeaderBytes
+	capacity := MaxHeaderBytes
 	for f := range h.Fields() {
 		if len(f.Name) == 0 {
 			continue
 		}
-		if len(list) == MaxHeaderFields || len(f.Name) >= room {
+		if len(list) == MaxHeaderFields || len(f.Name) >= capacity {
 			return list, true
 		}
-		room -= len(f.Name)
+		capacity -= len(f.Name)
 		raw := f
-		if len(raw.Value) > 4*room {
-			raw.Value = []byte(truncateEncoded(string(raw.Value[:4*room+1]), 4*room)) // beyond it nothing would be shown
+		if len(raw.Value) > 4*capacity {
+			raw.Value = []byte(truncateEncoded(string(raw.Value[:4*capacity+1]), 4*capacity)) // the rest would not be shown
 			more = true
 		}
 		value := raw.Decoded()
-		if len(value) > room {
+		if len(value) > capacity {
 			more = true
 		}
-		value = CleanText(value, room)
-		room -= len(value)
+		value = CleanText(value, capacity)
+		capacity -= len(value)
 		list = append(list, HeaderField{Name: string(f.Name), Value: value})
 		if more {
 			return list, true
@@ -127,7 +127,7 @@ func headerFields(h message.Header) (list []HeaderField, more bool) {
 	return list, false
 }
 
-// messageReader is a message that is being read.
+// messageReader reads parts of a message.
 type messageReader struct{ r io.ReaderAt }
 
 func (s *messageReader) section(span message.Span) *io.SectionReader {

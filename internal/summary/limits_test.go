@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// check fails the test unless what was read of a message is within its bounds,
-// fit for JSON, and the same each time.
+// check fails the test unless the result is within the limits, valid for JSON, and the same each
+// time.
 func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 	t.Helper()
 	ix := message.Scan(mail)
@@ -30,8 +30,8 @@ func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Values that are not said to be bounded by a name in digest.go are bounded by
-	// these; a file's name and its type are in its own test.
+	// Values without a named limit in summary.go have these limits. A file's name and type have
+	// their own test.
 	bounded := func(what, s string, most int) {
 		t.Helper()
 		if len(s) > most || !utf8.ValidString(s) || strings.ContainsAny(s, "\x00\x1b\x7f\r") {
@@ -86,8 +86,7 @@ func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 	return s, c
 }
 
-// What is cut is cut between two characters, and the flag says so; what just
-// fits is whole.
+// Texts are cut between two characters, and the flag reports it. A text that just fits is complete.
 func TestTextIsCut(t *testing.T) {
 	repeat := func(s string, n int) string { return strings.Repeat(s, n/len(s)+1)[:n] }
 	for _, c := range []struct {
@@ -110,7 +109,7 @@ func TestTextIsCut(t *testing.T) {
 			t.Errorf("%s: %d bytes (%.20q…), %t, want %d", c.name, len(*got.Text), *got.Text, got.TextTruncated, len(c.want))
 		}
 	}
-	// A megabyte of a base64 text is decoded, whatever comes of it.
+	// A megabyte of base64 text is decoded, even if the result is empty.
 	raw := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x01", 786_430) + "€€€"))
 	if _, got := check(t, []byte("Content-Transfer-Encoding: base64\r\n\r\n"+raw)); strings.Trim(*got.Text, "€") != "" || !got.TextTruncated {
 		t.Errorf("a cut in the base64: %q, %t", *got.Text, got.TextTruncated)
@@ -161,7 +160,7 @@ func TestHeaderIsCut(t *testing.T) {
 	}
 }
 
-// hostile are messages that were made to take long, whose size grows with n.
+// hostile returns messages designed to take long, whose size grows with n.
 func hostile(n int) map[string]string {
 	repeat := func(s string) string { return strings.Repeat(s, n/len(s)) }
 	var nested, embedded strings.Builder
@@ -199,8 +198,7 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// Whatever a megabyte holds, it is read; a way that isn't linear would take
-// hours here.
+// A megabyte of anything can be read; an algorithm that isn't linear would take hours here.
 func TestHostile(t *testing.T) {
 	for name, mail := range hostile(1 << 20) {
 		t.Run(name, func(t *testing.T) { check(t, []byte(mail)) })

@@ -16,20 +16,19 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// MaxPreview is how many characters a preview has at most, as RFC 8970 §3.3
-// recommends.
+// MaxPreview is the maximum length of a preview in characters, as RFC 8970 §3.3 recommends.
 const MaxPreview = 200
 
-// Bounds of the work that is done for a preview.
+// Limits on the input of a preview.
 const (
-	maxPreviewText = 16 << 10  // octets of plain texts that are looked at
-	maxPreviewHTML = 128 << 10 // of HTML, which may begin with much of style
-	maxTagBytes    = 64 << 10  // of one tag
+	maxPreviewText = 16 << 10  // octets of plain text
+	maxPreviewHTML = 128 << 10 // octets of HTML, which may begin with many styles
+	maxTagBytes    = 64 << 10  // octets of one tag
 )
 
-// Preview returns how a message begins, for lists (RFC 8970): one line of its
-// plain text, without what it quotes, or else of its HTML without the markup;
-// "" if there is nothing to read. The errors are r's.
+// Preview returns the beginning of a message for lists (RFC 8970): one line of its plain text
+// without quotations, or else of its HTML without markup; "" if there is no text. The errors are
+// r's.
 func Preview(r io.ReaderAt, ix *message.Index) (string, error) {
 	in := &messageReader{r}
 	parts := ix.ContentParts()
@@ -66,13 +65,13 @@ func Preview(r io.ReaderAt, ix *message.Index) (string, error) {
 type previewBuilder struct {
 	text         strings.Builder
 	runes        int  // characters
-	pendingSpace bool // comes before the next
+	pendingSpace bool // whether a space comes before the next character
 }
 
 func (p *previewBuilder) isFull() bool { return p.runes >= MaxPreview }
 
-// add takes text in, with all white space as single blanks and without what
-// cannot be seen, such as the joiners that newsletters fill their first line with.
+// add appends text, with white space as single spaces and without invisible characters, such as the
+// joiners in the first line of newsletters.
 func (p *previewBuilder) add(s string) {
 	for _, r := range s {
 		joiner := r == '\u200c' || r == '\u200d'
@@ -99,7 +98,7 @@ func (p *previewBuilder) add(s string) {
 	}
 }
 
-// addPlain reads a plain text up to its signature, without the lines that quote.
+// addPlain adds a plain text up to its signature, without quoted lines.
 func (p *previewBuilder) addPlain(r io.Reader) {
 	lines := bufio.NewReader(r)
 	for begins, quoted := true, false; !p.isFull(); {
@@ -113,14 +112,14 @@ func (p *previewBuilder) addPlain(r io.Reader) {
 		if !quoted {
 			p.add(string(line))
 		}
-		begins = err == nil                           // else this was but a piece of a line
+		begins = err == nil                           // else this was only a piece of a line
 		if err != nil && err != bufio.ErrBufferFull { //nolint:errorlint // what bufio promises
 			return
 		}
 	}
 }
 
-// addHTML reads the text of an HTML, with the alternative texts of its images.
+// addHTML adds the text of HTML, with the alternative texts of its images.
 func (p *previewBuilder) addHTML(r io.Reader) {
 	tokens := html.NewTokenizer(r)
 	tokens.SetMaxBuf(maxTagBytes)
@@ -161,7 +160,7 @@ func isHiddenTag(tag string) bool {
 	return false
 }
 
-// isInlineTag reports whether a tag parts no words.
+// isInlineTag reports whether a tag doesn't separate words.
 func isInlineTag(tag string) bool {
 	switch tag {
 	case "a", "abbr", "b", "bdi", "bdo", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u", "wbr":
@@ -170,7 +169,7 @@ func isInlineTag(tag string) bool {
 	return false
 }
 
-// tagAttribute returns the value of an attribute of the tag just read, or "".
+// tagAttribute returns the value of an attribute of the current tag, or "".
 func tagAttribute(tokens *html.Tokenizer, more bool, wanted string) string {
 	for more {
 		var name, value []byte

@@ -57,7 +57,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// However much there is to read, little of it is.
+// Only a limited part of a message is read.
 func TestPreviewIsBounded(t *testing.T) {
 	for _, junk := range []string{"\r\n", ">>>>\r\n", "<b>", "<!-- x -->", "<p " + strings.Repeat("a", 1<<20)} {
 		for _, subtype := range []string{"plain", "html"} {

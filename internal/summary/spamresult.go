@@ -8,39 +8,39 @@ import (
 	"strings"
 )
 
-// SpamAction is what is to become of a message, as a spam filter sees it.
+// SpamAction is what a spam filter wants done with a message.
 type SpamAction int
 
-// The actions, from mild to hard.
+// Actions, from lenient to strict.
 const (
-	ActionAccept SpamAction = iota // like any other
-	ActionJunk                     // in ActionJunk
-	ActionDefer                    // refused for now
-	ActionReject                   // refused
+	ActionAccept SpamAction = iota // deliver normally
+	ActionJunk                     // file in Junk
+	ActionDefer                    // reject temporarily
+	ActionReject                   // reject
 )
 
-// SpamResult is what a spam filter thinks of a message.
+// SpamResult is the result of a spam filter for a message.
 type SpamResult struct {
-	Score, Threshold float64 // from the threshold on it is spam
-	// LenientThreshold and Strict are the thresholds for those who want less, or more, to be
-	// called spam; 0: twice and half of Threshold.
+	Score, Threshold float64 // spam from the threshold on
+	// LenientThreshold and StrictThreshold are the thresholds for the lenient and strict settings;
+	// 0 means twice and half of Threshold.
 	LenientThreshold, StrictThreshold float64
 	Action                            SpamAction
-	Reasons                           []SpamReason // what counts most comes first
-	Reply                             string       // for the sender, with ActionDefer and ActionReject; "" for none
+	Reasons                           []SpamReason // most significant first
+	Reply                             string       // SMTP reply text with ActionDefer and ActionReject; "" for none
 }
 
-// SpamReason is something that counts for or against a message.
+// SpamReason is a rule that counts for or against a message.
 type SpamReason struct {
 	Name   string // of letters, digits, "_", "." and "-"
 	Points float64
 }
 
-// Most of the reasons that are told.
+// maxReasons is the maximum number of reasons in lists.
 const maxReasons = 30
 
-// ReasonList lists the reasons: "DNSBL=3 BAYES_HAM=-2", those without points by
-// their name alone.
+// ReasonList lists the reasons, as in "DNSBL=3 BAYES_HAM=-2". Reasons without points have only
+// their name.
 func (o *SpamResult) ReasonList() string {
 	var b strings.Builder
 	for n, r := range o.Reasons {
@@ -59,11 +59,10 @@ func (o *SpamResult) ReasonList() string {
 	return b.String()
 }
 
-// IsSpam reports whether it is thought to be spam.
+// IsSpam reports whether the filter considers the message spam.
 func (o *SpamResult) IsSpam() bool { return o.Action == ActionJunk || o.Action == ActionReject }
 
-// AppendHeader appends the header fields that tell people and their programs of
-// the opinion.
+// AppendHeader appends the header fields with the result, for people and mail programs.
 func (o *SpamResult) AppendHeader(dst []byte) []byte {
 	word := "No"
 	if o.IsSpam() {
@@ -76,7 +75,7 @@ func (o *SpamResult) AppendHeader(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// AddTo adds the opinion to verdicts.
+// AddTo adds the result to v.
 func (o *SpamResult) AddTo(v CheckResults) CheckResults {
 	v.Spam, v.SpamScore, v.SpamReasons = Ham, roundPoints(o.Score), o.ReasonList()
 	if o.IsSpam() {

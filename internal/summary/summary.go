@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package summary takes out of a message what applications want of it: the
-// fields of its header, its texts as UTF-8, a list of its files. The message
-// may come from anyone, so all of that is bounded, and a flag tells when
-// something was left out. It is pure, and says the same of the same message
-// each time.
+// Package summary extracts from a message what applications need: its header fields, its texts as
+// UTF-8, and a list of its attachments. Messages are untrusted, so all output is limited in size,
+// and flags report omissions. The package is deterministic and has no side effects.
 //
-// The types are those of events and of the API; their doc tags go into the
-// OpenAPI document.
+// Events and the API use these types; their doc tags become part of the OpenAPI document.
 package summary
 
 import (
@@ -18,29 +15,29 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// The limits of what is taken, in bytes of UTF-8 where nothing else is said.
-// An event holds a Summary and a Content, so these bound what 100,000 events
-// cost: 0.1 MB for most of them, 0.5 MB each at the very worst.
+// Limits on the output, in bytes of UTF-8 unless stated otherwise. An event holds a Summary and a
+// Content, so these limit the cost of 100,000 events: 0.1 MB for most of them, 0.5 MB each at
+// worst.
 const (
-	MaxText         = 64 << 10 // of the plain text, and of the HTML
-	MaxHeaderBytes  = 32 << 10 // of all names and values together
+	MaxText         = 64 << 10 // plain text and HTML, each
+	MaxHeaderBytes  = 32 << 10 // names and values together
 	MaxHeaderFields = 500      // fields of the header
-	MaxAddresses    = 50       // addresses of each field
-	MaxAttachments  = 100      // files that are listed; all of them can be read
+	MaxAddresses    = 50       // addresses per field
+	MaxAttachments  = 100      // listed files; all can be opened
 
 	maxSubject    = 2000
-	maxAddress    = 512 // a name, and an address
-	maxID         = 998 // a Message-ID: none that is longer fits on a line (RFC 5322 §2.1.1)
-	maxReferences = 20  // the last ones
+	maxAddress    = 512 // name and address, each
+	maxID         = 998 // no longer Message-ID fits on a line (RFC 5322 §2.1.1)
+	maxReferences = 20  // the last ones are kept
 )
 
-// Address is somebody in an address field.
+// Address is an address in an address field.
 type Address struct {
 	Name  string `json:"name,omitempty" doc:"The display name." example:"Ann Lee"`
 	Email string `json:"email" doc:"The address as it stands there, which may be none that mail can be sent to." example:"ann@example.com"`
 }
 
-// Summary is what lists show of a message.
+// Summary is the data of a message for lists.
 type Summary struct {
 	MessageID string     `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
 	From      []Address  `json:"from" nullable:"false" doc:"The authors, at most 50."`
@@ -50,14 +47,13 @@ type Summary struct {
 	Date      *time.Time `json:"date" nullable:"true" doc:"When it was written, as its author says; null if that can't be read."`
 }
 
-// FromHeader reads a header.
+// FromHeader returns the summary of a header.
 func FromHeader(h message.Header) Summary {
 	e := h.Envelope()
 	return New(e.MessageID, e.From, e.To, e.Cc, e.Subject, e.Date)
 }
 
-// New is FromHeader for fields that were read already; date is zero if
-// there is none.
+// New is FromHeader for parsed fields. A zero date means that there is none.
 func New(messageID string, from, to, cc []message.Address, subject string, date time.Time) Summary {
 	s := Summary{
 		MessageID: CleanText(messageID, maxID), From: addresses(from), To: addresses(to), Cc: addresses(cc), Subject: CleanText(subject, maxSubject),
@@ -77,8 +73,8 @@ func addresses(list []message.Address) []Address {
 	return some
 }
 
-// CleanText makes at most n bytes of s fit for JSON and for a column: valid UTF-8
-// without control characters.
+// CleanText returns at most n bytes of s as valid UTF-8 without control characters, for JSON and
+// for the database.
 func CleanText(s string, n int) string {
 	s = truncate(strings.ToValidUTF8(s[:min(len(s), n+utf8.UTFMax)], "\uFFFD"), n)
 	return strings.Map(func(r rune) rune {
@@ -89,9 +85,8 @@ func CleanText(s string, n int) string {
 	}, s)
 }
 
-// truncateEncoded cuts what is yet to be decoded to at most n bytes: not within a
-// character, for then all of it would be taken for another charset's, nor
-// within an encoded word.
+// truncateEncoded truncates encoded text to at most n bytes. It cuts neither within a character,
+// since then the whole text would count as another charset, nor within an encoded word.
 func truncateEncoded(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -109,7 +104,7 @@ func truncateEncoded(s string, n int) string {
 	return s
 }
 
-// truncate cuts valid UTF-8 to at most n bytes, between two characters.
+// truncate truncates valid UTF-8 to at most n bytes, between two characters.
 func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s

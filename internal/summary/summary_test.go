@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// crlf turns a test's line ends into those of mail.
+// crlf converts a test's line ends to those of mail.
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
 func read(t *testing.T, mail string) (summary.Summary, summary.Content) {
@@ -28,7 +28,7 @@ func read(t *testing.T, mail string) (summary.Summary, summary.Content) {
 	return s, c
 }
 
-// shown is a text, or <none>; … tells that it was cut.
+// shown returns a text, or <none>; "…" means that it was cut.
 func shown(text *string, more bool) string {
 	out := "<none>"
 	if text != nil {
@@ -40,7 +40,7 @@ func shown(text *string, more bool) string {
 	return out
 }
 
-// list is what files are, in a line each.
+// list lists the files, one per line.
 func list(c summary.Content) string {
 	var lines []string
 	for _, f := range c.Attachments {
@@ -156,7 +156,7 @@ Content-Disposition: attachment
 	}
 }
 
-// A body stays one when it has a file name; what comes with it and has one is a file.
+// A body with a file name is still a body; another text with a file name is a file.
 func TestNamedBodies(t *testing.T) {
 	part := func(head, body string) string { return "--m\n" + head + "\n\n" + body + "\n" }
 	multipart := func(subtype string, parts ...string) string {
@@ -274,9 +274,8 @@ body`))
 	}
 }
 
-// What arrives says nothing about itself: verdicts are the service's own, and
-// what the sender wrote of that kind is but a field among others.
-func TestVerdicts(t *testing.T) {
+// Check results come only from the service; a sender's fields of that kind are ordinary fields.
+func TestResults(t *testing.T) {
 	for said, want := range map[string]summary.CheckResults{
 		"":                                 {SPF: "none", DKIM: "none", DMARC: "none", Spam: "none"},
 		"spf=pass dkim=fail spam=spam":     {SPF: "pass", DKIM: "fail", DMARC: "none", Spam: "spam"},
@@ -293,7 +292,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What can't be read is told, and not taken for an empty message.
+// A read error is returned, and isn't taken for an empty message.
 func TestBrokenStorage(t *testing.T) {
 	broken := errors.New("the disk is dead")
 	head := "Content-Type: multipart/mixed; boundary=x\r\n\r\n"
@@ -308,14 +307,14 @@ func TestBrokenStorage(t *testing.T) {
 	}
 }
 
-// failing fails beyond an offset.
+// failing is an io.ReaderAt that fails beyond an offset.
 type failing struct {
 	r    io.ReaderAt
 	from int64
 	err  error
 }
 
-// ReadAt is that of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (f *failing) ReadAt(p []byte, at int64) (int, error) {
 	if at >= f.from {
 		return 0, f.err

@@ -12,14 +12,14 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Bounds of the work that is done for a text, whatever comes of it.
+// Limits on the input of a text.
 const (
-	maxRawText   = 1 << 20 // octets that are decoded, of all parts together
-	maxTextParts = 100     // parts that are put together
+	maxRawText   = 1 << 20 // decoded octets of all parts together
+	maxTextParts = 100     // joined parts
 )
 
-// text puts the parts of a text together: as UTF-8 with LF as line ends,
-// without other control characters than TAB. It is nil if there are no parts.
+// text joins the parts of a text as UTF-8 with LF line ends, without control characters other than
+// TAB. It returns nil if there are no parts.
 func (s *messageReader) text(ix *message.Index, parts []int) (text *string, more bool, err error) {
 	if len(parts) == 0 {
 		return nil, false, nil
@@ -54,28 +54,28 @@ func (s *messageReader) text(ix *message.Index, parts []int) (text *string, more
 }
 
 // partText decodes one part, to at most room bytes.
-func (s *messageReader) partText(p *message.Part, span message.Span, room int) (text string, more bool, err error) {
-	if room <= 0 {
+func (s *messageReader) partText(p *message.Part, span message.Span, capacity int) (text string, more bool, err error) {
+	if capacity <= 0 {
 		return "", span.Len > 0, nil
 	}
 	in := &partReader{r: s.section(span), truncated: span.Len < p.Body.Len}
-	most := int64(2*room + utf8.UTFMax) // half of it may be line ends
+	most := int64(2*capacity + utf8.UTFMax) // half of it may be line ends
 	raw, err := io.ReadAll(limitParams(p).Text(in, most))
 	if in.err != nil {
 		return "", false, fmt.Errorf("reading a text of a message: %w", in.err)
 	}
-	// Any other error is a charset's, of what it can't make sense of, or errTruncated.
+	// Any other error is errTruncated or a charset error.
 	if more = err != nil || int64(len(raw)) == most; more {
 		raw = trimPartialRune(raw)
 	}
 	text = normalizeText(string(raw))
-	if len(text) > room {
-		text, more = truncate(text, room), true
+	if len(text) > capacity {
+		text, more = truncate(text, capacity), true
 	}
 	return text, more, nil
 }
 
-// trimPartialRune drops a character that has lost its end.
+// trimPartialRune removes an incomplete character at the end.
 func trimPartialRune(b []byte) []byte {
 	for k := len(b) - 1; k >= 0 && k > len(b)-utf8.UTFMax; k-- {
 		if utf8.RuneStart(b[k]) {
@@ -88,7 +88,7 @@ func trimPartialRune(b []byte) []byte {
 	return b
 }
 
-// normalizeText makes line ends LF and takes control characters out.
+// normalizeText converts line ends to LF and removes control characters.
 func normalizeText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
@@ -103,17 +103,17 @@ func normalizeText(s string) string {
 	}, s)
 }
 
-// partReader remembers what went wrong with reading.
+// partReader records read errors.
 type partReader struct {
 	r         io.Reader
-	truncated bool // what ends here goes on
+	truncated bool // whether the input goes on after its end
 	err       error
 }
 
-// errTruncated keeps a character that is cut from being taken for another.
+// errTruncated makes decoders treat a cut character as incomplete instead of another one.
 var errTruncated = errors.New("there is more")
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (n *partReader) Read(p []byte) (int, error) {
 	k, err := n.r.Read(p)
 	if err == io.EOF && n.truncated { //nolint:errorlint // what io.Reader promises

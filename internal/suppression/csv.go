@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// MaxImportRows bounds the rows of an import.
+	// MaxImportRows is the maximum number of rows of an import.
 	MaxImportRows = 100_000
 	maxRow        = 64 << 10 // octets of one row
 	maxCell       = 4096     // octets read ahead by the csv package
 )
 
-// csvReader reads rows of addresses from CSV (RFC 4180) in UTF-8, as this service
-// and others export them. The separator is a comma, semicolon or tab, whichever
-// the first line has most of. A first line without an address names the
-// columns; without it they are address, reason, time.
+// csvReader reads rows of addresses from CSV (RFC 4180) in UTF-8, as exported by this service and
+// others. The separator is the most frequent of comma, semicolon and tab in the first line. A first
+// line without an address names the columns; otherwise they are address, reason, time.
 type csvReader struct {
 	reader   *csv.Reader
 	limiter  *rowLimiter
@@ -36,11 +35,11 @@ type csvReader struct {
 	now      time.Time
 }
 
-// columnIndexes are the places of what is understood; -1 for none.
+// columnIndexes are the indexes of the known columns; -1 for none.
 type columnIndexes struct{ address, reason, created, diagnostic int }
 
-// columnNames are the names of columns in exports, without case, blanks and
-// punctuation; the first that a file has is taken.
+// columnNames are the names of columns in exports, without case, blanks and punctuation. The first
+// one that a file has is used.
 var columnNames = [...][]string{
 	{"address", "email", "emailaddress", "recipient", "destination", "mail"},
 	{"reason", "suppressionreason", "type"},
@@ -48,7 +47,7 @@ var columnNames = [...][]string{
 	{"diagnostic", "error", "description"},
 }
 
-// reasonNames are what exports call the reasons, likewise.
+// reasonNames are the names of the reasons in exports, in the same form.
 var reasonNames = map[string]Reason{
 	"bounce": ReasonBounce, "bounced": ReasonBounce, "hardbounce": ReasonBounce, "permanentbounce": ReasonBounce, "permanent": ReasonBounce,
 	"complaint": ReasonComplaint, "complained": ReasonComplaint, "spamcomplaint": ReasonComplaint, "spam": ReasonComplaint, "spamreport": ReasonComplaint, "abuse": ReasonComplaint,
@@ -56,7 +55,7 @@ var reasonNames = map[string]Reason{
 	"manual": ReasonManual, "manualsuppression": ReasonManual,
 }
 
-// row is one row of a sheet, or what is wrong with it.
+// row is one row of a file, or what is wrong with it.
 type row struct {
 	line       int
 	address    address.Address
@@ -66,7 +65,7 @@ type row struct {
 	fault      *fault.FieldError
 }
 
-// rowLimiter refuses a row that goes on for ever, before it is in memory.
+// rowLimiter rejects a row that is too long before it is read into memory.
 type rowLimiter struct {
 	r    io.Reader
 	left int
@@ -83,13 +82,13 @@ func (b *rowLimiter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newCSVReader begins to read. fallback is the reason of rows that tell none.
+// newCSVReader starts reading. fallback is the reason of rows without one.
 func newCSVReader(r io.Reader, fallback Reason, now time.Time) (*csvReader, error) {
 	buffered := bufio.NewReaderSize(r, maxCell)
 	if mark, _ := buffered.Peek(3); bytes.Equal(mark, []byte("\xEF\xBB\xBF")) {
-		_, _ = buffered.Discard(3) // it is there
+		_, _ = buffered.Discard(3) // skip the byte order mark that was just read
 	}
-	start, _ := buffered.Peek(maxCell) // less at the end
+	start, _ := buffered.Peek(maxCell) // shorter at the end
 	start, _, _ = bytes.Cut(start, []byte("\n"))
 	s := &csvReader{limiter: &rowLimiter{r: buffered}, fallback: fallback, now: now}
 	s.reader = csv.NewReader(s.limiter)
@@ -113,7 +112,7 @@ func newCSVReader(r io.Reader, fallback Reason, now time.Time) (*csvReader, erro
 	return s, nil
 }
 
-// readCells reads the cells of a row that has some.
+// readCells reads the cells of the next row that isn't empty.
 func (s *csvReader) readCells() ([]string, error) {
 	for {
 		s.limiter.left = maxRow + maxCell
@@ -130,7 +129,7 @@ func (s *csvReader) readCells() ([]string, error) {
 	}
 }
 
-// parseHeader takes a header; false says that it is none.
+// parseHeader parses a header; it returns false if the line is no header.
 func (c *columnIndexes) parseHeader(head []string) bool {
 	for _, cell := range head {
 		if _, err := address.ParseNameAddr(cell); err == nil {
@@ -150,7 +149,7 @@ func (c *columnIndexes) parseHeader(head []string) bool {
 	return c.address >= 0
 }
 
-// columnKey is a text's ASCII letters in lower case.
+// columnKey returns a text's ASCII letters in lower case.
 func columnKey(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -183,7 +182,7 @@ func (s *csvReader) next() (row, error) {
 	if known, ok := reasonNames[columnKey(cell(s.columns.reason))]; ok {
 		r.reason = known
 	} else if r.diagnostic == "" {
-		r.diagnostic = cell(s.columns.reason) // some tell there why it bounced
+		r.diagnostic = cell(s.columns.reason) // some exports give the diagnostic there
 	}
 	n, err := address.ParseNameAddr(cell(s.columns.address))
 	switch r.address = n.Address; {
@@ -195,13 +194,13 @@ func (s *csvReader) next() (row, error) {
 	return r, nil
 }
 
-// timeLayouts are how exports write a time.
+// timeLayouts are the time formats in exports.
 var timeLayouts = [...]string{
 	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 MST", "2006-01-02",
 	time.RFC1123, time.RFC1123Z,
 }
 
-// parseTime reads a time in the past; zero for anything else.
+// parseTime parses a time in the past; it returns zero for anything else.
 func (s *csvReader) parseTime(text string) time.Time {
 	for _, layout := range timeLayouts {
 		t, err := time.Parse(layout, text)
@@ -223,10 +222,10 @@ func (s *csvReader) pastOrZero(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// formulaPrefixes begin what a spreadsheet takes for a formula.
+// formulaPrefixes are the characters that make a spreadsheet treat a cell as a formula.
 const formulaPrefixes = "=+-@\t\r"
 
-// escapeCell makes a cell that no spreadsheet runs; unescapeCell is the reverse.
+// escapeCell escapes a cell so that no spreadsheet evaluates it; unescapeCell is the reverse.
 func escapeCell(s string) string {
 	if s != "" && strings.ContainsRune(formulaPrefixes+"'", rune(s[0])) {
 		return "'" + s

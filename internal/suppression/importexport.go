@@ -14,15 +14,15 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// ImportResult is what became of the rows of an import.
+// ImportResult is the result of an import.
 type ImportResult struct {
 	Added    int
-	Existing int // on the list already, with their first reason
+	Existing int // already on the list; they keep their first reason
 	Rejected int
-	Faults   []LineFault // of the first rows that were rejected, at most 100
+	Faults   []LineFault // faults of the first rejected rows, at most 100
 }
 
-// LineFault is what is wrong with a line, from 1.
+// LineFault is what is wrong with a line, counted from 1.
 type LineFault struct {
 	Line          int
 	Code, Message string
@@ -33,11 +33,10 @@ const (
 	maxLineFaults   = 100
 )
 
-// Import puts the addresses of a CSV file on the list of an account, row by row
-// as they come: rows that can't be read are rejected, the others added. A file
-// of more than MaxImportRows rows is a fault.TooLarge, one with an endless row a
-// fault.Invalid; what was read until then stays added, as it does after an
-// error of r. fallback is the reason of rows that tell none.
+// Import adds the addresses of a CSV file to the list of an account, row by row. It rejects invalid
+// rows and adds the others. A file with more than MaxImportRows rows is a fault.TooLarge, and one
+// with an overlong row a fault.Invalid. Rows read before that, or before an error of r, stay added.
+// fallback is the reason of rows without one.
 func (l *List) Import(ctx context.Context, account db.ID, r io.Reader, fallback Reason) (ImportResult, error) {
 	var done ImportResult
 	rows, err := newCSVReader(r, fallback, l.Now())
@@ -105,9 +104,8 @@ func (l *List) addBatch(ctx context.Context, account db.ID, entries []Entry) (ad
 	return added, err
 }
 
-// Export writes the list of an account as CSV, in the order of its making, in
-// a form that Import takes. Cells that a spreadsheet would take for a formula
-// begin with an apostrophe.
+// Export writes the list of an account as CSV, in order of creation, in a form that Import accepts.
+// Cells that a spreadsheet would take for a formula begin with an apostrophe.
 func (l *List) Export(ctx context.Context, account db.ID, w io.Writer) error {
 	out := csv.NewWriter(w)
 	out.UseCRLF = true
@@ -131,7 +129,7 @@ func (l *List) Export(ctx context.Context, account db.ID, w io.Writer) error {
 		out.Flush()
 		return out.Error()
 	})
-	if err != nil { // what is not written yet stays so: the answer has not begun perhaps
+	if err != nil { // don't flush: the response may not have started
 		return err
 	}
 	out.Flush()

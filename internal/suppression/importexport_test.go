@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// whole is the list of an account, a line each: address, reason, day, diagnostic.
+// whole returns the list of an account, one line per entry: address, reason, day, diagnostic.
 func whole(t *testing.T, l *suppression.List, account db.ID) (all []string) {
 	t.Helper()
 	err := l.EachPage(t.Context(), account, func(entries []suppression.Entry) error {
@@ -34,7 +34,7 @@ func whole(t *testing.T, l *suppression.List, account db.ID) (all []string) {
 	return all
 }
 
-// The exports of others are understood as far as they go.
+// Exports of other services are read as far as possible.
 func TestImport(t *testing.T) {
 	for name, c := range map[string]struct {
 		file string
@@ -79,7 +79,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// An import is bounded, keeps what it read, and can be repeated.
+// An import is limited, stores what it has read, and can be repeated.
 func TestImportBounds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newList(t, d)
@@ -128,16 +128,16 @@ func (f forever) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is exported runs in no spreadsheet and comes back as it was.
+// An export contains nothing that a spreadsheet evaluates, and can be imported unchanged.
 func TestExport(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newList(t, d)
 		from, to := d.NewID(), d.NewID()
 		for _, a := range []string{"=cmd@x.test", "+a@x.test", "-a@x.test", "'a@x.test", "'=a@x.test", `"a b"@x.test`, "bounced+x@simulator.test"} {
-			addQuery(t, l, suppression.Entry{Account: from, Address: a, Reason: suppression.ReasonBounce, Message: from, Diagnostic: "=1+1\n\"x\""})
+			mustAdd(t, l, suppression.Entry{Account: from, Address: a, Reason: suppression.ReasonBounce, Message: from, Diagnostic: "=1+1\n\"x\""})
 		}
 		for i := range 1200 {
-			addQuery(t, l, suppression.Entry{Account: from, Address: fmt.Sprintf("user%d@x.test", i), Reason: suppression.ReasonUnsubscribe})
+			mustAdd(t, l, suppression.Entry{Account: from, Address: fmt.Sprintf("user%d@x.test", i), Reason: suppression.ReasonUnsubscribe})
 		}
 		var file bytes.Buffer
 		if err := l.Export(t.Context(), from, &file); err != nil {

@@ -10,24 +10,24 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// UnsubscribeLink is what a link to unsubscribe says. It holds all that is needed, so that
-// it works for as long as the server key lives, whatever was pruned meanwhile;
-// and it is sealed, so that neither logs nor histories show who it is for.
+// UnsubscribeLink is the content of an unsubscribe link. It contains all that is needed, so that it
+// works as long as the server key exists, even after data was pruned. It is sealed, so that neither
+// logs nor browser histories show the recipient.
 type UnsubscribeLink struct {
 	Account db.ID
-	Message db.ID // with which it was sent
+	Message db.ID // the message with the link
 	Address string
 }
 
 const (
 	linkPurpose  = "unsubscribe"
-	linkIDBytes  = 16  // two ids
-	maxLinkToken = 512 // of a token, in characters
+	linkIDBytes  = 16  // size of two ids
+	maxLinkToken = 512 // maximum length of a token, in characters
 )
 
 var linkEncoding = base64.RawURLEncoding
 
-// UnsubscribeURL returns the address of a link's page.
+// UnsubscribeURL returns the URL of a link's page.
 func (l *List) UnsubscribeURL(k UnsubscribeLink) string {
 	plain := make([]byte, 0, linkIDBytes+len(k.Address))
 	plain = binary.BigEndian.AppendUint64(plain, uint64(k.Account))
@@ -35,7 +35,7 @@ func (l *List) UnsubscribeURL(k UnsubscribeLink) string {
 	return l.BaseURL + "/u/" + linkEncoding.EncodeToString(l.Key.Seal(linkPurpose, append(plain, k.Address...)))
 }
 
-// ParseLink reads the token of a link; false for what was never given out.
+// ParseLink parses the token of a link; false if this service didn't create it.
 func (l *List) ParseLink(token string) (UnsubscribeLink, bool) {
 	if len(token) > maxLinkToken {
 		return UnsubscribeLink{}, false

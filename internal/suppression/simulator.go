@@ -4,12 +4,12 @@ package suppression
 
 import "github.com/mailstead/mailstead/internal/address"
 
-// SimulatorDomain is where the addresses are that behave like the outside on
-// demand. They are never on the list: suppressed@ behaves as if it were, and a
-// bounce of bounced@ is listed for inspection alone.
+// SimulatorDomain is the domain of addresses that simulate external recipients. They are never on
+// the list, except that a bounce of bounced@ is listed for inspection. suppressed@ behaves as if it
+// were on the list.
 const SimulatorDomain = "simulator.test"
 
-// What the simulator's addresses play.
+// Behaviors of the simulator's addresses.
 const (
 	BehaviorDelivered  = "delivered"
 	BehaviorBounced    = "bounced"
@@ -21,8 +21,8 @@ const (
 // IsSimulator reports whether an address is one of the simulator's.
 func IsSimulator(a address.Address) bool { return a.Domain == SimulatorDomain }
 
-// SimulatedBehavior is what a simulator address plays: its local part without a label,
-// which is none of the above where nobody is at home.
+// SimulatedBehavior returns the behavior of a simulator address: its local part without the tag.
+// Any other value means that the address doesn't exist.
 func SimulatedBehavior(a address.Address) string {
 	base, _ := a.SplitTag()
 	return address.LocalKey(base.Local)

@@ -16,8 +16,8 @@ var (
 		WHERE {page account = $1}`)
 	listByReasonQuery = db.PagedSQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE {page account = $1, reason = $4}`)
-	// An address has one entry of each scope. Found by their key first, they are then
-	// sorted; a planner could otherwise walk the whole list by id.
+	// An address has one entry per scope. The query finds entries by key first and then sorts them;
+	// otherwise a planner might scan the whole list by id.
 	listByAddressQuery = db.PagedSQL(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
 			FROM suppression WHERE account = $1 AND address = $4)
 		SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM found
@@ -41,7 +41,7 @@ func scanEntry(r db.Row) (e Entry, err error) {
 	return e, err
 }
 
-// Filter chooses entries.
+// Filter selects entries.
 type Filter struct {
 	Reason  Reason          // "" for all
 	Address address.Address // zero for all
@@ -58,8 +58,8 @@ func (l *List) List(ctx context.Context, account db.ID, f Filter, page db.Page) 
 	return db.ReadPage(ctx, l.DB, listQuery, page, scanEntry, account)
 }
 
-// EachPage calls f with all entries of an account in the order of their making,
-// some at a time; an error of f ends it. No query is open while f runs.
+// EachPage calls f with all entries of an account in order of creation, page by page; an error of f
+// ends it. No query is open while f runs.
 func (l *List) EachPage(ctx context.Context, account db.ID, f func([]Entry) error) error {
 	const size = 500
 	for last := db.ID(0); ; {
@@ -79,9 +79,8 @@ func (l *List) EachPage(ctx context.Context, account db.ID, f func([]Entry) erro
 
 var errNotListed = fault.New(fault.NotFound, "not_found", "There is no such entry on the suppression list.")
 
-// Get returns an entry by its id, or by its address: of two for the same
-// address the one that stops all mail. A fault.NotFound says that there is
-// none.
+// Get returns an entry by its id or its address: if an address has two entries, the one that stops
+// all mail. It returns fault.NotFound if there is none.
 func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entry, error) {
 	find, err := byIDOrAddress(entryByIDQuery, entriesByAddressQuery, account, idOrAddress)
 	if err != nil {
@@ -97,8 +96,8 @@ func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entr
 	return found[0], nil
 }
 
-// Delete removes an entry by its id, or all entries of an address. A
-// fault.NotFound says that there is none.
+// Delete deletes an entry by its id, or all entries of an address. It returns fault.NotFound if
+// there is none.
 func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) error {
 	remove, err := byIDOrAddress(deleteByIDQuery, deleteByAddressQuery, account, idOrAddress)
 	if err != nil {
@@ -117,18 +116,17 @@ func byIDOrAddress(id, addr *db.Query, account db.ID, idOrAddress string) (db.St
 		return id.With(account, number), err
 	}
 	a, err := address.Parse(idOrAddress)
-	if err != nil { // nothing can be listed under it
+	if err != nil { // no entry can have this address
 		return db.Statement{}, errNotListed
 	}
 	return addr.With(account, a.Key()), nil
 }
 
-// MaxPutAddresses is how many addresses Put takes at once.
+// MaxPutAddresses is the maximum number of addresses in one call of Put.
 const MaxPutAddresses = 1000
 
-// Put puts addresses on the list of an account and returns how they now stand
-// there, in their order: one that was there already keeps its first reason.
-// Simulator addresses are a fault.Invalid.
+// Put adds addresses to the list of an account and returns their entries, in order: an existing
+// entry keeps its first reason. Simulator addresses are a fault.Invalid.
 func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Address, reason Reason) ([]Entry, error) {
 	statements := make([]db.Statement, len(addresses))
 	for i, a := range addresses {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suppression keeps, per account, the addresses that its API mail does
-// not go to: those that bounced for good, complained, unsubscribed, or were
-// entered by hand. Mail that mailboxes submit is none of its business.
+// Package suppression manages, per account, the addresses that its API mail is not sent to: those
+// that bounced permanently, complained, unsubscribed, or were added manually. It doesn't apply to
+// mail that mailboxes submit.
 //
-// Addresses are compared by address.Key: the case of the local part is folded
-// and its plus-tag kept, so a+x@ is not a@.
+// Addresses are compared by address.Key, which folds the case of the local part and includes its
+// plus-tag, so a+x@ differs from a@.
 package suppression
 
 import (
@@ -22,8 +22,8 @@ import (
 // Reason is why an address is on the list.
 type Reason string
 
-// The reasons. Unsubscribe stops only mail that offers to unsubscribe; the
-// others stop all.
+// The reasons. ReasonUnsubscribe stops only mail that offers to unsubscribe; the others stop all
+// mail.
 const (
 	ReasonBounce      Reason = "bounce"
 	ReasonComplaint   Reason = "complaint"
@@ -31,10 +31,10 @@ const (
 	ReasonManual      Reason = "manual"
 )
 
-// Reasons lists all of them.
+// Reasons lists all reasons.
 var Reasons = [...]Reason{ReasonBounce, ReasonComplaint, ReasonUnsubscribe, ReasonManual}
 
-// EventReason is the reason as events say it.
+// EventReason returns the reason as used in events.
 func (r Reason) EventReason() string {
 	if r == ReasonUnsubscribe {
 		return "unsubscribed"
@@ -55,7 +55,7 @@ func (r Reason) scope() string {
 	return scopeAll
 }
 
-// maxDiagnostic bounds what is kept of a diagnostic, in octets.
+// maxDiagnostic is the maximum stored length of a diagnostic, in octets.
 const maxDiagnostic = 2 << 10
 
 // Entry is an address on the list of an account.
@@ -64,24 +64,24 @@ type Entry struct {
 	Account    db.ID
 	Address    string // as address.Key
 	Reason     Reason
-	Message    db.ID // that led to it; 0 for none
-	Delivery   int   // its delivery
+	Message    db.ID // message that caused the entry; 0 for none
+	Delivery   int   // index of its delivery
 	Diagnostic string
-	Simulated  bool // of a simulator address: it stops nothing
+	Simulated  bool // for a simulator address: it suppresses nothing
 	CreatedAt  time.Time
 }
 
-// List is the suppression lists of all accounts.
+// List manages the suppression lists of all accounts.
 type List struct {
 	DB  *db.DB
 	Key *secret.Key // seals the links that the service hosts
-	// BaseURL is where these links lead to, without a slash at its end, such as
+	// BaseURL is the base of these links, without a trailing slash, such as
 	// https://mail.example.net.
 	BaseURL string
 	Now     func() time.Time
 }
 
-// maxAddressesPerQuery is how many addresses one look-up can ask for.
+// maxAddressesPerQuery is how many addresses one query can look up.
 const maxAddressesPerQuery = 50
 
 var (
@@ -93,19 +93,19 @@ var (
 			$28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)`)
 )
 
-// Check asks which of some addresses API mail must not go to.
+// Check looks up which addresses API mail must not be sent to.
 type Check struct {
-	// Blocked are those addresses, by address.Key, and why; filled in by
-	// reading what was asked.
+	// Blocked are the suppressed addresses, by address.Key, with the reason. It is set when the
+	// result is read.
 	Blocked map[string]Reason
 
 	statements []db.Statement
-	simulated  []string // addresses of the simulator that count as listed
+	simulated  []string // simulator addresses that count as listed
 }
 
-// NewCheck asks for addresses of an account. unsubscribable says that the mail
-// offers to unsubscribe: then those who did so count too. It costs one query for
-// up to 50 addresses, and none for simulator addresses.
+// NewCheck returns a check of addresses of an account. unsubscribable means that the mail offers to
+// unsubscribe; then recipients who unsubscribed count too. It takes one query for up to 50
+// addresses, and none for simulator addresses.
 func (l *List) NewCheck(account db.ID, addresses []address.Address, unsubscribable bool) *Check {
 	q := &Check{}
 	scope := scopeAll
@@ -145,7 +145,7 @@ func (q *Check) addBlocked(key string, r Reason) {
 	if q.Blocked == nil {
 		q.Blocked = map[string]Reason{}
 	}
-	if r != ReasonUnsubscribe || q.Blocked[key] == "" { // what stops all mail says more
+	if r != ReasonUnsubscribe || q.Blocked[key] == "" { // a reason that stops all mail takes precedence
 		q.Blocked[key] = r
 	}
 }
@@ -158,8 +158,8 @@ func (q *Check) scanRow(r db.Row) error {
 	return err
 }
 
-// AddStatements asks in the guard of a job: Blocked is right in its apply, and after the
-// commit.
+// AddStatements adds the look-up to the Guard of a mutation. Blocked is valid in its Apply, and
+// after the commit.
 func (q *Check) AddStatements(b *db.Batch) {
 	q.reset()
 	for _, s := range q.statements {
@@ -167,7 +167,7 @@ func (q *Check) AddStatements(b *db.Batch) {
 	}
 }
 
-// Blocked answers an Inquire at once.
+// Blocked runs a check of addresses immediately and returns its result.
 func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.Address, unsubscribable bool) (map[string]Reason, error) {
 	q := l.NewCheck(account, addresses, unsubscribable)
 	q.reset()
@@ -186,12 +186,11 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING RETURNING id`)
 )
 
-// AddStatement makes the statement that puts an address on its account's list, for use
-// in the caller's transaction: it changes one row, or none if the address is
-// there already, with its first reason. ok is false for what never enters the
-// list: something that is no address, and simulator addresses, but for a
-// bounce of bounced@simulator.test. The entry's id is made, and its time unless
-// it is given.
+// AddStatement returns the statement that adds an address to its account's list, for use in the
+// caller's transaction. It changes one row, or none if the address is already listed; then the
+// first reason stays. ok is false for addresses that are never listed: invalid ones, and simulator
+// addresses other than a bounce of bounced@simulator.test. AddStatement sets the entry's id, and
+// its time unless given.
 func (l *List) AddStatement(e Entry) (s db.Statement, ok bool) { return l.insertStatement(addQuery, e) }
 
 func (l *List) insertStatement(q *db.Query, e Entry) (s db.Statement, ok bool) {
@@ -210,7 +209,7 @@ func (l *List) insertStatement(q *db.Query, e Entry) (s db.Statement, ok bool) {
 		db.Micros(e.CreatedAt)), true
 }
 
-// cleanText makes text from outside fit for a TEXT column of both engines.
+// cleanText makes external text fit for a TEXT column of both engines.
 func cleanText(s string, limit int) string {
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "")

@@ -41,8 +41,8 @@ func parse(t testing.TB, texts ...string) (all []address.Address) {
 	return all
 }
 
-// addQuery runs the statement of an entry; it reports whether the entry is new.
-func addQuery(t testing.TB, l *suppression.List, e suppression.Entry) bool {
+// mustAdd runs the statement of an entry; it reports whether the entry is new.
+func mustAdd(t testing.TB, l *suppression.List, e suppression.Entry) bool {
 	t.Helper()
 	s, ok := l.AddStatement(e)
 	if !ok {
@@ -66,7 +66,7 @@ func TestBlocked(t *testing.T) {
 			{Account: me, Address: "bounced+x@simulator.test", Reason: suppression.ReasonBounce},
 			{Account: other, Address: "other@example.org", Reason: suppression.ReasonManual},
 		} {
-			if !addQuery(t, l, e) {
+			if !mustAdd(t, l, e) {
 				t.Fatalf("%s was not added", e.Address)
 			}
 		}
@@ -77,7 +77,7 @@ func TestBlocked(t *testing.T) {
 			{Account: me, Address: "nobody@simulator.test", Reason: suppression.ReasonBounce},
 			{Account: me, Address: "no address", Reason: suppression.ReasonBounce},
 		} {
-			if addQuery(t, l, e) {
+			if mustAdd(t, l, e) {
 				t.Errorf("%s was added as %s", e.Address, e.Reason)
 			}
 		}
@@ -90,7 +90,7 @@ func TestBlocked(t *testing.T) {
 		want["left@example.org"] = suppression.ReasonUnsubscribe
 		blocked(t, l, me, asked, true, want)
 
-		for i := range asked { // the same one by one
+		for i := range asked { // the same addresses one by one
 			a := asked[i : i+1]
 			single := maps.Clone(want)
 			maps.DeleteFunc(single, func(k string, _ suppression.Reason) bool { return k != a[0].Key() })
@@ -127,8 +127,7 @@ func blocked(t *testing.T, l *suppression.List, account db.ID, asked []address.A
 	}
 }
 
-// Of many who put an address on the list at once exactly one does so, and its
-// reason stays.
+// If many goroutines add an address concurrently, exactly one succeeds, and its reason stays.
 func TestAddRace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newList(t, d)
@@ -137,7 +136,7 @@ func TestAddRace(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 20 {
 			group.Go(func() {
-				if addQuery(t, l, suppression.Entry{Account: account, Address: "x@example.org", Reason: suppression.ReasonBounce, Delivery: i}) {
+				if mustAdd(t, l, suppression.Entry{Account: account, Address: "x@example.org", Reason: suppression.ReasonBounce, Delivery: i}) {
 					first.Add(int64(i) + 1)
 				}
 			})

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The cache takes about what it may, also of templates that take ten times their
+// The cache stays near its limit, even with templates that take ten times the size of their
 // sources.
 func TestCacheBytes(t *testing.T) {
 	heap := func() uint64 {

@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Change says what of a template becomes different; nil leaves a field as it is.
+// Change is a change of a template; nil fields stay as they are.
 type Change struct {
-	Name, Alias         *string // an alias "" is removed
+	Name, Alias         *string // "" removes the alias
 	Subject, HTML, Text *string
 	InlineCSS           *bool
 	Variables           *[]Variable
@@ -27,8 +27,8 @@ var (
 	renameQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5
 		WHERE id = $1 AND account = $2
 		RETURNING id, name, alias, latest, published, created_at, updated_at`)
-	// addVersionNumberQuery takes the next number: of several changes at once each waits for
-	// the one before, and builds on it.
+	// addVersionNumberQuery takes the next version number. Concurrent changes wait for each other,
+	// and each builds on the previous one.
 	addVersionNumberQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5,
 			latest = latest + 1, published = CASE WHEN $6 THEN published ELSE latest + 1 END
 		WHERE id = $1 AND account = $2
@@ -53,8 +53,7 @@ func (c Change) nameFaults() (bad fault.FieldErrors) {
 	return bad
 }
 
-// Check returns the faults of a change by itself, whatever it is to change, or
-// nil.
+// Check validates a change by itself, without the template that it changes.
 func (c Change) Check() error {
 	bad := c.nameFaults()
 	if _, err := Compile(c.apply(Content{Subject: "x", HTML: "x", Text: "x"})); bad.Merge(err) != nil {
@@ -63,15 +62,15 @@ func (c Change) Check() error {
 	return bad.Err()
 }
 
-// Update changes a template. A change of its content makes a new version, which
-// is published unless Change.Draft is set. Its faults are fault.NotFound, those
-// of Create, and nothing was changed then.
+// Update changes a template. A change of its content creates a new version, which is published
+// unless Change.Draft is set. Errors are fault.NotFound and those of Create; then nothing was
+// changed.
 func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
-	if db.IsReadOnly(ctx) { // together with what is there it is judged while it is written
+	if db.IsReadOnly(ctx) { // the write itself validates the result of change and template
 		return Template{}, c.Check()
 	}
 	bad := c.nameFaults()
-	if len(bad) > 0 { // the rest is judged, too; PostgreSQL does not even take each of these
+	if len(bad) > 0 { // report the other faults too; PostgreSQL would even reject some of these values
 		c.Name, c.Alias = nil, nil
 	}
 	var out Template
@@ -89,7 +88,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	now := t.Now().UTC()
 	text := renameQuery.With(id, account, nullable(c.Name), nullable(c.Alias), db.Micros(now))
 	if c.changesContent() {
-		if err := lockAccount(ctx, tx, account); err != nil { // before the row, as Create does before that of an alias
+		if err := lockAccount(ctx, tx, account); err != nil { // before the template's row, in the same order as Create
 			return Template{}, err
 		}
 		text = addVersionNumberQuery.With(id, account, nullable(c.Name), nullable(c.Alias), db.Micros(now), c.Draft)
@@ -138,7 +137,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	return out, err
 }
 
-// nullable is NULL for what is left as it is.
+// nullable returns NULL for nil.
 func nullable(s *string) any {
 	if s == nil {
 		return nil
@@ -161,7 +160,7 @@ func (c Change) apply(to Content) Content {
 	return to
 }
 
-// queryTemplate reads the row that a conditional statement gives, or fault.NotFound.
+// queryTemplate reads the row that a conditional statement returns, or returns fault.NotFound.
 func queryTemplate(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error) {
 	var created, updated int64
 	err = tx.One(ctx, s, &t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
@@ -179,8 +178,8 @@ func queryVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error
 	})
 }
 
-// Publish makes a version the one that is sent: fault.NotFound if there is no
-// such one.
+// Publish publishes a version, the one that is sent. It returns fault.NotFound if there is no such
+// version.
 func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) (Template, error) {
 	var out Template
 	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
@@ -189,7 +188,7 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 		}
 		return queryVersion(ctx, tx, &out, number)
 	})
-	if fault.Is(err, fault.NotFound) { // which of the two?
+	if fault.Is(err, fault.NotFound) { // find out whether the template or the version is missing
 		if _, missing := t.GetVersion(ctx, account, id, number); missing != nil {
 			err = missing
 		}
@@ -200,16 +199,16 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 var versionsQuery = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 	WHERE template = $1 AND version < $2 ORDER BY version DESC LIMIT $3`)
 
-// maxPageBytes bounds what a page of versions has, but for its first one: a hundred
-// of them may be 100 MB.
+// maxPageBytes limits the size of a page of versions, except for its first one: a hundred of them
+// may have 100 MB.
 const maxPageBytes = 2 << 20
 
 // errPageFull ends the reading of versions.
 var errPageFull = errors.New("enough")
 
-// Versions returns up to limit versions of a template below a number (0: from
-// the newest on), fewer if they are long, newest first, and whether there are more;
-// fault.NotFound for another's template.
+// Versions returns up to limit versions of a template below a number (0: from the newest), newest
+// first, and whether there are more. It returns fewer if they are long. It returns fault.NotFound
+// for another account's template.
 func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limit int) ([]Version, bool, error) {
 	found, err := db.All(ctx, t.DB, templateByIDQuery.With(id, account), scanTemplate)
 	if err != nil {

@@ -16,35 +16,34 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Bounds of the html whose styles are put into attributes; a larger one stays
-// as it is.
+// Limits of the HTML whose styles are inlined; a larger one is left unchanged.
 const (
 	maxInlineBytes = 1 << 20 // bytes
 	maxRules       = 2000
 	maxMatchSteps  = 5_000_000 // rules times elements
-	maxTextCopies  = 8 << 30   // bytes that a parser may copy where texts stand side by side
+	maxTextCopies  = 8 << 30   // bytes that a parser may copy when it joins adjacent texts
 	maxRootTags    = 100       // tags of html and body with attributes
-	maxNodes       = 1_000_000 // that a parser may make of tags which go on in other elements
+	maxNodes       = 1_000_000 // nodes that a parser may create for formatting tags that continue in other elements
 )
 
-// rule is a style rule whose selector is plain enough for an attribute.
+// rule is a style rule whose selector can be evaluated for an inline style.
 type rule struct {
 	selector     selector
 	specificity  cascadia.Specificity
 	order        int
 	declarations []declaration
 	statement    *statement
-	matched      bool // an element
+	matched      bool // matched an element
 }
 
-// statement is what stands at the top of a style sheet.
+// statement is a top-level statement of a style sheet.
 type statement struct {
 	source    string
-	remainder string // of it, once each of its selectors has found an element
-	unmatched int    // selectors that have found none
+	remainder string // what remains once each of its selectors has matched an element
+	unmatched int    // number of selectors that have matched no element
 }
 
-// budget is what may yet be spent on one html.
+// budget is the remaining work for one HTML.
 type budget struct {
 	steps int
 	bytes int // of attributes
@@ -57,16 +56,15 @@ type declaration struct {
 	important       bool
 }
 
-// commentPattern are what <!-- … --> says, which html.Render would escape, and <![ … ]>, of
-// which it would make a comment: mail has conditional ones that must stay as they are.
+// commentPattern matches <!-- … -->, which html.Render would escape, and <![ … ]>, which it would
+// turn into a comment. Conditional comments in mail must not change.
 var commentPattern = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
 
-// inlineCSS moves the rules of style elements into style attributes, by their
-// specificity and order, for mail programs that drop style elements. What
-// can't stand in an attribute (@media, :hover) stays where it is, and so does what
-// fits no element: mail programs add elements of theirs (#outlook, .ExternalClass),
-// and some are in conditional comments. An html that can't be read, or that is very
-// large, is returned as it is.
+// inlineCSS moves the rules of style elements into style attributes, by specificity and order, for
+// mail programs that drop style elements. Rules that can't be inlined (@media, :hover) stay. Rules
+// that match no element stay too: mail programs add their own elements (#outlook, .ExternalClass),
+// and some elements are in conditional comments. An HTML that can't be parsed, or that is very
+// large, is returned unchanged.
 func inlineCSS(source string) string {
 	if len(source) > maxInlineBytes || !strings.Contains(strings.ToLower(source), "<style") || copiesTooMuch(source) || makesTooManyNodes(source) {
 		return source
@@ -113,7 +111,7 @@ func inlineCSS(source string) string {
 	})
 }
 
-// limitedBuffer keeps at most MaxOutput of what is written.
+// limitedBuffer stores at most MaxOutput bytes and then fails.
 type limitedBuffer struct{ text []byte }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
@@ -126,9 +124,9 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 var rootTagPattern = regexp.MustCompile(`(?i)<(?:html|body)[\s/]`)
 
-// copiesTooMuch reports whether the parser might copy far more than there is: it puts a text
-// and the next one together into a third, where nothing stays between them, and takes
-// what is new of each tag of html and body into the first.
+// copiesTooMuch reports whether the parser might copy far more than the size of the source. It
+// copies adjacent texts with nothing between them into a new one, and merges the attributes of each
+// html and body tag into the first.
 func copiesTooMuch(source string) bool {
 	before, copied := 0, 0
 	for piece := range strings.SplitSeq(source, "<") {
@@ -140,9 +138,8 @@ func copiesTooMuch(source string) bool {
 	return copied > maxTextCopies || len(rootTagPattern.FindAllStringIndex(source, maxRootTags+1)) > maxRootTags
 }
 
-// The tags that a parser opens anew in each block behind which they are still
-// open (WHATWG HTML §13.2.4.3), and those of them whose attributes are plain to
-// see.
+// formattingTagPattern matches the tags that a parser reopens in each block after which they are
+// still open (WHATWG HTML §13.2.4.3); plainTagPattern matches those with simple attributes.
 var (
 	formattingTagPattern = regexp.MustCompile(`(?i)<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^>]*)?>`)
 	plainTagPattern      = regexp.MustCompile(`(?i)^<[a-z]+(?:\s+[a-z0-9:_-]+(?:="[^"]*"|='[^']*')?)*\s*>$`)
@@ -150,8 +147,8 @@ var (
 	selfContainedPattern = compileSelfContained()
 )
 
-// compileSelfContained finds those of them that do not go on: between them and their end
-// stand only text and pictures, in a link also tags which are no blocks.
+// compileSelfContained returns the pattern for formatting elements that end without continuing:
+// they contain only text and images, or in a link also tags that are no blocks.
 func compileSelfContained() *regexp.Regexp {
 	const (
 		attributes = `(?:\s+[a-z0-9:_-]+(?:="[^"<>]*"|='[^'<>]*'|=[^\s"'<>]+)?)*\s*/?>`
@@ -165,19 +162,18 @@ func compileSelfContained() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + all)
 }
 
-// maxOpenLinks is how many <a> may be open at once: each closes the one before, but for
-// what nine blocks within it keep, of which no more fit into the parser's depth.
+// maxOpenLinks is the maximum number of open <a> elements. Each closes the previous one, unless
+// nine nested blocks keep it open, and the parser's maximum depth limits these.
 const maxOpenLinks = 512 / 10
 
-// makesTooManyNodes reports whether the parser could make far more of a source than there
-// is. Few sources are such that it matters which tags do not go on, which takes
-// long to find.
+// makesTooManyNodes reports whether the parser could create far more nodes than the source has.
+// Only a few sources need the slow search for self-contained elements.
 func makesTooManyNodes(source string) bool {
 	return estimateNodes(source, nil) > maxNodes && estimateNodes(source, selfContainedPattern.FindAllStringIndex(source, -1)) > maxNodes
 }
 
-// estimateNodes returns how many nodes the parser may make at most: each block that ends
-// may cost it all formatting tags, of alike ones three, but for those closed.
+// estimateNodes returns the maximum number of nodes that the parser may create. Each block that
+// ends may add all open formatting tags, at most three identical ones, except those in closed.
 func estimateNodes(source string, closed [][]int) int {
 	cost, links, link := 1, 0, 0
 	seen := map[string]bool{}
@@ -208,7 +204,7 @@ func estimateNodes(source string, closed [][]int) int {
 	return (cost + links*link) * strings.Count(source, "<")
 }
 
-// readStyles returns the rules of style elements, and the statements of each.
+// readStyles returns the rules of style elements, and the statements of each element.
 func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node][]*statement) {
 	left = map[*html.Node][]*statement{}
 	for _, style := range styles {
@@ -258,15 +254,15 @@ type sheetParser struct {
 	statements   []*statement
 	selectors    string
 	declarations []declaration
-	nestedRules  strings.Builder // the rules within the rule in hand
-	begin        int             // of the rule or at-rule in hand
-	inner        int             // of the one within it
-	depth        int             // of at-rules, and of rules within a rule
+	nestedRules  strings.Builder // nested rules of the current rule
+	begin        int             // start of the current rule or at-rule
+	inner        int             // start of the nested rule
+	depth        int             // nesting depth of at-rules and nested rules
 	inRule       bool
 }
 
-// readSheet returns the rules of a style sheet that can stand in attributes,
-// and all its statements. It is not ok with what it can't read.
+// readSheet returns the rules of a style sheet that can be inlined, and all its statements. ok is
+// false if it can't be parsed.
 func readSheet(source string, order int) (rules []rule, statements []*statement, ok bool) {
 	p := css.NewParser(input.NewInputString(source), false)
 	s := &sheetParser{source: source, order: order}
@@ -311,7 +307,7 @@ func (s *sheetParser) next(grammar css.GrammarType, data []byte, values []css.To
 	}
 }
 
-// endInner keeps an at-rule, and what stands within a rule for that.
+// endInner adds an at-rule to the statements, or a nested rule to its outer rule.
 func (s *sheetParser) endInner(end int) {
 	text := strings.TrimSpace(s.source[s.inner:end]) + "\n"
 	if s.inRule {
@@ -321,11 +317,11 @@ func (s *sheetParser) endInner(end int) {
 	}
 }
 
-// endRule adds a rule for each of its selectors, or keeps it as it is when one
-// can't stand in an attribute.
+// endRule adds a rule for each of its selectors. If one of them can't be inlined, the rule stays in
+// the style sheet unchanged.
 func (s *sheetParser) endRule(end int) {
 	if s.order+len(s.rules) > maxRules {
-		return // more would not be looked at
+		return // further rules would not be applied
 	}
 	from := &statement{source: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
 	s.statements = append(s.statements, from)
@@ -360,8 +356,7 @@ func newDeclaration(property string, values []css.Token) declaration {
 	return d
 }
 
-// applyRules puts the declarations of the rules into the elements that they
-// match, as long as the effort lasts.
+// applyRules adds the declarations of the rules to the elements that they match, within the budget.
 func applyRules(rules []rule, elements []*html.Node, may *budget) {
 	slices.SortStableFunc(rules, func(a, b rule) int {
 		if x, y := a.specificity, b.specificity; x != y {
@@ -402,7 +397,7 @@ func applyRules(rules []rule, elements []*html.Node, may *budget) {
 	}
 }
 
-// candidates are the rules, in order, that may match an element, by their keys.
+// candidates returns the rules, in order, that may match an element according to their keys.
 func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
 	list := slices.Concat(byKey[""], byKey[n.Data])
 	for _, a := range n.Attr {
@@ -413,7 +408,7 @@ func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
 			if may.steps -= 1 + len(list)/unitsPerStep; may.exhausted() {
 				return nil
 			}
-			if more := byKey["."+class]; len(more) > 0 && !slices.Contains(list, more[0]) { // a class may stand there twice
+			if more := byKey["."+class]; len(more) > 0 && !slices.Contains(list, more[0]) { // the class may be repeated
 				list = append(list, more...)
 			}
 		}
@@ -423,8 +418,8 @@ func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
 	return list
 }
 
-// setAttribute merges declarations, the weakest first, with the element's own
-// style, which is stronger than all but the important ones.
+// setAttribute merges declarations, the weakest first, with the element's own style. The own style
+// overrides all but important declarations.
 func setAttribute(n *html.Node, list []declaration, may *budget) {
 	own := -1
 	for i, a := range n.Attr {
@@ -443,7 +438,8 @@ func setAttribute(n *html.Node, list []declaration, may *budget) {
 		case i < 0:
 			merged = append(merged, d)
 		case d.important || !merged[i].important:
-			// A later one stands behind what it may overrule, such as a shorthand.
+			// A later declaration moves to the end, after those that it may override, such as a
+			// shorthand.
 			merged = append(slices.Delete(merged, i, i+1), d)
 		}
 	}
@@ -472,7 +468,7 @@ func readAttribute(style string) (list []declaration) {
 	for {
 		switch grammar, _, data := p.Next(); grammar {
 		case css.ErrorGrammar:
-			if !p.HasParseError() { // else it goes on behind what can't be read
+			if !p.HasParseError() { // otherwise continue after the part that can't be parsed
 				return list
 			}
 		case css.DeclarationGrammar, css.CustomPropertyGrammar:

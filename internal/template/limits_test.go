@@ -20,11 +20,11 @@ var (
 	newAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'ann@example.com', '', 'active', 0)`)
 	many       = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 		INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at) SELECT i, $1, 'x', '', 1, 1, 0, 0 FROM n`)
-	large          = db.SQL(`UPDATE template SET bytes = $2 WHERE id = $1`)
-	bytesOf        = db.SQL(`SELECT bytes FROM template WHERE id = $1`)
-	storedVariable = db.SQL(`SELECT CAST(SUM(octet_length(subject) + octet_length(html) + octet_length(text) + octet_length(variables)) AS BIGINT) FROM template_version WHERE template = $1`)
-	renumber       = db.SQL(`UPDATE template SET latest = $2 WHERE id = $1`)
-	again          = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
+	large            = db.SQL(`UPDATE template SET bytes = $2 WHERE id = $1`)
+	bytesOf          = db.SQL(`SELECT bytes FROM template WHERE id = $1`)
+	storedBytesQuery = db.SQL(`SELECT CAST(SUM(octet_length(subject) + octet_length(html) + octet_length(text) + octet_length(variables)) AS BIGINT) FROM template_version WHERE template = $1`)
+	renumber         = db.SQL(`UPDATE template SET latest = $2 WHERE id = $1`)
+	again            = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
 		SELECT template, CAST($2 AS BIGINT), subject, html, text, inline_css, variables, created_at, bytes FROM template_version WHERE template = $1 AND version = 1`)
 )
 
@@ -41,8 +41,8 @@ func codes(t *testing.T, errs []error, want string) (made int) {
 	return made
 }
 
-// selfContainedPattern does something by 20 at the same time.
-func selfContainedPattern(do func(n int) error) []error {
+// concurrently runs do 20 times concurrently.
+func concurrently(do func(n int) error) []error {
 	var all sync.WaitGroup
 	errs := make([]error, 20)
 	for n := range errs {
@@ -52,8 +52,8 @@ func selfContainedPattern(do func(n int) error) []error {
 	return errs
 }
 
-// An account has no more templates, and no more bytes in all their versions, than it may
-// have, however many are made at once.
+// An account can't exceed its number of templates or the bytes of all versions, even with
+// concurrent requests.
 func TestMostTemplates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, account := t.Context(), d.NewID()
@@ -80,11 +80,11 @@ func TestMostTemplates(t *testing.T) {
 			t.Errorf("it has %d bytes", n)
 		}
 		dbtest.Exec(t, d, large.With(first.ID, template.MaxTotalBytes-3*size))
-		if made := codes(t, selfContainedPattern(create), "templates_full"); made != 3 {
+		if made := codes(t, concurrently(create), "templates_full"); made != 3 {
 			t.Errorf("%d were made where 3 had room", made)
 		}
 		dbtest.Exec(t, d, large.With(first.ID, template.MaxTotalBytes-5*size))
-		made := codes(t, selfContainedPattern(func(n int) error {
+		made := codes(t, concurrently(func(n int) error {
 			text := strings.Repeat("x", 1000)
 			_, err := all.Update(ctx, account, first.ID, template.Change{Text: &text})
 			return err
@@ -103,18 +103,18 @@ func TestMostTemplates(t *testing.T) {
 			t.Fatalf("after one was deleted: %v", err)
 		}
 
-		// Versions that go give their room back.
+		// Deleted versions free their bytes.
 		dbtest.Exec(t, d, again.With(last.ID, 2), again.With(last.ID, template.MaxVersions+1),
 			renumber.With(last.ID, template.MaxVersions+1), large.With(last.ID, 3*size))
 		if _, err := all.Update(ctx, account, last.ID, template.Change{Text: new("short"), Draft: true}); err != nil {
 			t.Fatal(err)
 		}
 		var there int
-		if err := d.One(ctx, storedVariable.With(last.ID), &there); err != nil || there != bytes(last.ID) || there != 2*size+len("Hi[]short") {
+		if err := d.One(ctx, storedBytesQuery.With(last.ID), &there); err != nil || there != bytes(last.ID) || there != 2*size+len("Hi[]short") {
 			t.Errorf("%d bytes are counted of %d, %v", bytes(last.ID), there, err)
 		}
 		dbtest.Exec(t, d, many.With(account, template.MaxTemplates-4-2))
-		if made := codes(t, selfContainedPattern(create), "too_many_templates"); made != 2 {
+		if made := codes(t, concurrently(create), "too_many_templates"); made != 2 {
 			t.Errorf("%d were made where 2 had a place", made)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// nodeKind says what a node does.
+// nodeKind is the kind of a node.
 type nodeKind int
 
 const (
@@ -20,32 +20,32 @@ const (
 	eachNode
 )
 
-// node is a piece of a template.
+// node is an element of a template.
 type node struct {
 	kind     nodeKind
-	text     string // of a literal
+	text     string // for a literal
 	path     path
 	body     []node
-	elseBody []node // behind {{else}}
+	elseBody []node // after {{else}}
 }
 
 // program is a parsed template.
 type program struct {
 	body      []node
-	nodeCount int // in all, also those within others
+	nodeCount int // total, including nested nodes
 }
 
-// path names a value: up levels outwards, then by names. special is one of the
-// names that begin with @.
+// path names a value: up is the number of scopes to go outwards, followed by names. special is one
+// of the names that begin with @.
 type path struct {
 	text     string
 	up       int
-	fromThis bool // begins with this
+	fromThis bool // begins with "this"
 	atName   string
 	names    []string
 }
 
-// syntaxError says where a template is not understood.
+// syntaxError is a syntax error in a template, with its position.
 type syntaxError struct {
 	line, column int
 	reason       string
@@ -55,8 +55,8 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("Line %d, column %d: %s", e.line, e.column, e.reason)
 }
 
-// parser reads a template. The blocks that are open stand in a stack, so that
-// depth costs no recursion.
+// parser parses a template. Open blocks are on an explicit stack, so that nesting needs no
+// recursion.
 type parser struct {
 	source    string
 	at        int
@@ -64,12 +64,12 @@ type parser struct {
 	nodeCount int
 }
 
-// openBlock is a block that has begun.
+// openBlock is a block that isn't closed yet.
 type openBlock struct {
 	node   node
 	name   string
 	begin  int
-	inElse bool // the {{else}} came
+	inElse bool // after its {{else}}
 }
 
 func parse(source string) (*program, error) {
@@ -95,7 +95,7 @@ func (p *parser) errorAt(at int, format string, args ...any) error {
 	return &syntaxError{line, column, fmt.Sprintf(format, args...)}
 }
 
-// add puts a node into the block that is open.
+// add appends a node to the innermost open block.
 func (p *parser) add(n node) {
 	p.nodeCount++
 	f := &p.open[len(p.open)-1]
@@ -106,7 +106,7 @@ func (p *parser) add(n node) {
 	f.node.body = append(f.node.body, n)
 }
 
-// parseNext reads up to the end of the next tag.
+// parseNext parses up to the end of the next tag.
 func (p *parser) parseNext() error {
 	rest := p.source[p.at:]
 	i := strings.Index(rest, "{{")
@@ -115,7 +115,7 @@ func (p *parser) parseNext() error {
 		p.at = len(p.source)
 		return nil
 	}
-	if i > 0 && rest[i-1] == '\\' { // \{{ is two braces and no tag
+	if i > 0 && rest[i-1] == '\\' { // \{{ is a literal {{
 		p.add(node{kind: literalNode, text: rest[:i-1] + "{{"})
 		p.at += i + 2
 		return nil
@@ -127,7 +127,7 @@ func (p *parser) parseNext() error {
 	return p.parseTag(p.at)
 }
 
-// parseTag reads the tag that begins at begin.
+// parseTag parses the tag that starts at begin.
 func (p *parser) parseTag(begin int) error {
 	rest := p.source[begin:]
 	ending := "}}"
@@ -213,7 +213,7 @@ func (p *parser) startElse(begin int) error {
 	return nil
 }
 
-// parsePath reads the name of a value.
+// parsePath parses a path.
 func parsePath(text string) (path, error) {
 	p := path{text: text}
 	if len(text) > maxPathBytes {

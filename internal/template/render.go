@@ -14,13 +14,13 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// errs of a rendering that would not end, or not end small.
+// Errors of a rendering that exceeds its limits.
 var (
 	errTooMuchWork   = errors.New("too much work")
 	errTooMuchOutput = errors.New("too much output")
 )
 
-// renderer is one rendering of one part.
+// renderer renders one part of a template.
 type renderer struct {
 	out    strings.Builder
 	escape bool
@@ -28,23 +28,23 @@ type renderer struct {
 	usage  *usage
 }
 
-// scope is what a name means within a block.
+// scope is the context of a block, in which names are looked up.
 type scope struct {
 	value any
-	index int // within each; -1 elsewhere
+	index int // index within each; -1 elsewhere
 	count int
-	key   string // of an object's member
+	key   string // name of an object's member
 }
 
-// usage is what a rendering asked for, in all its parts.
+// usage records the variables that a rendering used, in all its parts.
 type usage struct {
 	steps   int
-	used    map[string]bool // names at the top
+	used    map[string]bool // top-level names
 	missing map[string]bool
-	nonText map[string]bool // values that are no text
+	nonText map[string]bool // values that can't be formatted as text
 }
 
-// render fills in a part. It fails with errTooMuchWork or errTooMuchOutput alone.
+// render renders a part. Its only errors are errTooMuchWork and errTooMuchOutput.
 func (p *program) render(values map[string]any, escape bool, used *usage) (string, error) {
 	r := &renderer{escape: escape, scopes: []scope{{value: values, index: -1}}, usage: used}
 	if err := r.renderNodes(p.body); err != nil {
@@ -106,8 +106,8 @@ func (r *renderer) writeValue(n *node) error {
 	return r.write(text)
 }
 
-// renderEach repeats a block for the elements of an array, or the members of an
-// object in the order of their names.
+// renderEach repeats a block for the elements of an array, or for the members of an object in the
+// order of their names.
 func (r *renderer) renderEach(n *node) error {
 	v, _ := r.find(n.path)
 	var items []scope
@@ -134,7 +134,7 @@ func (r *renderer) renderEach(n *node) error {
 	return nil
 }
 
-// find looks a path up, in the innermost block first and then outwards.
+// find looks up a path, in the innermost block first and then outwards.
 func (r *renderer) find(p path) (any, bool) {
 	r.usage.steps += len(p.names) + p.up
 	inner := len(r.scopes) - 1 - p.up
@@ -186,8 +186,7 @@ func (s scope) atValue(name string) (any, bool) {
 	return json.Number(strconv.Itoa(s.index)), true
 }
 
-// lookupNames follows names through objects and arrays. null is a value that is not
-// there.
+// lookupNames follows names through objects and arrays. null counts as missing.
 func lookupNames(v any, names []string) (any, bool) {
 	for _, name := range names {
 		switch in := v.(type) {
@@ -206,7 +205,7 @@ func lookupNames(v any, names []string) (any, bool) {
 	return v, v != nil
 }
 
-// formatValue returns the text of a value; an array or an object has none.
+// formatValue returns a value as text; ok is false for an array or an object.
 func formatValue(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -221,7 +220,8 @@ func formatValue(v any) (string, bool) {
 	return "", false
 }
 
-// isTruthy is Handlebars': false, null, "", 0 and an empty array are not.
+// isTruthy reports whether a value is true as in Handlebars: false, null, "", 0 and an empty array
+// are not.
 func isTruthy(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -261,9 +261,8 @@ func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;", "`", "&#96;", "=", "&#61;")
 
-// Render fills in all parts. Values that are required and not given, or not of
-// their type, are a fault.Invalid with a field for each; so is a template that
-// grows without bound.
+// Render renders all parts. It returns a fault.Invalid with a field for each required value that is
+// missing, and for each value of the wrong type, or if a rendering exceeds its limits.
 func (c *CompiledTemplate) Render(values map[string]any) (Output, error) {
 	var bad fault.FieldErrors
 	filled := c.applyFallbacks(values, &bad)
@@ -273,7 +272,7 @@ func (c *CompiledTemplate) Render(values map[string]any) (Output, error) {
 	return c.render(values, filled)
 }
 
-// Preview is Render, but what is missing is only told.
+// Preview is Render, but reports missing values in the output.
 func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
 	var bad fault.FieldErrors
 	filled := c.applyFallbacks(values, &bad)
@@ -298,7 +297,7 @@ func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
 
 const codeMissing = "missing_variable"
 
-// applyFallbacks adds the fallbacks to what was given, and checks the declared variables.
+// applyFallbacks adds the fallbacks to the given values, and checks the declared variables.
 func (c *CompiledTemplate) applyFallbacks(values map[string]any, bad *fault.FieldErrors) map[string]any {
 	filled := maps.Clone(values)
 	if filled == nil {
@@ -319,13 +318,13 @@ func (c *CompiledTemplate) applyFallbacks(values map[string]any, bad *fault.Fiel
 	return filled
 }
 
-// setIfMissing sets a value that is not there. The objects on the way are copied: they
-// are the caller's.
+// setIfMissing sets a value if it is missing. It copies the objects on the path, because they
+// belong to the caller.
 func setIfMissing(into map[string]any, names []string, v any) {
 	for _, name := range names[:len(names)-1] {
 		inner, ok := into[name].(map[string]any)
 		if !ok && into[name] != nil {
-			return // something else stands there
+			return // the path leads through a value that is no object
 		}
 		inner = maps.Clone(inner)
 		if inner == nil {
@@ -377,8 +376,7 @@ func (c *CompiledTemplate) render(given, filled map[string]any) (out Output, err
 	return out, nil
 }
 
-// cleanLine makes a subject of what was rendered: no variable begins another
-// header field.
+// oneLine makes rendered text a single line, so that no variable can start another header field.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\u0085' || r == '\u2028' || r == '\u2029' {

@@ -113,7 +113,7 @@ func TestRender(t *testing.T) {
 		t.Error("the caller's values were changed")
 	}
 
-	// A subject stays one line, whatever a variable says.
+	// A subject stays one line for any value of a variable.
 	out, err = c.Render(values(t, `{"order":7,"user":{"name":"x\r\nBcc: victim@example.com\u2028y\u0000"}}`))
 	if err != nil || out.Subject != "Order 7 for x  Bcc: victim@example.com y" {
 		t.Errorf("%q, %v", out.Subject, err)
@@ -161,8 +161,8 @@ func TestCompile(t *testing.T) {
 	told(t, err, "variables too_many_variables")
 }
 
-// What a hostile template or variable could make run long or grow ends with a
-// fault, in bounded time.
+// A hostile template or variable that could run long or grow large ends with a fault, in bounded
+// time.
 func TestBounds(t *testing.T) {
 	nested := strings.Repeat("{{#each list}}", 12) + "x" + strings.Repeat("{{/each}}", 12)
 	list := `{"list":[` + strings.TrimSuffix(strings.Repeat("1,", 1000), ",") + `],"long":"` + strings.Repeat("x", 100_000) + `"}`
@@ -233,15 +233,15 @@ func TestInlineCSS(t *testing.T) {
 		}
 	}
 	for source, want := range map[string]string{
-		// Outlook reads these; as comments they would hide nothing from it.
+		// Outlook evaluates these; as comments they would hide nothing from it.
 		"<style>p{color:red}</style><body><![if !mso]><p>x</p><![endif]>": `<![if !mso]><p style="color: red">x</p><![endif]>`,
-		// What stands in a rule for others stays, and takes nothing of the rule along.
+		// Nested rules stay in the style sheet, without the declarations of the outer rule.
 		`<style>p { color: red; b { color: blue } margin: 0; @media print { i { color: green } } }</style><p><b>x</b></p>`: "<style>p {\nb { color: blue }\n@media print { i { color: green } }\n}\n</style></head><body><p style=\"color: red; margin: 0\"><b>x</b></p>",
 		`<style>p:hover { b { color: blue } }</style><p>x</p>`:                                                             "<style>p:hover { b { color: blue } }\n</style>",
 		`<style>p { --Hue: red; color: var(--Hue) }</style><p>x</p>`:                                                       `<p style="--Hue: red; color: var(--Hue)">`,
-		// Mail programs have elements of theirs, and read conditional comments.
+		// Mail programs have elements of their own, and evaluate conditional comments.
 		`<style>#outlook a { padding: 0 } p { color: red } .ExternalClass, p { line-height: 100% } .w { width: 9px }</style><!--[if mso]><td class="w"><![endif]--><p>x</p>`: "<style>#outlook a { padding: 0 }\n.ExternalClass, p { line-height: 100% }\n.w { width: 9px }\n</style>",
-		// Nor is anything of an element's own style lost.
+		// No declaration of an element's own style is lost.
 		`<style>p { color: red }</style><p style="--Hue: 7; MARGIN: 0; 20px; padding: 0">x</p>`: `<p style="color: red; --Hue: 7; margin: 0; padding: 0">`,
 	} {
 		if got := render(source); !strings.Contains(got, want) {
@@ -251,15 +251,15 @@ func TestInlineCSS(t *testing.T) {
 	if got := render("<!--0--><style>p{color:red}</style><p><!--7--></p>"); !strings.Contains(got, "<!--0-->") || !strings.Contains(got, "<!--7-->") {
 		t.Errorf("comments were lost: %s", got)
 	}
-	// Too large to be worth it, and left as it is.
+	// Too large to inline, so it is left unchanged.
 	large := "<style>" + strings.Repeat("p{color:red}", 1900) + "</style>" + strings.Repeat("<b>", 5000)
 	if got := render(large); got != large {
 		t.Error("a very large html was changed")
 	}
 }
 
-// What its styles would cost far more than its size leaves an html as it is: each of
-// these would take gigabytes, or years.
+// An HTML whose styles would cost far more than its size is left unchanged: each of these would
+// take gigabytes or years.
 func TestInlineCSSBounds(t *testing.T) {
 	declarations, tags, attributes := strings.Builder{}, strings.Builder{}, strings.Builder{}
 	for i := range 5000 {
@@ -296,9 +296,9 @@ func TestInlineCSSBounds(t *testing.T) {
 			t.Errorf("%s: the html of %d bytes was changed, into %d", what, len(source), len(got))
 		}
 	}
-	// What a long newsletter has is no reason to leave it as it is.
-	letter := "<style>td{a:b}</style><table>" + strings.Repeat(`<tr><td><b>x</b> <font color="red" size='2'><i>y</i></font> <a href="https://x.example/a/b?c=d&amp;e=f" class="l" style="color: red; margin: 0" target="_blank">z</a></td></tr>`, 2000) + "</table>"
-	if got := inlineCSS(letter); strings.Count(got, `<td style="a: b">`) != 2000 {
+	// The size of a long newsletter is no reason to leave it unchanged.
+	mail := "<style>td{a:b}</style><table>" + strings.Repeat(`<tr><td><b>x</b> <font color="red" size='2'><i>y</i></font> <a href="https://x.example/a/b?c=d&amp;e=f" class="l" style="color: red; margin: 0" target="_blank">z</a></td></tr>`, 2000) + "</table>"
+	if got := inlineCSS(mail); strings.Count(got, `<td style="a: b">`) != 2000 {
 		t.Error("an ordinary html was left as it is")
 	}
 	if got := inlineCSS("<style>[t#=(a.*b)]{a:b}</style><p t=ab>x</p>"); !strings.Contains(got, "<p t=\"ab\">x") {
@@ -306,7 +306,7 @@ func TestInlineCSSBounds(t *testing.T) {
 	}
 }
 
-// Nor do selectors that are too many take more memory than those that are looked at.
+// Too many selectors take no more memory than those that are applied.
 func TestManySelectors(t *testing.T) {
 	for what, sheet := range map[string]string{"of one rule": strings.Repeat("a,", 100_000) + "a{b:c}", "of a rule each": strings.Repeat("a{}", 100_000)} {
 		source := "<style>" + sheet + "</style><p>x"
@@ -316,7 +316,7 @@ func TestManySelectors(t *testing.T) {
 	}
 }
 
-// Selectors mean what they do to cascadia, and weigh as much.
+// Selectors match as in cascadia, with the same specificity.
 func TestSelectors(t *testing.T) {
 	root, err := html.Parse(strings.NewReader(`<div id="a" class="x y"><p title="a, b > c ]">1</p>-<!-- --><p class="x">2</p><ul><li>3</li><li><b class="a.b">4</b></li></ul></div><p>`))
 	if err != nil {
@@ -401,8 +401,7 @@ func BenchmarkRender(b *testing.B) {
 	}
 }
 
-// BenchmarkNewsletter renders 16 KB of html with styles and links, of which a
-// text is made.
+// BenchmarkNewsletter renders 16 KB of HTML with styles and links, and derives the text.
 func BenchmarkNewsletter(b *testing.B) {
 	var html strings.Builder
 	html.WriteString(`<!doctype html><html><head><style>p { color: #333; margin: 0 } a { color: #06c } .card td { padding: 8px } h2, h3 { font: 20px serif }
@@ -429,8 +428,7 @@ is something to read in each card of the letter &amp; its friends.<br><a class="
 	}
 }
 
-// BenchmarkFramework puts the rules of a framework for mail, of which each element
-// has few, into attributes.
+// BenchmarkFramework inlines the rules of a mail framework, of which each element matches few.
 func BenchmarkFramework(b *testing.B) {
 	var source strings.Builder
 	source.WriteString("<style>")

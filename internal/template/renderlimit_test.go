@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// One account fills in only so many templates at a time, and keeps no other waiting.
+// One account renders only a limited number of templates at a time, and delays no other account.
 func TestTurns(t *testing.T) {
 	var all Templates
 	var passes []func()

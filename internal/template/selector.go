@@ -10,38 +10,37 @@ import (
 	"golang.org/x/net/html"
 )
 
-// unitsPerStep is how many attributes of an element, and bytes of them or of a selector,
-// are looked at in one step.
+// unitsPerStep is how many attributes of an element, or bytes of them or of a selector, count as
+// one step.
 const unitsPerStep = 8
 
-// selector is a style rule's, in its parts: the last one is what the element
-// itself must be. cascadia would match them too, but tries, for each ancestor
-// that fits one part, all above it for the part before: what has some six parts
-// and does not match may take it years.
+// selector is a parsed selector of a style rule; its last part must match the element itself.
+// cascadia isn't used for matching: for each ancestor that matches one part, it tries all ancestors
+// above for the previous part. A selector of six parts that doesn't match could take years.
 type selector []compound
 
-// compound is what an element must be, and how the one of the part before stands to it:
-// ' ', '>', '+', '~'; 0 in the first.
+// compound is the part of a selector for one element, with the combinator to the previous part: '
+// ', '>', '+', '~'; 0 for the first.
 type compound struct {
 	cascadia.Sel
 	combinator            byte
-	key                   string // what the element must have: ".class" or its name; "" for anything
-	attributeChecks       int    // how often it looks at each attribute
-	checksOtherAttributes bool   // also at others than class and id
+	key                   string // a required ".class" or element name; "" for any element
+	attributeChecks       int    // how many times it checks each attribute
+	checksOtherAttributes bool   // checks attributes other than class and id
 }
 
 func newCompound(text string, combinator byte) (compound, error) {
 	sel, err := cascadia.Parse(text)
 	p := compound{Sel: sel, combinator: combinator, key: selectorKey(text), checksOtherAttributes: strings.Contains(text, "[")}
 	p.attributeChecks = 1 + strings.Count(text, ".") + strings.Count(text, "#") + strings.Count(text, "[")
-	if p.checksOtherAttributes { // it may be compared with what is long
+	if p.checksOtherAttributes { // the attribute may be long
 		p.attributeChecks += len(text) / unitsPerStep
 	}
 	return p, err
 }
 
-// selectorKey finds what is plain to see: an escape may stand for anything, and beyond
-// ASCII case is another matter.
+// selectorKey returns the key of a simple selector; "" if there are escapes, which may stand for
+// anything, or non-ASCII characters, whose case folding differs.
 func selectorKey(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || r > unicode.MaxASCII }) {
 		return ""
@@ -59,7 +58,7 @@ func selectorKey(text string) string {
 	return strings.ToLower(name)
 }
 
-// cost is how many steps it takes to match an element.
+// cost returns how many steps it takes to match an element.
 func (p *compound) cost(n *html.Node) int {
 	size := len(n.Attr)
 	for _, a := range n.Attr {
@@ -70,10 +69,10 @@ func (p *compound) cost(n *html.Node) int {
 	return p.attributeChecks * (1 + size/unitsPerStep)
 }
 
-// readSelectors takes a list of selectors apart, of at most one more than maxRules. It
-// is not ok with one that can't be moved into attributes, or can't be read.
+// readSelectors parses a list of selectors, at most one more than maxRules. ok is false if a
+// selector can't be inlined or parsed.
 func readSelectors(list string) (all []selector, ok bool) {
-	if strings.Contains(list, ":") || strings.Contains(list, "/*") || strings.Contains(list, "#=") { // the last is cascadia's own, for expressions
+	if strings.Contains(list, ":") || strings.Contains(list, "/*") || strings.Contains(list, "#=") { // "#=" is an extension of cascadia for regular expressions
 		return nil, false
 	}
 	var one selector
@@ -114,7 +113,7 @@ func readSelectors(list string) (all []selector, ok bool) {
 	return all, true
 }
 
-// compoundEnd returns where the selector of one element ends.
+// compoundEnd returns the end of the selector for one element.
 func compoundEnd(s string) int {
 	quote, within := byte(0), false
 	for i := 0; i < len(s); i++ {
@@ -146,14 +145,13 @@ func (s selector) specificity() (sum cascadia.Specificity) {
 	return sum
 }
 
-// matches reports whether an element is what the parts up to one say, as far as
-// the effort lasts.
+// matches reports whether an element matches the parts up to index last, within the budget.
 func (s selector) matches(n *html.Node, last int, may *budget) bool {
 	if may.steps -= s[last].cost(n); may.exhausted() || !s[last].Match(n) {
 		return false
 	}
 	var before func(*html.Node) *html.Node
-	near := false // only the next one counts
+	near := false // only the next element counts
 	switch s[last].combinator {
 	case 0:
 		return true

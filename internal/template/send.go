@@ -13,22 +13,21 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// rendersPerAccount is how many templates an account fills in at a time. What makes the
-// text of a hostile html of 1 MB takes seconds of a processor and much memory: a
-// hundred of one account at once would be felt by all others. So it gets half of
-// the processors at most.
+// rendersPerAccount is how many templates an account may render at a time: half of the processors.
+// Hostile HTML of 1 MB takes seconds of CPU time and much memory, and a hundred at once would slow
+// down all other accounts.
 func rendersPerAccount() int { return max(1, notify.Processors/2) }
 
-// RenderResult is a template filled in for a send.
+// RenderResult is a template rendered for a send.
 type RenderResult struct {
 	Template db.ID
 	Version  int
 	Output
 }
 
-// Render fills in the published version of an account's template. variables is
-// a JSON object; empty is none. Faults: fault.NotFound, and fault.Invalid with a
-// field for each variable that is missing or wrong.
+// Render renders the published version of an account's template. variables is a JSON object; empty
+// means none. It returns fault.NotFound, or a fault.Invalid with a field for each variable that is
+// missing or wrong.
 func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (RenderResult, error) {
 	pass, err := t.semaphores.Acquire(ctx, account, rendersPerAccount())
 	if err != nil {
@@ -54,8 +53,8 @@ func (t *Templates) Render(ctx context.Context, account, id db.ID, variables jso
 	return RenderResult{id, found[0].Published, out}, err
 }
 
-// Preview fills in a version (0: the newest) and tells what is missing and
-// what was not used, in place of refusing it.
+// Preview renders a version (0: the newest). It reports missing and unused variables instead of
+// returning a fault.
 func (t *Templates) Preview(ctx context.Context, account, id db.ID, number int, variables json.RawMessage) (Output, error) {
 	values, err := ParseValues(variables)
 	if err != nil {
@@ -68,7 +67,7 @@ func (t *Templates) Preview(ctx context.Context, account, id db.ID, number int, 
 	return t.previewContent(ctx, account, found.Content, values)
 }
 
-// PreviewContent is Preview for what is not saved yet.
+// PreviewContent is Preview for content that is not saved.
 func (t *Templates) PreviewContent(ctx context.Context, account db.ID, c Content, variables json.RawMessage) (Output, error) {
 	values, err := ParseValues(variables)
 	if err != nil {
@@ -90,8 +89,7 @@ func (t *Templates) previewContent(ctx context.Context, account db.ID, content C
 	return c.Preview(values)
 }
 
-// ParseValues reads variables: a JSON object of at most MaxValues bytes; empty is
-// none.
+// ParseValues parses variables: a JSON object of at most MaxValues bytes; empty means none.
 func ParseValues(text json.RawMessage) (map[string]any, error) {
 	var bad fault.FieldErrors
 	if len(text) == 0 || string(text) == "null" {
@@ -110,8 +108,8 @@ func ParseValues(text json.RawMessage) (map[string]any, error) {
 	return values, bad.Err()
 }
 
-// cache keeps compiled versions, which never change. It is bounded by the bytes
-// that they take, and forgets at random.
+// cache is a cache of compiled versions, which never change. It is limited by their total bytes and
+// evicts random entries.
 type cache struct {
 	mu      sync.Mutex
 	entries map[cacheKey]*CompiledTemplate
@@ -167,7 +165,7 @@ func (c *cache) add(key cacheKey, compiled *CompiledTemplate) {
 	}
 }
 
-// nodeBytes is about what a node takes; a source of five bytes may be one.
+// nodeBytes is the approximate size of a node; five bytes of source may be a node.
 const nodeBytes = 200
 
 func (c *CompiledTemplate) size() int {

@@ -17,24 +17,23 @@ import (
 // Limits of an account's templates.
 const (
 	MaxTemplates  = 10_000
-	MaxVersions   = 1_000   // kept of a template; the oldest go, never the published one
-	MaxTotalBytes = 1 << 30 // of all versions of all templates together
+	MaxVersions   = 1_000   // versions of a template; the oldest are deleted, but never the published one
+	MaxTotalBytes = 1 << 30 // all versions of all templates
 
 	maxName  = 200 // bytes
 	maxAlias = 64
 )
 
-// Templates keeps the templates of accounts. DB and Now must be set.
+// Templates stores and renders the templates of accounts. DB and Now must be set.
 type Templates struct {
 	DB  *db.DB
 	Now func() time.Time
 
 	cache      cache
-	semaphores notify.KeyedSemaphore[db.ID] // what fills templates in
+	semaphores notify.KeyedSemaphore[db.ID] // limits concurrent renderings per account
 }
 
-// Template is a stored template with one of its versions: the newest, unless
-// another was asked for.
+// Template is a stored template with one of its versions: the newest, unless another was requested.
 type Template struct {
 	ID        db.ID
 	Name      string
@@ -51,10 +50,10 @@ type Version struct {
 	Number int
 	Content
 	CreatedAt time.Time
-	bytes     int // of its texts and variables, as they are stored
+	bytes     int // of its texts and variables, as stored
 }
 
-// CreateParams is a template to be made.
+// CreateParams are the parameters of a new template.
 type CreateParams struct {
 	Name, Alias string
 	Content
@@ -81,7 +80,7 @@ func scanTemplate(r db.Row) (t Template, err error) {
 	return t, err
 }
 
-// storedVariable is a variable as it stands in its row.
+// storedVariable is a variable as stored in its row.
 type storedVariable struct {
 	Key      string `json:"key"`
 	Type     string `json:"type,omitempty"`
@@ -89,7 +88,8 @@ type storedVariable struct {
 	Fallback any    `json:"fallback,omitempty"`
 }
 
-// insertStatement makes the row of a version, and says how many bytes it takes.
+// insertStatement returns the statement that inserts a version, and the bytes that the version
+// takes.
 func (v Version) insertStatement(template db.ID) (s db.Statement, bytes int, err error) {
 	list := make([]storedVariable, len(v.Variables))
 	for i, one := range v.Variables {
@@ -100,13 +100,13 @@ func (v Version) insertStatement(template db.ID) (s db.Statement, bytes int, err
 	return insertVersionQuery.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt), bytes), bytes, err
 }
 
-// lockAccount has others wait who make templates of an account larger, or more of them.
+// lockAccount locks the account against concurrent creation and growth of templates.
 func lockAccount(ctx context.Context, tx *db.Tx, account db.ID) error {
 	return tx.Lock(ctx, "templates", account)
 }
 
-// checkLimits refuses what would be too many templates of an account, or too many bytes in
-// them. lock comes before.
+// checkLimits returns a fault if the account would have too many templates or too many bytes. The
+// caller has called lockAccount.
 func checkLimits(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes int) error {
 	var n, has int
 	if err := tx.One(ctx, usageQuery.With(account), &n, &has); err != nil {
@@ -128,7 +128,7 @@ func scanVersion(r db.Row) (v Version, err error) {
 		return v, err
 	}
 	for _, part := range []*string{&v.Subject, &v.HTML, &v.Text} {
-		*part = strings.ReplaceAll(*part, "\x00", "") // an older release took it, on SQLite
+		*part = strings.ReplaceAll(*part, "\x00", "") // an older release accepted NUL on SQLite
 	}
 	v.CreatedAt, v.bytes = db.Time(created), len(v.HTML)+len(v.Text)+len(variables)
 	d := json.NewDecoder(strings.NewReader(variables))
@@ -143,7 +143,7 @@ func scanVersion(r db.Row) (v Version, err error) {
 
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such template.") }
 
-// checkNames looks at what stands beside the content.
+// checkNames validates name and alias.
 func checkNames(name, alias string, bad *fault.FieldErrors) {
 	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		bad.Add("name", "invalid_name", "A name has 1 to %d bytes and no control characters.", maxName)
@@ -159,7 +159,7 @@ func isAlias(s string) bool {
 	})
 }
 
-// Check returns the faults of what a template is to be made of, or nil.
+// Check validates the parameters of a new template.
 func (n CreateParams) Check() error {
 	var bad fault.FieldErrors
 	checkNames(n.Name, n.Alias, &bad)
@@ -169,9 +169,9 @@ func (n CreateParams) Check() error {
 	return bad.Err()
 }
 
-// Create makes a template, whose first version is published. Its faults are
-// fault.Invalid, with every field, fault.Conflict for an alias in use or too many
-// templates, and fault.OverQuota for more than MaxTotalBytes.
+// Create creates a template and publishes its first version. Errors are fault.Invalid with every
+// invalid field, fault.Conflict for an alias in use or too many templates, and fault.OverQuota for
+// more than MaxTotalBytes.
 func (t *Templates) Create(ctx context.Context, account db.ID, n CreateParams) (Template, error) {
 	if err := n.Check(); err != nil {
 		return Template{}, err
@@ -203,7 +203,7 @@ func (t *Templates) insert(ctx context.Context, account db.ID, n CreateParams) (
 	return out, t.translateAliasError(err)
 }
 
-// translateAliasError translates the refusal of the unique index.
+// translateAliasError translates a violation of the unique index.
 func (t *Templates) translateAliasError(err error) error {
 	if err != nil && t.DB.IsConflict(err) {
 		return fault.Wrap(err, fault.Conflict, "alias_taken", "Another template has this alias.")
@@ -229,7 +229,7 @@ func (t *Templates) GetVersion(ctx context.Context, account, id db.ID, number in
 	return t.load(ctx, templateByIDQuery.With(id, account), number)
 }
 
-// load finds a template and the version of a number, 0 for the newest.
+// load loads a template and the version with a number, 0 for the newest.
 func (t *Templates) load(ctx context.Context, s db.Statement, number int) (Template, error) {
 	found, err := db.All(ctx, t.DB, s, scanTemplate)
 	if err != nil {
@@ -262,8 +262,8 @@ func (t *Templates) List(ctx context.Context, account db.ID, page db.Page) ([]Te
 	return db.ReadPage(ctx, t.DB, listTemplatesQuery, page, scanTemplate, account)
 }
 
-// Delete deletes a template with all its versions, or returns fault.NotFound.
-// What was sent with it stays as it is.
+// Delete deletes a template with all its versions, or returns fault.NotFound. Messages that were
+// sent with it don't change.
 func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
 	n, err := t.DB.Exec(ctx, deleteTemplateQuery.With(id, account))
 	if err == nil && n == 0 {
@@ -272,8 +272,8 @@ func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
 	return err
 }
 
-// Duplicate makes a new template of another's newest version, under a new name
-// and without its alias.
+// Duplicate creates a template from another's newest version, under a new name and without its
+// alias.
 func (t *Templates) Duplicate(ctx context.Context, account, id db.ID, name string) (Template, error) {
 	from, err := t.Get(ctx, account, id)
 	if err != nil {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package template keeps the stored templates of accounts and fills them in.
+// Package template stores the templates of accounts and renders them.
 //
-// The language is a small subset of Handlebars: {{a.b}} (escaped in HTML, as it
-// is in text and subject), {{{a.b}}} (as it is), {{#if a}} {{else}} {{/if}},
-// {{#unless a}}, {{#each a}} with {{this}}, {{@index}}, {{@key}}, {{@first}},
-// {{@last}} and {{../a}}, and comments {{! … }}. There are no helpers and no
-// partials, so a template can't read anything but its variables. Source, depth,
-// work and output are bounded.
+// The language is a small subset of Handlebars: comments {{! … }}, {{a.b}} (escaped in HTML,
+// unchanged in text and subject), {{{a.b}}} (never escaped), {{#if a}} {{else}} {{/if}}, and
+// {{#unless a}}. {{#each a}} has {{this}}, {{@index}}, {{@key}}, {{@first}}, {{@last}} and
+// {{../a}}. There are no helpers and no partials, so a template can't read anything but its
+// variables. Source size, nesting depth, work and output size are limited.
 package template
 
 import (
@@ -19,25 +18,25 @@ import (
 
 // Limits of a template.
 const (
-	MaxSource    = 512 << 10 // bytes of the html and of the text, each
+	MaxSource    = 512 << 10 // bytes of html and text, each
 	MaxSubject   = 2000      // bytes of the subject's source
-	MaxVariables = 200       // declared
+	MaxVariables = 200       // number of declared variables
 	MaxValues    = 256 << 10 // bytes of the variables of one rendering, as JSON
 	MaxOutput    = 10 << 20  // bytes of a rendered part
 
-	maxDepth         = 20        // of blocks within blocks
-	maxSteps         = 2_000_000 // of one rendering
+	maxDepth         = 20        // nesting depth of blocks
+	maxSteps         = 2_000_000 // steps of one rendering
 	maxPathBytes     = 200       // bytes of a variable's path
 	maxSegments      = 10
-	maxMissingListed = 100 // told
+	maxMissingListed = 100 // missing variables that are reported
 )
 
-// Content is what a version of a template says.
+// Content is the content of a version of a template.
 type Content struct {
 	Subject   string
 	HTML      string
-	Text      string // "" derives it from the html
-	InlineCSS bool   // style rules of the html become attributes
+	Text      string // "": derived from the html
+	InlineCSS bool   // move style rules of the html into attributes
 	Variables []Variable
 }
 
@@ -50,31 +49,29 @@ const (
 	TypeObject  = "object"
 )
 
-// Variable is a declared variable. What a template uses need not be declared.
+// Variable is a declared variable. A template may also use undeclared ones.
 type Variable struct {
 	Key      string // a path such as user.name
-	Type     string // String, TypeNumber, …; "" is any
+	Type     string // one of the Type constants; "" for any
 	Required bool
-	Fallback any // used when the variable is not given; nil for none
+	Fallback any // used if the variable is not given; nil for none
 }
 
-// Output is a template that was filled in.
+// Output is a rendered template.
 type Output struct {
 	Subject, HTML, Text string
-	Missing             []string // paths that the template asks for and that were not given
-	Unused              []string // names that were given and not asked for
+	Missing             []string // paths that the template uses but that were not given
+	Unused              []string // names that were given but not used
 }
 
-// CompiledTemplate is a version that is ready to be filled in. It is safe for use by
-// many goroutines.
+// CompiledTemplate is a compiled version of a template. It is safe for concurrent use.
 type CompiledTemplate struct {
 	content             Content
 	subject, html, text *program
 }
 
-// Compile checks content and returns it ready to be rendered, or a
-// fault.Invalid that names every field at fault, with line and column of what
-// is not understood.
+// Compile checks content and compiles it. The error is a fault.Invalid that names every invalid
+// field, with line and column of syntax errors.
 func Compile(c Content) (*CompiledTemplate, error) {
 	var bad fault.FieldErrors
 	out := &CompiledTemplate{content: c}
@@ -93,7 +90,7 @@ func Compile(c Content) (*CompiledTemplate, error) {
 			bad.Add(part.field, "too_long", "This may have %d bytes.", part.limit)
 			continue
 		}
-		if strings.Contains(part.source, "\x00") { // PostgreSQL keeps none
+		if strings.Contains(part.source, "\x00") { // PostgreSQL can't store NUL
 			bad.Add(part.field, "control_character", "NUL is not allowed here.")
 			continue
 		}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thread says which messages of an account answer each other: by
-// In-Reply-To and References, against the Message-IDs that the account has sent
-// and received, and never by subject. The messages themselves are kept by the
-// rooms that own them; here are the rules.
+// Package thread determines which messages of an account belong together. It matches In-Reply-To
+// and References with the Message-IDs that the account has sent and received, never subjects. It
+// contains only the rules; the packages outbound and folder store the messages.
 package thread
 
 import (
@@ -19,25 +18,25 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// MaxRepliedIDs is how many Message-IDs are looked up for one message, and
-// MaxReferences how many its References then hold: the first and the last.
+// MaxRepliedIDs is how many Message-IDs are looked up for one message. MaxReferences is the maximum
+// number in its References: the first and the last ones.
 const (
 	MaxRepliedIDs = 20
 	MaxReferences = 20
 )
 
-// Source is a room that keeps messages in threads: the outbox what is sent, the
-// folders what arrives. domain is 0, or bounds it to messages of one domain.
+// Source finds stored messages by thread: the outbox has sent mail, the folders have received mail.
+// domain is 0, or restricts the result to messages of one domain.
 type Source interface {
-	// Lookup finds those of at most MaxRepliedIDs Message-IDs that the account's
-	// messages have; of several messages with the same one, the first.
+	// Lookup returns the account's messages for at most MaxRepliedIDs Message-IDs. If several
+	// messages have the same one, it returns the first.
 	Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]Match, error)
-	// Chain returns the first and the last MaxReferences messages of a thread,
-	// in order, of those whose id is position at most.
+	// Chain returns the first and the last MaxReferences messages of a thread, in order, of those
+	// whose id is at most upTo.
 	Chain(ctx context.Context, account, domain db.ID, thread string, upTo db.ID) ([]Message, error)
 }
 
-// Match is a message that is answered.
+// Match is a message that was found by its Message-ID.
 type Match struct {
 	ID     db.ID
 	Thread string
@@ -49,22 +48,21 @@ type Message struct {
 	MessageID string // "" if it has none
 }
 
-// Threads finds threads, and begins new ones.
+// Threads finds threads, and starts new ones.
 type Threads struct {
 	NewID   func() db.ID
 	Sources []Source
 }
 
-// LookupKey is what a Message-ID is looked up by. It is never 0, and nobody can find
-// another Message-ID with the same one.
+// LookupKey returns the key by which a Message-ID is looked up. It is never 0, and finding another
+// Message-ID with the same key is infeasible.
 func LookupKey(messageID string) int64 {
 	sum := sha256.Sum256([]byte(strings.ToValidUTF8(messageID, "\uFFFD")))
 	return max(1, int64(binary.BigEndian.Uint64(sum[:])>>1))
 }
 
-// RepliedIDs returns the Message-IDs of what a message answers, with their angle
-// brackets, in the order in which its thread is looked for: In-Reply-To, then
-// References from right to left; at most MaxRepliedIDs.
+// RepliedIDs returns the Message-IDs that a message answers, with angle brackets, in look-up order:
+// In-Reply-To, then References from right to left; at most MaxRepliedIDs.
 func RepliedIDs(h message.Header) []string {
 	ids := message.ParseMessageIDs(h.Text("In-Reply-To"))
 	for _, id := range slices.Backward(message.ParseMessageIDs(h.Text("References"))) {
@@ -73,7 +71,7 @@ func RepliedIDs(h message.Header) []string {
 	return uniqueIDs(ids, MaxRepliedIDs)
 }
 
-// uniqueIDs leaves out what is repeated, and what is beyond the first most.
+// uniqueIDs removes duplicates and returns at most the first most ids.
 func uniqueIDs(ids []string, most int) []string {
 	var kept []string
 	for _, id := range ids {
@@ -87,9 +85,8 @@ func uniqueIDs(ids []string, most int) []string {
 	return kept
 }
 
-// Find returns the thread of an account that a message belongs to which answers
-// these Message-IDs: that of the first one which is known, else a new one.
-// domain is 0, or the only one whose messages may be answered.
+// Find returns the thread of a message that answers these Message-IDs: that of the first known one,
+// else a new thread. If domain isn't 0, only messages of that domain count.
 func (t *Threads) Find(ctx context.Context, account, domain db.ID, answers []string) (string, error) {
 	known, err := t.findKnown(ctx, account, domain, answers)
 	if err == nil && known.Thread == "" {
@@ -98,7 +95,7 @@ func (t *Threads) Find(ctx context.Context, account, domain db.ID, answers []str
 	return known.Thread, err
 }
 
-// findKnown finds the first of some Message-IDs that is known; zero if none is.
+// findKnown returns the first of the Message-IDs that is known; zero if none is.
 func (t *Threads) findKnown(ctx context.Context, account, domain db.ID, ids []string) (Match, error) {
 	ids = ids[:min(len(ids), MaxRepliedIDs)]
 	var found Match
@@ -112,7 +109,7 @@ func (t *Threads) findKnown(ctx context.Context, account, domain db.ID, ids []st
 		}
 		for i, id := range ids {
 			if k, ok := all[id]; ok && k.Thread != "" {
-				found, ids = k, ids[:i] // only a better one is still of interest
+				found, ids = k, ids[:i] // from now on only an earlier id matters
 				break
 			}
 		}
@@ -120,31 +117,29 @@ func (t *Threads) findKnown(ctx context.Context, account, domain db.ID, ids []st
 	return found, nil
 }
 
-// Position is where a message that is being sent belongs, as its header says it.
+// Position is the place of a message in its thread, as its header states it.
 type Position struct {
 	Thread     string
-	InReplyTo  string   // "" for nothing
+	InReplyTo  string   // "" for none
 	References []string // at most MaxReferences
 }
 
-// Assigner places the messages of one request, in their order: the later ones may
-// answer the earlier ones. domain, unless it is 0, is the only one whose
-// messages they may answer.
+// Assigner assigns the messages of one request to threads, in order: later ones may answer earlier
+// ones. If domain isn't 0, they may answer only messages of that domain.
 type Assigner struct {
 	threads         *Threads
 	account, domain db.ID
 	chains          map[string][]Message
 }
 
-// NewAssigner begins the placing of some messages of an account.
+// NewAssigner returns an Assigner for messages of an account.
 func (t *Threads) NewAssigner(account, domain db.ID) *Assigner {
 	return &Assigner{threads: t, account: account, domain: domain, chains: map[string][]Message{}}
 }
 
-// Assign places a message: thread is the one that its sender chose, inReplyTo the
-// Message-ID that it answers; either may be "". A message that is to be in a
-// thread answers the newest of that. What answers an unknown message, or
-// nothing, begins a thread.
+// Assign assigns a message to a thread. thread is the one that the sender chose, inReplyTo the
+// Message-ID that it answers; either may be "". A message with a chosen thread answers the newest
+// message of it. A message that answers nothing, or an unknown message, starts a thread.
 func (p *Assigner) Assign(ctx context.Context, own Message, thread, inReplyTo string) (Position, error) {
 	place := Position{Thread: thread, InReplyTo: inReplyTo}
 	var chain []Message
@@ -171,8 +166,8 @@ func (p *Assigner) Assign(ctx context.Context, own Message, thread, inReplyTo st
 	return place, nil
 }
 
-// findParent finds the thread of the message that is answered, unless another one
-// was chosen, and what came before it there.
+// findParent finds the thread of the message that is answered, unless another one was chosen, and
+// the messages before it there.
 func (p *Assigner) findParent(ctx context.Context, place *Position) ([]Message, error) {
 	parent, err := p.threads.findKnown(ctx, p.account, p.domain, []string{place.InReplyTo})
 	if err != nil || parent.Thread == "" || place.Thread != "" && place.Thread != parent.Thread {
@@ -182,7 +177,7 @@ func (p *Assigner) findParent(ctx context.Context, place *Position) ([]Message, 
 	return p.threads.chain(ctx, p.account, p.domain, parent.Thread, parent.ID)
 }
 
-// chain is what is known of a thread, the messages of this request included.
+// chain returns the known messages of a thread, including those of this request.
 func (p *Assigner) chain(ctx context.Context, thread string) ([]Message, error) {
 	if chain, ok := p.chains[thread]; ok {
 		return chain, nil
@@ -205,9 +200,9 @@ func (t *Threads) chain(ctx context.Context, account, domain db.ID, thread strin
 	return chain, nil
 }
 
-// buildReferences makes the References field of what answers the last message of a
-// chain, or parent if that is given: the first and the last ones, parent last.
-// What others wrote so that it can't be repeated in every header is left out.
+// buildReferences returns the References of a message that answers the last message of a chain, or
+// parent if given: the first and the last ones, parent last. It omits malformed Message-IDs of
+// received messages, which can't be repeated in every header.
 func buildReferences(chain []Message, parent string) []string {
 	var ids []string
 	for _, l := range chain {

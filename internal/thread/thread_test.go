@@ -65,8 +65,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A key is never 0, which means none, and the same for what is stored in place
-// of broken UTF-8.
+// A key is never 0, which means none. It is the same for the Message-ID as stored after invalid
+// UTF-8 was replaced.
 func TestKey(t *testing.T) {
 	if LookupKey("<a@x>") == LookupKey("<b@x>") || LookupKey("") <= 0 || LookupKey("<\xff@x>") != LookupKey("<\uFFFD@x>") {
 		t.Error("keys are mixed up")

@@ -12,48 +12,48 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Actor is the user of a session as the audit log names it.
+// Actor returns the session's user for the audit log.
 func (s Session) Actor(from netip.Addr) audit.Actor {
 	return audit.Actor{Kind: audit.ActorUser, ID: s.User.ID, Name: s.User.Email, IP: from}
 }
 
-// RecordAudit records in the audit log what the user of a session did, in the session's account.
+// RecordAudit records in the audit log what the session's user did, in the session's account.
 func (u *Users) RecordAudit(ctx context.Context, s Session, from netip.Addr, what string) error {
 	return u.auditLog().Write(ctx, audit.Entry{Account: s.Account, Actor: s.Actor(from), Description: what})
 }
 
-// auditSignIn records that a user signed in, in the transaction that lets him in.
+// auditSignIn records a sign-in of a user, in the transaction that completes it.
 func (u *Users) auditSignIn(ctx context.Context, tx *db.Tx, s Session) error {
 	return u.auditLog().WriteTx(ctx, tx, audit.Entry{Account: s.Account, Actor: s.Actor(s.RemoteAddr), Description: "Signed in."})
 }
 
 func (u *Users) auditLog() *audit.Log { return &audit.Log{DB: u.DB, Now: u.Now} }
 
-// maxFailedSignIns bounds how many failed sign-ins wait to be written.
+// maxFailedSignIns is the maximum number of failed sign-ins that wait to be written.
 const maxFailedSignIns = 1000
 
-// failedSignIn is a failed sign-in that is yet to be written.
+// failedSignIn is a failed sign-in that is not written yet.
 type failedSignIn struct {
 	user           User
 	from           netip.Addr
 	action, detail string
 }
 
-// failedSignInQueue wait to be written: an answer must not take longer for an address that is
-// known.
+// failedSignInQueue holds failed sign-ins until they are written. They are written later, so that
+// the response takes no longer if the address is known.
 type failedSignInQueue struct {
 	mu   sync.Mutex
 	rows []failedSignIn
 }
 
-// The actions of failed sign-ins in the audit log. Each has a bound of its own: wrong
-// passwords, which anybody can give, hide no wrong codes.
+// The actions of failed sign-ins in the audit log. Each has a limit of its own, so that wrong
+// passwords, which anybody can send, don't displace wrong codes.
 const (
 	actionPasswordFailed = "sign-in"
 	actionCodeFailed     = "sign-in.code"
 )
 
-// queueFailedSignIn has a failed sign-in of a user written in a moment.
+// queueFailedSignIn queues a failed sign-in of a user to be written soon.
 func (u *Users) queueFailedSignIn(who User, from netip.Addr, action, what string) {
 	u.failedSignIns.mu.Lock()
 	defer u.failedSignIns.mu.Unlock()
@@ -62,8 +62,8 @@ func (u *Users) queueFailedSignIn(who User, from netip.Addr, action, what string
 	}
 }
 
-// FlushFailedSignIns writes the failed sign-ins on this node into the activity of the accounts
-// that the users belong to. The audit log bounds them.
+// FlushFailedSignIns writes this node's failed sign-ins to the audit logs of the users' accounts.
+// The audit log limits them.
 func (u *Users) FlushFailedSignIns(ctx context.Context) error {
 	u.failedSignIns.mu.Lock()
 	rows := u.failedSignIns.rows
@@ -85,8 +85,8 @@ func (u *Users) FlushFailedSignIns(ctx context.Context) error {
 	return nil
 }
 
-// RunFailedSignIns does so every few seconds until ctx ends, and once more then; report is
-// told what went wrong.
+// RunFailedSignIns calls FlushFailedSignIns every few seconds until ctx ends, and once more then.
+// It passes errors to report.
 func (u *Users) RunFailedSignIns(ctx context.Context, report func(error)) error {
 	const every = 2 * time.Second
 	tick := time.NewTicker(every)
@@ -109,8 +109,8 @@ func (u *Users) RunFailedSignIns(ctx context.Context, report func(error)) error 
 
 var setReadsMailQuery = db.SQL(`UPDATE dashboard_member SET reads_mail = $3 WHERE account = $1 AND person = $2`)
 
-// SetReadsMail lets a member read mail in the dashboard, or no longer. Owners always
-// may, whatever is set. One who is no member is fault.NotFound.
+// SetReadsMail sets whether a member may read mail in the dashboard. Owners always may. It returns
+// fault.NotFound if the user is no member.
 func (u *Users) SetReadsMail(ctx context.Context, account, person db.ID, may bool) error {
 	n, err := u.DB.Exec(ctx, setReadsMailQuery.With(account, person, may))
 	if err == nil && n == 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// enrolled makes ann, with a second factor, and returns what gives its next code.
-func (h *house) enrolled() (ann user.User, code func() string) {
+// enrolled creates ann with a second factor, and returns a function for the next code.
+func (h *fixture) enrolled() (ann user.User, code func() string) {
 	h.t.Helper()
 	ann = h.create("ann@example.com", first)
 	e, err := h.NewEnrolment(ann)
@@ -42,8 +42,8 @@ func (h *house) enrolled() (ann user.User, code func() string) {
 	return ann, code
 }
 
-// halfway signs ann in from the nth network.
-func (h *house) halfway(n int) user.Session {
+// halfway signs ann in from the nth network, up to the second factor.
+func (h *fixture) halfway(n int) user.Session {
 	h.t.Helper()
 	s, _, err := h.SignIn(h.t.Context(), "ann@example.com", good, netip.AddrFrom4([4]byte{198, 51, 100, byte(n)}), "")
 	if err != nil || !s.NeedsSecondFactor {
@@ -60,9 +60,9 @@ func isCode(t *testing.T, err error, code string) {
 	}
 }
 
-// A session ends with its fifth wrong code, also when one is right in between.
+// A session ends with its fifth wrong code, even with a right one in between.
 func TestCodesOfASession(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann, code := h.enrolled()
 		s := h.halfway(1)
@@ -78,10 +78,10 @@ func TestCodesOfASession(t *testing.T) {
 		if err := h.VerifySecondFactor(ctx, s, code()); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 3 { // the wrong one before is forgiven
+		for i := range 3 { // the wrong one before no longer counts
 			is(t, h.DisableTOTP(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
 		}
-		// The user has one left, and a right one is given back.
+		// The user has one attempt left, and a right code is refunded.
 		for range 3 {
 			_, err := h.ReplaceRecoveryCodes(ctx, s, code())
 			if err != nil {
@@ -97,9 +97,9 @@ func TestCodesOfASession(t *testing.T) {
 	})
 }
 
-// Wrong passwords, of which anybody can give many, hide no wrong code in the activity.
+// Wrong passwords, of which anybody can send many, don't displace wrong codes in the audit log.
 func TestWrongCodesAreNoted(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann, _ := h.enrolled()
 		log := &audit.Log{DB: h.DB, Now: h.clock}
@@ -122,11 +122,10 @@ func TestWrongCodesAreNoted(t *testing.T) {
 
 var triesOf = db.SQL(`SELECT CAST(COALESCE(SUM(tries), 0) AS BIGINT) FROM dashboard_session`)
 
-// However many sessions somebody opens who knows the password, from however many
-// networks, and however many codes are tried at once: ten are looked at, and one
-// more every quarter of an hour.
+// An attacker who knows the password may open many sessions, from many networks, and try many codes
+// concurrently. Only ten are checked, and one more every quarter of an hour.
 func TestCodesOfAUser(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		_, code := h.enrolled()
 		var sessions []user.Session
@@ -158,7 +157,7 @@ func TestCodesOfAUser(t *testing.T) {
 			}
 			return wrong.Load()
 		}
-		// Of forty sessions none comes to its own limit of five first.
+		// None of forty sessions reaches its own limit of five first.
 		if n := burst(); n > 10 || n < 5 {
 			t.Errorf("%d of 360 codes were looked at", n)
 		}
@@ -175,9 +174,9 @@ func TestCodesOfAUser(t *testing.T) {
 	})
 }
 
-// Of many who give the same code at once, one is in.
+// Of many concurrent uses of the same code, one succeeds.
 func TestOneCodeAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		_, code := h.enrolled()
 		var sessions []user.Session
 		for n := range 8 {
@@ -205,9 +204,9 @@ var (
 	showAudit = db.SQL(`ALTER TABLE dashboard_audit_hidden RENAME TO dashboard_audit`)
 )
 
-// Nobody gets in whose sign-in can't be recorded: not by the password, nor by the code.
+// A sign-in that can't be recorded fails, both by password and by code.
 func TestSignInIsRecorded(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		bob := h.create("bob@example.com", first)
 		ann, code := h.enrolled()

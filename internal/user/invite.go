@@ -15,8 +15,8 @@ var (
 		FROM dashboard_ticket WHERE account >= $1 AND account <= $1 AND kind = 'invite' AND expires_at > $2 ORDER BY account, id LIMIT $3`)
 	countMembersAndInvitesQuery = db.SQL(`SELECT (SELECT COUNT(*) FROM dashboard_member WHERE account = $1)
 		+ (SELECT COUNT(*) FROM dashboard_ticket WHERE account = $1 AND kind = 'invite' AND expires_at > $2)`)
-	// lockInviterRoleQuery keeps the inviter in the role until the invitation is written: who
-	// ends the role ends the invitation then.
+	// lockInviterRoleQuery locks the inviter's role until the invitation is written. A change of
+	// the role then also deletes the invitation.
 	lockInviterRoleQuery = db.SQL(`SELECT person FROM dashboard_member WHERE account = $1 AND person = $2 AND role = $3 {for_update}`)
 	deleteInvitesToQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE account = $2 AND kind = 'invite'
 		AND email = (SELECT email FROM dashboard_user WHERE id = $1)`)
@@ -27,29 +27,28 @@ var (
 	deleteSetupLinksQuery   = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'setup'`)
 )
 
-// CreateSetupLink makes a link for the first user of the service.
+// CreateSetupLink creates a link for the first user of the service.
 func (u *Users) CreateSetupLink(ctx context.Context) (token string, err error) {
 	return u.issueLink(ctx, Link{Kind: LinkSetup, Role: RoleOwner}, setupLinkTTL)
 }
 
-// CreateInviteLink makes a link to join an account, for an operator at the command line
-// to pass on: see LinkInvite. proves says that the operator vouches for it that only
-// the holder of the address gets the link.
+// CreateInviteLink creates a link to join an account, which an operator at the command line passes
+// on (see LinkInvite). proves means that the operator guarantees that only the owner of the address
+// gets the link.
 func (u *Users) CreateInviteLink(ctx context.Context, account db.ID, email string, r Role, proves bool) (token string, err error) {
 	return u.createInvitation(ctx, Link{Kind: LinkInvite, Account: account, Address: email, Role: r, ProvesAddress: proves}, "")
 }
 
-// Invite sends a link to join an account to an address. It works for seven days,
-// while the session's user keeps the role by which the invitation was made: in the
-// account, or among the operators.
-// Nobody sees the link but whoever reads the mail. name is what the account is
-// called. For a member of the account it is a fault.Conflict, and where there are
-// as many people as may be; when too many were sent it is fault.RateLimited. Nothing
-// in the answer depends on whether the address has a user elsewhere.
+// Invite sends a link to join an account to an address. It works for seven days, as long as the
+// session's user keeps the role that allows the invitation: in the account, or among the operators.
+// Only the recipient of the mail sees the link. name is the account's name. It returns a
+// fault.Conflict if the address belongs to a member, or if the account has the maximum number of
+// people. After too many invitations it returns fault.RateLimited. The response doesn't depend on
+// whether the address has a user elsewhere.
 func (u *Users) Invite(ctx context.Context, by Session, account db.ID, name, email string, r Role) error {
 	key, exact, err := parseEmail(email)
 	if err != nil {
-		_, err = u.createInvitation(ctx, Link{Address: email, Role: r}, "") // which tells all that is wrong
+		_, err = u.createInvitation(ctx, Link{Address: email, Role: r}, "") // it returns all faults
 		return err
 	}
 	if account != by.Account && by.Account != u.OperatorAccount {
@@ -66,8 +65,8 @@ func (u *Users) Invite(ctx context.Context, by Session, account db.ID, name, ema
 	return u.sendLink(ctx, exact, invitationMail(u, by, name, token), token, giveBack)
 }
 
-// createInvitation makes an invitation, by somebody with a role in the account that makes
-// it, or at the command line.
+// createInvitation creates an invitation by a user with a role in the inviting account, or by the
+// command line.
 func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token string, err error) {
 	var bad fault.FieldErrors
 	t.Email, t.Address, err = parseEmail(t.Address)
@@ -95,7 +94,7 @@ func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token st
 			}
 		}
 		switch err := tx.One(ctx, memberByEmailQuery.With(t.Account, t.Email), new(db.ID)); {
-		case err == nil: // who accepts an invitation keeps the role that he has
+		case err == nil: // an invitation doesn't change the role of a member
 			return fault.New(fault.Conflict, "already_member", "%s is a member already. Change the role instead.", t.Email)
 		case !errors.Is(err, db.ErrNoRow):
 			return err
@@ -104,7 +103,7 @@ func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token st
 		if err := tx.One(ctx, countMembersAndInvitesQuery.With(t.Account, db.Micros(u.Now())), &n); err != nil {
 			return err
 		}
-		if n >= maxMembers { // more would be in, and not be shown
+		if n >= maxMembers { // more members would have access without being listed
 			return fault.New(fault.Conflict, "too_many_people", "An account may have %d people, with those who are invited. Withdraw an invitation or remove somebody first.", maxMembers)
 		}
 		return exec(ctx, tx, insert)
@@ -115,13 +114,13 @@ func notAllowedError() error {
 	return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 }
 
-// Invitations lists the open ones of an account.
+// Invitations lists the open invitations of an account.
 func (u *Users) Invitations(ctx context.Context, account db.ID) ([]Link, error) {
 	return db.All(ctx, u.DB, invitationsQuery.With(account, db.Micros(u.Now()), maxMembers), scanLink)
 }
 
-// WithdrawInvitation ends an invitation. For one that was accepted or withdrawn already it is
-// a fault.Conflict: somebody may be in.
+// WithdrawInvitation withdraws an invitation. If it was already accepted or withdrawn, it returns a
+// fault.Conflict, because somebody may have joined.
 func (u *Users) WithdrawInvitation(ctx context.Context, account, id db.ID) error {
 	n, err := u.DB.Exec(ctx, withdrawInviteQuery.With(id, account))
 	if err == nil && n == 0 {
@@ -130,9 +129,9 @@ func (u *Users) WithdrawInvitation(ctx context.Context, account, id db.ID) error
 	return err
 }
 
-// SignUp makes the user whom a setup link or an invitation lets in, as a member
-// of its account and of more. A link that proves the address takes it from a user
-// who has not proven it: see Claims.
+// SignUp creates the user of a setup link or an invitation, as a member of its account and of more.
+// A link that proves the address takes it over from a user who has not verified it: see
+// UnverifiedMemberships.
 func (u *Users) SignUp(ctx context.Context, token string, n CreateParams, more ...db.ID) (User, error) {
 	t, err := u.FindLink(ctx, token)
 	if err != nil {
@@ -164,9 +163,9 @@ func (u *Users) SignUp(ctx context.Context, token string, n CreateParams, more .
 	})
 }
 
-// endSetupLinks ends all setup links: each start without a user made one. A node that
-// started just then may have made another, which lets in nobody after the first:
-// who ends the links waits for whoever is at it, and sees that user then.
+// endSetupLinks deletes all setup links: each start of the service without a user created one. A
+// node that starts at the same moment may create another. Nobody can use that after the first user
+// exists, because the deletion waits for a concurrent sign-up and then sees its user.
 func (u *Users) endSetupLinks(ctx context.Context, tx *db.Tx, made User) error {
 	if _, err := tx.Exec(ctx, deleteSetupLinksQuery.With()); err != nil {
 		return err
@@ -181,8 +180,8 @@ func (u *Users) endSetupLinks(ctx context.Context, tx *db.Tx, made User) error {
 	return err
 }
 
-// AcceptInvitation makes a user who is here already a member of the account of an
-// invitation to the same address. One that proves the address confirms it.
+// AcceptInvitation adds an existing user to the account of an invitation to the same address. An
+// invitation that proves the address confirms it.
 func (u *Users) AcceptInvitation(ctx context.Context, token string, who User) (account db.ID, err error) {
 	t, err := u.FindLink(ctx, token)
 	if err != nil {

@@ -11,31 +11,31 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// LinkKind is what a link is for.
+// LinkKind is the purpose of a link.
 type LinkKind string
 
-// The kinds.
+// The kinds of links.
 const (
 	LinkSetup        LinkKind = "setup"   // the service has no user yet
-	LinkInvite       LinkKind = "invite"  // to an account
-	LinkReset        LinkKind = "reset"   // to choose a new password
-	LinkConfirmation LinkKind = "confirm" // that somebody reads the mail of an address
+	LinkInvite       LinkKind = "invite"  // join an account
+	LinkReset        LinkKind = "reset"   // choose a new password
+	LinkConfirmation LinkKind = "confirm" // confirm that the user receives the address's mail
 )
 
-// Link is what a link lets its holder do, once.
+// Link is a link that can be used once.
 type Link struct {
 	ID      db.ID
 	Kind    LinkKind
 	Account db.ID
 	User    db.ID
-	Email   string // of whom it is for, as it is compared; "" for whoever has the link
-	Address string // the same, as it was given
+	Email   string // address of the recipient, in the form for comparison; "" for anyone with the link
+	Address string // the same, as given
 	Role    Role
-	// ProvesAddress says that the link went nowhere but to the address by mail, so that
-	// whoever has it reads that address's mail.
+	// ProvesAddress means that the link was only sent to the address by mail, so that using it
+	// proves access to that mail.
 	ProvesAddress  bool
-	Inviter        db.ID // who invites; 0: an operator at the command line
-	InviterAccount db.ID // the account in which the inviter may do so
+	Inviter        db.ID // inviting user; 0: an operator at the command line
+	InviterAccount db.ID // the account in which the inviter has that right
 	CreatedAt      time.Time
 	ExpiresAt      time.Time
 }
@@ -57,12 +57,12 @@ var (
 	pruneLinksQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
 )
 
-// newLink makes the token of a ticket, and the statement that stores the ticket.
+// newLink returns the token of a link, and the statement that stores the link.
 func (u *Users) newLink(t Link, life time.Duration) (token string, insert db.Statement) {
 	token = secret.NewToken(linkTokenPrefix, 20)
 	now := u.Now()
 	kind := t.Kind
-	if kind == LinkConfirmation { // which the table's CHECK does not know
+	if kind == LinkConfirmation { // the table's CHECK doesn't allow this kind
 		kind = LinkReset
 	}
 	return token, insertLinkQuery.With(u.DB.NewID(), secret.HashToken(token), string(kind), t.Account, t.User, t.Email, t.Address, string(t.Role),
@@ -74,8 +74,7 @@ func (u *Users) issueLink(ctx context.Context, t Link, life time.Duration) (toke
 	return token, u.exec(ctx, insert)
 }
 
-// FindLink finds what a link is for. One that was used or is too old is
-// fault.NotFound.
+// FindLink returns the link of a token. If it was used or has expired, it returns fault.NotFound.
 func (u *Users) FindLink(ctx context.Context, token string) (Link, error) {
 	gone := fault.New(fault.NotFound, "link_over", "This link was used already, or is too old. Ask for a new one.")
 	if !secret.IsWellFormedToken(linkTokenPrefix, token) {
@@ -91,7 +90,7 @@ func (u *Users) FindLink(ctx context.Context, token string) (Link, error) {
 	return found[0], nil
 }
 
-// redeemLink takes a ticket out of use: of two who come at once, one.
+// redeemLink marks a link as used: of concurrent uses, only one succeeds.
 func redeemLink(ctx context.Context, tx *db.Tx, t Link) error {
 	n, err := tx.Exec(ctx, deleteLinkQuery.With(t.ID))
 	if err == nil && n == 0 {
@@ -108,7 +107,7 @@ func scanLink(r db.Row) (t Link, err error) {
 	if confirms != 0 {
 		t.Kind = LinkConfirmation
 	}
-	if t.Address == "" { // of an older release
+	if t.Address == "" { // created by an older release
 		t.Address = t.Email
 	}
 	return t, err

@@ -16,16 +16,16 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// MailFunc sends a mail of the service itself, and returns once it is accepted.
+// MailFunc sends service mail, and returns after it is accepted.
 type MailFunc func(ctx context.Context, to, subject, text string) error
 
-// How much mail of the service may be sent, so that it annoys nobody: to an
-// address, at the wish of one user, and at that of all users of an account.
+// Limits of service mail, so that nobody is flooded: to an address, requested by one user, and by
+// all users of an account.
 const (
 	resetsPerHour                       = 6
 	confirmationsPerDay                 = 6
 	noticesPerDay                       = 50
-	invitationsPerAddress               = 50 // a day, so that no few accounts keep those of others away
+	invitationsPerAddress               = 50 // a day; high enough that a few accounts can't block the invitations of others
 	invitationsPerAddressAndAccount     = 3  // a day, from one account
 	invitationsPerUser                  = 100
 	invitationsPerAccount               = 200
@@ -33,15 +33,15 @@ const (
 	maxNameInMail                   int = 60 // characters of a name in a mail
 )
 
-// mailLimit is a limit of mails of one kind in a window.
+// mailLimit limits mails of one kind in a window.
 type mailLimit struct {
 	kind, who string
 	most      int
 	window    time.Duration
 }
 
-// key is the name of what is counted. The tag of an address does not make it
-// another: all of them are one person's.
+// key is the name of the counter. Tags of an address share one counter, because all belong to one
+// person.
 func (c mailLimit) key() string {
 	if a, err := address.Parse(c.who); err == nil {
 		base, _ := a.SplitTag()
@@ -67,12 +67,12 @@ var (
 	deleteLinkByHashQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE hash = $1`)
 )
 
-// reserveMailQuery counts a mail before it is sent, and returns what takes that back. Over
-// a limit it is fault.RateLimited, and nothing is counted.
+// reserveMail counts a mail before it is sent, and returns a function that undoes that. Over a
+// limit it returns fault.RateLimited and counts nothing.
 func (u *Users) reserveMail(ctx context.Context, all ...mailLimit) (giveBack func() error, err error) {
 	now := u.Now()
 	back := make([]db.Statement, len(all))
-	// In one order, so that those who reserve the same wait for each other.
+	// Lock in a fixed order, so that concurrent reservations wait instead of deadlocking.
 	all = slices.SortedFunc(slices.Values(all), func(a, b mailLimit) int { return strings.Compare(a.key(), b.key()) })
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
 		for i, c := range all {
@@ -93,11 +93,11 @@ func (u *Users) reserveMail(ctx context.Context, all ...mailLimit) (giveBack fun
 	}, err
 }
 
-// mailContent is what a mail says.
+// mailContent is the content of a mail.
 type mailContent struct{ subject, text string }
 
-// sendLink sends a mail with a link. If it is not accepted the link ends, and so does
-// the error say.
+// sendLink sends a mail with a link. If the mail is not accepted, the link is deleted and the error
+// says so.
 func (u *Users) sendLink(ctx context.Context, to string, l mailContent, token string, giveBack func() error) error {
 	err := u.SendMail(ctx, to, l.subject, l.text)
 	if err == nil {
@@ -107,7 +107,7 @@ func (u *Users) sendLink(ctx context.Context, to string, l mailContent, token st
 	return errors.Join(err, u.exec(context.WithoutCancel(ctx), deleteLinkByHashQuery.With(secret.HashToken(token))), giveBack())
 }
 
-// Notify tells a user of something by a mail of the service.
+// Notify sends a user a notification by service mail.
 func (u *Users) Notify(ctx context.Context, who User, subject, text string) error {
 	giveBack, err := u.reserveMail(ctx, mailLimit{"notice", who.Email, noticesPerDay, day})
 	if err != nil {
@@ -139,13 +139,13 @@ func confirmationMail(u *Users, token string) mailContent {
 		u.BaseURL + "/forgotten\n"}
 }
 
-// plainName is a name that somebody has chosen as it may stand in a mail of the service
-// to another person: with nothing in it that a mail program makes a link of.
+// plainName returns a user-chosen name for a service mail to another person, without anything that
+// a mail program would turn into a link.
 func plainName(name string) string {
-	letters := []rune(name)
+	mails := []rune(name)
 	var out []rune
-	for i, r := range letters {
-		inside := i+1 < len(letters) && !unicode.IsSpace(letters[i+1])
+	for i, r := range mails {
+		inside := i+1 < len(mails) && !unicode.IsSpace(mails[i+1])
 		switch {
 		case unicode.IsLetter(r), unicode.IsMark(r), unicode.IsDigit(r), strings.ContainsRune(" -'’,&()", r), r == '.' && !inside:
 			out = append(out, r)

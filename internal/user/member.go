@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Role is what a user may do in an account.
+// Role is a user's role in an account.
 type Role string
 
-// The roles: an owner may do everything, a member everything but what concerns
-// the people of the account and its API keys, a reader nothing but look.
+// The roles: an owner may do everything; a member everything except managing people and API keys of
+// the account; a reader may only view.
 const (
 	RoleOwner  Role = "owner"
 	RoleMember Role = "member"
@@ -29,7 +29,7 @@ func (r Role) isValid() bool { return r == RoleOwner || r == RoleMember || r == 
 type Member struct {
 	User
 	Role      Role
-	ReadsMail bool // may read mail; owners may always
+	ReadsMail bool // may read mail; always true for owners
 	JoinedAt  time.Time
 }
 
@@ -39,7 +39,7 @@ type Membership struct {
 	Role    Role
 }
 
-// maxMembers bounds the people of an account, with those who are invited.
+// maxMembers is the maximum number of people in an account, including invitations.
 const maxMembers = 200
 
 var (
@@ -47,7 +47,7 @@ var (
 		ON CONFLICT (account, person) DO NOTHING`)
 	membersQuery = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
-	// The addresses of the owners of an account.
+	// The addresses of an account's owners.
 	ownerEmailsQuery = db.SQL(`SELECT CASE WHEN u.address = '' THEN u.email ELSE u.address END FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
 		WHERE m.account = $1 AND m.role = 'owner' AND u.verified_at > 0 ORDER BY m.person LIMIT $2`)
 	memberByEmailQuery = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
@@ -56,7 +56,7 @@ var (
 	roleQuery        = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
 	setRoleQuery     = db.SQL(`UPDATE dashboard_member SET role = $3,
 		reads_mail = CASE WHEN role = $3 THEN reads_mail ELSE $3 <> 'reader' END WHERE account = $1 AND person = $2`)
-	// lockOwnersQuery makes changes of who owns an account follow one another.
+	// lockOwnersQuery serializes changes of an account's owners.
 	lockOwnersQuery   = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
 	deleteMemberQuery = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
 	countOwnersQuery  = db.SQL(`SELECT COUNT(*) FROM dashboard_member WHERE account = $1 AND role = 'owner'`)
@@ -67,7 +67,7 @@ func (u *Users) addMember(ctx context.Context, tx *db.Tx, account, person db.ID,
 	return err
 }
 
-// Members lists the people of an account, the oldest first.
+// Members lists the people of an account, oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	return db.All(ctx, u.DB, membersQuery.With(account, maxMembers), func(r db.Row) (m Member, err error) {
 		var totp []byte
@@ -80,8 +80,7 @@ func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	})
 }
 
-// OwnerAddresses are the proven addresses of the owners of an account, the oldest
-// owner first.
+// OwnerAddresses returns the verified addresses of an account's owners, oldest owner first.
 func OwnerAddresses(ctx context.Context, r db.Reader, account db.ID) ([]address.Address, error) {
 	return db.All(ctx, r, ownerEmailsQuery.With(account, maxMembers), func(r db.Row) (a address.Address, err error) {
 		var email string
@@ -101,9 +100,9 @@ func scanMembership(r db.Row) (m Membership, err error) {
 	return m, r.Scan(&m.Account, (*string)(&m.Role))
 }
 
-// SetRole changes what a member may do. A new role begins with its default: all but
-// readers read mail. The open invitations of a former owner end. The last owner
-// stays one: fault.Conflict.
+// SetRole changes a member's role. A new role starts with its default: all except readers may read
+// mail. The open invitations of a former owner end. The last owner must stay an owner:
+// fault.Conflict.
 func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
 	if !r.isValid() {
 		var bad fault.FieldErrors
@@ -117,16 +116,15 @@ func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) erro
 	return u.changeMember(ctx, account, setRoleQuery.With(account, person, string(r)), also...)
 }
 
-// RemoveMember ends a membership, with the sessions that look at the account, and the
-// open invitations that were made to the member or by the member. The last owner
-// can't go: fault.Conflict.
+// RemoveMember ends a membership, the sessions that show the account, and the open invitations for
+// or by the member. The last owner can't be removed: fault.Conflict.
 func (u *Users) RemoveMember(ctx context.Context, account, person db.ID) error {
 	return u.changeMember(ctx, account, deleteMemberQuery.With(account, person), deleteSessionsInAccountQuery.With(person, account), deleteInvitesToQuery.With(person, account), deleteInvitesByQuery.With(person, account))
 }
 
 func noMemberError() error { return fault.New(fault.NotFound, "not_found", "There is no such member.") }
 
-// changeMember carries out a change of one member, unless no owner would be left.
+// changeMember changes one member, unless no owner would be left.
 func (u *Users) changeMember(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, lockOwnersQuery.With(account)); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// Nobody is in an account who is not on its list.
+// Every member of an account is listed.
 func TestManyPeople(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		invite := func(n int) error {

@@ -16,16 +16,16 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// Session is a user who has signed in with a browser.
+// Session is the session of a user who has signed in with a browser.
 type Session struct {
 	ID                db.ID
 	User              User
-	Account           db.ID // the account that is looked at
-	Role              Role  // what the user may do there
-	ReadsMail         bool  // the user may read mail there
-	NeedsSecondFactor bool  // the second factor is still asked for: nothing may be shown
+	Account           db.ID // the account that the session shows
+	Role              Role  // the user's role in that account
+	ReadsMail         bool  // whether the user may read mail there
+	NeedsSecondFactor bool  // the second factor is still required; show nothing before
 
-	RemoteAddr netip.Addr // at sign-in
+	RemoteAddr netip.Addr // address at sign-in
 	UserAgent  string
 	CreatedAt  time.Time
 	SeenAt     time.Time
@@ -37,7 +37,7 @@ const (
 	sessionMaxAge       = 30 * 24 * time.Hour
 	sessionIdleTimeout  = 14 * 24 * time.Hour
 	secondFactorTimeout = 10 * time.Minute
-	seenInterval        = 5 * time.Minute // how exactly it is known when a session was last used
+	seenInterval        = 5 * time.Minute // precision of a session's last use
 	maxSessions         = 50              // of one user; the oldest end
 	maxUserAgent        = 300             // bytes
 )
@@ -70,15 +70,15 @@ var (
 
 func signedOutError() error { return fault.New(fault.Unauthenticated, "signed_out", "Please sign in.") }
 
-// wrongCredentialsError is the answer to a wrong address and a wrong password alike.
+// wrongCredentialsError is the same for an unknown address and a wrong password.
 func wrongCredentialsError() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "The e-mail address or the password is wrong.")
 }
 
-// SignIn begins a session and returns its token, which is kept nowhere. Wrong
-// credentials are fault.Unauthenticated and take as long whether or not the address is
-// known; too many tries are fault.RateLimited. The session of a user with a second
-// factor is Halfway until Confirm.
+// SignIn creates a session and returns its token, of which only a hash is stored. Wrong credentials
+// are fault.Unauthenticated and take as long whether or not the address is known; too many attempts
+// are fault.RateLimited. For a user with a second factor the session has NeedsSecondFactor set
+// until VerifySecondFactor succeeds.
 func (u *Users) SignIn(ctx context.Context, email, password string, from netip.Addr, agent string) (Session, string, error) {
 	key, _, err := parseEmail(email)
 	if err != nil {
@@ -110,12 +110,12 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	return u.createSession(ctx, s, from, agent)
 }
 
-// requester is who has a password of an address verified.
+// requester identifies a client that has a password of an address verified.
 func (u *Users) requester(email string, from netip.Addr) credential.Requester {
 	return credential.Requester{Networks: u.Logins.Networks(from), Target: email}
 }
 
-// verifyPassword reports whether somebody knows a user's password. Too many tries are
+// verifyPassword reports whether the password is the user's. Too many attempts are
 // fault.RateLimited.
 func (u *Users) verifyPassword(ctx context.Context, s storedUser, password string, from netip.Addr) (bool, error) {
 	who := credentialOf("user", s.ID)
@@ -129,10 +129,10 @@ func (u *Users) verifyPassword(ctx context.Context, s storedUser, password strin
 	return right == who, err
 }
 
-// ChargeMailRequest takes a request for a mail to an address from the limits of the address
-// and of the client's networks. If nothing is left it returns fault.RateLimited.
+// ChargeMailRequest charges a request for a mail to the limits of the address and of the client's
+// networks. Over a limit it returns fault.RateLimited.
 func (u *Users) ChargeMailRequest(ctx context.Context, email string, from netip.Addr) error {
-	if key, _, err := parseEmail(email); err == nil { // however it is written
+	if key, _, err := parseEmail(email); err == nil { // in any spelling
 		email = key
 	}
 	if u.Logins.Exempt != nil && u.Logins.Exempt(from) {
@@ -144,9 +144,9 @@ func (u *Users) ChargeMailRequest(ctx context.Context, email string, from netip.
 	return err
 }
 
-// createSession makes a session of who has given the password. Its account is the first
-// that the user belongs to. A password that was changed meanwhile is a wrong one:
-// whoever changes it ends the sessions that there are, and is waited for.
+// createSession creates a session for a user whose password was verified. Its account is the first
+// one of the user. If the password was changed meanwhile, it returns the fault for a wrong
+// password: the change ends all existing sessions, and this transaction waits for it.
 func (u *Users) createSession(ctx context.Context, known storedUser, from netip.Addr, agent string) (Session, string, error) {
 	who := known.User
 	of, err := u.Memberships(ctx, who.ID)
@@ -183,8 +183,8 @@ func (u *Users) createSession(ctx context.Context, known storedUser, from netip.
 	return s, token, err
 }
 
-// FindSession finds the session of a token. A token that is none, or of a session
-// that has ended, or of an account that the user has left, is fault.Unauthenticated.
+// FindSession returns the session of a token. It returns fault.Unauthenticated if the token is
+// invalid, the session has ended, or the user has left the session's account.
 func (u *Users) FindSession(ctx context.Context, token string) (Session, error) {
 	if !secret.IsWellFormedToken(sessionTokenPrefix, token) {
 		return Session{}, signedOutError()
@@ -199,14 +199,14 @@ func (u *Users) FindSession(ctx context.Context, token string) (Session, error) 
 	}
 	s := found[0]
 	if !s.NeedsSecondFactor && now.Sub(s.SeenAt) >= seenInterval {
-		// Where that can't be noted, as on a full disk, people see what there is all the same.
+		// If this fails, for example on a full disk, people can still view pages.
 		_, _ = u.DB.Exec(ctx, touchSessionQuery.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdleTimeout)), sessionMaxAge.Microseconds()))
 	}
 	return s, nil
 }
 
-// CheckSession returns fault.Unauthenticated once a session has ended, or its user has left the
-// account that it looked at, or has another role there, or may read mail no longer.
+// CheckSession returns fault.Unauthenticated if the session has ended, or if the user has left its
+// account, has another role there, or may no longer read mail.
 func (u *Users) CheckSession(ctx context.Context, s Session) error {
 	err := u.DB.One(ctx, sessionCurrentQuery.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role), s.ReadsMail), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
@@ -215,7 +215,7 @@ func (u *Users) CheckSession(ctx context.Context, s Session) error {
 	return err
 }
 
-// Sessions lists where a user is signed in, the latest first.
+// Sessions lists the sessions of a user, latest first.
 func (u *Users) Sessions(ctx context.Context, id db.ID) ([]Session, error) {
 	return db.All(ctx, u.DB, userSessionsQuery.With(id, db.Micros(u.Now()), maxSessions), scanSession)
 }
@@ -225,13 +225,13 @@ func (u *Users) SignOut(ctx context.Context, who, session db.ID) error {
 	return u.exec(ctx, deleteSessionQuery.With(session, who))
 }
 
-// SignOutOthers ends all sessions of the user but one.
+// SignOutOthers ends all sessions of the user except one.
 func (u *Users) SignOutOthers(ctx context.Context, who, but db.ID) error {
 	return u.exec(ctx, deleteOtherSessionsQuery.With(who, but))
 }
 
-// SwitchAccount makes a session show another account of its user; one that the user
-// does not belong to is fault.NotFound.
+// SwitchAccount changes the account that a session shows. If the user is no member of it, it
+// returns fault.NotFound.
 func (u *Users) SwitchAccount(ctx context.Context, s Session, account db.ID) error {
 	var role string
 	err := u.DB.One(ctx, roleQuery.With(account, s.User.ID), &role)
@@ -244,7 +244,7 @@ func (u *Users) SwitchAccount(ctx context.Context, s Session, account db.ID) err
 	return u.exec(ctx, setSessionAccountQuery.With(s.ID, s.User.ID, account))
 }
 
-// PruneSessions deletes sessions and links that have ended. It is a retention.Task's.
+// PruneSessions deletes sessions and links that have ended, for a retention.Task.
 func (u *Users) PruneSessions(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0
@@ -265,7 +265,7 @@ func (u *Users) exec(ctx context.Context, s db.Statement) error {
 	return err
 }
 
-// exec runs statements, one after the other.
+// exec runs statements in order.
 func exec(ctx context.Context, tx *db.Tx, all ...db.Statement) error {
 	for _, s := range all {
 		if _, err := tx.Exec(ctx, s); err != nil {
@@ -295,7 +295,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// cleanText takes out what no database keeps, and shortens a text to so many bytes.
+// cleanText removes characters that the databases can't store, and truncates a text to most bytes.
 func cleanText(s string, most int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
 	if len(s) > most {

@@ -22,19 +22,18 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// The second factor: a time-based code (RFC 6238: SHA-1, six digits, 30 s, as
-// every authenticator app has them), each of which counts once, and recovery
-// codes for when the phone is gone.
+// The second factor is a time-based code (RFC 6238: SHA-1, six digits, 30 s, as in all
+// authenticator apps), which is valid once, or a recovery code if the phone is lost.
 
 const (
 	totpPurpose   = "dashboard totp"
 	totpStep      = 30 // seconds
-	totpSkewSteps = 1  // steps that a clock may be wrong
+	totpSkewSteps = 1  // allowed clock difference in steps
 	recoveryCodes = 10
 
-	// A session ends with its last wrong code. A user has some wrong codes at once,
-	// then one more every quarter of an hour: a guesser, who must know the password,
-	// needs over five years for an even chance.
+	// A session ends with its last allowed wrong code. A user may send some wrong codes at once,
+	// then one more every quarter of an hour. An attacker, who must know the password, needs over
+	// five years for an even chance.
 	codesPerSession    = 5
 	codesPerUser       = 10
 	codeRefillInterval = 15 * time.Minute
@@ -53,14 +52,13 @@ var (
 	countRecoveryQuery      = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
 )
 
-// TOTPEnrolment is a second factor that is being set up: nothing of it is stored
-// until Enrol.
+// TOTPEnrolment is a second factor that is being set up. Nothing is stored until EnableTOTP.
 type TOTPEnrolment struct {
 	Secret string // base32, to type in
 	URL    string // otpauth://…, to scan
 }
 
-// NewEnrolment makes one.
+// NewEnrolment generates an enrolment.
 func (u *Users) NewEnrolment(who User) (TOTPEnrolment, error) {
 	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Rand: rand.Reader})
 	if err != nil {
@@ -69,7 +67,7 @@ func (u *Users) NewEnrolment(who User) (TOTPEnrolment, error) {
 	return TOTPEnrolment{Secret: key.Secret(), URL: key.URL()}, nil
 }
 
-// ParseEnrolment returns the enrolment of a secret that NewEnrolment made.
+// ParseEnrolment returns the enrolment for a secret that NewEnrolment generated.
 func (u *Users) ParseEnrolment(who User, text string) (TOTPEnrolment, error) {
 	raw, err := decodeSecret(text)
 	if err != nil {
@@ -82,9 +80,8 @@ func (u *Users) ParseEnrolment(who User, text string) (TOTPEnrolment, error) {
 	return TOTPEnrolment{Secret: key.Secret(), URL: key.URL()}, nil
 }
 
-// EnableTOTP turns the second factor on with a code of it as proof, and returns the
-// recovery codes, which are shown once. A wrong code is a fault of the field
-// "code".
+// EnableTOTP turns on the second factor, with one of its codes as proof. It returns the recovery
+// codes, which are shown once. A wrong code is a fault of the field "code".
 func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (recovery []string, err error) {
 	if _, err := decodeSecret(text); err != nil {
 		return nil, err
@@ -107,8 +104,7 @@ func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (re
 	return recovery, err
 }
 
-// DisableTOTP turns the second factor off; a code or recovery code proves that it
-// may.
+// DisableTOTP turns off the second factor. It requires a code or a recovery code.
 func (u *Users) DisableTOTP(ctx context.Context, in Session, code string) error {
 	if err := u.verifyCode(ctx, in, code); err != nil {
 		return err
@@ -122,8 +118,7 @@ func (u *Users) DisableTOTP(ctx context.Context, in Session, code string) error 
 	})
 }
 
-// ReplaceRecoveryCodes makes new recovery codes in place of the old; a code proves that
-// it may.
+// ReplaceRecoveryCodes replaces the recovery codes. It requires a code.
 func (u *Users) ReplaceRecoveryCodes(ctx context.Context, in Session, code string) ([]string, error) {
 	if err := u.verifyCode(ctx, in, code); err != nil {
 		return nil, err
@@ -132,13 +127,13 @@ func (u *Users) ReplaceRecoveryCodes(ctx context.Context, in Session, code strin
 	return codes, u.DB.Tx(ctx, func(tx *db.Tx) error { return replaceRecoveryCodes(ctx, tx, in.User.ID, hashes) })
 }
 
-// CountRecoveryCodes counts the recovery codes that were not used yet.
+// CountRecoveryCodes returns the number of unused recovery codes.
 func (u *Users) CountRecoveryCodes(ctx context.Context, id db.ID) (n int64, err error) {
 	return n, u.DB.One(ctx, countRecoveryQuery.With(id), &n)
 }
 
-// VerifySecondFactor completes a session that is Halfway, by a code or a recovery code. It is
-// fault.Unauthenticated if the session has ended meanwhile.
+// VerifySecondFactor completes a session with NeedsSecondFactor, by a code or a recovery code. It
+// returns fault.Unauthenticated if the session has ended meanwhile.
 func (u *Users) VerifySecondFactor(ctx context.Context, in Session, code string) error {
 	if err := u.verifyCode(ctx, in, code); err != nil {
 		return err
@@ -155,10 +150,10 @@ func (u *Users) VerifySecondFactor(ctx context.Context, in Session, code string)
 	})
 }
 
-// verifyCode takes a code, or a recovery code, of the session's user. Each code is
-// accepted once. A try is taken from the limits of the user and of the session
-// before the code is looked at, and given back when it was right: so tries at the
-// same time, from any network and on any node, are never more than the limits.
+// verifyCode verifies and consumes a code, or a recovery code, of the session's user. Each code is
+// accepted once. An attempt is charged to the limits of the user and of the session before the code
+// is checked, and refunded if it was right. So concurrent attempts, from any network and on any
+// node, can't exceed the limits.
 func (u *Users) verifyCode(ctx context.Context, in Session, code string) error {
 	giveBack, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: credentialOf("factor", in.User.ID), Burst: codesPerUser, Interval: codeRefillInterval})
 	if fault.Is(err, fault.RateLimited) {
@@ -167,7 +162,7 @@ func (u *Users) verifyCode(ctx context.Context, in Session, code string) error {
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // what was taken is counted or given back
+	ctx = context.WithoutCancel(ctx) // the charge must be either counted or refunded
 	var tries int64
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error { return tx.One(ctx, takeTryQuery.With(in.ID, codesPerSession), &tries) })
 	if errors.Is(err, db.ErrNoRow) {
@@ -194,7 +189,7 @@ func (u *Users) verifyCode(ctx context.Context, in Session, code string) error {
 	return cmp.Or(u.exec(ctx, deleteTriedSessionQuery.With(in.ID, codesPerSession)), tooManyCodesError(nil))
 }
 
-// credentialOf names what of a user is guessed at, to the login limiter.
+// credentialOf returns the login limiter's name for a credential of a user.
 func credentialOf(what string, user db.ID) ratelimit.Credential {
 	return ratelimit.Credential(what + ":" + strconv.FormatInt(int64(user), 10))
 }
@@ -209,8 +204,7 @@ func tooManyCodesError(limited error) error {
 	return f
 }
 
-// ShouldWarn reports whether a user is to be warned now of too many wrong codes: once
-// a day.
+// ShouldWarn reports whether to warn a user now of too many wrong codes: once a day.
 func (u *Users) ShouldWarn(ctx context.Context, id db.ID) (bool, error) {
 	_, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: credentialOf("factor warning", id), Burst: 1, Interval: 24 * time.Hour})
 	if fault.Is(err, fault.RateLimited) {
@@ -219,7 +213,7 @@ func (u *Users) ShouldWarn(ctx context.Context, id db.ID) (bool, error) {
 	return err == nil, err
 }
 
-// consumeCode takes a code out of use, and reports whether it was one.
+// consumeCode marks a code as used, and reports whether it was valid.
 func (u *Users) consumeCode(ctx context.Context, s storedUser, code string) (ok bool, err error) {
 	if s.totp == nil {
 		return false, nil
@@ -236,7 +230,7 @@ func (u *Users) consumeCode(ctx context.Context, s storedUser, code string) (ok 
 	return n > 0, err
 }
 
-// matchBatchSize finds the step of time that a code belongs to.
+// findStep finds the time step of a code.
 func (u *Users) findStep(text, code string) (step int64, ok bool) {
 	code = normalizeCode(code)
 	now := u.Now().Unix() / totpStep
@@ -255,7 +249,7 @@ func wrongCodeError() error {
 	return bad.Err()
 }
 
-// normalizeCode undoes how people write codes.
+// normalizeCode converts a code to lower case and removes spaces and hyphens.
 func normalizeCode(s string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(s))
 }
@@ -281,7 +275,7 @@ func replaceRecoveryCodes(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]
 	return nil
 }
 
-// decodeSecret reads the base32 of an authenticator's secret.
+// decodeSecret decodes the base32 secret of an authenticator.
 func decodeSecret(text string) ([]byte, error) {
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(text))
 	if err != nil || len(raw) < 10 || len(raw) > 64 {

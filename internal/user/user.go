@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package user keeps the people who sign in to the dashboard: their passwords
-// and second factors, the accounts that they belong to, their sessions, the
-// links that let them in, and what they did.
+// Package user manages the people who sign in to the dashboard: their passwords and second factors,
+// memberships in accounts, sessions, links, and audit log entries.
 package user
 
 import (
@@ -22,33 +21,33 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// User is a person who signs in.
+// User is a person who can sign in.
 type User struct {
 	ID        db.ID
-	Email     string // as it is compared: address.PersonKey
-	Address   string // as it was given, to write to
+	Email     string // address for comparison: address.PersonKey
+	Address   string // address as given, for sending mail
 	Name      string
-	TOTP      bool // asks for a second factor
+	TOTP      bool // has a second factor
 	CreatedAt time.Time
-	// VerifiedAt is when the user proved the address by a link that came by mail;
-	// zero: not yet. An address that nobody has proven is free for who does.
+	// VerifiedAt is when the user verified the address with a link that was sent by mail; zero: not
+	// yet. Another person can take over an unverified address by verifying it.
 	VerifiedAt time.Time
 }
 
-// Verified reports whether the user has proven the address.
+// Verified reports whether the user has verified the address.
 func (u User) Verified() bool { return !u.VerifiedAt.IsZero() }
 
-// Users keeps them.
+// Users creates, finds and authenticates users.
 type Users struct {
 	DB       *db.DB
 	Key      *secret.Key // seals second factors
 	Hasher   *credential.Hasher
 	Logins   *ratelimit.LoginLimiter // shared with other listeners
-	Issuer   string                  // how authenticator apps call the service: its host name
-	BaseURL  string                  // the URL that the dashboard's pages are below, without a slash at its end
+	Issuer   string                  // the service's name in authenticator apps: its host name
+	BaseURL  string                  // base URL of the dashboard's pages, without a trailing slash
 	SendMail MailFunc
-	// OperatorAccount is the account of the operators, whose membership nobody gets by
-	// proving an address.
+	// OperatorAccount is the operators' account. Verifying an address never gives a membership of
+	// it.
 	OperatorAccount db.ID
 	Now             func() time.Time
 
@@ -68,7 +67,7 @@ var (
 	deleteUserQuery     = db.SQL(`DELETE FROM dashboard_user WHERE id = $1`)
 )
 
-// storedUser is a user with what proves who it is.
+// storedUser is a user with the stored credentials.
 type storedUser struct {
 	User
 	phc  string
@@ -83,13 +82,13 @@ func scanUser(r db.Row) (s storedUser, err error) {
 	return s, err
 }
 
-// setTimes completes a user who was read.
+// setTimes completes a user that was read from the database.
 func (u *User) setTimes(created, verified int64) {
 	u.CreatedAt = db.Time(created)
 	if verified != 0 {
 		u.VerifiedAt = db.Time(verified)
 	}
-	if u.Address == "" { // of an older release
+	if u.Address == "" { // created by an older release
 		u.Address = u.Email
 	}
 }
@@ -105,13 +104,13 @@ func (u *Users) findUser(ctx context.Context, s db.Statement) (storedUser, error
 	return found[0], nil
 }
 
-// Get finds a user, or returns fault.NotFound.
+// Get returns a user, or fault.NotFound.
 func (u *Users) Get(ctx context.Context, id db.ID) (User, error) {
 	s, err := u.findUser(ctx, userByIDQuery.With(id))
 	return s.User, err
 }
 
-// ByEmail finds a user by the address, or returns fault.NotFound.
+// ByEmail returns the user with an address, or fault.NotFound.
 func (u *Users) ByEmail(ctx context.Context, email string) (User, error) {
 	key, _, err := parseEmail(email)
 	if err != nil {
@@ -121,7 +120,7 @@ func (u *Users) ByEmail(ctx context.Context, email string) (User, error) {
 	return s.User, err
 }
 
-// HasUsers reports whether there is a user at all.
+// HasUsers reports whether there is any user.
 func (u *Users) HasUsers(ctx context.Context) (bool, error) {
 	err := u.DB.One(ctx, anyUserQuery.With(), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
@@ -130,20 +129,20 @@ func (u *Users) HasUsers(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// CreateParams is a user to be.
+// CreateParams are the parameters of a new user.
 type CreateParams struct {
 	Email, Name, Password string
-	// KeepMemberships says, for each account that an unconfirmed user of the same address
-	// belongs to, whether the membership goes on: see Users.UnverifiedMemberships.
+	// KeepMemberships says, for each account of an unverified user with the same address, whether
+	// to keep the membership: see Users.UnverifiedMemberships.
 	KeepMemberships map[db.ID]bool
 
-	emailKey string // of the address
+	emailKey string // Email in the form for comparison
 }
 
-// Check returns all that is wrong with it.
+// Check validates the parameters and returns all faults.
 func (n CreateParams) Check() error { return n.check() }
 
-// check returns all that is wrong with it.
+// check validates the parameters, returns all faults, and sets emailKey.
 func (n *CreateParams) check() (err error) {
 	var bad fault.FieldErrors
 	n.emailKey, n.Email, err = parseEmail(n.Email)
@@ -163,11 +162,10 @@ func checkName(name string) (bad fault.FieldErrors) {
 	return bad
 }
 
-// parseEmail returns an address in the form in which persons are compared, and as
-// it is sent to.
+// parseEmail returns an address in the form for comparison, and in the form for sending.
 func parseEmail(s string) (key, exact string, err error) {
 	a, err := address.Parse(strings.TrimSpace(s))
-	if err != nil || strings.HasPrefix(a.Local, `"`) { // between quotation marks is any text, such as a link
+	if err != nil || strings.HasPrefix(a.Local, `"`) { // a quoted local part may contain any text, such as a link
 		var bad fault.FieldErrors
 		bad.Add("email", "invalid", "Give an e-mail address such as you@example.com.")
 		return "", "", bad.Err()
@@ -175,9 +173,9 @@ func parseEmail(s string) (key, exact string, err error) {
 	return a.PersonKey(), a.String(), nil
 }
 
-// create makes a user and what follows from that in one commit. Who has proven
-// the address gets it from a user who has not. Of any other user who belongs to
-// an account it is a fault.Conflict.
+// create creates a user and runs also in the same commit. A proven address is taken over from a
+// user who has not verified it. It returns a fault.Conflict if any other user with this address
+// belongs to an account.
 func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also func(tx *db.Tx, made User) error) (User, error) {
 	if err := n.check(); err != nil {
 		return User{}, err
@@ -209,7 +207,7 @@ func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also fu
 		}
 		return also(tx, made)
 	})
-	if u.DB.IsConflict(err) { // of two who come at once, one
+	if u.DB.IsConflict(err) { // of concurrent attempts, one succeeds
 		err = fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
 	}
 	return made, err
@@ -222,7 +220,7 @@ func verifiedAt(u User) int64 {
 	return db.Micros(u.VerifiedAt)
 }
 
-// lockByEmail finds the user of an address for a change; false: there is none.
+// lockByEmail finds and locks the user of an address for a change; false if there is none.
 func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
 	var verified int64
 	who.Email = key
@@ -234,9 +232,9 @@ func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who Use
 	return who, err == nil, err
 }
 
-// freeAddress deletes the user of an address who belongs to no account any more: who
-// can't sign in could accept no other invitation. It reports whether the address
-// is free, or else who has it.
+// freeAddress deletes the user of an address who belongs to no account any more; without an account
+// that user can't sign in, and so accepts no other invitation. It reports whether the address is
+// free, or else returns its user.
 func (u *Users) freeAddress(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
 	there, ok, err := u.lockByEmail(ctx, tx, key)
 	if err != nil || !ok {
@@ -253,8 +251,8 @@ func (u *Users) freeAddress(ctx context.Context, tx *db.Tx, key string) (there U
 
 func isNoRow(err error) bool { return errors.Is(err, db.ErrNoRow) }
 
-// Create makes a user who belongs to accounts as their owner. It asks nobody
-// for permission, and takes the address as proven.
+// Create creates a user as the owner of accounts. It checks no permission, and treats the address
+// as verified.
 func (u *Users) Create(ctx context.Context, n CreateParams, accounts ...db.ID) (User, error) {
 	return u.create(ctx, n, true, func(tx *db.Tx, made User) error {
 		for _, a := range slices.Compact(accounts) {
@@ -276,9 +274,9 @@ func (u *Users) Rename(ctx context.Context, id db.ID, name string) error {
 	return err
 }
 
-// ChangePassword sets a new password for whoever knows the old one, and ends
-// all other sessions of the user. A wrong one is a fault of the field
-// "current"; guessing is limited like signing in.
+// ChangePassword changes the password of a user who gives the current one, and ends all other
+// sessions of the user. A wrong password is a fault of the field "current"; attempts are limited
+// like sign-ins.
 func (u *Users) ChangePassword(ctx context.Context, in Session, current, password string) error {
 	s, err := u.findUser(ctx, userByIDQuery.With(in.User.ID))
 	if err != nil {

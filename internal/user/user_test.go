@@ -32,35 +32,35 @@ const (
 
 var home = netip.MustParseAddr("192.0.2.1")
 
-type house struct {
+type fixture struct {
 	*user.Users
 	t    *testing.T
 	now  time.Time
 	mu   sync.Mutex
-	sent []mail // by the service
+	sent []mail // service mails
 }
 
 type mail struct{ to, subject, text string }
 
-func (h *house) forward(d time.Duration) {
+func (h *fixture) forward(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.now.Add(d)
 }
 
-func (h *house) clock() time.Time {
+func (h *fixture) clock() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-func each(t *testing.T, f func(t *testing.T, h *house)) {
+func each(t *testing.T, f func(t *testing.T, h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		key, err := secret.ParseKey("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &house{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+		h := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		logins := ratelimit.NewLoginLimiter(d, []byte("a key"))
 		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
 		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
@@ -74,7 +74,7 @@ func each(t *testing.T, f func(t *testing.T, h *house)) {
 	})
 }
 
-func (h *house) create(email string, accounts ...db.ID) user.User {
+func (h *fixture) create(email string, accounts ...db.ID) user.User {
 	h.t.Helper()
 	u, err := h.Create(h.t.Context(), user.CreateParams{Email: email, Name: "Ann", Password: good}, accounts...)
 	if err != nil {
@@ -83,11 +83,11 @@ func (h *house) create(email string, accounts ...db.ID) user.User {
 	return u
 }
 
-func (h *house) signIn(email, password string) (user.Session, string, error) {
+func (h *fixture) signIn(email, password string) (user.Session, string, error) {
 	return h.SignIn(h.t.Context(), email, password, home, "a browser")
 }
 
-func (h *house) in(email string) (user.Session, string) {
+func (h *fixture) in(email string) (user.Session, string) {
 	h.t.Helper()
 	s, token, err := h.signIn(email, good)
 	if err != nil {
@@ -105,7 +105,7 @@ func is(t *testing.T, err error, k fault.Kind) {
 }
 
 func TestSignIn(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("Ann@Example.com", first, other)
 		s, token, err := h.signIn(" ann@EXAMPLE.com ", good)
@@ -148,14 +148,14 @@ func TestSignIn(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		bob := h.create("bob@example.com", first, other)
 		a1, t1 := h.in("ann@example.com")
 		_, t2 := h.in("ann@example.com")
 		b, tb := h.in("bob@example.com")
-		if err := h.SignOut(ctx, bob.ID, a1.ID); err != nil { // another's
+		if err := h.SignOut(ctx, bob.ID, a1.ID); err != nil { // another user's session
 			t.Fatal(err)
 		}
 		if _, err := h.FindSession(ctx, t1); err != nil {
@@ -184,7 +184,7 @@ func TestSessions(t *testing.T) {
 		}
 		_, _, err = h.signIn("ann@example.com", good)
 		is(t, err, fault.Unauthenticated)
-		// Whoever leaves the account is out of it.
+		// A user who leaves the account loses access to it.
 		if err := h.RemoveMember(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -193,9 +193,9 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// Where nothing can be written people stay signed in.
+// If nothing can be written, people stay signed in.
 func TestSessionNotNoted(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.create("ann@example.com", first)
 		_, token := h.in("ann@example.com")
 		if h.DB.Engine() == db.SQLite {
@@ -211,10 +211,10 @@ func TestSessionNotNoted(t *testing.T) {
 	})
 }
 
-// Who signs in with a password just as it is changed has a wrong one: the session
-// would outlive those that the change ends.
+// A sign-in during a password change fails as with a wrong password; otherwise the session would
+// outlive those that the change ends.
 func TestSignInWhilePasswordChanges(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ann := h.create("ann@example.com", first)
 		reset, err := h.CreateResetLink(t.Context(), ann, false)
 		if err != nil {
@@ -226,7 +226,7 @@ func TestSignInWhilePasswordChanges(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		h.Now = func() time.Time { // asked for once the password was found right
+		h.Now = func() time.Time { // called when the password was found right
 			change()
 			return h.clock()
 		}
@@ -239,7 +239,7 @@ func TestSignInWhilePasswordChanges(t *testing.T) {
 }
 
 func TestGuessing(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.create("ann@example.com", first)
 		for _, who := range []string{"ann@example.com", "nobody@example.com"} {
 			from := netip.AddrFrom4([4]byte{198, 51, 100, who[0]})
@@ -253,7 +253,7 @@ func TestGuessing(t *testing.T) {
 			}
 		}
 		s, _ := h.in("ann@example.com")
-		for i := range 12 { // who is in, and guesses at the present password
+		for i := range 12 { // a signed-in user who guesses the current password
 			want := fault.Invalid
 			if i >= 10 {
 				want = fault.RateLimited
@@ -264,7 +264,7 @@ func TestGuessing(t *testing.T) {
 }
 
 func TestSecondFactor(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		e, err := h.NewEnrolment(ann)
@@ -297,7 +297,7 @@ func TestSecondFactor(t *testing.T) {
 		if got, err := h.FindSession(ctx, token); err != nil || !got.NeedsSecondFactor {
 			t.Fatalf("%+v %v", got, err)
 		}
-		is(t, h.VerifySecondFactor(ctx, s, code()), fault.Invalid) // it has proved the enrolment
+		is(t, h.VerifySecondFactor(ctx, s, code()), fault.Invalid) // already used for the enrolment
 		h.forward(30 * time.Second)
 		if err := h.VerifySecondFactor(ctx, s, code()[:3]+" "+code()[3:]); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestSecondFactor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.VerifySecondFactor(ctx, s2, code()), fault.Invalid) // a code counts once
+		is(t, h.VerifySecondFactor(ctx, s2, code()), fault.Invalid) // each code is accepted once
 		if err := h.VerifySecondFactor(ctx, s2, recovery[3]); err != nil {
 			t.Fatal(err)
 		}
@@ -323,16 +323,16 @@ func TestSecondFactor(t *testing.T) {
 		if s, _, err := h.signIn("ann@example.com", good); err != nil || s.NeedsSecondFactor {
 			t.Fatalf("%+v %v", s, err)
 		}
-		// A session that stops halfway ends soon.
+		// A session without its second factor ends soon.
 		h.forward(time.Hour)
 		if n, err := h.PruneSessions(ctx, h.clock(), 100); err != nil || n != 0 {
-			t.Fatal(n, err) // all three were completed or whole
+			t.Fatal(n, err) // all three were completed or had no second factor
 		}
 	})
 }
 
 func TestLinks(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		earlier, err := h.CreateSetupLink(ctx)
 		if err != nil {
@@ -342,7 +342,7 @@ func TestLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Of several who follow a link at once, one is let in.
+		// Of several concurrent uses of a link, one succeeds.
 		var in, out int
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -365,7 +365,7 @@ func TestLinks(t *testing.T) {
 		if in != 1 || out != 5 {
 			t.Fatalf("%d were let in, %d were not", in, out)
 		}
-		_, err = h.FindLink(ctx, earlier) // the service is set up
+		_, err = h.FindLink(ctx, earlier) // the service is already set up
 		is(t, err, fault.NotFound)
 
 		invite, err := h.CreateInviteLink(ctx, other, "Carl@example.com", user.RoleReader, false)
@@ -391,7 +391,7 @@ func TestLinks(t *testing.T) {
 		_, err = h.AcceptInvitation(ctx, second, carl)
 		is(t, err, fault.NotFound)
 
-		_, err = h.CreateInviteLink(ctx, first, "Carl@example.com", user.RoleOwner, false) // whoever accepted it would stay what he is
+		_, err = h.CreateInviteLink(ctx, first, "Carl@example.com", user.RoleOwner, false) // accepting it would not change the role
 		is(t, err, fault.Conflict)
 
 		third, err := h.CreateInviteLink(ctx, first, "eve@example.com", user.RoleOwner, false)
@@ -426,7 +426,7 @@ func TestLinks(t *testing.T) {
 		_, err = h.FindSession(ctx, token)
 		is(t, err, fault.Unauthenticated)
 		is(t, h.ResetPassword(ctx, reset, "Another-Horse-9", nil), fault.NotFound)
-		is(t, h.ResetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // asked for before
+		is(t, h.ResetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // requested before
 		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
 			_, err := h.FindLink(ctx, bad)
 			is(t, err, fault.NotFound)
@@ -434,9 +434,9 @@ func TestLinks(t *testing.T) {
 	})
 }
 
-// Who was invited twice comes back by neither link after having been removed.
+// A user who was invited twice can't use either link after being removed.
 func TestRemovedStaysOut(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("ann@example.com", first, other)
 		bob := h.create("bob@example.com")
@@ -462,10 +462,10 @@ func TestRemovedStaysOut(t *testing.T) {
 	})
 }
 
-// Who was removed from the last account, and is invited again, begins anew: with
-// a password of now, and nothing that the former one let in.
+// A user who was removed from the last account, and is invited again, starts again: with a new
+// password and without access by the old one.
 func TestRemovedComesBack(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		bob := h.create("bob@example.com", first)
@@ -510,9 +510,9 @@ func TestRemovedComesBack(t *testing.T) {
 	})
 }
 
-// Two owners who leave at the same time don't leave an account without one.
+// If two owners leave concurrently, one owner is left.
 func TestLastOwner(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann, bob := h.create("ann@example.com", first), h.create("bob@example.com", first)
 		var wg sync.WaitGroup
@@ -545,9 +545,9 @@ func TestLastOwner(t *testing.T) {
 	})
 }
 
-// What a user does, and who failed to sign in as one, is in the audit log of the account.
+// A user's actions, and failed sign-ins, are in the audit log of the account.
 func TestAudited(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		s, _ := h.in("ann@example.com")
@@ -578,10 +578,10 @@ func TestAudited(t *testing.T) {
 	})
 }
 
-// Owners always read mail, members unless an owner takes that away, readers only if one
-// allows it.
+// Owners can always read mail, members unless an owner forbids it, readers only if an owner allows
+// it.
 func TestReadsMail(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("owner@example.com", first)
 		ann := h.create("ann@example.com", first)
@@ -625,10 +625,10 @@ func TestReadsMail(t *testing.T) {
 	})
 }
 
-// A node that starts while the first user is made may offer another link, which is
-// worth nothing.
+// A node that starts while the first user is created may show another setup link, which doesn't
+// work.
 func TestSetupIsOver(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.create("ann@example.com", first)
 		late, err := h.CreateSetupLink(t.Context())
 		if err != nil {
@@ -648,7 +648,7 @@ var (
 	blocked   = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND query LIKE '%dashboard_ticket%'`)
 )
 
-// Nor is a link that was made, and followed, before the first user was committed.
+// A link that was created and used before the first user was committed doesn't work either.
 func TestSetupTwice(t *testing.T) {
 	d, _ := dbtest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
 	u := &user.Users{DB: d, Hasher: credential.NewHasher(), Now: time.Now}
@@ -657,7 +657,7 @@ func TestSetupTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	made, commit, over := make(chan bool), make(chan bool), make(chan error, 2)
-	go func() { // as Redeem does
+	go func() { // as redeemLink does
 		over <- d.Tx(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, firstUser.With(d.NewID()))
 			if err == nil {
@@ -690,9 +690,9 @@ func TestSetupTwice(t *testing.T) {
 	is(t, <-let, fault.NotFound)
 }
 
-// An address is asked about too often however it is written, and from wherever.
+// Requests for an address are limited in any spelling and from any network.
 func TestMayAsk(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		var err error
 		for i := range 40 {
 			email := []byte("ann@example.com")
@@ -706,13 +706,13 @@ func TestMayAsk(t *testing.T) {
 	})
 }
 
-// A client with many networks of one site has four times what one network has.
+// A client with many networks of one site has four times the limit of one network.
 func TestMayAskFromASite(t *testing.T) {
 	for _, at := range []func(i byte) netip.Addr{
 		func(i byte) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, 0, i}) },
 		func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, i}) },
 	} {
-		each(t, func(t *testing.T, h *house) {
+		each(t, func(t *testing.T, h *fixture) {
 			taken := 0
 			for i := range 100 {
 				err := h.ChargeMailRequest(t.Context(), fmt.Sprintf("user-%d@example.com", i), at(byte(i)))
@@ -729,10 +729,10 @@ func TestMayAskFromASite(t *testing.T) {
 	}
 }
 
-// A new password is known nowhere: whoever had the old one guesses at it from the
-// same networks as little as from others.
+// After a password change no network is known: guesses from networks that used the old password are
+// limited as all others.
 func TestNewPasswordIsKnownNowhere(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		const other = "Other-Horse-8"
 		change := map[string]func(user.Session) error{
 			"changed": func(s user.Session) error { return h.ChangePassword(t.Context(), s, good, other) },

@@ -12,10 +12,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Who reads the mail of an address proves it by a link that was sent there and
-// shown to nobody else. A user who has not done that may have any address: by the
-// setup link, by a link of the command line, from an older release. So that user
-// holds the address only until somebody proves it.
+// A user verifies an address with a link that was sent there and shown to nobody else. An
+// unverified user may have any address: by the setup link, by a link of the command line, or from
+// an older release. So that user has the address only until somebody verifies it.
 
 var (
 	confirmAddressQuery = db.SQL(`UPDATE dashboard_user SET address = $2, verified_at = $3 WHERE id = $1 AND verified_at = 0`)
@@ -26,10 +25,9 @@ var (
 	deleteResetLinksQuery        = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'reset' AND person = $1`)
 )
 
-// UnverifiedMemberships lists the accounts that the unconfirmed user of a link's address belongs
-// to. Whoever proves the address by the link says of each whether the membership
-// goes on: it may be an account that somebody else has made in the address's name.
-// That of the operators is never among them.
+// UnverifiedMemberships lists the accounts of the unverified user with a link's address. The person
+// who verifies the address by the link decides which memberships to keep, because somebody else may
+// have created an account in the address's name. The operators' account is never included.
 func (u *Users) UnverifiedMemberships(ctx context.Context, t Link) ([]Membership, error) {
 	if !t.ProvesAddress || t.Kind != LinkInvite && t.Kind != LinkReset {
 		return nil, nil
@@ -41,7 +39,7 @@ func (u *Users) UnverifiedMemberships(ctx context.Context, t Link) ([]Membership
 	if err != nil {
 		return nil, err
 	}
-	of, err := db.All(ctx, u.DB, membershipsQuery.With(who.ID, maxMembers+1), scanMembership) // one may be that of the operators
+	of, err := db.All(ctx, u.DB, membershipsQuery.With(who.ID, maxMembers+1), scanMembership) // one may be the operators' account
 	if of = u.keepableMemberships(of); len(of) > maxMembers {
 		of = of[:maxMembers]
 	}
@@ -57,9 +55,9 @@ func (u *Users) keepableMemberships(of []Membership) (open []Membership) {
 	return open
 }
 
-// takeOverAddress gives an address to who has proven it, with the user who had not: nothing
-// by which that one could sign in goes on, nor a membership that keep does not
-// name. It is a fault of the field "keep" if an account is missing there.
+// takeOverAddress gives the user of an unverified address to the person who has verified it. It
+// removes all means of signing in, and all memberships that keep doesn't select. A missing account
+// is a fault of the field "keep".
 func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc string, keep map[db.ID]bool) error {
 	now := u.Now()
 	n, err := tx.Exec(ctx, takeOverQuery.With(who.ID, who.Address, who.Name, phc, db.Micros(now)))
@@ -74,7 +72,7 @@ func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc st
 		return err
 	}
 	for i, m := range u.keepableMemberships(of) {
-		if _, chosen := keep[m.Account]; !chosen && i < maxMembers { // no more are asked about, nor kept
+		if _, chosen := keep[m.Account]; !chosen && i < maxMembers { // others were not shown and are not kept
 			var bad fault.FieldErrors
 			bad.Add("keep", "required", "Say for each account whether you keep it.")
 			return bad.Err()
@@ -99,15 +97,15 @@ func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc st
 	return u.revokeAccess(ctx, tx, who.ID, 0)
 }
 
-// CreateResetLink makes a link to choose a new password, for an operator at the command
-// line to pass on: see SendResetLink. proves is as for CreateInviteLink.
+// CreateResetLink creates a link to choose a new password, which an operator at the command line
+// passes on: see SendResetLink. proves is as for CreateInviteLink.
 func (u *Users) CreateResetLink(ctx context.Context, who User, proves bool) (token string, err error) {
 	return u.issueLink(ctx, Link{Kind: LinkReset, User: who.ID, Email: who.Email, Address: who.Address, ProvesAddress: proves}, resetLinkTTL)
 }
 
-// SendResetLink sends a link to choose a new password to the address of a user as it
-// was given; it works for an hour. A user who has not proven the address and is an
-// operator gets none, which is fault.Denied: whoever reads that mail would be one.
+// SendResetLink sends a link to choose a new password to a user's address as given; it works for an
+// hour. An operator with an unverified address gets no link, but fault.Denied: otherwise the
+// recipient of that mail would become an operator.
 func (u *Users) SendResetLink(ctx context.Context, who User) error {
 	if !who.Verified() && u.OperatorAccount != 0 {
 		switch err := u.DB.One(ctx, roleQuery.With(u.OperatorAccount, who.ID), new(string)); {
@@ -128,9 +126,9 @@ func (u *Users) SendResetLink(ctx context.Context, who User) error {
 	return u.sendLink(ctx, who.Address, resetMail(u, token), token, giveBack)
 }
 
-// ResetPassword chooses a new password by a reset link, and ends all sessions and
-// links of the user. Second factors that were set up before the address was proven
-// go as well. keep is that of CreateParams.
+// ResetPassword sets a new password by a reset link, and ends all sessions and links of the user.
+// It also removes a second factor that was set up before the address was verified. keep is as in
+// CreateParams.
 func (u *Users) ResetPassword(ctx context.Context, token, password string, keep map[db.ID]bool) error {
 	t, err := u.FindLink(ctx, token)
 	if err != nil {
@@ -165,8 +163,8 @@ func (u *Users) ResetPassword(ctx context.Context, token, password string, keep 
 	})
 }
 
-// SendConfirmationLink sends a user the link that confirms the address; it works for a
-// day, where the user is signed in.
+// SendConfirmationLink sends a user the link that confirms the address; it works for a day, in a
+// session of the user.
 func (u *Users) SendConfirmationLink(ctx context.Context, who User) error {
 	giveBack, err := u.reserveMail(ctx, mailLimit{"confirm", who.Email, confirmationsPerDay, confirmationLinkTTL})
 	if err != nil {
@@ -179,9 +177,8 @@ func (u *Users) SendConfirmationLink(ctx context.Context, who User) error {
 	return u.sendLink(ctx, who.Address, confirmationMail(u, token), token, giveBack)
 }
 
-// ConfirmAddress takes the link of SendConfirmationLink. It must be the session's own
-// user: else somebody could have an address confirmed by who reads its mail and
-// follows any link.
+// ConfirmAddress uses the link of SendConfirmationLink. It must belong to the session's user:
+// otherwise somebody could get an address confirmed by its real recipient, who follows the link.
 func (u *Users) ConfirmAddress(ctx context.Context, in Session, token string) error {
 	t, err := u.FindLink(ctx, token)
 	if err != nil {
@@ -198,8 +195,8 @@ func (u *Users) ConfirmAddress(ctx context.Context, in Session, token string) er
 	})
 }
 
-// revokeAccess ends what a former password let in: all sessions of a user but one,
-// links to choose another, and the networks that it signed in from.
+// revokeAccess revokes what a former password gave access to: all sessions of a user except one,
+// password links, and the known networks.
 func (u *Users) revokeAccess(ctx context.Context, tx *db.Tx, person, but db.ID) error {
 	if err := exec(ctx, tx, deleteOtherSessionsQuery.With(person, but), deleteResetLinksQuery.With(person)); err != nil {
 		return err

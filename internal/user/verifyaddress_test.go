@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// token is that of the link in the latest mail.
-func (h *house) token(to string) string {
+// token returns the token of the link in the latest mail.
+func (h *fixture) token(to string) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,9 +37,8 @@ func (h *house) token(to string) string {
 	return token
 }
 
-// unproven makes a user who has not proven the address: by a link that others have
-// seen.
-func (h *house) unproven(email string, account db.ID) user.User {
+// unproven creates a user with an unverified address: by a link that others have seen.
+func (h *fixture) unproven(email string, account db.ID) user.User {
 	h.t.Helper()
 	token, err := h.CreateInviteLink(h.t.Context(), account, email, user.RoleOwner, false)
 	if err != nil {
@@ -53,7 +52,7 @@ func (h *house) unproven(email string, account db.ID) user.User {
 }
 
 // factor turns on a second factor.
-func (h *house) factor(who user.User) (recovery []string) {
+func (h *fixture) factor(who user.User) (recovery []string) {
 	h.t.Helper()
 	e, err := h.NewEnrolment(who)
 	if err != nil {
@@ -69,8 +68,8 @@ func (h *house) factor(who user.User) (recovery []string) {
 	return recovery
 }
 
-// accounts are those that a user belongs to.
-func (h *house) accounts(id db.ID) (all []db.ID) {
+// accounts returns the accounts of a user.
+func (h *fixture) accounts(id db.ID) (all []db.ID) {
 	h.t.Helper()
 	of, err := h.Memberships(h.t.Context(), id)
 	if err != nil {
@@ -84,11 +83,11 @@ func (h *house) accounts(id db.ID) (all []db.ID) {
 
 const theirs = "Their-Own-Horse-9"
 
-// Who has an address without proof keeps nobody from it, and who proves it gets
-// nothing of what that one had but what is asked for.
+// An unverified user can't keep the address from its real owner, who gets only the memberships that
+// are selected.
 func TestAddressIsProven(t *testing.T) {
-	proofs := map[string]func(h *house, keep map[db.ID]bool) error{
-		"by an invitation": func(h *house, keep map[db.ID]bool) error {
+	proofs := map[string]func(h *fixture, keep map[db.ID]bool) error{
+		"by an invitation": func(h *fixture, keep map[db.ID]bool) error {
 			token := h.token("Bob@example.com")
 			if claims, err := h.UnverifiedMemberships(h.t.Context(), must(h.FindLink(h.t.Context(), token))); err != nil || len(claims) != 1 || claims[0].Account != first {
 				h.t.Fatalf("asked about %v, %v", claims, err)
@@ -96,7 +95,7 @@ func TestAddressIsProven(t *testing.T) {
 			_, err := h.SignUp(h.t.Context(), token, user.CreateParams{Name: "Bob", Password: theirs, KeepMemberships: keep})
 			return err
 		},
-		"by a reset": func(h *house, keep map[db.ID]bool) error {
+		"by a reset": func(h *fixture, keep map[db.ID]bool) error {
 			if err := h.SendResetLink(h.t.Context(), must(h.ByEmail(h.t.Context(), "bob@example.com"))); err != nil {
 				h.t.Fatal(err)
 			}
@@ -106,7 +105,7 @@ func TestAddressIsProven(t *testing.T) {
 	for name, prove := range proofs {
 		for stays, kept := range map[bool][]db.ID{false: nil, true: {first}} {
 			t.Run(name, func(t *testing.T) {
-				each(t, func(t *testing.T, h *house) {
+				each(t, func(t *testing.T, h *fixture) {
 					ctx := t.Context()
 					ann := h.create("ann@example.com", other)
 					evil := h.unproven("bob@example.com", first)
@@ -172,10 +171,10 @@ func TestAddressIsProven(t *testing.T) {
 	}
 }
 
-// However many accounts are made in the name of an address, whoever proves it is
-// asked about those that are shown, and is in no other.
+// There may be any number of accounts in the name of an address. The person who verifies it is
+// asked only about those that are shown, and is a member of no other.
 func TestAddressOfManyAccounts(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		evil := h.unproven("bob@example.com", first)
 		add := db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, 'owner', 0)`)
@@ -206,9 +205,9 @@ func TestAddressOfManyAccounts(t *testing.T) {
 	})
 }
 
-// Of two who prove an address at once, one gets it.
+// Of two concurrent verifications of an address, one succeeds.
 func TestAddressIsProvenTwice(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.unproven("bob@example.com", first)
 		var got, late atomic.Int64
@@ -241,7 +240,7 @@ func TestAddressIsProvenTwice(t *testing.T) {
 	})
 }
 
-// must takes a value that can't fail here.
+// must returns a value that can't fail here.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -249,9 +248,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A link that others have seen takes an address from nobody, proven or not.
+// A link that others have seen takes over no address, verified or not.
 func TestShownLinkTakesNothing(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		h.unproven("bob@example.com", first)
@@ -267,14 +266,16 @@ func TestShownLinkTakesNothing(t *testing.T) {
 			is(t, err, fault.Conflict)
 			h.in(email)
 		}
-		// Nor does a proven address go to the next who proves it: that one signs in.
+		// A verified address isn't taken over by the next person who verifies it: that person signs
+		// in.
 		token, err := h.CreateInviteLink(ctx, other, "ann@example.com", user.RoleOwner, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.SignUp(ctx, token, user.CreateParams{Name: "Ann", Password: theirs})
 		is(t, err, fault.Conflict)
-		// A reset by such a link proves nothing, but ends the second factor of who has proven nothing.
+		// A reset by such a link verifies nothing, but removes the second factor of an unverified
+		// user.
 		bob := must(h.ByEmail(ctx, "bob@example.com"))
 		h.factor(bob)
 		if token, err = h.CreateResetLink(ctx, bob, false); err != nil {
@@ -290,7 +291,7 @@ func TestShownLinkTakesNothing(t *testing.T) {
 		if n, err := h.CountRecoveryCodes(ctx, bob.ID); err != nil || n != 0 {
 			t.Errorf("%d recovery codes, %v", n, err)
 		}
-		// That of who has proven the address stays.
+		// The second factor of a verified user stays.
 		ann := must(h.ByEmail(ctx, "ann@example.com"))
 		h.factor(ann)
 		if err := h.SendResetLink(ctx, ann); err != nil {
@@ -305,9 +306,9 @@ func TestShownLinkTakesNothing(t *testing.T) {
 	})
 }
 
-// The rights of an operator pass to nobody who proves the address.
+// Verifying an operator's address doesn't give operator rights.
 func TestOperatorIsNotClaimed(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		setup, err := h.CreateSetupLink(ctx)
 		if err != nil {
@@ -327,7 +328,7 @@ func TestOperatorIsNotClaimed(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := h.token(root.Email)
-		// The operator, who reads that mail, accepts it and stays one.
+		// The operator, who receives that mail, accepts it and stays an operator.
 		claims, err := h.UnverifiedMemberships(ctx, must(h.FindLink(ctx, token)))
 		if err != nil || len(claims) != 1 || claims[0].Account != first {
 			t.Fatalf("asked about %v, %v", claims, err)
@@ -342,10 +343,10 @@ func TestOperatorIsNotClaimed(t *testing.T) {
 	})
 }
 
-// Who signs in and follows the link that came by mail confirms the address; by
-// somebody else's browser it is not confirmed.
+// A signed-in user who follows the link in the mail confirms the address; another user's session
+// doesn't confirm it.
 func TestConfirmAddress(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		evil := h.unproven("bob@example.com", first)
@@ -366,7 +367,7 @@ func TestConfirmAddress(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		is(t, h.ConfirmAddress(ctx, bob, token), fault.NotFound)
-		// So does who accepts an invitation that came by mail.
+		// Accepting an invitation that was sent by mail confirms it too.
 		carl := h.unproven("carl@example.com", first)
 		is(t, h.Invite(ctx, another, other, "", "carl@example.com", user.RoleReader), fault.Denied) // ann is no owner there
 		h.create("dora@example.com", other)
@@ -383,10 +384,10 @@ func TestConfirmAddress(t *testing.T) {
 	})
 }
 
-// Two addresses that only folding makes the same are two persons', and mail goes to
-// the address as it was given.
+// Two addresses that are equal only after Unicode folding belong to two persons, and mail goes to
+// the address as given.
 func TestAddressesAreNotFolded(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		for _, email := range []string{"weisser@example.com", "Weißer@example.com", "kim@example.com", "\u212aim@example.com"} {
 			h.create(email, first)
@@ -404,16 +405,17 @@ func TestAddressesAreNotFolded(t *testing.T) {
 	})
 }
 
-// The open invitations of an owner who is one no longer are over, also those that
-// are made just then.
+// The open invitations of a former owner end, including those that are created at the same moment.
 func TestInvitationsEndWithTheRole(t *testing.T) {
-	ends := map[string]func(ctx context.Context, h *house, id db.ID) error{
-		"removed": func(ctx context.Context, h *house, id db.ID) error { return h.RemoveMember(ctx, first, id) },
-		"demoted": func(ctx context.Context, h *house, id db.ID) error { return h.SetRole(ctx, first, id, user.RoleMember) },
+	ends := map[string]func(ctx context.Context, h *fixture, id db.ID) error{
+		"removed": func(ctx context.Context, h *fixture, id db.ID) error { return h.RemoveMember(ctx, first, id) },
+		"demoted": func(ctx context.Context, h *fixture, id db.ID) error {
+			return h.SetRole(ctx, first, id, user.RoleMember)
+		},
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, h *house) {
+			each(t, func(t *testing.T, h *fixture) {
 				ctx := t.Context()
 				h.create("ann@example.com", first)
 				evil := h.create("eve@example.com", first, other)
@@ -455,10 +457,10 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 	}
 }
 
-// However many ask at once, no more mails are sent to somebody than may be; what was
-// not sent does not count, and leaves no link.
+// Concurrent requests can't exceed the mail limits; a mail that was not sent doesn't count and
+// leaves no link.
 func TestServiceMailIsLimited(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		in, _ := h.in("ann@example.com")
@@ -519,10 +521,10 @@ func TestServiceMailIsLimited(t *testing.T) {
 	})
 }
 
-// A few accounts that invite somebody as often as they may keep no others' invitations
-// away, nor those to another person whose address looks alike.
+// A few accounts that send the maximum of invitations to somebody don't block the invitations of
+// others, or those to another person with a similar address.
 func TestInvitationsOfOthers(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		var accounts []db.ID
 		for i := range 17 {
 			accounts = append(accounts, first+db.ID(i))
@@ -553,10 +555,10 @@ func TestInvitationsOfOthers(t *testing.T) {
 	})
 }
 
-// Between quotation marks an address holds any text. It would stand in invitations to
-// others, so no person has such an address.
+// A quoted local part may contain any text, which would appear in invitations to others. So such
+// addresses are rejected.
 func TestQuotedAddressIsRefused(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		const link = `"go to https://evil.test/login now"@example.com`
 		if made, err := h.Create(ctx, user.CreateParams{Email: link, Name: "Ann", Password: good}, first); !fault.Is(err, fault.Invalid) {
@@ -568,17 +570,17 @@ func TestQuotedAddressIsRefused(t *testing.T) {
 		if _, err := h.CreateInviteLink(ctx, first, link, user.RoleOwner, true); !fault.Is(err, fault.Invalid) {
 			t.Errorf("an invitation: %v", err)
 		}
-		// Quotation marks that say nothing are no such address.
+		// Redundant quotation marks are accepted.
 		if err := h.Invite(ctx, in, first, "", `"bob"@example.com`, user.RoleReader); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// An invitation reads the same for who has a user elsewhere and who has none, and a
-// name in it is no link.
+// An invitation reads the same for people with and without a user elsewhere, and a name in it is
+// never a link.
 func TestInvitationTellsNothing(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		ann := h.create("ann@example.com", first)
 		h.create("bob@example.com", other)
@@ -600,6 +602,6 @@ func TestInvitationTellsNothing(t *testing.T) {
 		if strings.Contains(texts[0], "evil.example") || strings.Contains(texts[0], "://evil") || !strings.Contains(texts[0], "Acme Inc. evilexample") {
 			t.Error(texts[0])
 		}
-		is(t, h.Invite(ctx, in, first, "", "ann@example.com", user.RoleReader), fault.Conflict) // of the own account one knows
+		is(t, h.Invite(ctx, in, first, "", "ann@example.com", user.RoleReader), fault.Conflict) // members of the own account are known
 	})
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// Any delivery can be made again, with the same id and body and the whole
-// schedule before it.
+// Any delivery can be redelivered, with the same id and body and the whole schedule.
 func TestRedeliver(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			if r.n == 2 {
 				w.WriteHeader(500)
@@ -65,9 +64,9 @@ func TestRedeliver(t *testing.T) {
 
 // A replay delivers what a webhook missed, or everything again.
 func TestReplay(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, nil)
-		h.record(event.Bounce, 3) // before there was a webhook
+		h.record(event.Bounce, 3) // before the webhook existed
 		h.recordAll(h.newAccount(), func(i int) event.Input { return event.Input{Kind: event.Bounce, Data: data{i}} }, 3)
 		h.newest()
 		between := h.now()
@@ -112,18 +111,17 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A replay that takes several calls leaves nothing out, although events are not
-// numbered in the order of their times.
+// A replay over several calls omits nothing, although positions are not in the order of times.
 func TestReplayGoesOn(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		w, _ := h.create(listen(t, nil).URL, event.Bounce)
 		begin := h.now().Add(-time.Hour).Truncate(time.Second)
 		late := func(position int, kind string, after time.Duration) db.Statement {
 			at := begin.Add(after)
 			return oneEvent.With(db.MinIDAt(at)+1, position, h.account, kind, db.Micros(at))
 		}
-		// 50,000 that the webhook is not for, each a millisecond later, and behind
-		// them a bounce of half a second before the last one.
+		// 50,000 events that the webhook does not subscribe to, each a millisecond later, and after
+		// them a bounce from half a second before the last one.
 		dbtest.Exec(t, h.db, manyEvents.With(db.MinIDAt(begin), h.account, db.Micros(begin)),
 			late(50_001, event.Bounce, 49_500*time.Millisecond), late(50_002, event.Complaint, time.Minute))
 		did, err := h.hooks.Replay(t.Context(), h.account, w.ID, begin, false)
@@ -151,9 +149,9 @@ var (
 	dropEvents    = db.SQL(`DELETE FROM event`)
 )
 
-// Old deliveries are pruned with their attempts, those that wait too.
+// Old deliveries are pruned with their attempts, also waiting ones.
 func TestPrune(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		broken := false
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			if broken {
@@ -187,8 +185,7 @@ func TestPrune(t *testing.T) {
 				}
 			}
 		}
-		// Webhooks of which nothing is old don't ask for the writer, which
-		// somebody has here.
+		// Webhooks without old deliveries don't use the writer, which is locked here.
 		if err := h.db.Tx(t.Context(), func(*db.Tx) error {
 			if n := prune(h.now().Add(-time.Hour)); n != 0 {
 				t.Errorf("pruned %d that are not old", n)
@@ -200,7 +197,7 @@ func TestPrune(t *testing.T) {
 		if n := prune(h.now().Add(time.Second)); n != 26 || attempts() != 0 || h.count(w.ID, "") != 0 {
 			t.Errorf("pruned %d; %d attempts and %d deliveries are left", n, attempts(), h.count(w.ID, ""))
 		}
-		// An event that is gone can't be sent any more.
+		// A deleted event can't be sent any more.
 		h.record(event.Bounce, 1)
 		waiting := h.outcome().event
 		dbtest.Exec(t, h.db, dropEvents.With())
@@ -226,7 +223,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// While what is left of a large webhook is removed, others get their events.
+// While the rows of a large deleted webhook are removed, other webhooks get their events.
 func TestPurgeBesideOthers(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		h := build(t, url)
@@ -246,10 +243,10 @@ func TestPurgeBesideOthers(t *testing.T) {
 	})
 }
 
-// What is replayed in the moment between the commit of its outcome and the
-// node's letting go of it is delivered again all the same.
+// A delivery that is replayed between the commit of its outcome and its removal from the node's
+// memory is delivered again.
 func TestReplayOfWhatIsInHand(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, nil)
 		h.create(r.URL)
 		again := make(chan struct{}, 1)
@@ -264,7 +261,7 @@ func TestReplayOfWhatIsInHand(t *testing.T) {
 			if err != nil || did.Deliveries != 1 {
 				t.Errorf("%+v %v", did, err)
 			}
-			for range 300 { // while the node looks
+			for range 300 { // while the node polls
 				if _, _, err := h.hooks.Delivery(t.Context(), h.account, hook, id); err != nil {
 					t.Error(err)
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// An account has never more webhooks than it may, also when many are made at once.
+// An account never exceeds its maximum of webhooks, even with concurrent calls.
 func TestCreateAtOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		h := build(t, url)

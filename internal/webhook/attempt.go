@@ -10,20 +10,19 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// errSuperseded says that a delivery, or a webhook, is not as it was when the
-// work on it began.
+// errSuperseded means that a delivery or a webhook changed since the work on it began.
 var errSuperseded = errors.New("it was changed meanwhile")
 
-// finishedAttempt is what became of an attempt.
+// finishedAttempt is an attempt with its result.
 type finishedAttempt struct {
 	item       windowDelivery
-	level      int   // of the circuit when it began
-	generation int64 // of the lane
+	level      int   // level of the circuit when the attempt began
+	generation int64 // generation of the dispatcher when the attempt began
 	result     httpResult
 	prepareErr error // why nothing was sent
 }
 
-// startAttempt begins an attempt; its place in the pool is taken.
+// startAttempt starts an attempt. The caller has taken its slot in the pool.
 func (l *dispatcher) startAttempt() {
 	pool, i := l.pool(), l.window[0]
 	l.window = l.window[1:]
@@ -40,8 +39,7 @@ func (l *dispatcher) startAttempt() {
 	}()
 }
 
-// attempt makes an attempt. An error says that nothing was sent, and that the
-// delivery is as it was.
+// attempt makes an attempt. An error means that nothing was sent and the delivery is unchanged.
 func (h *Service) attempt(ctx context.Context, s settings, c *client, hook db.ID, i windowDelivery) (httpResult, error) {
 	body, err := h.body(ctx, s.account, hook, i.id, true)
 	switch {
@@ -53,12 +51,12 @@ func (h *Service) attempt(ctx context.Context, s settings, c *client, hook db.ID
 	}
 	a := c.post(ctx, s.secrets, i.kind, i.id, body)
 	if ctx.Err() != nil && !a.accepted() {
-		return httpResult{}, ctx.Err() // the service ends: nobody knows how it would have gone
+		return httpResult{}, ctx.Err() // the service is stopping: the result is unknown
 	}
 	return a, nil
 }
 
-// handleResult judges an attempt and has its outcome written.
+// handleResult evaluates an attempt and starts writing its outcome.
 func (l *dispatcher) handleResult(a finishedAttempt) {
 	l.running--
 	if a.prepareErr != nil {
@@ -74,7 +72,7 @@ func (l *dispatcher) handleResult(a finishedAttempt) {
 	})
 }
 
-// evaluate says what an attempt means for its delivery and for the webhook.
+// evaluate derives the outcome of an attempt for its delivery and its webhook.
 func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 	o := &outcome{finishedAttempt: a, lease: l.lease, revision: l.revision, n: a.item.attempts + 1, tries: a.item.tries + 1}
 	before := l.circuit
@@ -92,7 +90,7 @@ func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 		l.recordFailure(a.level, a.result.endedAt, a.result.retryAfter)
 		o.disableReason = l.disableReason(a.result)
 	}
-	if a.generation != l.generation { // what failed before says nothing about now
+	if a.generation != l.generation { // results from before the reset don't count
 		l.circuit, o.disableReason = before, ""
 	}
 	o.circuit = l.circuit
@@ -103,7 +101,7 @@ func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 	return o
 }
 
-// disableReason says for which reason a failure disables the webhook, "" for none.
+// disableReason returns the reason why a failure disables the webhook, "" for none.
 func (l *dispatcher) disableReason(a httpResult) string {
 	switch {
 	case a.code == 410:
@@ -114,7 +112,7 @@ func (l *dispatcher) disableReason(a httpResult) string {
 	return ""
 }
 
-// handleWritten notes that an outcome is written, or will never be.
+// handleWritten records that an outcome was written, or never will be.
 func (l *dispatcher) handleWritten(o outcome) {
 	delete(l.inFlight, o.item.id)
 	if l.requeued {
@@ -122,7 +120,7 @@ func (l *dispatcher) handleWritten(o outcome) {
 	}
 	switch {
 	case o.err != nil:
-		l.moreDue = true // the row says how it is
+		l.moreDue = true // the row has the current state
 		l.stale.Store(true)
 	case o.state == Pending && (l.nextDue.IsZero() || o.nextAt.Before(l.nextDue)):
 		l.nextDue = o.nextAt

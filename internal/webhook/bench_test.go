@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// BenchmarkDeliver measures the way of an event from its row to its outcome:
-// numbered, delivered to one receiver that answers at once, and written.
+// BenchmarkDeliver measures events from their rows to their outcomes: numbered, delivered to one
+// receiver that responds at once, and settled.
 func BenchmarkDeliver(b *testing.B) {
 	for _, engine := range []struct {
 		name string

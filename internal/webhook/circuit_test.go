@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A webhook that works gets more and more attempts at the same time, one that
-// fails a single one now and then; a single failure is no reason to rest.
+// A working webhook gets more and more concurrent attempts, a failing one a single attempt at
+// intervals. A single failure causes no pause.
 func TestCircuit(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	c := circuit{limit: 1}
@@ -23,7 +23,7 @@ func TestCircuit(t *testing.T) {
 			t.Fatalf("after %d failures: %+v", i+1, c)
 		}
 	}
-	for range maxConcurrent { // all that were under way fail, and count as one
+	for range maxConcurrent { // all running attempts fail, and count as one failure
 		c.recordFailure(0, now, 0)
 	}
 	if c.level != 1 || c.limit != 1 || c.pausedUntil.Sub(now) < probeDelays[0] || c.pausedUntil.Sub(now) > probeDelays[0]*11/10 {
@@ -47,7 +47,7 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// A single delivery is never kept waiting longer than its schedule says.
+// A single delivery never waits longer than its schedule says.
 func TestCircuitKeepsSchedule(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	c := circuit{limit: 1}

@@ -10,8 +10,8 @@ import (
 
 var webhookStatusesQuery = db.SQL(`SELECT id, status, reason FROM webhook WHERE id > $1 ORDER BY id LIMIT $2`)
 
-// CountDisabled counts the webhooks, and those of them that were disabled because they
-// failed; some of the latter are named.
+// CountDisabled counts all webhooks and those that were disabled because they failed. It returns
+// the ids of up to few of the latter.
 func CountDisabled(ctx context.Context, r db.Reader, few int) (all, failed int, some []db.ID, err error) {
 	const atOnce = 500
 	for last := db.ID(0); ; {

@@ -7,17 +7,17 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// newEventsSQL are the events that were numbered since the mark. The limit is twice
-// what is numbered at a time, so that what was numbered without us, by an older
-// release, is caught up with. They are read once, not for each webhook.
+// newEventsSQL selects the events that were numbered since the mark. The limit is twice the
+// sequencer's batch size, so that it catches up with events that an older release numbered. The
+// events are read once, not once per webhook.
 const newEventsSQL = `WITH e AS MATERIALIZED (SELECT id, account, kind, domain, mailbox FROM event
 		WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)
 			AND EXISTS (SELECT 1 FROM webhook WHERE status = 'enabled')
 		ORDER BY position LIMIT 1000)
 	`
 
-// subscriptionSQL says which webhooks w get an event e. Ids and kinds stand in the columns
-// between blanks.
+// subscriptionSQL is the condition that webhook w gets event e. The columns hold ids and kinds
+// separated by blanks.
 const subscriptionSQL = `w.account = e.account AND (w.kinds = ' all ' OR w.kinds LIKE '% ' || e.kind || ' %')
 		AND (w.domains = '' AND w.mailboxes = ''
 			OR e.domain > 0 AND w.domains LIKE '% ' || e.domain || ' %'
@@ -28,8 +28,8 @@ var (
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1, w.content
 		FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + subscriptionSQL + `
 		ON CONFLICT (webhook, id) DO NOTHING`)
-	// A webhook that rests is not disturbed. On PostgreSQL a webhook may be changed
-	// between the two statements: what counts is the deliveries that were made.
+	// A paused webhook stays paused. On PostgreSQL a webhook may change between the two statements,
+	// so the created deliveries decide.
 	wakeAllDispatchQuery = db.SQL(newEventsSQL + `UPDATE webhook_lane SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $1 THEN CASE WHEN rest_until > $1 THEN rest_until ELSE $1 END ELSE due_at END
 		WHERE webhook IN (SELECT w.id FROM e CROSS JOIN webhook AS w CROSS JOIN webhook_delivery AS d
@@ -40,12 +40,12 @@ var (
 			ORDER BY position LIMIT 1000) AS e), position) WHERE id = 1`)
 )
 
-// CreateDeliveries makes the deliveries of the events that have just been numbered, in
-// the sequencer's transaction: exactly one for each event and webhook.
+// CreateDeliveries creates the deliveries of the events that were just numbered, in the sequencer's
+// transaction: exactly one for each event and webhook.
 func (h *Service) CreateDeliveries(b *db.Batch) {
 	now := db.Micros(h.o.Now())
 	h.mu.Lock()
-	h.pendingWakes = h.pendingWakes[:0] // the job may run again
+	h.pendingWakes = h.pendingWakes[:0] // the mutation may run again
 	h.mu.Unlock()
 	b.Queue(createDeliveriesQuery.With(now))
 	b.Queue(wakeAllDispatchQuery.With(now)).Each(func(r db.Row) error {
@@ -59,8 +59,8 @@ func (h *Service) CreateDeliveries(b *db.Batch) {
 	b.Queue(advanceMarkQuery.With())
 }
 
-// WakeDeliveries wakes whoever works for the webhooks that got deliveries, once the
-// sequencer's transaction is committed.
+// WakeDeliveries wakes the dispatchers of the webhooks that got deliveries, after the commit of the
+// sequencer's transaction.
 func (h *Service) WakeDeliveries() {
 	h.mu.Lock()
 	arrived := append([]db.ID(nil), h.pendingWakes...)

@@ -16,47 +16,47 @@ import (
 
 // The states of a delivery.
 const (
-	Pending   = "pending"   // to be tried, for the first time or again
-	Delivered = "delivered" // the receiver took it
-	Failed    = "failed"    // the schedule is over, or it can't be sent any more
+	Pending   = "pending"   // waits for its first or next attempt
+	Delivered = "delivered" // the receiver accepted it
+	Failed    = "failed"    // the last attempt failed, or it can no longer be sent
 )
 
-// States lists all of them.
+// States lists all states of a delivery.
 var States = [...]string{Pending, Delivered, Failed}
 
-// Delivery is one event on its way to one webhook.
+// Delivery is the delivery of one event to one webhook.
 type Delivery struct {
-	ID        db.ID // the event's, which is X-Event-ID
+	ID        db.ID // the event's id, sent as X-Event-ID
 	Webhook   db.ID
 	Kind      string
 	State     string
-	Test      bool      // made by Test: the account's log has no such event
-	Content   bool      // it holds, or would hold, the content of mail
-	Domain    db.ID     // that the event is about; 0 for none, or if it is no longer stored
-	Attempts  int       // so far
+	Test      bool      // made by Test: the account's event log has no such event
+	Content   bool      // its body has, or would have, the content of mail
+	Domain    db.ID     // domain of the event; 0 for none, or if the event is no longer stored
+	Attempts  int       // attempts so far
 	NextAt    time.Time // when it is due, while it is pending
 	Code      int       // HTTP status of the last attempt; 0 for none
-	Error     string    // of the last attempt; see Attempt
+	Error     string    // error of the last attempt; see Attempt
 	CreatedAt time.Time
-	UpdatedAt time.Time // of its last attempt, or of its last change otherwise
+	UpdatedAt time.Time // time of the last attempt, or of the last other change
 }
 
-// Attempt is one try to deliver.
+// Attempt is one delivery attempt.
 type Attempt struct {
 	Number    int // 1…
 	StartedAt time.Time
 	Duration  time.Duration
-	Headers   map[string]string // that were sent
-	Code      int               // HTTP status; 0 for no answer
-	// Error is a stable word for why it failed, "" if it did not: see
-	// Troubles. Words tells it to a person.
+	Headers   map[string]string // headers sent
+	Code      int               // HTTP status; 0 for no response
+	// Error is a stable code for the failure, "" for success: see ErrorDNS and the codes after it.
+	// Detail is a sentence for people.
 	Error    string
 	Detail   string
-	Response string    // the beginning of the answer's body, at most 2 KiB, as text
-	NextAt   time.Time // when it was to be tried again; zero for never
+	Response string    // beginning of the response body, at most 2 KiB, as text
+	NextAt   time.Time // time of the next attempt; zero for none
 }
 
-// maxShownAttempts is how many attempts of a delivery are shown, the last ones.
+// maxShownAttempts is the maximum of attempts shown per delivery, the last ones.
 const maxShownAttempts = 100
 
 const selectDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
@@ -69,11 +69,11 @@ var (
 	deliveryQuery          = db.SQL(selectDelivery + ` WHERE webhook = $1 AND id = $2`)
 	attemptsQuery          = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
-	// One that a node has under way may end as what comes first.
+	// A running attempt may settle the delivery before the new one begins.
 	redeliverQuery = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
 			content = (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 		WHERE webhook = $1 AND id = $2`)
-	// wakeDispatchQuery makes a node come, if none is there.
+	// wakeDispatchQuery makes a node claim the webhook, if none has it.
 	wakeDispatchQuery = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END ELSE due_at END
 		WHERE webhook = $1`)
@@ -85,8 +85,8 @@ var (
 	errPruned           = fault.New(fault.Conflict, "event_pruned", "The event is too old: it is no longer stored.")
 )
 
-// Deliveries returns a page of a webhook's deliveries, newest first: all, or
-// those of a state. A fault.NotFound says that there is no such webhook.
+// Deliveries returns a page of a webhook's deliveries, newest first: all, or those in a state. It
+// returns a fault.NotFound if there is no such webhook.
 func (h *Service) Deliveries(ctx context.Context, account, hook db.ID, state string, page db.Page) (deliveries []Delivery, more bool, err error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, false, err
@@ -97,8 +97,8 @@ func (h *Service) Deliveries(ctx context.Context, account, hook db.ID, state str
 	return db.ReadPage(ctx, h.o.DB, deliveriesQuery, page, scanDelivery, hook)
 }
 
-// Delivery returns a delivery with its attempts, oldest first (of more than 100
-// the last). A fault.NotFound says that there is none.
+// Delivery returns a delivery with its attempts, oldest first, but only the last 100. It returns a
+// fault.NotFound if there is no such delivery.
 func (h *Service) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery, []Attempt, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return Delivery{}, nil, err
@@ -123,9 +123,9 @@ func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error
 	return found[0], nil
 }
 
-// Body returns what a delivery sends: the bytes that are signed, or nil if they hold
-// the content of mail and the caller may not read mail. A fault.Conflict says that the
-// event is no longer stored.
+// Body returns the body of a delivery: the bytes that are signed. It returns nil if they contain
+// the content of mail and the caller may not read mail, and a fault.Conflict if the event is no
+// longer stored.
 func (h *Service) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, err
@@ -137,10 +137,9 @@ func (h *Service) Body(ctx context.Context, account, hook, id db.ID, mail bool) 
 	return h.body(ctx, account, hook, id, mail)
 }
 
-// Redeliver makes a delivery pending again, whatever became of it: it is tried
-// at once, with the whole schedule before it and the same body as ever. The
-// attempts so far stay. A fault.Conflict says that the webhook is disabled, or
-// that the event is no longer stored.
+// Redeliver makes a delivery in any state pending again: it is tried at once, with the whole
+// schedule ahead and the same body. Earlier attempts stay. Redeliver returns a fault.Conflict if
+// the webhook is disabled, or the event is no longer stored.
 func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -170,19 +169,20 @@ func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliv
 	return h.delivery(ctx, hook, id)
 }
 
-// wake tells whoever works for a webhook, or might, that something is due.
+// wake wakes the webhook's dispatcher, or a node that may claim the webhook, when a delivery is
+// due.
 func (h *Service) wake(hook db.ID) {
 	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook, ID: int64(hook)})
 	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook})
 }
 
-// Turning content off holds at once, for deliveries that wait too; turning it on holds
-// for deliveries that are made later.
+// Turning content off takes effect at once, also for waiting deliveries. Turning it on affects only
+// deliveries that are created later.
 var bodyQuery = db.SQL(`SELECT body, COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 	FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
 
-// body makes the body of a delivery: of a test what was stored, else of the
-// event's row, without the content of mail unless mail says so.
+// body returns the body of a delivery. A test has a stored body. Other bodies come from the event's
+// row, without the content of mail unless mail is set.
 func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	var body string
 	var content bool

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// windowRows is how many deliveries of a webhook are read ahead. The rest
-	// waits in its rows.
+	// windowRows is the maximum of a webhook's deliveries read ahead. The others stay in their
+	// rows.
 	windowRows = 200
-	// maxUnwritten is how many outcomes of a webhook may wait for their commit.
+	// maxUnwritten is the maximum of a webhook's outcomes that wait for their commit.
 	maxUnwritten = 200
-	// idleTimeout is how long a node stays with a webhook for which nothing is due.
+	// idleTimeout is how long a node keeps the lease of a webhook without due deliveries.
 	idleTimeout = 2 * time.Second
-	// maxAttemptsPerTurn is how many attempts a webhook gets before it makes room, while
-	// others wait for a place in hand.
+	// maxAttemptsPerTurn is how many attempts a webhook gets before its dispatcher ends, if other
+	// webhooks wait to be claimed.
 	maxAttemptsPerTurn = 500
-	// errorDelay is how long after trouble with the database it is tried again.
+	// errorDelay is the wait after a database error.
 	errorDelay = time.Second
 )
 
@@ -34,19 +34,19 @@ var (
 		WHERE webhook = $1 AND state = 'pending' AND due_at <= $2 ORDER BY due_at, id LIMIT $3`)
 	nextDueDeliveryQuery = db.SQL(`SELECT due_at FROM webhook_delivery
 		WHERE webhook = $1 AND state = 'pending' AND due_at > $2 ORDER BY due_at LIMIT 1`)
-	// A node leaves only if nothing arrived that it has not seen.
+	// A node releases a webhook only if it has seen all arrivals.
 	releaseIdleQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = NULLIF(CAST($4 AS BIGINT), 0)
 		WHERE webhook = $1 AND tenure = $2 AND arrivals = $3`)
 )
 
-// windowDelivery is a delivery in the window.
+// windowDelivery is a delivery in a dispatcher's window.
 type windowDelivery struct {
 	id              db.ID
 	kind            string
 	attempts, tries int
 }
 
-// settings are what a webhook's row says.
+// settings are the fields of a webhook's row that a dispatcher needs.
 type settings struct {
 	revision int64
 	account  db.ID
@@ -55,13 +55,13 @@ type settings struct {
 	secrets  secrets
 }
 
-// dispatcher is a node's work for one webhook. All but changed and latest belongs to
-// the goroutine of run.
+// dispatcher delivers the events of one webhook on this node. The goroutine of run owns all fields
+// except stale and latestCircuit.
 type dispatcher struct {
 	h             *Service
 	id            db.ID
 	lease         db.ID
-	stale         atomic.Bool // the row was changed here
+	stale         atomic.Bool // this node changed the row
 	latestCircuit atomic.Pointer[circuit]
 
 	settings
@@ -69,30 +69,29 @@ type dispatcher struct {
 	client     *client
 	arrivals   int64
 	generation int64
-	disabled   bool // it is disabled: nothing begins
-	lost       bool // the node does not have it any more
+	disabled   bool // the webhook is disabled: no attempt starts
+	lost       bool // this node no longer has the lease
 	window     []windowDelivery
-	inFlight   map[db.ID]windowDelivery // being tried, or not yet written
-	requeued   bool                     // something in hand was written, and is due again: it was replayed
+	inFlight   map[db.ID]windowDelivery // in an attempt, or outcome not yet written
+	requeued   bool                     // a delivery in inFlight was settled and is due again: it was replayed
 	running    int
-	moreDue    bool      // rows may be due that are not in the window
+	moreDue    bool      // the window may lack due rows
 	nextDue    time.Time // when the next row is due; zero for none
-	retryAt    time.Time // the database is left alone until then
-	started    int       // attempts
-	idleSince  time.Time // since when there is nothing to do; zero while there is
+	retryAt    time.Time // no database access until then
+	started    int       // attempts started
+	idleSince  time.Time // start of the idle time; zero while there is work
 	finished   chan finishedAttempt
 	written    chan outcome
 }
 
-func (h *Service) newDispatcher(id, tenure db.ID, c circuit) *dispatcher {
+func (h *Service) newDispatcher(id, leaseID db.ID, c circuit) *dispatcher {
 	return &dispatcher{
-		h: h, id: id, lease: tenure, circuit: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
+		h: h, id: id, lease: leaseID, circuit: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
 		finished: make(chan finishedAttempt, maxConcurrent), written: make(chan outcome, maxConcurrent),
 	}
 }
 
-// run works for the webhook until nothing is due any more, or ctx ends; then
-// attempts under way may finish.
+// run delivers until no delivery is due for a while, or ctx ends; then running attempts may finish.
 func (l *dispatcher) run(ctx context.Context) {
 	sub := l.h.o.Hub.Subscribe(notify.Key{Kind: notify.Webhook, ID: int64(l.id)})
 	defer sub.Close()
@@ -136,14 +135,13 @@ func (l *dispatcher) run(ctx context.Context) {
 	}
 }
 
-// hasLease reports whether the node may begin attempts here.
+// hasLease reports whether the node may start attempts for this webhook.
 func (l *dispatcher) hasLease() bool {
-	tenure, ok := l.h.o.Node.Lease()
-	return ok && tenure == l.lease
+	leaseID, ok := l.h.o.Node.Lease()
+	return ok && leaseID == l.lease
 }
 
-// reload reads the webhook's row, and whether something has arrived. It reports
-// whether the database could be read.
+// reload reads the webhook's row and its arrivals. It reports whether the database could be read.
 func (l *dispatcher) reload(ctx context.Context) bool {
 	if time.Now().Before(l.retryAt) {
 		return false
@@ -179,7 +177,8 @@ func (l *dispatcher) reload(ctx context.Context) bool {
 	}
 	var code string
 	if s.target, code, _ = l.h.parseURL(url); code != "" {
-		// What was allowed once may be no more; each attempt says so.
+		// A URL that was allowed earlier may now be forbidden. Each attempt then fails with that
+		// error.
 		s.target.forbidden = true
 	}
 	if l.client == nil || s.target != l.target {
@@ -200,8 +199,8 @@ func (l *dispatcher) handleError(ctx context.Context, what string, err error) {
 	}
 }
 
-// mayLogError lets one lane a second write to the log: a database that is away is
-// away for all of them.
+// mayLogError lets one dispatcher per second write to the log: an unreachable database affects all
+// of them.
 func (h *Service) mayLogError() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +212,7 @@ func (h *Service) mayLogError() bool {
 	return true
 }
 
-// readDue reads what is due next, once the window is empty.
+// readDue reads the next due deliveries once the window is empty.
 func (l *dispatcher) readDue(ctx context.Context) {
 	now := l.h.o.Now()
 	if !l.nextDue.IsZero() && !now.Before(l.nextDue) {
@@ -250,17 +249,17 @@ func (l *dispatcher) readDue(ctx context.Context) {
 	l.moreDue, l.nextDue = false, db.Time(next)
 }
 
-// canStart reports whether an attempt may begin.
+// canStart reports whether an attempt may start.
 func (l *dispatcher) canStart() bool {
 	return !l.disabled && !l.lost && !l.turnUsed() && len(l.window) > 0 && l.running < max(l.limit, 1) &&
 		len(l.inFlight)-l.running < maxUnwritten && !l.h.o.Now().Before(l.pausedUntil)
 }
 
-// turnUsed reports whether the webhook has had its share, and others wait.
+// turnUsed reports whether the webhook has used up its turn while others wait.
 func (l *dispatcher) turnUsed() bool { return l.started >= maxAttemptsPerTurn && l.h.atCapacity() }
 
-// pool is where an attempt takes its place: those of webhooks that fail must
-// not take those of the others.
+// pool returns the pool of the next attempt's slot: failing webhooks must not take the slots of the
+// others.
 func (l *dispatcher) pool() chan struct{} {
 	if l.level > 0 {
 		return l.h.probes
@@ -268,7 +267,7 @@ func (l *dispatcher) pool() chan struct{} {
 	return l.h.slots
 }
 
-// waitTime is how long there is nothing to do if nothing happens.
+// waitTime returns how long run may wait if no signal arrives.
 func (l *dispatcher) waitTime() time.Duration {
 	wait := idleTimeout
 	now := l.h.o.Now()
@@ -285,8 +284,8 @@ func (l *dispatcher) waitTime() time.Duration {
 	return wait + time.Millisecond
 }
 
-// release gives the webhook up once nothing has been due for a while. It reports
-// whether the node has it no more.
+// release releases the webhook after it was idle for a while. It reports whether this node no
+// longer has the lease.
 func (l *dispatcher) release() bool {
 	if l.lost {
 		return true
@@ -310,21 +309,21 @@ func (l *dispatcher) release() bool {
 	case err == nil:
 		return true
 	case errors.Is(err, errSuperseded):
-		l.stale.Store(true) // something arrived, or it was taken over: a look tells
+		l.stale.Store(true) // a delivery arrived, or another node took over: reload tells
 	default:
 		l.handleError(l.h.writeCtx, "leaving a webhook", err)
 	}
 	return false
 }
 
-// idleState reports whether there is nothing to do for now, and when there is again:
-// 0 for not by itself.
+// idleState reports whether there is no work for now, and when the next delivery is due: 0 for no
+// known time.
 func (l *dispatcher) idleState() (due int64, free bool) {
 	resting := l.h.o.Now().Before(l.pausedUntil)
 	switch {
 	case l.disabled:
 		return 0, true
-	case l.revision == 0: // not yet looked at
+	case l.revision == 0: // not loaded yet
 		return 0, false
 	case !resting && l.turnUsed():
 		return db.Micros(l.h.o.Now()), true

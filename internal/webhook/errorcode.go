@@ -19,23 +19,23 @@ import (
 	"github.com/mailstead/mailstead/internal/egress"
 )
 
-// Why an attempt failed, as stable words.
+// The error codes of attempts. They are stable.
 const (
 	ErrorDNS         = "dns"                 // the host name has no address, or could not be looked up
-	ErrorAddress     = "address_not_allowed" // the host is at no address that may be dialled
+	ErrorAddress     = "address_not_allowed" // the host has no address that may be dialed
 	ErrorRefused     = "connection_refused"
-	ErrorUnreachable = "unreachable" // no connection for another reason
-	ErrorTLS         = "tls"         // the certificate, or the handshake
+	ErrorUnreachable = "unreachable" // no connection, for another reason
+	ErrorTLS         = "tls"         // invalid certificate, or failed handshake
 	ErrorTimeout     = "timeout"
-	ErrorClosed      = "connection_closed" // without an answer
+	ErrorClosed      = "connection_closed" // without a response
 	ErrorResponse    = "invalid_answer"    // not HTTP
 	ErrorRedirect    = "redirect"          // 3xx: not followed
 	ErrorGone        = "gone"              // 410: disables the webhook
-	ErrorStatus      = "status"            // any other answer that is not 2xx
+	ErrorStatus      = "status"            // any other status that is not 2xx
 	ErrorPruned      = "event_pruned"      // nothing was sent: the event is no longer stored
 )
 
-// classifyStatus says what a status means: "" for taken.
+// classifyStatus returns the error code and detail of an HTTP status: "" for success.
 func classifyStatus(code int) (trouble, words string) {
 	said := fmt.Sprintf("The receiver answered with status %d", code)
 	if text := http.StatusText(code); text != "" {
@@ -52,8 +52,8 @@ func classifyStatus(code int) (trouble, words string) {
 	return ErrorStatus, said + "."
 }
 
-// classifyError says why there was no answer, in words that tell nothing of networks
-// inside.
+// classifyError returns the error code and detail of a request without a response. The text reveals
+// nothing about internal networks.
 func classifyError(ctx context.Context, err error, limit time.Duration) (trouble, words string) {
 	var look *dns.Error
 	var verify *tls.CertificateVerificationError

@@ -27,7 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// server makes a TLS receiver whose certificate an authority issued.
+// server starts a TLS receiver with a certificate of an authority.
 func server(t *testing.T, by *certtest.CA, tmpl *x509.Certificate) *httptest.Server {
 	t.Helper()
 	leaf, key := by.Issue(tmpl)
@@ -39,7 +39,7 @@ func server(t *testing.T, by *certtest.CA, tmpl *x509.Certificate) *httptest.Ser
 	return s
 }
 
-// raw is a receiver that says what it is told to whoever connects.
+// raw starts a receiver that sends a fixed text to each client.
 func raw(t *testing.T, say string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func raw(t *testing.T, say string) string {
 	return l.Addr().String()
 }
 
-// What went wrong is told in a stable word and in a sentence.
+// A failure has a stable error code and a sentence.
 func TestTrouble(t *testing.T) {
 	authority, stranger := certtest.New(t, "known"), certtest.New(t, "stranger")
 	roots := x509.NewCertPool()
@@ -118,7 +118,7 @@ func TestTrouble(t *testing.T) {
 		w, _ := h.create(c.url)
 		want[w.ID.String()] = i
 	}
-	zone.Set("metadata.test", "A 169.254.169.254") // once it was allowed
+	zone.Set("metadata.test", "A 169.254.169.254") // it was allowed earlier
 	zone.Set("public.test", "A 1.1.1.1")
 	h.record(event.Bounce, 1)
 	for range cases {
@@ -132,8 +132,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// A connection that is open to an address which the name no longer has is not
-// used again, and a name that came to lead inside is not followed there.
+// A connection to an address that the host name no longer has is not reused. A name that now
+// resolves to an internal address is not followed.
 func TestRebound(t *testing.T) {
 	var inside atomic.Int64
 	good := listen(t, nil)

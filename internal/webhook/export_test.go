@@ -9,8 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Told has f called with each outcome that is written, or given up with err.
-// Set it before Run.
+// Told calls f with each outcome that is written, or given up with err. Set it before Run.
 func (h *Service) Told(f func(hook, event db.ID, state string, err error)) {
 	h.onSettled = func(hook db.ID, o *outcome, err error) { f(hook, o.item.id, o.state, err) }
 }
@@ -22,13 +21,13 @@ var (
 	Clean      = sanitize
 )
 
-// TestsOfOne is how many tests an account makes at the same time.
+// TestsOfOne is the maximum of concurrent tests of an account.
 const TestsOfOne = maxTestsPerAccount
 
 // FailingFor is how long a webhook must fail to be disabled.
 const FailingFor time.Duration = disableAfter
 
-// Purge removes what is left of deleted webhooks.
+// Purge removes the rows of deleted webhooks.
 func (h *Service) Purge(ctx context.Context) error {
 	for {
 		if more, err := h.purge(ctx); !more || err != nil {

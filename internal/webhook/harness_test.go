@@ -34,8 +34,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// failureThreshold bounds the wait for what must happen.
-const failureThreshold = 2 * time.Minute
+// waitLimit is the timeout for expected events.
+const waitLimit = 2 * time.Minute
 
 var (
 	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, 'x', 'active', 0)`)
@@ -49,8 +49,8 @@ type told struct {
 	err         error
 }
 
-// house is a database with the sequencer and the dispatcher at work on it.
-type house struct {
+// fixture is a database with a running sequencer and webhook service.
+type fixture struct {
 	t       testing.TB
 	db      *db.DB
 	node    *db.Node
@@ -59,9 +59,9 @@ type house struct {
 	hooks   *webhook.Service
 	account db.ID
 	key     *secret.Key
-	ahead   atomic.Int64 // of the clock
+	ahead   atomic.Int64 // offset of the clock
 	told    chan told
-	cutOff  bool // the node's lease is not kept
+	cutOff  bool // the node's lease is not maintained
 	stop    func()
 }
 
@@ -73,31 +73,31 @@ func (l loud) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// now is a clock that the test moves forward.
-func (h *house) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+// now returns the time of a clock that the test advances.
+func (h *fixture) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
-// forward moves the clock and has everybody look.
-func (h *house) forward(d time.Duration) {
+// forward advances the clock and wakes all.
+func (h *fixture) forward(d time.Duration) {
 	h.ahead.Add(int64(d))
 	h.hub.WakeAll()
 }
 
 type option func(*webhook.Options)
 
-// build makes the rooms; run sets them to work.
-func build(t testing.TB, url string, options ...option) *house {
+// build creates the services; run starts them.
+func build(t testing.TB, url string, options ...option) *fixture {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
 	return furnish(t, d, node, options...)
 }
 
-func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
+func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *fixture {
 	t.Helper()
 	key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, node: node, hub: &notify.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
+	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
 	h.log = &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.now}
 	h.log.RemoveContent = func(string, json.RawMessage) (any, error) { return nil, nil }
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
@@ -127,15 +127,15 @@ func names(t testing.TB) *dns.Resolver {
 	return dnstest.Resolver(t, addr)
 }
 
-func (h *house) newAccount() db.ID {
+func (h *fixture) newAccount() db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
 	dbtest.Exec(h.t, h.db, insertAccount.With(id, id.String()+"@demo.test"))
 	return id
 }
 
-// run sets sequencer and dispatcher to work until the test ends, or stop.
-func (h *house) run() {
+// run runs the sequencer and the webhook service until the test ends, or stop.
+func (h *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	lease, leave := context.WithCancel(context.Background())
 	var working, keeping sync.WaitGroup
@@ -166,21 +166,21 @@ func (h *house) run() {
 	h.t.Cleanup(func() { h.stop() })
 }
 
-func start(t testing.TB, url string, options ...option) *house {
+func start(t testing.TB, url string, options ...option) *fixture {
 	t.Helper()
 	h := build(t, url, options...)
 	h.run()
 	return h
 }
 
-// each runs f with a house of each engine.
-func each(t *testing.T, f func(t *testing.T, h *house), options ...option) {
+// each runs f with a house for each engine.
+func each(t *testing.T, f func(t *testing.T, h *fixture), options ...option) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, url string) { f(t, start(t, url, options...)) })
 }
 
-// create makes a webhook for all kinds and returns it with its secret.
-func (h *house) create(url string, kinds ...string) (webhook.Webhook, string) {
+// create creates a webhook for the kinds, or for all, and returns it with its secret.
+func (h *fixture) create(url string, kinds ...string) (webhook.Webhook, string) {
 	h.t.Helper()
 	if len(kinds) == 0 {
 		kinds = []string{webhook.AllKinds}
@@ -197,12 +197,12 @@ type data struct {
 }
 
 // record records n events of a kind in one transaction.
-func (h *house) record(kind string, n int) {
+func (h *fixture) record(kind string, n int) {
 	h.t.Helper()
 	h.recordAll(h.account, func(i int) event.Input { return event.Input{Kind: kind, Data: data{i}} }, n)
 }
 
-func (h *house) recordAll(account db.ID, of func(int) event.Input, n int) {
+func (h *fixture) recordAll(account db.ID, of func(int) event.Input, n int) {
 	h.t.Helper()
 	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
 		for i := range n {
@@ -218,8 +218,8 @@ func (h *house) recordAll(account db.ID, of func(int) event.Input, n int) {
 	}
 }
 
-// newest numbers what was recorded and returns the id of the last event.
-func (h *house) newest() db.ID {
+// newest numbers the recorded events and returns the id of the last one.
+func (h *fixture) newest() db.ID {
 	h.t.Helper()
 	for {
 		n, err := h.log.AssignPositions(h.t.Context())
@@ -238,7 +238,7 @@ func (h *house) newest() db.ID {
 }
 
 // outcome waits for the next outcome.
-func (h *house) outcome() told {
+func (h *fixture) outcome() told {
 	h.t.Helper()
 	select {
 	case o := <-h.told:
@@ -246,13 +246,13 @@ func (h *house) outcome() told {
 			h.t.Fatal(o.err)
 		}
 		return o
-	case <-time.After(failureThreshold):
+	case <-time.After(waitLimit):
 		h.t.Fatal("no attempt came to an end")
 		return told{}
 	}
 }
 
-func (h *house) delivery(hook, id db.ID) (webhook.Delivery, []webhook.Attempt) {
+func (h *fixture) delivery(hook, id db.ID) (webhook.Delivery, []webhook.Attempt) {
 	h.t.Helper()
 	d, attempts, err := h.hooks.Delivery(h.t.Context(), h.account, hook, id)
 	if err != nil {
@@ -261,7 +261,7 @@ func (h *house) delivery(hook, id db.ID) (webhook.Delivery, []webhook.Attempt) {
 	return d, attempts
 }
 
-func (h *house) hook(id db.ID) webhook.Webhook {
+func (h *fixture) hook(id db.ID) webhook.Webhook {
 	h.t.Helper()
 	w, err := h.hooks.Get(h.t.Context(), h.account, id)
 	if err != nil {
@@ -270,15 +270,15 @@ func (h *house) hook(id db.ID) webhook.Webhook {
 	return w
 }
 
-// request is what a receiver got.
+// request is a request that a receiver got.
 type request struct {
 	*http.Request
-	n    int // the how-manieth, from 1
+	n    int // number of the request, from 1
 	body []byte
 }
 
-// receiver is an application that gets deliveries. answer is called with each
-// request; without one it answers 200.
+// receiver is an application that gets deliveries. It calls answer with each request; without one
+// it responds with 200.
 type receiver struct {
 	*httptest.Server
 	t      testing.TB
@@ -315,15 +315,15 @@ func (r *receiver) next() request {
 	select {
 	case got := <-r.got:
 		return got
-	case <-time.After(failureThreshold):
+	case <-time.After(waitLimit):
 		r.t.Fatal("no request came")
 		return request{}
 	}
 }
 
-// verify is a receiver's check, written from the interface specification alone:
-// HMAC-SHA256 over the raw body with the secret as key, in lower-case hex after
-// "sha256=", compared in constant time.
+// verify is a receiver's signature check, written from the interface specification alone:
+// HMAC-SHA256 over the raw body with the secret as key, in lower-case hex after "sha256=", compared
+// in constant time.
 func verify(secret string, header http.Header, body []byte) error {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// ledger counts which events a receiver took.
+// ledger counts the events that a receiver accepted.
 type ledger struct {
 	mu   sync.Mutex
 	took map[string]int
@@ -50,8 +50,8 @@ func (l *ledger) wait(t *testing.T, who string, within time.Duration) {
 	}
 }
 
-// memory is what the process has in hand, in MiB: all of it, and the heap after
-// a collection.
+// memory returns the memory of the process, in MiB: the resident set, and the heap after a
+// collection.
 func memory(t *testing.T) (resident, heap int) {
 	t.Helper()
 	var m runtime.MemStats
@@ -68,12 +68,12 @@ func memory(t *testing.T) (resident, heap int) {
 	return pages * os.Getpagesize() >> 20, int(m.HeapAlloc >> 20)
 }
 
-// Of four receivers one hangs, one answers 500, one is slow. The fast one gets
-// everything meanwhile; when the others come back to their senses, they do too.
+// Of four receivers one hangs, one responds with 500, one is slow. The fast one gets everything
+// meanwhile. When the others recover, they do too.
 func TestIsolation(t *testing.T) {
 	total := servertest.SoakSize(2000, 100_000)
-	within := failureThreshold + time.Duration(total)*20*time.Millisecond
-	each(t, func(t *testing.T, h *house) {
+	within := waitLimit + time.Duration(total)*20*time.Millisecond
+	each(t, func(t *testing.T, h *fixture) {
 		fast, slow, broken, hanging := newLedger(total), newLedger(total), newLedger(total), newLedger(total)
 		healed := make(chan struct{})
 		isHealed := func() bool {
@@ -105,11 +105,11 @@ func TestIsolation(t *testing.T) {
 		})
 		var hooks []webhook.Webhook
 		for _, r := range []*receiver{stuck, sick, lazy, quick} {
-			r.got = nil // what a receiver keeps is not the service's memory
+			r.got = nil // the receivers' data is not the service's memory
 			w, _ := h.create(r.URL)
 			hooks = append(hooks, w)
 		}
-		go func() { // nobody else looks at the outcomes
+		go func() { // no one else reads the outcomes
 			for range h.told { //nolint:revive // they only have to go
 			}
 		}()
@@ -128,13 +128,13 @@ func TestIsolation(t *testing.T) {
 		if total > 10_000 && heap2-heap > 32 {
 			t.Errorf("the heap grew by %d MiB", heap2-heap)
 		}
-		// What fails is not sent all that waits for it.
+		// A failing receiver does not get all waiting deliveries.
 		if n := sick.n.Load(); n > 100+int64(took/time.Second) {
 			t.Errorf("the broken one got %d requests", n)
 		}
 		slow.wait(t, "the slow one", within)
 		close(healed)
-		h.forward(time.Hour) // past every rest, and the second and third tries
+		h.forward(time.Hour) // past every pause, and the second and third attempts
 		broken.wait(t, "the broken one", within)
 		hanging.wait(t, "the hanging one", within)
 		for i, l := range []*ledger{fast, slow} {
@@ -150,9 +150,9 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
-// Once a webhook is disabled nothing begins; what is under way may end.
+// Once a webhook is disabled, no attempt starts; running ones may finish.
 func TestDisableRace(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		open := make(chan struct{})
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			if r.n > 100 {
@@ -170,7 +170,7 @@ func TestDisableRace(t *testing.T) {
 		}
 		before := r.n.Load()
 		close(open)
-		h.stop() // when all that began has ended
+		h.stop() // after all started attempts have ended
 		if n := r.n.Load(); n > before+20 {
 			t.Errorf("%d requests before it was disabled, %d after", before, n-before)
 		}
@@ -180,9 +180,9 @@ func TestDisableRace(t *testing.T) {
 	})
 }
 
-// More webhooks than a node has in hand take turns.
+// Webhooks take turns if there are more than a node may lease.
 func TestTurns(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, nil)
 		const hooks, events = 5, 700
 		var made []webhook.Webhook
@@ -202,9 +202,9 @@ func TestTurns(t *testing.T) {
 	}, func(o *webhook.Options) { o.MaxWebhooks = 2 })
 }
 
-// What does not finish within the drain was not tried.
+// An attempt that does not finish within the drain does not count.
 func TestDrain(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		began := make(chan struct{}, 1)
 		r := listen(t, func(_ http.ResponseWriter, r request) {
 			began <- struct{}{}
@@ -219,7 +219,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%+v, %v", list, err)
 		}
 		var free int
-		if err := h.db.One(t.Context(), laneFree.With(), &free); err != nil || free != 1 {
+		if err := h.db.One(t.Context(), batcherFree.With(), &free); err != nil || free != 1 {
 			t.Errorf("%d lanes are free, %v", free, err)
 		}
 	}, func(o *webhook.Options) { o.DrainTimeout = 10 * time.Millisecond })
@@ -227,7 +227,7 @@ func TestDrain(t *testing.T) {
 
 var countState = db.SQL(`SELECT COUNT(*) FROM webhook_delivery WHERE webhook = $1 AND ($2 = '' OR state = $2)`)
 
-func (h *house) count(hook db.ID, state string) (n int) {
+func (h *fixture) count(hook db.ID, state string) (n int) {
 	h.t.Helper()
 	if err := h.db.One(h.t.Context(), countState.With(hook, state), &n); err != nil {
 		h.t.Fatal(err)

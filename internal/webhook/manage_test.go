@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// Every fault of a webhook is told at once, and none repeats what was given.
+// All errors of a webhook are reported at once, and none repeats the input.
 func TestCreateRefuses(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		mine := func(_ context.Context, _, id db.ID) (bool, error) { return id == 7, nil }
@@ -176,7 +176,7 @@ func TestManage(t *testing.T) {
 	})
 }
 
-// A webhook that is deleted while a test is under way leaves nothing behind.
+// A webhook that is deleted during a test leaves no rows.
 func TestDeletedDuringTest(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		h := build(t, url)
@@ -206,7 +206,7 @@ func TestDeletedDuringTest(t *testing.T) {
 	})
 }
 
-// Slow receivers of one account leave tests to the others.
+// Slow receivers of one account leave test slots to other accounts.
 func TestTestsOfOneAccount(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		h := build(t, url)
@@ -244,10 +244,10 @@ func TestTestsOfOneAccount(t *testing.T) {
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// After a rotation X-Service-Signature is made with the new secret at once;
-// webhook-signature carries both for a day.
+// After a rotation, X-Service-Signature uses the new secret at once; webhook-signature has both for
+// a day.
 func TestRotate(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, nil)
 		w, first := h.create(r.URL)
 		signs := func(secret string) (service, std bool) {
@@ -265,7 +265,7 @@ func TestRotate(t *testing.T) {
 		}
 		expect("the first", first, true, true)
 		is, fresh, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.SecretOverlap)
-		if err != nil || fresh == first || is.OldSecretUntil.Sub(h.now()) > 24*time.Hour || is.OldSecretUntil.Sub(h.now()) < 24*time.Hour-failureThreshold {
+		if err != nil || fresh == first || is.OldSecretUntil.Sub(h.now()) > 24*time.Hour || is.OldSecretUntil.Sub(h.now()) < 24*time.Hour-waitLimit {
 			t.Fatalf("%+v, %v", is, err)
 		}
 		expect("the old one", first, false, true)
@@ -286,10 +286,9 @@ func TestRotate(t *testing.T) {
 	})
 }
 
-// A test goes on when who asked for it has left, and what is listed of it is what
-// the receiver said.
+// A test continues when its client disconnects, and its delivery shows the receiver's response.
 func TestTestLeft(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx, leave := context.WithCancel(t.Context())
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			leave()
@@ -303,9 +302,9 @@ func TestTestLeft(t *testing.T) {
 	})
 }
 
-// A test is a real delivery, listed as one, and no event of the log.
+// A test is a real delivery, listed as one, but not an event of the log.
 func TestTest(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		code := 200
 		r := listen(t, func(w http.ResponseWriter, r request) { w.WriteHeader(code) })
 		w, secret := h.create(r.URL, event.Complaint)

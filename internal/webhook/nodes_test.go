@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	endTenure = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
-	laneFree  = db.SQL(`SELECT COUNT(*) FROM webhook_lane WHERE tenure IS NULL`)
+	endLease    = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	batcherFree = db.SQL(`SELECT COUNT(*) FROM webhook_lane WHERE tenure IS NULL`)
 )
 
-// pair makes two nodes of one service: on PostgreSQL as two processes would.
-func pair(t *testing.T, url string) (one, two *house) {
+// pair creates two nodes of one service: on PostgreSQL as two processes would.
+func pair(t *testing.T, url string) (one, two *fixture) {
 	t.Helper()
 	one = build(t, url)
 	second := one.db
@@ -41,8 +41,8 @@ func pair(t *testing.T, url string) (one, two *house) {
 	return one, two
 }
 
-// When a node's lease ends, another one goes on with what it had under way; what
-// the first one brings afterwards no longer counts.
+// When a node's lease expires, another node continues its deliveries, and later outcomes of the
+// first one no longer count.
 func TestTakeOver(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		one, two := pair(t, url)
@@ -58,8 +58,8 @@ func TestTakeOver(t *testing.T) {
 		one.cutOff = true
 		one.run()
 		<-hold
-		tenure, _ := one.node.Lease()
-		dbtest.Exec(t, one.db, endTenure.With(tenure))
+		lease, _ := one.node.Lease()
+		dbtest.Exec(t, one.db, endLease.With(lease))
 		two.run()
 		bodies := map[string][]byte{}
 		for range 5 {
@@ -88,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// A node that ends leaves everything to others.
+// A node that stops leaves all webhooks to others.
 func TestLeave(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		one, two := pair(t, url)
@@ -105,11 +105,11 @@ func TestLeave(t *testing.T) {
 		<-hold
 		var ending sync.WaitGroup
 		ending.Go(one.stop)
-		close(open) // what is under way may end
+		close(open) // running attempts may end
 		ending.Wait()
 		sent := r.n.Load()
 		var free int
-		if err := one.db.One(t.Context(), laneFree.With(), &free); err != nil || free != 1 {
+		if err := one.db.One(t.Context(), batcherFree.With(), &free); err != nil || free != 1 {
 			t.Fatalf("%d lanes are free, %v", free, err)
 		}
 		two.run()
@@ -122,8 +122,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// While two sequencers and many writers are at work, each event makes one
-// delivery for each webhook.
+// With two sequencers and many writers, each event creates one delivery for each webhook.
 func TestFollowOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		one, two := pair(t, url)
@@ -135,7 +134,7 @@ func TestFollowOnce(t *testing.T) {
 		}
 		var writing, numbering sync.WaitGroup
 		for w := range writers {
-			h := [2]*house{one, two}[w%2]
+			h := [2]*fixture{one, two}[w%2]
 			writing.Go(func() {
 				for range each {
 					h.record(event.Bounce, 1)
@@ -143,7 +142,7 @@ func TestFollowOnce(t *testing.T) {
 			})
 		}
 		done := make(chan struct{})
-		for _, h := range []*house{one, two} {
+		for _, h := range []*fixture{one, two} {
 			numbering.Go(func() {
 				for last := false; ; {
 					n, err := h.log.AssignPositions(t.Context())
@@ -165,7 +164,7 @@ func TestFollowOnce(t *testing.T) {
 		writing.Wait()
 		close(done)
 		numbering.Wait()
-		one.newest() // what a node without the duty left
+		one.newest() // events that the node without the leader job left
 		two.newest()
 		for _, id := range made {
 			if n := one.count(id, ""); n != writers*each {
@@ -175,14 +174,14 @@ func TestFollowOnce(t *testing.T) {
 	})
 }
 
-// On PostgreSQL each statement sees what others have committed before it. A webhook
-// that is changed while its deliveries are made gets those that it has got.
+// On PostgreSQL each statement sees what others have committed before it. A webhook that changes
+// while its deliveries are created keeps those already created.
 func TestChangedWhileFollowed(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		h := build(t, url)
 		r := listen(t, nil)
 		w, _ := h.create(r.URL, event.Bounce)
-		// It comes right after the statement that makes deliveries.
+		// The change comes right after the statement that creates deliveries.
 		change := "UPDATE webhook SET kinds = ' complaint ', revision = revision + 1;"
 		if h.db.Engine() == db.SQLite {
 			dbtest.Exec(t, h.db, db.SQL("CREATE TRIGGER change AFTER INSERT ON webhook_delivery BEGIN "+change+" END").With())

@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// maxResponse is how much of an answer is kept, in octets.
+	// maxResponse is the maximum stored length of a response body, in octets.
 	maxResponse = 2 << 10
-	// maxDrained is how much of it is read so that the connection can be used
-	// again; of a longer one it is closed.
+	// maxDrained is how many more octets of a response body are read to reuse the connection. After
+	// a longer body the connection is closed.
 	maxDrained = 64 << 10
-	// maxHeader bounds the header of an answer, in octets.
+	// maxHeader is the maximum length of a response header, in octets.
 	maxHeader = 32 << 10
-	// idleConnTimeout is how long a connection is kept that nothing goes over.
+	// idleConnTimeout is how long an idle connection stays open.
 	idleConnTimeout = 30 * time.Second
 )
 
-// httpResult is what became of a request.
+// httpResult is the result of a request.
 type httpResult struct {
 	startedAt, endedAt time.Time
 	headers            string // JSON: what was sent
-	code               int    // 0 for no answer
+	code               int    // 0 for no response
 	body               string
-	errorCode          string // "" for a delivery that was taken
+	errorCode          string // "" for an accepted delivery
 	detail             string
 	retryAfter         time.Duration // Retry-After
 }
@@ -55,12 +55,12 @@ type client struct {
 	transport *http.Transport
 
 	mu     sync.Mutex
-	dialed map[netip.Addr]bool // where connections were opened to
+	dialed map[netip.Addr]bool // remote addresses of the opened connections
 }
 
 func (h *Service) newClient(t target) *client {
 	c := &client{h: h, target: t, dialer: h.dialer(t), dialed: map[netip.Addr]bool{}}
-	c.transport = &http.Transport{ // without a proxy, whatever the environment says
+	c.transport = &http.Transport{ // no proxy, regardless of the environment
 		DialContext:            c.dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: h.o.Roots},
 		MaxIdleConnsPerHost:    maxConcurrent,
@@ -72,7 +72,7 @@ func (h *Service) newClient(t target) *client {
 	return c
 }
 
-// close ends the connections. Those in use end with their requests.
+// close closes the idle connections. Those in use close with their requests.
 func (c *client) close() {
 	if c != nil {
 		c.transport.CloseIdleConnections()
@@ -92,9 +92,9 @@ func (c *client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// resolve looks the host up for an attempt. Connections to addresses that it no
-// longer has are given up: who moves a receiver must not be sent on to the old
-// place.
+// resolve looks up the host for an attempt. If the host lost an address that the client is
+// connected to, resolve closes the idle connections, so that a receiver that moved gets no more
+// requests at its old address.
 func (c *client) resolve(ctx context.Context) error {
 	addrs, err := c.dialer.Addresses(ctx, c.target.host)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *client) resolve(ctx context.Context) error {
 	return nil
 }
 
-// post makes one attempt: signed now, over whole within the timeout.
+// post makes one attempt, signed with the current time and limited by the timeout as a whole.
 func (c *client) post(ctx context.Context, s secrets, kind string, id db.ID, body []byte) (a httpResult) {
 	a.startedAt = c.h.o.Now()
 	began := time.Now()
@@ -124,8 +124,8 @@ func (c *client) post(ctx context.Context, s secrets, kind string, id db.ID, bod
 	header["Content-Type"] = []string{"application/json"}
 	header["User-Agent"] = []string{"Mailstead-Webhooks/" + c.h.o.Version}
 	a.headers = encodeHeaders(header)
-	// Never sent: it lets the transport repeat a request whose idle connection
-	// the receiver closed at the same moment.
+	// The nil value is not sent. It lets the transport repeat a request whose idle connection the
+	// receiver closed at the same moment.
 	header["Idempotency-Key"] = nil
 	err := c.send(ctx, header, body, &a)
 	if err != nil {
@@ -161,8 +161,8 @@ func (c *client) send(ctx context.Context, header http.Header, body []byte, a *h
 	if a.code == http.StatusTooManyRequests || a.code/100 == 5 {
 		a.retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), c.h.o.Now())
 	}
-	// The status is what counts: that an answer breaks off is no reason to send
-	// again what was taken.
+	// Only the status counts: a broken response body is no reason to send an accepted delivery
+	// again.
 	begin := make([]byte, maxResponse)
 	n, _ := io.ReadFull(resp.Body, begin)
 	a.body = sanitize(begin[:n])
@@ -172,18 +172,17 @@ func (c *client) send(ctx context.Context, header http.Header, body []byte, a *h
 	return nil
 }
 
-// encodeHeaders writes down the headers that were sent.
+// encodeHeaders returns the sent headers as JSON.
 func encodeHeaders(h http.Header) string {
 	flat := make(map[string]string, len(h))
 	for name, values := range h {
 		flat[name] = strings.Join(values, ", ")
 	}
-	text, _ := json.Marshal(flat) // strings always have a JSON form
+	text, _ := json.Marshal(flat) // can't fail for strings
 	return string(text)
 }
 
-// sanitize makes text of what a stranger sent: one that any database and any
-// terminal takes.
+// sanitize makes text from a receiver valid for any database and safe for any terminal.
 func sanitize(b []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// purgeChunk is how many deliveries of a deleted webhook are removed at a time.
+	// purgeChunk is how many deliveries of a deleted webhook are removed at once.
 	purgeChunk = 500
-	// purgeAfter is for how long the row of a deleted webhook stays: a test, or a
-	// transaction that saw it before, may still bring it a delivery.
+	// purgeAfter is how long the row of a deleted webhook stays: a test or an older transaction may
+	// still add a delivery to it.
 	purgeAfter = time.Hour
 )
 
 var (
-	// Of all states, the deleted ones too.
+	// Webhooks of all states, including deleted ones.
 	agedWebhookQuery = db.SQL(`SELECT id FROM webhook
 		WHERE id > 0 AND EXISTS (SELECT 1 FROM webhook_delivery AS d WHERE d.webhook = webhook.id AND d.id < $1) ORDER BY id LIMIT 1`)
 	pruneDeliveriesQuery = db.SQL(`DELETE FROM webhook_delivery WHERE (webhook, id) IN (SELECT webhook, id FROM webhook_delivery
@@ -32,10 +32,9 @@ var (
 	purgeWebhookQuery  = db.SQL(`DELETE FROM webhook WHERE id = $1 AND status = 'deleted' AND status_at < $2`)
 )
 
-// Prune deletes deliveries of events from before a time, with their attempts,
-// at most limit of one webhook in one transaction, and returns how many. Those
-// that still wait go too: their events do. Call it until it returns 0; then
-// nothing is left to prune.
+// Prune deletes deliveries of events from before a time, with their attempts, and returns their
+// number: at most limit deliveries of one webhook in one transaction. It also deletes waiting ones,
+// since their events are deleted too. Call it until it returns 0.
 func (h *Service) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	var hook db.ID
 	err := h.o.DB.One(ctx, agedWebhookQuery.With(db.MinIDAt(before)), &hook)
@@ -67,8 +66,7 @@ func (h *Service) pruneHook(ctx context.Context, hook, before db.ID, limit int) 
 	return n, err
 }
 
-// purge removes some of what is left of deleted webhooks, and reports whether
-// there may be more.
+// purge removes some of the rows of deleted webhooks, and reports whether there may be more.
 func (h *Service) purge(ctx context.Context) (more bool, err error) {
 	var hook db.ID
 	over := db.Micros(h.o.Now().Add(-purgeAfter))

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxReplay is how many events one Replay looks at.
+	// maxReplay is the maximum of events that one Replay reads.
 	maxReplay = 50_000
-	// replayChunkSize is how many one transaction of it takes (also in replayChunkQuery).
+	// replayChunkSize is how many events one transaction handles (also in replayChunkQuery).
 	replayChunkSize = 500
-	// replaySlack is how much earlier than its time an event's id may be made.
+	// replaySlack is how much earlier than an event's time its id may be generated.
 	replaySlack = time.Second
 )
 
 var (
-	// Ids are in the order of time, positions nearly so: the lowest of the
-	// first events' positions is where to begin.
+	// Ids are ordered by time, positions only nearly so. The replay therefore begins at the lowest
+	// position among the first events.
 	replayStartQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
 	replayChunkQuery = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
@@ -28,7 +28,7 @@ var (
 		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
 		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
 		) AS chunk`)
-	// The next events by position may be older than those before them.
+	// Events with higher positions may be older than those before them.
 	nextReplayTimeQuery = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
 		WHERE
 		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
@@ -43,21 +43,20 @@ var (
 			WHERE webhook_delivery.state = 'failed' OR webhook_delivery.state = 'delivered' AND NOT $7`)
 )
 
-// ReplayResult says what a Replay did.
+// ReplayResult is the result of a Replay.
 type ReplayResult struct {
-	Deliveries int // that are pending because of it
-	// Through is up to when events were looked at. More says that there are
-	// later ones: replay again since then.
+	Deliveries int // deliveries that Replay made pending
+	// Through is the time up to which events were read. More reports whether there are later ones:
+	// call Replay again with Through as since.
 	Through time.Time
 	More    bool
 }
 
-// Replay delivers the stored events since a time again, those that the webhook
-// wants as it is now: also those that happened while it was disabled or not
-// there yet. With missing it leaves out what was delivered. What is pending
-// stays as it is. It looks at 50,000 events at most, and is no single
-// transaction: after an error the events up to some time are done, and it may be
-// repeated. A fault.Conflict says that the webhook is disabled.
+// Replay delivers stored events since a time again, by the webhook's current subscription. These
+// include events from before it existed and while it was disabled. With missing it leaves out
+// delivered events. Pending deliveries stay unchanged. Replay reads at most 50,000 events, and is
+// not a single transaction: after an error, events up to some time are done, and the caller may
+// repeat it. It returns a fault.Conflict if the webhook is disabled.
 func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Time, missing bool) (ReplayResult, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -94,7 +93,7 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 		return out, err
 	}
 	out.More = true
-	if at := db.Time(next); at.After(since) { // else nobody would come further
+	if at := db.Time(next); at.After(since) { // otherwise repeated calls would make no progress
 		out.Through = at
 	}
 	return out, nil

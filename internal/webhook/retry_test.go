@@ -14,10 +14,10 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// A delivery that fails is tried again by the schedule, each time with the same
-// id and bytes and with a signature of its own time, until the schedule is over.
+// A failed delivery is tried again by the schedule, each time with the same id and bytes and a new
+// signature, until the schedule is over.
 func TestSchedule(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			w.WriteHeader(500)
 			_, _ = w.Write([]byte("broken\x00\x1b[31m \xff" + strings.Repeat("é", 3000)))
@@ -65,9 +65,9 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// The receiver may ask for a later try, for all that waits.
+// The receiver may request a later attempt, for all waiting deliveries.
 func TestRetryAfter(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		header := make(chan string, 1)
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			w.Header().Set("Retry-After", <-header)
@@ -79,7 +79,7 @@ func TestRetryAfter(t *testing.T) {
 			least, most time.Duration
 		}{
 			{"3600", time.Hour, time.Hour},
-			{"1", 5 * time.Second, 6 * time.Second}, // sooner than the schedule: the schedule counts
+			{"1", 5 * time.Second, 6 * time.Second}, // earlier than the schedule: the schedule counts
 			{"999999999999999999999999", 24 * time.Hour, 24 * time.Hour},
 			{"date", 2*time.Hour - 2*time.Second, 2 * time.Hour},
 			{"soon", 5 * time.Second, 6 * time.Second},
@@ -96,7 +96,7 @@ func TestRetryAfter(t *testing.T) {
 			if wait := d.NextAt.Sub(a.StartedAt.Add(a.Duration)); len(attempts) != 1 || wait < c.least-time.Millisecond || wait > c.most+time.Millisecond {
 				t.Errorf("%d: Retry-After %q: the next try in %v", i, c.header, wait)
 			}
-			// It goes on, and what was put off is out of the way.
+			// Disabling and enabling the webhook ends its pause.
 			enabled, disabled := webhook.StatusEnabled, webhook.StatusDisabled
 			for _, status := range []*string{&disabled, &enabled} {
 				if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: status}); err != nil {
@@ -120,9 +120,9 @@ func TestRetryAfterText(t *testing.T) {
 	}
 }
 
-// What is no 2xx is no success, and no redirect is followed.
+// Only 2xx is success, and redirects are not followed.
 func TestStatus(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		elsewhere := listen(t, nil)
 		codes := []int{200, 201, 204, 299, 301, 307, 400, 404, 429, 500}
 		r := listen(t, func(w http.ResponseWriter, r request) {
@@ -153,9 +153,9 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// 410 disables the webhook; what waits stays, and goes on when it is enabled.
+// 410 disables the webhook. Waiting deliveries stay, and continue when it is enabled.
 func TestGone(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		gone := true
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			if gone {
@@ -173,7 +173,7 @@ func TestGone(t *testing.T) {
 		if d, _ := h.delivery(w.ID, o.event); d.State != webhook.Pending || d.Error != webhook.ErrorGone {
 			t.Errorf("delivery %+v", d)
 		}
-		h.record(event.Bounce, 1) // makes no delivery
+		h.record(event.Bounce, 1) // creates no delivery
 		h.newest()
 		if _, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, o.event); err == nil {
 			t.Error("a disabled webhook redelivers")
@@ -193,10 +193,10 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// A webhook whose every attempt fails is disabled after five days, and not
-// before; one success begins a new count.
+// A webhook is disabled after every attempt has failed for five days, and not before. One success
+// restarts the count.
 func TestFailing(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		working := true
 		r := listen(t, func(w http.ResponseWriter, r request) {
 			if !working {
@@ -209,7 +209,7 @@ func TestFailing(t *testing.T) {
 			working = want
 			h.record(event.Bounce, 1)
 			id := h.newest()
-			for h.outcome().event != id { // older ones are tried too
+			for h.outcome().event != id { // older deliveries are tried too
 			}
 			return h.hook(w.ID)
 		}
@@ -217,7 +217,7 @@ func TestFailing(t *testing.T) {
 		if w := try(true); !w.FailingSince.IsZero() {
 			t.Fatal("it fails")
 		}
-		if w := try(false); w.FailingSince.IsZero() || since(w) > failureThreshold {
+		if w := try(false); w.FailingSince.IsZero() || since(w) > waitLimit {
 			t.Fatalf("failing since %v", w.FailingSince)
 		}
 		h.forward(webhook.FailingFor - time.Hour)
@@ -228,7 +228,7 @@ func TestFailing(t *testing.T) {
 			t.Fatal("a success does not count")
 		}
 		try(false)
-		h.forward(webhook.FailingFor + time.Minute) // and what waits is tried again
+		h.forward(webhook.FailingFor + time.Minute) // and waiting deliveries are tried again
 		h.outcome()
 		for w = h.hook(w.ID); w.Status != webhook.StatusDisabled; w = h.hook(w.ID) {
 			h.outcome()

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// pollInterval is how often a node looks for what other nodes left.
+	// pollInterval is how often a node looks for webhooks that other nodes released.
 	pollInterval = 5 * time.Second
-	// claimBatch is how many webhooks a node takes at a time.
+	// claimBatch is the maximum of webhooks claimed at once.
 	claimBatch = 100
-	// purgeEvery is how often what is left of deleted webhooks is looked for, and
-	// purgePause the rest between two pieces of it: it may be a million rows, and
-	// other webhooks wait.
+	// purgeEvery is how often a node looks for remains of deleted webhooks. purgePause is the pause
+	// between two chunks: there may be a million rows, and other webhooks wait.
 	purgeEvery, purgePause = time.Minute, 20 * time.Millisecond
-	// drainGrace is how long, after the drain, the last outcomes may take.
+	// drainGrace is how long the last outcomes may take after the drain.
 	drainGrace = 5 * time.Second
 )
 
@@ -38,10 +37,10 @@ var (
 	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_lane WHERE tenure IS NOT NULL AND tenure = $1`)
 )
 
-// Run carries deliveries until ctx ends: it takes webhooks for which something
-// is due, also those of ended nodes, and works for each. Then attempts under way
-// may finish for Options.DrainTimeout, their outcomes are written, and other nodes can
-// go on. The node's lease must be kept (db.Node.MaintainLease) until Run has returned.
+// Run delivers events until ctx ends: it claims webhooks with due deliveries, also those of expired
+// leases, and runs a dispatcher for each. Then running attempts may finish for
+// Options.DrainTimeout, their outcomes are written, and the webhooks are released. The node's lease
+// must be maintained (db.Node.MaintainLease) until Run has returned.
 func (h *Service) Run(ctx context.Context) error {
 	defer h.cancelWrites()
 	defer h.cancelAttempts()
@@ -53,7 +52,7 @@ func (h *Service) Run(ctx context.Context) error {
 	return h.drain()
 }
 
-// drain ends the work in order.
+// drain waits for running attempts and their outcomes, then releases the node's webhooks.
 func (h *Service) drain() error {
 	done := make(chan struct{})
 	go func() {
@@ -69,10 +68,10 @@ func (h *Service) drain() error {
 		select {
 		case <-done:
 			timer.Stop()
-			tenure, _ := h.o.Node.Lease()
+			lease, _ := h.o.Node.Lease()
 			ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 			defer cancel()
-			return h.releaseLease(ctx, tenure)
+			return h.releaseLease(ctx, lease)
 		case <-timer.C:
 			step.then()
 		}
@@ -81,7 +80,8 @@ func (h *Service) drain() error {
 	return nil
 }
 
-// poll takes over, takes webhooks in hand, and says when to look again.
+// poll takes over expired leases, purges deleted webhooks and claims due ones. It returns when to
+// poll again.
 func (h *Service) poll(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
 	if now.Sub(h.polledAt) >= pollInterval {
@@ -107,7 +107,7 @@ func (h *Service) poll(ctx context.Context) (time.Duration, error) {
 	return wait, err
 }
 
-// adoptFlags releases what ended nodes had in hand.
+// takeOver releases the webhooks of expired leases.
 func (h *Service) takeOver(ctx context.Context) error {
 	ended, err := h.o.DB.ExpiredLeases(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *Service) takeOver(ctx context.Context) error {
 	mine, _ := h.o.Node.Lease()
 	for _, id := range ended {
 		if id == mine {
-			continue // the node is about to begin another
+			continue // the node is about to acquire a new lease
 		}
 		if err := h.releaseLease(ctx, id); err != nil {
 			return err
@@ -125,10 +125,10 @@ func (h *Service) takeOver(ctx context.Context) error {
 	return h.reconcile(ctx, mine)
 }
 
-// reconcile releases webhooks that carry this node's tenure and that it does not
-// know of, after a commit whose outcome was unknown.
-func (h *Service) reconcile(ctx context.Context, tenure db.ID) error {
-	held, err := db.All(ctx, h.o.DB, leasedQuery.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+// reconcile releases webhooks with this node's lease that have no dispatcher, after a commit of
+// unknown outcome.
+func (h *Service) reconcile(ctx context.Context, lease db.ID) error {
+	held, err := db.All(ctx, h.o.DB, leasedQuery.With(lease), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
 		return err
 	}
@@ -139,16 +139,16 @@ func (h *Service) reconcile(ctx context.Context, tenure db.ID) error {
 		if known {
 			continue
 		}
-		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, tenure, db.Micros(h.o.Now()))); err != nil {
+		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, lease, db.Micros(h.o.Now()))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Service) releaseLease(ctx context.Context, tenure db.ID) error {
+func (h *Service) releaseLease(ctx context.Context, lease db.ID) error {
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, releaseLeaseQuery.With(tenure, db.Micros(h.o.Now())))
+		n, err := tx.Exec(ctx, releaseLeaseQuery.With(lease, db.Micros(h.o.Now())))
 		if n > 0 {
 			tx.AfterCommit(func() { h.o.Hub.Wake(notify.Key{Kind: notify.Webhook}) })
 		}
@@ -156,14 +156,14 @@ func (h *Service) releaseLease(ctx context.Context, tenure db.ID) error {
 	})
 }
 
-// atCapacity reports whether the node has as many webhooks in hand as it may.
+// atCapacity reports whether the node has reached its maximum of webhooks.
 func (h *Service) atCapacity() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.dispatchers) >= h.o.MaxWebhooks
 }
 
-// claim takes webhooks for which something is due, and says when to look again.
+// claim claims webhooks with due deliveries, and returns when to poll again.
 func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 	for {
 		var due int64
@@ -179,42 +179,42 @@ func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 			return min(wait, pollInterval), nil
 		}
 		h.mu.Lock()
-		room := min(h.o.MaxWebhooks-len(h.dispatchers), claimBatch)
+		capacity := min(h.o.MaxWebhooks-len(h.dispatchers), claimBatch)
 		h.mu.Unlock()
-		tenure, able := h.o.Node.Lease()
-		if room <= 0 || !able {
+		lease, able := h.o.Node.Lease()
+		if capacity <= 0 || !able {
 			return pollInterval, nil
 		}
-		lanes, err := h.claimDue(ctx, tenure, now, room)
+		batchers, err := h.claimDue(ctx, lease, now, capacity)
 		if err != nil {
 			return pollInterval, err
 		}
-		for _, l := range lanes {
+		for _, l := range batchers {
 			h.startDispatcher(ctx, l)
 		}
-		if len(lanes) < room {
-			return 10 * time.Millisecond, nil // another node was quicker, or more are due by now
+		if len(batchers) < capacity {
+			return 10 * time.Millisecond, nil // another node was faster, or more are due by now
 		}
 	}
 }
 
-func (h *Service) claimDue(ctx context.Context, tenure db.ID, now time.Time, room int) (lanes []*dispatcher, err error) {
+func (h *Service) claimDue(ctx context.Context, lease db.ID, now time.Time, capacity int) (batchers []*dispatcher, err error) {
 	err = h.o.DB.Write(ctx, 0, &db.Mutation{Guard: func(b *db.Batch) {
-		lanes = lanes[:0]
-		b.Queue(claimQuery.With(tenure, db.Micros(now), room)).Each(func(r db.Row) error {
+		batchers = batchers[:0]
+		b.Queue(claimQuery.With(lease, db.Micros(now), capacity)).Each(func(r db.Row) error {
 			var id db.ID
 			var since, rest int64
 			c := circuit{limit: 1}
 			err := r.Scan(&id, &since, &c.level, &rest)
 			c.failingSince, c.pausedUntil = db.Time(since), db.Time(rest)
-			lanes = append(lanes, h.newDispatcher(id, tenure, c))
+			batchers = append(batchers, h.newDispatcher(id, lease, c))
 			return err
 		})
 	}})
-	if err != nil { // should it be committed all the same, reconcile finds them
+	if err != nil { // if it was committed after all, reconcile finds them
 		return nil, err
 	}
-	return lanes, nil
+	return batchers, nil
 }
 
 func (h *Service) startDispatcher(ctx context.Context, l *dispatcher) {
@@ -230,7 +230,7 @@ func (h *Service) startDispatcher(ctx context.Context, l *dispatcher) {
 		}
 		h.mu.Unlock()
 		if crowded {
-			h.o.Hub.Receive([]notify.Key{{Kind: notify.Webhook}}) // another one may come
+			h.o.Hub.Receive([]notify.Key{{Kind: notify.Webhook}}) // another webhook may be claimed
 		}
 	})
 }

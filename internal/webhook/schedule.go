@@ -10,38 +10,36 @@ import (
 	"time"
 )
 
-// retryDelays are the waits before the first, second… attempt, each counted from the
-// end of the one before.
+// retryDelays are the waits before the first, second… attempt, each from the end of the previous
+// one.
 var retryDelays = [...]time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute,
 	2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
 const (
-	// maxRetryAfter bounds what a receiver can ask for.
+	// maxRetryAfter is the longest delay that a receiver can request.
 	maxRetryAfter = 24 * time.Hour
-	// disableAfter is how long every attempt must have failed for a webhook to be
-	// disabled.
+	// disableAfter is how long every attempt must have failed before a webhook is disabled.
 	disableAfter = 5 * 24 * time.Hour
-	// maxConcurrent is how many attempts go to a webhook at the same time.
+	// maxConcurrent is the maximum of concurrent attempts for one webhook.
 	maxConcurrent = 10
-	// failureThreshold is how many failures in a row make a webhook one that fails.
+	// failureThreshold is how many failures in a row open a webhook's circuit.
 	failureThreshold = 5
 )
 
-// probeDelays are the rests of a webhook that fails, after which one attempt is made:
-// so that a receiver that is away is not sent all that waits for it, and is
-// found soon when it comes back.
+// probeDelays are the pauses of a failing webhook, each followed by a single attempt. A receiver
+// that is down then does not get all waiting deliveries, and its return is noticed soon.
 var probeDelays = [...]time.Duration{
 	time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 }
 
-// jitter lengthens a wait by up to a tenth, so that what failed together does
-// not come back together.
+// jitter lengthens a wait by up to a tenth, so that deliveries that failed together are not retried
+// together.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// nextAttempt says when to try again after so many tries, ok is false after the last. A
-// receiver's own wish counts where it is later.
+// nextAttempt returns the time of the next attempt after a number of tries; ok is false after the
+// last. The receiver's Retry-After counts if it is later.
 func nextAttempt(tries int, now time.Time, retryAfter time.Duration) (at time.Time, ok bool) {
 	if tries >= len(retryDelays) {
 		return time.Time{}, false
@@ -49,8 +47,8 @@ func nextAttempt(tries int, now time.Time, retryAfter time.Duration) (at time.Ti
 	return now.Add(max(jitter(retryDelays[tries]), retryAfter)), true
 }
 
-// parseRetryAfter reads a Retry-After header (RFC 9110 §10.2.3): seconds or a date.
-// What can't be read is 0.
+// parseRetryAfter parses a Retry-After header (RFC 9110 §10.2.3): seconds or a date. It returns 0
+// if the value is invalid.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > 64 {
@@ -70,22 +68,22 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// circuit says how many attempts a webhook gets, by what became of the last ones.
+// circuit limits a webhook's attempts by the results of the last ones.
 type circuit struct {
-	limit        int       // attempts at the same time
-	failures     int       // in a row
-	level        int       // 0, or how many rests it has had
+	limit        int       // maximum of concurrent attempts
+	failures     int       // failures in a row
+	level        int       // 0 while closed, otherwise the number of pauses so far
 	failingSince time.Time // the first failure since the last success; zero for none
 	pausedUntil  time.Time // no attempt before this
 }
 
-// recordSuccess notes an attempt that the receiver took.
+// recordSuccess records an attempt that the receiver accepted.
 func (c *circuit) recordSuccess() {
 	*c = circuit{limit: min(max(2*c.limit, 2), maxConcurrent)}
 }
 
-// recordFailure notes an attempt that began at a level. wish is what the receiver asks
-// for: it means all that goes there.
+// recordFailure records a failed attempt that began at a level. wish is the receiver's Retry-After;
+// it applies to all deliveries of the webhook.
 func (c *circuit) recordFailure(level int, now time.Time, wish time.Duration) {
 	c.failures++
 	if c.failingSince.IsZero() {

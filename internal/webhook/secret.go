@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// sealPurpose seals the secrets of webhooks.
+// sealPurpose is the purpose under which webhook secrets are sealed.
 const sealPurpose = "webhook"
 
-// maxOldSecrets bounds the replaced secrets that still sign, however often a secret is
+// maxOldSecrets is the maximum of replaced secrets that still sign, however often a secret is
 // rotated; the newest stay.
 const maxOldSecrets = 4
 
-// secrets are what signs for a webhook, as they are sealed.
+// secrets are the signing secrets of a webhook, as they are sealed.
 type secrets struct {
 	Secret string      `json:"secret"`
 	Old    []oldSecret `json:"old,omitempty"` // newest first
@@ -48,20 +48,19 @@ func (h *Service) openSecrets(sealed []byte) (s secrets, err error) {
 	return s, nil
 }
 
-// rotate puts a fresh secret in place of the present one, which goes on signing
-// until the given time.
+// rotate replaces the current secret by a new one. The old one keeps signing until the given time.
 func (s *secrets) rotate(now, until time.Time) {
 	s.Old = slices.DeleteFunc(s.Old, func(o oldSecret) bool { return o.ValidUntil <= db.Micros(now) })
 	if until.After(now) {
 		s.Old = slices.Insert(s.Old, 0, oldSecret{s.Secret, db.Micros(until)})
 	} else {
-		s.Old = nil // who wants the present one to end at once wants no older one either
+		s.Old = nil // if the current one ends at once, so do the older ones
 	}
 	s.Old = s.Old[:min(len(s.Old), maxOldSecrets)]
 	s.Secret = NewSecret()
 }
 
-// oldUntil is until when any of the old ones signs.
+// oldUntil returns when the last old secret stops signing.
 func (s *secrets) oldUntil() (last int64) {
 	for _, o := range s.Old {
 		last = max(last, o.ValidUntil)

@@ -11,20 +11,20 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// outcome is an attempt's end as it is written.
+// outcome is the result of an attempt as it is written.
 type outcome struct {
 	finishedAttempt
 	lease          db.ID
 	revision       int64
-	n              int // the attempt
+	n              int // number of the attempt
 	tries          int
 	state          string
-	nextAt         time.Time // while it is pending
+	nextAt         time.Time // time of the next attempt, while pending
 	circuit        circuit
-	circuitChanged bool                     // the circuit is not as its row says
-	latestCircuit  *atomic.Pointer[circuit] // of the lane
+	circuitChanged bool                     // the circuit differs from its row
+	latestCircuit  *atomic.Pointer[circuit] // latest circuit of the dispatcher
 	disableReason  string                   // the reason to disable the webhook; "" for none
-	err            error                    // of writing it
+	err            error                    // error from writing the outcome
 }
 
 var (
@@ -40,15 +40,15 @@ var (
 		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
 )
 
-// settle writes an outcome, its attempt, and what they mean for the webhook in
-// one commit. It tries until that is done, or errSuperseded says that the
-// delivery is another's by now, or the service ends.
+// settle writes an outcome with its attempt and its effect on the webhook in one commit. It retries
+// until the commit succeeds, the delivery was changed elsewhere (errSuperseded), the outcome of the
+// commit is unknown, or the service stops.
 func (h *Service) settle(hook db.ID, o *outcome) (err error) {
 	if h.onSettled != nil {
 		defer func() { h.onSettled(hook, o, err) }()
 	}
 	for {
-		var disabled db.ID // the account whose webhook it was; 0: it is not
+		var disabled db.ID // account of the disabled webhook; 0: not disabled
 		err = h.o.DB.Write(h.writeCtx, hook, &db.Mutation{
 			Guard: func(b *db.Batch) {
 				b.Queue(settleDeliveryQuery.With(hook, o.item.id, o.lease, o.item.attempts, o.item.tries,
@@ -56,7 +56,7 @@ func (h *Service) settle(hook db.ID, o *outcome) (err error) {
 			},
 			Apply: func(b *db.Batch) {
 				b.Queue(insertAttemptQuery.With(o.attemptRow(hook)...))
-				if o.circuitChanged { // of outcomes that are written out of their order the last one holds
+				if o.circuitChanged { // outcomes may be written out of order: the latest circuit counts
 					c := o.latestCircuit.Load()
 					b.Queue(updateCircuitQuery.With(hook, o.lease, o.generation, db.Micros(c.failingSince), c.level, db.Micros(c.pausedUntil)))
 				}
@@ -68,7 +68,7 @@ func (h *Service) settle(hook db.ID, o *outcome) (err error) {
 		if err == nil && disabled != 0 {
 			h.notifyDisabled(disabled, hook, o)
 		}
-		// After an unknown outcome the row tells how it is.
+		// After a commit of unknown outcome the row has the current state.
 		if err == nil || errors.Is(err, errSuperseded) || errors.Is(err, db.ErrCommitUnknown) || h.writeCtx.Err() != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (h *Service) settle(hook db.ID, o *outcome) (err error) {
 	}
 }
 
-// notifyDisabled gives notice of a webhook that was disabled. That stands in its row,
-// whether or not anybody could be told.
+// notifyDisabled reports that a webhook was disabled. The row has the reason even if the
+// notification fails.
 func (h *Service) notifyDisabled(account, hook db.ID, o *outcome) {
 	h.o.Log.Warn("a webhook was disabled", "webhook", hook, "reason", o.disableReason, "failing_since", o.circuit.failingSince)
 	w, err := h.Get(h.writeCtx, account, hook)
@@ -90,7 +90,7 @@ func (h *Service) notifyDisabled(account, hook db.ID, o *outcome) {
 	}
 }
 
-// attemptRow is the row of the attempt.
+// attemptRow returns the attempt's row.
 func (o *outcome) attemptRow(hook db.ID) []any {
 	a := &o.result
 	return []any{hook, o.item.id, o.n, db.Micros(a.startedAt), a.endedAt.Sub(a.startedAt).Microseconds(), a.headers, a.code, a.errorCode, a.detail,

@@ -22,8 +22,7 @@ var (
 		VALUES ($1, $2, 'bounce', 'pending', 0, 0, 1, 0, '', '', 1, 1)`)
 )
 
-// A success that is written before the failure that it followed ends the
-// failing nevertheless.
+// A success that is written before an earlier failure still closes the circuit.
 func TestSettledOutOfOrder(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
@@ -42,12 +41,12 @@ func TestSettledOutOfOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, d, aDelivery.With(w.ID, 1), aDelivery.With(w.ID, 2), wakeDispatchQuery.With(w.ID, db.Micros(time.Now())))
-		tenure, _ := node.Lease()
-		lanes, err := h.claimDue(ctx, tenure, time.Now(), 1)
-		if err != nil || len(lanes) != 1 || !lanes[0].reload(ctx) {
-			t.Fatal(lanes, err)
+		lease, _ := node.Lease()
+		batchers, err := h.claimDue(ctx, lease, time.Now(), 1)
+		if err != nil || len(batchers) != 1 || !batchers[0].reload(ctx) {
+			t.Fatal(batchers, err)
 		}
-		l, now := lanes[0], time.Now()
+		l, now := batchers[0], time.Now()
 		land := func(id db.ID, code int) *outcome {
 			a := httpResult{startedAt: now, endedAt: now, headers: "{}", code: code}
 			a.errorCode, a.detail = classifyStatus(code)

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// The headers of a delivery (interface specification, section 6), and those of
-// Standard Webhooks beside them.
+// The headers of a delivery (interface specification, section 6), and those of Standard Webhooks.
 const (
 	HeaderSignature = "X-Service-Signature"
 	HeaderEvent     = "X-Service-Event"
@@ -30,22 +29,21 @@ const (
 // secretPrefix begins every secret.
 const secretPrefix = "whsec_"
 
-// secretBytes is how many random bytes a secret has.
+// secretBytes is the number of random bytes in a secret.
 const secretBytes = 32
 
-// NewSecret makes a secret: whsec_ and 32 random bytes in base64.
+// NewSecret generates a secret: whsec_ and 32 random bytes in base64.
 func NewSecret() string {
 	raw := make([]byte, secretBytes)
 	rand.Read(raw)
 	return secretPrefix + base64.StdEncoding.EncodeToString(raw)
 }
 
-// Sign returns the headers that prove where a body comes from, for one attempt
-// at the given time; X-Service-Event, which the caller knows, is not among
-// them. The key of X-Service-Signature is the whole secret as it was shown, and
-// it covers the body alone; that of webhook-signature is what the base64 after
-// whsec_ stands for, and it covers id and time too. old are secrets that were
-// replaced not long ago: they sign the latter as well.
+// Sign returns the headers that authenticate a body, for one attempt at the given time. They don't
+// include X-Service-Event, which the caller knows. The key of X-Service-Signature is the whole
+// secret as it was shown, and it covers only the body. The key of webhook-signature is the
+// base64-decoded text after whsec_, and it covers id and time too. old are recently replaced
+// secrets: they also sign webhook-signature.
 func Sign(secret string, old []string, id string, at time.Time, body []byte) http.Header {
 	unix := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, 0, 1+len(old))
@@ -57,7 +55,7 @@ func Sign(secret string, old []string, id string, at time.Time, body []byte) htt
 	}
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
-	// The map holds the names as they are written; HTTP ignores their case.
+	// The map keys have the documented spelling, not the canonical one; HTTP ignores case.
 	return http.Header{
 		HeaderSignature:   {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
 		HeaderID:          {id},
@@ -68,8 +66,8 @@ func Sign(secret string, old []string, id string, at time.Time, body []byte) htt
 	}
 }
 
-// standardKey is the key of a secret in Standard Webhooks. Of a secret that is
-// not base64, which a developer may give to the forwarder, it is the text.
+// standardKey returns the key of a secret in Standard Webhooks. If the secret is not base64, as a
+// developer may give to the forwarder, the key is its text.
 func standardKey(secret string) []byte {
 	text := strings.TrimPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)

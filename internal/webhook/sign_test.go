@@ -15,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
-// standard is a receiver's check, written from the Standard Webhooks
-// specification: HMAC-SHA256 over "id.timestamp.body", the key being the base64
-// after whsec_, any of the signatures "v1,…" between blanks.
+// standard is a receiver's signature check, written from the Standard Webhooks specification:
+// HMAC-SHA256 over "id.timestamp.body", with the base64-decoded text after whsec_ as key. Any of
+// the signatures "v1,…", separated by blanks, may match.
 func standard(secret string, h http.Header, body []byte) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil {

@@ -40,24 +40,24 @@ var (
 		WHERE id = $2 AND account = $1 AND revision = $6 AND status IN ('enabled', 'disabled')`)
 	pendingOtherDomainQuery = db.SQL(`SELECT EXISTS (SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
 		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2)`)
-	// What failed before says nothing about another URL, or after a mending.
+	// Earlier failures say nothing about another URL, or about a webhook that was enabled again.
 	resetDispatchQuery = db.SQL(`UPDATE webhook_lane SET life = life + 1, failing_since = 0, level = 0, rest_until = 0,
 			arrivals = arrivals + 1, due_at = $2
 		WHERE webhook = $1`)
 )
 
-// Spec is a webhook to be made.
+// Spec describes a webhook to create.
 type Spec struct {
 	URL         string
 	Kinds       []string
 	Domains     []db.ID
 	Mailboxes   []db.ID
 	Description string
-	Content     bool // of mail that arrived
+	Content     bool // whether deliveries contain the content of received mail
 	Disabled    bool
 }
 
-// Change says what of a webhook changes: what is not nil.
+// Change lists the fields of a webhook to change; nil fields stay unchanged.
 type Change struct {
 	URL         *string
 	Kinds       *[]string
@@ -65,20 +65,19 @@ type Change struct {
 	Mailboxes   *[]db.ID
 	Description *string
 	Content     *bool
-	// Status is StatusEnabled or StatusDisabled. Enabling one forgets its failures, and
-	// what waits goes on. While it is disabled, events make no deliveries for
-	// it: Replay makes them afterwards.
+	// Status is StatusEnabled or StatusDisabled. Enabling a webhook resets its failures, and
+	// waiting deliveries continue. While a webhook is disabled, events create no deliveries for it:
+	// Replay creates them afterwards.
 	Status *string
-	// Authorize, if it is set, refuses a change with its error. It is asked about the
-	// filter that the webhook has and the one that it gets: of two changes at once
-	// each might do no harm by itself.
+	// Authorize, if set, rejects a change with its error. Update calls it with the webhook's old
+	// filter and with its new one: two concurrent changes may each be harmless alone.
 	Authorize func(ctx context.Context, domains, mailboxes []db.ID) error
-	// OnlyDomain, unless 0, is the domain that the caller may read events of. Then
-	// another URL is refused while events of others wait, from before the filter:
-	// they would go there.
+	// OnlyDomain, unless 0, is the only domain whose events the caller may read. Update then
+	// rejects a new URL while events of other domains wait, from before the filter: they would go
+	// to that URL.
 	OnlyDomain db.ID
-	// NoMailRead says that the caller may not read mail. Then the content of mail can't be
-	// turned on, and where it goes to, or of which mail, can't be changed.
+	// NoMailRead reports that the caller may not read mail. Update then rejects turning on the
+	// content of mail, and changing the URL, events or filter while it is on.
 	NoMailRead bool
 }
 
@@ -90,15 +89,15 @@ var (
 	errConcurrentChange  = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
 )
 
-// Check judges what is given as far as it tells by itself: fault.Invalid names
-// all of it that is wrong. Create and Update judge the same, and more.
+// Check validates the fields that can be checked without the database or DNS. It returns a
+// fault.Invalid that names all invalid ones. Create and Update check the same and more.
 func (c Change) Check() error {
 	var f fault.FieldErrors
 	c.validate(&f, parseTarget)
 	return f.Err()
 }
 
-// validate notes what is wrong with what is given, and puts the kinds in order.
+// validate adds the errors of the given fields to f, and sorts the kinds.
 func (c *Change) validate(f *fault.FieldErrors, parse func(url string) (t target, code, why string)) {
 	if c.URL != nil {
 		if _, code, why := parse(*c.URL); code != "" {
@@ -116,10 +115,9 @@ func (c *Change) validate(f *fault.FieldErrors, parse func(url string) (t target
 	}
 }
 
-// validate judges all that is given at once, and puts it in order. What a webhook
-// has already is not judged again: its mailbox may be deleted by now, and it is
-// changed all the same. fields are named as in the API: url, events, domains,
-// mailboxes, description, status.
+// validate checks all given fields at once, and normalizes them. It does not check existing values
+// again: a webhook whose mailbox was deleted can still be changed. The fields are named as in the
+// API: url, events, domains, mailboxes, description, status.
 func (h *Service) validate(ctx context.Context, account db.ID, c *Change) error {
 	var f fault.FieldErrors
 	c.validate(&f, func(url string) (target, string, string) { return h.checkURL(ctx, url) })
@@ -140,9 +138,9 @@ func (h *Service) validate(ctx context.Context, account db.ID, c *Change) error 
 	return f.Err()
 }
 
-// Create makes a webhook and returns it with its secret, which is never shown
-// again. A fault.Invalid names every field at fault, a fault.Conflict says that
-// the account has MaxPerAccount already.
+// Create creates a webhook and returns it with its secret, which is never shown again. It returns a
+// fault.Invalid that names every invalid field, or a fault.Conflict if the account already has
+// MaxPerAccount webhooks.
 func (h *Service) Create(ctx context.Context, account db.ID, n Spec) (Webhook, string, error) {
 	c := Change{URL: &n.URL, Kinds: &n.Kinds, Domains: &n.Domains, Mailboxes: &n.Mailboxes, Description: &n.Description}
 	if err := h.validate(ctx, account, &c); err != nil {
@@ -180,7 +178,7 @@ func (h *Service) Create(ctx context.Context, account db.ID, n Spec) (Webhook, s
 	return made, s.Secret, err
 }
 
-// Get returns a webhook of an account, or fault.NotFound.
+// Get returns a webhook of an account. It returns a fault.NotFound if there is none.
 func (h *Service) Get(ctx context.Context, account, id db.ID) (Webhook, error) {
 	found, err := db.All(ctx, h.o.DB, webhookQuery.With(account, id), scanWebhook)
 	if err == nil && len(found) == 0 {
@@ -197,13 +195,12 @@ func (h *Service) List(ctx context.Context, account db.ID, page db.Page) (hooks 
 	return db.ReadPage(ctx, h.o.DB, webhooksQuery, page, scanWebhook, account)
 }
 
-// maxUpdateTries is how often a change is begun anew because another came first.
+// maxUpdateTries is how often Update tries again after a concurrent change.
 const maxUpdateTries = 5
 
-// Update changes a webhook and returns it as it is now. After it returned, no
-// attempt begins here, and after a moment none on other nodes, on what was
-// before. Errors are those of Create and Get; a fault.Conflict says that other
-// calls changed it all the time.
+// Update changes a webhook and returns its new state. After it returns, no attempt starts with the
+// old settings on this node, and after a moment none on other nodes. Update returns the errors of
+// Create and Get, and a fault.Conflict if other calls kept changing the webhook.
 func (h *Service) Update(ctx context.Context, account, id db.ID, c Change) (Webhook, error) {
 	err := error(errConcurrentChange)
 	for range maxUpdateTries {
@@ -269,14 +266,14 @@ func (h *Service) update(ctx context.Context, was Webhook, c Change) error {
 	})
 }
 
-// allowedWithoutMailRead reports whether a caller who may not read mail may make a change: it
-// must not bring the content of mail to a place that the caller chooses.
+// allowedWithoutMailRead reports whether a caller who may not read mail may make a change: it must
+// not send the content of mail to a receiver that the caller chooses.
 func allowedWithoutMailRead(was Webhook, n Spec) bool {
 	return !n.Content || was.Content &&
 		n.URL == was.URL && slices.Equal(n.Kinds, was.Kinds) && slices.Equal(n.Domains, was.Domains) && slices.Equal(n.Mailboxes, was.Mailboxes)
 }
 
-// apply returns what a webhook becomes by a change.
+// apply returns the webhook's settings after a change.
 func (c *Change) apply(w Webhook) Spec {
 	n := Spec{URL: w.URL, Kinds: w.Kinds, Domains: w.Domains, Mailboxes: w.Mailboxes, Description: w.Description, Content: w.Content}
 	assign(&n.URL, c.URL)
@@ -294,8 +291,8 @@ func assign[T any](dst, value *T) {
 	}
 }
 
-// Delete deletes a webhook; its deliveries are no longer shown, and those that
-// wait are not sent. A fault.NotFound says that there is none.
+// Delete deletes a webhook. Its deliveries are no longer shown, and waiting ones are not sent.
+// Delete returns a fault.NotFound if there is no such webhook.
 func (h *Service) Delete(ctx context.Context, account, id db.ID) error {
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, deleteWebhookQuery.With(account, id, db.Micros(h.o.Now())))
@@ -307,9 +304,9 @@ func (h *Service) Delete(ctx context.Context, account, id db.ID) error {
 	})
 }
 
-// Rotate gives a webhook a fresh secret and returns it. X-Service-Signature is
-// made with it at once; in webhook-signature the old one signs too for overlap,
-// usually SecretOverlap, which is also the most. With 0 only the fresh one signs.
+// Rotate generates a new secret for a webhook and returns it. The new secret signs
+// X-Service-Signature at once. In webhook-signature the old secret also signs for overlap, which is
+// usually, and at most, SecretOverlap. With 0 only the new one signs.
 func (h *Service) Rotate(ctx context.Context, account, id db.ID, overlap time.Duration) (Webhook, string, error) {
 	var s secrets
 	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -344,8 +341,8 @@ func (h *Service) Rotate(ctx context.Context, account, id db.ID, overlap time.Du
 	return w, s.Secret, err
 }
 
-// notifyChanged tells those who work for a webhook to look at it anew, here before it
-// returns.
+// notifyChanged makes the webhook's dispatchers reload its row. On this node that takes effect
+// before notifyChanged returns.
 func (h *Service) notifyChanged(id db.ID) {
 	h.mu.Lock()
 	if l := h.dispatchers[id]; l != nil {
@@ -368,8 +365,8 @@ func scanWebhook(r db.Row) (w Webhook, err error) {
 	return w, err
 }
 
-// encodeList is how a list stands in a column: each entry with a blank before and
-// behind it, so that LIKE finds it; "" for none.
+// encodeList encodes a list for a column, with a blank before and after each entry, so that LIKE
+// finds it; "" for an empty list.
 func encodeList[T string | db.ID](list []T) string {
 	var b strings.Builder
 	for _, v := range list {
@@ -390,7 +387,7 @@ func encodeList[T string | db.ID](list []T) string {
 func decodeIDs(text string) []db.ID {
 	list := []db.ID{}
 	for word := range strings.FieldsSeq(text) {
-		n, _ := strconv.ParseInt(word, 10, 64) // we wrote it
+		n, _ := strconv.ParseInt(word, 10, 64) // written by encodeList
 		list = append(list, db.ID(n))
 	}
 	return list

@@ -14,8 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// maxTests is how many tests a node makes at the same time, and maxTestsPerAccount how many
-// of them for one account.
+// maxTests is the maximum of concurrent tests on a node, maxTestsPerAccount that of one account.
 const maxTests, maxTestsPerAccount = 32, 4
 
 var (
@@ -25,11 +24,10 @@ var (
 	errTooManyTests = fault.New(fault.RateLimited, "too_many_tests", "Many tests are being made at this moment. Try again in a few seconds.")
 )
 
-// Test sends a test of a kind ("" for the first that the webhook wants) at once
-// and returns what became of it: a real delivery, signed as any other, whose
-// data has `test: true` and is made up. It is tried once, also to a disabled
-// webhook, is listed among the deliveries, and is no event of the account's log.
-// It can be redelivered. It takes as long as an attempt may.
+// Test sends a test event of a kind ("" for the first that the webhook gets) at once and returns
+// the result. It is a real delivery, signed like any other, with made-up data that has `test:
+// true`. Test makes one attempt, also for a disabled webhook. The deliveries list it, the account's
+// event log does not. It can be redelivered. Test takes up to the timeout of an attempt.
 func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (Delivery, Attempt, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -69,7 +67,7 @@ func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (D
 	s.target.forbidden = code != ""
 	c := h.newClient(s.target)
 	defer c.close()
-	ctx = context.WithoutCancel(ctx) // that nobody waits for it any more is no failure of the receiver's
+	ctx = context.WithoutCancel(ctx) // a canceled request is not a failure of the receiver
 	a := c.post(ctx, s.secrets, kind, id, body)
 	if err := h.saveTest(ctx, hook, id, kind, body, &a); err != nil {
 		return Delivery{}, Attempt{}, err
@@ -81,7 +79,7 @@ func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (D
 	return d, attempts[0], nil
 }
 
-// beginTest takes a place for a test, if the account may have one.
+// beginTest takes a slot for a test, if the account may have one.
 func (h *Service) beginTest(account db.ID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,13 +115,12 @@ func (h *Service) saveTest(ctx context.Context, hook, id db.ID, kind string, bod
 	})
 }
 
-// examples are events as they really came: TestPayloads of the API writes them.
+// examples are real events, written by the API's TestPayloads.
 //
 //go:embed examples/*.json
 var examples embed.FS
 
-// Example returns an event of a kind, such as webhooks get; nil for an unknown
-// one.
+// Example returns an example event of a kind, as webhooks get it; nil for an unknown kind.
 func Example(kind string) json.RawMessage {
 	text, err := examples.ReadFile("examples/" + kind + ".json")
 	if err != nil {
@@ -132,7 +129,7 @@ func Example(kind string) json.RawMessage {
 	return text
 }
 
-// testBody makes the body of a test: an example that says so.
+// testBody returns the body of a test: an example marked as a test.
 func (h *Service) testBody(account, id db.ID, kind string, content bool) ([]byte, error) {
 	var e event.Event
 	if err := json.Unmarshal(Example(kind), &e); err != nil {

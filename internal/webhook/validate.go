@@ -21,17 +21,17 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// target is a URL taken apart.
+// target is a parsed webhook URL.
 type target struct {
-	raw       string // as it was given
+	raw       string // the URL as given
 	host      string // in ASCII, an IP address without brackets
 	port      string
-	plainHTTP bool // http
-	// forbidden: it was taken once, and is no more by the rules of now.
+	plainHTTP bool // the scheme is http
+	// forbidden reports whether the URL was accepted earlier but violates the current rules.
 	forbidden bool
 }
 
-// The words about a URL that can't be used.
+// The messages about invalid URLs.
 const (
 	msgInvalidURL       = "Give the full URL of the receiver, such as https://app.example.com/hooks."
 	msgHTTPSOnly        = "Deliveries are sent over https only."
@@ -43,8 +43,8 @@ const (
 	msgPlainHTTP        = "Plain http is sent only to networks that the operator allows, and this name leads to none of them: use https."
 )
 
-// Origin returns the scheme and host of a URL, for the audit log: the rest may be a
-// secret. It is "" for what is no URL.
+// Origin returns the scheme and host of a URL, for the audit log: the rest may be secret. It is ""
+// for an invalid URL.
 func Origin(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -53,8 +53,8 @@ func Origin(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// parseURL judges a URL. code is "" for one that can be used. Where a name leads
-// to is known, and judged, at each attempt only.
+// parseURL parses and checks a URL. code is "" if it is valid. Only attempts check the addresses
+// that its host name resolves to.
 func (h *Service) parseURL(text string) (t target, code, why string) {
 	if t, code, why = parseTarget(text); code == "" {
 		code, why = h.checkAddress(t)
@@ -62,7 +62,7 @@ func (h *Service) parseURL(text string) (t target, code, why string) {
 	return t, code, why
 }
 
-// parseTarget judges a URL by itself.
+// parseTarget parses and checks a URL without the operator's rules.
 func parseTarget(text string) (t target, code, why string) {
 	if len(text) > MaxURL {
 		return t, "too_long", "A URL has at most " + strconv.Itoa(MaxURL) + " characters."
@@ -98,9 +98,8 @@ func parseTarget(text string) (t target, code, why string) {
 	return t, "", ""
 }
 
-// checkAddress judges where a URL leads to, as far as it says so itself. Plain http
-// only goes where the operator allows it: over the Internet anybody could read
-// and change it.
+// checkAddress checks an IP address in a URL, and whether plain http is allowed. Plain http may
+// only go to networks that the operator allows: on the Internet anybody could read and change it.
 func (h *Service) checkAddress(t target) (code, why string) {
 	allow, literal := h.o.Dialer.AllowNets, egress.LiteralAddrs(t.host)
 	inside := slices.ContainsFunc(literal, func(a netip.Addr) bool { return egress.InNetworks(a, allow) })
@@ -113,13 +112,12 @@ func (h *Service) checkAddress(t target) (code, why string) {
 	return "", ""
 }
 
-// lookupTimeout bounds how long the name in a new URL is looked up.
+// lookupTimeout is the timeout for looking up the host name of a new URL.
 const lookupTimeout = 5 * time.Second
 
-// checkURL judges a URL that is given now: as parse does, and where its name leads
-// to. The attempts judge that again, since names change. So a name that can't be
-// looked up for the moment, or does not exist yet, is taken; plain http needs one
-// that leads where it may go.
+// checkURL checks a new URL: as parseURL does, and the addresses of its host name. Attempts check
+// the addresses again, since DNS changes. So checkURL accepts a name that can't be looked up now or
+// does not exist yet. Plain http requires a name that resolves to an allowed network.
 func (h *Service) checkURL(ctx context.Context, text string) (t target, code, why string) {
 	if t, code, why = h.parseURL(text); code != "" || egress.LiteralAddrs(t.host) != nil {
 		return t, code, why
@@ -136,7 +134,7 @@ func (h *Service) checkURL(ctx context.Context, text string) (t target, code, wh
 	return t, "", ""
 }
 
-// dialer opens the connections to a target.
+// dialer returns the dialer for connections to a target.
 func (h *Service) dialer(t target) *egress.Dialer {
 	if !t.plainHTTP {
 		return h.o.Dialer
@@ -146,8 +144,8 @@ func (h *Service) dialer(t target) *egress.Dialer {
 	return &inside
 }
 
-// checkKinds notes unknown kinds, and returns the others in the order of
-// event.Kinds, or AllKinds alone.
+// checkKinds adds an error for each unknown kind, and returns the others in the order of
+// event.Kinds, or only AllKinds.
 func checkKinds(f *fault.FieldErrors, kinds []string) []string {
 	if len(kinds) == 0 {
 		f.Add("events", "required", "Name at least one kind of event, or %q.", AllKinds)
@@ -176,8 +174,8 @@ func checkDescription(f *fault.FieldErrors, s string) {
 	}
 }
 
-// checkFilter notes ids that the account has nothing under, and returns the
-// list in order, each once.
+// checkFilter adds an error for each id that the account does not own, and returns the list sorted
+// and without duplicates.
 func checkFilter(ctx context.Context, f *fault.FieldErrors, field string, account db.ID, ids []db.ID,
 	owns func(ctx context.Context, account, id db.ID) (bool, error)) ([]db.ID, error) {
 	if len(ids) > MaxFilterIDs {

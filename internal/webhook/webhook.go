@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook sends an account's events to the URLs that it named. What it
-// promises:
+// Package webhook sends an account's events to its webhook URLs. The package guarantees:
 //
-//   - each numbered event makes one delivery for each enabled webhook that wants
-//     it, in the transaction that numbers it;
-//   - a delivery is tried until the receiver took it (a 2xx answer) or the
-//     schedule is over; after a crash it may arrive twice, always with the same
-//     id and the same bytes;
-//   - one node at a time works for a webhook, a few attempts at the same time,
-//     and one while it fails; a webhook that is slow, dead or has a long
-//     backlog holds up no other.
+//   - Each numbered event creates one delivery for each enabled webhook that subscribes to it, in
+//     the transaction that numbers it.
+//   - A delivery is tried until the receiver accepts it (a 2xx response) or the schedule is over.
+//     After a crash it may arrive twice, always with the same id and the same bytes.
+//   - One node at a time delivers to a webhook, with a few concurrent attempts, and with one while
+//     it fails. A webhook that is slow, dead or has a long backlog does not delay other webhooks.
 //
-// Events may arrive out of their order: what orders them is in their data.
+// Events may arrive out of order. Their data has the fields to order them.
 package webhook
 
 import (
@@ -35,11 +32,11 @@ const (
 	StatusDisabled = "disabled"
 )
 
-// Why a webhook is disabled.
+// The reasons why a webhook is disabled.
 const (
-	ReasonManual  = "manual"  // its account said so
-	ReasonGone    = "gone"    // it answered 410
-	ReasonFailing = "failing" // for five days every attempt failed
+	ReasonManual  = "manual"  // the account disabled it
+	ReasonGone    = "gone"    // the receiver returned 410
+	ReasonFailing = "failing" // every attempt failed for five days
 )
 
 // AllKinds subscribes to every kind of event.
@@ -51,28 +48,27 @@ const (
 	MaxURL         = 2048 // octets of a URL
 	MaxDescription = 200  // characters
 	MaxFilterIDs   = 100  // domains, and mailboxes, of a filter
-	// SecretOverlap is how long an old secret signs beside a new one.
+	// SecretOverlap is how long an old secret signs alongside a new one.
 	SecretOverlap = 24 * time.Hour
 )
 
-// Webhook is where events are sent to. Its secret is shown by Create and Rotate
-// alone.
+// Webhook is a subscription of a URL to events. Only Create and Rotate return its secret.
 type Webhook struct {
 	ID          db.ID
 	Account     db.ID
 	URL         string
-	Kinds       []string // in the order of event.Kinds; All alone if it was among them
+	Kinds       []string // in the order of event.Kinds; only AllKinds if it was among them
 	Domains     []db.ID  // only events about one of these domains or mailboxes; both empty for every event
 	Mailboxes   []db.ID
 	Description string
-	// Content is whether deliveries hold the content of mail that arrived.
+	// Content reports whether deliveries contain the content of received mail.
 	Content  bool
 	Status   string
-	Reason   string    // while it is disabled: Manual, ReasonGone, ReasonFailing
-	StatusAt time.Time // since when it has the status
-	// OldSecretUntil is until when a former secret signs too; zero for none.
+	Reason   string    // while it is disabled: ReasonManual, ReasonGone or ReasonFailing
+	StatusAt time.Time // time of the last status change
+	// OldSecretUntil is when the last old secret stops signing; zero for none.
 	OldSecretUntil time.Time
-	// FailingSince is the first failure since the last success; zero for none.
+	// FailingSince is the time of the first failure since the last success; zero for none.
 	FailingSince time.Time
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
@@ -83,64 +79,61 @@ type Webhook struct {
 // Failing reports whether the last attempt of an enabled webhook failed.
 func (w Webhook) Failing() bool { return w.Status == StatusEnabled && !w.FailingSince.IsZero() }
 
-// Options are what Service work with.
+// Options configure a Service.
 type Options struct {
 	DB     *db.DB
 	Node   *db.Node
 	Hub    *notify.Hub
 	Events *event.Log
 	Key    *secret.Key // seals the secrets
-	// Dialer connects to the receivers. Its Allow also says where plain http
-	// may go to.
+	// Dialer connects to the receivers. Its AllowNets also says where plain http may go.
 	Dialer  *egress.Dialer
-	Roots   *x509.CertPool // trusted in receivers' certificates; nil for the system's
-	Version string         // of the service, for User-Agent
+	Roots   *x509.CertPool // trusted roots for receivers' certificates; nil for the system's
+	Version string         // version of the service, for User-Agent
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	// OwnsDomain and OwnsMailbox report whether an account has what a filter
-	// names.
+	// OwnsDomain and OwnsMailbox report whether an account owns the domain or mailbox of a filter.
 	OwnsDomain  func(ctx context.Context, account, domain db.ID) (bool, error)
 	OwnsMailbox func(ctx context.Context, account, mailbox db.ID) (bool, error)
-	// Disabled tells the people of an account of a webhook that was disabled
-	// because it failed, or is gone. It is called once, after the commit; a
-	// crash in that moment costs the notice. It may be nil.
+	// Disabled notifies an account that a webhook was disabled because it failed or returned 410.
+	// It is called once, after the commit; a crash in that moment loses the notification. It may be
+	// nil.
 	Disabled func(ctx context.Context, w Webhook) error
 
-	MaxAttempts  int           // attempts at the same time at most; 0: 400
-	MaxProbes    int           // of webhooks that fail, beside these; 0: 100
-	MaxWebhooks  int           // webhooks in hand at most; 0: 2,000
-	Timeout      time.Duration // of an attempt in all; 0: 15 s
-	DrainTimeout time.Duration // how long attempts may finish at the end; 0: 30 s
+	MaxAttempts  int           // maximum of concurrent attempts; 0: 400
+	MaxProbes    int           // maximum of concurrent attempts for failing webhooks, in addition; 0: 100
+	MaxWebhooks  int           // maximum of leased webhooks; 0: 2,000
+	Timeout      time.Duration // timeout of a whole attempt; 0: 15 s
+	DrainTimeout time.Duration // how long running attempts may take after Run's context ends; 0: 30 s
 }
 
-// Service keeps webhooks and carries their deliveries. It is safe for concurrent
-// use.
+// Service manages webhooks and delivers events to them. It is safe for concurrent use.
 type Service struct {
 	o              Options
-	slots          chan struct{} // one for each attempt under way of a webhook that works
-	probes         chan struct{} // the same of those that fail
+	slots          chan struct{} // one slot per running attempt of a working webhook
+	probes         chan struct{} // one slot per running attempt of a failing webhook
 	attemptCtx     context.Context
-	cancelAttempts context.CancelFunc // ends carry: attempts are given up
+	cancelAttempts context.CancelFunc // ends attemptCtx: running attempts are given up
 	writeCtx       context.Context
-	cancelWrites   context.CancelFunc // ends last: outcomes are given up
+	cancelWrites   context.CancelFunc // ends writeCtx, last of all: pending outcomes are dropped
 
-	dispatcherWG sync.WaitGroup // lanes
+	dispatcherWG sync.WaitGroup // dispatchers
 	writeWG      sync.WaitGroup // outcomes
 	polledAt     time.Time
 	purgedAt     time.Time
-	// onSettled, if set, is told each outcome (for tests).
+	// onSettled, if set, is called with each outcome (for tests).
 	onSettled func(hook db.ID, o *outcome, err error)
 
 	mu             sync.Mutex
-	dispatchers    map[db.ID]*dispatcher // in hand
-	testsRunning   int                   // tests that are being made
-	testsByAccount map[db.ID]int         // of these, by account
+	dispatchers    map[db.ID]*dispatcher // leased by this node
+	testsRunning   int                   // running tests
+	testsByAccount map[db.ID]int         // running tests by account
 	errorLoggedAt  time.Time
-	pendingWakes   []db.ID // webhooks that got deliveries in the batch that is being numbered
+	pendingWakes   []db.ID // webhooks that got deliveries in the sequencer's current batch
 }
 
-// New returns Service. Until Run is called, deliveries wait.
+// New returns a Service. Until Run is called, deliveries wait.
 func New(o Options) *Service {
 	def := func(n *int, fallback int) {
 		if *n <= 0 {

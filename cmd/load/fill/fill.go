@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fill makes many rows of few by SQL: what a service made of one
-// mailbox and its mail becomes that of thousands, in a fraction of the time.
+// Package fill multiplies rows by SQL: it turns a service with one mailbox into one with thousands,
+// in a fraction of the time.
 package fill
 
 import (
@@ -17,20 +17,20 @@ import (
 	_ "modernc.org/sqlite"             // "sqlite"
 )
 
-// DB is the database of a service that does not run.
+// DB is the database of a stopped service.
 type DB struct {
 	db     *sql.DB
 	sqlite bool
 }
 
-// Open opens the database that --database names; dir is the data folder.
+// Open opens the database in --database; dir is the data directory.
 func Open(ctx context.Context, database, dir string) (*DB, error) {
 	d := &DB{sqlite: database == "sqlite"}
 	begin := []string{"SET synchronous_commit = off", "SET maintenance_work_mem = '512MB'"}
 	var err error
 	if d.sqlite {
 		d.db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "mailstead.db"))
-		// A fill that is interrupted is thrown away.
+		// An interrupted fill is discarded.
 		begin = []string{"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", "PRAGMA cache_size = -1000000", "PRAGMA foreign_keys = OFF"}
 	} else {
 		d.db, err = sql.Open("pgx", database)
@@ -38,7 +38,7 @@ func Open(ctx context.Context, database, dir string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.db.SetMaxOpenConns(1) // the settings are a connection's
+	d.db.SetMaxOpenConns(1) // the pragmas apply to one connection
 	for _, s := range begin {
 		if err := d.Exec(ctx, s); err != nil {
 			return nil, errors.Join(err, d.db.Close())
@@ -47,8 +47,7 @@ func Open(ctx context.Context, database, dir string) (*DB, error) {
 	return d, nil
 }
 
-// Close brings the planner's statistics up to date, as autovacuum would with
-// time, and closes the database.
+// Close updates the planner's statistics, as autovacuum would over time, and closes the database.
 func (d *DB) Close(ctx context.Context) (err error) {
 	if !d.sqlite {
 		err = d.Exec(ctx, "VACUUM ANALYZE")
@@ -56,7 +55,7 @@ func (d *DB) Close(ctx context.Context) (err error) {
 	return errors.Join(err, d.db.Close())
 }
 
-// Exec runs a statement.
+// Exec executes a statement.
 func (d *DB) Exec(ctx context.Context, text string) error {
 	_, err := d.db.ExecContext(ctx, text)
 	if err != nil {
@@ -65,7 +64,7 @@ func (d *DB) Exec(ctx context.Context, text string) error {
 	return err
 }
 
-// QueryInt reads a number.
+// QueryInt returns a number.
 func (d *DB) QueryInt(ctx context.Context, text string) (int64, error) {
 	all, err := d.QueryInts(ctx, text)
 	if err == nil && len(all) != 1 {
@@ -77,7 +76,7 @@ func (d *DB) QueryInt(ctx context.Context, text string) (int64, error) {
 	return all[0], nil
 }
 
-// QueryInts reads numbers.
+// QueryInts returns numbers.
 func (d *DB) QueryInts(ctx context.Context, text string) (all []int64, err error) {
 	rows, err := d.db.QueryContext(ctx, text)
 	if err != nil {
@@ -94,13 +93,12 @@ func (d *DB) QueryInts(ctx context.Context, text string) (all []int64, err error
 	return all, rows.Err()
 }
 
-// Values says what a column is in the copies: an expression of k, which is 1
-// to the number of copies, and of the row r that is copied. The other columns
-// are as in r.
+// Values are the values of columns in the copies: expressions of k, which runs from 1 to the number
+// of copies, and of the copied row r. Other columns have their value in r.
 type Values map[string]string
 
-// Copy makes n copies of each row of a table for which where holds, the last
-// first, so that ids which fall with k are inserted in their order.
+// Copy makes n copies of each row of a table that matches where. It inserts the last copy first, so
+// that ids that fall with k are inserted in ascending order.
 func (d *DB) Copy(ctx context.Context, table, where string, n int, change Values) error {
 	columns, err := d.columns(ctx, table)
 	if err != nil {
@@ -133,7 +131,7 @@ func (d *DB) columns(ctx context.Context, table string) ([]string, error) {
 	return columns, errors.Join(err, rows.Err())
 }
 
-// Merge is both changes together.
+// Merge returns both sets of values.
 func (c Values) Merge(more Values) Values {
 	all := Values{}
 	maps.Copy(all, c)

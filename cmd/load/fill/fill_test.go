@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// Copies have what was changed, and the rest of what they were copied from.
+// Copies have the changed values, and otherwise those of their original.
 func TestCopy(t *testing.T) {
 	dir := t.TempDir()
 	for engine, database := range map[string]string{"sqlite": "sqlite", "postgres": dbtest.Postgres(t)} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imap is the IMAP client of the load program: it counts what comes
-// and parses next to nothing, so that it costs little beside the server.
+// Package imap is the IMAP client of the load program: it counts responses and parses almost
+// nothing, so that it costs little compared with the server.
 package imap
 
 import (
@@ -16,31 +16,31 @@ import (
 	"time"
 )
 
-// timeout bounds every exchange, so that a run always ends.
+// timeout is the limit for every exchange, so that a run always ends.
 const timeout = 5 * time.Minute
 
-// Client is one IMAP session with TLS from the start. It is not safe for
-// concurrent use, but Idle's reader and Done may be two goroutines.
+// Client is an IMAP session with implicit TLS. It is not safe for concurrent use, except that
+// Idle's reader and Done may run in two goroutines.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader
 	out  []byte
 	tag  int
 
-	// Untagged, when set, sees the first line of each untagged response; the
-	// bytes are valid during the call only.
+	// Untagged, if set, receives the first line of each untagged response; the bytes are valid only
+	// during the call.
 	Untagged func(line []byte)
 }
 
-// Response is what came back for a command.
+// Response is the response to a command.
 type Response struct {
 	Lines int   // untagged responses
-	Bytes int64 // all of them, literals included
+	Bytes int64 // total size, including literals
 	Text  string
 }
 
-// Dial connects and reads the greeting. From, if not empty, is the local
-// address to connect from: servers limit connections per address.
+// Dial connects and reads the greeting. from, if not empty, is the local address to connect from:
+// servers limit connections per address.
 func Dial(addr, from string, config *tls.Config) (*Client, error) {
 	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: config}
 	if from != "" {
@@ -58,7 +58,7 @@ func Dial(addr, from string, config *tls.Config) (*Client, error) {
 	return c, nil
 }
 
-// GrowBuffer gives the session a read buffer for large answers.
+// GrowBuffer gives the session a read buffer for large responses.
 func (c *Client) GrowBuffer() { c.r = bufio.NewReaderSize(c.conn, 256<<10) }
 
 // Login signs in.
@@ -67,15 +67,14 @@ func (c *Client) Login(user, password string) error {
 	return err
 }
 
-// Command runs one command and reads everything up to its OK; NO and BAD are
-// errors.
+// Command runs a command and reads everything up to its OK; NO and BAD are errors.
 func (c *Client) Command(text string) (Response, error) {
 	c.begin()
 	c.out = append(append(c.out, text...), "\r\n"...)
 	return c.readResponses(text)
 }
 
-// Append stores a message by a non-synchronising literal.
+// Append stores a message with a non-synchronizing literal.
 func (c *Client) Append(folder string, message []byte) (Response, error) {
 	c.begin()
 	c.out = append(append(append(c.out, "APPEND "...), folder...), " {"...)
@@ -84,7 +83,7 @@ func (c *Client) Append(folder string, message []byte) (Response, error) {
 	return c.readResponses("APPEND")
 }
 
-// AppendAll stores messages with the same flags by one command (RFC 3502).
+// AppendAll stores messages with the same flags in one command (RFC 3502).
 func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Response, error) {
 	c.begin()
 	c.out = append(append(c.out, "APPEND "...), folder...)
@@ -97,7 +96,7 @@ func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Response, e
 	return c.readResponses("APPEND")
 }
 
-// Idle begins to wait for changes; NextLine reads them, Done ends it.
+// Idle starts IDLE; NextLine reads the updates, Done ends it.
 func (c *Client) Idle() error {
 	c.begin()
 	c.out = append(c.out, "IDLE\r\n"...)
@@ -115,8 +114,7 @@ func (c *Client) Idle() error {
 	}
 }
 
-// NextLine reads one line of the server's, its line end included; valid until
-// the next read.
+// NextLine reads one line with its line ending; it is valid until the next read.
 func (c *Client) NextLine() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err == nil && len(line) < 3 {
@@ -125,13 +123,13 @@ func (c *Client) NextLine() ([]byte, error) {
 	return line, err
 }
 
-// Done ends Idle; its OK is read by the caller of NextLine.
+// Done ends Idle; the caller of NextLine reads its OK.
 func (c *Client) Done() error {
 	_, err := c.conn.Write([]byte("DONE\r\n"))
 	return err
 }
 
-// Close ends the session at once.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
 func (c *Client) begin() {
@@ -165,8 +163,7 @@ func (c *Client) readResponses(what string) (Response, error) {
 	}
 }
 
-// readResponse reads one response with its literals. A tagged one's text goes
-// into the answer.
+// readResponse reads one response with its literals. The text of a tagged response is added to a.
 func (c *Client) readResponse(tag string, a *Response) (tagged bool, err error) {
 	first := true
 	for {
@@ -201,7 +198,7 @@ func (c *Client) readResponse(tag string, a *Response) (tagged bool, err error) 
 	}
 }
 
-// literalSize returns the length that a line announces at its end, or -1.
+// literalSize returns the literal length at the end of a line, or -1.
 func literalSize(line []byte) int {
 	if !bytes.HasSuffix(line, []byte("}\r\n")) {
 		return -1

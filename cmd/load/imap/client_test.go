@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// script plays a server: it waits for a line that has what it expects, then
-// says its words.
+// script is a server: it waits for a line with the expected text, then sends its own.
 func script(t *testing.T, steps ...[2]string) *Client {
 	t.Helper()
 	ours, theirs := net.Pipe()

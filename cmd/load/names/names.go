@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names is the DNS of the load program: a resolver on loopback that
-// knows the names of a run and nothing else.
+// Package names is the DNS server of the load program: a resolver on loopback that knows only a
+// run's names.
 package names
 
 import (
@@ -18,37 +18,36 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Server answers over UDP and TCP with the records it was given, and
-// NXDOMAIN for every other name; both may be kept for a minute.
+// Server answers over UDP and TCP with its records, and NXDOMAIN for every other name; both have a
+// TTL of one minute.
 type Server struct {
 	Addr string
 
 	mu      sync.RWMutex
-	records map[string][]dns.RR // by lower-case name with final dot
+	records map[string][]dns.RR // by lower-case name with trailing dot
 	servers []*dns.Server
 
-	ignored   []string     // domains about which nothing is answered
-	dropEvery atomic.Int64 // one UDP packet in so many; 0 for none
+	ignored   []string     // domains whose queries get no response
+	dropEvery atomic.Int64 // drop one UDP packet in so many; 0 for none
 	packets   atomic.Int64
-	noSOA     atomic.Bool // answers without records have no SOA
+	noSOA     atomic.Bool // negative responses have no SOA
 }
 
-// DropPackets makes the server lose one packet in so many, question or answer, over
-// UDP; 0 is none. bare leaves the SOA out of answers without records, as some
-// servers do, so that nobody may keep them.
+// DropPackets makes the server drop one UDP packet in every, query or response; 0 means none. bare
+// omits the SOA from negative responses, as some servers do, so that nobody may cache them.
 func (s *Server) DropPackets(every int, bare bool) {
 	s.dropEvery.Store(int64(every))
 	s.noSOA.Store(bare)
 }
 
-// Ignore leaves all questions about a domain and the names below it unanswered.
+// Ignore leaves all queries about a domain and the names below it unanswered.
 func (s *Server) Ignore(domain string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ignored = append(s.ignored, "."+dns.Fqdn(domain))
 }
 
-// isIgnored reports whether a question is left unanswered.
+// isIgnored reports whether a query gets no response.
 func (s *Server) isIgnored(q *dns.Msg) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -57,14 +56,14 @@ func (s *Server) isIgnored(q *dns.Msg) bool {
 	})
 }
 
-// dropsPacket reports whether the next packet is lost.
+// dropsPacket reports whether to drop the next packet.
 func (s *Server) dropsPacket(w dns.ResponseWriter) bool {
 	every := s.dropEvery.Load()
 	_, udp := w.RemoteAddr().(*net.UDPAddr)
 	return udp && every > 0 && s.packets.Add(1)%every == 0
 }
 
-// Listen opens the server on a free port of 127.0.0.1.
+// Listen starts a server on a free port of 127.0.0.1.
 func Listen() (*Server, error) {
 	s := &Server{records: map[string][]dns.RR{}}
 	for _, network := range []string{"udp", "tcp"} {
@@ -88,8 +87,8 @@ func Listen() (*Server, error) {
 	return s, nil
 }
 
-// Add publishes a record in presentation form: a name, a type such as MX, and
-// the value as in a zone file, but TXT values as they are.
+// Add publishes a record in presentation format: a name, a type such as MX, and the value as in a
+// zone file, except that TXT values are not quoted.
 func (s *Server) Add(name, kind, value string) error {
 	if kind == "TXT" {
 		value = quoteText(value)
@@ -110,7 +109,7 @@ func (s *Server) Add(name, kind, value string) error {
 	return nil
 }
 
-// Close ends the server.
+// Close stops the server.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -150,11 +149,11 @@ func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 	if s.dropsPacket(w) {
 		return
 	}
-	_ = w.WriteMsg(m) // whoever asked asks again
+	_ = w.WriteMsg(m) // the client retries
 }
 
-// soaRecord is the SOA that an answer without records comes with, as any server's
-// does: without it nobody may keep such an answer (RFC 2308 §5).
+// soaRecord returns the SOA of negative responses, as any server sends it: without it nobody may
+// cache the response (RFC 2308 §5).
 func soaRecord() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},

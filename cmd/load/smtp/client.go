@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smtp is the SMTP side of the load program, by hand: a client that
-// costs little, and a sink that takes everything.
+// Package smtp is the SMTP part of the load program: a client that costs little, and a sink that
+// accepts everything.
 package smtp
 
 import (
@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// timeout bounds every exchange, so that a run always ends.
+// timeout is the limit for every exchange, so that a run always ends.
 const timeout = 60 * time.Second
 
-// Client is one SMTP session. It is not safe for concurrent use.
+// Client is an SMTP session. It is not safe for concurrent use.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader
 	out  []byte
 }
 
-// Dial connects and reads the greeting and EHLO's answer.
+// Dial connects, sends EHLO and reads the responses.
 func Dial(addr string) (*Client, error) { return DialFrom("", addr) }
 
-// DialFrom is Dial from an address of this machine; "" leaves it to the system.
+// DialFrom is Dial from an address of this machine; "" lets the system choose.
 func DialFrom(local, addr string) (*Client, error) {
 	d := net.Dialer{Timeout: timeout}
 	if local != "" {
@@ -49,7 +49,7 @@ func DialFrom(local, addr string) (*Client, error) {
 	return c, nil
 }
 
-// StartTLS encrypts the session and greets again.
+// StartTLS starts TLS and sends EHLO again.
 func (c *Client) StartTLS(config *tls.Config) error {
 	if err := c.command("STARTTLS\r\n", 220); err != nil {
 		return err
@@ -63,13 +63,13 @@ func (c *Client) StartTLS(config *tls.Config) error {
 	return c.command("EHLO load.bench-sink.net\r\n", 250)
 }
 
-// Auth signs in by AUTH PLAIN.
+// Auth authenticates with AUTH PLAIN.
 func (c *Client) Auth(user, password string) error {
 	return c.command("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+user+"\x00"+password))+"\r\n", 235)
 }
 
-// Send is one pipelined transaction. The data has CRLF line ends, the last
-// line included, and no line that begins with a dot.
+// Send runs one pipelined transaction. The data must have CRLF line endings, including the last
+// line, and no line that begins with a dot.
 func (c *Client) Send(from, to string, data []byte) error {
 	c.out = append(c.out[:0], "MAIL FROM:<"...)
 	c.out = append(c.out, from...)
@@ -91,7 +91,7 @@ func (c *Client) Send(from, to string, data []byte) error {
 	return c.expect(250)
 }
 
-// Close ends the session without waiting for the answer.
+// Close sends QUIT and closes the connection without waiting for the response.
 func (c *Client) Close() error {
 	return errors.Join(c.write([]byte("QUIT\r\n")), c.conn.Close())
 }
@@ -109,7 +109,7 @@ func (c *Client) write(p []byte) error {
 	return err
 }
 
-// expect reads a reply of any number of lines and compares its code.
+// expect reads a reply of any number of lines and checks its code.
 func (c *Client) expect(want int) error {
 	for {
 		line, err := c.r.ReadSlice('\n')

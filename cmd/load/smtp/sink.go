@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 )
 
-// Sink is an SMTP server that accepts every message and keeps none. It
-// announces PIPELINING, 8BITMIME and SIZE, and answers once per flight.
+// Sink is an SMTP server that accepts every message and stores none. It announces PIPELINING,
+// 8BITMIME and SIZE, and answers pipelined commands together.
 type Sink struct {
 	Port int
 
@@ -33,8 +33,8 @@ type Sink struct {
 	sessions  sync.WaitGroup
 }
 
-// Listen opens a sink on one free port of all the loopback addresses given.
-// With a TLS configuration it offers STARTTLS.
+// Listen starts a sink on one free port of all the given loopback addresses. With a TLS
+// configuration it offers STARTTLS.
 func Listen(addrs []string, config *tls.Config) (*Sink, error) {
 	s := &Sink{tls: config, reached: make(chan struct{}, 1), conns: map[net.Conn]struct{}{}}
 	for i, a := range addrs {
@@ -53,7 +53,7 @@ func Listen(addrs []string, config *tls.Config) (*Sink, error) {
 	return s, nil
 }
 
-// Counts are what came so far.
+// Counts are the totals so far.
 type Counts struct {
 	Messages, Connections, Bytes int64
 }
@@ -63,8 +63,8 @@ func (s *Sink) Counts() Counts {
 	return Counts{s.messages.Load(), s.connections.Load(), s.bytes.Load()}
 }
 
-// WaitMessages waits until so many messages came since the sink was opened. One
-// caller at a time.
+// WaitMessages waits until the sink has received this many messages since its start. Only one
+// caller may wait at a time.
 func (s *Sink) WaitMessages(ctx context.Context, messages int64) error {
 	s.target.Store(messages)
 	for s.messages.Load() < messages {
@@ -77,7 +77,7 @@ func (s *Sink) WaitMessages(ctx context.Context, messages int64) error {
 	return nil
 }
 
-// Close ends the sink and all its sessions.
+// Close stops the sink and all its sessions.
 func (s *Sink) Close() error {
 	var errs []error
 	for _, l := range s.listeners {
@@ -120,8 +120,7 @@ func (s *Sink) accept(l net.Listener) {
 	}
 }
 
-// serve serves one connection until it ends; replies to one flight of
-// commands leave together.
+// serve serves one connection until it ends; replies to pipelined commands are sent together.
 func (s *Sink) serve(conn net.Conn) {
 	r, w := bufio.NewReaderSize(conn, 32<<10), bufio.NewWriter(conn)
 	reply := func(text string) bool {

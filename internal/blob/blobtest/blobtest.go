@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blobtest holds what every place for blobs must do.
+// Package blobtest tests implementations of blob.FileStore.
 package blobtest
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// TestFileStore checks a place that is empty. written must let a test pretend that all
-// that is in it now was written at a time.
+// TestFileStore tests an empty file store. written must set the modification time of everything in
+// the store.
 func TestFileStore(t *testing.T, files blob.FileStore, written func(time.Time)) {
 	t.Run("roundtrip", func(t *testing.T) { testRoundtrip(t, files) })
 	t.Run("abort", func(t *testing.T) { testAbort(t, files) })
@@ -32,13 +32,13 @@ func TestFileStore(t *testing.T, files blob.FileStore, written func(time.Time)) 
 
 var nextName = db.ID(1 << 40)
 
-// newName returns a name that no file has.
+// newName returns an unused file name.
 func newName() db.ID {
 	nextName += 0x1001
 	return nextName
 }
 
-// content returns bytes that differ from name to name and place to place.
+// content returns bytes that differ by name and position.
 func content(name db.ID, size int) []byte {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(uint64(name), uint64(size)))
@@ -86,7 +86,7 @@ func testRoundtrip(t *testing.T, files blob.FileStore) {
 				t.Errorf("size %d, bytes %d to %d: read %d, %v", size, part[0], part[1], n, err)
 			}
 		}
-		// Over the end there is less, and io.EOF.
+		// A read across the end returns fewer bytes, and io.EOF.
 		if n, err := r.ReadAt(make([]byte, 10), int64(size)-1); n != 1 || !errors.Is(err, io.EOF) {
 			t.Errorf("over the end: %d, %v", n, err)
 		}
@@ -120,7 +120,7 @@ func testAbort(t *testing.T, files blob.FileStore) {
 	if _, err := w.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
-	checkAbsent(t, files, name) // it counts only once it is committed
+	checkAbsent(t, files, name) // it exists only once it is committed
 	w.Abort()
 	w.Abort()
 	checkAbsent(t, files, name)
@@ -169,7 +169,7 @@ func testConcurrent(t *testing.T, files blob.FileStore) {
 
 func testEach(t *testing.T, files blob.FileStore, written func(time.Time)) {
 	now := time.Now()
-	left, err := files.Create(t.Context(), newName()) // as by a crash
+	left, err := files.Create(t.Context(), newName()) // as after a crash
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// CA issues certificates.
+// CA is a certificate authority.
 type CA struct {
 	t    testing.TB
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority by its name, which certificates call their issuer.
+// New returns an authority with that name, which its certificates have as their issuer.
 func New(t testing.TB, name string) *CA {
 	t.Helper()
 	a := &CA{t: t}
@@ -32,7 +32,7 @@ func New(t testing.TB, name string) *CA {
 	return a
 }
 
-// Intermediate makes an authority that this one vouches for.
+// Intermediate returns an authority whose certificate this one signs.
 func (a *CA) Intermediate(name string) *CA {
 	a.t.Helper()
 	b := &CA{t: a.t}
@@ -42,7 +42,7 @@ func (a *CA) Intermediate(name string) *CA {
 	return b
 }
 
-// Issue signs a certificate; the first one itself.
+// Issue signs a certificate. The first one is self-signed.
 func (a *CA) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,14 +68,13 @@ func (a *CA) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey
 	return cert, key
 }
 
-// ServerConfig is the TLS configuration of a host, whose chain has the authority
-// behind it.
+// ServerConfig returns the TLS configuration of a host, whose chain includes the authority.
 func (a *CA) ServerConfig(names ...string) *tls.Config {
 	cert, key := a.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names})
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw, a.Cert.Raw}, PrivateKey: key, Leaf: cert}}}
 }
 
-// Pool trusts the authority.
+// Pool returns a pool with the authority's certificate.
 func (a *CA) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.Cert)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dbtest gives tests fresh databases of both engines.
+// Package dbtest provides tests with fresh databases of both engines.
 package dbtest
 
 import (
@@ -39,10 +39,9 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "mailstead.db")
 }
 
-// Postgres returns the URL of an empty schema, which stands in for a database
-// of its own and is quicker to make and to drop, on the server that
-// MAILSTEAD_TEST_POSTGRES names. Without one the test fails: both engines are
-// always tested (script/with-postgres starts a server).
+// Postgres returns the URL of an empty schema on the server of MAILSTEAD_TEST_POSTGRES. A schema
+// replaces a separate database, as it is quicker to create and to drop. Without the variable the
+// test fails: both engines are always tested (script/with-postgres starts a server).
 func Postgres(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv("MAILSTEAD_TEST_POSTGRES")
@@ -75,8 +74,8 @@ func execAdmin(t testing.TB, server, statement string) {
 	}
 }
 
-// Exec runs statements in one transaction, and returns how many rows they have
-// changed together. The test fails if one of them can't be run.
+// Exec runs statements in one transaction, and returns how many rows they changed together. The
+// test fails if one of them fails.
 func Exec(t testing.TB, d *db.DB, statements ...db.Statement) (changed int64) {
 	t.Helper()
 	err := d.Tx(context.WithoutCancel(t.Context()), func(tx *db.Tx) error {
@@ -101,8 +100,8 @@ var (
 	blockedQuery    = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE $2`)
 )
 
-// AwaitBlocked returns once a statement, with a text like one, waits for what tx
-// has locked. On SQLite it returns at once: who writes waits for his turn.
+// AwaitBlocked returns once a statement whose text matches like waits for a lock of tx. On SQLite
+// it returns at once, as writers are serialized.
 func AwaitBlocked(ctx context.Context, d *db.DB, tx *db.Tx, like string) error {
 	if d.Engine() != db.Postgres {
 		return nil

@@ -14,22 +14,22 @@ import (
 	"testing"
 )
 
-// Proxy passes connections on to PostgreSQL, and fails as networks and servers do.
+// Proxy forwards connections to PostgreSQL, and simulates failures of networks and servers.
 type Proxy struct {
-	// URL is of the database, through the proxy.
+	// URL is the database's URL through the proxy.
 	URL string
 
-	Down        atomic.Bool  // new connections are refused
-	Silent      atomic.Bool  // nothing is heard of the server, over any connection
-	SilenceNext atomic.Int32 // so many connections go silent once they have begun
-	Refused     atomic.Int32 // how many connections were
+	Down        atomic.Bool  // whether to refuse new connections
+	Silent      atomic.Bool  // whether to drop all answers of the server
+	SilenceNext atomic.Int32 // number of connections that go silent once ready
+	Refused     atomic.Int32 // number of refused connections
 
 	server string
 	mu     sync.Mutex
-	conns  map[net.Conn]*atomic.Bool // the server's side, and whether it is silent
+	conns  map[net.Conn]*atomic.Bool // connection to the server, and whether it is silent
 }
 
-// StartProxy starts one before the database of target, for the length of the test.
+// StartProxy starts a proxy for the database of target, for the duration of the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -68,7 +68,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// SilenceOpen makes the open connections go silent.
+// SilenceOpen drops all further answers over the open connections.
 func (p *Proxy) SilenceOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Proxy) SilenceOpen() {
 	}
 }
 
-// Cut breaks the open connections.
+// Cut closes the open connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

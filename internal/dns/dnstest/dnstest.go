@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dnstest runs a DNS server for tests, over loopback, that answers for
-// any name and fails on demand.
+// Package dnstest has a DNS server for tests, on loopback, that answers for any name and fails on
+// demand.
 package dnstest
 
 import (
@@ -21,9 +21,8 @@ import (
 
 var errServFail = errors.New("told to fail")
 
-// Zone is what the server knows. Names are taken in any case, with or without
-// a trailing dot. Changes hold from the next question on; a Resolver may still
-// have older answers in its cache.
+// Zone holds the server's data. It accepts names in any case, with or without a trailing dot.
+// Changes apply from the next question on; a Resolver may still have older answers in its cache.
 type Zone struct {
 	t       testing.TB
 	records *Records
@@ -35,16 +34,15 @@ type Zone struct {
 	queries   map[string]int
 }
 
-// Start runs a server until the test ends, with records as full zone-file
-// lines such as "demo.test. MX 10 mx.demo.test.", and returns its address:
-// UDP and TCP on a free port of 127.0.0.1.
+// Start runs a server on a free port of 127.0.0.1 (UDP and TCP) until the test ends, and returns
+// its address. Records are full zone-file lines such as "demo.test. MX 10 mx.demo.test.".
 func Start(t testing.TB, records ...string) (string, *Zone) {
 	t.Helper()
 	return StartAt(t, "127.0.0.1:0", records...)
 }
 
-// StartAt is Start for a server at a given address, such as port 53 of one on
-// loopback, for programs that know of no other port.
+// StartAt is Start for a given address, such as port 53 on loopback, for programs that support no
+// other port.
 func StartAt(t testing.TB, listen string, records ...string) (string, *Zone) {
 	t.Helper()
 	z := &Zone{
@@ -64,16 +62,15 @@ func StartAt(t testing.TB, listen string, records ...string) (string, *Zone) {
 	return s.Addr(), z
 }
 
-// Config is one of a Resolver that asks the server at addr for all names, those
-// under test and the reverse ones of private networks too. It remembers no failures, so
-// that a test can heal what failed.
+// Config returns a configuration that asks the server at addr for all names, including those under
+// test and the reverse names of private networks. It remembers no failures, so that a test can
+// repair what failed.
 func Config(addr string) dns.Config {
 	zones := map[string]string{"test": addr, "invalid": addr, "in-addr.arpa": addr, "ip6.arpa": addr}
 	return dns.Config{Server: addr, Zones: zones, MaxFailureTTL: -1}
 }
 
-// Resolver returns a Resolver of that Config, which takes the server's AD bit for
-// true.
+// Resolver returns a Resolver with that Config, which trusts the server's AD bit.
 func Resolver(t testing.TB, addr string) *dns.Resolver {
 	t.Helper()
 	c := Config(addr)
@@ -85,8 +82,8 @@ func Resolver(t testing.TB, addr string) *dns.Resolver {
 	return r
 }
 
-// Set puts records in place of all that name had; without any it removes them.
-// A line is what follows the name: "MX 10 mx.demo.test.".
+// Set replaces all records of a name; without lines it removes them. A line is the part after the
+// name: "MX 10 mx.demo.test.".
 func (z *Zone) Set(name string, lines ...string) {
 	z.t.Helper()
 	if err := z.records.Set(name, lines...); err != nil {
@@ -102,8 +99,8 @@ func (z *Zone) Add(lines ...string) {
 	}
 }
 
-// Publish adds a record as the service asks for it: a value without quotes or
-// final dots, and the priority that MX and SRV have.
+// Publish adds a record in the form that the service asks users for: a value without quotes and
+// final dots, and the priority of MX and SRV.
 func (z *Zone) Publish(kind, name, value string, priority *int) {
 	z.t.Helper()
 	switch {
@@ -123,14 +120,14 @@ func (z *Zone) Publish(kind, name, value string, priority *int) {
 	z.Add(name + ". " + kind + " " + value)
 }
 
-// ServFail answers questions about a name with SERVFAIL.
+// ServFail makes questions about a name fail with SERVFAIL.
 func (z *Zone) ServFail(name string) { z.setFault(name, errServFail) }
 
-// Drop leaves questions about a name unanswered. The asker waits until its
-// timeout, or its context, ends: give it a short one.
+// Drop leaves questions about a name unanswered. The client waits until its timeout or its context
+// ends: use a short one.
 func (z *Zone) Drop(name string) { z.setFault(name, dns.ErrDrop) }
 
-// NXDomain denies a name, whatever records it and those below it have.
+// NXDomain makes a name not exist, even if it or names below it have records.
 func (z *Zone) NXDomain(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -152,15 +149,15 @@ func (z *Zone) SetAuthentic(name string) {
 	z.authentic[zoneKey(name)] = true
 }
 
-// QueryCount tells how many questions about a name, of any type, have come in, be
-// it as the target of a CNAME.
+// QueryCount returns how many questions about a name, of any type, have been received, including
+// those for the target of a CNAME.
 func (z *Zone) QueryCount(name string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.queries[zoneKey(name)]
 }
 
-// TotalQueries tells how many questions have come in.
+// TotalQueries returns how many questions have been received.
 func (z *Zone) TotalQueries() (n int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -10,22 +10,22 @@ import (
 	"testing"
 )
 
-// lastPort begins anywhere, so that tests of several packages at once do not
-// walk in step, and gives no port twice in one.
+// lastPort starts at random, so that tests of several packages don't use the same ports at the same
+// time. It returns no port twice in one test program.
 var lastPort = func() *atomic.Uint32 {
 	var n atomic.Uint32
 	n.Store(rand.Uint32N(10_000))
 	return &n
 }()
 
-// FreePort is a TCP port of ip at which nobody listens: for a program that must
-// be told its port, and for calls that are to be refused. Ports that the kernel
-// gives away are no good for either, as the test beside may get the same.
+// FreePort returns a TCP port of ip without a listener, for a program that must be told its port,
+// and for connections that are to be refused. Ports that the kernel assigns are unsuitable for
+// both: another test may get the same one.
 func FreePort(t testing.TB, ip string) int {
 	t.Helper()
 	var err error
 	for range 100 {
-		port := 10_000 + int(lastPort.Add(1)%10_000) // Linux gives away 32768 and up
+		port := 10_000 + int(lastPort.Add(1)%10_000) // Linux assigns ports from 32768
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(port))); err == nil {
 			_ = l.Close()
@@ -36,7 +36,7 @@ func FreePort(t testing.TB, ip string) int {
 	return 0
 }
 
-// ClosedAddr is an address of loopback at which connections are refused.
+// ClosedAddr returns a loopback address that refuses connections.
 func ClosedAddr(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t, "127.0.0.1"))

@@ -12,17 +12,17 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// Fault is what becomes of one question and its answer.
+// Fault says what happens to one question and its answer.
 type Fault struct {
-	Drop  bool            // nothing comes back
+	Drop  bool            // no answer is sent
 	Delay <-chan struct{} // the answer waits until this is closed
-	// Forge sends forged and broken answers ahead: with a wrong id, a wrong
-	// question, from a wrong port, cut off, and garbage.
+	// Forge first sends forged and broken answers: with a wrong id, a wrong question, from a wrong
+	// port, cut off, and garbage.
 	Forge bool
 }
 
-// Proxy is a network path to a DNS server that loses, delays and forges packets
-// on demand. TCP passes as it is.
+// Proxy is a network path to a DNS server that loses, delays and forges UDP packets on demand. It
+// passes TCP on unchanged.
 type Proxy struct {
 	Addr string
 
@@ -39,8 +39,8 @@ type Proxy struct {
 	conns   map[net.Conn]bool
 }
 
-// StartProxy opens a path to a server until the test ends. fate is asked about each
-// question that comes over UDP, which are counted from 1.
+// StartProxy opens a path to a server until the test ends. It calls fate for each question over
+// UDP, with its number from 1.
 func StartProxy(t testing.TB, server string, fate func(n int, q *wire.Msg) Fault) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, server: server, faultFor: fate, done: make(chan struct{}), conns: make(map[net.Conn]bool)}
@@ -61,7 +61,7 @@ func StartProxy(t testing.TB, server string, fate func(n int, q *wire.Msg) Fault
 	return p
 }
 
-// QueryCount tells how many questions have come over UDP.
+// QueryCount returns how many questions have been received over UDP.
 func (p *Proxy) QueryCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,14 +102,14 @@ func (p *Proxy) forward(q *wire.Msg, from net.Addr, fate Fault) {
 	}
 	a, _, err := new(wire.Client).Exchange(q, p.server)
 	if err != nil {
-		return // the server behind says nothing either
+		return // the server does not answer either
 	}
 	if raw, err := a.Pack(); err == nil {
-		_, _ = p.udp.WriteTo(raw, from) // who asked may be gone
+		_, _ = p.udp.WriteTo(raw, from) // the client may be gone
 	}
 }
 
-// sendForged sends what a forger, or a broken server, would.
+// sendForged sends the packets of a forger or a broken server.
 func (p *Proxy) sendForged(q *wire.Msg, from net.Addr) {
 	forged := func(change func(m *wire.Msg)) []byte {
 		m := new(wire.Msg).SetReply(q)

@@ -22,7 +22,7 @@ type Records struct {
 // NewRecords returns an empty set.
 func NewRecords() *Records { return &Records{names: make(map[string][]wire.RR)} }
 
-// Source answers from the set. A name exists also if one below it does.
+// Source is a dns.Source for the set. A name also exists if one below it does.
 func (r *Records) Source(_ context.Context, name string) (dns.NameData, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -37,9 +37,8 @@ func (r *Records) Source(_ context.Context, name string) (dns.NameData, error) {
 	return dns.NameData{}, nil
 }
 
-// Set puts records in place of all that name had; without any it removes the
-// name. A line is what follows the name in a zone file: "MX 10 mx.demo.test."
-// or "300 IN TXT \"one\" \"two\"".
+// Set replaces all records of a name; without lines it removes the name. A line is the part after
+// the name in a zone file: "MX 10 mx.demo.test." or "300 IN TXT \"one\" \"two\"".
 func (r *Records) Set(name string, lines ...string) error {
 	fqdn := wire.CanonicalName(name)
 	var rrs []wire.RR
@@ -60,8 +59,7 @@ func (r *Records) Set(name string, lines ...string) error {
 	return nil
 }
 
-// Add adds records, given in full zone-file lines such as
-// "demo.test. MX 10 mx.demo.test.", to those that are there.
+// Add adds records, in full zone-file lines such as "demo.test. MX 10 mx.demo.test.".
 func (r *Records) Add(lines ...string) error {
 	rrs, err := dns.ParseRecords(lines...)
 	if err != nil {
@@ -71,7 +69,7 @@ func (r *Records) Add(lines ...string) error {
 	defer r.mu.Unlock()
 	for _, rr := range rrs {
 		name := wire.CanonicalName(rr.Header().Name)
-		// A full copy: answers share the old one.
+		// Copy the slice: answers share the old one.
 		r.names[name] = append(r.names[name][:len(r.names[name]):len(r.names[name])], rr)
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// Serve runs a DNS server over UDP and TCP until the test ends, whose answers
-// fill makes: what a Zone can't say, such as other answers by type. It returns
-// its address.
+// Serve runs a DNS server over UDP and TCP until the test ends, and returns its address. The
+// function fill adds the answers. Use it for cases that a Zone can't express, such as different
+// answers by type.
 func Serve(t testing.TB, fill func(m *wire.Msg, q wire.Question)) string {
 	t.Helper()
 	handler := wire.HandlerFunc(func(w wire.ResponseWriter, req *wire.Msg) {
@@ -53,7 +53,7 @@ func listenSamePort(t testing.TB) (net.PacketConn, net.Listener) {
 	listener, err := net.Listen("tcp", packets.LocalAddr().String())
 	if err != nil {
 		_ = packets.Close()
-		return listenSamePort(t) // the port is taken there
+		return listenSamePort(t) // the port is in use for TCP
 	}
 	return packets, listener
 }

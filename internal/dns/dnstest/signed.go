@@ -19,14 +19,13 @@ import (
 	wire "github.com/miekg/dns"
 )
 
-// The zones of SignedServer: what is below the first is signed, what is below the
-// second is not.
+// The zones of SignedServer: signedZone is signed with DNSSEC, unsignedZone is not.
 const (
 	signedZone   = "signed.test."
 	unsignedZone = "plain.test."
 )
 
-// SignedServer is an authority for a zone with DNSSEC and one without.
+// SignedServer is an authoritative server for a zone with DNSSEC and one without.
 type SignedServer struct {
 	t       testing.TB
 	records *Records
@@ -37,10 +36,9 @@ type SignedServer struct {
 	corrupted map[string]bool
 }
 
-// StartSigned runs unbound, a real resolver that validates, in front of an
-// authority for signed.test and plain.test, until the test ends, and returns
-// unbound's address. Records are full zone-file lines; give all of them at the
-// start, for unbound keeps answers.
+// StartSigned runs unbound, a real validating resolver, in front of an authoritative server for
+// signed.test and plain.test until the test ends. It returns unbound's address. Records are full
+// zone-file lines. Pass all of them at the start, since unbound caches answers.
 func StartSigned(t testing.TB, records ...string) (string, *SignedServer) {
 	t.Helper()
 	z := &SignedServer{t: t, records: NewRecords(), corrupted: map[string]bool{}}
@@ -63,7 +61,7 @@ func StartSigned(t testing.TB, records ...string) (string, *SignedServer) {
 	return z.startUnbound(listen(t, z)), z
 }
 
-// CorruptSignature makes the signatures of a record set wrong; kind is such as "TLSA".
+// CorruptSignature makes the signatures of a record set invalid; kind is its type, such as "TLSA".
 func (z *SignedServer) CorruptSignature(name, kind string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -79,8 +77,7 @@ func (z *SignedServer) ServeDNS(w wire.ResponseWriter, req *wire.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// answer puts in what there is, with CNAMEs, or what proves that there is
-// nothing.
+// answer adds the records of a name, following CNAMEs, or the proof that there are none.
 func (z *SignedServer) answer(m *wire.Msg, name string, qtype uint16) {
 	for {
 		origin := signedZone
@@ -111,7 +108,7 @@ func (z *SignedServer) answer(m *wire.Msg, name string, qtype uint16) {
 		top, _ := z.records.Source(context.Background(), origin)
 		m.Ns = append(m.Ns, z.withSignature(top.Records[:1])...)
 		if origin == signedZone {
-			// Only this name is denied, and only this type (RFC 4470's way).
+			// Deny only this name and only this type (as in RFC 4470).
 			types := map[uint16]bool{wire.TypeRRSIG: true, wire.TypeNSEC: true}
 			for _, rr := range a.Records {
 				types[rr.Header().Rrtype] = true
@@ -131,7 +128,7 @@ func (z *SignedServer) answer(m *wire.Msg, name string, qtype uint16) {
 	}
 }
 
-// withSignature appends the signature of a set, if its zone has them.
+// withSignature appends the signature of a set, if its zone is signed.
 func (z *SignedServer) withSignature(set []wire.RR) []wire.RR {
 	h := set[0].Header()
 	if !wire.IsSubDomain(signedZone, wire.CanonicalName(h.Name)) {
@@ -153,7 +150,7 @@ func (z *SignedServer) withSignature(set []wire.RR) []wire.RR {
 	return append(set[:len(set):len(set)], sig)
 }
 
-// startUnbound runs a resolver that asks the authority at addr.
+// startUnbound runs unbound as a resolver for the authoritative server at addr.
 func (z *SignedServer) startUnbound(addr string) string {
 	z.t.Helper()
 	program, err := exec.LookPath("unbound")
@@ -171,8 +168,8 @@ func (z *SignedServer) startUnbound(addr string) string {
 	return ""
 }
 
-// runUnbound starts unbound and waits until it says that it serves. It reports false
-// if its port was taken meanwhile.
+// runUnbound starts unbound and waits until it is ready. It returns false if its port was taken
+// meanwhile.
 func (z *SignedServer) runUnbound(program, own, authority string) bool {
 	dir := z.t.TempDir()
 	host, port, _ := net.SplitHostPort(own)

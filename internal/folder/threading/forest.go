@@ -2,29 +2,28 @@
 
 package threading
 
-// forest are nodes that hang under each other, numbered from 1. Whatever their
-// shape, each change and each question takes logarithmic time on average: paths
-// to the root are kept in splay trees (Sleator and Tarjan's link-cut trees).
+// forest is a set of trees whose nodes are numbered from 1. Each change and each query takes
+// logarithmic time on average, regardless of the trees' shapes: paths to the root are splay trees
+// (Sleator and Tarjan's link-cut trees).
 type forest struct {
 	parent []int32 // of each node in the forest; 0 for none
 	splay  []splayNode
 }
 
-// splayNode is a node of the tree of a path, ordered by depth. up of a tree's
-// root is the node that the path hangs under.
+// splayNode is a node of the splay tree of a path, ordered by depth. up of the splay tree's root is
+// the path's parent in the forest.
 type splayNode struct{ up, left, right int32 }
 
 func newForest() forest { return forest{make([]int32, 1), make([]splayNode, 1)} }
 
-// add makes a node that hangs under nothing.
+// add creates a node without a parent and returns its number.
 func (f *forest) add() int32 {
 	f.parent = append(f.parent, 0)
 	f.splay = append(f.splay, splayNode{})
 	return int32(len(f.parent) - 1)
 }
 
-// link hangs c, which hangs under nothing, under p, unless p is c or hangs under
-// it.
+// link makes p the parent of c, which has none, unless p is c or its descendant.
 func (f *forest) link(c, p int32) {
 	if f.root(p) == c {
 		return
@@ -34,7 +33,7 @@ func (f *forest) link(c, p int32) {
 	f.parent[c] = p
 }
 
-// cut takes c off what it hangs under.
+// cut removes c from its parent.
 func (f *forest) cut(c int32) {
 	if f.parent[c] == 0 {
 		return
@@ -45,7 +44,7 @@ func (f *forest) cut(c int32) {
 	f.parent[c] = 0
 }
 
-// root returns what n hangs under at last: itself, if under nothing.
+// root returns the root of the tree of n.
 func (f *forest) root(n int32) int32 {
 	f.expose(n)
 	for f.splay[n].left != 0 {
@@ -55,7 +54,7 @@ func (f *forest) root(n int32) int32 {
 	return n
 }
 
-// expose makes the way from the top to n one path, and n the root of its tree.
+// expose makes the path from the root to n one splay tree with n as its root.
 func (f *forest) expose(n int32) {
 	below := int32(0)
 	for at := n; at != 0; at = f.splay[at].up {
@@ -66,7 +65,7 @@ func (f *forest) expose(n int32) {
 	f.splayUp(n)
 }
 
-// splayUp makes n the root of the tree of its path.
+// splayUp makes n the root of its splay tree.
 func (f *forest) splayUp(n int32) {
 	for f.isInner(n) {
 		up := f.splay[n].up
@@ -81,13 +80,13 @@ func (f *forest) splayUp(n int32) {
 	}
 }
 
-// isInner reports whether n is not the root of its tree.
+// isInner reports whether n is not the root of its splay tree.
 func (f *forest) isInner(n int32) bool {
 	up := f.splay[n].up
 	return up != 0 && (f.splay[up].left == n || f.splay[up].right == n)
 }
 
-// rotate puts n in the place of the node above it in its tree.
+// rotate swaps n with its parent in the splay tree.
 func (f *forest) rotate(n int32) {
 	s := f.splay
 	up := s[n].up

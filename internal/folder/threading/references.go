@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package threading makes threads of messages as IMAP's THREAD wants them (RFC
-// 5256 §3). It is pure. Whatever the messages refer to, it takes little more
-// than linear time, and never recurses.
+// Package threading implements the algorithms of IMAP's THREAD (RFC 5256 §3). It does no I/O. For
+// all inputs it takes little more than linear time, and never recurses.
 package threading
 
 import "slices"
 
-// Message is what threads are made by. Keys stand for texts that are compared.
+// Message is the input for threading. Keys represent texts that are compared for equality.
 type Message struct {
 	ID         int64   // key of its Message-ID; 0 for none
-	References []int64 // keys of the Message-IDs that it answers, the nearest last
+	References []int64 // keys of the Message-IDs that it refers to, the nearest last
 	Sent       int64   // when it was sent; any unit
 	Subject    uint64  // key of the base subject; 0 for the empty one
-	IsReply    bool    // the subject is that of a reply or a forward
+	IsReply    bool    // whether the subject is that of a reply or a forward
 }
 
-// ByOrderedSubject makes threads by subject alone.
+// ByOrderedSubject threads messages by subject only.
 func ByOrderedSubject(messages []Message) *Threads {
 	t := newThreads(messages)
 	groups := map[uint64]int32{}
@@ -30,7 +29,7 @@ func ByOrderedSubject(messages []Message) *Threads {
 		}
 		t.addChild(first, m)
 	}
-	// The oldest leads, the others hang under it.
+	// The oldest message is the parent of the others.
 	for i, first := range t.roots {
 		all := append(t.childrenOf(first), first)
 		slices.SortFunc(all, t.compare)
@@ -42,11 +41,11 @@ func ByOrderedSubject(messages []Message) *Threads {
 	return t
 }
 
-// maxNodes bounds how many Message-IDs one ReferencesBuilder keeps, of messages and of
-// what these refer to: about 300 MB.
+// maxNodes limits the Message-IDs of one ReferencesBuilder, of messages and of their references:
+// about 300 MB.
 const maxNodes = 4_000_000
 
-// ReferencesBuilder makes threads by what messages refer to, and then by subject.
+// ReferencesBuilder threads messages by references, and then by subject.
 type ReferencesBuilder struct {
 	messages      []Message
 	nodes         map[int64]int32 // by Message-ID
@@ -55,13 +54,13 @@ type ReferencesBuilder struct {
 	forest        forest
 }
 
-// NewReferencesBuilder returns one without messages.
+// NewReferencesBuilder returns a builder without messages.
 func NewReferencesBuilder() *ReferencesBuilder {
 	return &ReferencesBuilder{nodes: map[int64]int32{}, messageOfNode: make([]int32, 1), nodeOfMessage: make([]int32, 1), forest: newForest()}
 }
 
-// Add takes the next message of the folder (RFC 5256 §3, step 1). It keeps
-// nothing of ReferencesBuilder. It is false when there are too many Message-IDs.
+// Add adds the next message of the folder (RFC 5256 §3, step 1). It does not retain m.References.
+// It returns false when there are too many Message-IDs.
 func (r *ReferencesBuilder) Add(m Message) bool {
 	if len(r.messageOfNode)+len(m.References)+1 > maxNodes {
 		return false
@@ -96,8 +95,8 @@ func (r *ReferencesBuilder) nodeOf(id int64) int32 {
 	return n
 }
 
-// assignNode returns the node for a message. One without Message-ID, or with that of
-// a message before it, gets one that nobody refers to.
+// assignNode returns the node for a message. A message without a Message-ID, or with that of an
+// earlier message, gets a node that nothing refers to.
 func (r *ReferencesBuilder) assignNode(id int64) int32 {
 	if id != 0 {
 		if n := r.nodeOf(id); r.messageOfNode[n] == 0 {
@@ -112,7 +111,7 @@ func (r *ReferencesBuilder) addNode() int32 {
 	return r.forest.add()
 }
 
-// Threads makes the threads. The ReferencesBuilder is of no use afterwards.
+// Threads builds the threads. The ReferencesBuilder can't be used afterwards.
 func (r *ReferencesBuilder) Threads() *Threads {
 	t := newThreads(r.messages)
 	r.buildTree(t)
@@ -121,10 +120,10 @@ func (r *ReferencesBuilder) Threads() *Threads {
 	return t
 }
 
-// buildTree hangs messages under messages (steps 2 and 3). What is no message is
-// left out, unless several messages at the top have only that in common.
+// buildTree connects messages to their parents (steps 2 and 3). It leaves out nodes without a
+// message, unless several messages at the top have only that node in common.
 func (r *ReferencesBuilder) buildTree(t *Threads) {
-	dummies := map[int32]int32{} // of nodes at the top that are no message
+	dummies := map[int32]int32{} // of top nodes without a message
 	for m := int32(1); int(m) < len(r.nodeOfMessage); m++ {
 		n := r.nodeOfMessage[m]
 		up := r.forest.parent[n]
@@ -155,8 +154,8 @@ func (r *ReferencesBuilder) buildTree(t *Threads) {
 	}
 }
 
-// nearestMessage returns the first message on the way up from n, or else the top. The
-// nodes between are made to point there, for who comes next.
+// nearestMessage returns the nearest ancestor of n that is a message, or else the root. It shortens
+// the path for later calls.
 func (r *ReferencesBuilder) nearestMessage(n int32) int32 {
 	up := r.forest.parent
 	end := n

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// show writes threads as THREAD does, with numbers from 1.
+// show formats threads like THREAD, with numbers from 1.
 func show(t *Threads) string {
 	var b strings.Builder
-	after := false // a number was last
+	after := false // whether the last item was a number
 	t.Walk(func() {
 		if after {
 			b.WriteByte(' ')
@@ -63,7 +63,7 @@ func TestReferences(t *testing.T) {
 		{"same Message-ID", []Message{{ID: 1}, {ID: 1}, {ID: 2, References: refs(1)}}, "(1 3)(2)"},
 		{"itself", []Message{{ID: 1, References: refs(1)}}, "(1)"},
 		{"each other", []Message{{ID: 1, References: refs(2)}, {ID: 2, References: refs(1)}}, "(2 1)"},
-		{"a circle in one", []Message{{ID: 1, References: refs(2, 3, 2, 1, 3)}, {ID: 2}, {ID: 3}}, "(2)(3 1)"}, // 3 says that it answers nothing
+		{"a circle in one", []Message{{ID: 1, References: refs(2, 3, 2, 1, 3)}, {ID: 2}, {ID: 3}}, "(2)(3 1)"}, // 3 states that it refers to nothing
 		{"truncated before", []Message{{ID: 3, References: refs(1, 2)}, {ID: 2, References: refs(1, x)}, {ID: 1}}, "(3 2 1)"},
 		{"no references after all", []Message{{ID: 3, References: refs(1, 2)}, {ID: 2}, {ID: 1}}, "(2 1)(3)"},
 		{"siblings by date", []Message{{ID: 1, Sent: 5}, {ID: 2, References: refs(1), Sent: 9}, {ID: 3, References: refs(1), Sent: 7}, {ID: 4, References: refs(1), Sent: 7}}, "(1 (3)(4)(2))"},
@@ -102,7 +102,7 @@ func TestOrderedSubject(t *testing.T) {
 	}
 }
 
-// The forest against one that walks.
+// TestForest compares the forest with an implementation that walks.
 func TestForest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -139,7 +139,7 @@ func TestForest(t *testing.T) {
 	}
 }
 
-// hostile are folders that would be slow to thread by walking up or down.
+// hostile returns folders that would be slow to thread by walking up or down.
 func hostile(n int) map[string][]Message {
 	all := map[string][]Message{}
 	add := func(name string, m Message) { all[name] = append(all[name], m) }
@@ -157,7 +157,7 @@ func hostile(n int) map[string][]Message {
 		}
 		add("long references", Message{ID: id, References: long})
 		half := int64(n) / 2
-		if i < half { // pairs, which then go under the deepest one by one
+		if i < half { // pairs, which are then linked under the deepest node one by one
 			add("pairs", Message{ID: 2*id + 1, References: refs(2 * id)})
 		} else {
 			k := i - half + 1
@@ -201,7 +201,7 @@ func BenchmarkReferences(b *testing.B) {
 	}
 }
 
-// FuzzReferences reads four bytes as a message each.
+// FuzzReferences interprets every four bytes as a message.
 func FuzzReferences(f *testing.F) {
 	f.Add([]byte("\x01\x00\x10\x01\x02\x01\x20\x11\x03\x12\x30\x12"))
 	f.Fuzz(func(t *testing.T, in []byte) {

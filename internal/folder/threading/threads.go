@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Threads are messages that hang under each other. The messages are numbered
-// from 1, dummies, which stand only at the top, come after them.
+// Threads are trees of messages. Messages are numbered from 1. Dummies, which occur only at the
+// top, are numbered after them.
 type Threads struct {
 	messages                []Message
 	roots                   []int32
 	firstChild, nextSibling []int32 // the first child, and the next sibling; 0 for none
-	oldestChild             []int32 // of the dummies: their oldest child
+	oldestChild             []int32 // of each dummy: its oldest child
 }
 
 func newThreads(messages []Message) *Threads {
@@ -28,8 +28,8 @@ func (t *Threads) addDummy() int32 {
 
 func (t *Threads) isDummy(n int32) bool { return int(n) > len(t.messages) }
 
-// representative returns the message that a node is sorted and named by: itself, or
-// the oldest child of a dummy.
+// representative returns the message by which a node is sorted: itself, or the oldest child of a
+// dummy.
 func (t *Threads) representative(n int32) int32 {
 	if t.isDummy(n) {
 		return t.oldestChild[int(n)-len(t.messages)-1]
@@ -39,8 +39,7 @@ func (t *Threads) representative(n int32) int32 {
 
 func (t *Threads) messageOf(n int32) *Message { return &t.messages[t.representative(n)-1] }
 
-// compare orders by when messages were sent, then as they stand in the folder
-// (RFC 5256 §2.2).
+// compare orders messages by sent date, then by position in the folder (RFC 5256 §2.2).
 func (t *Threads) compare(a, b int32) int {
 	if c := cmp.Compare(t.messageOf(a).Sent, t.messageOf(b).Sent); c != 0 {
 		return c
@@ -48,7 +47,7 @@ func (t *Threads) compare(a, b int32) int {
 	return cmp.Compare(t.representative(a), t.representative(b))
 }
 
-// addChild hangs c, which is a message, under n.
+// addChild makes the message c a child of n.
 func (t *Threads) addChild(n, c int32) {
 	t.nextSibling[c], t.firstChild[n] = t.firstChild[n], c
 	if t.isDummy(n) {
@@ -74,11 +73,11 @@ func (t *Threads) setChildren(n int32, list []int32) {
 	*at = 0
 }
 
-// mergeSubjects puts threads with the same subject together (steps 4 and 5).
+// mergeSubjects merges threads with the same subject (steps 4 and 5).
 func (t *Threads) mergeSubjects() {
 	slices.SortFunc(t.roots, t.compare)
 	table := map[uint64]int32{}
-	subjects := make([]uint64, len(t.roots)) // as they are before threads are merged
+	subjects := make([]uint64, len(t.roots)) // before threads are merged
 	for i, n := range t.roots {
 		m := t.messageOf(n)
 		if subjects[i] = m.Subject; m.Subject == 0 {
@@ -117,7 +116,7 @@ func (t *Threads) mergeSubjects() {
 	t.roots = slices.DeleteFunc(top, func(n int32) bool { return merged[n] })
 }
 
-// mergeUnder hangs n under a dummy, or its children if it is one too.
+// mergeUnder makes n, or the children of n if it is a dummy too, children of a dummy.
 func (t *Threads) mergeUnder(dummy, n int32) {
 	if !t.isDummy(n) {
 		t.addChild(dummy, n)
@@ -129,7 +128,7 @@ func (t *Threads) mergeUnder(dummy, n int32) {
 	t.firstChild[n] = 0
 }
 
-// sort puts siblings in order (step 6).
+// sort sorts siblings (step 6).
 func (t *Threads) sort() {
 	for n := range t.firstChild {
 		if c := t.firstChild[n]; c != 0 && t.nextSibling[c] != 0 {
@@ -141,12 +140,11 @@ func (t *Threads) sort() {
 	slices.SortFunc(t.roots, t.compare)
 }
 
-// Walk tells the threads as THREAD answers them: each is opened and closed,
-// and between that message is called with the place of each message, from 0, in
-// a line of parents and children; where a line splits, each branch is opened
-// and closed like a thread.
+// Walk reports the threads in the order of a THREAD response. It calls open and closed around each
+// thread, and message with the index, from 0, of each message in a line of parents and children.
+// Where a line branches, it calls open and closed around each branch.
 func (t *Threads) Walk(open, closed func(), message func(i int)) {
-	var pending []int32 // branches to come; 0 for the end of one
+	var pending []int32 // branches to visit; 0 for the end of one
 	push := func(list []int32) {
 		for _, n := range slices.Backward(list) {
 			pending = append(pending, n)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// step does something to the folder or looks at it, and learns what is new.
+// step changes or reads the folder, and learns what is new.
 func (s *session) step() error {
 	act := s.randomAction
 	if s.folder == "" || len(s.messages) == 0 {
@@ -48,7 +48,7 @@ func (s *session) randomAction() error {
 	case what < 80:
 		return s.pipeline("UID STORE "+s.randomUIDs(3)+` +FLAGS (\Answered)`, "UID FETCH "+s.randomUIDs(4)+" (FLAGS)", "NOOP", "UID STORE "+s.randomUIDs(3)+` -FLAGS (\Answered)`)
 	case what < 86:
-		return s.mustRun("IDLE") // which ends once it has begun
+		return s.mustRun("IDLE") // it ends once it has begun
 	case what < 90:
 		return s.mustRun("NOOP")
 	case what < 93:
@@ -61,7 +61,7 @@ func (s *session) randomAction() error {
 	return s.resume(s.savedStates[s.rnd.IntN(len(s.savedStates))])
 }
 
-// randomUIDs names up to n messages by UID.
+// randomUIDs returns a set of up to n UIDs of messages.
 func (s *session) randomUIDs(n int) string {
 	var uids []string
 	for range 1 + s.rnd.IntN(n) {
@@ -72,7 +72,7 @@ func (s *session) randomUIDs(n int) string {
 
 func (s *session) randomMessage() message { return s.messages[s.rnd.IntN(len(s.messages))] }
 
-// randomRange names messages by number.
+// randomRange returns a range of sequence numbers.
 func (s *session) randomRange() string {
 	lo := 1 + s.rnd.IntN(len(s.messages))
 	return fmt.Sprintf("%d:%d", lo, lo+s.rnd.IntN(len(s.messages)-lo+1))
@@ -114,7 +114,7 @@ func (s *session) appendMessages() error {
 	})
 }
 
-// storeFlags sets or removes flags that everybody uses, also by number.
+// storeFlags sets or removes flags that all sessions use, also by sequence number.
 func (s *session) storeFlags() error {
 	flag := []string{`\Flagged`, `\Seen`, `\Draft`, "everyone"}[s.rnd.IntN(4)]
 	op := "+-"[s.rnd.IntN(2)]
@@ -124,8 +124,7 @@ func (s *session) storeFlags() error {
 	return s.allowExpungeIssued(fmt.Sprintf("STORE %s %cFLAGS (%s)", s.randomRange(), op, flag))
 }
 
-// allowExpungeIssued does a command that may be refused for messages that others have
-// expunged.
+// allowExpungeIssued runs a command that may fail for messages that others have expunged.
 func (s *session) allowExpungeIssued(command string) error {
 	err := s.run(command)
 	if err == nil && !strings.HasPrefix(s.status, "OK") && !strings.HasPrefix(s.status, "NO [EXPUNGEISSUED]") {
@@ -134,7 +133,7 @@ func (s *session) allowExpungeIssued(command string) error {
 	return err
 }
 
-// storeOwn sets or removes the keyword that nobody else does.
+// storeOwn sets or removes the keyword that only this session uses.
 func (s *session) storeOwn() error {
 	if s.extension == noExtension {
 		return s.storeFlags()
@@ -154,8 +153,8 @@ func (s *session) storeOwn() error {
 	return s.recordOwnStore(keyword, add, parseUIDSet(which)...)
 }
 
-// recordOwnStore notes what an own STORE has done, and what flags the messages have of
-// which only the mod-sequence was told.
+// recordOwnStore records the effect of the session's own STORE. It completes the flags of the
+// messages for which only the mod-sequence was reported.
 func (s *session) recordOwnStore(keyword string, add bool, uids ...uint32) error {
 	for i := range s.messages {
 		if m := &s.messages[i]; m.flagsStale {
@@ -183,7 +182,7 @@ func (s *session) recordOwnStore(keyword string, add bool, uids ...uint32) error
 	})
 }
 
-// storeConditional sets the own keyword, if nobody has changed the message.
+// storeConditional sets the own keyword if nobody has changed the message.
 func (s *session) storeConditional() error {
 	if s.extension == noExtension {
 		return s.storeFlags()
@@ -212,7 +211,7 @@ func (s *session) storeConditional() error {
 	return s.recordOwnStore(keyword, add, m.uid)
 }
 
-// copyOrMove copies or moves to the other folder, or within this one; by number
+// copyOrMove copies or moves messages to the other folder, or within this one; by sequence number
 // all or none.
 func (s *session) copyOrMove() error {
 	verb := []string{"COPY", "MOVE"}[s.rnd.IntN(2)]
@@ -229,7 +228,7 @@ func (s *session) copyOrMove() error {
 	return err
 }
 
-// fetchSome fetches what is in messages; some become \Seen by it.
+// fetchSome fetches message contents, which sets \Seen for some.
 func (s *session) fetchSome() error {
 	switch s.rnd.IntN(4) {
 	case 0:
@@ -253,7 +252,7 @@ func (s *session) fetchSome() error {
 	return nil
 }
 
-// search finds what the session knows to be there.
+// search checks that a search finds the messages that the session knows.
 func (s *session) search() error {
 	keyword := []string{ownKeywords[s.rnd.IntN(s.config.Sessions)], "everyone"}[s.rnd.IntN(2)]
 	var want []uint32

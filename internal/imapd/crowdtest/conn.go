@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// conn speaks IMAP line by line and keeps the last of them.
+// conn speaks IMAP line by line and keeps the last lines as a transcript.
 type conn struct {
 	nc              net.Conn
 	br              *bufio.Reader
@@ -20,7 +20,7 @@ type conn struct {
 	transcriptLines []string
 }
 
-// transcriptSize is how many lines a transcript has.
+// transcriptSize is the number of lines of a transcript.
 const transcriptSize = 40
 
 func (c *conn) record(line string) {
@@ -51,7 +51,7 @@ func (c *conn) send(text string) error {
 	return err
 }
 
-// readResponse reads one answer: a line, and with each literal in it the next.
+// readResponse reads one response: a line, and for each literal in it the next.
 func (c *conn) readResponse() (string, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
@@ -80,13 +80,13 @@ func (c *conn) readResponse() (string, error) {
 	return b.String(), nil
 }
 
-// value is an atom, a string or a list of an answer.
+// value is an atom, a string or a list of a response.
 type value struct {
 	text string
 	list []value
 }
 
-// parseValues reads what an answer says.
+// parseValues parses the values of a response.
 func parseValues(s string) []value {
 	p := parser{s}
 	return p.values()
@@ -140,7 +140,7 @@ func (p *parser) text() string {
 
 func parseNumber(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return n }
 
-// parseUIDSet reads a set of UIDs such as 1:3,5.
+// parseUIDSet parses a set of UIDs such as 1:3,5.
 func parseUIDSet(s string) (uids []uint32) {
 	for part := range strings.SplitSeq(s, ",") {
 		lo, hi, isRange := strings.Cut(part, ":")
@@ -155,7 +155,7 @@ func parseUIDSet(s string) (uids []uint32) {
 	return uids
 }
 
-// responseCode returns what follows a response code's name, if the text has it.
+// responseCode returns the arguments of a response code, if the text has it.
 func responseCode(text, name string) (string, bool) {
 	_, rest, found := strings.Cut(text, "["+name+" ")
 	if !found {

@@ -9,44 +9,43 @@ import (
 	"sync/atomic"
 )
 
-// history is what all sessions were told together.
+// history is everything that the server has told all sessions.
 type history struct {
 	responses       atomic.Int64
 	exclusiveRecent bool
 
 	mu      sync.Mutex
-	clock   int // counts what is noted, to tell earlier from later
+	clock   int // counts the recorded events, to order them
 	folders map[string]*folderHistory
 }
 
-// folderHistory is what all sessions were told of a folder.
+// folderHistory is everything that the server has told all sessions about a folder.
 type folderHistory struct {
 	uidValidity       uint32
 	subjects          map[uint32]string            // by UID
 	states            map[uint32]map[uint64]string // by UID and mod-sequence
-	expungedAt        map[uint32]int               // when somebody was told first that a message is gone
-	recentTo          map[uint32]int               // the selection that a message was recent to
+	expungedAt        map[uint32]int               // when a session was first told that a message is gone
+	recentTo          map[uint32]int               // the selection to which a message was recent
 	ownStores         map[ownedKeyword][]ownStore
 	conditionalStores []conditionalStore
-	unchecked         map[uint32]bool // messages of which something was told since the last audit
-	lastUID           uint32          // the highest that was told
-	highestModSeq     uint64          // the highest HIGHESTMODSEQ that SELECT told
+	unchecked         map[uint32]bool // messages with new information since the last check
+	lastUID           uint32          // the highest UID reported
+	highestModSeq     uint64          // the highest HIGHESTMODSEQ that SELECT reported
 }
 
-// ownedKeyword is the keyword that only one session sets and removes, at a message.
+// ownedKeyword is a keyword of a message that only one session sets and removes.
 type ownedKeyword struct {
 	uid   uint32
 	owner string
 }
 
-// ownStore is what its owner knows of it: set or not, from a mod-sequence on.
+// ownStore is a STORE of the keyword's owner: set or not, from a mod-sequence on.
 type ownStore struct {
 	modseq uint64
 	set    bool
 }
 
-// conditionalStore is a STORE that was to happen only if nobody had changed the
-// message since.
+// conditionalStore is a STORE that must take effect only if nobody had changed the message since.
 type conditionalStore struct {
 	uid                    uint32
 	unchangedSince, modSeq uint64
@@ -61,7 +60,7 @@ func newHistory(oneRecent bool) *history {
 	return l
 }
 
-// update calls f with a folder's book and the time.
+// update calls f with a folder's history and the time.
 func (l *history) update(folder string, f func(b *folderHistory, now int) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +68,7 @@ func (l *history) update(folder string, f func(b *folderHistory, now int) error)
 	return f(l.folders[folder], l.clock)
 }
 
-// recordSubject notes whose message has a UID, which never changes.
+// recordSubject records the subject of the message with a UID, which never changes.
 func (b *folderHistory) recordSubject(uid uint32, subject string) error {
 	if was, known := b.subjects[uid]; known && was != subject {
 		return contradictionError("UID %d is %q and was %q", uid, subject, was)
@@ -78,8 +77,8 @@ func (b *folderHistory) recordSubject(uid uint32, subject string) error {
 	return nil
 }
 
-// recordState notes the flags that a message had at a mod-sequence: all sessions see
-// the same.
+// recordState records the flags that a message had at a mod-sequence: all sessions must see the
+// same.
 func (b *folderHistory) recordState(m message) error {
 	b.lastUID = max(b.lastUID, m.uid)
 	if m.modseq == 0 {
@@ -116,7 +115,7 @@ func (l *history) stateCount() (n int) {
 	return n
 }
 
-// check checks what can only be judged when everybody has been heard.
+// check checks the conditions that need the responses of all sessions.
 func (l *history) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,17 +138,17 @@ func (l *history) check() error {
 	return nil
 }
 
-// checkOwned checks that keywords are as their owners left them: before the
-// first STORE of the owner as they came, then as it says.
+// checkOwned checks that keywords are as their owners left them: unchanged before the owner's first
+// STORE, then as the owner stored them.
 func (b *folderHistory) checkOwned(name string, uid uint32, states map[uint64]string) error {
-	first := map[string]string{} // by owner, what was told before its first STORE
+	first := map[string]string{} // by owner, what was reported before its first STORE
 	for at, text := range states {
 		flags := strings.Fields(text)
 		for _, keyword := range ownKeywords {
 			set := slices.Contains(flags, keyword)
 			history := b.ownStores[ownedKeyword{uid, keyword}]
 			last := -1
-			for i, s := range history { // in the order in which they were made
+			for i, s := range history { // in the order in which they were executed
 				if s.modseq <= at {
 					last = i
 				}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// handleUntagged believes an untagged answer, or finds what is wrong with it.
+// handleUntagged applies an untagged response, or returns an error if it is wrong.
 func (s *session) handleUntagged(text string) error {
 	v := parseValues(text)
 	if len(v) < 2 {
@@ -82,8 +82,8 @@ func (s *session) handleVanished(uids []uint32) error {
 	return nil
 }
 
-// newMessageWithUID returns which of the new messages has a UID that was not told yet: the
-// last that can, between those whose UIDs were; -1 if none can.
+// newMessageWithUID returns the index of the new message that has an unknown UID: the last possible
+// one between those with known UIDs; -1 for none.
 func (s *session) newMessageWithUID(uid uint32) int {
 	at := -1
 	for i, m := range s.messages {
@@ -99,7 +99,7 @@ func (s *session) newMessageWithUID(uid uint32) int {
 	return at
 }
 
-// removeMessage takes out what is gone for good.
+// removeMessage removes an expunged message.
 func (s *session) removeMessage(n int) error {
 	uid := s.messages[n-1].uid
 	s.messages = slices.Delete(s.messages, n-1, n)
@@ -114,7 +114,7 @@ func (s *session) removeMessage(n int) error {
 	})
 }
 
-// handleFetch takes the data of one message.
+// handleFetch handles the data of one message.
 func (s *session) handleFetch(n int, data []value) error {
 	if n < 1 || n > len(s.messages) {
 		return contradictionError("there are %d", len(s.messages))
@@ -144,7 +144,7 @@ func (s *session) handleFetch(n int, data []value) error {
 		}
 	}
 	switch {
-	case was.uid == 0 && !flagged: // learn asks for all of it
+	case was.uid == 0 && !flagged: // fetchUnknown requests all of it
 		return s.checkUID(n, was, m)
 	case was.modseq > m.modseq:
 		return contradictionError("mod-sequence %d was %d", m.modseq, was.modseq)
@@ -189,7 +189,7 @@ func (s *session) handleFetch(n int, data []value) error {
 	})
 }
 
-// checkUID checks that a message has the UID that belongs to its number.
+// checkUID checks that a message has the UID that belongs to its sequence number.
 func (s *session) checkUID(n int, was, m message) error {
 	if m.uid == 0 || was.uid != 0 && was.uid != m.uid {
 		return contradictionError("the message was %v", was)
@@ -209,7 +209,7 @@ func (s *session) checkUID(n int, was, m message) error {
 	return nil
 }
 
-// handleCodes takes the response codes of a status.
+// handleCodes handles the response codes of a status response.
 func (s *session) handleCodes(text string) error {
 	if code, ok := responseCode(text, "UIDVALIDITY"); ok {
 		s.uidValidity = uint32(parseNumber(code))
@@ -230,7 +230,7 @@ func (s *session) handleCodes(text string) error {
 	return nil
 }
 
-// recordCopies notes which messages are now where.
+// recordCopies records the copies of messages.
 func (s *session) recordCopies(code []string) error {
 	from, to := parseUIDSet(code[1]), parseUIDSet(code[2])
 	if len(from) != len(to) || !slices.IsSorted(to) {

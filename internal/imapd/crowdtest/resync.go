@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// savedState is what a client keeps of a folder while it is away.
+// savedState is what a client remembers of a folder while it is disconnected.
 type savedState struct {
 	folder      string
 	uidValidity uint32
@@ -16,7 +16,7 @@ type savedState struct {
 	messages    []message
 }
 
-// saveState keeps what is known now, up to where everything was told.
+// saveState returns the session's state, up to the mod-sequence up to which it knows all changes.
 func (s *session) saveState() error {
 	if err := s.mustRun("NOOP"); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *session) saveState() error {
 	return nil
 }
 
-// resyncResponse is what a SELECT with QRESYNC tells, which is taken in at its end.
+// resyncResponse is the response to a SELECT with QRESYNC, which is applied at its end.
 type resyncResponse struct {
 	exists   int
 	vanished []uint32
@@ -55,8 +55,8 @@ func (r *resyncResponse) add(v []value) bool {
 	return true
 }
 
-// resume connects and goes on from a memory. What it then knows must be what a
-// FETCH of everything tells.
+// resume connects and resynchronizes from a saved state. The result must equal that of fetching
+// everything.
 func (s *session) resume(m savedState) error {
 	if err := s.login(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *session) resume(m savedState) error {
 	return s.mustRun("FETCH 1:* (UID FLAGS MODSEQ)")
 }
 
-// formatUIDSet names messages by ranges of UIDs.
+// formatUIDSet returns the UIDs of messages as ranges.
 func formatUIDSet(known []message) string {
 	var all []string
 	for i := 0; i < len(known); {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// extension is which extensions a session has switched on.
+// extension is the extension that a session enables.
 type extension int
 
 const (
@@ -21,16 +21,16 @@ const (
 
 func (k extension) String() string { return [...]string{"plain", "CONDSTORE", "QRESYNC"}[k] }
 
-// message is what a session knows of one.
+// message is what a session knows about a message.
 type message struct {
 	uid        uint32
 	flags      string // sorted, without \Recent
-	modseq     uint64 // 0 if it was not told
-	afterUID   uint32 // the highest UID that was told before this message came
-	flagsStale bool   // flags are as before the STORE that gave it its mod-sequence
+	modseq     uint64 // 0 if unknown
+	afterUID   uint32 // the highest UID known before this message came
+	flagsStale bool   // whether flags are from before the STORE that gave it its mod-sequence
 }
 
-// equal compares as far as both know.
+// equal compares the fields that both know.
 func (m message) equal(o message) bool {
 	return m.uid == o.uid && m.flags == o.flags && (m.modseq == o.modseq || m.modseq == 0 || o.modseq == 0)
 }
@@ -47,31 +47,31 @@ type session struct {
 	id          int
 	extension   extension
 	rnd         *rand.Rand
-	appendCount int // of what it has appended
+	appendCount int // number of messages that it has appended
 
 	folder          string
-	selectedAt      int       // when, by the ledger's clock
+	selectedAt      int       // when, by the history's clock
 	uidValidity     uint32    // UIDVALIDITY
 	uidNext         uint32    // UIDNEXT when it was selected
-	messages        []message // by sequence number; UID 0 if nothing was told yet
-	initialCount    int       // how many were there when it was selected
-	maxUID          uint32    // the highest UID that was told
-	highestModSeq   uint64    // HIGHESTMODSEQ as it was told last
-	syncedModSeq    uint64    // up to where everything was told
+	messages        []message // by sequence number; UID 0 if unknown
+	initialCount    int       // number of messages when it was selected
+	maxUID          uint32    // the highest known UID
+	highestModSeq   uint64    // last reported HIGHESTMODSEQ
+	syncedModSeq    uint64    // mod-sequence up to which all changes are known
 	maxModSeq       uint64    // the highest mod-sequence of all
 	vanishedEarlier []uint32  // VANISHED (EARLIER)
 	searchResult    []uint32  // SEARCH
 	savedStates     []savedState
 
-	command        string            // the one whose answers come
-	status         string            // its tagged answer
-	copyCount      int               // how many messages COPYUID names
-	fetchedModSeqs map[uint32]uint64 // the mod-sequences of its first FETCH for each UID
-	expectNoNews   bool              // it must tell what is known already
+	command        string            // the current command
+	status         string            // its tagged response
+	copyCount      int               // number of messages in COPYUID
+	fetchedModSeqs map[uint32]uint64 // by UID, the mod-sequences of its first FETCH
+	expectNoNews   bool              // whether it must report only known information
 	pendingResync  *resyncResponse   // of SELECT with QRESYNC
 }
 
-// ownKeywords are one for each session; a crowd has no more.
+// ownKeywords has one keyword for each session, which limits the number of sessions.
 var ownKeywords = func() (all [64]string) {
 	for id := range all {
 		all[id] = fmt.Sprintf("own%d", id)
@@ -114,7 +114,7 @@ func (s *session) login() error {
 	return nil
 }
 
-// selectFolder selects a folder and learns what is in it.
+// selectFolder selects a folder and fetches its messages.
 func (s *session) selectFolder(folder string) error {
 	s.reset(folder)
 	if err := s.mustRun("SELECT " + folder); err != nil {
@@ -126,7 +126,7 @@ func (s *session) selectFolder(folder string) error {
 	return s.fetchUnknown()
 }
 
-// reset forgets the folder that was open.
+// reset clears the state of the previous folder.
 func (s *session) reset(folder string) {
 	s.folder, s.messages, s.initialCount, s.uidNext, s.maxUID, s.maxModSeq, s.highestModSeq, s.syncedModSeq = folder, nil, 0, 0, 0, 0, 0, 0
 	_ = s.history.update(folder, func(b *folderHistory, now int) error {
@@ -135,7 +135,7 @@ func (s *session) reset(folder string) {
 	})
 }
 
-// checkSelect checks what SELECT told.
+// checkSelect checks the responses to SELECT.
 func (s *session) checkSelect() error {
 	s.initialCount = len(s.messages)
 	return s.history.update(s.folder, func(b *folderHistory, _ int) error {
@@ -145,7 +145,7 @@ func (s *session) checkSelect() error {
 		if b.uidValidity != s.uidValidity {
 			return contradictionError("UIDVALIDITY %d was %d", s.uidValidity, b.uidValidity)
 		}
-		if s.id < 0 && s.highestModSeq < b.highestModSeq { // all is quiet
+		if s.id < 0 && s.highestModSeq < b.highestModSeq { // nothing changes at that time
 			return contradictionError("HIGHESTMODSEQ is %d, and was %d for others", s.highestModSeq, b.highestModSeq)
 		}
 		b.highestModSeq = max(b.highestModSeq, s.highestModSeq)
@@ -153,7 +153,7 @@ func (s *session) checkSelect() error {
 	})
 }
 
-// fetchUnknown asks for what is not known yet.
+// fetchUnknown fetches what is not known yet.
 func (s *session) fetchUnknown() error {
 	for {
 		unknown := slices.IndexFunc(s.messages, func(m message) bool { return m.uid == 0 })
@@ -173,7 +173,7 @@ func (s *session) fetchUnknown() error {
 	}
 }
 
-// mustRun does a command that is to succeed.
+// mustRun runs a command that must succeed.
 func (s *session) mustRun(command string) error {
 	if err := s.run(command); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *session) mustRun(command string) error {
 	return nil
 }
 
-// run does a command, whose answer is then in status.
+// run runs a command and stores its tagged response in status.
 func (s *session) run(command string) error {
 	s.lastTag++
 	tag := fmt.Sprintf("a%d", s.lastTag)
@@ -194,7 +194,7 @@ func (s *session) run(command string) error {
 	return s.readResponses(tag, command)
 }
 
-// pipeline does several commands without waiting; all may tell of expunges.
+// pipeline runs several commands without waiting; all may report expunges.
 func (s *session) pipeline(commands ...string) error {
 	var text strings.Builder
 	for i, c := range commands {
@@ -215,7 +215,7 @@ func (s *session) pipeline(commands ...string) error {
 	return nil
 }
 
-// readResponses takes in the answers to a command, up to the tagged one.
+// readResponses handles the responses to a command, up to the tagged one.
 func (s *session) readResponses(tag, command string) error {
 	s.command, s.searchResult, s.vanishedEarlier, s.fetchedModSeqs = command, nil, nil, map[uint32]uint64{}
 	for {
@@ -253,7 +253,7 @@ func (s *session) readResponses(tag, command string) error {
 	}
 }
 
-// forbidsExpunge reports whether the command forbids EXPUNGE in its answer.
+// forbidsExpunge reports whether EXPUNGE is forbidden in the response to the command.
 func (s *session) forbidsExpunge() bool {
 	verb, _, _ := strings.Cut(s.command, " ")
 	return verb == "FETCH" || verb == "STORE" || verb == "SEARCH"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crowdtest lets a crowd of IMAP clients loose on one mailbox. They
-// append, flag, move, expunge and fetch in the same folders at once, each by
-// the wire alone, and each believes and checks whatever it is told: sequence
-// numbers, UIDs, flags and mod-sequences. What one is told must also agree
-// with what all the others were told.
+// Package crowdtest runs a crowd of IMAP clients against one mailbox. They append, flag, move,
+// expunge and fetch in the same folders at once, only over the network. Each client checks
+// everything it is told: sequence numbers, UIDs, flags and mod-sequences. The responses to one
+// client must also agree with those to all the others.
 package crowdtest
 
 import (
@@ -19,26 +18,26 @@ import (
 	"time"
 )
 
-// Stress says who does how much, and where. Its folders are INBOX and Archive,
-// which nobody else may use meanwhile.
+// Stress configures the test. Its folders are INBOX and Archive, which nobody else may use
+// meanwhile.
 type Stress struct {
-	Dial           []func() (net.Conn, error) // to each node, where a log-in is allowed; the sessions take turns
+	Dial           []func() (net.Conn, error) // to each node, with login allowed; the sessions take turns
 	User, Password string
 	Sessions       int
-	Rounds, Steps  int // after each round of so many steps of each session all must agree
+	Rounds, Steps  int // after each round of Steps steps of each session, all must agree
 	Seed           uint64
-	// ExclusiveRecent says that a message is recent to one session at most, which
-	// holds within a node.
+	// ExclusiveRecent states that a message is recent to at most one session, which holds within a
+	// node.
 	ExclusiveRecent bool
 }
 
 var folders = []string{"INBOX", "Archive"}
 
-// timeout is how long an answer may take, and how long sessions may disagree
-// when all is quiet, on a slow machine that is shared.
+// timeout is how long a response may take, and how long sessions may disagree when nothing changes,
+// on a slow shared machine.
 const timeout = 90 * time.Second
 
-// Run runs the crowd and fails the test at the first contradiction.
+// Run runs the test and fails it at the first contradiction.
 func (c Stress) Run(t testing.TB) {
 	t.Helper()
 	l := newHistory(c.ExclusiveRecent)
@@ -76,9 +75,9 @@ func (c Stress) Run(t testing.TB) {
 	t.Logf("seed %d: %d answers by %d sessions, %d states of %d messages", c.Seed, l.responses.Load(), c.Sessions, l.stateCount(), l.messageCount())
 }
 
-// checkConsistency waits until every session knows what a new one finds, and has the
-// ledger check itself. Nobody changes anything meanwhile; but what one node
-// did, another may hear of a little later.
+// checkConsistency waits until every session knows what a new session finds, and checks the
+// history. Nobody changes anything meanwhile, but one node may learn of another's changes a little
+// later.
 func (c Stress) checkConsistency(l *history, crowd []*session) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -116,7 +115,7 @@ func (c Stress) checkConsistency(l *history, crowd []*session) error {
 	return l.check()
 }
 
-// compare compares what two sessions know of a folder.
+// compare compares what two sessions know about a folder.
 func (s *session) compare(fresh *session) error {
 	if len(s.messages) != len(fresh.messages) {
 		return fmt.Errorf("%d messages or %d", len(s.messages), len(fresh.messages))
@@ -129,8 +128,8 @@ func (s *session) compare(fresh *session) error {
 	return nil
 }
 
-// checkSavedStates comes back with something that the session remembers of a folder, and
-// must learn by QRESYNC what a new session finds.
+// checkSavedStates reconnects with a state that the session remembers of a folder. By QRESYNC it
+// must learn what a new session finds.
 func (s *session) checkSavedStates(name string, fresh *session) error {
 	for i := range s.savedStates {
 		if s.savedStates[i].folder != name {
@@ -155,7 +154,7 @@ func contradictionError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errContradiction, fmt.Sprintf(format, args...))
 }
 
-// Seed is another one for each run, unless MAILSTEAD_CROWD_SEED names it.
+// Seed returns a new seed for each run, unless MAILSTEAD_CROWD_SEED is set.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	text := os.Getenv("MAILSTEAD_CROWD_SEED")

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// maxQuotedString is the longest string written quoted: clients read lines into
+// maxQuoted is the longest string written quoted: clients read lines into
 // buffers of their own, and a literal says its length first.
 const maxQuoted = 1000
 

@@ -159,7 +159,7 @@ func TestInflaterBomb(t *testing.T) {
 }
 
 // What the Deflater has flushed its client can read, though each flush begins
-// anew, with whatever compressor is free.
+// again, with any compressor is free.
 func TestDeflater(t *testing.T) {
 	var out bytes.Buffer
 	var deflaters DeflaterPool

@@ -15,7 +15,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// serve plays a server with one message that knows a handful of commands, and
+// serve plays a server with one message that knows a few commands, and
 // returns what the client has appended.
 func serve(conn net.Conn) (appended string, err error) {
 	var buffers BufferPool

@@ -167,7 +167,7 @@ func (r *Reader) nzNumber32() (uint32, error) {
 	return n, err
 }
 
-// hasModSeq takes a mod-sequence, which has 63 bits (RFC 7162 §7).
+// modSeq takes a mod-sequence, which has 63 bits (RFC 7162 §7).
 func (r *Reader) modSeq() (uint64, error) { return r.number(math.MaxInt64) }
 
 // astring takes an atom-like word, a quoted string or a literal.
@@ -280,7 +280,7 @@ func (r *Reader) literalAhead() (n int64, sync, ok bool) {
 }
 
 // list takes a parenthesised list with item called at each entry. It may be
-// empty; whoever needs one entry checks.
+// empty; a caller that needs an entry checks.
 func (r *Reader) list(limit int, item func() error) error {
 	if err := r.expect('('); err != nil {
 		return err

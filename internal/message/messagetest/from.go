@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package messagetest has header fields for the tests of several packages.
+// Package messagetest provides header fields for the tests of several packages.
 package messagetest
 
 import (
@@ -15,14 +15,14 @@ import (
 //go:embed from.tsv
 var fromTable string
 
-// From is the value of a From field, and the doubt that it leaves.
+// From is the value of a From field, and its author problem.
 type From struct {
 	Value   string
 	Problem message.AuthorProblem
 }
 
-// Froms lists some hundred From fields, ordinary and hostile. Authors of those that
-// leave no doubt are at own.test.
+// Froms returns some hundred From fields, ordinary and hostile. Authors without a problem are at
+// own.test.
 func Froms(t testing.TB) (all []From) {
 	t.Helper()
 	for line := range strings.Lines(fromTable) {

@@ -26,8 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// Timeout is how long anything that another process does may take, on a slow
-// machine that is shared.
+// Timeout is how long to wait for another process, on a slow shared machine.
 const Timeout = 90 * time.Second
 
 // Build builds the program into a folder and returns its path.
@@ -41,26 +40,26 @@ func Build(dir string) (path string, err error) {
 	return path, nil
 }
 
-// Process is the built program as a process of its own, as it runs now or will
-// run again: in its sandbox, or, with settings, as the service.
+// Process is the built program as a separate process, which can be stopped and started again. It
+// runs as the sandbox or, with ServeFlags, as the service.
 type Process struct {
-	Path       string         // of the program
-	Data       string         // folder
+	Path       string         // path of the program
+	Data       string         // data folder
 	Database   string         // "sqlite", or a URL
 	ServeFlags []string       // flags of `mailstead serve`; nil runs `mailstead dev`
-	Wrapper    []string       // a command that runs it, if any
-	Dev        server.DevInfo // of the sandbox; of the service the doors, and what a test puts in
-	Cmd        *exec.Cmd      // nil while it doesn't run
-	Done       chan struct{}  // closed when the process is gone
+	Wrapper    []string       // command that runs the program, if any
+	Dev        server.DevInfo // for the sandbox; for the service the ports, and what a test adds
+	Cmd        *exec.Cmd      // nil while the program isn't running
+	Done       chan struct{}  // closed when the process has ended
 
 	t        testing.TB
-	portBase int // of its ports
+	portBase int // base of its ports
 	client   *client.Client
 	stderr   *tailBuffer
 }
 
-// NewProcess makes a service of a program on a data folder, whose database is a
-// URL from dbtest, and ends it with the test. It doesn't run yet.
+// NewProcess prepares a process of the program at path, with a data folder and a database URL
+// from dbtest. It doesn't start the process, but stops it at the end of the test.
 func NewProcess(t testing.TB, path, data, url string) *Process {
 	b := &Process{t: t, Path: path, Data: data, Database: "sqlite", portBase: FreePortBase(t), stderr: &tailBuffer{}}
 	if strings.HasPrefix(url, "postgres") {
@@ -83,8 +82,8 @@ var ports = map[string]int{
 	"smtp": 25, "dns": 53, "http": 80, "imap": 143, "https": 443, "submissions": 465, "submission": 587, "imaps": 993,
 }
 
-// FreePortBase finds a port base with all ports of the service free, below those
-// that the system gives to clients.
+// FreePortBase returns a port base for which all ports of the service are free, below the system's
+// ephemeral ports.
 func FreePortBase(t testing.TB) int {
 	t.Helper()
 next:
@@ -103,7 +102,7 @@ next:
 	return 0
 }
 
-// Start starts the program and returns once it says that it runs.
+// Start starts the program and returns once it reports that it is ready.
 func (b *Process) Start() {
 	b.t.Helper()
 	if err := b.TryStart(); err != nil {
@@ -111,8 +110,8 @@ func (b *Process) Start() {
 	}
 }
 
-// TryStart is Start for a program that may refuse to run: it returns that it
-// ended, and its last words.
+// TryStart is Start for a program that may exit at once: it returns an error with the end of the
+// program's output.
 func (b *Process) TryStart() error {
 	b.t.Helper()
 	b.Cmd = b.command()
@@ -136,8 +135,8 @@ func (b *Process) TryStart() error {
 				close(says)
 			}
 		}
-		_, _ = io.Copy(b.stderr, out) // after a line without end
-		_ = cmd.Wait()                // ProcessState tells it all
+		_, _ = io.Copy(b.stderr, out) // after a line that was too long
+		_ = cmd.Wait()                // ProcessState has the result
 		close(ended)
 	}(b.Cmd)
 	select {
@@ -169,7 +168,7 @@ func (b *Process) command() *exec.Cmd {
 	return cmd
 }
 
-// output returns where the program says that it runs, and in what words.
+// output returns the pipe on which the program reports that it is ready, and the text of that.
 func (b *Process) output() (out io.ReadCloser, ready string, err error) {
 	if b.ServeFlags != nil {
 		out, err = b.Cmd.StderrPipe()
@@ -180,16 +179,16 @@ func (b *Process) output() (out io.ReadCloser, ready string, err error) {
 	return out, "Mailstead is running", err
 }
 
-// loadInfo finds out what there is to know of the running program.
+// loadInfo fills Dev for the running program.
 func (b *Process) loadInfo() {
 	b.t.Helper()
-	b.client = nil // its connections led to the former process
+	b.client = nil // its connections led to the earlier process
 	if b.ServeFlags != nil {
 		b.Dev.BaseURL = fmt.Sprintf("https://127.0.0.1:%d", b.portBase+443)
 		b.Dev.CACert = filepath.Join(b.Data, "ca.pem")
 		b.Dev.Ports = map[string]int{}
-		for door, port := range ports {
-			b.Dev.Ports[door] = b.portBase + port
+		for listener, port := range ports {
+			b.Dev.Ports[listener] = b.portBase + port
 		}
 		return
 	}
@@ -202,11 +201,10 @@ func (b *Process) loadInfo() {
 	}
 }
 
-// Stderr is the end of what the program wrote to standard error, of all its runs.
+// Stderr returns the end of the program's standard error, over all its runs.
 func (b *Process) Stderr() string { return b.stderr.String() }
 
-// Freeze stops the process where it stands, until Thaw. It returns once all its
-// threads stand still.
+// Freeze pauses the process until Thaw. It returns once all threads are paused.
 func (b *Process) Freeze() {
 	b.t.Helper()
 	b.signal(syscall.SIGSTOP)
@@ -226,7 +224,7 @@ func (b *Process) Freeze() {
 	})
 }
 
-// Thaw lets the process go on, which has not noticed that time went by.
+// Thaw resumes the process, which has not noticed the pause.
 func (b *Process) Thaw() { b.signal(syscall.SIGCONT) }
 
 func (b *Process) signal(s syscall.Signal) {
@@ -236,7 +234,7 @@ func (b *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the process at once, and checks that it lived until then.
+// Kill kills the process, and checks that it was running until then.
 func (b *Process) Kill() {
 	b.t.Helper()
 	b.terminate(syscall.SIGKILL, func(state *os.ProcessState) bool {
@@ -268,11 +266,13 @@ func (b *Process) terminate(by syscall.Signal, well func(*os.ProcessState) bool)
 	}
 }
 
-// Addr is a door's address: http, smtp, submission, submissions, imap, imaps.
-func (b *Process) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", b.Dev.Ports[door]) }
+// Addr returns a listener's address: http, smtp, submission, submissions, imap, imaps.
+func (b *Process) Addr(listener string) string {
+	return fmt.Sprintf("127.0.0.1:%d", b.Dev.Ports[listener])
+}
 
-// Memory is a figure of the running process, in bytes, by its name in
-// proc_pid_status(5): VmRSS is what is resident, VmHWM the most that ever was.
+// Memory returns a figure of the running process in bytes, by its name in proc_pid_status(5):
+// VmRSS is the resident memory, VmHWM its peak.
 func (b *Process) Memory(name string) int64 {
 	b.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Cmd.Process.Pid))
@@ -292,20 +292,20 @@ func (b *Process) Memory(name string) int64 {
 	return 0
 }
 
-// TLS is the configuration of a client that trusts the service's authority.
+// TLS returns the configuration for a client that trusts the service's certificate authority.
 func (b *Process) TLS() *tls.Config {
 	b.t.Helper()
 	return tlsConfig(b.t, b.Dev.CACert)
 }
 
-// HTTP is a client for HTTP that trusts the service's authority.
+// HTTP returns an HTTP client that trusts the service's certificate authority.
 func (b *Process) HTTP() *http.Client {
 	b.t.Helper()
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: b.TLS()}}
 }
 
-// Client is a client of the service as it runs now, with the account's key in
-// Dev. It repeats nothing: what goes wrong shall show.
+// Client returns an API client for the running process, with the account's key in Dev. It does not
+// retry, so that errors show.
 func (b *Process) Client() *client.Client {
 	b.t.Helper()
 	if b.client == nil {
@@ -319,8 +319,8 @@ func (b *Process) Client() *client.Client {
 	return b.client
 }
 
-// Eventually asks again and again until there is nothing left to complain of:
-// for what another process does there is no signal to wait for.
+// Eventually polls complaint until it returns "". It is for actions of another process, which
+// sends no signal to wait for.
 func Eventually(t testing.TB, complaint func() string) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -339,7 +339,7 @@ func Eventually(t testing.TB, complaint func() string) {
 	}
 }
 
-// tailBuffer keeps the end of what is written to it.
+// tailBuffer is a writer that keeps the end of its input.
 type tailBuffer struct {
 	mu   sync.Mutex
 	text []byte

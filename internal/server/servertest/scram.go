@@ -10,11 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// SCRAM sets what the service does with SCRAM-SHA-256: on, learn or off.
+// SCRAM sets the service's --scram: on, learn or off.
 func SCRAM(how string) Option { return func(c *server.Config) { c.SCRAM = how } }
 
-// SCRAMClient signs in by SCRAM-SHA-256, as the client libraries of go-sasl's
-// author want it.
+// SCRAMClient signs in by SCRAM-SHA-256. It implements sasl.Client of go-sasl.
 type SCRAMClient struct {
 	User, Password string
 	conversation   *scram.ClientConversation
@@ -31,8 +30,8 @@ func (c *SCRAMClient) Start() (mechanism string, first []byte, err error) {
 	return "SCRAM-SHA-256", first, err
 }
 
-// Next answers a challenge. What says that the server knows the password must
-// prove it.
+// Next answers a challenge. It returns an error if the server does not prove that it knows the
+// password.
 func (c *SCRAMClient) Next(challenge []byte) ([]byte, error) {
 	said, err := c.conversation.Step(string(challenge))
 	if err == nil && c.conversation.Done() && !c.conversation.Valid() {

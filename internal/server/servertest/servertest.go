@@ -25,7 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server"
 )
 
-// Server is a running service with what tests need to talk to it.
+// Server is a running service with helpers for tests.
 type Server struct {
 	*server.Server
 	t    testing.TB
@@ -46,7 +46,7 @@ func Each(t *testing.T, f func(t *testing.T, s *Server)) {
 // Option changes the configuration before the start.
 type Option func(*server.Config)
 
-// Database makes the service use the database of a URL that dbtest gave.
+// Database makes the service use the database of a URL from dbtest.
 func Database(url string) Option {
 	return func(c *server.Config) {
 		if strings.HasPrefix(url, "postgres") {
@@ -58,22 +58,21 @@ func Database(url string) Option {
 // Data makes the service use a data folder that outlives it.
 func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
 
-// ProxyFrom makes every connection from a network begin with the PROXY protocol:
-// for tests of what strangers may do.
+// ProxyFrom makes every connection from a network begin with the PROXY protocol. Tests use it to
+// connect from addresses outside.
 func ProxyFrom(network string) Option {
 	return func(c *server.Config) { c.ProxyFrom = []string{network} }
 }
 
-// Clock makes the service count limits by a clock of the test's.
+// Clock sets the clock for the service's limits.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
-// OperatorAddress is the operator's address of a service that ServeMode makes, which is
-// elsewhere.
+// OperatorAddress is the operator's address, at another host, in a service with ServeMode.
 const OperatorAddress = "operator@operators.example"
 
-// ServeMode makes the service that of a host, as `mailstead serve` is, instead of the
-// sandbox: there is no Dev. It asks a DNS server, shows a certificate
-// (CERTIFICATE.pem,KEY.pem) of an authority (a PEM file), and reaches loopback.
+// ServeMode starts the service as `mailstead serve` does, instead of the sandbox: Dev is nil. It
+// uses the DNS server resolver and the certificate pair (CERTIFICATE.pem,KEY.pem), trusts authority
+// (a PEM file), and may connect to loopback.
 func ServeMode(host, resolver, pair, authority string) Option {
 	return func(c *server.Config) {
 		c.Dev, c.Host, c.Postmaster = false, host, OperatorAddress
@@ -82,26 +81,24 @@ func ServeMode(host, resolver, pair, authority string) Option {
 	}
 }
 
-// Hostname gives the sandbox a host name outside of its zone, and the DNS server that it
-// asks about that.
+// Hostname gives the sandbox a host name outside its zone, and the DNS server that resolves it.
 func Hostname(host, resolver string) Option {
 	return func(c *server.Config) { c.Host, c.Resolver = host, resolver }
 }
 
-// SmartHost makes a smart host send all mail, which is never reached.
+// SmartHost configures a smart host that can't be reached.
 func SmartHost() Option {
 	return func(c *server.Config) { c.Relay = "smtp://relay.invalid:587" }
 }
 
-// MigrationWait makes the service leave the source of a migration alone for no
-// longer than that after the first trouble.
+// MigrationWait sets the delay before the first retry of a migration's source.
 func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.MigrationWait = d } }
 
-// Start starts a service and stops it with the test.
+// Start starts a service and stops it at the end of the test.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
-	c.PortBase, c.FirstDomainCheck = server.AnyPort, 0 // a domain stays pending until a test has it checked
+	c.PortBase, c.FirstDomainCheck = server.AnyPort, 0 // a domain stays pending until a test checks it
 	for _, o := range options {
 		o(&c)
 	}
@@ -119,12 +116,12 @@ func Start(t testing.TB, options ...Option) *Server {
 	return &Server{s, t, stop}
 }
 
-// Log returns a log whose warnings show with the test.
+// Log returns a logger that writes warnings to the test's log.
 func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// testWriter logs to the test.
+// testWriter writes to the test's log.
 type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
@@ -132,10 +129,12 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Addr is a door's address: http, smtp, submission, submissions, imap, imaps.
-func (s *Server) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports[door]) }
+// Addr returns a listener's address: http, smtp, submission, submissions, imap, imaps.
+func (s *Server) Addr(listener string) string {
+	return fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports[listener])
+}
 
-// TLS is the configuration of a client that trusts the service's authority.
+// TLS returns the configuration for a client that trusts the service's certificate authority.
 func (s *Server) TLS() *tls.Config {
 	s.t.Helper()
 	return tlsConfig(s.t, s.Dev.CACert)
@@ -152,8 +151,8 @@ func tlsConfig(t testing.TB, authority string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
 
-// SoakSize is how much a test does: ordinary, or long when MAILSTEAD_SOAK is set,
-// as by `make soak`, where it may take hours.
+// SoakSize returns ordinary, or long when MAILSTEAD_SOAK is set (by `make soak`), where a test may
+// take hours.
 func SoakSize(ordinary, long int) int {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
 		return long
@@ -161,14 +160,14 @@ func SoakSize(ordinary, long int) int {
 	return ordinary
 }
 
-// Response is what the API said.
+// Response is a response of the API.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Decode decodes the answer's JSON.
+// Decode decodes the response's JSON into v.
 func (a Response) Decode(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.Body, v); err != nil {
@@ -183,7 +182,7 @@ func (s *Server) API(method, path string, body any) Response {
 	return s.APIWithKey(s.Dev.APIKey, method, path, body)
 }
 
-// APIWithKey calls the API with another key; with "" without one.
+// APIWithKey calls the API with another key; "" means no key.
 func (s *Server) APIWithKey(key, method, path string, body any) Response {
 	s.t.Helper()
 	var in io.Reader

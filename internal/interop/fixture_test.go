@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package interop lets other people's programs talk to the running service:
-// mail clients by their own rules, a real Postfix as the outside world, an
-// independent judge of our signatures, and the README's tour.
+// Package interop tests other programs with the running service: mail clients by their own rules, a
+// real Postfix as the outside world, an independent verifier of our signatures, and the README's
+// tour.
 package interop
 
 import (
@@ -23,8 +23,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// program runs a program with an empty home and returns what it printed, on
-// both streams, and whether it ended well.
+// program runs programs with an empty home directory.
 type program struct {
 	t    testing.TB
 	home string
@@ -51,7 +50,7 @@ func (p *program) run(stdin string, name string, args ...string) (output string,
 	return string(out), err
 }
 
-// must runs a program that has to end well.
+// must runs a program that must succeed.
 func (p *program) must(stdin string, name string, args ...string) string {
 	p.t.Helper()
 	out, err := p.run(stdin, name, args...)
@@ -61,7 +60,7 @@ func (p *program) must(stdin string, name string, args ...string) string {
 	return out
 }
 
-// write writes a file below the program's home and returns its path.
+// write writes a file in the program's home and returns its path.
 func (p *program) write(name, text string) string {
 	p.t.Helper()
 	path := filepath.Join(p.home, name)
@@ -106,8 +105,7 @@ func login(t testing.TB, s *servertest.Server, i int, o *imapclient.Options) *im
 	return c
 }
 
-// arrived waits for the message with a subject in a folder, and returns it as
-// it was sent, headers and all.
+// arrived waits for the message with a subject in a folder, and returns it with headers.
 func arrived(t testing.TB, s *servertest.Server, i int, folder, subject string) string {
 	t.Helper()
 	c := login(t, s, i, nil)
@@ -153,7 +151,7 @@ func absent(t testing.TB, s *servertest.Server, i int, subject string) {
 	}
 }
 
-// file puts a message into a mailbox's folder over IMAP.
+// file appends a message to a mailbox's folder over IMAP.
 func file(t testing.TB, s *servertest.Server, i int, folder, text string, flags ...imap.Flag) {
 	t.Helper()
 	c := login(t, s, i, nil)
@@ -170,7 +168,7 @@ func file(t testing.TB, s *servertest.Server, i int, folder, text string, flags 
 	}
 }
 
-// message is a small message with a subject.
+// message returns a small message with a subject.
 func message(from, to, subject, text string) string {
 	return fmt.Sprintf("From: %s\nTo: %s\nSubject: %s\nDate: Thu, 01 Jan 2026 12:00:00 +0000\nMessage-ID: <%s@example.net>\n\n%s\n",
 		from, to, subject, strings.ReplaceAll(subject, " ", "-"), text)
@@ -185,7 +183,7 @@ func store(t testing.TB, c *imapclient.Client, folder, subject string, op imap.S
 	}
 }
 
-// selectable lists bob's folders.
+// selectable returns bob's folders.
 func selectable(t testing.TB, c *imapclient.Client) (names []string) {
 	t.Helper()
 	list, err := c.List("", "*", nil).Collect()
@@ -200,7 +198,7 @@ func selectable(t testing.TB, c *imapclient.Client) (names []string) {
 	return names
 }
 
-// mails lists all that bob has: folder, subject and flags of each message.
+// mails returns all of bob's messages: folder, subject and flags of each.
 func mails(t testing.TB, s *servertest.Server) (all []string) {
 	t.Helper()
 	c := login(t, s, 1, nil)

@@ -22,9 +22,9 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// house is mailboxes with an account that owns demo.test. The domain rows are
-// written here, since the tests of one floor don't start the others.
-type house struct {
+// fixture is the fixture: mailboxes with an account that owns demo.test. It writes the domain rows
+// itself, since the tests of one layer don't start the others.
+type fixture struct {
 	*mailbox.Mailboxes
 	t       *testing.T
 	db      *db.DB
@@ -32,8 +32,8 @@ type house struct {
 	account db.ID
 	domain  db.ID
 	owners  map[db.ID]owner  // by domain
-	holder  db.ID            // the domain that holds demo.test
-	named   map[string]db.ID // the domains that hold other names
+	holder  db.ID            // the domain row of demo.test
+	named   map[string]db.ID // the domain rows of other names
 
 	accounts *account.Accounts
 	waited   []time.Duration
@@ -49,9 +49,9 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 
-func each(t *testing.T, f func(h *house)) {
+func each(t *testing.T, f func(h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := &house{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}, named: map[string]db.ID{}}
+		h := &fixture{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}, named: map[string]db.ID{}}
 		now := func() time.Time { return h.now }
 		hub := &notify.Hub{}
 		accounts := account.New(d, hub, now)
@@ -87,7 +87,7 @@ func each(t *testing.T, f func(h *house)) {
 	})
 }
 
-func (h *house) newAccount(a *account.Accounts, email string) db.ID {
+func (h *fixture) newAccount(a *account.Accounts, email string) db.ID {
 	h.t.Helper()
 	acc, err := a.Create(h.t.Context(), email, "")
 	if err != nil {
@@ -96,7 +96,7 @@ func (h *house) newAccount(a *account.Accounts, email string) db.ID {
 	return acc.ID
 }
 
-func (h *house) newDomain(account db.ID, held bool) db.ID {
+func (h *fixture) newDomain(account db.ID, held bool) db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
 	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, "demo.test", held))
@@ -104,8 +104,8 @@ func (h *house) newDomain(account db.ID, held bool) db.ID {
 	return id
 }
 
-// newDomainNamed makes a domain of an account that holds another name.
-func (h *house) newDomainNamed(account db.ID, name string) db.ID {
+// newDomainNamed creates a domain with another name for an account.
+func (h *fixture) newDomainNamed(account db.ID, name string) db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
 	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, name, true))
@@ -113,7 +113,7 @@ func (h *house) newDomainNamed(account db.ID, name string) db.ID {
 	return id
 }
 
-func (h *house) create(local, password string) mailbox.Mailbox {
+func (h *fixture) create(local, password string) mailbox.Mailbox {
 	h.t.Helper()
 	box, _, err := h.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, Password: &password})
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *house) create(local, password string) mailbox.Mailbox {
 	return box
 }
 
-func (h *house) anyMailbox() (used bool, err error) {
+func (h *fixture) anyMailbox() (used bool, err error) {
 	err = h.db.Tx(h.t.Context(), func(tx *db.Tx) (err error) {
 		used, err = h.HasAddresses(h.t.Context(), tx, h.domain)
 		return err

@@ -19,7 +19,7 @@ func clientOf(t *testing.T, s *servertest.Server) *client.Client {
 	return c
 }
 
-// finished follows a migration to its end.
+// finished follows a migration until it has finished.
 func finished(t *testing.T, c *client.Client, id string) *client.MigrationDetail {
 	t.Helper()
 	for m, err := range c.FollowMigration(t.Context(), id) {

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
-// says listens on loopback and says something to whoever comes.
+// says listens on loopback and sends a text to each client.
 func says(t *testing.T, text string) (port int) {
 	t.Helper()
 	return saysAt(t, net.Listen, text)
@@ -46,17 +46,17 @@ func saysAt(t *testing.T, listen func(network, address string) (net.Listener, er
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// nobody is a port at which nobody listens.
+// nobody returns a port without a listener.
 func nobody(t *testing.T) int { return dnstest.FreePort(t, "127.0.0.1") }
 
-func TestDoors(t *testing.T) {
+func TestListeners(t *testing.T) {
 	mail, other := "220 "+host+" ESMTP Mailstead\r\n", "220 old.example.com ESMTP Postfix\r\n"
 	for _, c := range []struct {
-		running bool
-		door    string
-		port    int
-		status  doctor.Status
-		says    string
+		running  bool
+		listener string
+		port     int
+		status   doctor.Status
+		says     string
 	}{
 		{false, "smtp", nobody(t), doctor.OK, "is free"},
 		{false, "smtp", says(t, other), doctor.Error, "taken by another program: it says “220 old.example.com ESMTP Postfix”"},
@@ -73,7 +73,7 @@ func TestDoors(t *testing.T) {
 		{true, "smtp", says(t, ""), doctor.Error, "gives no greeting"},
 	} {
 		d := doctor.Listeners{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: c.running, MachineAddrs: doctor.MachineAddrs}
-		expect(t, d.Check(doctor.Listener{Name: c.door, Port: c.port}), c.status, c.says)
+		expect(t, d.Check(doctor.Listener{Name: c.listener, Port: c.port}), c.status, c.says)
 	}
 
 	all := doctor.Listeners{Bind: netip.IPv6Unspecified(), Host: host, MachineAddrs: doctor.MachineAddrs}
@@ -83,8 +83,8 @@ func TestDoors(t *testing.T) {
 	}
 }
 
-// A service that goes on showing a former certificate is told of.
-func TestDoorsCertificate(t *testing.T) {
+// A service that still uses its previous certificate is reported.
+func TestListenersCertificate(t *testing.T) {
 	authority := certtest.New(t, "known")
 	kept, former, expired := pair(t, authority, host, 90*24*time.Hour), pair(t, authority, host, 80*24*time.Hour), pair(t, authority, host, -time.Hour)
 	leaf, _, err := kept.Load()
@@ -114,8 +114,8 @@ func TestDoorsCertificate(t *testing.T) {
 	}
 }
 
-// A service that asks balancers for the PROXY protocol is asked in it.
-func TestDoorsProxied(t *testing.T) {
+// A listener that requires the PROXY protocol is checked with it.
+func TestListenersProxied(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -147,13 +147,13 @@ func TestBind(t *testing.T) {
 	d.Bind = netip.IPv6Unspecified()
 	expect(t, d.CheckBind(high, 12345), doctor.OK, "::")
 	expect(t, d.CheckBind(low, 0), doctor.OK, "::")
-	if doctor.Unprivileged() > 1 { // in some containers everybody may take all
+	if doctor.Unprivileged() > 1 { // in some containers, every user may bind all ports
 		expect(t, d.CheckBind(low, 12345), doctor.Warning, "may not take ports below")
 	}
 	d.Running = true
 	expect(t, d.CheckBind(low, 12345), doctor.OK, "::")
 	d.Bind = netip.MustParseAddr("127.0.0.1")
 	expect(t, d.CheckBind(high, 0), doctor.Warning, "only this machine reaches 127.0.0.1")
-	d.ProxyNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // a balancer passes on what comes
+	d.ProxyNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // a balancer forwards all connections
 	expect(t, d.CheckBind(high, 0), doctor.OK, "127.0.0.1")
 }

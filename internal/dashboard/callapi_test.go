@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// object is what the API takes.
+// object is a JSON object for the API.
 type object = map[string]any
 
-// accountName calls the API, which must answer with success, and returns its answer.
-func accountName(t *testing.T, s *servertest.Server, method, path string, body any) object {
+// callAPI calls the API, which must succeed, and returns the response.
+func callAPI(t *testing.T, s *servertest.Server, method, path string, body any) object {
 	t.Helper()
 	a := s.API(method, path, body)
 	if a.Status >= 300 {
@@ -30,7 +30,7 @@ func accountName(t *testing.T, s *servertest.Server, method, path string, body a
 	return out
 }
 
-// stranger is somebody who has signed in to an account of their own.
+// stranger is a user who is signed in to their own account.
 type stranger struct {
 	t       *testing.T
 	base    string
@@ -59,7 +59,7 @@ func signedIn(t *testing.T, s *servertest.Server, email, password string) *stran
 	return &stranger{t, strings.TrimSuffix(s.Dev.BaseURL, "/"), token}
 }
 
-// asks asks for a page, and returns the answer's status and header.
+// asks requests a page and returns the response's status and header.
 func (x *stranger) asks(method, path string) (int, http.Header) {
 	x.t.Helper()
 	status, header, _ := x.gets(method, path)
@@ -76,7 +76,7 @@ func (x *stranger) gets(method, path string) (status int, header http.Header, te
 	return status, header, string(all)
 }
 
-// begins makes a request, and returns an answer whose text is still to be read.
+// begins makes a request and returns the response with an unread body.
 func (x *stranger) begins(method, path, media string, body io.Reader) (status int, header http.Header, text io.Reader) {
 	x.t.Helper()
 	r, err := http.NewRequestWithContext(x.t.Context(), method, x.base+path, body)
@@ -96,7 +96,7 @@ func (x *stranger) begins(method, path, media string, body io.Reader) (status in
 	return a.StatusCode, a.Header, a.Body
 }
 
-// findsNothing fails unless each path, "GET /a" or "POST /a", is a 404.
+// findsNothing fails the test unless each request, "GET /a" or "POST /a", gets a 404.
 func (x *stranger) findsNothing(paths ...string) {
 	x.t.Helper()
 	for _, p := range paths {

@@ -20,24 +20,24 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// house is one service of two nodes: two processes over one PostgreSQL, with
-// one folder for large messages. Its customer has a verified domain with two
-// mailboxes; mail to domains outside goes to the sink.
-type house struct {
+// fixture is one service of two nodes: two processes with one PostgreSQL database and one directory
+// for large messages. Its customer has a verified domain with two mailboxes; mail to outside
+// domains goes to the sink.
+type fixture struct {
 	*testing.T
 	a, b *service
 	sink *sink
-	url  string   // of the database
-	args []string // of each node
+	url  string   // database URL
+	args []string // flags of each node
 }
 
-// lease of the nodes: short, so that a test need not wait long for the other
-// node to take over.
+// lease is the nodes' lease duration: short, so that a test doesn't wait long for the other node to
+// take over.
 const lease = "3s"
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	h := &house{T: t, sink: startSink(t), url: dbtest.Postgres(t)}
+	h := &fixture{T: t, sink: startSink(t), url: dbtest.Postgres(t)}
 	resolver, zone := dnstest.Start(t, "mx.outside.example. A "+sinkAddr,
 		"mail.service.example. A 127.0.0.1", `spf.mail.service.example. TXT "v=spf1 ip4:127.0.0.1 -all"`)
 	zone.Add("elsewhere.example.net. MX 10 mx.outside.example.")
@@ -58,21 +58,21 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-// outsides is how many domains there are outside, and to how many mail can be
-// on its way at once: as many as there may be connections to their host.
+// outsides is the number of outside domains, and of concurrent deliveries: it is the limit for
+// connections to their host.
 const outsides = 10
 
 func outside(i int) string { return fmt.Sprintf("outside%d.example", i) }
 
-// node makes a node, which doesn't run yet.
-func (h *house) node(name string) *service {
+// node creates a node, which isn't running yet.
+func (h *fixture) node(name string) *service {
 	s := newService(h.T, h.T.TempDir(), h.url)
 	s.ServeFlags = append([]string{"--node", name}, h.args...)
 	return s
 }
 
-// furnish makes the customer.
-func (h *house) furnish(zone *dnstest.Zone) {
+// furnish creates the customer.
+func (h *fixture) furnish(zone *dnstest.Zone) {
 	h.Helper()
 	out, err := exec.CommandContext(h.Context(), binary, "account", "create", "--email", "owner@example.org",
 		"--data", h.a.Data, "--database", h.url).CombinedOutput()
@@ -107,15 +107,15 @@ func (h *house) furnish(zone *dnstest.Zone) {
 	}
 }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-// next receives what is bound to come.
-func next[T any](h *house, from <-chan T) (v T) {
+// next receives a value that must arrive.
+func next[T any](h *fixture, from <-chan T) (v T) {
 	h.Helper()
 	select {
 	case v = <-from:
@@ -125,8 +125,8 @@ func next[T any](h *house, from <-chan T) (v T) {
 	return v
 }
 
-// send sends a message by a node's API, as alice, and returns its id.
-func (h *house) send(s *service, subject string, to ...string) string {
+// send sends a message by a node's API as alice, and returns its id.
+func (h *fixture) send(s *service, subject string, to ...string) string {
 	h.Helper()
 	m, err := s.Client().Send(h.Context(), &client.Send{
 		FromEmail: s.Dev.Mailboxes[0].Address, To: to, Subject: subject, Text: "This is " + subject + ".",
@@ -160,7 +160,7 @@ func (s *service) imap(i int, o *imapclient.Options) *imapclient.Client {
 	return c
 }
 
-// text makes a message for APPEND and SMTP.
+// text returns a message for APPEND and SMTP.
 func text(subject string) string {
 	return strings.ReplaceAll(fmt.Sprintf("From: <someone@elsewhere.example.net>\nTo: <alice@demo.example>\nSubject: %s\n"+
 		"Date: Thu, 01 Jan 2026 12:00:00 +0000\nMessage-ID: <%s@test.example.net>\n\nThis is %s.\n", subject, subject, subject), "\n", "\r\n")

@@ -29,9 +29,8 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// house is everything that mail from outside goes through, with demo.test as
-// the one domain.
-type house struct {
+// fixture is a complete setup for receiving mail, with demo.test as the only domain.
+type fixture struct {
 	*inbound.Service
 	t       testing.TB
 	db      *db.DB
@@ -39,19 +38,19 @@ type house struct {
 	boxes   *mailbox.Mailboxes
 	account db.ID
 	domain  db.ID
-	mail    map[db.ID]*queue.OutboundMessage // what the queue may send
-	blobs   string                           // the folder of large messages
+	mail    map[db.ID]*queue.OutboundMessage // messages that the queue may send
+	blobs   string                           // directory of large messages
 }
 
 var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
 
-func each(t *testing.T, f func(h *house)) {
-	dbtest.EachURL(t, func(t *testing.T, url string) { f(newHouse(t, url)) })
+func each(t *testing.T, f func(h *fixture)) {
+	dbtest.EachURL(t, func(t *testing.T, url string) { f(newFixture(t, url)) })
 }
 
-func newHouse(t testing.TB, url string) *house {
+func newFixture(t testing.TB, url string) *fixture {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
 	large := t.TempDir()
@@ -63,7 +62,7 @@ func newHouse(t testing.TB, url string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, hub: &notify.Hub{}, mail: map[db.ID]*queue.OutboundMessage{}, blobs: large}
+	h := &fixture{t: t, db: d, hub: &notify.Hub{}, mail: map[db.ID]*queue.OutboundMessage{}, blobs: large}
 	log := slog.New(slog.DiscardHandler)
 	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
 	accounts := account.New(d, h.hub, time.Now)
@@ -99,11 +98,11 @@ func newHouse(t testing.TB, url string) *house {
 	return h
 }
 
-func (h *house) about(id db.ID) queue.MessageInfo {
+func (h *fixture) about(id db.ID) queue.MessageInfo {
 	return queue.MessageInfo{Account: h.account, MessageID: "<" + id.String() + "@demo.test>"}
 }
 
-func (h *house) box(local string, quotaMB int) mailbox.Mailbox {
+func (h *fixture) box(local string, quotaMB int) mailbox.Mailbox {
 	h.t.Helper()
 	box, _, err := h.boxes.Create(h.t.Context(), h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: local, QuotaMB: &quotaMB})
 	if err != nil {
@@ -112,20 +111,20 @@ func (h *house) box(local string, quotaMB int) mailbox.Mailbox {
 	return box
 }
 
-// addFilingQuery is a message as it lies in a mailbox.
-type addFilingQuery struct {
+// filedMessage is a message stored in a mailbox.
+type filedMessage struct {
 	text, messageID, structure string
 	outbound                   db.ID
 }
 
 var messagesOf = db.SQL(`SELECT blob, outbound, message_id, structure FROM message WHERE mailbox = $1 ORDER BY id`)
 
-func (h *house) filed(box mailbox.Mailbox) []addFilingQuery {
+func (h *fixture) filed(box mailbox.Mailbox) []filedMessage {
 	h.t.Helper()
 	ctx := h.t.Context()
 	type row struct {
 		blob db.ID
-		addFilingQuery
+		filedMessage
 	}
 	rows, err := db.All(ctx, h.db, messagesOf.With(box.ID), func(r db.Row) (f row, err error) {
 		var structure []byte
@@ -136,7 +135,7 @@ func (h *house) filed(box mailbox.Mailbox) []addFilingQuery {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var all []addFilingQuery
+	var all []filedMessage
 	for _, f := range rows {
 		b, err := h.Blobs.Load(ctx, f.blob)
 		if err != nil {
@@ -154,15 +153,15 @@ func (h *house) filed(box mailbox.Mailbox) []addFilingQuery {
 			h.t.Fatal(err)
 		}
 		f.text = string(text)
-		all = append(all, f.addFilingQuery)
+		all = append(all, f.filedMessage)
 	}
 	return all
 }
 
 var eventsOf = db.SQL(`SELECT kind, data FROM event WHERE account = $1 ORDER BY id`)
 
-// events lists an account's events of a kind, their data as JSON.
-func (h *house) events(kind string) (all []string) {
+// events returns the data, as JSON, of an account's events of a kind.
+func (h *fixture) events(kind string) (all []string) {
 	h.t.Helper()
 	err := h.db.Each(h.t.Context(), eventsOf.With(h.account), func(r db.Row) error {
 		var k, data string
