@@ -38,8 +38,8 @@ func Example() {
 	// Output: queued bob@demo.test {"order":42}
 }
 
-// Attachments are read while they are sent. Those of a file, or of a reader
-// that can seek, are read again should the request have to be repeated.
+// Attachments are read while they are sent. Files, and readers that can seek, are read again if the
+// request must be repeated.
 func ExampleClient_Send_attachments() {
 	c, err := client.New(os.Getenv("MAILSTEAD_URL"), os.Getenv("MAILSTEAD_API_KEY"))
 	if err != nil {
@@ -55,7 +55,7 @@ func ExampleClient_Send_attachments() {
 			client.Bytes("figures.csv", []byte("a,b\n1,2\n")),
 			{Filename: "logo.svg", ContentID: "logo", Content: strings.NewReader("<svg/>")},
 		},
-		// This order is confirmed once, even if the program is started again.
+		// This order is confirmed once, even if the program is restarted.
 		IdempotencyKey: "order-42-confirmed",
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func ExampleClient_Send_attachments() {
 	// Output: queued
 }
 
-// Every field at fault is told at once, with a code that stays the same.
+// The error lists all invalid fields, with stable codes.
 func ExampleProblem() {
 	c, err := client.New(os.Getenv("MAILSTEAD_URL"), os.Getenv("MAILSTEAD_API_KEY"))
 	if err != nil {
@@ -87,7 +87,7 @@ func ExampleProblem() {
 	// text text_or_html_required
 }
 
-// A list is walked through like a slice; pages are fetched as they are needed.
+// A list is iterated over like a slice; pages are fetched on demand.
 func ExampleClient_Mailboxes() {
 	c, err := client.New(os.Getenv("MAILSTEAD_URL"), os.Getenv("MAILSTEAD_API_KEY"))
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package client
 
-// VerifyWebhookAt is VerifyWebhook at another time.
+// VerifyWebhookAt is VerifyWebhook at a given time.
 var VerifyWebhookAt = verifyWebhook

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-// What Standard Webhooks gives as its example.
+// The example of the Standard Webhooks specification.
 const (
 	standardSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	standardBody   = `{"test": 2432232314}`
@@ -137,7 +137,7 @@ func TestWebhookHandler(t *testing.T) {
 	}
 }
 
-// Event ids are to be remembered: an event may come twice.
+// Remember event ids: an event may arrive twice.
 func ExampleWebhookHandler() {
 	http.Handle("/hook", client.WebhookHandler(os.Getenv("WEBHOOK_SECRET"), func(_ context.Context, e *client.Event) error {
 		var b client.BounceData
@@ -152,7 +152,7 @@ func ExampleWebhookHandler() {
 	}))
 }
 
-// signed is the header of a webhook request that is made now.
+// signed returns the header of a webhook request sent now.
 func signed(secret, id, body string) http.Header {
 	now := strconv.FormatInt(time.Now().Unix(), 10)
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"io"
@@ -12,14 +12,14 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-// request is what a receiver got.
+// request is a request to a receiver.
 type request struct {
 	header http.Header
 	body   []byte
 }
 
-// receiver answers every webhook request with 204, and shows it.
-func (h *house) receiver() (url string, got <-chan request) {
+// receiver responds 204 to every webhook request, and passes it on.
+func (h *fixture) receiver() (url string, got <-chan request) {
 	h.Helper()
 	all := make(chan request, 100)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,13 +34,13 @@ func (h *house) receiver() (url string, got <-chan request) {
 	return s.URL, all
 }
 
-func (h *house) webhooks() {
+func (h *fixture) webhooks() {
 	h.Helper()
 	ctx := h.Context()
 	url, got := h.receiver()
 	_, err := h.c.CreateWebhook(ctx, client.NewWebhook{URL: "gopher://x", Events: []string{"bounce", "bounced"}, Domains: []string{nobody}, Mailboxes: []string{h.boxes[0], "x"}})
 	refused(h, "a bad webhook", err, 422, "validation_failed", "url invalid_url", "events[1] unknown_event", "domains[0] not_found", "mailboxes[1] not_found")
-	for n := 1; n > 0; { // what happened before is numbered before there is a webhook
+	for n := 1; n > 0; { // earlier events are numbered before the webhook exists
 		n, err = h.s.Events.AssignPositions(ctx)
 		h.want("numbering", err)
 	}
@@ -81,10 +81,10 @@ func (h *house) webhooks() {
 	h.changes(w, secret, got)
 }
 
-// delivered waits until a delivery is written down, and looks at it.
-func (h *house) delivered(hook, id, body string) {
+// delivered waits until a delivery is recorded, and checks it.
+func (h *fixture) delivered(hook, id, body string) {
 	h.Helper()
-	tick := time.NewTicker(10 * time.Millisecond) // nothing tells when it is written
+	tick := time.NewTicker(10 * time.Millisecond) // nothing notifies of the record
 	defer tick.Stop()
 	for {
 		d, err := h.c.GetWebhookDelivery(h.Context(), hook, id)
@@ -101,7 +101,7 @@ func (h *house) delivered(hook, id, body string) {
 	}
 }
 
-func (h *house) deliveries(hook, bounce string, got <-chan request) {
+func (h *fixture) deliveries(hook, bounce string, got <-chan request) {
 	h.Helper()
 	ctx := h.Context()
 	if all := collect(h, h.c.WebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Status: "delivered"})); len(all) != 2 || all[0].Type != "bounce" && all[1].Type != "bounce" {
@@ -135,7 +135,7 @@ func (h *house) deliveries(hook, bounce string, got <-chan request) {
 	refused(h, "no delivery", err, 404, "not_found")
 }
 
-func (h *house) changes(w *client.Webhook, secret string, got <-chan request) {
+func (h *fixture) changes(w *client.Webhook, secret string, got <-chan request) {
 	h.Helper()
 	ctx := h.Context()
 	rotated, err := h.c.RotateWebhookSecret(ctx, w.ID, 24*time.Hour)
@@ -168,7 +168,7 @@ func (h *house) changes(w *client.Webhook, secret string, got <-chan request) {
 	for range done.Deliveries {
 		<-got
 	}
-	if done, err = h.c.ReplayWebhook(ctx, w.ID, time.Now().Add(-time.Hour), false); err != nil || done.Deliveries == 0 { // what is not written down as delivered yet stays as it is
+	if done, err = h.c.ReplayWebhook(ctx, w.ID, time.Now().Add(-time.Hour), false); err != nil || done.Deliveries == 0 { // deliveries not yet recorded as delivered are unchanged
 		h.Errorf("replayed %+v, %v", done, err)
 	}
 	for range done.Deliveries {

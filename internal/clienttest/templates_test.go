@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) templates() {
+func (h *fixture) templates() {
 	h.Helper()
 	ctx := h.Context()
 	made, err := h.c.CreateTemplate(ctx, client.NewTemplate{Name: "Welcome", Alias: "welcome", TemplateContent: client.TemplateContent{

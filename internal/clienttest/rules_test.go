@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// rule is a rule of a send, broken.
+// rule is a violation of one rule of a send.
 type rule struct {
 	breaks func(m *client.Send)
 	faults []string
-	alone  bool // it can't be broken together with the others
-	text   bool // it is about what a template gives
+	alone  bool // it can't be combined with the others
+	text   bool // it is about text that a template provides
 }
 
 func addresses(n int) (list []string) {
@@ -38,7 +38,7 @@ func files(n int) (list []client.Attachment) {
 	return list
 }
 
-// rules are all rules of a send.
+// rules returns violations of all rules of a send.
 func rules() map[string]rule {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	zeros := func(n int64) client.Attachment {
@@ -106,7 +106,7 @@ func (zero) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// faultsOf lists the faults of a problem, sorted.
+// faultsOf returns the errors of a problem, sorted.
 func faultsOf(p *client.Problem) (list []string) {
 	for _, e := range p.Errors {
 		list = append(list, e.Field+" "+e.Code)
@@ -115,9 +115,9 @@ func faultsOf(p *client.Problem) (list []string) {
 	return list
 }
 
-// together breaks all rules that can be broken at once.
+// together combines all violations that are possible at once.
 func together(rules map[string]rule) rule {
-	rules = maps.Clone(rules) // which gets this one, too
+	rules = maps.Clone(rules) // it also applies here
 	all := rule{breaks: func(m *client.Send) {
 		for _, r := range rules {
 			if !r.alone {
@@ -133,8 +133,7 @@ func together(rules map[string]rule) rule {
 	return all
 }
 
-// sendByTemplate sends what a template says, instead of the message's own
-// text.
+// sendByTemplate sends a template's text instead of the message's own.
 func sendByTemplate(t *testing.T, c *client.Client, m *client.Send) error {
 	found, err := c.GetTemplate(t.Context(), "hello")
 	if err != nil {
@@ -147,9 +146,8 @@ func sendByTemplate(t *testing.T, c *client.Client, m *client.Send) error {
 	return err
 }
 
-// Each rule of a send broken by itself, and all that can be at once, is one 422
-// that names every field at fault; and nothing is sent. So by every way to
-// send, on both engines.
+// A violation of each rule alone, and all possible ones together, give one 422 with all invalid
+// fields; nothing is sent. This holds for every way to send, on both engines.
 func TestEveryRule(t *testing.T) {
 	ways := map[string]struct {
 		send   func(t *testing.T, c *client.Client, m *client.Send) error
@@ -213,7 +211,7 @@ func TestEveryRule(t *testing.T) {
 	})
 }
 
-// What just keeps the rules is accepted.
+// Messages just within the limits are accepted.
 func TestJustWithinTheRules(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, _, _ := to(t, s, s.Dev.APIKey)

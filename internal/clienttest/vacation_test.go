@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import "github.com/mailstead/mailstead/client"
 
-func (h *house) vacations() {
+func (h *fixture) vacations() {
 	h.Helper()
 	ctx := h.Context()
 	set, err := h.c.SetVacation(ctx, h.boxes[1], client.NewVacation{Enabled: true, Subject: "Away", Text: "Until Monday."})

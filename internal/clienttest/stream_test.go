@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-// roundTripper answers in a service's place.
+// roundTripper responds in place of the service.
 type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Wherever a connection breaks off, each event comes once.
+// Wherever a connection breaks, each event arrives once.
 func TestStreamBreaks(t *testing.T) {
 	const whole = "id: 7\n\nid: 8\nevent: bounce\ndata: {\"id\":\"a\",\"data\":{}}\n\n: nothing\nid: 9\n\nid: 12\nevent: bounce\ndata: {\"id\":\"b\",\"data\":{}}\n\n"
-	rest := map[string]string{ // what the service says to who goes on from there
+	rest := map[string]string{ // the service's response to a client that continues there
 		"":   whole,
 		"7":  whole,
 		"8":  whole[strings.Index(whole, ": nothing"):],

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
-// activity reads what the tests before it changed.
-func (h *house) activity() {
+// activity reads the entries of the preceding tests.
+func (h *fixture) activity() {
 	h.Helper()
 	seen := map[string]bool{}
 	for _, e := range collect(h, h.c.AllActivity(h.Context())) {

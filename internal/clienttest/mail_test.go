@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// receive has the sandbox take a message in, which must be accepted for one
-// recipient, and returns its mailbox and id.
-func (h *house) receive(s *client.Simulation) (mailbox, id string) {
+// receive simulates a received message, which must be accepted for one recipient, and returns its
+// mailbox and id.
+func (h *fixture) receive(s *client.Simulation) (mailbox, id string) {
 	h.Helper()
 	out, err := h.c.SimulateInbound(h.Context(), s)
 	h.want("receiving", err)
@@ -29,8 +29,8 @@ func (h *house) receive(s *client.Simulation) (mailbox, id string) {
 	return out.Recipients[0].MailboxID, out.Recipients[0].ID
 }
 
-// arrival waits for the event of a message that arrived.
-func (h *house) arrival(id string) (e client.Event, data client.InboundData) {
+// arrival waits for the event of a received message.
+func (h *fixture) arrival(id string) (e client.Event, data client.InboundData) {
 	h.Helper()
 	for {
 		for e, err := range h.c.Events(h.Context(), client.EventFilter{Types: []string{"inbound_email"}}) {
@@ -47,22 +47,22 @@ func (h *house) arrival(id string) (e client.Event, data client.InboundData) {
 	}
 }
 
-func (h *house) raw(mailbox, id string) string {
+func (h *fixture) raw(mailbox, id string) string {
 	h.Helper()
 	var b bytes.Buffer
 	h.want("reading the raw message", h.c.GetMailboxMessageRaw(h.Context(), mailbox, id, &b))
 	return b.String()
 }
 
-func (h *house) file(mailbox, id string, n int) string {
+func (h *fixture) file(mailbox, id string, n int) string {
 	h.Helper()
 	var b bytes.Buffer
 	h.want("reading a file", h.c.GetMailboxMessageAttachment(h.Context(), mailbox, id, n, &b))
 	return b.String()
 }
 
-// mail reads what arrives, by every call that there is for it.
-func (h *house) mail() {
+// mail reads received messages with every operation for them.
+func (h *fixture) mail() {
 	h.Helper()
 	ctx := h.Context()
 	image := strings.Repeat("\x89PNG\r\n\x1a\n", 20_000)
@@ -120,8 +120,8 @@ func (h *house) mail() {
 	h.moveMail(box, id)
 }
 
-// findMail lists and filters.
-func (h *house) findMail(box, first string) {
+// findMail tests lists and filters.
+func (h *fixture) findMail(box, first string) {
 	h.Helper()
 	_, second := h.receive(&client.Simulation{From: "eve@other.example", To: []string{"alice@demo.test"}, Subject: "Offer", Verdicts: &client.Verdicts{Spam: "spam"}})
 	ids := func(f client.MailFilter) (ids []string) {
@@ -167,8 +167,8 @@ func (h *house) findMail(box, first string) {
 	refused(h, "no such folder", err, 422, "validation_failed", "folder not_found")
 }
 
-// moveMail takes a message through folders, until it is in none.
-func (h *house) moveMail(box, id string) {
+// moveMail moves a message through folders until it is in none.
+func (h *fixture) moveMail(box, id string) {
 	h.Helper()
 	ctx := h.Context()
 	mailbox, err := db.ParseID(box)
@@ -236,10 +236,10 @@ func (h *house) moveMail(box, id string) {
 	}
 }
 
-// TestMailOfOthers looks for mail with keys that may not see it.
+// TestMailOfOthers requests mail with keys that have no access to it.
 func TestMailOfOthers(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		h := newHouse(t, s)
+		h := newFixture(t, s)
 		ctx := t.Context()
 		box, id := h.receive(&client.Simulation{From: "bob@elsewhere.example", To: []string{"alice@demo.test"}, Text: "secret"})
 		other, err := h.c.CreateDomain(ctx, "other.test")
@@ -267,7 +267,7 @@ func TestMailOfOthers(t *testing.T) {
 		for _, err := range read(restricted, box, id) {
 			refused(t, "a key of another domain", err, 404, "not_found")
 		}
-		// The id alone opens nothing: it is looked for in the mailbox.
+		// The id alone is not enough: it must be in the mailbox.
 		for _, err := range read(h.c, carol.ID, id)[1:] {
 			refused(t, "another mailbox", err, 404, "not_found")
 		}
@@ -286,7 +286,7 @@ func TestMailOfOthers(t *testing.T) {
 	})
 }
 
-// TestHostileMail reads messages that were made to do harm.
+// TestHostileMail reads hostile messages.
 func TestHostileMail(t *testing.T) {
 	parts := strings.Builder{}
 	for i := range 10_050 {
@@ -297,45 +297,45 @@ func TestHostileMail(t *testing.T) {
 		fmt.Fprintf(&nested, "Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n", i, i)
 	}
 	const head = "From: bob@elsewhere.example\r\nMIME-Version: 1.0\r\n"
-	type check func(h *house, m *client.MailboxMessage, box string)
+	type check func(h *fixture, m *client.MailboxMessage, box string)
 	for name, c := range map[string]struct {
 		raw   string
 		check check
 	}{
-		"10,000 parts": {head + "Content-Type: multipart/mixed; boundary=x\r\n\r\n" + parts.String() + "--x--\r\n", func(h *house, m *client.MailboxMessage, box string) {
+		"10,000 parts": {head + "Content-Type: multipart/mixed; boundary=x\r\n\r\n" + parts.String() + "--x--\r\n", func(h *fixture, m *client.MailboxMessage, box string) {
 			if len(m.Attachments) != 100 || !m.AttachmentsTruncated || h.file(box, m.ID, 9000) != "9001" {
 				h.Errorf("%d files", len(m.Attachments))
 			}
 			refused(h, "one too many", h.c.GetMailboxMessageAttachment(h.Context(), box, m.ID, 20_000, &bytes.Buffer{}), 404, "not_found")
 		}},
 		"nested": {head + nested.String() + "\r\nend\r\n", nil},
-		"NUL and controls": {head + "Subject: ab\x1bc\r\n\r\na\x00b\x07c\r\nd", func(h *house, m *client.MailboxMessage, _ string) {
+		"NUL and controls": {head + "Subject: ab\x1bc\r\n\r\na\x00b\x07c\r\nd", func(h *fixture, m *client.MailboxMessage, _ string) {
 			if m.Text == nil || *m.Text != "abc\nd" || strings.ContainsAny(m.Subject, "\x00\x1b") {
 				h.Errorf("subject %q, text %q", m.Subject, *m.Text)
 			}
 		}},
-		"charsets": {head + "Subject: =?nonsense?Q?=E4?= =?utf-8?B?/w==?=\r\nContent-Type: text/plain; charset=\"x-\xff\"\r\n\r\n\xff\xe4", func(h *house, m *client.MailboxMessage, _ string) {
+		"charsets": {head + "Subject: =?nonsense?Q?=E4?= =?utf-8?B?/w==?=\r\nContent-Type: text/plain; charset=\"x-\xff\"\r\n\r\n\xff\xe4", func(h *fixture, m *client.MailboxMessage, _ string) {
 			if m.Text == nil || *m.Text != "ÿä" {
 				h.Errorf("text %q", *m.Text)
 			}
 		}},
 		"UTF-16 without its mark": {head + "Content-Type: text/html; charset=utf-16\r\n\r\na\x00b", nil},
-		"a flood of fields": {head + strings.Repeat("X-A: b\r\n", 100_000) + "\r\nend", func(h *house, m *client.MailboxMessage, _ string) {
+		"a flood of fields": {head + strings.Repeat("X-A: b\r\n", 100_000) + "\r\nend", func(h *fixture, m *client.MailboxMessage, _ string) {
 			if len(m.Headers) != 500 || !m.HeadersTruncated {
 				h.Errorf("%d fields", len(m.Headers))
 			}
 		}},
-		"an endless field": {head + "X-A: " + strings.Repeat("=?utf-8?Q?", 100_000) + "\r\nX-B: c\r\n\r\nend", func(h *house, m *client.MailboxMessage, _ string) {
+		"an endless field": {head + "X-A: " + strings.Repeat("=?utf-8?Q?", 100_000) + "\r\nX-B: c\r\n\r\nend", func(h *fixture, m *client.MailboxMessage, _ string) {
 			if size := len(raw(h.T, m.Headers)); !m.HeadersTruncated || size > 40<<10 {
 				h.Errorf("the header takes %d bytes", size)
 			}
 		}},
-		"base64 of nothing": {head + "Content-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat("!!!!\r\n", 1_000_000), func(h *house, m *client.MailboxMessage, _ string) {
+		"base64 of nothing": {head + "Content-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat("!!!!\r\n", 1_000_000), func(h *fixture, m *client.MailboxMessage, _ string) {
 			if *m.Text != "" || !m.TextTruncated {
 				h.Errorf("text of %d bytes, %t", len(*m.Text), m.TextTruncated)
 			}
 		}},
-		"a long text": {head + "Content-Type: text/plain; charset=utf-8\r\n\r\n" + strings.Repeat("ä\r\n", 1_000_000), func(h *house, m *client.MailboxMessage, _ string) {
+		"a long text": {head + "Content-Type: text/plain; charset=utf-8\r\n\r\n" + strings.Repeat("ä\r\n", 1_000_000), func(h *fixture, m *client.MailboxMessage, _ string) {
 			if len(*m.Text) > 64<<10 || len(*m.Text) < 64<<10-3 || !m.TextTruncated || strings.Trim(*m.Text, "ä\n") != "" {
 				h.Errorf("text of %d bytes, %t", len(*m.Text), m.TextTruncated)
 			}
@@ -344,7 +344,7 @@ func TestHostileMail(t *testing.T) {
 			"--x\r\nContent-Disposition: attachment; filename=\"../../etc/passwd\"\r\n\r\n1\r\n" +
 			"--x\r\nContent-Disposition: attachment; filename*=utf-8''a%0D%0AX-Evil:%20b%E2%80%AEgpj.exe\r\n\r\n2\r\n" +
 			"--x\r\nContent-Disposition: attachment; filename=\"C:\\\\Windows\\\\..\"\r\n\r\n3\r\n" +
-			"--x\r\nContent-Disposition: attachment\r\nContent-Type: text/html; name=\"" + strings.Repeat("x", 5000) + ".html\"\r\n\r\n<script>\r\n--x--\r\n", func(h *house, m *client.MailboxMessage, box string) {
+			"--x\r\nContent-Disposition: attachment\r\nContent-Type: text/html; name=\"" + strings.Repeat("x", 5000) + ".html\"\r\n\r\n<script>\r\n--x--\r\n", func(h *fixture, m *client.MailboxMessage, box string) {
 			var names []string
 			for _, f := range m.Attachments {
 				names = append(names, f.Filename)
@@ -364,7 +364,7 @@ func TestHostileMail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.Start(t)
-			h := newHouse(t, s)
+			h := newFixture(t, s)
 			box, id := h.receive(&client.Simulation{Raw: []byte(c.raw), RcptTo: []string{"alice@demo.test"}, MailFrom: new("")})
 			m, err := h.c.GetMailboxMessage(t.Context(), box, id)
 			h.want("showing it", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) sending() {
+func (h *fixture) sending() {
 	h.Helper()
 	ctx := h.Context()
 	const metadata = `{"n":12345678901234567890,"s":"<b>"}`
@@ -18,7 +18,7 @@ func (h *house) sending() {
 		FromEmail: "alice@demo.test", FromName: "Alice", To: []string{"Bob <bob@demo.test>"}, Cc: []string{"delivered@simulator.test"}, Bcc: []string{"alice@demo.test"},
 		ReplyTo: "support@demo.test", Subject: "<Grüße>", Text: "Hello", HTML: "<p>Hello</p>", Headers: map[string]string{"X-Order": "42"},
 		Metadata: json.RawMessage(metadata), ThreadID: "order-42", InReplyTo: "<a@demo.test>",
-		Attachments: []client.Attachment{client.File("body.go"), client.Bytes("empty", nil),
+		Attachments: []client.Attachment{client.File("fixture_test.go"), client.Bytes("empty", nil),
 			{Filename: "x", ContentType: "image/png", ContentID: "logo", Disposition: "inline", Content: strings.NewReader("png")}},
 	})
 	h.want("sending", err)
@@ -40,7 +40,7 @@ func (h *house) sending() {
 	refused(h, "no message", err, 404, "not_found")
 }
 
-func (h *house) batches() {
+func (h *fixture) batches() {
 	h.Helper()
 	ctx := h.Context()
 	one := func(to string) client.Send {
@@ -77,7 +77,7 @@ func (h *house) batches() {
 	refused(h, "no messages", err, 422, "validation_failed", "messages required")
 }
 
-func (h *house) scheduling() {
+func (h *fixture) scheduling() {
 	h.Helper()
 	ctx := h.Context()
 	const html = "<table><tr><td>Lamp</td><td>2</td></tr></table><a href=https://x.example/>Read on</a>"
@@ -138,7 +138,7 @@ func (h *house) scheduling() {
 	}
 }
 
-func (h *house) threads() {
+func (h *fixture) threads() {
 	h.Helper()
 	ctx := h.Context()
 	const id = "a/b?c#d%20ü"

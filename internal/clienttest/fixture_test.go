@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -20,11 +17,10 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/notify"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// waits notes how long a client would have waited between its attempts.
+// waits records how long a client would have waited between attempts.
 type waits struct {
 	mu  sync.Mutex
 	all []time.Duration
@@ -43,14 +39,13 @@ func (w *waits) count() int {
 	return len(w.all)
 }
 
-// path is the way from a client to a service, which may break: trouble sees
-// every request, may answer in the service's place, and says whether the
-// service's own answer is lost.
+// path is the connection between a client and a service, which may fail: trouble receives every
+// request, may respond instead of the service, and reports whether the service's response is lost.
 type path struct {
 	http.Transport
 	mu      sync.Mutex
 	seen    []*http.Request
-	good    []*http.Request // those that were answered with success
+	good    []*http.Request // requests with a successful response
 	trouble func(n int, r *http.Request) (instead *http.Response, lost bool, err error)
 }
 
@@ -98,8 +93,7 @@ func (p *path) requests() []*http.Request {
 	return p.seen
 }
 
-// to makes a client of a running service, by a path of its own, that never
-// sleeps.
+// to returns a client of a running service, over its own path, that never sleeps.
 func to(t testing.TB, s *servertest.Server, key string, options ...client.Option) (*client.Client, *path, *waits) {
 	t.Helper()
 	p, w := &path{Transport: http.Transport{ExpectContinueTimeout: time.Minute}}, &waits{}
@@ -112,8 +106,8 @@ func to(t testing.TB, s *servertest.Server, key string, options ...client.Option
 	return c, p, w
 }
 
-// refused fails the test unless err is a problem of a status and code, with
-// exactly these faults, each "field code".
+// refused fails the test unless err is a problem with this status and code, and exactly these
+// faults, each as "field code".
 func refused(t testing.TB, what string, err error, status int, code string, faults ...string) {
 	t.Helper()
 	var p *client.Problem
@@ -130,10 +124,10 @@ func refused(t testing.TB, what string, err error, status int, code string, faul
 	}
 }
 
-const nobody = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21" // an id of nothing
+const nobody = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21" // an id that doesn't exist
 
-// house is a running service and a customer of it.
-type house struct {
+// fixture is a running service and one of its customers.
+type fixture struct {
 	*testing.T
 	s      *servertest.Server
 	c      *client.Client
@@ -143,15 +137,15 @@ type house struct {
 	wake   *notify.Subscription
 }
 
-// newHouse is a customer of a running service.
-func newHouse(t *testing.T, s *servertest.Server) *house {
+// newFixture returns a customer of a running service.
+func newFixture(t *testing.T, s *servertest.Server) *fixture {
 	t.Helper()
 	c, p, _ := to(t, s, s.Dev.APIKey)
 	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), path: p, wake: s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})}
+	h := &fixture{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), path: p, wake: s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(acc.ID)})}
 	t.Cleanup(h.wake.Close)
 	for _, m := range s.Dev.Mailboxes {
 		h.boxes = append(h.boxes, m.ID.String())
@@ -160,15 +154,15 @@ func newHouse(t *testing.T, s *servertest.Server) *house {
 }
 
 // want fails the test on an error.
-func (h *house) want(what string, err error) {
+func (h *fixture) want(what string, err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatalf("%s: %v", what, err)
 	}
 }
 
-// collect walks through a list, which has no errors.
-func collect[T any](h *house, all iter.Seq2[T, error]) (list []T) {
+// collect returns a whole list, which must have no errors.
+func collect[T any](h *fixture, all iter.Seq2[T, error]) (list []T) {
 	h.Helper()
 	for item, err := range all {
 		h.want("walking", err)
@@ -177,8 +171,8 @@ func collect[T any](h *house, all iter.Seq2[T, error]) (list []T) {
 	return list
 }
 
-// await asks for a message until f says that it is as it should be.
-func (h *house) await(id string, f func(m *client.Message) bool) *client.Message {
+// await gets a message until f returns true.
+func (h *fixture) await(id string, f func(m *client.Message) bool) *client.Message {
 	h.Helper()
 	for {
 		m, err := h.c.GetMessage(h.Context(), id)
@@ -196,40 +190,5 @@ func (h *house) await(id string, f func(m *client.Message) bool) *client.Message
 
 func settled(m *client.Message) bool { return m.Status.Final() }
 
-// TestMain starts a service for the examples, and looks for goroutines that
-// were left behind.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "mailstead-client-")
-	if err != nil {
-		return complain(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-	config := server.DevConfig(dir)
-	config.FirstDomainCheck = 0
-	config.PortBase = server.AnyPort
-	s, err := server.Start(context.Background(), config, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return complain(err)
-	}
-	err = errors.Join(os.Setenv("MAILSTEAD_URL", s.Dev.BaseURL), os.Setenv("MAILSTEAD_API_KEY", s.Dev.APIKey))
-	code := 1
-	if err == nil {
-		code = m.Run()
-	}
-	http.DefaultClient.CloseIdleConnections()
-	err = errors.Join(err, s.Shutdown())
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
-	if err != nil {
-		return complain(err)
-	}
-	return code
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
+// TestMain checks for leaked goroutines.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

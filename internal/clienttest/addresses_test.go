@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// aliases makes, changes, walks through and deletes aliases.
-func (h *house) aliases() {
+// aliases creates, changes, lists and deletes aliases.
+func (h *fixture) aliases() {
 	ctx := h.Context()
 	a, err := h.c.CreateAlias(ctx, "Info@demo.test", "alice@demo.test", h.boxes[1])
 	h.want("an alias", err)
@@ -42,8 +42,8 @@ func (h *house) aliases() {
 	}
 }
 
-// logins makes, lists and revokes app passwords, and looks who signed in.
-func (h *house) logins() {
+// logins creates, lists and revokes app passwords, and lists sign-ins.
+func (h *fixture) logins() {
 	ctx, box := h.Context(), h.boxes[1]
 	p, err := h.c.CreateAppPassword(ctx, box, "Phone", "smtp")
 	h.want("an app password", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// says is an answer in the service's place.
+// says returns a response in place of the service's.
 func says(status int, header ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -30,7 +30,7 @@ func hello() *client.Send {
 	return &client.Send{FromEmail: "alice@demo.test", To: []string{"delivered@simulator.test"}, Subject: "Hi", Text: "Hello"}
 }
 
-// What is repeated after which trouble, and what is not.
+// Which requests are repeated after which errors.
 func TestWhatIsRepeated(t *testing.T) {
 	s := servertest.Start(t)
 	dial := &net.OpError{Op: "dial", Err: errBroken}
@@ -45,7 +45,7 @@ func TestWhatIsRepeated(t *testing.T) {
 	}
 	for what, k := range map[string]struct {
 		do       func(ctx context.Context, c *client.Client) error
-		status   int // in the service's place, unless err is set
+		status   int // in place of the service's, unless err is set
 		err      error
 		requests int
 	}{
@@ -91,7 +91,7 @@ func TestWhatIsRepeated(t *testing.T) {
 	}
 }
 
-// The waits grow, Retry-After is honoured, and nobody waits for ever.
+// The waits grow, Retry-After is honored, and no wait is unlimited.
 func TestWaits(t *testing.T) {
 	s := servertest.Start(t)
 	retryAfter := ""
@@ -130,7 +130,7 @@ func TestWaits(t *testing.T) {
 			t.Errorf("Retry-After: %s: waited %v", text, w.all)
 		}
 	}
-	// Nor beyond the caller's own patience.
+	// Not beyond the caller's deadline either.
 	retryAfter = "30"
 	c, p, w = to(t, s, s.Dev.APIKey)
 	p.trouble = busy
@@ -139,7 +139,7 @@ func TestWaits(t *testing.T) {
 	if _, err := c.ListDomains(ctx, client.Paging{}); !errors.Is(err, client.ErrUnavailable) || w.count() != 0 {
 		t.Errorf("waited %v: %v", w.all, err)
 	}
-	// The caller who gives up while waiting learns both.
+	// A caller that cancels during a wait gets both errors.
 	c, p, _ = to(t, s, s.Dev.APIKey, client.WithWait(func(context.Context, time.Duration) error { return context.Canceled }))
 	p.trouble = busy
 	if _, err := c.ListDomains(t.Context(), client.Paging{}); !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnavailable) {
@@ -147,8 +147,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// A DELETE whose answer was lost has done its work: that nothing is left to
-// delete is no error then.
+// A DELETE whose response was lost has succeeded: a missing object is no error then.
 func TestDeleteWhoseAnswerWasLost(t *testing.T) {
 	s := servertest.Start(t)
 	c, p, _ := to(t, s, s.Dev.APIKey)
@@ -163,7 +162,7 @@ func TestDeleteWhoseAnswerWasLost(t *testing.T) {
 	refused(t, "when gone", c.DeleteAPIKey(t.Context(), k.ID), 404, "not_found")
 }
 
-// reader counts how it is used.
+// reader counts its calls.
 type reader struct {
 	io.Reader
 	closed int
@@ -174,8 +173,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// A send is repeated with the same key and the same bytes, as far as they can
-// be read again.
+// A send is repeated with the same key and the same bytes, if they can be read again.
 func TestAttachmentsAreReadAgain(t *testing.T) {
 	s := servertest.Start(t)
 	big := bytes.Repeat([]byte("attachment "), 100_000)
@@ -190,7 +188,7 @@ func TestAttachmentsAreReadAgain(t *testing.T) {
 			opened = append(opened, &reader{Reader: bytes.NewReader(big)})
 			return opened[len(opened)-1], nil
 		}}, 2},
-		"a file": {client.File("body.go"), 2},
+		"a file": {client.File("fixture_test.go"), 2},
 	} {
 		c, p, _ := to(t, s, s.Dev.APIKey)
 		var bodies [][]byte
@@ -224,7 +222,7 @@ func TestAttachmentsAreReadAgain(t *testing.T) {
 	if len(opened) != 2 {
 		t.Errorf("opened %d times", len(opened))
 	}
-	// What was not begun can be sent, even if it can't be read twice.
+	// A reader that was not read can be sent later, even if it can't be read twice.
 	c, p, _ := to(t, s, s.Dev.APIKey)
 	p.trouble = func(n int, _ *http.Request) (*http.Response, bool, error) {
 		if n == 1 {
@@ -239,8 +237,7 @@ func TestAttachmentsAreReadAgain(t *testing.T) {
 	}
 }
 
-// An attachment that can't be read is the caller's trouble: nothing is sent,
-// nothing is tried again.
+// An unreadable attachment is the caller's error: nothing is sent or retried.
 func TestAttachmentsThatFail(t *testing.T) {
 	s := servertest.Start(t)
 	for what, k := range map[string]struct {
@@ -273,13 +270,12 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// The readers are the caller's again when Send has returned, whatever the
-// answer was, and whenever it came.
+// Send no longer uses the readers once it has returned, for every kind and time of response.
 func TestAttachmentsAreLeftAlone(t *testing.T) {
 	s := servertest.Start(t)
 	c, _, _ := to(t, s, "ms_none")
 	for range 20 {
-		// The race detector sees a reader that is used after the answer.
+		// The race detector notices if a reader is used after the response.
 		file := bytes.NewReader(bytes.Repeat([]byte("x"), 4<<20))
 		m := hello()
 		m.Attachments = []client.Attachment{{Filename: "x", Content: file}}
@@ -290,7 +286,7 @@ func TestAttachmentsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A caller that gives up while a reader blocks is let go once that ends.
+// A caller that cancels while a reader blocks returns once that ends.
 func TestSendGivenUp(t *testing.T) {
 	s := servertest.Start(t)
 	c, p, _ := to(t, s, s.Dev.APIKey)
@@ -308,7 +304,7 @@ func TestSendGivenUp(t *testing.T) {
 	}
 }
 
-// Each attempt has a bound of its own.
+// Each attempt has its own time limit.
 func TestTimeout(t *testing.T) {
 	s := servertest.Start(t)
 	c, p, _ := to(t, s, s.Dev.APIKey, client.WithTimeout(time.Millisecond))
@@ -321,7 +317,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Answers have bounds, and must be what was asked for.
+// Responses are limited in size, and must be of the expected type.
 func TestStrangeAnswers(t *testing.T) {
 	s := servertest.Start(t)
 	for what, k := range map[string]struct {

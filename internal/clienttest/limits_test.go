@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"time"
@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// limits shows what a customer has.
-func (h *house) limits() {
+// limits checks a customer's limits.
+func (h *fixture) limits() {
 	h.Helper()
 	l, err := h.c.GetLimits(h.Context())
 	if err != nil || *l.Requests.PerSecond != 2000 || *l.Requests.Burst != 20000 || *l.SendsPerHour.Limit != 1_000_000 || l.SendsPerHour.Used == 0 ||
@@ -35,8 +35,8 @@ func (h *house) limits() {
 	}
 }
 
-// accountLimits sets what a customer may, as an operator.
-func (h *house) accountLimits(c *client.Client, account string) {
+// accountLimits sets a customer's limits, as an operator.
+func (h *fixture) accountLimits(c *client.Client, account string) {
 	h.Helper()
 	ctx := h.Context()
 	got, err := c.SetAccountLimits(ctx, account, client.LimitSet{SendsPerHour: new(int64(900_000)), StorageMB: new(int64(0))})
@@ -59,8 +59,8 @@ func (h *house) accountLimits(c *client.Client, account string) {
 	refused(h, "a customer", err, 403, "missing_scope")
 }
 
-// accounts makes and suspends customers, as an operator.
-func (h *house) accounts(c *client.Client) {
+// accounts creates and suspends customers, as an operator.
+func (h *fixture) accounts(c *client.Client) {
 	h.Helper()
 	ctx := h.Context()
 	made, err := c.CreateAccount(ctx, "Suspended@Customer.example", "Suspended")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) events() {
+func (h *fixture) events() {
 	h.Helper()
 	ctx := h.Context()
 	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bounced@simulator.test"}, Subject: "x", Text: "x", Metadata: map[string]int{"order": 7}})
@@ -62,8 +62,8 @@ func (h *house) events() {
 	refused(h, "a bad filter", err, 422, "validation_failed", "type unknown_type", "message invalid_id")
 }
 
-// stats looks after events: what they told is counted.
-func (h *house) stats() {
+// stats runs after events: those are counted.
+func (h *fixture) stats() {
 	h.Helper()
 	to := time.Now()
 	got, err := h.c.GetStats(h.Context(), client.StatsQuery{By: client.ByHour, From: to.Add(-2 * time.Hour), To: to, DomainID: h.domain})

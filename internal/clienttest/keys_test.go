@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) keys() {
+func (h *fixture) keys() {
 	h.Helper()
 	ctx := h.Context()
 	end := time.Now().Add(time.Hour).UTC().Truncate(time.Second)

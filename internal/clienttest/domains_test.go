@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"crypto/rand"
@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) domains() {
+func (h *fixture) domains() {
 	h.Helper()
 	ctx := h.Context()
 	d, err := h.c.CreateDomain(ctx, "Bücher.test")
@@ -73,7 +73,7 @@ func (h *house) domains() {
 	refused(h, "when gone", err, 404, "not_found")
 }
 
-func (h *house) dkim(domain string) {
+func (h *fixture) dkim(domain string) {
 	h.Helper()
 	ctx := h.Context()
 	made, err := h.c.RotateDKIM(ctx, domain, "ed25519")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// document is what the tests need of the OpenAPI document.
+// document is the part of the OpenAPI document that the tests need.
 type document struct {
 	Paths map[string]map[string]struct {
 		OperationID string `json:"operationId"`
@@ -35,7 +35,7 @@ func readDocument(t testing.TB, s *servertest.Server) (d document) {
 	return d
 }
 
-// operations lists "METHOD /path" by operation id.
+// operations returns "METHOD /path" by operation id.
 func (d document) operations() map[string]string {
 	all := map[string]string{}
 	for path, methods := range d.Paths {
@@ -46,8 +46,7 @@ func (d document) operations() map[string]string {
 	return all
 }
 
-// Every operation of the document has a method of its name: a new route needs
-// one here.
+// Every operation of the document has a method of its name: a new route needs one here.
 func TestEveryOperationHasAMethod(t *testing.T) {
 	c := reflect.TypeFor[*client.Client]()
 	for id, what := range readDocument(t, servertest.Start(t)).operations() {
@@ -58,7 +57,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	}
 }
 
-// types are the schemas of the document and what they are here.
+// types are the schemas of the document and their types here.
 var types = map[string]reflect.Type{
 	"AcceptedMessage":            reflect.TypeFor[client.Accepted](),
 	"AddDKIMKeyRequest":          reflect.TypeFor[client.NewDKIMKey](),
@@ -239,16 +238,15 @@ var types = map[string]reflect.Type{
 	"MigrationCompleteEventBody": reflect.TypeFor[client.Event](),
 }
 
-// elsewhere are the members of schemas that are written or read in another way
-// than as a field.
+// elsewhere are schema members that are written or read in another way than as a field.
 var elsewhere = map[string][]string{
-	"Problem":             {"type"}, // says nothing
+	"Problem":             {"type"}, // carries no information
 	"SendRequest":         {"attachments"},
 	"SendTemplateRequest": {"attachments"},
 	"SimulateRequest":     {"attachments"},
 }
 
-// Every field of the document is a field here, and the other way round.
+// Every field of the document is a field here, and vice versa.
 func TestEveryFieldIsThere(t *testing.T) {
 	d := readDocument(t, servertest.Start(t))
 	for name, schema := range d.Components.Schemas {
@@ -268,10 +266,10 @@ func TestEveryFieldIsThere(t *testing.T) {
 		}
 		for _, field := range fields {
 			if name == "BatchError" && (field == "title" || field == "request_id" || field == "import") {
-				continue // filled in
+				continue // generated
 			}
 			if name == "CheckResultsRequest" && field == "author" {
-				continue // found by the server
+				continue // set by the server
 			}
 			if schema.Properties[field] == nil {
 				t.Errorf("%v has %s, which %s lacks", own, field, name)
@@ -299,8 +297,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// covered fails the test for every operation that no request of those seen has
-// asked for with success.
+// covered fails the test for every operation without a successful request.
 func covered(t *testing.T, s *servertest.Server, p *path) {
 	t.Helper()
 	mux, asked := http.NewServeMux(), map[string]bool{}
@@ -319,7 +316,7 @@ func covered(t *testing.T, s *servertest.Server, p *path) {
 	}
 }
 
-// raw is an answer's JSON as it was.
+// raw returns a response's original JSON.
 func raw(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)

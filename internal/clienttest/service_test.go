@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// Every operation, by the client alone, on both engines.
+// Every operation, using only the client, on both engines.
 func TestService(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		h := newHouse(t, s)
+		h := newFixture(t, s)
 		h.domains()
 		h.mailboxes()
 		h.aliases()

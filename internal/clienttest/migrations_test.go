@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import "github.com/mailstead/mailstead/client"
 
-func (h *house) migrations() {
+func (h *fixture) migrations() {
 	h.Helper()
 	ctx := h.Context()
 	_, err := h.c.CreateMigration(ctx, client.NewMigration{MailboxID: nobody, Source: client.NewMigrationSource{Host: "a b", Port: 70000, TLS: "some"}})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) mailboxes() {
+func (h *fixture) mailboxes() {
 	h.Helper()
 	ctx := h.Context()
 	_, err := h.c.CreateMailbox(ctx, client.NewMailbox{DomainID: nobody, LocalPart: "x", Password: "weak"})

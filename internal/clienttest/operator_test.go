@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"net/http"
@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// operator does what those who run the service do, by the same path.
-func (h *house) operator() {
+// operator tests the operator operations, over the same path.
+func (h *fixture) operator() {
 	h.Helper()
 	ctx := h.Context()
 	_, key, err := h.s.Accounts.CreateKey(ctx, account.OperatorAccount, account.KeyParams{Name: "operator"})
@@ -108,8 +108,8 @@ func (h *house) operator() {
 	refused(h, "no message", err, 404, "not_found")
 }
 
-// untilHeld returns once the node has heard of a hold.
-func (h *house) untilHeld(recipient string) {
+// untilHeld returns once the node knows of a hold.
+func (h *fixture) untilHeld(recipient string) {
 	h.Helper()
 	ctx := h.Context()
 	for {
@@ -123,8 +123,8 @@ func (h *house) untilHeld(recipient string) {
 	}
 }
 
-// hostDNS reads the service's own records, which the sandbox publishes.
-func (h *house) hostDNS(c *client.Client) {
+// hostDNS checks the service's own records, which the sandbox publishes.
+func (h *fixture) hostDNS(c *client.Client) {
 	h.Helper()
 	_, err := h.c.GetHostDNS(h.Context())
 	refused(h, "a customer", err, 403, "missing_scope")

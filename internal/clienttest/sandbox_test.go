@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// sandbox looks at what would have gone out, and at reports about it.
-func (h *house) sandbox() {
+// sandbox tests captured messages, and reports about them.
+func (h *fixture) sandbox() {
 	h.Helper()
 	ctx := h.Context()
 	h.want("clearing", h.c.ClearOutbox(ctx))
@@ -46,7 +46,7 @@ func (h *house) sandbox() {
 	_, err = h.c.GetOutbox(ctx, nobody)
 	refused(h, "what was never captured", err, 404, "not_found")
 
-	// A report to the return path makes the delivery bounce, as from outside.
+	// A report to the return path bounces the delivery, as if from outside.
 	out, err := h.c.SimulateInbound(ctx, &client.Simulation{
 		MailFrom: new(""), RcptTo: []string{c.Envelope.MailFrom},
 		Raw: []byte(fmt.Sprintf("From: mailer-daemon@elsewhere.example\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n"+
@@ -63,7 +63,7 @@ func (h *house) sandbox() {
 	}
 	h.want("allowing the address again", h.c.DeleteSuppression(ctx, "gone@elsewhere.example"))
 
-	// What came from here says so.
+	// A message from this service names the sent message.
 	for _, got := range collect(h, h.c.MailboxMessages(ctx, h.boxes[1], client.MailFilter{Subject: "captured"})) {
 		if got.OutboundID != sent.ID {
 			h.Errorf("bob has %s", raw(h.T, got))
@@ -77,11 +77,10 @@ func (h *house) sandbox() {
 	refused(h, "what was cleared", err, 404, "not_found")
 }
 
-// TestSimulateRefusals tells what SMTP would have said, and what no SMTP client
-// could have asked for.
+// TestSimulateRefusals tests SMTP rejections, and requests that no SMTP client can make.
 func TestSimulateRefusals(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		h := newHouse(t, s)
+		h := newFixture(t, s)
 		ctx := t.Context()
 		tiny := 1
 		_, err := h.c.UpdateMailbox(ctx, h.boxes[1], client.MailboxChange{QuotaMB: &tiny})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// A send whose answer was lost on the way is made again, and accepted once.
+// A send whose response was lost is repeated, and accepted once.
 func TestSentOnceThoughTheAnswerWasLost(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, p, _ := to(t, s, s.Dev.APIKey)
@@ -27,7 +27,7 @@ func TestSentOnceThoughTheAnswerWasLost(t *testing.T) {
 	})
 }
 
-// alone fails the test unless a is the only message that was sent.
+// alone fails the test unless a is the only sent message.
 func alone(t *testing.T, c *client.Client, a *client.Accepted) {
 	t.Helper()
 	page, err := c.ListMessages(t.Context(), client.MessageFilter{}, client.Paging{})
@@ -36,8 +36,8 @@ func alone(t *testing.T, c *client.Client, a *client.Accepted) {
 	}
 }
 
-// Of many programs that send the same under one key at once, one message
-// comes. Those that are told that another is at it ask again.
+// If many programs send the same with one key at once, there is one message. Programs whose key is
+// in use retry.
 func TestSentOnceByMany(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, _, _ := to(t, s, s.Dev.APIKey, client.WithAttempts(1000))

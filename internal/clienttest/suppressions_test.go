@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-func (h *house) suppressions() {
+func (h *fixture) suppressions() {
 	h.Helper()
 	ctx := h.Context()
 	e, err := h.c.AddSuppression(ctx, "Gone@Example.org", "")
@@ -30,7 +30,7 @@ func (h *house) suppressions() {
 	if err != nil || in.Added != 1 || in.Rejected != 1 || len(in.Errors) != 1 || in.Errors[0].Line != 3 {
 		h.Errorf("imported %+v, %v", in, err)
 	}
-	in, err = h.c.ImportSuppressions(ctx, file, "") // which stands at its start again
+	in, err = h.c.ImportSuppressions(ctx, file, "") // it was reset to its start
 	if err != nil || in.Added != 0 || in.Existing != 1 {
 		h.Errorf("imported once more: %+v, %v", in, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client_test
+package clienttest
 
 import (
 	"archive/tar"
@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/client"
 )
 
-// transfers brings mail in files in and out.
-func (h *house) transfers() {
+// transfers tests mail imports and exports.
+func (h *fixture) transfers() {
 	h.Helper()
 	ctx := h.Context()
 	const one = "From x Sat Nov 21 17:00:00 2026\nStatus: RO\nSubject: brought in\nMessage-ID: <in@elsewhere.example>\n\nHello.\n\n"
@@ -22,7 +22,7 @@ func (h *house) transfers() {
 	if in.Imported != 1 || in.Bytes == 0 || in.Skipped != 0 || in.Failed != 1 || len(in.Failures) != 1 || in.Failures[0].Place != "message 2" {
 		h.Errorf("imported %+v", in)
 	}
-	in, err = h.c.ImportMailbox(ctx, h.boxes[1], file, client.MailImport{Folder: "Brought"}) // which stands at its start again
+	in, err = h.c.ImportMailbox(ctx, h.boxes[1], file, client.MailImport{Folder: "Brought"}) // it was reset to its start
 	if err != nil || in.Imported != 0 || in.Skipped != 1 {
 		h.Errorf("imported once more: %+v, %v", in, err)
 	}
