@@ -2,8 +2,6 @@ module github.com/mailstead/mailstead
 
 go 1.26.0
 
-replace github.com/google/pprof => github.com/google/pprof v0.0.0-20250317173921-a4b03ec1a45e
-
 require (
 	github.com/BurntSushi/toml v1.5.0
 	github.com/alecthomas/kong v1.17.0
