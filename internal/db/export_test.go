@@ -146,7 +146,7 @@ func (d *DB) Life(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer conn.Release()
+	defer release(conn)
 	return incarnationOf(conn.Conn()), nil
 }
 
@@ -163,3 +163,6 @@ func Until(maxWait, away time.Duration, asked time.Time) time.Time {
 
 // Away reports whether the server has stopped answering.
 func (d *DB) Away() bool { return d.isDown() }
+
+// Probe asks the server whether it answers.
+func (d *DB) Probe() error { return d.engine.(*postgresEngine).availability.probe() }

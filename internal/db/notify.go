@@ -20,13 +20,16 @@ func (d *DB) Notify(ctx context.Context, payloads ...string) error {
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTxTime)
-	defer cancel()
-	var b pgx.Batch
-	for _, p := range payloads {
-		b.Queue(`SELECT pg_notify($1, $2)`, notifyChannel, p)
-	}
-	return e.pool.SendBatch(ctx, &b).Close()
+	return e.retryTx(ctx, e.pool, time.Now(), func(s *pgTx) error {
+		b := s.begin()
+		for _, p := range payloads {
+			b.Queue(`SELECT pg_notify($1, $2)`, notifyChannel, p)
+		}
+		if err := s.send(b); err != nil {
+			return err
+		}
+		return s.commit(&pgx.Batch{})
+	})
 }
 
 // Listen calls heard with the payloads of other nodes (and this one), until ctx ends. It calls

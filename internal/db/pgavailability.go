@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 // unless Options.MaxWait is set.
 const DefaultMaxWait = 10 * time.Second
 
+// minProbeTime is the shortest time that a probe gets for one server.
+const minProbeTime = time.Second
+
 // availability tracks whether the PostgreSQL server answers. While it does not, each caller
 // waits for maxWait, as a failover may be under way. When the server has been down for longer
 // than that, callers wait for a fifth of it.
@@ -26,7 +30,15 @@ type availability struct {
 	maxWait   time.Duration
 	config    *pgx.ConnConfig
 	downSince atomic.Pointer[time.Time] // when it first failed to answer; nil while it answers
-	probes    singleflight.Group
+
+	// replaced is called when a new connection shows that another server, or another incarnation
+	// of it, answers: connections to the former one may be dead without notice.
+	replaced func()
+	mu       sync.Mutex
+	latest   string // incarnation that answered last
+	probes   singleflight.Group
+	lastTime time.Time // of the last probe
+	lastErr  error
 }
 
 // deadline returns when a caller that began at asked gives up, unless the server answers.
@@ -60,47 +72,98 @@ func (p *availability) markDown() {
 	p.downSince.CompareAndSwap(nil, &now)
 }
 
-// probe reads the server's incarnation over a new connection, and records whether the server
-// answered. Concurrent callers share one probe.
-func (p *availability) probe() (life string, err error) {
-	answer, err, _ := p.probes.Do("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), p.maxWait/5)
-		defer cancel()
-		conn, err := pgx.ConnectConfig(ctx, p.config.Copy())
-		if err != nil {
-			return "", err
+// probeTime is how long a probe may take: the URL may name several servers, which are tried in
+// turn.
+func (p *availability) probeTime() time.Duration {
+	return p.perServer() * time.Duration(1+len(p.config.Fallbacks))
+}
+
+func (p *availability) perServer() time.Duration {
+	return max(p.maxWait/5, minProbeTime)
+}
+
+// probe connects to the server, and records whether it answers. Callers share a probe with all
+// who ask within a tenth of maxWait.
+func (p *availability) probe() error {
+	_, err, _ := p.probes.Do("", func() (any, error) {
+		p.mu.Lock()
+		recent, err := time.Since(p.lastTime) < p.maxWait/10, p.lastErr
+		p.mu.Unlock()
+		if recent {
+			return nil, err
 		}
-		defer conn.Close(ctx) //nolint:errcheck // it was asked
-		if err := loadIncarnation(ctx, conn); err != nil {
-			return "", err
-		}
-		return incarnationOf(conn), nil
+		err = p.connect()
+		p.mu.Lock()
+		p.lastTime, p.lastErr = time.Now(), err
+		p.mu.Unlock()
+		return nil, err
 	})
 	if err != nil {
 		p.markDown()
-		return "", err
+		return err
 	}
 	p.markUp()
-	return answer.(string), nil
+	return nil
 }
 
-// watch returns a context for requests over conn. It ends after maxTxTime. From until on, watch
-// probes the server over new connections, and ends the context if the server does not answer or
-// has another incarnation than conn's. So a slow statement alone is not interrupted.
+func (p *availability) connect() error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.probeTime())
+	defer cancel()
+	config := p.config.Copy()
+	config.ConnectTimeout = p.perServer()
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		err = loadIncarnation(ctx, conn)
+		p.observe(incarnationOf(conn))
+		_ = conn.Close(ctx) // it has answered
+	}
+	if err != nil && sqlState(err) != "" && !unreachable(err) {
+		return nil // it answers, if only that there are too many connections
+	}
+	return err
+}
+
+// observe notes the incarnation of the server to which a new connection was made.
+func (p *availability) observe(incarnation string) {
+	if incarnation == "" {
+		return // of a standby
+	}
+	p.mu.Lock()
+	former := p.latest
+	p.latest = incarnation
+	p.mu.Unlock()
+	if former != "" && former != incarnation {
+		p.replaced()
+	}
+}
+
+// isReplaced reports whether another incarnation than the given one answered last.
+func (p *availability) isReplaced(incarnation string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return incarnation != "" && p.latest != "" && incarnation != p.latest
+}
+
+// watch returns a context for requests over conn, or for waiting for a connection if conn is nil.
+// It ends after maxTxTime. At until it ends if the server does not answer a new connection
+// either, or if another server than conn's answers. So a slow statement alone is not interrupted,
+// and neither is a caller who waits while all connections are in use.
 func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.Time) (context.Context, func()) {
 	ctx, gone := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTxTime, errNotResponding)
-	life := incarnationOf(conn)
-	look := time.AfterFunc(time.Until(until), func() {
+	incarnation := ""
+	if conn != nil {
+		incarnation = incarnationOf(conn)
+	}
+	look := time.AfterFunc(time.Until(until)-min(e.availability.perServer(), e.availability.maxWait/2), func() {
 		for ctx.Err() == nil {
-			now, err := e.availability.probe()
-			another := err == nil && life != "" && now != "" && life != now
-			switch {
+			switch err := e.availability.probe(); {
+			case err != nil && time.Now().Before(until): // it may be back in time
+				sleep(ctx, min(time.Until(until), e.availability.maxWait/10))
+				continue
 			case err != nil:
 				gone(errNotResponding)
-			case another:
-				e.pool.Reset()
-				e.batcherPool.Reset()
+			case e.availability.isReplaced(incarnation):
 				gone(errFailover)
 			}
 			sleep(ctx, e.availability.maxWait/10)
@@ -111,6 +174,12 @@ func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.T
 		cancel()
 		gone(nil)
 	}
+}
+
+// isGone reports whether watch has ended a context because of the server.
+func isGone(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, errNotResponding) || errors.Is(cause, errFailover)
 }
 
 // Causes with which watch ends a context.
@@ -127,10 +196,20 @@ func newConnLostError(ctx context.Context, err error) *connLostError {
 	return &connLostError{cause: err}
 }
 
-// acquire takes a connection from a pool, and waits for one until the given time.
+// callerDeadline returns the earlier of until and the deadline of the caller's context, but at
+// least the end of a short try.
+func (p *availability) callerDeadline(ctx context.Context, until time.Time) time.Time {
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	return p.minDeadline(until)
+}
+
+// acquire takes a connection from a pool. It waits for one, from until on only while the server
+// answers. The caller returns it with release.
 func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until time.Time) (*pgxpool.Conn, error) {
-	bound, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
+	bound, end := e.watch(ctx, nil, e.availability.callerDeadline(ctx, until))
+	defer end()
 	conn, err := pool.Acquire(bound)
 	switch {
 	case err == nil:
@@ -139,21 +218,31 @@ func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until 
 		return nil, ctx.Err() // the caller has gone: that says nothing about the server
 	case unreachable(err):
 		e.availability.markDown()
-	case bound.Err() != nil && ctx.Err() == nil:
-		_, _ = e.availability.probe() // all connections may be in use
 	}
-	return nil, &connLostError{cause: err}
+	return nil, newConnLostError(bound, err)
+}
+
+// release returns a connection to its pool. A closed one leaves the pool at once: the pool would
+// wait for its end, and for the cancel request that pgx sends to a server that may be gone.
+func release(conn *pgxpool.Conn) {
+	if conn.Conn().IsClosed() {
+		conn.Hijack()
+		return
+	}
+	conn.Release()
 }
 
 // unreachable reports whether err says that the server can't be reached, or is starting or
 // shutting down.
 func unreachable(err error) bool {
-	var failed *pgconn.ConnectError
 	switch sqlState(err) {
 	case "57P01", "57P02", "57P03":
 		return true
+	case "":
+		var failed *pgconn.ConnectError
+		return errors.As(err, &failed)
 	}
-	return errors.As(err, &failed)
+	return false // it answers, such as that the password is wrong
 }
 
 // shouldRetry reports whether to retry after the n-th failure: the database rolled the

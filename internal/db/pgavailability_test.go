@@ -5,6 +5,7 @@ package db_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"runtime"
 	"slices"
 	"sync"
@@ -215,5 +216,69 @@ func TestTakenBack(t *testing.T) {
 	}
 	if slices.ContainsFunc(ids, func(id db.ID) bool { return stored(t, d, id) }) {
 		t.Error("a write that failed was carried out")
+	}
+}
+
+// Callers that wait while all connections are in use get one, however long they wait, as long as
+// the server answers.
+func TestBusyPool(t *testing.T) {
+	d := openAt(t, dbtest.Postgres(t), 200*time.Millisecond)
+	var all sync.WaitGroup
+	for range 24 { // more than there are connections
+		all.Go(func() {
+			if err := d.One(t.Context(), slow.With(), new(int)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if d.Away() {
+		t.Error("a busy pool counts as an outage")
+	}
+}
+
+var failOnce = db.SQL(`SELECT fail_once()`)
+
+// A transaction that the server rolls back in favor of another is repeated, also if it took longer
+// than a caller waits for a server that is down.
+func TestRetryAfterLong(t *testing.T) {
+	u := dbtest.Postgres(t)
+	d := openAt(t, u, 200*time.Millisecond)
+	admin := connect(t, u)
+	exec(t, admin, `CREATE SEQUENCE once`)
+	exec(t, admin, `CREATE FUNCTION fail_once() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_sleep(0.5);
+		IF nextval('once') % 2 = 1 THEN RAISE EXCEPTION 'once more' USING ERRCODE = '40001'; END IF;
+		RETURN 1;
+	END $$`)
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error { return tx.One(t.Context(), failOnce.With(), new(int)) }); err != nil {
+		t.Errorf("a transaction: %v", err)
+	}
+	id := d.NewID()
+	err := d.Write(t.Context(), id, &db.Mutation{Guard: func(b *db.Batch) { b.Queue(failOnce.With()).One(new(int)) }, Apply: add(id)})
+	if err != nil || !stored(t, d, id) {
+		t.Errorf("a write: %v", err)
+	}
+}
+
+// A server of several that says nothing does not hide the one that answers.
+func TestProbeOfSeveralServers(t *testing.T) {
+	target := dbtest.Postgres(t)
+	proxy := dbtest.StartProxy(t, target)
+	u, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("host", q.Get("host")+","+direct.Query().Get("host"))
+	u.RawQuery = q.Encode()
+	d := openAt(t, u.String(), 3*time.Second)
+	proxy.Silent.Store(true)
+	if err := d.Probe(); err != nil || d.Away() {
+		t.Errorf("%v; away: %v", err, d.Away())
 	}
 }

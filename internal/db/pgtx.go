@@ -107,7 +107,7 @@ func (e *postgresEngine) priorityTx(ctx context.Context, f func(txSession) error
 }
 
 func (e *postgresEngine) txOnPool(ctx context.Context, pool *pgxpool.Pool, f func(txSession) error) error {
-	return e.retryTx(ctx, pool, e.availability.deadline(time.Now()), func(s *pgTx) error {
+	return e.retryTx(ctx, pool, time.Now(), func(s *pgTx) error {
 		if err := s.send(s.begin()); err != nil {
 			return err
 		}
@@ -130,9 +130,10 @@ func (l *connLostError) Error() string { return l.cause.Error() }
 func (l *connLostError) Unwrap() error { return l.cause }
 
 // retryTx runs carry on a connection of the pool. It retries when the database rolled the
-// transaction back in favor of another and, before until, when the connection was lost. After a
-// loss during COMMIT it first looks up the outcome.
-func (e *postgresEngine) retryTx(ctx context.Context, pool *pgxpool.Pool, until time.Time, carry func(*pgTx) error) error {
+// transaction back in favor of another and, until the deadline of a caller that began at asked,
+// when the connection was lost. After a loss during COMMIT it first looks up the outcome.
+func (e *postgresEngine) retryTx(ctx context.Context, pool *pgxpool.Pool, asked time.Time, carry func(*pgTx) error) error {
+	until := e.availability.deadline(asked)
 	for n := 1; ; n++ {
 		err := e.tryTx(ctx, pool, until, carry)
 		var cut *connLostError
@@ -169,18 +170,30 @@ func (e *postgresEngine) tryTx(ctx context.Context, pool *pgxpool.Pool, until ti
 	if err != nil {
 		return fmt.Errorf("waiting for a connection: %w", err)
 	}
-	defer conn.Release()
+	defer release(conn)
 	// A transaction that has begun is completed or rolled back. It is interrupted only if
 	// the server does not answer.
-	ctx, end := e.watch(context.WithoutCancel(ctx), conn.Conn(), e.availability.minDeadline(until))
+	ctx, end := e.watch(context.WithoutCancel(ctx), conn.Conn(), e.availability.callerDeadline(ctx, until))
 	defer end()
 	s := &pgTx{ctx: ctx, conn: conn.Conn()}
 	defer s.rollback() // also when carry panics
 	err = carry(s)
-	if !s.conn.IsClosed() {
+	var cut *connLostError
+	switch {
+	case err != nil && isGone(ctx) && !errors.As(err, &cut): // between two round trips
+		closeNow(s.conn)
+		return newConnLostError(ctx, err)
+	case !s.conn.IsClosed() && ctx.Err() == nil:
 		e.availability.markUp()
 	}
 	return err
+}
+
+// closeNow closes a connection without a word to the server, which may be gone.
+func closeNow(conn *pgx.Conn) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = conn.Close(ctx)
 }
 
 // backoff returns how long to wait after the n-th try: at most half a second.
@@ -236,8 +249,8 @@ func (e *postgresEngine) xactStatus(ctx context.Context, until time.Time, xid ui
 	if err != nil {
 		return "", "", err
 	}
-	defer conn.Release()
-	ctx, end := e.watch(ctx, conn.Conn(), until)
+	defer release(conn)
+	ctx, end := e.watch(ctx, conn.Conn(), e.availability.minDeadline(until))
 	defer end()
 	err = conn.QueryRow(ctx, `SELECT COALESCE(pg_xact_status($1::text::xid8), '')`, fmt.Sprint(xid)).Scan(&status)
 	return status, incarnationOf(conn.Conn()), err

@@ -16,9 +16,9 @@ import (
 // commitBatch executes a batch in two round trips: BEGIN and all guards, then all applies and, if
 // none of them can decline, COMMIT.
 func (e *postgresEngine) commitBatch(jobs []*pendingWrite) {
-	until := e.availability.deadline(jobs[0].queuedAt)
+	asked := jobs[0].queuedAt
 	commitWithBisection(jobs, func(jobs []*pendingWrite) error {
-		return e.retryTx(context.Background(), e.batcherPool, until, func(s *pgTx) error {
+		return e.retryTx(context.Background(), e.batcherPool, asked, func(s *pgTx) error {
 			for _, p := range jobs {
 				p.err, p.changed = nil, false
 			}

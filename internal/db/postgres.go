@@ -71,6 +71,8 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if err != nil {
 		return nil, err
 	}
+	e := &postgresEngine{log: o.Log, idleTimeout: o.Lease / 3}
+	e.availability.maxWait, e.availability.replaced = o.MaxWait, e.resetPools
 	// The caller's ctx may have no deadline: a batcher's has none.
 	ready := max(o.Lease/3, minPrepareTimeout)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
@@ -84,13 +86,15 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		if err := checkSession(ctx, c); err != nil {
 			return err
 		}
-		return loadIncarnation(ctx, c)
+		err := loadIncarnation(ctx, c)
+		e.availability.observe(incarnationOf(c))
+		return err
 	}
 	if cfg.PingTimeout <= 0 {
-		cfg.PingTimeout = ready
+		cfg.PingTimeout = min(ready, e.availability.perServer())
 	}
 	if cfg.ConnConfig.ConnectTimeout <= 0 {
-		cfg.ConnConfig.ConnectTimeout = o.MaxWait / 2 // for each server that the URL names
+		cfg.ConnConfig.ConnectTimeout = max(o.MaxWait/3, minProbeTime) // for each server that the URL names
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(checkSessionOrClose))
 	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())
@@ -100,8 +104,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	batchers := cfg.Copy()
 	cfg.MaxConns = max(cfg.MaxConns, postgresPoolSize)
 	batchers.MaxConns, batchers.MinConns, batchers.MinIdleConns = postgresBatchers+1, 0, 0
-	e := &postgresEngine{log: o.Log, idleTimeout: o.Lease / 3}
-	e.availability.maxWait, e.availability.config = o.MaxWait, cfg.ConnConfig.Copy()
+	e.availability.config = cfg.ConnConfig.Copy()
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
@@ -110,6 +113,15 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
 	return e, nil
+}
+
+// resetPools closes the idle connections, and the others when they are released.
+func (e *postgresEngine) resetPools() {
+	for _, pool := range []*pgxpool.Pool{e.pool, e.batcherPool} {
+		if pool != nil { // while the engine is opened
+			pool.Reset()
+		}
+	}
 }
 
 func (e *postgresEngine) batcherCount() int { return postgresBatchers }
@@ -175,18 +187,19 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
-	bound, end := e.watch(ctx, conn.Conn(), e.availability.minDeadline(until))
+	defer release(conn)
+	bound, end := e.watch(ctx, conn.Conn(), e.availability.callerDeadline(ctx, until))
 	defer end()
 	rows, err := conn.Query(bound, s.query.postgres, s.args...)
 	if err == nil {
 		_, err = readPgRows(rows, f)
 	}
 	switch {
-	case !conn.Conn().IsClosed():
-		e.availability.markUp()
-	case err != nil && ctx.Err() == nil:
+	case err != nil && (isGone(bound) || conn.Conn().IsClosed() && ctx.Err() == nil):
+		closeNow(conn.Conn())
 		return newConnLostError(bound, err)
+	case bound.Err() == nil:
+		e.availability.markUp()
 	}
 	return err
 }
