@@ -203,10 +203,10 @@ func isSQLCall(s source, call *ast.CallExpr) bool {
 	}
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
-		return f.Name == "SQL" && s.dir == "internal/db"
+		return (f.Name == "SQL" || f.Name == "PagedSQL") && s.dir == "internal/db"
 	case *ast.SelectorExpr:
 		x, ok := f.X.(*ast.Ident)
-		return ok && x.Name == "db" && f.Sel.Name == "SQL"
+		return ok && x.Name == "db" && (f.Sel.Name == "SQL" || f.Sel.Name == "PagedSQL")
 	}
 	return false
 }
