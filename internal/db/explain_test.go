@@ -34,7 +34,7 @@ var scans = map[string]string{
 
 // compares lists files with queries that compare up to a thousand chosen rows with all rows of a
 // small set: the enabled webhooks.
-var compares = []string{"internal/webhook/follow.go"}
+var compares = []string{"internal/webhook/create.go"}
 
 type namedQuery struct{ where, text string }
 
@@ -100,7 +100,7 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 					name = f.Sel.Name
 				}
 			}
-			if name != "SQL" && name != "Paged" {
+			if name != "SQL" && name != "PagedSQL" {
 				return true
 			}
 			where, _ := filepath.Rel(root, path)
@@ -112,7 +112,7 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 				t.Errorf("%s: the text of a query that can't be read: literals and constants only", where)
 				return true
 			}
-			if name == "Paged" {
+			if name == "PagedSQL" {
 				older, newer := db.PagedSQLTexts(text)
 				queries = append(queries, namedQuery{where, older}, namedQuery{where, newer})
 			} else if first, _, _ := strings.Cut(text, " "); !slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK"}, first) {
