@@ -21,7 +21,7 @@ const (
 	maxConcurrent  = 256 // simultaneous questions; more get no answer
 )
 
-// ErrDrop, returned by a Source, leaves a question unanswered.
+// ErrDrop is returned by a Source to leave a question unanswered.
 var ErrDrop = errors.New("no answer is sent")
 
 // SandboxZones returns the zones that the sandbox serves: the reserved top-level domains (RFC 2606

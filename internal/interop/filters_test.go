@@ -159,7 +159,7 @@ type kept struct {
 		Spam    string
 		Score   float64 `json:"spam_score"`
 		Reasons string  `json:"spam_reasons"`
-	}
+	} `json:"verdicts"`
 	Folders []struct{ Folder string }
 }
 
