@@ -84,8 +84,8 @@ type sendRecipient struct {
 	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribed" doc:"With the status suppressed: why the address is on the suppression list."`
 }
 
-// sendBodyLimits returns the limits of a send with all its attachments in base64. The rest has room
-// for text and html of 10 MB, plus the small fields.
+// sendBodyLimits returns the limits of a send with all its attachments in base64. The rest of
+// the body may have text and html of 10 MB, plus the small fields.
 func sendBodyLimits() bodyLimits {
 	return bodyLimits{maxBytes: 40 << 20, maxRest: 24 << 20, maxValues: maxValues, maxFaults: maxFaults}
 }

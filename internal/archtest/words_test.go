@@ -17,7 +17,7 @@ var retired = map[string]string{
 	"duty": "leader job", "lane": "batcher", "courier": "delivery agent", "consignment": "transaction", "letter": "transaction, message",
 	"handful": "sample", "door": "listener, server", "floor": "layer", "house": "fixture, service", "deed": "audit entry",
 	"shelf": "segment", "onward": "forward", "verdict": "result", "judge": "verifier", "strangers": "clients", "allowance": "limit",
-	"whoever": "", "whatever": "", "anew": "again",
+	"whoever": "the client, the caller", "whatever": "any", "anew": "again",
 }
 
 // retiredInComments are those of them that have no ordinary meaning in a comment either.

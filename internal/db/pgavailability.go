@@ -92,18 +92,17 @@ func (p *availability) probe() error {
 		if recent {
 			return nil, err
 		}
-		err = p.connect()
+		if err = p.connect(); err != nil {
+			p.markDown()
+		} else {
+			p.markUp()
+		}
 		p.mu.Lock()
 		p.lastTime, p.lastErr = time.Now(), err
 		p.mu.Unlock()
 		return nil, err
 	})
-	if err != nil {
-		p.markDown()
-		return err
-	}
-	p.markUp()
-	return nil
+	return err
 }
 
 func (p *availability) connect() error {

@@ -28,7 +28,7 @@ type Config struct {
 	PortBase int    `help:"Added to every standard port (25, 53, 80, 143, 443, 465, 587, 993)." default:"0" placeholder:"N"`
 	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
 	// DatabaseWait has no effect with SQLite, which is always available.
-	DatabaseWait time.Duration `help:"How long requests and sessions wait for a PostgreSQL that does not answer, before they are told to try again, from 1s to 1m. When it has been away for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
+	DatabaseWait time.Duration `help:"How long requests and sessions wait for a PostgreSQL server that does not answer before they get a temporary error, from 1s to 1m. When it has been down for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
 	Blobs        string        `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
 	TLS          string        `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
 
