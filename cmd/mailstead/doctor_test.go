@@ -189,9 +189,9 @@ func state(t *testing.T, data, url string) map[string]string {
 	return all
 }
 
-var newerRelease = db.SQL(`INSERT INTO schema_version (version_id, is_applied) VALUES (99999, true)`)
+var newerRelease = db.SQL(`INSERT INTO schema_migration (version_id, is_applied) VALUES (99999, true)`)
 
-var olderRelease = db.SQL(`DELETE FROM schema_version WHERE version_id = (SELECT MAX(version_id) FROM schema_version)`)
+var olderRelease = db.SQL(`DELETE FROM schema_migration WHERE version_id = (SELECT MAX(version_id) FROM schema_migration)`)
 
 // Problems of a service, and how doctor reports them.
 func TestDoctorTrouble(t *testing.T) {

@@ -49,7 +49,7 @@ func TestTables(t *testing.T) {
 
 func migrationTables(t *testing.T) (owners map[string]table, bad []string) {
 	t.Helper()
-	owners = map[string]table{"schema_version": {owner: "db"}} // created by the migration library
+	owners = map[string]table{"schema_migration": {owner: "db"}} // created by the migration library
 	dir := filepath.Join(root, "internal", "db", "migrations")
 	if _, err := os.Stat(dir); os.IsNotExist(err) {
 		return owners, nil

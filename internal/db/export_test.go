@@ -6,19 +6,22 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"slices"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// MigrateTo creates the schema of an older release in an empty PostgreSQL database.
-func MigrateTo(ctx context.Context, url string, version int64) error {
+// MigrateWith migrates a PostgreSQL database with a migration of a later release.
+func MigrateWith(ctx context.Context, url, migration string) error {
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
 		return err
 	}
-	return errors.Join(migrateTo(ctx, Postgres, conn, version), conn.Close())
+	texts := fstest.MapFS{"99999_later.sql": &fstest.MapFile{Data: []byte("-- +goose Up\n" + migration)}}
+	return errors.Join(applyMigrations(ctx, Postgres, conn, slog.New(slog.DiscardHandler), texts), conn.Close())
 }
 
 // Rendered returns a query's text as an engine gets it.

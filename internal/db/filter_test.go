@@ -141,7 +141,7 @@ var likely = map[string]string{
 // their keys and times.
 func oneOfAll(t *testing.T, schema *sql.DB) (statements []string) {
 	t.Helper()
-	for _, table := range column(t, schema, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'schema_version%'`) {
+	for _, table := range column(t, schema, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'schema_migration%'`) {
 		if slices.Contains(small, table) || table == "webhook_mark" {
 			continue
 		}

@@ -158,7 +158,7 @@ type SchemaState struct {
 	Missing int   // number of this program's migrations that the database lacks
 }
 
-var appliedMigrationsQuery = SQL(`SELECT version_id FROM schema_version WHERE id > 0 AND version_id > 0 ORDER BY id LIMIT 10000`)
+var appliedMigrationsQuery = SQL(`SELECT version_id FROM schema_migration WHERE id > 0 AND version_id > 0 ORDER BY id LIMIT 10000`)
 
 // Schema compares the schema with this program's.
 func (l *Inspector) Schema(ctx context.Context) (s SchemaState, err error) {
@@ -191,10 +191,10 @@ func (l *Inspector) Schema(ctx context.Context) (s SchemaState, err error) {
 // hasSchema reports whether any migration has run.
 func (l *Inspector) hasSchema(ctx context.Context) (there bool, err error) {
 	if l.kind == Postgres {
-		err = l.postgres.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
+		err = l.postgres.QueryRow(ctx, `SELECT to_regclass('schema_migration') IS NOT NULL`).Scan(&there)
 		return there, err
 	}
-	err = l.sqlite.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'`).Scan(&there)
+	err = l.sqlite.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migration'`).Scan(&there)
 	return there, err
 }
 

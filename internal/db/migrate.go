@@ -22,7 +22,15 @@ var migrationFiles embed.FS
 // session lock and SQLite's single writer ensure that. Migrations expand first and contract a
 // release later, so that the previous release's binary still runs on the newer schema.
 func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) error {
-	p, err := newMigrator(e, conn)
+	texts, err := renderMigrations(e)
+	if err != nil {
+		return err
+	}
+	return applyMigrations(ctx, e, conn, log, texts)
+}
+
+func applyMigrations(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger, texts fs.FS) error {
+	p, err := newMigrator(e, conn, texts)
 	if err != nil {
 		return err
 	}
@@ -41,7 +49,11 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) erro
 
 // migrateTo creates the schema of a version in an empty database.
 func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error {
-	p, err := newMigrator(e, conn)
+	texts, err := renderMigrations(e)
+	if err != nil {
+		return err
+	}
+	p, err := newMigrator(e, conn, texts)
 	if err != nil {
 		return err
 	}
@@ -55,12 +67,8 @@ func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error
 	return nil
 }
 
-func newMigrator(e Engine, conn *sql.DB) (*goose.Provider, error) {
-	texts, err := renderMigrations(e)
-	if err != nil {
-		return nil, err
-	}
-	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_version")}
+func newMigrator(e Engine, conn *sql.DB, texts fs.FS) (*goose.Provider, error) {
+	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_migration")}
 	if e == Postgres {
 		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(migrationLocker{}))
 	}

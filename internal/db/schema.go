@@ -27,7 +27,7 @@ func CheckSnapshot(ctx context.Context, path string) error {
 	if err != nil {
 		return invalidFileFault("it can't be read: %s", err)
 	}
-	if _, ok := found["table schema_version"]; !ok {
+	if _, ok := found["table schema_migration"]; !ok {
 		return invalidFileFault("it has no schema version")
 	}
 	// A view or a trigger could forge the answers of the queries below.
@@ -35,7 +35,7 @@ func CheckSnapshot(ctx context.Context, path string) error {
 		return invalidFileFault("it has a %s, which no version has", odd)
 	}
 	var version int64
-	if err := file.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version`).Scan(&version); err != nil {
+	if err := file.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_migration`).Scan(&version); err != nil {
 		return err
 	}
 	wanted, err := schemaAt(ctx, version)

@@ -95,7 +95,7 @@ func copyFromPostgres(ctx context.Context, from, path string) error {
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
 	// If a migration rewrites a table, a transaction with an older snapshot sees no rows in
 	// it. So the locks come first: they are taken before the snapshot.
-	if _, err := tx.Exec(ctx, `LOCK TABLE schema_version, `+quotedNames(tables)+` IN ACCESS SHARE MODE`); err != nil {
+	if _, err := tx.Exec(ctx, `LOCK TABLE schema_migration, `+quotedNames(tables)+` IN ACCESS SHARE MODE`); err != nil {
 		return err
 	}
 	switch now, err := schemaVersion(ctx, tx); {
@@ -136,9 +136,9 @@ type querier interface {
 // schemaVersion returns the number of the last migration of a database; 0 without a schema.
 func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 	var there bool
-	err = pg.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
+	err = pg.QueryRow(ctx, `SELECT to_regclass('schema_migration') IS NOT NULL`).Scan(&there)
 	if err == nil && there {
-		err = pg.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version WHERE is_applied`).Scan(&version)
+		err = pg.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_migration WHERE is_applied`).Scan(&version)
 	}
 	return version, err
 }
@@ -154,7 +154,7 @@ type table struct {
 // about the server itself.
 func listTables(ctx context.Context, file *sql.DB) (list []table, err error) {
 	names, err := queryStrings(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
-		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_version', 'server_life') ORDER BY name`)
+		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_migration', 'server_life') ORDER BY name`)
 	if err != nil {
 		return nil, err
 	}

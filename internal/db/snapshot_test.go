@@ -40,7 +40,7 @@ func everyRow(t *testing.T, path string) map[string][]string {
 	all := map[string][]string{}
 	var joined string
 	if err := file.QueryRow(`SELECT GROUP_CONCAT(name) FROM sqlite_master
-		WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'schema_version'`).Scan(&joined); err != nil {
+		WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'schema_migration'`).Scan(&joined); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range strings.Split(joined, ",") {

@@ -60,22 +60,17 @@ func TestColumnChangesBelowANode(t *testing.T) {
 // others nor its start fail.
 func TestMigrationBesideWork(t *testing.T) {
 	u := dbtest.Postgres(t)
-	if err := db.MigrateTo(t.Context(), u, 44); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Open(t, u)
 	work, look := connect(t, u), connect(t, u)
 	exec(t, work, `BEGIN; LOCK TABLE folder IN ROW SHARE MODE`)
-	opened := make(chan error, 1)
+	migrated := make(chan error, 1)
 	go func() {
-		d, err := db.Open(context.Background(), db.Options{URL: u})
-		if err == nil {
-			err = d.Close()
-		}
-		opened <- err
+		migrated <- db.MigrateWith(context.Background(), u, `ALTER TABLE account ADD COLUMN later TEXT;
+			ALTER TABLE folder ADD COLUMN later TEXT;`)
 	}()
 	for waits := false; !waits; {
-		if len(opened) > 0 {
-			t.Fatal("it did not wait: ", <-opened)
+		if len(migrated) > 0 {
+			t.Fatal("it did not wait: ", <-migrated)
 		}
 		if err := look.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
 			WHERE relation = 'folder'::regclass AND NOT granted)`).Scan(&waits); err != nil {
@@ -84,7 +79,7 @@ func TestMigrationBesideWork(t *testing.T) {
 	}
 	exec(t, work, `SELECT COUNT(*) FROM account`) // which the migration has by now
 	exec(t, work, `COMMIT`)
-	if err := <-opened; err != nil {
+	if err := <-migrated; err != nil {
 		t.Error(err)
 	}
 }
@@ -93,7 +88,7 @@ func TestMigrationBesideWork(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, u string) {
 		d, _ := dbtest.Open(t, u)
-		dbtest.Exec(t, d, db.SQL(`INSERT INTO schema_version (version_id, is_applied) VALUES (99999, TRUE)`).With())
+		dbtest.Exec(t, d, db.SQL(`INSERT INTO schema_migration (version_id, is_applied) VALUES (99999, TRUE)`).With())
 		older, _ := dbtest.Open(t, u)
 		dbtest.Exec(t, older, addAccount.With(older.NewID(), "a@b.example", "A"))
 	})

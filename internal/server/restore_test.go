@@ -191,14 +191,14 @@ func TestHostileFolder(t *testing.T) {
 			alter(t, d, `ALTER TABLE idempotency RENAME TO hidden`, `CREATE VIEW idempotency AS SELECT * FROM hidden`)
 		}, backup.RestoreOptions{Unverified: true}, "none of this service's"},
 		"a view for the version": {func(t *testing.T, d string) {
-			alter(t, d, `ALTER TABLE schema_version RENAME TO hidden`, `CREATE VIEW schema_version AS SELECT 1 AS version_id, 1 AS is_applied`)
+			alter(t, d, `ALTER TABLE schema_migration RENAME TO hidden`, `CREATE VIEW schema_migration AS SELECT 1 AS version_id, 1 AS is_applied`)
 		}, backup.RestoreOptions{Unverified: true}, "no schema version"},
 		"an index":     {func(t *testing.T, d string) { alter(t, d, `CREATE INDEX one ON account (status)`) }, backup.RestoreOptions{Unverified: true}, "index one"},
 		"a lost index": {func(t *testing.T, d string) { alter(t, d, `DROP INDEX mailbox_live`) }, backup.RestoreOptions{Unverified: true}, "index mailbox_live"},
 		"a table":      {func(t *testing.T, d string) { alter(t, d, `CREATE TABLE extra (x)`) }, backup.RestoreOptions{Unverified: true}, "table extra"},
 		"a column":     {func(t *testing.T, d string) { alter(t, d, `ALTER TABLE account ADD COLUMN x TEXT DEFAULT (1)`) }, backup.RestoreOptions{Unverified: true}, "table account"},
 		"a newer version": {func(t *testing.T, d string) {
-			alter(t, d, `INSERT INTO schema_version (version_id, is_applied) VALUES (99999, 1)`)
+			alter(t, d, `INSERT INTO schema_migration (version_id, is_applied) VALUES (99999, 1)`)
 		}, backup.RestoreOptions{Unverified: true}, "newer release"},
 		"a constraint hidden in a comment": {func(t *testing.T, d string) {
 			alter(t, d, `PRAGMA writable_schema = 1;
@@ -210,8 +210,8 @@ func TestHostileFolder(t *testing.T) {
 		}, backup.RestoreOptions{Unverified: true}, "none of this service's"},
 		"a constraint on the version": {func(t *testing.T, d string) {
 			alter(t, d, `PRAGMA writable_schema = 1;
-				UPDATE sqlite_schema SET sql = replace(sql, 'is_applied INTEGER', 'is_applied INTEGER CHECK (is_applied < 2)') WHERE name = 'schema_version'`)
-		}, backup.RestoreOptions{Unverified: true}, "table schema_version"},
+				UPDATE sqlite_schema SET sql = replace(sql, 'is_applied INTEGER', 'is_applied INTEGER CHECK (is_applied < 2)') WHERE name = 'schema_migration'`)
+		}, backup.RestoreOptions{Unverified: true}, "table schema_migration"},
 		"an id of zero":    {func(t *testing.T, d string) { alter(t, d, `UPDATE api_key SET id = 0 WHERE name = 'printer'`) }, backup.RestoreOptions{Unverified: true}, "table api_key"},
 		"a negative file":  {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET file = -file WHERE file > 0`) }, backup.RestoreOptions{Unverified: true}, "table blob"},
 		"a negative id":    {func(t *testing.T, d string) { alter(t, d, `UPDATE event SET id = -id`) }, backup.RestoreOptions{Unverified: true}, "table event"},
