@@ -88,14 +88,5 @@ func formatAge(since time.Time) string {
 	}
 }
 
-// nilIfZero returns nil for a zero value, which JSON shows as null.
-func nilIfZero[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
 // isTerminal reports whether a file is a terminal. Other devices, such as /dev/null, are not.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

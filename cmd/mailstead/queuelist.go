@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"os"
 	"text/tabwriter"
-	"time"
 
-	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -106,7 +105,7 @@ func listDestinations(ctx context.Context, d *server.AdminTools, t *table) error
 			if o.Hold != nil {
 				held += " (all)"
 			}
-			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", newJSONDestination(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
+			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", api.NewQueueDestinationResponse(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
 				o.Destination, formatCount(o.Waiting, o.MoreWaiting), held, o.Leased, formatAge(o.OldestAt), formatTime(o.NextAttemptAt),
 				printable(formatReply(o.Code, o.Enhanced, o.Reply), 100)); !goOn || err != nil {
 				return err
@@ -132,7 +131,7 @@ func listDeliveries(ctx context.Context, d *server.AdminTools, f queue.Filter, t
 			return err
 		}
 		for _, e := range page {
-			v := newJSONDelivery(e)
+			v := api.NewQueueDeliveryResponse(e)
 			try := "-"
 			if v.NextAttemptAt != nil {
 				try = formatTime(e.DueAt)
@@ -162,93 +161,9 @@ func listHolds(ctx context.Context, d *server.AdminTools, t *table) error {
 				target = acc.Email
 			}
 		}
-		if goOn, err := t.row("HELD\t\tSINCE\tREASON", newJSONHold(&h), "%s\t%s\t%s\t%s", h.Kind, printable(target, 100), formatTime(h.CreatedAt), printable(h.Reason, 100)); !goOn || err != nil {
+		if goOn, err := t.row("HELD\t\tSINCE\tREASON", api.NewQueueHoldResponse(h), "%s\t%s\t%s\t%s", h.Kind, printable(target, 100), formatTime(h.CreatedAt), printable(h.Reason, 100)); !goOn || err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// jsonHold is a hold with the API's names, like the types below.
-type jsonHold struct {
-	ID          db.ID          `json:"id"`
-	Kind        queue.HoldKind `json:"kind"`
-	Destination *string        `json:"destination"`
-	AccountID   *db.ID         `json:"account_id"`
-	Reason      *string        `json:"reason"`
-	CreatedAt   time.Time      `json:"created_at"`
-}
-
-func newJSONHold(h *queue.Hold) *jsonHold {
-	if h == nil {
-		return nil
-	}
-	out := &jsonHold{ID: h.ID, Kind: h.Kind, Reason: nilIfZero(h.Reason), CreatedAt: h.CreatedAt}
-	if account, ok := h.Account(); ok {
-		out.AccountID = &account
-	} else {
-		out.Destination = &h.Target
-	}
-	return out
-}
-
-type jsonDestination struct {
-	Destination  string     `json:"destination"`
-	Waiting      int        `json:"waiting"`
-	MoreWaiting  bool       `json:"more_waiting"`
-	Held         int        `json:"held"`
-	MoreHeld     bool       `json:"more_held"`
-	Leased       int        `json:"in_hand"`
-	OldestAt     *time.Time `json:"oldest_at"`
-	NextTryAt    *time.Time `json:"next_try_at"`
-	Slowed       bool       `json:"slowed"`
-	SMTPCode     int        `json:"smtp_code,omitempty"`
-	EnhancedCode string     `json:"enhanced_code,omitempty"`
-	Reply        string     `json:"reply,omitempty"`
-	Remote       string     `json:"remote,omitempty"`
-	AnsweredAt   *time.Time `json:"answered_at"`
-	Hold         *jsonHold  `json:"hold"`
-}
-
-func newJSONDestination(o queue.DestinationStatus) jsonDestination {
-	return jsonDestination{
-		Destination: o.Destination, Waiting: o.Waiting, MoreWaiting: o.MoreWaiting, Held: o.Held, MoreHeld: o.MoreHeld, Leased: o.Leased,
-		OldestAt: nilIfZero(o.OldestAt), NextTryAt: nilIfZero(o.NextAttemptAt), Slowed: o.Deferred, SMTPCode: o.Code, EnhancedCode: o.Enhanced,
-		Reply: o.Reply, Remote: o.Remote, AnsweredAt: nilIfZero(o.RepliedAt), Hold: newJSONHold(o.Hold),
-	}
-}
-
-type jsonDelivery struct {
-	Message       db.ID       `json:"message"`
-	AccountID     db.ID       `json:"account_id"`
-	Recipient     string      `json:"recipient"`
-	Destination   string      `json:"destination"`
-	Status        queue.State `json:"status"`
-	Held          bool        `json:"held"`
-	Attempts      int         `json:"attempts"`
-	NextAttemptAt *time.Time  `json:"next_attempt_at"`
-	ExpiresAt     time.Time   `json:"expires_at"`
-	SMTPCode      int         `json:"smtp_code,omitempty"`
-	EnhancedCode  string      `json:"enhanced_code,omitempty"`
-	Reply         string      `json:"reply,omitempty"`
-	Remote        string      `json:"remote,omitempty"`
-	From          string      `json:"from"`
-	Sender        *string     `json:"sender"`
-	Subject       string      `json:"subject"`
-	MessageID     string      `json:"message_id"`
-	Size          int64       `json:"size"`
-	CreatedAt     time.Time   `json:"created_at"`
-}
-
-func newJSONDelivery(e queue.Entry) jsonDelivery {
-	out := jsonDelivery{
-		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
-		Attempts: e.Attempts, ExpiresAt: e.ExpiresAt, SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
-		From: e.View.From, Sender: nilIfZero(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: e.View.Size,
-		CreatedAt: e.AcceptedAt,
-	}
-	if !e.Held && e.State != queue.Sending {
-		out.NextAttemptAt = nilIfZero(e.DueAt)
-	}
-	return out
 }

@@ -8,9 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -33,7 +32,7 @@ func (c *queueShow) Run() error {
 			return err
 		}
 		if c.JSON {
-			return printJSON(os.Stdout, newJSONMessage(m))
+			return printJSON(os.Stdout, api.NewQueueMessageResponse(m))
 		}
 		whose := m.Account.String()
 		if acc, err := d.Accounts.Get(ctx, m.Account); err == nil {
@@ -116,74 +115,4 @@ func formatReply(code int, enhanced, reply string) string {
 		text = fmt.Sprint(code, " ", text)
 	}
 	return strings.TrimSpace(text)
-}
-
-// jsonMessage is a message with the API's names, like the types below it.
-type jsonMessage struct {
-	ID         db.ID           `json:"id"`
-	AccountID  db.ID           `json:"account_id"`
-	Status     queue.State     `json:"status"`
-	From       string          `json:"from"`
-	Sender     *string         `json:"sender"`
-	Subject    string          `json:"subject"`
-	MessageID  string          `json:"message_id"`
-	Size       int64           `json:"size"`
-	Recipients []jsonRecipient `json:"recipients"`
-	CreatedAt  time.Time       `json:"created_at"`
-}
-
-type jsonRecipient struct {
-	Email         string        `json:"email"`
-	Type          string        `json:"type"`
-	Status        queue.State   `json:"status"`
-	Held          bool          `json:"held,omitempty"`
-	SMTPCode      int           `json:"smtp_code,omitempty"`
-	EnhancedCode  string        `json:"enhanced_code,omitempty"`
-	Reply         string        `json:"reply,omitempty"`
-	Remote        string        `json:"remote,omitempty"`
-	Attempts      int           `json:"attempts"`
-	NextAttemptAt *time.Time    `json:"next_attempt_at,omitempty"`
-	UpdatedAt     time.Time     `json:"updated_at"`
-	Timeline      []jsonAttempt `json:"timeline,omitempty"`
-}
-
-type jsonAttempt struct {
-	Attempt      int         `json:"attempt"`
-	At           time.Time   `json:"at"`
-	DurationMS   float64     `json:"duration_ms"`
-	Outcome      queue.State `json:"outcome"`
-	Host         string      `json:"host,omitempty"`
-	IP           string      `json:"ip,omitempty"`
-	TLS          string      `json:"tls,omitempty"`
-	Stage        string      `json:"stage,omitempty"`
-	SMTPCode     int         `json:"smtp_code,omitempty"`
-	EnhancedCode string      `json:"enhanced_code,omitempty"`
-	Reply        string      `json:"reply,omitempty"`
-	Transcript   string      `json:"transcript,omitempty"`
-}
-
-func newJSONMessage(m queue.MessageDetails) jsonMessage {
-	out := jsonMessage{
-		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: nilIfZero(m.View.Sender), Subject: m.View.Subject,
-		MessageID: m.View.MessageID, Size: m.View.Size, CreatedAt: m.ID.Time(), Recipients: []jsonRecipient{},
-	}
-	for _, r := range m.Deliveries {
-		one := jsonRecipient{
-			Email: r.Recipient, Type: r.Kind, Status: r.State, Held: r.Held, SMTPCode: r.Code, EnhancedCode: r.Enhanced, Reply: r.Reply,
-			Remote: r.Remote, Attempts: r.Attempts, UpdatedAt: r.UpdatedAt,
-		}
-		if !r.Held && (r.State == queue.Deferred || r.State == queue.Scheduled) {
-			one.NextAttemptAt = nilIfZero(r.DueAt)
-		}
-		for _, t := range m.Attempts {
-			if t.N == r.N {
-				one.Timeline = append(one.Timeline, jsonAttempt{
-					Attempt: t.Number, At: t.StartedAt, DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome, Host: t.Host, IP: t.IP,
-					TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced, Reply: t.Reply, Transcript: t.Transcript,
-				})
-			}
-		}
-		out.Recipients = append(out.Recipients, one)
-	}
-	return out
 }

@@ -40,7 +40,8 @@ type forwardPageParams struct {
 	After string `query:"after" doc:"Only what comes after this cursor."`
 }
 
-type queueHoldResponse struct {
+// QueueHoldResponse is a standing hold. The command line prints it, too.
+type QueueHoldResponse struct {
 	ID          db.ID     `json:"id" doc:"The hold's id."`
 	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
 	Destination *string   `json:"destination" doc:"The domain whose mail is held; null for an account's." example:"example.net"`
@@ -49,8 +50,9 @@ type queueHoldResponse struct {
 	CreatedAt   time.Time `json:"created_at" doc:"Since when."`
 }
 
-func newQueueHoldResponse(h queue.Hold) queueHoldResponse {
-	out := queueHoldResponse{ID: h.ID, Kind: string(h.Kind), Reason: optionalString(h.Reason), CreatedAt: utcTime(h.CreatedAt)}
+// NewQueueHoldResponse returns the JSON form.
+func NewQueueHoldResponse(h queue.Hold) QueueHoldResponse {
+	out := QueueHoldResponse{ID: h.ID, Kind: string(h.Kind), Reason: optionalString(h.Reason), CreatedAt: utcTime(h.CreatedAt)}
 	if account, ok := h.Account(); ok {
 		out.AccountID = &account
 	} else {
@@ -60,19 +62,20 @@ func newQueueHoldResponse(h queue.Hold) queueHoldResponse {
 }
 
 type queueHoldsResponse struct {
-	Data []queueHoldResponse `json:"data" nullable:"false" doc:"All of them, the oldest first."`
+	Data []QueueHoldResponse `json:"data" nullable:"false" doc:"All of them, the oldest first."`
 }
 
 func (a *API) listQueueHolds(ctx context.Context, _ account.Principal, _ *struct{}) (queueHoldsResponse, error) {
 	holds, err := a.QueueAdmin.Holds(ctx)
-	out := queueHoldsResponse{Data: make([]queueHoldResponse, len(holds))}
+	out := queueHoldsResponse{Data: make([]QueueHoldResponse, len(holds))}
 	for i, h := range holds {
-		out.Data[i] = newQueueHoldResponse(h)
+		out.Data[i] = NewQueueHoldResponse(h)
 	}
 	return out, err
 }
 
-type queueDestinationResponse struct {
+// QueueDestinationResponse is the queue for a destination. The command line prints it, too.
+type QueueDestinationResponse struct {
 	Destination   string             `json:"destination" doc:"The domain that the mail goes to." example:"example.net"`
 	Waiting       int                `json:"waiting" doc:"Deliveries that wait for a try, due or not." example:"1200"`
 	MoreWaiting   bool               `json:"more_waiting" doc:"Whether more wait than were counted."`
@@ -87,24 +90,25 @@ type queueDestinationResponse struct {
 	Reply         string             `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
 	Remote        string             `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
 	AnsweredAt    *time.Time         `json:"answered_at" doc:"When that was; null if there was none."`
-	Hold          *queueHoldResponse `json:"hold" doc:"The standing hold that the destination is under; null for none."`
+	Hold          *QueueHoldResponse `json:"hold" doc:"The standing hold that the destination is under; null for none."`
 }
 
-func newQueueDestinationResponse(d queue.DestinationStatus) queueDestinationResponse {
-	out := queueDestinationResponse{
+// NewQueueDestinationResponse returns the JSON form.
+func NewQueueDestinationResponse(d queue.DestinationStatus) QueueDestinationResponse {
+	out := QueueDestinationResponse{
 		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, Leased: d.Leased,
 		OldestAt: optionalTime(d.OldestAt), NextAttemptAt: optionalTime(d.NextAttemptAt), AllDeferred: d.Deferred,
 		SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply, Remote: d.Remote, AnsweredAt: optionalTime(d.RepliedAt),
 	}
 	if d.Hold != nil {
-		hold := newQueueHoldResponse(*d.Hold)
+		hold := NewQueueHoldResponse(*d.Hold)
 		out.Hold = &hold
 	}
 	return out
 }
 
 type queueDestinationsResponse struct {
-	Data       []queueDestinationResponse `json:"data" nullable:"false" doc:"The page, by name."`
+	Data       []QueueDestinationResponse `json:"data" nullable:"false" doc:"The page, by name."`
 	HasMore    bool                       `json:"has_more" doc:"Whether the list goes on."`
 	NextCursor *string                    `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
@@ -125,14 +129,15 @@ func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in
 		return queueDestinationsResponse{}, bad.Err()
 	}
 	found, next, err := a.QueueAdmin.Destinations(ctx, only.Destination, in.After, in.Limit)
-	out := queueDestinationsResponse{Data: make([]queueDestinationResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
+	out := queueDestinationsResponse{Data: make([]QueueDestinationResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
 	for i, d := range found {
-		out.Data[i] = newQueueDestinationResponse(d)
+		out.Data[i] = NewQueueDestinationResponse(d)
 	}
 	return out, err
 }
 
-type queueDeliveryResponse struct {
+// QueueDeliveryResponse is a delivery that is not final. The command line prints it, too.
+type QueueDeliveryResponse struct {
 	Message       db.ID       `json:"message" doc:"The message's id."`
 	AccountID     db.ID       `json:"account_id" doc:"Whose mail it is."`
 	Recipient     string      `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
@@ -154,8 +159,9 @@ type queueDeliveryResponse struct {
 	CreatedAt     time.Time   `json:"created_at" doc:"When it was accepted."`
 }
 
-func newQueueDeliveryResponse(e queue.Entry) queueDeliveryResponse {
-	out := queueDeliveryResponse{
+// NewQueueDeliveryResponse returns the JSON form.
+func NewQueueDeliveryResponse(e queue.Entry) QueueDeliveryResponse {
+	out := QueueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
 		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
 		From: e.View.From, Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
@@ -168,7 +174,7 @@ func newQueueDeliveryResponse(e queue.Entry) queueDeliveryResponse {
 }
 
 type queueDeliveriesResponse struct {
-	Data       []queueDeliveryResponse `json:"data" nullable:"false" doc:"The page."`
+	Data       []QueueDeliveryResponse `json:"data" nullable:"false" doc:"The page."`
 	HasMore    bool                    `json:"has_more" doc:"Whether the list goes on."`
 	NextCursor *string                 `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
@@ -203,9 +209,9 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 		return queueDeliveriesResponse{}, err
 	}
 	found, next, err := a.QueueAdmin.List(ctx, f, in.After, in.Limit)
-	out := queueDeliveriesResponse{Data: make([]queueDeliveryResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
+	out := queueDeliveriesResponse{Data: make([]QueueDeliveryResponse, len(found)), HasMore: next != "", NextCursor: optionalString(next)}
 	for i, e := range found {
-		out.Data[i] = newQueueDeliveryResponse(e)
+		out.Data[i] = NewQueueDeliveryResponse(e)
 	}
 	return out, err
 }
@@ -238,7 +244,8 @@ func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSe
 	return f, mergeFaults(bad, f.Check())
 }
 
-type queueMessageResponse struct {
+// QueueMessageResponse is a message of any account. The command line prints it, too.
+type QueueMessageResponse struct {
 	ID         db.ID               `json:"id" doc:"The message's id."`
 	AccountID  db.ID               `json:"account_id" doc:"Whose mail it is."`
 	Status     queue.State         `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
@@ -251,21 +258,26 @@ type queueMessageResponse struct {
 	CreatedAt  time.Time           `json:"created_at" doc:"When it was accepted."`
 }
 
-func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idParams) (queueMessageResponse, error) {
+func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idParams) (QueueMessageResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return queueMessageResponse{}, err
+		return QueueMessageResponse{}, err
 	}
 	m, err := a.QueueAdmin.Show(ctx, id)
 	if err != nil {
-		return queueMessageResponse{}, err
+		return QueueMessageResponse{}, err
 	}
-	out := queueMessageResponse{
-		ID: id, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
-		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(id.Time()),
+	return NewQueueMessageResponse(m), nil
+}
+
+// NewQueueMessageResponse returns the JSON form.
+func NewQueueMessageResponse(m queue.MessageDetails) QueueMessageResponse {
+	out := QueueMessageResponse{
+		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
+		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(m.ID.Time()),
 	}
 	addAttempts(out.Recipients, m.Attempts)
-	return out, nil
+	return out
 }
 
 type hostDNSResponse struct {
