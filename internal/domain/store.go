@@ -49,25 +49,24 @@ type claimState struct {
 	contestedSince time.Time
 }
 
+// domainColumns are the columns that a domain is scanned from.
+const domainColumns = `id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at`
+
 var (
 	insertDomainQuery = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
 	claimExistsQuery   = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
-	accountDomainQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
+	accountDomainQuery = db.SQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE id = $1 AND account = $2`)
-	domainByIDQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
+	domainByIDQuery = db.SQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE id = $1`)
-	claimsByNameQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
+	claimsByNameQuery = db.SQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE name = $1 ORDER BY id`)
-	lockClaimsQuery = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
+	lockClaimsQuery = db.SQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
-	accountDomainsQuery = db.PagedSQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
+	accountDomainsQuery = db.PagedSQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE {page account = $1}`)
 	// Unordered: ordering by k.id would scan all keys to find one.
 	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,

@@ -9,14 +9,17 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
+// candidateColumns are the columns that a candidate is scanned from, before its last.
+const candidateColumns = `id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768)`
+
 var (
-	listReceivedQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listReceivedQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND account <> 0 AND {page}`)
-	listReceivedThreadQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listReceivedThreadQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND thread = $4 AND thread <> '' AND {page}`)
-	receivedByIDQuery = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	receivedByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND account + 0 = $17`)
 )

@@ -10,12 +10,15 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
+// folderColumns are the columns that a folder is scanned from.
+const folderColumns = `id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor`
+
 var (
-	folderByNameQuery = db.SQL(`SELECT id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor
+	folderByNameQuery = db.SQL(`SELECT ` + folderColumns + `
 		FROM folder WHERE mailbox = $1 AND name = $2`)
-	folderByIDQuery = db.SQL(`SELECT id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor
+	folderByIDQuery = db.SQL(`SELECT ` + folderColumns + `
 		FROM folder WHERE id = $1`)
-	foldersQuery = db.SQL(`SELECT id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor
+	foldersQuery = db.SQL(`SELECT ` + folderColumns + `
 		FROM folder WHERE mailbox = $1 ORDER BY name`)
 	countUIDsQuery = db.SQL(`SELECT COUNT(*) FROM folder_message WHERE folder = $1 AND uid >= $2 AND uid < $3`)
 )

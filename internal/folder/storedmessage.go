@@ -74,11 +74,11 @@ const maxFilterText = 1000
 var (
 	// The query reads only as much of an envelope as honest senders need. With EXISTS, PostgreSQL
 	// might read all folders at once if it estimates that they are few.
-	listCandidatesQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listCandidatesQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
 		FROM message m WHERE mailbox = $1 AND {page}`)
-	listThreadCandidatesQuery = db.PagedSQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	listThreadCandidatesQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
 		FROM message m WHERE account = $5 AND thread = $6 AND thread <> '' AND mailbox + 0 = $1 AND {page}`)

@@ -86,7 +86,7 @@ const candidateBatch = 16
 
 // candidatesByIDQuery looks up the folder of each message. Otherwise PostgreSQL might read all
 // messages of the folder.
-var candidatesByIDQuery = db.SQL(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+var candidatesByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
 		COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 			WHERE f.message = m.id AND (CAST($18 AS BIGINT) = 0 OR f.folder = $18) LIMIT 1), 0)
 	FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND mailbox + 0 = $17`)

@@ -45,6 +45,9 @@ const (
 	CatchAll = "*"
 )
 
+// aliasColumns are the columns that an alias is scanned from.
+const aliasColumns = `id, account, domain, local_part, address, created_at, updated_at`
+
 var (
 	insertAliasQuery = db.SQL(`INSERT INTO alias (id, account, domain, local_part, address, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $6)`)
@@ -55,9 +58,9 @@ var (
 	deleteAliasQuery   = db.SQL(`DELETE FROM alias WHERE id = $1 AND account = $2`)
 	removeTargetQuery  = db.SQL(`DELETE FROM alias_target WHERE mailbox = $1 AND mailbox > 0`)
 
-	aliasByIDQuery         = db.SQL(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE id = $1 AND account = $2`)
-	listAliasesQuery       = db.PagedSQL(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE {page account = $1}`)
-	listDomainAliasesQuery = db.PagedSQL(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias
+	aliasByIDQuery         = db.SQL(`SELECT ` + aliasColumns + ` FROM alias WHERE id = $1 AND account = $2`)
+	listAliasesQuery       = db.PagedSQL(`SELECT ` + aliasColumns + ` FROM alias WHERE {page account = $1}`)
+	listDomainAliasesQuery = db.PagedSQL(`SELECT ` + aliasColumns + ` FROM alias
 		WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4}`)
 	targetsQuery = db.SQL(`SELECT t.mailbox, t.address, COALESCE(m.local_part, ''), COALESCE(m.address, '') FROM alias_target t
 		LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0

@@ -13,18 +13,17 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
+// migrationColumns are the columns that a migration is scanned from.
+const migrationColumns = `id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
+			created_at, started_at, finished_at, updated_at`
+
 var (
-	getQuery = db.SQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
-			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
-			created_at, started_at, finished_at, updated_at
+	getQuery = db.SQL(`SELECT ` + migrationColumns + `
 		FROM migration WHERE id = $1`)
-	listQuery = db.PagedSQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
-			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
-			created_at, started_at, finished_at, updated_at
+	listQuery = db.PagedSQL(`SELECT ` + migrationColumns + `
 		FROM migration WHERE {page account = $1}`)
-	listByDomainQuery = db.PagedSQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
-			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
-			created_at, started_at, finished_at, updated_at
+	listByDomainQuery = db.PagedSQL(`SELECT ` + migrationColumns + `
 		FROM migration WHERE {page account = $1, domain = $4}`)
 	listFoldersQuery  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
 	listFailuresQuery = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)

@@ -82,12 +82,15 @@ type row struct {
 	expires, created                   time.Time
 }
 
+// rowColumns are the columns that a row is scanned from.
+const rowColumns = `id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private`
+
 var (
 	insertMessageQuery = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded, private)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`)
-	messageByIDQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message WHERE id = $1`)
+	messageByIDQuery = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message WHERE id = $1`)
 )
 
 func (r *row) insertStatement() db.Statement {

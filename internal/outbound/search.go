@@ -21,8 +21,7 @@ var (
 		ORDER BY id LIMIT $4`)
 	olderQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id DESC LIMIT $4`)
 	newerQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`)
-	rowsByIDQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message
+	rowsByIDQuery = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
 )
 

@@ -38,8 +38,7 @@ var (
 			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id DESC LIMIT 20) AS last_past
 		ORDER BY id`)
-	threadMessagesQuery = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message
+	threadMessagesQuery = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message
 		WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
 		ORDER BY id LIMIT $5`)
 )

@@ -70,38 +70,34 @@ func addCursorError(bad *fault.FieldErrors) {
 	bad.Add("after", "invalid_cursor", "This is not a cursor of this list.")
 }
 
+// entryColumns are the columns that scanEntry reads.
+const entryColumns = `message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
+			attempts, code, enhanced, reply, remote`
+
 var (
-	waitingQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	waitingQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (destination, due_at, message, n) > ($1, $2, $3, $4) ORDER BY destination, due_at, message, n LIMIT $5`)
-	waitingByDestinationQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	waitingByDestinationQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (destination, due_at, message, n) > ($1, $2, $3, $4) AND destination <= $1 ORDER BY destination, due_at, message, n LIMIT $5`)
-	waitingByAccountQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	waitingByAccountQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
-	heldQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	heldQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery
 		{sqlite}INDEXED BY delivery_held
 		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND (destination, message, n) > ($1, $2, $3) ORDER BY destination, message, n LIMIT $4`)
-	heldByDestinationQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	heldByDestinationQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery
 		{sqlite}INDEXED BY delivery_held
 		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
-	heldByAccountQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	heldByAccountQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
 			AND account = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
-	leasedQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	leasedQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE tenure IS NOT NULL AND (tenure, message, n) > ($1, $2, $3) ORDER BY tenure, message, n LIMIT $4`)
-	openByMessageQuery = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote
+	openByMessageQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE message = $1 AND n > $2 AND state IN ('scheduled', 'queued', 'deferred') ORDER BY n LIMIT $3`)
 )
 

@@ -37,16 +37,19 @@ func (r Report) diagnostic() string {
 	return sanitize(text, maxReply)
 }
 
+// changedColumns are the columns of a changed delivery that its events need.
+const changedColumns = `account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`
+
 var (
 	// Only an attempt discloses the return path. A queued delivery without a lease was therefore in
 	// an attempt whose lease has expired.
 	bounceQuery = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
 			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
 		WHERE message = $1 AND n = $2 AND state IN ('queued', 'deferred', 'delivered')
-		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+		RETURNING ` + changedColumns)
 	complaintQuery = db.SQL(`UPDATE delivery SET state = 'complained', sequence = sequence + 2, updated_at = $3
 		WHERE message = $1 AND n = $2 AND state = 'delivered'
-		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+		RETURNING ` + changedColumns)
 )
 
 // RecordBounce handles a DSN with Action: failed for a delivery that is queued, sending, deferred

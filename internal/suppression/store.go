@@ -11,22 +11,25 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
+// entryColumns are the columns that an entry is scanned from.
+const entryColumns = `id, account, address, reason, message, n, diagnostic, simulated, created_at`
+
 var (
-	listQuery = db.PagedSQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	listQuery = db.PagedSQL(`SELECT ` + entryColumns + ` FROM suppression
 		WHERE {page account = $1}`)
-	listByReasonQuery = db.PagedSQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	listByReasonQuery = db.PagedSQL(`SELECT ` + entryColumns + ` FROM suppression
 		WHERE {page account = $1, reason = $4}`)
 	// An address has one entry per scope. The query finds entries by key first and then sorts them;
 	// otherwise a planner might scan the whole list by id.
-	listByAddressQuery = db.PagedSQL(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
+	listByAddressQuery = db.PagedSQL(`WITH found AS MATERIALIZED (SELECT ` + entryColumns + `
 			FROM suppression WHERE account = $1 AND address = $4)
-		SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM found
+		SELECT ` + entryColumns + ` FROM found
 		WHERE ($5 = '' OR reason = $5) AND {page}`)
-	entryByIDQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entryByIDQuery = db.SQL(`SELECT ` + entryColumns + ` FROM suppression
 		WHERE id = $2 AND account = $1`)
-	entriesByAddressQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entriesByAddressQuery = db.SQL(`SELECT ` + entryColumns + ` FROM suppression
 		WHERE account = $1 AND address = $2 ORDER BY scope`)
-	entriesAfterQuery = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+	entriesAfterQuery = db.SQL(`SELECT ` + entryColumns + ` FROM suppression
 		WHERE
 		{sqlite}account = $1 AND id > $2 ORDER BY id LIMIT $3
 		{postgres}(account, id) > ($1, $2) AND account <= $1 ORDER BY account, id LIMIT $3`)

@@ -26,16 +26,16 @@ func (c Change) changesContent() bool {
 var (
 	renameQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5
 		WHERE id = $1 AND account = $2
-		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+		RETURNING ` + templateColumns)
 	// addVersionNumberQuery takes the next version number. Concurrent changes wait for each other,
 	// and each builds on the previous one.
 	addVersionNumberQuery = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5,
 			latest = latest + 1, published = CASE WHEN $6 THEN published ELSE latest + 1 END
 		WHERE id = $1 AND account = $2
-		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+		RETURNING ` + templateColumns)
 	publishQuery = db.SQL(`UPDATE template SET published = $3, updated_at = $4
 		WHERE id = $1 AND account = $2 AND EXISTS (SELECT 1 FROM template_version WHERE template = $1 AND version = $3)
-		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+		RETURNING ` + templateColumns)
 	pruneVersionsQuery = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3 RETURNING bytes`)
 	addBytesQuery      = db.SQL(`UPDATE template SET bytes = bytes + $2 WHERE id = $1`)
 )

@@ -59,15 +59,18 @@ type CreateParams struct {
 	Content
 }
 
+// templateColumns are the columns that a template is scanned from.
+const templateColumns = `id, name, alias, latest, published, created_at, updated_at`
+
 var (
 	insertTemplateQuery = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at, bytes)
 		VALUES ($1, $2, $3, $4, 1, 1, $5, $5, $6)`)
 	usageQuery         = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM template WHERE account = $1`)
 	insertVersionQuery = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
-	templateByIDQuery    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
-	templateByAliasQuery = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
-	listTemplatesQuery   = db.PagedSQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE {page account = $1}`)
+	templateByIDQuery    = db.SQL(`SELECT ` + templateColumns + ` FROM template WHERE id = $1 AND account = $2`)
+	templateByAliasQuery = db.SQL(`SELECT ` + templateColumns + ` FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
+	listTemplatesQuery   = db.PagedSQL(`SELECT ` + templateColumns + ` FROM template WHERE {page account = $1}`)
 	versionQuery         = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 		WHERE template = $1 AND version = $2`)
 	deleteTemplateQuery = db.SQL(`DELETE FROM template WHERE id = $1 AND account = $2`)
