@@ -3,9 +3,10 @@
 package credential
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lru"
 )
 
 // subject is the owner of cached passwords: a credential, or an address without one.
@@ -23,15 +24,11 @@ type fingerprint [sha256.Size]byte
 type resultCache struct {
 	ttl           time.Duration // lifetime of a password after its verification
 	maxPerSubject int           // maximum number of passwords of a subject
-	maxSubjects   int           // maximum number of subjects
-
-	bySubject map[subject]*list.Element
-	recent    list.List // of *passwords, most recently used first
+	subjects      lru.Map[subject, subjectPasswords]
 }
 
-// cacheEntry holds the passwords of one subject.
-type cacheEntry struct {
-	subject
+// subjectPasswords holds the passwords of one subject.
+type subjectPasswords struct {
 	next      int // index of the oldest, which the next one replaces
 	passwords []cachedPassword
 }
@@ -42,12 +39,11 @@ type cachedPassword struct {
 }
 
 func (m *resultCache) has(s subject, f fingerprint, now time.Time) bool {
-	e := m.bySubject[s]
+	e := m.subjects.Get(s)
 	if e == nil {
 		return false
 	}
-	m.recent.MoveToFront(e)
-	for _, p := range e.Value.(*cacheEntry).passwords {
+	for _, p := range e.passwords {
 		if p.fingerprint == f && now.Before(p.expires) {
 			return true
 		}
@@ -57,18 +53,8 @@ func (m *resultCache) has(s subject, f fingerprint, now time.Time) bool {
 
 func (m *resultCache) add(s subject, f fingerprint, now time.Time) {
 	m.expire(now)
-	e := m.bySubject[s]
-	if e == nil {
-		if m.bySubject == nil {
-			m.bySubject = map[subject]*list.Element{}
-		}
-		if len(m.bySubject) >= max(m.maxSubjects, 1) {
-			m.forget(m.recent.Back().Value.(*cacheEntry).subject)
-		}
-		e = m.recent.PushFront(&cacheEntry{subject: s})
-		m.bySubject[s] = e
-	}
-	p, fresh := e.Value.(*cacheEntry), cachedPassword{f, now.Add(m.ttl)}
+	p, _ := m.subjects.GetOrCreate(s)
+	fresh := cachedPassword{f, now.Add(m.ttl)}
 	for i := range p.passwords {
 		if p.passwords[i].fingerprint == f {
 			p.passwords[i] = fresh
@@ -85,25 +71,16 @@ func (m *resultCache) add(s subject, f fingerprint, now time.Time) {
 
 // expire drops the least recently used subjects whose passwords have all expired.
 func (m *resultCache) expire(now time.Time) {
-	for e := m.recent.Back(); e != nil; e = m.recent.Back() {
-		p := e.Value.(*cacheEntry)
-		for _, s := range p.passwords {
-			if now.Before(s.expires) {
+	for {
+		s, p, ok := m.subjects.Oldest()
+		if !ok {
+			return
+		}
+		for _, c := range p.passwords {
+			if now.Before(c.expires) {
 				return
 			}
 		}
-		m.forget(p.subject)
+		m.subjects.Delete(s)
 	}
-}
-
-func (m *resultCache) forget(s subject) {
-	if e := m.bySubject[s]; e != nil {
-		m.recent.Remove(e)
-		delete(m.bySubject, s)
-	}
-}
-
-func (m *resultCache) clear() {
-	clear(m.bySubject)
-	m.recent.Init()
 }

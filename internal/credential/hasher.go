@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/argon2"
 
+	"github.com/mailstead/mailstead/internal/lru"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -79,8 +80,8 @@ type attempt struct {
 func NewHasher() *Hasher {
 	h := &Hasher{
 		Now: time.Now, Sleep: notify.Sleep, slots: newSlots(notify.Processors), running: map[attempt]*verification{},
-		right: resultCache{ttl: rightTTL, maxPerSubject: maxRightPerSubject, maxSubjects: maxSubjects},
-		wrong: resultCache{ttl: wrongTTL, maxPerSubject: maxWrongPerSubject, maxSubjects: maxSubjects},
+		right: resultCache{ttl: rightTTL, maxPerSubject: maxRightPerSubject, subjects: lru.Map[subject, subjectPasswords]{Max: maxSubjects}},
+		wrong: resultCache{ttl: wrongTTL, maxPerSubject: maxWrongPerSubject, subjects: lru.Map[subject, subjectPasswords]{Max: maxSubjects}},
 	}
 	rand.Read(h.key[:])
 	dummy := newHash()
@@ -205,8 +206,8 @@ func (h *Hasher) Acquire(ctx context.Context, by Requester) (release func(), err
 func (h *Hasher) Forget(id int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.right.forget(subject{id: id})
-	h.wrong.forget(subject{id: id})
+	h.right.subjects.Delete(subject{id: id})
+	h.wrong.subjects.Delete(subject{id: id})
 }
 
 // ForgetAll drops all cached results. It is called when signals from other nodes may have been
@@ -214,8 +215,8 @@ func (h *Hasher) Forget(id int64) {
 func (h *Hasher) ForgetAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.right.clear()
-	h.wrong.clear()
+	h.right.subjects.Clear()
+	h.wrong.subjects.Clear()
 }
 
 // HashCount returns how many passwords were hashed since the start.

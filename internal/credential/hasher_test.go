@@ -158,7 +158,7 @@ func TestForget(t *testing.T) {
 	h.hashed(0, func() { h.verify(0, "right", true); h.verify(2, "wrong", false) })
 	h.hashed(2, func() { h.verify(1, "right", true); h.verify(1, "wrong", false) })
 	h.ForgetAll()
-	if h.right.recent.Len()+h.wrong.recent.Len()+len(h.right.bySubject)+len(h.wrong.bySubject) != 0 {
+	if h.right.subjects.Len()+h.wrong.subjects.Len() != 0 {
 		t.Error("did not forget all")
 	}
 	h.hashed(2, func() { h.verify(0, "right", true); h.verify(0, "wrong", false) })
@@ -166,13 +166,13 @@ func TestForget(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	h := newTestHasher(t)
-	h.right.maxSubjects, h.wrong.maxSubjects = 3, 3
+	h.right.subjects.Max, h.wrong.subjects.Max = 3, 3
 	for id := range int64(10) {
 		h.verify(id, "right", true)
 		h.verify(0, "right", true)
 	}
-	if len(h.right.bySubject) != 3 || h.right.recent.Len() != 3 {
-		t.Errorf("%d and %d credentials kept", len(h.right.bySubject), h.right.recent.Len())
+	if n := h.right.subjects.Len(); n != 3 {
+		t.Errorf("%d credentials kept", n)
 	}
 	// The most recently used ones stay, and wrong passwords never push out a right one.
 	guess := func(id int64, i int) { h.verify(id, fmt.Sprint("wrong ", i), false) }
@@ -190,16 +190,16 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	})
 	h.hashed(1, func() { guess(9, 1000-maxWrongPerSubject-1) })
-	if n := len(h.wrong.bySubject); n > 3 {
+	if n := h.wrong.subjects.Len(); n > 3 {
 		t.Errorf("wrong passwords of %d credentials kept", n)
 	}
-	if n := len(h.wrong.bySubject[subject{id: 9}].Value.(*cacheEntry).passwords); n != maxWrongPerSubject {
+	if n := len(h.wrong.subjects.Peek(subject{id: 9}).passwords); n != maxWrongPerSubject {
 		t.Errorf("%d wrong passwords of one kept", n)
 	}
 	// Expired entries are deleted, not only those that are pushed out.
 	h.now = h.now.Add(wrongTTL)
 	guess(1, 0)
-	if n := len(h.wrong.bySubject); n != 1 {
+	if n := h.wrong.subjects.Len(); n != 1 {
 		t.Errorf("%d kept after their time", n)
 	}
 }

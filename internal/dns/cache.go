@@ -3,9 +3,10 @@
 package dns
 
 import (
-	"container/list"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lru"
 )
 
 // maxCachedSize is the size in octets above which an answer is not cached.
@@ -13,27 +14,19 @@ const maxCachedSize = 8 << 10
 
 // cache caches answers until they expire. If it is full, it drops the least recently used answer.
 type cache struct {
-	mu       sync.Mutex
-	entries  map[question]*list.Element
-	order    *list.List // of entry, the most recently used in front
-	capacity int
+	mu      sync.Mutex
+	answers lru.Map[question, answer]
 
 	maxTTL, maxNegativeTTL time.Duration
 	now                    func() time.Time
 }
 
-type entry struct {
-	question question
-	answer   answer
-}
-
 func newCache(c Config, now func() time.Time) *cache {
 	k := &cache{
-		entries: make(map[question]*list.Element), order: list.New(), now: now,
-		capacity: c.CacheEntries, maxTTL: c.MaxTTL, maxNegativeTTL: c.MaxNegativeTTL,
+		now: now, answers: lru.Map[question, answer]{Max: c.CacheEntries}, maxTTL: c.MaxTTL, maxNegativeTTL: c.MaxNegativeTTL,
 	}
-	if k.capacity <= 0 {
-		k.capacity = 4096
+	if k.answers.Max <= 0 {
+		k.answers.Max = 4096
 	}
 	if k.maxTTL <= 0 {
 		k.maxTTL = time.Hour
@@ -55,17 +48,15 @@ func (c *cache) capTTL(ttl time.Duration, negative bool) time.Duration {
 func (c *cache) get(q question) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[q]
-	if e == nil {
+	a := c.answers.Get(q)
+	if a == nil {
 		return answer{}, false
 	}
-	a := e.Value.(entry).answer
 	if !c.now().Before(a.expires) {
-		c.remove(e)
+		c.answers.Delete(q)
 		return answer{}, false
 	}
-	c.order.MoveToFront(e)
-	return a, true
+	return *a, true
 }
 
 // put caches an answer in place of an older one, which it removes even if the new one can't be
@@ -73,19 +64,9 @@ func (c *cache) get(q question) (answer, bool) {
 func (c *cache) put(q question, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[q]; e != nil {
-		c.remove(e)
-	}
 	if a.size > maxCachedSize || !c.now().Before(a.expires) {
+		c.answers.Delete(q)
 		return
 	}
-	if c.order.Len() >= c.capacity {
-		c.remove(c.order.Back())
-	}
-	c.entries[q] = c.order.PushFront(entry{q, a})
-}
-
-func (c *cache) remove(e *list.Element) {
-	c.order.Remove(e)
-	delete(c.entries, e.Value.(entry).question)
+	c.answers.Put(q, a)
 }

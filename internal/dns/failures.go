@@ -3,13 +3,14 @@
 package dns
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lru"
 )
 
 const (
@@ -37,14 +38,11 @@ var errIncompleteAnswer = fmt.Errorf("the answer did not end: %w", context.Deadl
 // it is full, it drops the oldest entry.
 type failureCache struct {
 	mu         sync.Mutex
-	entries    map[question]*list.Element
-	order      *list.List // of *failureEntry, the newest in front
-	size       int
-	maxBackoff time.Duration // negative: remember nothing
+	entries    lru.Map[question, failureEntry] // by question; for a domain see domainKey
+	maxBackoff time.Duration                   // negative: remember nothing
 }
 
 type failureEntry struct {
-	question   question // key of the entry; for a domain see domainKey
 	err        error
 	silent     bool // whether no server answered; applies to the names below too
 	retryAt    time.Time
@@ -56,7 +54,7 @@ type failureEntry struct {
 func domainKey(q question) question { return question{name: domainOf(q.name)} }
 
 func newFailureCache(c Config, size int) *failureCache {
-	f := &failureCache{entries: make(map[question]*list.Element), order: list.New(), size: size, maxBackoff: c.MaxFailureTTL}
+	f := &failureCache{entries: lru.Map[question, failureEntry]{Max: size}, maxBackoff: c.MaxFailureTTL}
 	if f.maxBackoff == 0 {
 		f.maxBackoff = defaultMaxBackoff
 	}
@@ -69,17 +67,15 @@ func newFailureCache(c Config, size int) *failureCache {
 func (f *failureCache) get(q question, now time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.order.Len() == 0 {
+	if f.entries.Len() == 0 {
 		return nil
 	}
 	if err := f.cachedError(domainKey(q), now); err != nil {
 		return err
 	}
 	for at := q; ; {
-		if e := f.entries[at]; e != nil {
-			if x := e.Value.(*failureEntry); now.Before(x.retryAt) && (x.silent || at == q) {
-				return f.cachedError(at, now)
-			}
+		if e := f.entries.Peek(at); e != nil && now.Before(e.retryAt) && (e.silent || at == q) {
+			return f.cachedError(at, now)
 		}
 		_, above, more := strings.Cut(at.name, ".")
 		if !more || above == "" {
@@ -90,8 +86,8 @@ func (f *failureCache) get(q question, now time.Time) error {
 }
 
 func (f *failureCache) cachedError(q question, now time.Time) error {
-	if e := f.entries[q]; e != nil && now.Before(e.Value.(*failureEntry).retryAt) {
-		return fmt.Errorf("remembered since a moment ago: %w", e.Value.(*failureEntry).err)
+	if e := f.entries.Peek(q); e != nil && now.Before(e.retryAt) {
+		return fmt.Errorf("remembered since a moment ago: %w", e.err)
 	}
 	return nil
 }
@@ -110,44 +106,24 @@ func (f *failureCache) record(q question, err error, double bool, now time.Time)
 	if !silent {
 		return
 	}
-	if e := f.entries[domainKey(q)]; e == nil || now.Sub(e.Value.(*failureEntry).answeredAt) >= answeredTTL {
+	if e := f.entries.Peek(domainKey(q)); e == nil || now.Sub(e.answeredAt) >= answeredTTL {
 		f.putFailure(domainKey(q), err, silent, double, now)
 	}
 }
 
 func (f *failureCache) putFailure(q question, err error, silent, double bool, now time.Time) {
 	rest := initialBackoff
-	if e := f.entries[q]; e != nil {
-		if x := e.Value.(*failureEntry); double && now.Sub(x.retryAt) < f.maxBackoff {
-			rest = max(rest, 2*x.backoff)
-		}
+	if e := f.entries.Peek(q); e != nil && double && now.Sub(e.retryAt) < f.maxBackoff {
+		rest = max(rest, 2*e.backoff)
 	}
 	rest = min(rest, f.maxBackoff)
-	f.put(&failureEntry{question: q, err: err, silent: silent, retryAt: now.Add(rest), backoff: rest})
+	f.entries.Put(q, failureEntry{err: err, silent: silent, retryAt: now.Add(rest), backoff: rest})
 }
 
 // recordAnswer records that a question was answered.
 func (f *failureCache) recordAnswer(q question, now time.Time) {
-	domain := domainKey(q)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.entries[q]; e != nil {
-		f.remove(e)
-	}
-	f.put(&failureEntry{question: domain, answeredAt: now})
-}
-
-func (f *failureCache) put(x *failureEntry) {
-	if e := f.entries[x.question]; e != nil {
-		f.remove(e)
-	}
-	if f.order.Len() >= f.size {
-		f.remove(f.order.Back())
-	}
-	f.entries[x.question] = f.order.PushFront(x)
-}
-
-func (f *failureCache) remove(e *list.Element) {
-	f.order.Remove(e)
-	delete(f.entries, e.Value.(*failureEntry).question)
+	f.entries.Delete(q)
+	f.entries.Put(domainKey(q), failureEntry{answeredAt: now})
 }

@@ -77,7 +77,7 @@ func New(c Config) (*Resolver, error) {
 		r.now = time.Now
 	}
 	r.cache = newCache(c, r.now)
-	r.failures = newFailureCache(c, r.cache.capacity)
+	r.failures = newFailureCache(c, r.cache.answers.Max)
 	addrs := []string{c.Server}
 	if c.Server == "" {
 		var err error

@@ -121,14 +121,14 @@ func TestFailures(t *testing.T) {
 		f.recordAnswer(q, now)
 	}
 	f.record(q, errors.New("network is unreachable"), true, now)
-	if f.get(q, now) != nil || f.order.Len() != 1 { // only the entry that the domain has answered
+	if f.get(q, now) != nil || f.entries.Len() != 1 { // only the entry that the domain has answered
 		t.Error("an error of the network is remembered")
 	}
 	for i := range 10 {
 		f.record(question{fmt.Sprintf("%d.test.", i), wire.TypeA}, errNoAnswer, true, now)
 	}
-	if len(f.entries) != 3 || f.order.Len() != 3 || f.get(question{"9.test.", wire.TypeA}, now) == nil {
-		t.Errorf("%d failures are kept", len(f.entries))
+	if f.entries.Len() != 3 || f.get(question{"9.test.", wire.TypeA}, now) == nil {
+		t.Errorf("%d failures are kept", f.entries.Len())
 	}
 	none := newFailureCache(Config{MaxFailureTTL: -1}, 3)
 	none.record(q, errNoAnswer, true, now)

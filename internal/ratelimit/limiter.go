@@ -5,6 +5,8 @@ package ratelimit
 import (
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lru"
 )
 
 // Limiter is a rate limit with a token bucket for each key: a network, an address or an account.
@@ -15,7 +17,7 @@ type Limiter[K comparable] struct {
 	burst float64
 
 	mu      sync.Mutex
-	buckets lruMap[K, bucket]
+	buckets lru.Map[K, bucket]
 }
 
 type bucket struct {
@@ -27,7 +29,7 @@ type bucket struct {
 // keys keys.
 func NewLimiter[K comparable](n int, per time.Duration, keys int) *Limiter[K] {
 	return &Limiter[K]{Now: time.Now, rate: float64(n) / per.Seconds(), burst: float64(n),
-		buckets: lruMap[K, bucket]{max: keys}}
+		buckets: lru.Map[K, bucket]{Max: keys}}
 }
 
 // Allow takes n tokens from a key's bucket if it has them. Otherwise it takes none and returns how
@@ -36,7 +38,7 @@ func (l *Limiter[K]) Allow(key K, n int) (wait time.Duration, ok bool) {
 	now := l.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b, fresh := l.buckets.getOrCreate(key)
+	b, fresh := l.buckets.GetOrCreate(key)
 	if fresh {
 		b.tokens = l.burst
 	} else if passed := now.Sub(b.at); passed > 0 {

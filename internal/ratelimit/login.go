@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lru"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -52,8 +53,8 @@ type LoginLimiter struct {
 	// counters may share an element. An attempt whose sum changed after it read the rows must read
 	// them again.
 	failureCounts  [256]uint64
-	wrongPasswords lruMap[uint64, struct{}] // wrong passwords seen, with their credentials
-	unwritten      map[counterKey]time.Time // successes that Run still has to write
+	wrongPasswords lru.Map[uint64, struct{}] // wrong passwords seen, with their credentials
+	unwritten      map[counterKey]time.Time  // successes that Run still has to write
 }
 
 // Credential identifies a secret, or a set of secrets, for signing in. For example, "mailbox:12" is
@@ -114,7 +115,7 @@ func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
 	return &LoginLimiter{
 		DB: d, Key: key, Now: time.Now, Sleep: notify.Sleep,
 		seed: maphash.MakeSeed(), wake: make(chan struct{}, 1),
-		pending: map[counterKey]*pendingAttempts{}, wrongPasswords: lruMap[uint64, struct{}]{max: maxWrongPasswords}, unwritten: map[counterKey]time.Time{},
+		pending: map[counterKey]*pendingAttempts{}, wrongPasswords: lru.Map[uint64, struct{}]{Max: maxWrongPasswords}, unwritten: map[counterKey]time.Time{},
 	}
 }
 
@@ -345,7 +346,7 @@ func (t *attempt) countFailure(ctx context.Context) (over time.Duration, err err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wrongPasswords.getOrCreate(t.passwordHash)
+	l.wrongPasswords.GetOrCreate(t.passwordHash)
 	for _, g := range of {
 		l.failureCounts[l.shard(g.counterKey)]++
 	}

@@ -43,7 +43,7 @@ func (l *LoginLimiter) reserve(ctx context.Context, t *attempt, before uint64, p
 	if l.failuresCountedLocked(t) != before {
 		return false, nil
 	}
-	if l.wrongPasswords.lookup(t.passwordHash) != nil {
+	if l.wrongPasswords.Get(t.passwordHash) != nil {
 		places = nil
 	}
 	for _, p := range places {
@@ -133,5 +133,5 @@ func (l *LoginLimiter) wakeNext(c counterKey) {
 func (l *LoginLimiter) isRepeated(guess uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wrongPasswords.lookup(guess) != nil
+	return l.wrongPasswords.Get(guess) != nil
 }

@@ -5,10 +5,7 @@
 // least recently seen network is dropped. Failed logins are counted in the database, for all nodes.
 package ratelimit
 
-import (
-	"container/list"
-	"net/netip"
-)
+import "net/netip"
 
 // Network returns the network that counts as one client: an IPv4 address, or the /64 from which an
 // IPv6 host may pick its addresses. An IPv4-mapped IPv6 address counts as the IPv4 address; zones
@@ -41,45 +38,4 @@ func (l *LoginLimiter) Networks(ip netip.Addr) []netip.Prefix {
 		return nil
 	}
 	return Networks(ip)
-}
-
-// lruMap is a map of at most max entries that drops the least recently used one.
-type lruMap[K comparable, V any] struct {
-	max   int
-	index map[K]*list.Element
-	order list.List // of *entry[K, V], most recently used first
-}
-
-type lruEntry[K comparable, V any] struct {
-	key   K
-	value V
-}
-
-// lookup returns the value of a key, nil if it has none.
-func (r *lruMap[K, V]) lookup(key K) *V {
-	e := r.index[key]
-	if e == nil {
-		return nil
-	}
-	r.order.MoveToFront(e)
-	return &e.Value.(*lruEntry[K, V]).value
-}
-
-// getOrCreate returns the value of a key, and adds a zero value if it has none.
-func (r *lruMap[K, V]) getOrCreate(key K) (value *V, fresh bool) {
-	if v := r.lookup(key); v != nil {
-		return v, false
-	}
-	if r.index == nil {
-		r.index = make(map[K]*list.Element)
-	}
-	if r.order.Len() >= r.max {
-		if oldest := r.order.Back(); oldest != nil {
-			r.order.Remove(oldest)
-			delete(r.index, oldest.Value.(*lruEntry[K, V]).key)
-		}
-	}
-	e := &lruEntry[K, V]{key: key}
-	r.index[key] = r.order.PushFront(e)
-	return &e.value, true
 }

@@ -81,8 +81,8 @@ func TestLimiterIsBounded(t *testing.T) {
 		l.Allow(key, 1)
 		l.Allow(0, 1)
 	}
-	if len(l.buckets.index) != 3 || l.buckets.order.Len() != 3 {
-		t.Errorf("%d keys kept", len(l.buckets.index))
+	if l.buckets.Len() != 3 {
+		t.Errorf("%d keys kept", l.buckets.Len())
 	}
 	if _, ok := l.Allow(0, 1); ok {
 		t.Error("a key in use was forgotten")

@@ -3,7 +3,6 @@
 package route
 
 import (
-	"container/list"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/lru"
 )
 
 const (
@@ -57,8 +57,7 @@ type STSResolver struct {
 	waitSlots  chan struct{}
 
 	mu      sync.Mutex
-	entries map[string]*list.Element
-	lru     *list.List // of *policyEntry, the most recently used in front
+	entries lru.Map[string, *policyEntry] // by domain
 	size    int
 }
 
@@ -83,7 +82,7 @@ func NewSTSResolver(o STSOptions) *STSResolver {
 	if o.Port == 0 {
 		o.Port = 443
 	}
-	s := &STSResolver{opts: o, waitSlots: make(chan struct{}, maxFetchWaiters), entries: map[string]*list.Element{}, lru: list.New()}
+	s := &STSResolver{opts: o, waitSlots: make(chan struct{}, maxFetchWaiters)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -185,11 +184,9 @@ func (s *STSResolver) fetchAndStore(domain, id string) (*STSPolicy, error) {
 func (s *STSResolver) lookUpEntry(ctx context.Context, domain string) (*policyEntry, error) {
 	now := s.opts.Now()
 	s.mu.Lock()
-	el := s.entries[domain]
 	var e *policyEntry
-	if el != nil {
-		s.lru.MoveToFront(el)
-		e = el.Value.(*policyEntry)
+	if cached := s.entries.Get(domain); cached != nil {
+		e = *cached
 	}
 	s.mu.Unlock()
 	if e != nil && now.Sub(e.loadedAt) < reloadInterval {
@@ -204,8 +201,8 @@ func (s *STSResolver) lookUpEntry(ctx context.Context, domain string) (*policyEn
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if newer := s.entries[domain]; newer != nil && newer != el {
-		return newer.Value.(*policyEntry), nil // fetched while the table was read
+	if newer := s.entries.Peek(domain); newer != nil && *newer != e {
+		return *newer, nil // fetched while the table was read
 	}
 	s.insert(kept)
 	return kept, nil
@@ -219,21 +216,15 @@ func (s *STSResolver) cacheEntry(e *policyEntry) {
 }
 
 func (s *STSResolver) insert(e *policyEntry) {
-	s.evict(s.entries[e.domain])
-	s.entries[e.domain] = s.lru.PushFront(e)
-	s.size += e.size
-	for s.size > maxCacheSize {
-		s.evict(s.lru.Back())
+	if old := s.entries.Peek(e.domain); old != nil {
+		s.size -= (*old).size
 	}
-}
-
-func (s *STSResolver) evict(el *list.Element) {
-	if el == nil {
-		return
+	s.entries.Put(e.domain, e)
+	for s.size += e.size; s.size > maxCacheSize; {
+		domain, oldest, _ := s.entries.Oldest()
+		s.size -= (*oldest).size
+		s.entries.Delete(domain)
 	}
-	e := s.lru.Remove(el).(*policyEntry)
-	s.size -= e.size
-	delete(s.entries, e.domain)
 }
 
 // entryOverhead is the approximate memory of an entry besides its texts, in octets.
