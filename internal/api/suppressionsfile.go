@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -35,7 +34,7 @@ func (a *API) suppressionFileRoutes(r *router) {
 	out := operation{method: "GET", path: "/suppressions/export", id: "exportSuppressions", scope: "suppressions.read", responseMedia: "text/csv; charset=utf-8",
 		summary: "Export suppressed addresses", description: "The whole list as CSV, oldest first. Cells that a spreadsheet would take for a formula begin with an apostrophe, which the import removes."}
 	describe[struct{}, []byte](r.doc, out)
-	r.serve(out, a.exportSuppressions(out))
+	r.serve(out, a.exportSuppressions)
 }
 
 type importSuppressionsInput struct {
@@ -86,46 +85,23 @@ func (a *API) importSuppressions(w http.ResponseWriter, r *http.Request, p accou
 	return out, nil
 }
 
-// exportWriteTimeout limits how long the client may take to read a page of an export.
-const exportWriteTimeout = time.Minute
-
-func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-	return func(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-		if p.Domain != "" {
-			return errDomainRestricted
-		}
-		if err := rejectQuery(r); err != nil {
-			return err
-		}
-		file := &csvWriter{w: w, media: o.responseMedia}
-		err := a.Suppressions.Export(r.Context(), p.Account, &revalidatingWriter{Writer: file, api: a, r: r})
-		if errors.Is(err, http.ErrBodyNotAllowed) {
-			return nil
-		}
-		if err != nil && file.started { // a partial list must not look complete
-			if r.Context().Err() == nil && !isAuthError(err) {
-				a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
-			}
-			panic(http.ErrAbortHandler)
-		}
+func (a *API) exportSuppressions(w http.ResponseWriter, r *http.Request, p account.Principal) error {
+	if p.Domain != "" {
+		return errDomainRestricted
+	}
+	if err := rejectQuery(r); err != nil {
 		return err
 	}
-}
-
-// csvWriter starts the response with the first bytes, so that an earlier failure becomes a problem.
-// It extends the deadline while the client keeps reading.
-type csvWriter struct {
-	w       http.ResponseWriter
-	media   string
-	started bool
-}
-
-func (c *csvWriter) Write(p []byte) (int, error) {
-	if !c.started {
-		c.started = true
-		c.w.Header().Set("Content-Type", c.media)
-		c.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
+	file := &suppression.CSVResponse{ResponseWriter: w}
+	err := a.Suppressions.Export(r.Context(), p.Account, &revalidatingWriter{Writer: file, api: a, r: r})
+	if errors.Is(err, http.ErrBodyNotAllowed) {
+		return nil
 	}
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has its own limit, too
-	return c.w.Write(p)
+	if err != nil && file.Started { // a partial list must not look complete
+		if r.Context().Err() == nil && !isAuthError(err) {
+			a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return err
 }

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -208,34 +207,14 @@ func csvUploadError(err error) error {
 	return badForm()
 }
 
-// exportWriteTimeout limits how long the client may take to read a page of an export.
-const exportWriteTimeout = time.Minute
-
 func (d *Dashboard) exportSuppressions(v *requestContext) error {
-	out := &csvWriter{w: v.w}
+	out := &suppression.CSVResponse{ResponseWriter: v.w}
 	err := d.Suppressions.Export(v.ctx, v.session.Account, out)
-	if err != nil && out.started { // a partial list must not look complete
+	if err != nil && out.Started { // a partial list must not look complete
 		if v.ctx.Err() == nil {
 			v.d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 		}
 		panic(http.ErrAbortHandler)
 	}
 	return err
-}
-
-// csvWriter starts the response with the first bytes, so that an earlier failure becomes an error
-// page.
-type csvWriter struct {
-	w       http.ResponseWriter
-	started bool
-}
-
-func (e *csvWriter) Write(p []byte) (int, error) {
-	if !e.started {
-		e.started = true
-		e.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-		e.w.Header().Set("Content-Disposition", `attachment; filename="suppressions.csv"`)
-	}
-	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(exportWriteTimeout)) // the server has its own limit, too
-	return e.w.Write(p)
 }
