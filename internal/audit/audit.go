@@ -13,7 +13,6 @@ package audit
 import (
 	"context"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -92,8 +91,8 @@ func (l *Log) args(e *Entry) []any {
 	if e.Actor.IP.IsValid() {
 		from = e.Actor.IP.Unmap().String()
 	}
-	return []any{e.ID, e.Account, e.Actor.ID, cleanText(e.Actor.Name, maxName), cleanText(e.Description, maxDescription), from, db.Micros(l.Now()),
-		e.Actor.Kind, cleanText(e.Action, maxID), cleanText(e.Object, maxID), e.State}
+	return []any{e.ID, e.Account, e.Actor.ID, db.CleanText(e.Actor.Name, maxName), db.CleanText(e.Description, maxDescription), from, db.Micros(l.Now()),
+		e.Actor.Kind, db.CleanText(e.Action, maxID), db.CleanText(e.Object, maxID), e.State}
 }
 
 // Write records a completed action.
@@ -163,7 +162,7 @@ func (p *PendingEntry) finish(ctx context.Context, state, what, object string) e
 	if object == "" {
 		object = p.entry.Object
 	}
-	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), completeQuery.With(p.entry.ID, state, cleanText(what, maxDescription), cleanText(object, maxID)))
+	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), completeQuery.With(p.entry.ID, state, db.CleanText(what, maxDescription), db.CleanText(object, maxID)))
 	return err
 }
 
@@ -193,13 +192,4 @@ func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, b
 func (l *Log) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := l.DB.Exec(ctx, pruneQuery.With(db.Micros(before), limit))
 	return int(deleted), err
-}
-
-// cleanText replaces characters that the databases can't store, and shortens a text to most bytes.
-func cleanText(s string, most int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

@@ -61,7 +61,7 @@ func (o *Outbox) PrepareAutoReply(ctx context.Context, a AutoReply) (*PendingMes
 		ExtraFields: []message.ExtraField{{Name: "Auto-Submitted", Value: "auto-replied"}, {Name: "X-Auto-Response-Suppress", Value: "All"}},
 	}
 	r := &row{
-		id: id, account: a.Account, domain: sender.Domain, mailbox: a.Mailbox, from: draft.From.String(), subject: cleanText(a.Subject, maxSubject),
+		id: id, account: a.Account, domain: sender.Domain, mailbox: a.Mailbox, from: draft.From.String(), subject: db.CleanText(a.Subject, maxSubject),
 		messageID: draft.MessageID, thread: a.Thread, metadata: "{}", created: now, expires: now.Add(ExpiryAPI),
 	}
 	if r.thread == "" {

@@ -85,7 +85,7 @@ func (o *Outbox) PrepareForward(ctx context.Context, f ForwardRequest) (*Pending
 	now := o.Now().UTC()
 	r := &row{
 		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarder: f.Forwarder, sender: f.Sender, metadata: "{}",
-		from: cleanText(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: cleanText(f.Header.Decoded("Subject"), maxSubject),
+		from: db.CleanText(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: db.CleanText(f.Header.Decoded("Subject"), maxSubject),
 		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
 		created: now, expires: now.Add(ExpirySubmission), requireTLS: tlsPreference(f.RequireTLS, f.Header),
 		ret: f.DSNOptions.Ret, envid: f.DSNOptions.EnvID,

@@ -230,9 +230,9 @@ func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *m
 		return nil, err
 	}
 	r.blob, r.size, r.utf8, r.eightBit = final.ID, final.Size, seven.NeedsUTF8 || head.EightBit(), seven.Needs8Bit
-	r.subject = cleanText(h.Decoded("Subject"), maxSubject)
+	r.subject = db.CleanText(h.Decoded("Subject"), maxSubject)
 	if r.from == "" {
-		r.from = cleanText(strings.TrimSpace(h.Decoded("From")), maxSubject)
+		r.from = db.CleanText(strings.TrimSpace(h.Decoded("From")), maxSubject)
 	}
 	return final, nil
 }
@@ -280,15 +280,6 @@ func senderDomain(h message.Header, fallback string) string {
 		}
 	}
 	return fallback
-}
-
-// cleanText makes decoded header text fit for a column: valid UTF-8 without NUL, at most n bytes.
-func cleanText(s string, n int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return s
 }
 
 // envelopeRecipients returns each envelope address once. Recipients that the header names may share

@@ -99,7 +99,7 @@ func readAttachments(source io.ReaderAt, index *message.Index) (list []message.A
 }
 
 func cleanFilename(name string) string {
-	return cleanText(strings.Map(func(r rune) rune {
+	return db.CleanText(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
 		}

@@ -59,7 +59,7 @@ func (or *Command) Check() error {
 	if len(or.Reason) > maxReason {
 		bad.Add("reason", "too_long", "A reason can have %d bytes.", maxReason)
 	}
-	or.Reason = sanitize(or.Reason, maxReason)
+	or.Reason = db.CleanText(or.Reason, maxReason)
 	if _, err := or.start(); err != nil {
 		addCursorError(&bad)
 	}

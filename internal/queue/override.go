@@ -58,7 +58,7 @@ func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
 // Fail ends the open deliveries of a message as failed, and returns their number: an operator drops
 // them, or their account is suspended. A running attempt keeps its outcome.
 func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, error) {
-	return q.finish(ctx, message, Failed, sanitize(reason, maxReply))
+	return q.finish(ctx, message, Failed, db.CleanText(reason, maxReply))
 }
 
 // finish ends the open deliveries that are not in an attempt.

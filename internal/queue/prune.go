@@ -104,7 +104,7 @@ func (q *Queue) PruneAttempts(ctx context.Context, before time.Time, limit int) 
 func (q *Queue) RecordBounceOfDeleted(ctx context.Context, account, message db.ID, n int, recipient address.Address, r Report) (bool, error) {
 	s := statusData{
 		MessageInfo: MessageInfo{Account: account, API: true}, ID: message, Recipient: recipient.String(), Status: Bounced,
-		Code: r.Code, Enhanced: sanitize(r.Enhanced, 16), Reply: sanitize(r.Text, maxReply), Remote: sanitize(r.Remote, 255),
+		Code: r.Code, Enhanced: db.CleanText(r.Enhanced, 16), Reply: db.CleanText(r.Text, maxReply), Remote: db.CleanText(r.Remote, 255),
 	}
 	if !classifyReport(&s, r.Bounce).Suppress {
 		return false, nil
@@ -136,7 +136,7 @@ func (q *Queue) RecordComplaintOfDeleted(ctx context.Context, message db.ID, n i
 		if listed = n > 0; err != nil || !listed {
 			return err
 		}
-		events := c.complaintEvents(sanitize(r.Text, maxReply), sanitize(r.Remote, 255))
+		events := c.complaintEvents(db.CleanText(r.Text, maxReply), db.CleanText(r.Remote, 255))
 		return q.recordEvents(ctx, tx, events[len(events)-1:]) // without delivery_status: no state is left to change
 	})
 	return listed && err == nil, err

@@ -45,7 +45,7 @@ func (q *Queue) AddRemark(ctx context.Context, message db.ID, n int, stage, id s
 	if stage == StageAutoReply {
 		outcome = Delivered
 	}
-	enhanced, text, remote := sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255)
+	enhanced, text, remote := db.CleanText(r.Enhanced, 16), r.diagnostic(), db.CleanText(r.Remote, 255)
 	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
 	insert := insertRemarkQuery.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
 		r.Code, enhanced, text, remote, maxRemarks)

@@ -34,7 +34,7 @@ func (r Report) diagnostic() string {
 			text = short
 		}
 	}
-	return sanitize(text, maxReply)
+	return db.CleanText(text, maxReply)
 }
 
 // changedColumns are the columns of a changed delivery that its events need.
@@ -55,7 +55,7 @@ var (
 // RecordBounce handles a DSN with Action: failed for a delivery that is queued, sending, deferred
 // or delivered. It reports whether the delivery changed; a missing delivery did not.
 func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
-	update := bounceQuery.With(message, n, r.Code, sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255),
+	update := bounceQuery.With(message, n, r.Code, db.CleanText(r.Enhanced, 16), r.diagnostic(), db.CleanText(r.Remote, 255),
 		db.Micros(q.o.Now()))
 	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
 		c.Status = Bounced
@@ -81,13 +81,13 @@ func (q *Queue) RecordComplaint(ctx context.Context, message db.ID, n int, r Rep
 		if s, ok := q.suppressStatement(&c.statusData, n, suppression.ReasonComplaint, r.Text); ok {
 			also = append(also, s)
 		}
-		return c.complaintEvents(sanitize(r.Text, maxReply), sanitize(r.Remote, 255)), also
+		return c.complaintEvents(db.CleanText(r.Text, maxReply), db.CleanText(r.Remote, 255)), also
 	})
 }
 
 // transitionStatement returns the statement that adds a state change to the timeline.
 func (q *Queue) transitionStatement(message db.ID, n int, stage string, to State, r Report) db.Statement {
-	return insertTransitionQuery.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, sanitize(r.Enhanced, 16), r.diagnostic(), sanitize(r.Remote, 255))
+	return insertTransitionQuery.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, db.CleanText(r.Enhanced, 16), r.diagnostic(), db.CleanText(r.Remote, 255))
 }
 
 // applyReport runs a conditional update with its two events and further statements.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -93,9 +92,9 @@ func (q *Queue) settle(d *Delivery, v outcomeRecord) {
 			v.due = d.ExpiresAt
 		}
 	}
-	v.Reply, v.Enhanced = sanitize(v.Reply, maxReply), sanitize(v.Enhanced, 16)
-	v.Host, v.Remote, v.TLS, v.IP = sanitize(v.Host, 255), sanitize(v.Remote, 255), sanitize(v.TLS, 255), sanitize(v.IP, 64)
-	v.Transcript, v.Stage = sanitize(v.Transcript, maxTranscript), sanitize(v.Stage, 32)
+	v.Reply, v.Enhanced = db.CleanText(v.Reply, maxReply), db.CleanText(v.Enhanced, 16)
+	v.Host, v.Remote, v.TLS, v.IP = db.CleanText(v.Host, 255), db.CleanText(v.Remote, 255), db.CleanText(v.TLS, 255), db.CleanText(v.IP, 64)
+	v.Transcript, v.Stage = db.CleanText(v.Transcript, maxTranscript), db.CleanText(v.Stage, 32)
 	if v.Remote == "" {
 		v.Remote = v.Host
 	}
@@ -127,14 +126,6 @@ func (q *Queue) startTask(f func()) {
 		defer q.work.Done()
 		f()
 	}()
-}
-
-// sanitize makes external text valid for a TEXT column of both database engines.
-func sanitize(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
 // commitOutcome commits an outcome with its attempt and its events.

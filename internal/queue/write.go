@@ -91,7 +91,7 @@ func (q *Queue) releaseBatch(ds []*Delivery, due time.Time, why *Outcome) {
 				remote = why.Host
 			}
 			b.Queue(releaseWithReplyQuery.With(d.Message, d.N, d.lease, db.Micros(at),
-				why.Code, sanitize(why.Enhanced, 16), sanitize(smtpclient.RedactAddresses(smtpclient.Stage(why.Stage), why.Reply), maxReply), sanitize(remote, 255)))
+				why.Code, db.CleanText(why.Enhanced, 16), db.CleanText(smtpclient.RedactAddresses(smtpclient.Stage(why.Stage), why.Reply), maxReply), db.CleanText(remote, 255)))
 		}
 	}})
 	if err != nil {

@@ -11,7 +11,6 @@ package suppression
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -204,15 +203,7 @@ func (l *List) insertStatement(q *db.Query, e Entry) (s db.Statement, ok bool) {
 	if e.CreatedAt.IsZero() {
 		e.CreatedAt = l.Now()
 	}
-	e.Diagnostic = cleanText(e.Diagnostic, maxDiagnostic)
+	e.Diagnostic = db.CleanText(e.Diagnostic, maxDiagnostic)
 	return q.With(l.DB.NewID(), e.Account, a.Key(), e.Reason.scope(), string(e.Reason), e.Message, e.Delivery, e.Diagnostic, e.Simulated,
 		db.Micros(e.CreatedAt)), true
-}
-
-// cleanText makes external text fit for a TEXT column of both engines.
-func cleanText(s string, limit int) string {
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }

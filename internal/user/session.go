@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/credential"
@@ -157,7 +156,7 @@ func (u *Users) createSession(ctx context.Context, known storedUser, from netip.
 		return Session{}, "", fault.New(fault.Denied, "no_account", "You belong to no account any more. Ask who invited you.")
 	}
 	now := u.Now().UTC()
-	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, NeedsSecondFactor: who.TOTP, RemoteAddr: from, UserAgent: cleanText(agent, maxUserAgent), CreatedAt: now, SeenAt: now}
+	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, NeedsSecondFactor: who.TOTP, RemoteAddr: from, UserAgent: db.CleanText(agent, maxUserAgent), CreatedAt: now, SeenAt: now}
 	s.ExpiresAt = now.Add(sessionIdleTimeout)
 	if s.NeedsSecondFactor {
 		s.ExpiresAt = now.Add(secondFactorTimeout)
@@ -293,13 +292,4 @@ func boolToInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// cleanText removes characters that the databases can't store, and truncates a text to most bytes.
-func cleanText(s string, most int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }
