@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -43,7 +44,7 @@ func (c *backupCommand) Run() error {
 		key = "without the secret key, which is a setting"
 	}
 	fmt.Printf("%s: the database (%s) and %d large messages (%s; %d of them new), %s\n",
-		printable(c.Folder, 300), formatSize(about.DatabaseBytes), about.Files, formatSize(about.FileBytes), about.NewFiles, key)
+		printable(c.Folder, 300), bytesize.Format(about.DatabaseBytes), about.Files, bytesize.Format(about.FileBytes), about.NewFiles, key)
 	fmt.Printf("manifest %s\n", about.ManifestSum)
 	return incompleteError("backed up", about.Missing, nil)
 }

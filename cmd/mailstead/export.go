@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/mailfile"
 )
@@ -67,7 +68,7 @@ func (c *exportCommand) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), formatSize(m.n))
+	_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), bytesize.Format(m.n))
 	if in.missing != nil {
 		return in.missing
 	}

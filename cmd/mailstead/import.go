@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/mailfile"
 )
 
@@ -80,7 +81,7 @@ func (c *importCommand) importPath(ctx context.Context, api *client.Client, box,
 		if more := done.Failed - int64(len(done.Failures)); more > 0 {
 			fmt.Printf("not imported: %d more\n", more)
 		}
-		fmt.Printf("%s: %d imported (%s), %d were there already, %d could not be imported\n", printable(path, 300), done.Imported, formatSize(done.Bytes), done.Skipped, done.Failed)
+		fmt.Printf("%s: %d imported (%s), %d were there already, %d could not be imported\n", printable(path, 300), done.Imported, bytesize.Format(done.Bytes), done.Skipped, done.Failed)
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/mailstead/mailstead/internal/bytesize"
 )
 
 // byteProgress shows the number of bytes processed: a bar on a terminal, otherwise lines.
@@ -61,12 +63,12 @@ func (m *byteProgress) show(n int64) {
 		return
 	}
 	m.printedAt = time.Now()
-	text := fmt.Sprintf("%s: %s %s", m.name, formatSize(n), m.verb)
+	text := fmt.Sprintf("%s: %s %s", m.name, bytesize.Format(n), m.verb)
 	if m.total > 0 {
-		text = fmt.Sprintf("%s: %s of %s %s", m.name, formatSize(n), formatSize(m.total), m.verb)
+		text = fmt.Sprintf("%s: %s of %s %s", m.name, bytesize.Format(n), bytesize.Format(m.total), m.verb)
 	}
 	if passed := time.Since(m.startedAt).Seconds(); passed >= 1 {
-		text += fmt.Sprintf(", %s/s", formatSize(int64(float64(n)/passed)))
+		text += fmt.Sprintf(", %s/s", bytesize.Format(int64(float64(n)/passed)))
 	}
 	if m.bar == nil {
 		_, _ = fmt.Fprintln(m.w, text)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/bytesize"
 )
 
 type migrateCommand struct {
@@ -157,7 +158,7 @@ func followMigration(ctx context.Context, api *client.Client, id string) error {
 		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Note)
 	}
 	p := last.Progress
-	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, formatSize(p.BytesCopied), p.Skipped, p.Failed)
+	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, bytesize.Format(p.BytesCopied), p.Skipped, p.Failed)
 	if last.Status != "completed" {
 		return fmt.Errorf("the migration was not completed: %s", last.Error)
 	}
@@ -185,9 +186,9 @@ const lineInterval = 10 * time.Second
 
 func (d *migrationProgress) update(m *client.Migration) {
 	p := m.Progress
-	text := fmt.Sprintf("%d of %d messages, %d of %d folders, %s", p.MessagesDone, p.Messages, p.FoldersDone, p.Folders, formatSize(p.BytesCopied))
+	text := fmt.Sprintf("%d of %d messages, %d of %d folders, %s", p.MessagesDone, p.Messages, p.FoldersDone, p.Folders, bytesize.Format(p.BytesCopied))
 	if p.BytesPerSecond > 0 {
-		text += fmt.Sprintf(", %s/s", formatSize(int64(p.BytesPerSecond)))
+		text += fmt.Sprintf(", %s/s", bytesize.Format(int64(p.BytesPerSecond)))
 	}
 	if p.SecondsLeft != nil {
 		text += fmt.Sprintf(", %v left", time.Duration(*p.SecondsLeft)*time.Second)
@@ -213,15 +214,4 @@ func (d *migrationProgress) end() {
 		_ = d.bar.Exit()
 		_, _ = fmt.Fprintln(d.w)
 	}
-}
-
-// formatSize formats a number of bytes.
-func formatSize(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d KB", (n+1023)>>10)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mailstead/mailstead/internal/backup"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -37,7 +38,7 @@ func (c *restoreCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: restored, with %d large messages (%s)\n", printable(c.Data, 300), done.Files, formatSize(done.Bytes))
+	fmt.Printf("%s: restored, with %d large messages (%s)\n", printable(c.Data, 300), done.Files, bytesize.Format(done.Bytes))
 	c.printAccess(&done)
 	if done.Extra > 0 {
 		fmt.Printf("%d files in the folder are not of the backup and were left there, such as %s\n", done.Extra, printable(done.FirstExtra, 300))

@@ -18,6 +18,7 @@ var layers = map[string]int{
 	"fault":    ground, // used by all packages, also in layer 1
 	"durable":  ground, // used like os, also in layer 1
 	"lru":      ground, // used like container/list, also in layer 1
+	"bytesize": ground, // used like strconv
 	"heaptest": ground, // helper for tests of all packages
 	"address":  1, "secret": 1, "dns": 1,
 	"db": 2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
@@ -41,7 +42,7 @@ const (
 )
 
 // pure lists packages that must not depend on db, not even through another package.
-var pure = []string{"address", "fault", "lru", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
+var pure = []string{"address", "bytesize", "fault", "lru", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
 
 // anyTest lists the helpers that tests of all layers may use: they start the whole service, or call
 // it from outside.

@@ -137,24 +137,6 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// formatSize formats a number of bytes for people.
-func formatSize(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	f, names := float64(n), []string{"KB", "MB", "GB", "TB"}
-	i := -1
-	for f >= unit && i < len(names)-1 {
-		f /= unit
-		i++
-	}
-	if f < 9.95 {
-		return fmt.Sprintf("%.1f %s", f, names[i])
-	}
-	return fmt.Sprintf("%.0f %s", f, names[i])
-}
-
 // toMegabytes converts bytes to megabytes of 1,048,576 bytes.
 func toMegabytes(n int64) int64 { return n >> 20 }
 

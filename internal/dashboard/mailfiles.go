@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -134,7 +135,7 @@ func mailUploadError(err error) error {
 	var tooBig *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooBig):
-		return fault.New(fault.TooLarge, "file_too_large", "A browser can bring in %s at once; the command line takes any size.", formatSize(maxMailFile))
+		return fault.New(fault.TooLarge, "file_too_large", "A browser can bring in %s at once; the command line takes any size.", bytesize.Format(maxMailFile))
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.New(fault.Unavailable, "upload_broken", "The file stopped coming. Send it again: what was imported is left out then.")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/migration"
@@ -53,7 +54,7 @@ func (d *Dashboard) newMigrationView(v *requestContext, g migration.Migration) (
 		s.Percent = int(min(100, 100*p.MessagesDone/p.Messages))
 	}
 	if p.MessagesPerSecond > 0 {
-		s.Pace = fmt.Sprintf("%.0f messages and %s a second", max(1, p.MessagesPerSecond), formatSize(int64(p.BytesPerSecond)))
+		s.Pace = fmt.Sprintf("%.0f messages and %s a second", max(1, p.MessagesPerSecond), bytesize.Format(int64(p.BytesPerSecond)))
 	}
 	if p.Remaining > 0 {
 		s.Left = formatDuration(p.Remaining)

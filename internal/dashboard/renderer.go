@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/bytesize"
 )
 
 //go:embed templates
@@ -198,7 +199,7 @@ func (l *renderer) templateFuncs() template.FuncMap {
 		"ago":       func(now, t time.Time) template.HTML { return timeElement(t, relativeTime(now, t)) },
 		"date":      func(t time.Time) template.HTML { return timeElement(t, t.UTC().Format("2 Jan 2006")) },
 		"stamp":     func(t time.Time) template.HTML { return timeElement(t, formatTimestamp(t)) },
-		"size":      formatSize,
+		"size":      bytesize.Format,
 		"count":     formatCount,
 		"share":     percentOf,
 		"megabytes": toMegabytes,

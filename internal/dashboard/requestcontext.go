@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
@@ -76,7 +77,7 @@ func (v *requestContext) readForm() error {
 		_, err = io.Copy(io.Discard, v.r.Body)
 	}
 	if errors.As(err, &tooBig) {
-		return fault.New(fault.TooLarge, "form_too_large", "This is more than the %s that this form may have. Nothing was done.", formatSize(tooBig.Limit))
+		return fault.New(fault.TooLarge, "form_too_large", "This is more than the %s that this form may have. Nothing was done.", bytesize.Format(tooBig.Limit))
 	}
 	if err != nil {
 		return badForm()

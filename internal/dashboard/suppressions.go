@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -198,7 +199,7 @@ func csvUploadError(err error) error {
 	var known *fault.Error
 	switch {
 	case errors.As(err, &tooBig):
-		return fault.New(fault.TooLarge, "file_too_large", "The file may have %s; split it. What was read until there is on the list.", formatSize(maxImportBytes))
+		return fault.New(fault.TooLarge, "file_too_large", "The file may have %s; split it. What was read until there is on the list.", bytesize.Format(maxImportBytes))
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):

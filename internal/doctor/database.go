@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
 )
 
@@ -47,9 +48,9 @@ func (d *Database) CheckWAL(_ context.Context, r *Report) {
 		r.Fail("Look at the disk.", "%v", err)
 	case info.Size() >= db.WALWarnSize():
 		r.Warn("If the log of the service says that something holds a read transaction open, such as a sqlite3 or a backup, end that. A restart makes the file small again.",
-			"%s-wal has %s: something reads without an end, or wrote very much at once", d.Path, formatBytes(uint64(info.Size())))
+			"%s-wal has %s: something reads without an end, or wrote very much at once", d.Path, bytesize.Format(info.Size()))
 	default:
-		r.OK("%s-wal has %s", d.Path, formatBytes(uint64(info.Size())))
+		r.OK("%s-wal has %s", d.Path, bytesize.Format(info.Size()))
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/mailstead/mailstead/internal/bytesize"
 )
 
 // DataDir checks the data directory of a service.
@@ -183,7 +185,7 @@ func (d Disk) Check(_ context.Context, r *Report) {
 		r.Fail(FixFor(err, "Look at the disk."), "%s: %v", d.Path, err)
 		return
 	}
-	capacity := fmt.Sprintf("%s of %s free on the disk of %s", formatBytes(s.Free), formatBytes(s.Size), d.Path)
+	capacity := fmt.Sprintf("%s of %s free on the disk of %s", bytesize.Format(int64(s.Free)), bytesize.Format(int64(s.Size)), d.Path)
 	more := "Make room, or move the folder to a larger disk: without room the service takes no mail in."
 	switch {
 	case s.ReadOnly:

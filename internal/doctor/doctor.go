@@ -157,19 +157,6 @@ func printable(s string) string {
 	return s
 }
 
-// formatBytes formats a size for people.
-func formatBytes(n uint64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GB", n>>30)
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MB", n>>20)
-	}
-	return fmt.Sprintf("%d KB", (n+1023)>>10)
-}
-
 // formatDuration formats a duration, rounded.
 func formatDuration(d time.Duration) string {
 	switch {

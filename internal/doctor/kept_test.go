@@ -119,7 +119,7 @@ func TestWAL(t *testing.T) {
 	d := &doctor.Database{Inspector: &db.Inspector{}, Path: filepath.Join(t.TempDir(), "mailstead.db")}
 	expect(t, d.CheckWAL, doctor.OK, "is not there")
 	log := write(t, 0o600, d.Path+"-wal")
-	expect(t, d.CheckWAL, doctor.OK, "has 1 KB")
+	expect(t, d.CheckWAL, doctor.OK, "has 1 B")
 	if err := os.Truncate(log, 256<<20); err != nil { // sparse
 		t.Fatal(err)
 	}

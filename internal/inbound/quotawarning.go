@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -121,19 +122,7 @@ What you can do:
 
 You are told once. If there is room again and it becomes scarce once more,
 you are told again.
-`, to.Display(), formatSize(box.Used), formatSize(box.Quota), share),
+`, to.Display(), bytesize.Format(box.Used), bytesize.Format(box.Quota), share),
 	})
 	return out.Bytes(), err
-}
-
-// formatSize returns a number of bytes with its unit.
-func formatSize(n int64) string {
-	const mb = 1 << 20
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%.1f GB", float64(n)/(mb<<10))
-	case n >= mb/10:
-		return fmt.Sprintf("%.1f MB", float64(n)/mb)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

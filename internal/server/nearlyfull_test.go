@@ -178,7 +178,7 @@ func TestNearlyFull(t *testing.T) {
 		text := b.warnings(1)
 		for _, want := range []string{
 			"Return-Path: <>\r\n", "From: Postmaster <postmaster@mail.mailstead.test>\r\n", "To: small@demo.test\r\n", "Subject: Your mailbox is 90 % full\r\n",
-			"Auto-Submitted: auto-generated\r\n", "Your mailbox small@demo.test is nearly full: 0.9 MB of 1.0 MB are used (90 %).\r\n", "What you can do:\r\n",
+			"Auto-Submitted: auto-generated\r\n", "Your mailbox small@demo.test is nearly full: 923 KB of 1.0 MB are used (90 %).\r\n", "What you can do:\r\n",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the warning lacks %q:\n%s", want, text)
