@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"go/ast"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// sleepers lists the paths of tests that may call time.Sleep or skip. It is empty: a test waits for
-// the signal that it needs, and a missing component is a failure.
-var sleepers []string
+// skipper is the only file that may skip a test, for want of another program. It fails the test
+// instead in `make test` and the CI, so that these skip none.
+const skipper = "internal/needtest/needtest.go"
 
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 
@@ -43,7 +42,7 @@ func checkHygiene(s source) []string {
 			complain(group, "an unfinished part; finish it or open an issue")
 		}
 	}
-	if (s.isTest() || isHelper(s.dir)) && !slices.Contains(sleepers, s.path) {
+	if s.isTest() || isHelper(s.dir) {
 		checkTestCalls(s, complain)
 	}
 	return bad
@@ -57,28 +56,31 @@ func checkTestCalls(s source, complain func(ast.Node, string)) {
 		if !ok {
 			return true
 		}
-		x, ok := sel.X.(*ast.Ident)
-		if !ok {
-			return true
+		var of string // the variable, or its field
+		switch x := sel.X.(type) {
+		case *ast.Ident:
+			of = x.Name
+		case *ast.SelectorExpr:
+			of = x.Sel.Name
 		}
 		switch sel.Sel.Name {
 		case "Sleep":
-			if x.Name == "time" {
+			if of == "time" {
 				complain(sel, "time.Sleep in a test; wait for a signal")
 			}
 		case "Skip", "Skipf", "SkipNow":
-			if testers[x.Name] {
-				complain(sel, "a skipped test; a missing component is a failure")
+			if testers[of] && s.path != skipper {
+				complain(sel, "a skipped test; call needtest for a missing program")
 			}
 		}
 		return true
 	})
 }
 
-// testerNames returns the names of the parameters of type *testing.T, B or F, or testing.TB in the
-// file.
+// testerNames returns the names of the parameters and fields of type *testing.T, B or F, or
+// testing.TB in the file. An embedded one has the name of its type.
 func testerNames(file *ast.File) map[string]bool {
-	names := map[string]bool{}
+	names := map[string]bool{"T": true, "B": true, "F": true, "TB": true}
 	ast.Inspect(file, func(n ast.Node) bool {
 		field, ok := n.(*ast.Field)
 		if !ok {
@@ -115,6 +117,10 @@ func TestHygieneBites(t *testing.T) {
 		{"sleep in helper", "internal/x/xtest/a.go", spdx + "import \"time\"\nfunc a() { time.Sleep(1) }\n", "time.Sleep"},
 		{"skip", "internal/x/a_test.go", spdx + "import \"testing\"\nfunc a(tt *testing.T) { tt.Skip() }\n", "skipped"},
 		{"skip in fuzz", "internal/x/a_test.go", spdx + "import \"testing\"\nfunc a(f testing.TB) { f.SkipNow() }\n", "skipped"},
+		{"skip by a field", "internal/x/a_test.go", spdx + "import \"testing\"\ntype b struct{ t testing.TB }\nfunc a(x b) { x.t.Skip() }\n", "skipped"},
+		{"skip by an embedded field", "internal/x/a_test.go", spdx + "import \"testing\"\ntype b struct{ *testing.T }\nfunc a(x b) { x.T.Skip() }\n", "skipped"},
+		{"skip in a helper", "internal/x/xtest/a.go", spdx + "import \"testing\"\nfunc a(t testing.TB) { t.Skipf(\"\") }\n", "skipped"},
+		{"skip in the one place", skipper, spdx + "import \"testing\"\nfunc a(t testing.TB) { t.Skipf(\"\") }\n", ""},
 		{"another Skip", "internal/x/a_test.go", spdx + "func a(r reader) { r.Skip() }\n", ""},
 	}
 	for _, c := range cases {

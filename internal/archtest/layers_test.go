@@ -20,6 +20,7 @@ var layers = map[string]int{
 	"lru":      ground, // used like container/list, also in layer 1
 	"bytesize": ground, // used like strconv
 	"heaptest": ground, // helper for tests of all packages
+	"needtest": ground, // likewise
 	"address":  1, "secret": 1, "dns": 1,
 	"db": 2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "ratelimit": 3, "credential": 3, "cert": 3, "idempotency": 3, "summary": 3, "retention": 3, "bounce": 3, "mailfile": 3, "audit": 3,
