@@ -49,7 +49,7 @@ func TestDiskFullPostgres(t *testing.T) {
 	smallDisk(t, dir, 12<<20, fmt.Sprintf(",mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid))
 	free := ballast(t, dir)
 	space := "small_" + strings.ToLower(rand.Text())
-	admin := connect(t, os.Getenv("MAILSTEAD_TEST_POSTGRES"))
+	admin := connect(t, dbtest.Server(t))
 	exec(t, admin, fmt.Sprintf("CREATE TABLESPACE %s LOCATION '%s'", space, dir))
 	t.Cleanup(func() { exec(t, admin, "DROP TABLESPACE "+space) })
 	u := dbtest.Postgres(t)
@@ -165,7 +165,7 @@ func ballast(t *testing.T, dir string) (free func(leave int64)) {
 // serverFolder returns the folder of the server that script/with-postgres started.
 func serverFolder(t *testing.T) string {
 	t.Helper()
-	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
+	u, err := url.Parse(dbtest.Server(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,7 +152,7 @@ func startCutter(t *testing.T, target string) *cutter {
 	q.Set("host", dir)
 	u.RawQuery = q.Encode()
 	c.url = u.String()
-	admin := connect(t, os.Getenv("MAILSTEAD_TEST_POSTGRES"))
+	admin := connect(t, dbtest.Server(t))
 	var mu sync.Mutex
 	c.kill = func(pid uint32) {
 		mu.Lock()

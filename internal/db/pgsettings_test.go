@@ -5,7 +5,6 @@ package db_test
 import (
 	"crypto/rand"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 // database creates a database with its own settings on the tests' server, and returns its URL.
 func database(t *testing.T, settings ...string) string {
 	t.Helper()
-	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
+	u, err := url.Parse(dbtest.Server(t))
 	if err != nil {
 		t.Fatal(err)
 	}

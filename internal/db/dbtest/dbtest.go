@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,15 +38,11 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "mailstead.db")
 }
 
-// Postgres returns the URL of an empty schema on the server of MAILSTEAD_TEST_POSTGRES. A schema
-// replaces a separate database, as it is quicker to create and to drop. Without the variable the
-// test fails: both engines are always tested (script/with-postgres starts a server).
+// Postgres returns the URL of an empty schema on the server. A schema replaces a separate database,
+// as it is quicker to create and to drop.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	server := os.Getenv("MAILSTEAD_TEST_POSTGRES")
-	if server == "" {
-		t.Fatal("MAILSTEAD_TEST_POSTGRES is not set: run the tests with `make test`, or a command with script/with-postgres")
-	}
+	server := Server(t)
 	name := "t_" + strings.ToLower(rand.Text())
 	execAdmin(t, server, "CREATE SCHEMA "+name)
 	t.Cleanup(func() { execAdmin(t, server, "DROP SCHEMA "+name+" CASCADE") })
