@@ -14,13 +14,14 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // python runs the Python script that verifies the result.
 func python(t *testing.T, args ...string) []string {
 	t.Helper()
-	c := exec.Command("/usr/bin/python3", append([]string{"testdata/letters.py"}, args...)...)
+	c := exec.Command(needtest.Python(t), append([]string{"testdata/letters.py"}, args...)...)
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	out, err := c.Output()

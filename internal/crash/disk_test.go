@@ -15,15 +15,17 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // The data directory's disk fills up under load: every listener rejects mail temporarily,
 // acknowledged messages stay, and everything works again once there is space.
 func TestDiskFull(t *testing.T) {
+	needtest.Root(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=160m"); err != nil {
-		t.Fatalf("mounting a small tmpfs, which needs root (or: unshare -rm): %v", err)
+		t.Fatalf("mounting a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

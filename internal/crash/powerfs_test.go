@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // disk is an in-memory file system that loses power on demand: it then forgets unsynced data. Files
@@ -76,6 +78,10 @@ func mountDisk(t *testing.T, strict bool, chaos *rand.Rand) *disk {
 
 func (d *disk) mount(t *testing.T) {
 	t.Helper()
+	needtest.Root(t)
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		needtest.Missing(t, "this test needs FUSE: %v", err)
+	}
 	s, err := fuse.NewServer(d, d.dir, &fuse.MountOptions{
 		FsName: "powerless", DirectMountStrict: true, MaxWrite: 1 << 20, DisableXAttrs: true, DisableReadDirPlus: true,
 	})
@@ -84,7 +90,7 @@ func (d *disk) mount(t *testing.T) {
 		err = s.WaitMount()
 	}
 	if err != nil {
-		t.Fatalf("mounting a file system, which needs /dev/fuse and root (or: unshare -rm): %v", err)
+		t.Fatalf("mounting a file system: %v", err)
 	}
 	d.mounted = s
 }

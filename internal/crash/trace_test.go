@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // call is a system call of the service. Its line numbers in the trace serve as the clock.
@@ -33,10 +34,11 @@ type call struct {
 // The program runs under strace. No 202 or 250 is sent before the message's bytes are written and a
 // later fsync has returned. This holds both for messages in the database and for those in files.
 func TestAcknowledgedAfterFsync(t *testing.T) {
+	strace := needtest.Program(t, "strace")
 	file := filepath.Join(t.TempDir(), "trace")
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
 	// -D: the service is our child, and receives our signals.
-	s.Wrapper = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
+	s.Wrapper = []string{strace, "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
 		"-e", "trace=write,writev,sendto,sendmsg,pwrite64,fsync,fdatasync,rename,renameat,renameat2"}
 	s.Start()
 	type sent struct {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -36,7 +36,7 @@ type browser struct {
 // patience is how long a page may take on an overloaded machine.
 const patience = 2 * time.Minute
 
-// browse starts Chromium, which must be installed: see script/test-packages.
+// browse starts Chromium.
 func browse(t *testing.T, s *servertest.Server) *browser {
 	t.Helper()
 	return browseAt(t, s.Dev.BaseURL, "")
@@ -46,10 +46,7 @@ func browse(t *testing.T, s *servertest.Server) *browser {
 // not verified.
 func browseAt(t *testing.T, base, rules string) *browser {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("chromium is missing: script/install-packages installs it:", err)
-	}
+	path := needtest.Program(t, "chromium")
 	alloc, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 860), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 var blobSize = db.SQL(`SELECT size FROM blob WHERE id = $1`)
@@ -136,8 +137,9 @@ func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 // smallDisk mounts a tmpfs of size bytes over dir.
 func smallDisk(t *testing.T, dir string, size int, options string) {
 	t.Helper()
+	needtest.Root(t)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d%s", size, options)); err != nil {
-		t.Fatalf("mounting a small tmpfs, which needs root (or: unshare -rm): %v", err)
+		t.Fatalf("mounting a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -171,7 +173,7 @@ func serverFolder(t *testing.T) string {
 	}
 	dir := u.Query().Get("host")
 	if _, err := os.Stat(filepath.Join(dir, "data")); dir == "" || err != nil {
-		t.Fatalf("this test needs the PostgreSQL that script/with-postgres starts (make test), to put a small disk under it: %v", err)
+		needtest.Missing(t, "this test puts a small disk under the PostgreSQL that script/with-postgres starts (unset MAILSTEAD_TEST_POSTGRES): %v", err)
 	}
 	return dir
 }

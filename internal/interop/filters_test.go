@@ -22,6 +22,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -36,7 +37,7 @@ const gtube = "JS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.3
 func daemon(t *testing.T, ready func() error, name string, args ...string) {
 	t.Helper()
 	var said bytes.Buffer
-	c := exec.Command(name, args...)
+	c := exec.Command(needtest.Program(t, name), args...)
 	c.Stdout, c.Stderr = &said, &said
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

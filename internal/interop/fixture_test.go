@@ -20,6 +20,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -37,6 +38,7 @@ func newProgram(t testing.TB, env ...string) *program {
 
 func (p *program) run(stdin string, name string, args ...string) (output string, err error) {
 	p.t.Helper()
+	name = needtest.Program(p.t, name)
 	ctx, cancel := context.WithTimeout(p.t.Context(), servertest.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

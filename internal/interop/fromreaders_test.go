@@ -21,6 +21,7 @@ import (
 	names "github.com/mailstead/mailstead/internal/address"
 	own "github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/message/messagetest"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // readings are the authors that mail readers see: by reader, then by value.
@@ -44,7 +45,7 @@ func readAll(t *testing.T, values []string) readings {
 	}
 	all := readings{}
 	for _, command := range [][]string{{"node", bundle}, {"python3", "testdata/readers/readers.py"}} {
-		cmd := exec.Command(command[0], command[1:]...)
+		cmd := exec.Command(needtest.Program(t, command[0]), command[1:]...)
 		var said bytes.Buffer
 		cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &said
 		out, err := cmd.Output()

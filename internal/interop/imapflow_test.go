@@ -3,12 +3,12 @@
 package interop
 
 import (
-	"bytes"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -25,15 +25,13 @@ func TestImapflow(t *testing.T) {
 	}
 }
 
-// npmPackages installs missing packages of a directory's lock file, and returns where they are.
+// npmPackages returns where the packages of a directory's lock file are installed.
 func npmPackages(t testing.TB, folder string) string {
 	t.Helper()
-	cmd := exec.Command("../../script/npm-packages", folder)
-	var words bytes.Buffer
-	cmd.Stderr = &words
-	out, err := cmd.Output()
+	needtest.Program(t, "node")
+	out, err := exec.Command("../../script/npm-packages", "--find", folder).Output()
 	if err != nil {
-		t.Fatalf("installing the npm packages of %s: %v\n%s", folder, err, &words)
+		needtest.Missing(t, "the npm packages of %s are missing: `make test-packages` installs them", folder)
 	}
 	return strings.TrimSpace(string(out))
 }

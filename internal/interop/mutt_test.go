@@ -12,6 +12,7 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -77,6 +78,7 @@ set print_decode = yes
 // keys runs mutt with key presses; it needs a terminal, which script provides.
 func (p *program) keys(rc, keys string) {
 	p.t.Helper()
+	needtest.Program(p.t, "mutt")
 	p.must("", "script", "--quiet", "--return", "--command", fmt.Sprintf("mutt -F %s -e 'push \"%s\"'", rc, keys), filepath.Join(p.home, "screen"))
 }
 

@@ -30,6 +30,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -50,6 +51,8 @@ func startPostfix(t testing.TB) *postfix { return startPostfixIn(t, nil) }
 // startPostfixIn starts it with a command prefix and additional lines of main.cf.
 func startPostfixIn(t testing.TB, front []string, more ...string) *postfix {
 	t.Helper()
+	needtest.Root(t)
+	command := needtest.Program(t, "postfix")
 	// Its daemons drop root privileges, and must still reach their files.
 	dir, err := os.MkdirTemp("", "mailstead-postfix-")
 	if err != nil {
@@ -69,7 +72,7 @@ func startPostfixIn(t testing.TB, front []string, more ...string) *postfix {
 		uid, _ := strconv.Atoi(owner.Uid)
 		gid, _ := strconv.Atoi(owner.Gid)
 		if err := os.Chown(filepath.Join(dir, sub), uid, gid); err != nil {
-			t.Fatalf("running Postfix needs root: %v", err)
+			t.Fatal(err)
 		}
 	}
 	p.certificate()
@@ -126,7 +129,7 @@ scache unix - - n - 1 scache
 showq unix n - n - - showq
 postlog unix-dgram n - n - 1 postlogd
 `, outsideAddr, p.port))
-	start := append(slices.Clone(front), "postfix", "-c", filepath.Join(dir, "etc"), "start-fg")
+	start := append(slices.Clone(front), command, "-c", filepath.Join(dir, "etc"), "start-fg")
 	cmd := exec.Command(start[0], start[1:]...) //nolint:gosec // what the test wants
 	log := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -139,7 +142,7 @@ postlog unix-dgram n - n - 1 postlogd
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		if out, err := exec.Command("postfix", "-c", filepath.Join(dir, "etc"), "stop").CombinedOutput(); err != nil {
+		if out, err := exec.Command(command, "-c", filepath.Join(dir, "etc"), "stop").CombinedOutput(); err != nil {
 			t.Errorf("stopping Postfix: %v\n%s", err, out)
 			_ = cmd.Process.Kill()
 		}
@@ -236,7 +239,7 @@ func signed(t testing.TB, text string, records map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := p.must("", "/usr/bin/python3", script, path, p.write("keys", string(keys)))
+	out := p.must("", needtest.Python(t, "dkim", "nacl"), script, path, p.write("keys", string(keys)))
 	if !strings.Contains(out, "rsa-sha256 pass") || !strings.Contains(out, "ed25519-sha256 pass") {
 		t.Errorf("python3-dkim says:\n%s\nabout:\n%s", out, text)
 	}

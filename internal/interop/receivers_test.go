@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -88,15 +89,15 @@ func (p *program) receive(name, secret string, port int) *receiving {
 			p.t.Fatalf("%v\n%s", err, out)
 		}
 	case ".ts":
-		args = []string{"node", path}
+		args = []string{needtest.Program(p.t, "node"), path}
 		if !takesTypeScript(p) {
 			args[1] = filepath.Join(p.home, "receiver.mjs")
 			p.must("", "esbuild", path, "--format=esm", "--platform=node", "--outfile="+args[1])
 		}
 	case ".py":
-		args = []string{"/usr/bin/python3", path}
+		args = []string{needtest.Python(p.t), path}
 	case ".php":
-		args = []string{"php", "-S", fmt.Sprintf("127.0.0.1:%d", port), path}
+		args = []string{needtest.Program(p.t, "php"), "-S", fmt.Sprintf("127.0.0.1:%d", port), path}
 	}
 	r := &receiving{port: port, output: p.write("output-"+name, "")}
 	out, err := os.OpenFile(r.output, os.O_WRONLY|os.O_APPEND, 0)

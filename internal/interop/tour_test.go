@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -185,7 +186,8 @@ type shell struct {
 
 func newShell(t testing.TB, p *program) *shell {
 	t.Helper()
-	cmd := exec.Command("bash")
+	needtest.Program(t, "curl")
+	cmd := exec.Command(needtest.Program(t, "bash"))
 	cmd.Dir = p.home
 	cmd.Env = []string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 	in, err := cmd.StdinPipe()

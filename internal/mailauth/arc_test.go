@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // sealer is a forwarder that adds an ARC set.
@@ -253,13 +255,13 @@ print(cv.decode(), why)
 // python runs a program of python3 with the dkim module.
 func python(t testing.TB, script, in string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", script)
+	cmd := exec.CommandContext(t.Context(), needtest.Python(t, "dkim", "nacl"), "-c", script)
 	cmd.Stdin = strings.NewReader(in)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("python3 with the dkim module (Debian: python3-dkim, python3-nacl) is needed: %v\n%s", err, said.String())
+		t.Fatalf("%v\n%s", err, said.String())
 	}
 	return string(out)
 }

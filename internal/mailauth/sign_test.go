@@ -4,7 +4,6 @@ package mailauth
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"github.com/mailstead/mailstead/internal/message/messagetest"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // signer returns a Signer with a key of each kind, and its published records.
@@ -204,6 +204,7 @@ msg = sys.stdin.buffer.read()
 d = dkim.DKIM(msg)
 print(all(d.verify(idx=i, dnsfunc=lambda name, timeout=5: zone[name if isinstance(name, bytes) else name.encode()]) for i in range(2)))
 `
+	python3 := needtest.Python(t, "dkim", "nacl")
 	s, published := signer(t)
 	for name, msg := range messages() {
 		if name == "blank before colon" || name == "colon-less line" {
@@ -220,11 +221,11 @@ print(all(d.verify(idx=i, dnsfunc=lambda name, timeout=5: zone[name if isinstanc
 		}
 		in.Write(sig)
 		in.WriteString(msg)
-		cmd := exec.CommandContext(context.Background(), "/usr/bin/python3", "-c", program)
+		cmd := exec.CommandContext(t.Context(), python3, "-c", program)
 		cmd.Stdin = &in
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s: python3 with the dkim module (Debian: python3-dkim, python3-nacl) is needed: %v\n%s", name, err, out)
+			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 		if got := strings.TrimSpace(string(out)); got != "True" {
 			t.Errorf("%s: %s", name, got)

@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/migration"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -83,10 +84,7 @@ const dovecotPassword = "Dovecot-1"
 // startDovecot starts a Dovecot with additional namespace settings.
 func startDovecot(t testing.TB, namespace string) *dovecot {
 	t.Helper()
-	program := "/usr/sbin/dovecot"
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("the Debian package dovecot-imapd is needed: %v", err)
-	}
+	program := needtest.Program(t, "dovecot")
 	dir, err := os.MkdirTemp("", "dovecot") // paths of its sockets must be short
 	if err != nil {
 		t.Fatal(err)

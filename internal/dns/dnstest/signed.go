@@ -17,6 +17,8 @@ import (
 	"time"
 
 	wire "github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // The zones of SignedServer: signedZone is signed with DNSSEC, unsignedZone is not.
@@ -153,10 +155,7 @@ func (z *SignedServer) withSignature(set []wire.RR) []wire.RR {
 // startUnbound runs unbound as a resolver for the authoritative server at addr.
 func (z *SignedServer) startUnbound(addr string) string {
 	z.t.Helper()
-	program, err := exec.LookPath("unbound")
-	if err != nil {
-		program = "/usr/sbin/unbound"
-	}
+	program := needtest.Program(z.t, "unbound")
 	host, port, _ := net.SplitHostPort(addr)
 	for range 20 {
 		own := ClosedAddr(z.t)
