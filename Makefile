@@ -29,11 +29,21 @@ build: ## Build bin/mailstead, a static binary
 
 .PHONY: test
 test: test-packages ## Run all tests, on SQLite and on a PostgreSQL of their own
-	script/with-postgres script/go-test -count=1 -timeout 30m -p $(TEST_P) $(ARGS) $(PKG)
+	MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -count=1 -timeout 30m -p $(TEST_P) $(ARGS) $(PKG)
+
+# What test-fast leaves out: tests that run the built program, other programs or whole migrations.
+SLOW := /(cmd/[a-z]+|internal/(clienttest|crash|interop|migration))$$
+# In memory, if there is room, an fsync costs nothing. The name is always the same, so that go test
+# may reuse the results of packages that did not change.
+FAST_TMP = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+
+.PHONY: test-fast
+test-fast: ## Run the tests that need only SQLite, in a few minutes, and only what a change concerns
+	CI= MAILSTEAD_TEST_ALL= TMPDIR=$(FAST_TMP) script/go-test -short -timeout 10m -p $$((2 * $$(nproc))) $(ARGS) $$(go list $(PKG) | grep -vE '$(SLOW)')
 
 .PHONY: test-race
 test-race: test-packages ## Run all tests under the race detector
-	CGO_ENABLED=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
+	CGO_ENABLED=1 MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
 
 .PHONY: test-packages
 test-packages: ## Install the packages that the tests need: Debian's (script/test-packages), and npm's
@@ -78,7 +88,7 @@ SOAKS ?= TestKill|TestPower|TestKillWebhooks|TestIsolation|TestTwoNodes|TestUphe
 
 .PHONY: soak
 soak: test-packages ## Run the long forms: 200 kills and 100 losses of power under load, 100 kills of one node of two, a million messages, a million rows that wait, 100,000 events to webhooks, 100,000 messages moved in from a Dovecot, crowds of IMAP clients, 10,000 that idle, 500 that try passwords, on each engine
-	MAILSTEAD_SOAK=1 script/with-postgres script/go-test -count=1 -v -timeout 8h -p 1 $(ARGS) -run '^($(SOAKS))$$' ./internal/crash ./internal/imapd ./internal/outbound ./internal/migration ./internal/queue ./internal/server ./internal/webhook
+	MAILSTEAD_SOAK=1 MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -count=1 -v -timeout 8h -p 1 $(ARGS) -run '^($(SOAKS))$$' ./internal/crash ./internal/imapd ./internal/outbound ./internal/migration ./internal/queue ./internal/server ./internal/webhook
 
 .PHONY: clean
 clean: ## Remove what was built
